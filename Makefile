@@ -1,0 +1,56 @@
+# Everything happens inside .venv; "make help" lists the targets.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check --constraint constraints.txt
+STAMP := $(VENV)/.installed
+PYTEST_ARGS ?=
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test lint format bench browser clean
+
+help:  ## list the targets
+	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /\1\t/' | expand -t 12
+
+setup: $(STAMP)  ## create .venv and install everything into it
+
+# torch comes first and alone: resolved together with the rest, pip may download several builds of it.
+$(STAMP): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed: make setup PYTHON=python3.11")'
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@echo "installing into $(VENV) (a few minutes the first time)"
+	@$(PIP) "$$(grep '^torch==' constraints.txt)"
+	@$(PIP) --editable ".[train,milvus,tensorboard,dev]"
+	@touch $@
+
+demo: setup  ## run the demonstration; its results go to vse-demo/
+	@$(BIN)/vse demo
+
+# No test drives a browser yet: when one does, add "browser" to this line.
+test: setup lint  ## lint, then run the tests (PYTEST_ARGS="-k name" chooses)
+	@$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+lint: setup  ## check style and types
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+
+format: setup  ## rewrite the code in the house style
+	@$(BIN)/ruff check --fix .
+	@$(BIN)/ruff format .
+
+bench: setup  ## compare the poolings' speed, side by side
+	@$(BIN)/python benchmarks/pooling.py
+
+browser:  ## get Debian's chromium for the page tests, where that is possible
+	@if command -v chromium >/dev/null 2>&1; then :; \
+	elif [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1; then \
+	  { apt-get install -qq -y --no-install-recommends chromium >/dev/null 2>&1 \
+	    || { apt-get update -qq && apt-get install -qq -y --no-install-recommends chromium; } >/dev/null 2>&1; } \
+	  || echo "note: chromium could not be installed; tests of the page are skipped"; \
+	else echo "note: no chromium here; tests of the page are skipped"; fi
+
+clean:  ## remove caches and build output (.venv and results stay)
+	@rm -rf build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	@find src tests benchmarks -type d -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true

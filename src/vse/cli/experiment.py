@@ -1,0 +1,62 @@
+"""``vse experiment``: run one table or figure of the paper, or list them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from vse.cli.console import print_json, progress_on_stderr, show
+from vse.cli.options import JsonOption, output_folder, parse_seeds
+from vse.errors import UsageError, unknown_choice
+
+
+def experiment(
+    name: Annotated[
+        str | None, typer.Argument(metavar="NAME", help="The experiment to run.", show_default=False)
+    ] = None,
+    list_names: Annotated[bool, typer.Option("--list", help="List the experiments and stop.")] = False,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="A small version that shows the shape of the result.")
+    ] = False,
+    as_json: JsonOption = False,
+    out: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Where results are written (default: runs/NAME).")
+    ] = None,
+    seeds: Annotated[str | None, typer.Option(metavar="N,N,…", help='Random seeds, such as "0,1,2".')] = None,
+    jobs: Annotated[int | None, typer.Option(metavar="N", min=1, help="Processes to run at once.")] = None,
+) -> None:
+    """Run one table or figure of the paper."""
+    from vse.experiments import EXPERIMENTS
+
+    if list_names:
+        if name is not None:
+            raise UsageError(f"--list takes no NAME, got {name!r}: leave out one of the two")
+        summaries = {known: entry.summary for known, entry in EXPERIMENTS.items()}
+        _list(summaries, as_json=as_json)
+        return
+    if name is None:
+        raise UsageError(
+            f"no experiment named: expected one of {', '.join(map(repr, EXPERIMENTS))} (see them with --list)"
+        )
+    if name not in EXPERIMENTS:
+        raise UsageError(unknown_choice("experiment", name, EXPERIMENTS))
+    folder = output_folder(out or Path("runs") / name)
+    chosen_seeds = None if seeds is None else parse_seeds(seeds)
+
+    from importlib import import_module
+
+    module = import_module(EXPERIMENTS[name].module)
+    with progress_on_stderr() as report:
+        result = module.run(quick=quick, out=folder, seeds=chosen_seeds, jobs=jobs, report=report)
+    show(result, as_json=as_json)
+
+
+def _list(summaries: dict[str, str], *, as_json: bool) -> None:
+    if as_json:
+        print_json({"experiments": [{"name": name, "summary": text} for name, text in summaries.items()]})
+        return
+    width = max(map(len, summaries), default=0)
+    for name, text in summaries.items():
+        print(f"{name:<{width}}  {text}")

@@ -1,0 +1,136 @@
+"""The command ``vse``, and the one place where an exception becomes a line on stderr and an exit code.
+
+Exit codes: 0 done, 1 failed, 2 wrong call, 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Annotated, Any
+
+import typer
+
+from vse._version import __version__
+from vse.cli.demo import demo
+from vse.cli.experiment import experiment
+from vse.cli.streams import abandon_if_unwritable, complain, reader_left
+from vse.errors import UsageError, VSEError, unknown_choice
+
+FAILED = 1
+INTERRUPTED = 130
+
+app = typer.Typer(
+    name="vse",
+    help="Visual semantic embedding with learned pooling.",
+    epilog="'vse COMMAND --help' explains one command.",
+    add_completion=False,
+    # Plain help: drawing it with rich would take longer than everything else in "vse --help".
+    rich_markup_mode=None,
+)
+COMMANDS: dict[str, Callable[..., None]] = {"demo": demo, "experiment": experiment}
+for _name, _function in COMMANDS.items():
+    app.command(_name)(_function)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        print(f"vse {__version__}")
+        raise typer.Exit
+
+
+def _show_help(context: typer.Context, wanted: bool) -> None:
+    if wanted:
+        print(context.get_help())
+        raise typer.Exit
+
+
+# typer's own --help has no default, and converting its absence would load pydantic on every call.
+@app.callback(invoke_without_command=True, add_help_option=False)
+def _root(
+    context: typer.Context,
+    version: Annotated[
+        bool,
+        typer.Option("--version", help="Show the version and stop.", is_eager=True, callback=_show_version),
+    ] = False,
+    # Declared for its help text: main() takes it out of the arguments, wherever it stands among them.
+    debug: Annotated[
+        bool, typer.Option("--debug", help="Show the traceback of an error; allowed anywhere.")
+    ] = False,
+    show_help: Annotated[
+        bool, typer.Option("--help", help="Show this message and stop.", is_eager=True, callback=_show_help)
+    ] = False,
+) -> None:
+    if context.invoked_subcommand is None:
+        _show_help(context, wanted=True)
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run the command line ``argv`` (default: the process's own) and return its exit code."""
+    arguments, debug = _take_debug(sys.argv[1:] if argv is None else argv)
+    try:
+        code = _dispatch(arguments)
+        sys.stdout.flush()  # a closed pipe shows here, and not while the interpreter shuts down
+        return code
+    except (KeyboardInterrupt, typer.Abort):
+        complain("vse: interrupted")
+        return INTERRUPTED
+    except Exception as error:  # noqa: BLE001 (the last resort: every failure becomes one line)
+        quiet = isinstance(error, BrokenPipeError) and reader_left(sys.stdout)
+        if isinstance(error, OSError):
+            abandon_if_unwritable(sys.stdout)
+        if quiet:
+            return FAILED  # the reader has seen enough, as "head" does: nothing to complain about
+        if debug:
+            import traceback
+
+            with suppress(OSError):
+                traceback.print_exception(error)
+        complain(f"vse: error: {_explain(error, debug=debug)}")
+        return error.exit_code if isinstance(error, VSEError) else FAILED
+
+
+def _take_debug(arguments: list[str]) -> tuple[list[str], bool]:
+    """Take ``--debug`` out of the arguments; what follows ``--`` is not an option and stays."""
+    end = arguments.index("--") if "--" in arguments else len(arguments)
+    kept = [argument for argument in arguments[:end] if argument != "--debug"]
+    return kept + arguments[end:], len(kept) < end
+
+
+def _dispatch(arguments: list[str]) -> int:
+    if arguments and not arguments[0].startswith("-") and arguments[0] not in COMMANDS:
+        raise UsageError(unknown_choice("command", arguments[0], COMMANDS))
+    command = typer.main.get_command(app)
+    try:
+        with command.make_context("vse", list(arguments)) as context:
+            command.invoke(context)
+    except typer.Exit as stop:
+        return stop.exit_code
+    except typer.TyperException as error:
+        raise UsageError(_usage_message(error, arguments)) from error
+    return 0
+
+
+def _usage_message(error: typer.TyperException, arguments: list[str]) -> str:
+    """What the parser found wrong, with the value it was given and where to read more."""
+    message = error.format_message().rstrip(".")
+    # Values are converted by pydantic, and only its error knows what the value was.
+    rejected: list[Any] = getattr(error.__cause__, "errors", list)()
+    if rejected:
+        message += f", got {rejected[0]['input']!r}"
+    context = getattr(error, "ctx", None)
+    if context is not None:
+        path = context.command_path
+    else:  # some errors of the parser do not know which command they arose in
+        command = next((argument for argument in arguments if argument in COMMANDS), None)
+        path = f"vse {command}" if command else "vse"
+    return f"{message} (try '{path} --help')"
+
+
+def _explain(error: Exception, *, debug: bool) -> str:
+    """The message for an error: our own speak for themselves, others need their type."""
+    if isinstance(error, VSEError):
+        return str(error)
+    message = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    return message if debug else f"{message} (run again with --debug for the traceback)"

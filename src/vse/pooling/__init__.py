@@ -1,0 +1,56 @@
+"""Plug-and-play poolings for sets of features, foremost the Generalized Pooling Operator (GPO).
+
+>>> import torch
+>>> from vse.pooling import GPO
+>>> pool = GPO()
+>>> features, lengths = torch.randn(4, 36, 1024), torch.tensor([36, 10, 20, 1])
+>>> pool(features, lengths=lengths).shape
+torch.Size([4, 1024])
+"""
+
+from vse.errors import require
+
+require("torch", extra="torch", purpose="vse.pooling")
+
+from vse.pooling.average import AvgPool  # noqa: E402
+from vse.pooling.base import Pooling, RankPooling  # noqa: E402
+from vse.pooling.first_token import FirstTokenPool  # noqa: E402
+from vse.pooling.frozen import FrozenPooling  # noqa: E402
+from vse.pooling.fspool import FSPool  # noqa: E402
+from vse.pooling.gem import GeMPool  # noqa: E402
+from vse.pooling.gpo import GPO  # noqa: E402
+from vse.pooling.graph import GraphPool  # noqa: E402
+from vse.pooling.k_max import KMaxPool  # noqa: E402
+from vse.pooling.linear_decay import LinearDecayPool  # noqa: E402
+from vse.pooling.maximum import MaxPool  # noqa: E402
+from vse.pooling.plot import plot_coefficients  # noqa: E402
+from vse.pooling.registry import create_pooling, list_poolings  # noqa: E402
+from vse.pooling.self_attention import SelfAttentionPool  # noqa: E402
+from vse.pooling.seq2seq import Seq2SeqPool  # noqa: E402
+from vse.pooling.size_augmentation import SizeAugmentation, drop_elements  # noqa: E402
+from vse.pooling.sorted_sum import sorted_weighted_sum  # noqa: E402
+from vse.pooling.top_percent import TopPercentPool  # noqa: E402
+
+__all__ = [
+    "GPO",
+    "AvgPool",
+    "FSPool",
+    "FirstTokenPool",
+    "FrozenPooling",
+    "GeMPool",
+    "GraphPool",
+    "KMaxPool",
+    "LinearDecayPool",
+    "MaxPool",
+    "Pooling",
+    "RankPooling",
+    "SelfAttentionPool",
+    "Seq2SeqPool",
+    "SizeAugmentation",
+    "TopPercentPool",
+    "create_pooling",
+    "drop_elements",
+    "list_poolings",
+    "plot_coefficients",
+    "sorted_weighted_sum",
+]

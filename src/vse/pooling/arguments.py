@@ -1,0 +1,22 @@
+"""Checks of constructor arguments: the message names the value and what would have been right."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from vse.errors import InputError
+
+
+def positive_int(name: str, value: int, *, least: int = 1) -> int:
+    """``value`` if it is a whole number of at least ``least``."""
+    if not isinstance(value, int) or isinstance(value, bool) or value < least:
+        raise InputError(f"{name} must be a whole number of at least {least}, got {value!r}")
+    return value
+
+
+def one_of(name: str, value: str, valid: Iterable[str]) -> str:
+    """``value`` if it is one of a closed set of choices."""
+    choices = tuple(valid)
+    if value not in choices:
+        raise InputError(f"{name} is {value!r}; valid: {', '.join(map(repr, choices))}")
+    return value

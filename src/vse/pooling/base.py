@@ -1,0 +1,143 @@
+"""What all poolings share: one way to hand in sets, and, for those that only look at ranks, one way to pool them."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import TYPE_CHECKING, Any, Literal, overload
+
+import torch
+from torch import Tensor, nn
+
+from vse.pooling.arguments import positive_int
+from vse.pooling.kernels.runtime import compiled
+from vse.pooling.sets import Lengths, prefix_mask, read_sets, sizes_of
+from vse.pooling.sorted_sum import sorted_weighted_sum
+
+if TYPE_CHECKING:
+    from vse.pooling.frozen import Beyond, FrozenPooling
+
+
+class Pooling(nn.Module):
+    """A pooling turns sets ``(B, N, D)`` into vectors ``(B, D)``.
+
+    Call it with ``lengths (B,)`` (the first n elements of each set are valid), with a boolean ``mask (B, N)`` of any
+    pattern, or with neither when every element is valid. Elements that are not valid never change the result,
+    whatever they hold. ``check_finite=True``, here or per call, raises on NaN and inf instead of letting them through.
+    """
+
+    def __init__(self, *, check_finite: bool = False) -> None:
+        super().__init__()
+        self.check_finite = check_finite
+
+    def forward(
+        self,
+        features: Tensor,
+        lengths: Lengths | None = None,
+        mask: Tensor | None = None,
+        *,
+        check_finite: bool | None = None,
+    ) -> Tensor:
+        check = self.check_finite if check_finite is None else check_finite
+        return self.pool(features, read_sets(features, lengths, mask, check_finite=check))
+
+    @abstractmethod
+    def pool(self, features: Tensor, mask: Tensor | None) -> Tensor:
+        """Pool checked sets; ``mask`` is None when every element is valid."""
+
+
+class RankPooling(Pooling):
+    """A pooling that weights the sorted values, ``v_d = sum_k theta_k max_k(phi_d)``, by the size of the set alone.
+
+    The coefficients theta do not depend on the features, so they are computed once per distinct size in a batch, can
+    be looked at (:meth:`coefficients`), tabulated (:meth:`table`) and frozen for inference (:meth:`freeze`).
+    """
+
+    @abstractmethod
+    def size_coefficients(self, sizes: Tensor, total: int) -> Tensor:
+        """The coefficients of sets of the given ``sizes (U,)``: ``(U, total)`` or ``(U, total, D)``, zero past a size."""
+
+    @overload
+    def forward(
+        self,
+        features: Tensor,
+        lengths: Lengths | None = ...,
+        mask: Tensor | None = ...,
+        *,
+        return_coefficients: Literal[False] = ...,
+        check_finite: bool | None = ...,
+    ) -> Tensor: ...
+
+    @overload
+    def forward(
+        self,
+        features: Tensor,
+        lengths: Lengths | None = ...,
+        mask: Tensor | None = ...,
+        *,
+        return_coefficients: Literal[True],
+        check_finite: bool | None = ...,
+    ) -> tuple[Tensor, Tensor]: ...
+
+    def forward(
+        self,
+        features: Tensor,
+        lengths: Lengths | None = None,
+        mask: Tensor | None = None,
+        *,
+        return_coefficients: bool = False,
+        check_finite: bool | None = None,
+    ) -> Any:
+        """Pool, and on request also return the coefficients ``(B, N)`` (or ``(B, N, D)``), differentiable."""
+        check = self.check_finite if check_finite is None else check_finite
+        mask = read_sets(features, lengths, mask, check_finite=check)
+        if not return_coefficients:
+            return self.pool(features, mask)
+        weights = self.batch_coefficients(features, mask)
+        return self.pool_with(features, weights, mask), weights.expand(features.shape[0], *weights.shape[1:])
+
+    def pool(self, features: Tensor, mask: Tensor | None) -> Tensor:
+        return self.pool_with(features, self.batch_coefficients(features, mask), mask)
+
+    def pool_with(self, features: Tensor, weights: Tensor, mask: Tensor | None) -> Tensor:
+        """The weighted sum for given coefficients; poolings with a cheaper way to the same result override it."""
+        return sorted_weighted_sum(features, weights, mask)
+
+    def batch_coefficients(self, features: Tensor, mask: Tensor | None) -> Tensor:
+        """Coefficients of each set, ``(B, N)`` or ``(B, N, D)``; with a leading 1 when all sets have the same size."""
+        total = features.shape[1]
+        if mask is None:
+            return self.size_coefficients(torch.tensor([total], device=features.device), total)
+        sizes = sizes_of(features, mask)
+        if compiled() or not sizes.numel():  # the number of distinct sizes would be a shape that depends on values
+            return self.size_coefficients(sizes, total)
+        distinct, which = sizes.unique(return_inverse=True)
+        return self.size_coefficients(distinct, total)[which]
+
+    @torch.no_grad()
+    def coefficients(self, size: int) -> Tensor:
+        """The coefficients of a set of ``size`` elements, ``(size,)`` or ``(size, D)``; detached, largest rank first."""
+        positive_int("size", size)
+        return self.size_coefficients(torch.tensor([size], device=self._device()), size)[0]
+
+    @torch.no_grad()
+    def table(self, max_size: int) -> Tensor:
+        """``(max_size, max_size[, D])``: row n-1 holds the coefficients of size n, zero past n."""
+        positive_int("max_size", max_size)
+        return self.size_coefficients(torch.arange(1, max_size + 1, device=self._device()), max_size)
+
+    def freeze(self, max_size: int, *, beyond: Beyond = "error") -> FrozenPooling:
+        """This pooling as a table for sizes 1 to ``max_size``, without parameters; see :class:`FrozenPooling`."""
+        from vse.pooling.frozen import FrozenPooling
+
+        return FrozenPooling(self.table(max_size), beyond=beyond)
+
+    def _device(self) -> torch.device:
+        tensor = next(iter(self.parameters()), None)
+        return torch.device("cpu") if tensor is None else tensor.device
+
+
+def normalised(weights: Tensor, sizes: Tensor) -> Tensor:
+    """Zero the weights past each size and divide by their sum: ``(U or 1, N)`` and ``(U,)`` to ``(U, N)``."""
+    valid = prefix_mask(sizes, weights.shape[-1])
+    kept = torch.where(valid, weights, 0.0)
+    return kept / kept.sum(dim=-1, keepdim=True)

@@ -1,0 +1,39 @@
+"""The ways a GPO reads positions: each maps ``inputs (N, d)`` or ``(U, N, d)`` and ``sizes (U,)`` to ``(U, N, H)``."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from vse.pooling.sets import prefix_mask
+
+
+class PositionTransformer(nn.Module):
+    """A Transformer encoder over the valid positions; it knows the size of a set by what it can attend to."""
+
+    def __init__(self, d_in: int, d_hidden: int, *, layers: int = 1, heads: int = 4) -> None:
+        super().__init__()
+        self.input = nn.Identity() if d_in == d_hidden else nn.Linear(d_in, d_hidden)
+        layer = nn.TransformerEncoderLayer(
+            d_hidden, heads, dim_feedforward=4 * d_hidden, dropout=0.0, batch_first=True, norm_first=False
+        )
+        self.encoder = nn.TransformerEncoder(layer, layers, enable_nested_tensor=False)
+
+    def forward(self, inputs: Tensor, sizes: Tensor) -> Tensor:
+        dtype = next(self.encoder.parameters()).dtype
+        valid = prefix_mask(sizes, inputs.shape[-2])
+        sequence = self.input(inputs.to(dtype)).expand(sizes.shape[0], -1, -1)
+        states: Tensor = self.encoder(sequence, src_key_padding_mask=~valid)
+        return states.masked_fill(~valid.unsqueeze(-1), 0)
+
+
+class PositionMLP(nn.Module):
+    """One hidden layer per position, unaware of the size of the set."""
+
+    def __init__(self, d_in: int, d_hidden: int) -> None:
+        super().__init__()
+        self.hidden = nn.Linear(d_in, d_hidden)
+
+    def forward(self, inputs: Tensor, sizes: Tensor) -> Tensor:
+        states = torch.relu(self.hidden(inputs.to(self.hidden.weight.dtype)))
+        return states.expand(sizes.shape[0], -1, -1)

@@ -1,0 +1,84 @@
+"""A trained rank-based pooling as a table, for inference without its coefficient generator."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from vse.errors import InputError
+from vse.pooling.arguments import one_of
+from vse.pooling.base import RankPooling
+from vse.pooling.kernels.runtime import compiled
+
+Beyond = Literal["error", "stretch"]
+
+
+class FrozenPooling(RankPooling):
+    """Pools with coefficients looked up in ``coefficient_table (M, M[, D])``, row n-1 for sets of n.
+
+    Sets larger than M follow the rule ``beyond``:
+
+    - ``"error"`` (default): :class:`~vse.errors.InputError`, never a guess. In a graph recorded by torch, where Python
+      cannot look at the sizes, the look-up itself is out of range and fails there.
+    - ``"stretch"``: the curve of size M is stretched over the N ranks by linear interpolation and scaled so that its
+      sum stays what it was. This is an approximation, asked for by name.
+
+    It has no parameters; the table is a buffer and is saved with the state dict.
+    """
+
+    coefficient_table: Tensor
+
+    def __init__(self, table: Tensor, *, beyond: Beyond = "error", check_finite: bool = False) -> None:
+        super().__init__(check_finite=check_finite)
+        if table.dim() not in (2, 3) or table.shape[0] != table.shape[1] or not table.shape[0]:
+            raise InputError(f"a coefficient table has shape (M, M) or (M, M, D), got {tuple(table.shape)}")
+        self.beyond = one_of("beyond", beyond, ("error", "stretch"))
+        self.register_buffer("coefficient_table", table.detach().clone())
+
+    @property
+    def max_size(self) -> int:
+        """The largest set in the table."""
+        return self.coefficient_table.shape[0]
+
+    def size_coefficients(self, sizes: Tensor, total: int) -> Tensor:
+        if compiled():
+            return self._within(sizes, total)
+        largest = int(sizes.max()) if sizes.numel() else 0
+        if largest <= self.max_size:
+            return self._within(sizes, total)
+        if self.beyond == "error":
+            raise InputError(
+                f"a set of {largest} elements is larger than this frozen pooling's table ({self.max_size}); freeze "
+                f"again with max_size={largest}, or with beyond='stretch' to stretch the last curve"
+            )
+        rows = [self._row(int(size)) for size in sizes]
+        pad = [torch.nn.functional.pad(r.movedim(0, -1), (0, total - r.shape[0])).movedim(-1, 0) for r in rows]
+        return torch.stack(pad)
+
+    def _within(self, sizes: Tensor, total: int) -> Tensor:
+        rows = self.coefficient_table[sizes - 1, :total]  # (U, min(M, total)[, D])
+        missing = total - rows.shape[1]
+        if not compiled() and missing <= 0:
+            return rows
+        return torch.cat((rows, rows.new_zeros(rows.shape[0], max(missing, 0), *rows.shape[2:])), dim=1)
+
+    def _row(self, size: int) -> Tensor:
+        if size <= self.max_size:
+            return self.coefficient_table[size - 1, :size]
+        last = self.coefficient_table[-1]  # (M[, D])
+        place = torch.linspace(0, self.max_size - 1, size, device=last.device, dtype=last.dtype)
+        lower = place.floor().long().clamp(max=max(self.max_size - 2, 0))
+        share = (place - lower).view(-1, *[1] * (last.dim() - 1))
+        row = last[lower] * (1 - share) + last[(lower + 1).clamp(max=self.max_size - 1)] * share
+        total = row.sum(dim=0)
+        # Curves that add up to nothing (FSPool may learn one) cannot be scaled by their sum.
+        scale = torch.where(total.abs() > 1e-6, last.sum(dim=0) / total, self.max_size / size)
+        return row * scale
+
+    def _device(self) -> torch.device:
+        return self.coefficient_table.device
+
+    def extra_repr(self) -> str:
+        return f"max_size={self.max_size}, beyond={self.beyond!r}"

@@ -1,0 +1,186 @@
+"""The Generalized Pooling Operator: a pooling that learns its own coefficients."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+
+from vse.errors import InputError
+from vse.pooling.arguments import one_of, positive_int
+from vse.pooling.base import RankPooling
+from vse.pooling.bigru import PositionGRU
+from vse.pooling.decoders import PositionMLP, PositionTransformer
+from vse.pooling.interpolation import interpolate_knots
+from vse.pooling.positions import sincos_positions
+from vse.pooling.sets import Lengths, prefix_mask, read_sets, sizes_of
+from vse.pooling.sorted_sum import sort_elements
+
+Position = Literal["sincos", "index"]
+Decoder = Literal["bigru", "transformer", "mlp", "interpolation"]
+Head = Literal["linear", "mlp"]
+
+
+class GPO(RankPooling):
+    """Weighted sum of the sorted values with learned weights: ``v_d = sum_k theta_k max_k(phi_d)``.
+
+    ``theta = softmax(score / temperature)`` over the valid ranks, ``score_k = w . h_k``, and h are the states of a
+    small BiGRU (directions averaged) that reads the sin/cos encodings of the ranks 0..N-1. Average, max and K-max
+    pooling are special cases. 12,704 parameters, named ``gru.*`` and ``linear.weight`` as in the released checkpoints.
+
+    The coefficients depend on the size of a set alone: a batch costs one pass of the GRU per distinct size, the
+    coefficients can be looked at with :meth:`coefficients` and :meth:`table`, and :meth:`freeze` gives a module that
+    has them in a table.
+
+    Args:
+        d_pe: width of the position encoding (even for sin/cos).
+        d_hidden: width of the decoder.
+        temperature: of the softmax; the released models use 0.1.
+        position: ``"sincos"``, or ``"index"`` for a learned embedding of ``max_size`` ranks.
+        decoder: ``"bigru"``; ``"transformer"`` (one encoder layer); ``"mlp"`` (each rank by itself);
+            ``"interpolation"`` (a fixed number of learned scores stretched over the set; no position input).
+        head: from a state to a score: ``"linear"`` without bias as released, or ``"mlp"`` as the paper words it.
+        dim: feature size D, needed by ``per_dimension`` and ``data_dependent`` only.
+        per_dimension: coefficients of their own for each of the ``dim`` dimensions.
+        data_dependent: the decoder also reads the sorted features. Coefficients then belong to a set of values, so
+            ``coefficients``, ``table`` and ``freeze`` refuse.
+        first_position: the number of the first rank, 0 as released or 1 as in the paper.
+        max_size: largest set for ``position="index"``.
+        knots: number of learned scores for ``decoder="interpolation"``.
+        check_finite: raise on NaN or inf in the features (else they rank as -inf < numbers < inf < NaN).
+    """
+
+    def __init__(
+        self,
+        d_pe: int = 32,
+        d_hidden: int = 32,
+        temperature: float = 0.1,
+        *,
+        position: Position = "sincos",
+        decoder: Decoder = "bigru",
+        head: Head = "linear",
+        dim: int | None = None,
+        per_dimension: bool = False,
+        data_dependent: bool = False,
+        first_position: int = 0,
+        max_size: int = 256,
+        knots: int = 20,
+        check_finite: bool = False,
+    ) -> None:
+        super().__init__(check_finite=check_finite)
+        if not (math.isfinite(temperature) and temperature > 0):
+            raise InputError(f"temperature must be a positive number, got {temperature!r}")
+        if (per_dimension or data_dependent) and dim is None:
+            raise InputError("per_dimension and data_dependent need the feature size: GPO(dim=1024, ...)")
+        self.temperature = temperature
+        self.position = one_of("position", position, ("sincos", "index"))
+        self.decoder = one_of("decoder", decoder, ("bigru", "transformer", "mlp", "interpolation"))
+        one_of("head", head, ("linear", "mlp"))
+        self.dim = None if dim is None else positive_int("dim", dim)
+        self.per_dimension = per_dimension
+        self.data_dependent = data_dependent
+        self.first_position = positive_int("first_position", first_position, least=0)
+        self.d_pe = positive_int("d_pe", d_pe)
+        outputs = dim if per_dimension and dim is not None else 1
+        if decoder == "interpolation":
+            if data_dependent:
+                raise InputError("decoder='interpolation' has no input that features could be fed to")
+            self.knots = nn.Parameter(torch.zeros(positive_int("knots", knots, least=2), outputs))
+            return
+        if position == "index":
+            self.embedding = nn.Embedding(positive_int("max_size", max_size), d_pe)
+        elif d_pe % 2:
+            raise InputError(f"d_pe must be even for position='sincos', got {d_pe}")
+        d_in = d_pe + (dim if data_dependent and dim is not None else 0)
+        positive_int("d_hidden", d_hidden)
+        if decoder == "bigru":
+            self.gru = PositionGRU(d_in, d_hidden)
+        elif decoder == "transformer":
+            self.transformer = PositionTransformer(d_in, d_hidden)
+        else:
+            self.mlp = PositionMLP(d_in, d_hidden)
+        if head == "linear":
+            self.linear: nn.Module = nn.Linear(d_hidden, outputs, bias=False)
+        else:
+            self.linear = nn.Sequential(nn.Linear(d_hidden, d_hidden), nn.ReLU(), nn.Linear(d_hidden, outputs))
+
+    def size_coefficients(self, sizes: Tensor, total: int) -> Tensor:
+        if self.data_dependent:
+            raise InputError(
+                "a data-dependent GPO has no coefficients per size: they depend on the features; "
+                "call it with return_coefficients=True"
+            )
+        if self.decoder == "interpolation":
+            scores = interpolate_knots(self.knots, sizes, total)  # (U, N, 1 or D)
+        else:
+            scores = self._scores(self._positions(total, sizes.device), sizes)
+        return self._softmax(scores, sizes)
+
+    def forward(  # type: ignore[override]
+        self,
+        features: Tensor,
+        lengths: Lengths | None = None,
+        mask: Tensor | None = None,
+        *,
+        return_coefficients: bool = False,
+        check_finite: bool | None = None,
+    ) -> Any:
+        """Pool ``(B, N, D)`` to ``(B, D)``; with ``return_coefficients`` also the ``(B, N)`` (or ``(B, N, D)``)."""
+        if self.dim is not None and features.dim() == 3 and features.shape[2] != self.dim:
+            raise InputError(f"features have {features.shape[2]} dimensions, this GPO was made for {self.dim}")
+        if not self.data_dependent:
+            return super().forward(
+                features, lengths, mask, return_coefficients=return_coefficients, check_finite=check_finite
+            )
+        check = self.check_finite if check_finite is None else check_finite
+        mask = read_sets(features, lengths, mask, check_finite=check)
+        ordered = sort_elements(features, mask)  # (B, N, D)
+        sizes = sizes_of(features, mask)
+        positions = self._positions(features.shape[1], features.device)
+        inputs = torch.cat((positions.expand(features.shape[0], -1, -1), ordered.to(positions.dtype)), dim=-1)
+        weights = self._softmax(self._scores(inputs, sizes), sizes)
+        per_rank = weights if self.per_dimension else weights.unsqueeze(-1)
+        pooled = (ordered * per_rank).sum(dim=1).to(features.dtype)
+        return (pooled, weights) if return_coefficients else pooled
+
+    def _positions(self, total: int, device: torch.device) -> Tensor:
+        """The encodings of the ranks, ``(total, d_pe)``."""
+        if self.position == "sincos":
+            dtype = torch.promote_types(self._parameter_dtype(), torch.float32)
+            return sincos_positions(total, self.d_pe, first=self.first_position, device=device, dtype=dtype)
+        if total > self.embedding.num_embeddings:
+            raise InputError(
+                f"a set of {total} elements is larger than max_size={self.embedding.num_embeddings} "
+                "of this position='index' GPO; build it with a larger max_size"
+            )
+        return self.embedding.weight[:total]
+
+    def _scores(self, inputs: Tensor, sizes: Tensor) -> Tensor:
+        """``(U, N, 1 or D)`` from position inputs; outside autocast, because the softmax is sharp."""
+        with torch.autocast(inputs.device.type, enabled=False):
+            decode = {"bigru": "gru"}.get(self.decoder, self.decoder)
+            states = getattr(self, decode)(inputs, sizes)  # (U, N, H)
+            return self._apply_head(states)
+
+    def _apply_head(self, states: Tensor) -> Tensor:
+        scores: Tensor
+        if isinstance(self.linear, nn.Linear):
+            scores = states @ self.linear.weight.to(states.dtype).T
+        else:
+            scores = self.linear(states.to(self._parameter_dtype()))
+        return scores
+
+    def _softmax(self, scores: Tensor, sizes: Tensor) -> Tensor:
+        beyond = ~prefix_mask(sizes, scores.shape[1]).unsqueeze(-1)
+        dtype = torch.promote_types(scores.dtype, torch.float32)
+        scaled = (scores.to(dtype) / self.temperature).masked_fill(beyond, float("-inf"))
+        weights = scaled.softmax(dim=1)
+        return weights if self.per_dimension else weights.squeeze(-1)
+
+    def _parameter_dtype(self) -> torch.dtype:
+        return next(self.parameters()).dtype
+
+    def extra_repr(self) -> str:
+        return f"position={self.position!r}, decoder={self.decoder!r}, temperature={self.temperature}"

@@ -1,0 +1,85 @@
+"""Whether the compiled kernels can run here, and the threads they run on.
+
+The kernels are numba functions that release the GIL and work on a range of sets. They are split over an ordinary
+Python thread pool, not over numba's own threading layer: that one aborts the process when two Python threads enter
+it at once, which a search service or a DataLoader will do sooner or later.
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+import torch
+
+logger = logging.getLogger(__name__)
+
+_executor: ThreadPoolExecutor | None = None
+
+
+@functools.cache
+def kernels_available() -> bool:
+    """True where numba imports and compiles; found out once, at the first call that could use it."""
+    try:
+        import numba
+    except ImportError:
+        logger.debug("numba is not installed: vse.pooling uses its plain torch path")
+        return False
+    except Exception as error:  # a numba that does not fit the installed numpy raises whatever it likes
+        logger.warning("numba is installed but does not import (%s): vse.pooling uses its plain torch path", error)
+        return False
+    return not numba.config.DISABLE_JIT
+
+
+def traced() -> bool:
+    """True while torch records a graph that has to run without this package (export, ONNX, ``torch.jit.trace``)."""
+    return torch.compiler.is_exporting() or torch.jit.is_tracing() or torch.onnx.is_in_onnx_export()
+
+
+def compiled() -> bool:
+    """True while torch looks at the program instead of the values: checks on values are left out then."""
+    return torch.compiler.is_compiling() or traced()
+
+
+def usable_on(*tensors: torch.Tensor) -> bool:
+    """True when the kernels can serve these tensors here and now."""
+    return (
+        all(tensor.device.type == "cpu" and tensor.dtype in (torch.float32, torch.float64) for tensor in tensors)
+        and not traced()
+        and kernels_available()
+    )
+
+
+def run_in_ranges(task: Callable[[int, int], None], count: int) -> None:
+    """Call ``task(first, last)`` over ranges that cover ``0..count``, one per torch thread, and wait for all."""
+    workers = min(torch.get_num_threads(), count)
+    if workers <= 1:
+        task(0, count)
+        return
+    bounds = [count * i // workers for i in range(workers + 1)]
+    others = [_pool().submit(task, bounds[i], bounds[i + 1]) for i in range(1, workers)]
+    try:
+        task(bounds[0], bounds[1])
+    finally:
+        for other in others:
+            other.result()
+
+
+def _pool() -> ThreadPoolExecutor:
+    global _executor
+    if _executor is None:
+        _executor = ThreadPoolExecutor(os.cpu_count() or 1, thread_name_prefix="vse-pooling")
+    return _executor
+
+
+def _forget_pool() -> None:
+    """A forked child has the pool object but none of its threads; waiting on it would hang."""
+    global _executor
+    _executor = None
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_pool)

@@ -1,0 +1,136 @@
+"""A batch of sets: ``features (B, N, D)`` with ``lengths (B,)`` or ``mask (B, N)``, checked before any arithmetic."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from vse.errors import InputError
+from vse.pooling.kernels.runtime import compiled
+
+Lengths = Tensor | Sequence[int]
+
+
+def read_sets(
+    features: Tensor,
+    lengths: Lengths | None = None,
+    mask: Tensor | None = None,
+    *,
+    check_finite: bool = False,
+) -> Tensor | None:
+    """Check a batch of sets and return its boolean mask ``(B, N)``, or None when every element is valid.
+
+    Every set needs at least one valid element. ``lengths`` says that the first n elements of each set are valid,
+    ``mask`` marks any of them. Raises :class:`InputError` for what does not fit together; with ``check_finite`` also
+    for NaN or infinite values among the valid elements.
+    """
+    if not isinstance(features, Tensor):
+        raise InputError(f"features must be a torch.Tensor of shape (B, N, D), got {type(features).__name__}")
+    if features.dim() != 3:
+        raise InputError(f"features must have shape (B, N, D), got {tuple(features.shape)}")
+    if not features.is_floating_point():
+        raise InputError(f"features must be floating point, got {features.dtype}; convert them with .float()")
+    if lengths is not None and mask is not None:
+        raise InputError("give lengths or mask, not both")
+    batch, total = features.shape[0], features.shape[1]
+    if lengths is not None:
+        mask = _mask_of_lengths(features, lengths)
+    elif mask is not None:
+        _check_mask(features, mask)
+    elif batch and total == 0:
+        raise InputError(f"features of shape {tuple(features.shape)} hold empty sets; a set needs at least one element")
+    if check_finite:
+        _check_finite(features, mask)
+    return mask
+
+
+def sizes_of(features: Tensor, mask: Tensor | None) -> Tensor:
+    """The number of valid elements of each set, ``(B,)`` int64."""
+    if mask is None:
+        return torch.full((features.shape[0],), features.shape[1], dtype=torch.int64, device=features.device)
+    return mask.sum(dim=1)
+
+
+def prefix_mask(sizes: Tensor, total: int) -> Tensor:
+    """``(B, total)``: True for the first ``sizes[b]`` positions of row b."""
+    return torch.arange(total, device=sizes.device) < sizes.unsqueeze(1)
+
+
+def compact(features: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
+    """Move the valid elements to the front, in their order, and cut what no set needs.
+
+    Returns ``(features (B, M, D), sizes (B,))`` with M the largest size; what lies past a set's size is zero.
+    """
+    sizes = sizes_of(features, mask)
+    if mask is None:
+        return features, sizes
+    longest = features.shape[1] if compiled() or not sizes.numel() else int(sizes.max())
+    order = (~mask).to(torch.uint8).argsort(dim=1, stable=True)[:, :longest]  # (B, M)
+    moved = features.gather(1, order.unsqueeze(-1).expand(-1, -1, features.shape[2]))
+    return moved.masked_fill(~prefix_mask(sizes, longest).unsqueeze(-1), 0), sizes
+
+
+def _mask_of_lengths(features: Tensor, lengths: Lengths) -> Tensor | None:
+    batch, total = features.shape[0], features.shape[1]
+    if not isinstance(lengths, Tensor):
+        if isinstance(lengths, (str, bytes)) or not isinstance(lengths, Sequence):
+            raise InputError(f"lengths must be an integer tensor of shape ({batch},), got {type(lengths).__name__}")
+        if not all(isinstance(n, int) and not isinstance(n, bool) for n in lengths):
+            raise InputError(f"lengths must be whole numbers, got {list(lengths)!r}")
+        lengths = torch.tensor(lengths, dtype=torch.int64, device=features.device)
+    if lengths.dtype == torch.bool or lengths.is_floating_point() or lengths.is_complex():
+        raise InputError(f"lengths must be integers, got {lengths.dtype}; a boolean tensor goes in as mask=")
+    if lengths.shape != (batch,):
+        raise InputError(f"lengths must have shape ({batch},), one per set, got {tuple(lengths.shape)}")
+    _check_device(features, "lengths", lengths)
+    if not compiled() and batch:
+        smallest, largest = (int(bound) for bound in lengths.aminmax())
+        if smallest < 1:
+            where = int((lengths < 1).nonzero()[0])
+            raise InputError(
+                f"lengths[{where}] is {int(lengths[where])}; a set needs at least one element, drop empty sets first"
+            )
+        if largest > total:
+            where = int((lengths > total).nonzero()[0])
+            raise InputError(f"lengths[{where}] is {int(lengths[where])}, but the sets are padded to {total}")
+        if smallest == total:
+            return None
+    return prefix_mask(lengths, total)
+
+
+def _check_mask(features: Tensor, mask: Tensor) -> None:
+    expected = tuple(features.shape[:2])
+    if not isinstance(mask, Tensor):
+        raise InputError(f"mask must be a boolean tensor of shape {expected}, got {type(mask).__name__}")
+    if mask.dtype != torch.bool:
+        raise InputError(f"mask must be boolean (True = valid element), got {mask.dtype}; convert it with mask.bool()")
+    if tuple(mask.shape) != expected:
+        raise InputError(f"mask must have shape {expected}, got {tuple(mask.shape)}")
+    _check_device(features, "mask", mask)
+    if compiled() or mask.shape[0] == 0:
+        return
+    filled = mask.any(dim=1)
+    if not bool(filled.all()):
+        where = int((~filled).nonzero()[0])
+        raise InputError(f"mask[{where}] is all False; a set needs at least one element, drop empty sets first")
+
+
+def _check_device(features: Tensor, name: str, other: Tensor) -> None:
+    if other.device != features.device:
+        raise InputError(
+            f"{name} is on {other.device} but features are on {features.device}; move it with .to(features.device)"
+        )
+
+
+def _check_finite(features: Tensor, mask: Tensor | None) -> None:
+    bad = ~torch.isfinite(features)
+    if mask is not None:
+        bad &= mask.unsqueeze(-1)
+    if bool(bad.any()):
+        b, n, d = (int(i) for i in bad.nonzero()[0])
+        raise InputError(
+            f"{int(bad.sum())} feature values are not finite, the first at set {b}, element {n}, dimension {d}: "
+            f"{float(features[b, n, d])}"
+        )

@@ -1,0 +1,182 @@
+"""The heart of every rank-based pooling: sort each feature dimension over the set, weight the ranks, add up."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, cast
+
+import torch
+from torch import Tensor
+
+from vse.errors import InputError
+from vse.pooling.kernels.runtime import run_in_ranges, usable_on
+from vse.pooling.sets import prefix_mask, read_sets, sizes_of
+
+Path = Literal["auto", "plain", "network"]
+
+NETWORK_MAX_SIZE = 1024
+"""Largest set the network serves: its work grows with N log² N, a sort's with N log N."""
+NETWORK_MIN_WIDTH = 8
+"""Narrowest feature the network serves: it is vectorised over feature dimensions."""
+NETWORK_MIN_VALUES = 8192
+"""Below this many feature values the call costs more than the sort."""
+
+
+def sorted_weighted_sum(
+    features: Tensor,
+    weights: Tensor,
+    mask: Tensor | None = None,
+    *,
+    check_finite: bool = False,
+    path: Path = "auto",
+) -> Tensor:
+    """Weighted sum over the sorted elements of each set, ``out[b, d] = sum_k weights[b, k] * max_k(features[b, :, d])``.
+
+    Args:
+        features: ``(B, N, D)``, any floating dtype.
+        weights: one weight per rank: ``(N,)`` shared by all sets, ``(B, N)`` per set, or ``(B, N, D)`` / ``(1, N, D)``
+            per feature dimension as well. Rank 0 is the largest value.
+        mask: ``(B, N)`` boolean, any pattern; the valid elements of set b fill its first n ranks, and weights past n
+            are not read.
+        check_finite: raise :class:`~vse.errors.InputError` if a valid element holds NaN or inf.
+        path: ``"auto"`` chooses; the other two force a path (for tests and benchmarks).
+
+    Returns:
+        ``(B, D)`` in the dtype of the features; float16 and bfloat16 are summed in float32.
+
+    Two paths give the same ranks exactly:
+
+    - *network*: compiled sorting network, vectorised over feature dimensions, forward and backward. Used on the CPU
+      for float32 and float64 (and halves, converted) when numba is installed, 2 <= N <= 1024, D >= 8 and there are at
+      least 8,192 values. It saves its inputs for the backward pass and nothing else, and is a single operator for
+      ``torch.compile``.
+    - *plain*: ``torch.sort``. Used everywhere else: CUDA and other devices, tiny or very large sets, no numba, and
+      whenever torch records a graph (``torch.export``, ``torch.jit.trace``).
+
+    Order of special values, on both paths: ``-inf`` < numbers < ``+inf`` < NaN, so NaN takes the first ranks. The
+    products follow IEEE arithmetic: a zero weight times an infinite value is NaN.
+    """
+    mask = read_sets(features, mask=mask, check_finite=check_finite)
+    weights = _read_weights(features, weights)
+    if path not in ("auto", "plain", "network"):
+        raise InputError(f"path is {path!r}; valid: 'auto', 'plain', 'network'")
+    compute = torch.promote_types(torch.promote_types(features.dtype, weights.dtype), torch.float32)
+    x, w = features.to(compute), weights.to(compute)
+    if path == "network" and not usable_on(x, w):
+        raise InputError("path='network' needs numba and CPU tensors; install vse-infinity[fast] or use path='auto'")
+    if path == "network" or (path == "auto" and _network_pays(x, w)):
+        out = cast(Tensor, network_sum(x, w, mask))
+    else:
+        out = plain_sum(x, w, mask)
+    return out.to(features.dtype)
+
+
+def sort_elements(features: Tensor, mask: Tensor | None = None) -> Tensor:
+    """The features of each set in descending order, ``(B, N, D)``; ranks past a set's size are zero."""
+    if mask is None:
+        return features.sort(dim=1, descending=True).values
+    ordered = features.masked_fill(~mask.unsqueeze(-1), float("-inf")).sort(dim=1, descending=True).values
+    beyond = ~prefix_mask(sizes_of(features, mask), features.shape[1])
+    return ordered.masked_fill(beyond.unsqueeze(-1), 0)
+
+
+def plain_sum(features: Tensor, weights: Tensor, mask: Tensor | None) -> Tensor:
+    """The definition, in torch operators; differentiable any number of times."""
+    ordered = sort_elements(features, mask)
+    if weights.dim() == 2:
+        weights = weights.unsqueeze(-1)
+    if mask is not None:
+        # Weights past a set's size may hold anything, NaN included.
+        beyond = ~prefix_mask(sizes_of(features, mask), features.shape[1])
+        weights = weights.masked_fill(beyond.unsqueeze(-1), 0)
+    return (ordered * weights).sum(dim=1)
+
+
+def _read_weights(features: Tensor, weights: Tensor) -> Tensor:
+    batch, total, width = features.shape
+    if not isinstance(weights, Tensor) or not weights.is_floating_point():
+        kind = weights.dtype if isinstance(weights, Tensor) else type(weights).__name__
+        raise InputError(f"weights must be a floating point tensor, got {kind}")
+    if weights.device != features.device:
+        raise InputError(f"weights are on {weights.device} but features are on {features.device}")
+    shape = tuple(weights.shape)
+    fits = shape in {(total,), (1, total), (batch, total), (1, total, width), (batch, total, width)}
+    if not fits:
+        raise InputError(
+            f"weights must have shape ({total},), ({batch}, {total}) or ({batch}, {total}, {width}) "
+            f"for features {tuple(features.shape)}, got {shape}"
+        )
+    return weights.unsqueeze(0) if weights.dim() == 1 else weights
+
+
+def _network_pays(features: Tensor, weights: Tensor) -> bool:
+    _, total, width = features.shape
+    return (
+        1 < total <= NETWORK_MAX_SIZE
+        and width >= NETWORK_MIN_WIDTH
+        and features.numel() >= NETWORK_MIN_VALUES
+        and usable_on(features, weights)
+    )
+
+
+@torch.library.custom_op("vse::sorted_weighted_sum", mutates_args=())
+def network_sum(features: Tensor, weights: Tensor, mask: Tensor | None) -> Tensor:
+    """The sorting network as one torch operator: ``(B, N, D)``, ``(B or 1, N[, D])``, ``(B, N)`` to ``(B, D)``."""
+    from vse.pooling.kernels import sorted_sum as kernel
+
+    out = features.new_empty(features.shape[0], features.shape[2])
+    arrays = [*_arrays(features, mask, weights), out.numpy()]
+    block = kernel.forward_columns(features.shape[1], features.shape[2], features.element_size())
+    run_in_ranges(lambda first, last: kernel.sum_sorted(*arrays, block, first, last), features.shape[0])
+    return out
+
+
+@network_sum.register_fake
+def _(features: Tensor, weights: Tensor, mask: Tensor | None) -> Tensor:
+    return features.new_empty(features.shape[0], features.shape[2])
+
+
+@torch.library.custom_op("vse::sorted_weighted_sum_backward", mutates_args=())
+def network_sum_backward(
+    grad: Tensor, features: Tensor, weights: Tensor, mask: Tensor | None
+) -> tuple[Tensor, Tensor]:
+    """Gradients of :func:`network_sum` for the features and for the weights (per set: ``(B, N[, D])``)."""
+    from vse.pooling.kernels import sorted_sum as kernel
+
+    new = features.new_empty if mask is None else features.new_zeros
+    grad_features = new(features.shape)
+    grad_weights = new(features.shape[0], *weights.shape[1:])
+    arrays = [*_arrays(features, mask, weights, grad), grad_features.numpy(), grad_weights.numpy()]
+    block = kernel.backward_columns(features.shape[2])
+    run_in_ranges(lambda first, last: kernel.sum_sorted_backward(*arrays, block, first, last), features.shape[0])
+    return grad_features, grad_weights
+
+
+@network_sum_backward.register_fake
+def _(grad: Tensor, features: Tensor, weights: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
+    return features.new_empty(features.shape), features.new_empty(features.shape[0], *weights.shape[1:])
+
+
+def _save_inputs(ctx: Any, inputs: tuple[Tensor, Tensor, Tensor | None], output: Tensor) -> None:
+    ctx.save_for_backward(*inputs)
+
+
+def _network_gradient(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor | None, None]:
+    features, weights, mask = ctx.saved_tensors
+    if torch.is_grad_enabled():  # the caller wants gradients of gradients: go through the definition
+        wanted = [tensor for tensor in (features, weights) if tensor.requires_grad]
+        found = iter(torch.autograd.grad(plain_sum(features, weights, mask), wanted, grad, create_graph=True))
+        first, second = (next(found) if tensor.requires_grad else None for tensor in (features, weights))
+        return first, second, None
+    grad_features, grad_weights = network_sum_backward(grad, features, weights, mask)
+    if weights.shape[0] == 1 != grad_weights.shape[0]:
+        grad_weights = grad_weights.sum(dim=0, keepdim=True)
+    return grad_features, grad_weights, None
+
+
+network_sum.register_autograd(_network_gradient, setup_context=_save_inputs)
+
+
+def _arrays(features: Tensor, mask: Tensor | None, *others: Tensor) -> list[Any]:
+    """The tensors as the contiguous arrays the kernels are compiled for."""
+    valid = torch.ones(1, features.shape[1], dtype=torch.bool) if mask is None else mask
+    return [tensor.detach().contiguous().numpy() for tensor in (features, valid, *others)]

@@ -1,0 +1,90 @@
+"""Contracts of ``vse experiment`` and ``vse demo``: what they hand to the library and what they print."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+
+import pytest
+
+from vse.cli.main import main
+from vse.progress import ProgressReporter
+
+
+class Result:
+    """A result as every experiment returns one."""
+
+    def to_json(self):
+        return {"rmse": 0.5, "name": "Größe"}
+
+    def render(self, console):
+        console.print("a table")
+
+
+@pytest.fixture
+def calls(monkeypatch):
+    """The keyword arguments the library was called with; experiments and demo are replaced by a recorder."""
+    seen = []
+
+    def run(**arguments):
+        seen.append(arguments)
+        progress = arguments.get("report") or arguments["progress"]
+        progress.start(2, "working")
+        progress.advance(2)
+        return Result()
+
+    recorder = ModuleType("recorder")
+    recorder.run = run
+    registry = ModuleType("vse.experiments")
+    registry.EXPERIMENTS = {"curve": SimpleNamespace(summary="A curve.", module="recorder")}
+    monkeypatch.setitem(sys.modules, "recorder", recorder)
+    monkeypatch.setitem(sys.modules, "vse.experiments", registry)
+    monkeypatch.setitem(sys.modules, "vse.demo", recorder)
+    return seen
+
+
+def test_defaults(calls):
+    """Without options an experiment runs in full, into runs/NAME, and chooses seeds and jobs itself."""
+    assert main(["experiment", "curve"]) == 0
+    (arguments,) = calls
+    assert isinstance(arguments.pop("report"), ProgressReporter)
+    assert arguments == {"quick": False, "out": Path("runs/curve"), "seeds": None, "jobs": None}
+
+
+def test_options_reach_the_experiment(calls, tmp_path):
+    """Every option arrives converted."""
+    options = ["--quick", "--out", str(tmp_path), "--seeds", "3, 1", "--jobs", "2"]
+    assert main(["experiment", "curve", *options]) == 0
+    (arguments,) = calls
+    del arguments["report"]
+    assert arguments == {"quick": True, "out": tmp_path, "seeds": (3, 1), "jobs": 2}
+
+
+def test_demo_writes_to_its_own_folder(calls):
+    """The demo's default folder is vse-demo."""
+    assert main(["demo"]) == 0
+    assert calls[0]["out"] == Path("vse-demo")
+    assert isinstance(calls[0]["progress"], ProgressReporter)
+
+
+@pytest.mark.parametrize("command", [["demo"], ["experiment", "curve"]])
+def test_stdout_is_data_and_stderr_narration(calls, capsys, command):
+    """The result alone is on stdout; with ``--json`` it is exactly one ASCII object."""
+    assert main(command) == 0
+    output = capsys.readouterr()
+    assert output.out == "a table\n"
+    assert "working" in output.err
+    assert main([*command, "--json"]) == 0
+    output = capsys.readouterr()
+    assert json.loads(output.out) == Result().to_json()
+    assert output.out.isascii()
+    assert "working" in output.err
+
+
+def test_not_a_number_is_never_printed_as_json(calls, capsys, monkeypatch):
+    """NaN is not JSON, so it is an error and not a line that other programs cannot read."""
+    monkeypatch.setattr(Result, "to_json", lambda self: {"rmse": float("nan")})
+    assert main(["demo", "--json"]) == 1
+    assert capsys.readouterr().out == ""

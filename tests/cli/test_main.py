@@ -1,0 +1,251 @@
+"""Contracts of the command as a whole: fast to start, one line per error, exit codes, data on stdout."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+import vse
+from vse.cli.main import main
+
+HEAVY = {"torch", "numpy", "numba", "matplotlib", "pydantic", "fastapi", "onnxruntime", "PIL", "transformers"}
+
+# The command in a process of its own, with a demo that does and prints what a test needs.
+FAKE_DEMO = """
+import sys, time, types
+class Result:
+    def to_json(self): return {{"lines": ["line"] * {lines}}}
+    def render(self, console): console.print("line\\n" * {lines})
+def run(out, progress):
+    {body}
+    return Result()
+sys.modules["vse.demo"] = types.SimpleNamespace(run=run)
+from vse.cli.main import main
+sys.exit(main({arguments}))
+"""
+
+
+def run(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    """The real command in a process of its own."""
+    command = [sys.executable, "-m", "vse", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, cwd=cwd, check=False, timeout=60)
+
+
+def assert_one_line(stderr: str) -> None:
+    assert stderr.startswith("vse: error: ")
+    assert stderr.endswith("\n")
+    assert len(stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize("arguments", [["--help"], [], ["experiment", "--help"], ["demo", "--help"]])
+def test_help_goes_to_stdout_and_succeeds(arguments):
+    """Help, also that of a bare ``vse``, is data: on stdout, with exit code 0."""
+    done = run(*arguments)
+    assert done.returncode == 0
+    assert "Usage: vse" in done.stdout
+    assert done.stderr == ""
+
+
+def test_version():
+    """``--version`` prints the version of the package."""
+    done = run("--version")
+    assert (done.returncode, done.stdout, done.stderr) == (0, f"vse {vse.__version__}\n", "")
+
+
+def test_the_installed_command_and_the_module_are_the_same():
+    """The script ``vse`` beside the interpreter answers as ``python -m vse`` does."""
+    script = Path(sys.executable).with_name("vse")
+    if not script.exists():
+        pytest.skip("the package is not installed into this environment")
+    assert subprocess.run([script, "--version"], capture_output=True, text=True, check=True).stdout == (
+        run("--version").stdout
+    )
+
+
+@pytest.mark.parametrize(
+    "arguments", [["--help"], ["--version"], ["experiment", "--help"], ["demo", "--help"], ["nonsense"]]
+)
+def test_nothing_heavy_is_imported_to_answer_at_once(arguments):
+    """Help, version and a mistyped command load none of the large libraries."""
+    code = (
+        "import sys; from vse.cli.main import main; main(sys.argv[1:]);"
+        "print('MODULES', *(name for name in sys.modules if '.' not in name))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=True
+    )
+    loaded = set(done.stdout.split("MODULES", 1)[1].split())
+    assert "typer" in loaded
+    assert loaded & HEAVY == set()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["experimnt"], "unknown command 'experimnt': expected one of 'demo', 'experiment' (did you mean"),
+        (["--nonsense"], "--nonsense (try 'vse --help')"),
+        (["experiment", "--nonsense"], "(try 'vse experiment --help')"),
+        (["experiment", "--jobs"], "'--jobs' requires an argument (try 'vse experiment --help')"),
+        (["experiment", "synthetic", "--jobs=-7"], "-7"),
+        (["experiment", "synthetic", "--jobs", "few"], "'few'"),
+        (["experiment"], "no experiment named: expected one of"),
+        (["experiment", "synthetik"], "(did you mean 'synthetic'?)"),
+        (["experiment", "synthetic", "--list"], "--list takes no NAME, got 'synthetic'"),
+        (["experiment", "synthetic", "--seeds", "0,one"], "'one' is not a whole number"),
+        (["experiment", "synthetic", "--seeds", "0,,1"], "'' is not a whole number"),
+        (["experiment", "synthetic", "--seeds", "1,2,1"], "given twice"),
+        (["demo", "extra"], "extra"),
+    ],
+)
+def test_a_wrong_call_gets_one_line_and_exit_code_2(arguments, said, tmp_path):
+    """The line names the value and what was expected; nothing goes to stdout and no file is made."""
+    done = run(*arguments, cwd=tmp_path)
+    assert done.returncode == 2
+    assert_one_line(done.stderr)
+    assert said in done.stderr
+    assert done.stdout == ""
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("command", [["demo"], ["experiment", "synthetic"]])
+@pytest.mark.parametrize("below", ["", "deeper"])
+def test_results_cannot_go_under_a_file(command, below, tmp_path):
+    """``--out`` on or under an existing file is a wrong call, found before any work."""
+    file = tmp_path / "file"
+    file.write_text("kept")
+    done = run(*command, "--out", str(file / below))
+    assert done.returncode == 2
+    assert_one_line(done.stderr)
+    assert str(file) in done.stderr
+    assert file.read_text() == "kept"
+
+
+def test_a_traceback_only_with_debug_wherever_it_stands():
+    """The same wrong call with ``--debug`` in any place adds the traceback before the line."""
+    for arguments in (
+        ["--debug", "experiment", "x"],
+        ["experiment", "--debug", "x"],
+        ["experiment", "x", "--debug"],
+    ):
+        done = run(*arguments)
+        assert done.returncode == 2
+        assert "Traceback (most recent call last)" in done.stderr
+        assert done.stderr.splitlines()[-1].startswith("vse: error: unknown experiment 'x'")
+
+
+def test_after_two_dashes_debug_is_an_ordinary_argument():
+    """``--`` ends the options, so a name may be spelled like one."""
+    done = run("experiment", "--", "--debug")
+    assert done.returncode == 2
+    assert_one_line(done.stderr)
+    assert "unknown experiment '--debug'" in done.stderr
+
+
+def test_experiments_are_listed_for_people_and_programs():
+    """``--list`` prints a line for each experiment, with ``--json`` one object that names the same ones."""
+    listed = json.loads(run("experiment", "--list", "--json").stdout)
+    names = [entry["name"] for entry in listed["experiments"]]
+    assert "synthetic" in names
+    assert all(entry["summary"] for entry in listed["experiments"])
+    lines = run("experiment", "--list").stdout.splitlines()
+    assert [line.split()[0] for line in lines] == names
+
+
+@pytest.mark.skipif(os.name == "nt", reason="closing a pipe early is another story there")
+@pytest.mark.parametrize("lines", [1, 100_000])
+@pytest.mark.parametrize("arguments", [["demo"], ["demo", "--json"]])
+def test_a_reader_that_leaves_early_is_no_error(arguments, lines):
+    """``vse … | head`` ends quietly, whether the output fits into a buffer or not."""
+    code = FAKE_DEMO.format(body="pass", lines=lines, arguments=arguments)
+    with subprocess.Popen(
+        [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        process.stdout.close()
+        assert process.stderr.read() == ""
+    assert process.returncode == 1
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")
+def test_a_full_disk_under_stdout_is_an_error_of_one_line():
+    """Data that could not be written is a failure, told once."""
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "vse", "--help"],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+    assert done.returncode == 1
+    assert_one_line(done.stderr)
+
+
+@pytest.mark.skipif(os.name == "nt", reason="POSIX signals")
+def test_an_interrupt_ends_with_130_and_no_traceback():
+    """Ctrl-C during a run says so in one line."""
+    body = "progress.note('ready'); time.sleep(60)"
+    code = FAKE_DEMO.format(body=body, lines=1, arguments=["demo"])
+    with subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr.readline() == "ready\n"
+        time.sleep(0.05)
+        process.send_signal(signal.SIGINT)
+        rest = process.stderr.read()
+    assert process.returncode == 130
+    assert rest == "vse: interrupted\n"
+
+
+class TestFailures:
+    """What becomes of exceptions, with a demo that raises them."""
+
+    @staticmethod
+    def fail_with(monkeypatch, error: BaseException) -> None:
+        def run(out, progress):
+            raise error
+
+        monkeypatch.setitem(sys.modules, "vse.demo", type("module", (), {"run": staticmethod(run)}))
+
+    def test_our_own_error_speaks_for_itself(self, monkeypatch, capsys):
+        """A foreseen error prints its message alone and ends with its exit code."""
+        self.fail_with(monkeypatch, vse.errors.InputError("length 0 at row 3: expected at least 1"))
+        assert main(["demo"]) == 1
+        assert capsys.readouterr().err == "vse: error: length 0 at row 3: expected at least 1\n"
+
+    def test_an_unforeseen_error_names_its_type_and_points_to_debug(self, monkeypatch, capsys):
+        """Any other exception still is one line, with exit code 1 and the way to see more."""
+        self.fail_with(monkeypatch, ZeroDivisionError("by\nzero"))
+        assert main(["demo"]) == 1
+        assert capsys.readouterr().err == (
+            "vse: error: ZeroDivisionError: by zero (run again with --debug for the traceback)\n"
+        )
+
+    def test_debug_shows_where_it_happened(self, monkeypatch, capsys):
+        """With ``--debug`` the traceback comes first and the advice to use it is gone."""
+        self.fail_with(monkeypatch, ZeroDivisionError("by zero"))
+        assert main(["demo", "--debug"]) == 1
+        error = capsys.readouterr().err
+        assert "Traceback" in error
+        assert error.endswith("vse: error: ZeroDivisionError: by zero\n")
+
+    @pytest.mark.parametrize(
+        "text", ["a\x1b[31mred", "bell\x07", "lone \udcff", "line\u2028break", "a\r\n\nb"]
+    )
+    def test_no_character_can_break_the_line(self, monkeypatch, capsys, text):
+        """Control characters and broken encodings, as file names hold them, are spelled out."""
+        self.fail_with(monkeypatch, vse.errors.VSEError(text))
+        assert main(["demo"]) == 1
+        error = capsys.readouterr().err
+        assert_one_line(error)
+        assert error[:-1].isprintable()
+
+    def test_a_broken_pipe_elsewhere_is_not_hidden(self, monkeypatch, capsys):
+        """Only a closed stdout is quiet: a worker that died is an error like any other."""
+        self.fail_with(monkeypatch, BrokenPipeError("worker"))
+        assert main(["demo"]) == 1
+        assert "BrokenPipeError: worker" in capsys.readouterr().err

@@ -1,0 +1,28 @@
+"""What all tests share: the hypothesis profiles and the reference numbers."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+
+REPOSITORY = Path(__file__).resolve().parents[1]
+
+# Timings are noise on a shared machine, so no deadline. Under CI the examples are the same on every run.
+settings.register_profile("local", deadline=None, max_examples=50)
+settings.register_profile("ci", deadline=None, max_examples=50, derandomize=True)
+settings.load_profile("ci" if os.environ.get("CI") else "local")
+
+
+@pytest.fixture(scope="session")
+def shared_reference() -> Path:
+    """The folder of numbers that the released implementation computed, for parity tests.
+
+    It is not part of the repository: it stands beside it, or where ``VSE_REFERENCE`` points.
+    """
+    folder = Path(os.environ.get("VSE_REFERENCE") or REPOSITORY.parent / "shared" / "reference")
+    if not folder.is_dir():
+        pytest.skip("no reference numbers here: set VSE_REFERENCE to their folder")
+    return folder
