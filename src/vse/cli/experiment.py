@@ -17,9 +17,7 @@ def experiment(
         str | None, typer.Argument(metavar="NAME", help="The experiment to run.", show_default=False)
     ] = None,
     list_names: Annotated[bool, typer.Option("--list", help="List the experiments and stop.")] = False,
-    quick: Annotated[
-        bool, typer.Option("--quick", help="A small version that shows the shape of the result.")
-    ] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="A small version that shows the shape of the result.")] = False,
     as_json: JsonOption = False,
     out: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Where results are written (default: runs/NAME).")

@@ -55,9 +55,7 @@ def _root(
         typer.Option("--version", help="Show the version and stop.", is_eager=True, callback=_show_version),
     ] = False,
     # Declared for its help text: main() takes it out of the arguments, wherever it stands among them.
-    debug: Annotated[
-        bool, typer.Option("--debug", help="Show the traceback of an error; allowed anywhere.")
-    ] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error; allowed anywhere.")] = False,
     show_help: Annotated[
         bool, typer.Option("--help", help="Show this message and stop.", is_eager=True, callback=_show_help)
     ] = False,

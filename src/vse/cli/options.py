@@ -28,9 +28,7 @@ def parse_seeds(text: str) -> tuple[int, ...]:
     for part in text.split(","):
         number = part.strip()
         if not (number.isascii() and number.isdigit()):
-            raise UsageError(
-                f'--seeds {text!r}: {number!r} is not a whole number from 0 up: write them like "0,1,2"'
-            )
+            raise UsageError(f'--seeds {text!r}: {number!r} is not a whole number from 0 up: write them like "0,1,2"')
         seeds.append(int(number))
     if len(set(seeds)) < len(seeds):
         raise UsageError(f"--seeds {text!r}: a seed is given twice and its run would count double")

@@ -16,13 +16,6 @@ class AvgPool(RankPooling):
         return normalised(torch.ones(1, total, device=sizes.device), sizes)
 
     def pool(self, features: Tensor, mask: Tensor | None) -> Tensor:
-        return self._mean(features, mask)
-
-    def pool_with(self, features: Tensor, weights: Tensor, mask: Tensor | None) -> Tensor:
-        return self._mean(features, mask)
-
-    @staticmethod
-    def _mean(features: Tensor, mask: Tensor | None) -> Tensor:
         if mask is None:
             return features.mean(dim=1)
         kept = features.masked_fill(~mask.unsqueeze(-1), 0)

@@ -54,7 +54,7 @@ class RankPooling(Pooling):
 
     @abstractmethod
     def size_coefficients(self, sizes: Tensor, total: int) -> Tensor:
-        """The coefficients of sets of the given ``sizes (U,)``: ``(U, total)`` or ``(U, total, D)``, zero past a size."""
+        """Coefficients of sets of the ``sizes (U,)``: ``(U, total)`` or ``(U, total, D)``, zero past a size."""
 
     @overload
     def forward(
@@ -90,17 +90,15 @@ class RankPooling(Pooling):
         """Pool, and on request also return the coefficients ``(B, N)`` (or ``(B, N, D)``), differentiable."""
         check = self.check_finite if check_finite is None else check_finite
         mask = read_sets(features, lengths, mask, check_finite=check)
-        if not return_coefficients:
-            return self.pool(features, mask)
-        weights = self.batch_coefficients(features, mask)
-        return self.pool_with(features, weights, mask), weights.expand(features.shape[0], *weights.shape[1:])
+        return self.pool_with_coefficients(features, mask) if return_coefficients else self.pool(features, mask)
 
     def pool(self, features: Tensor, mask: Tensor | None) -> Tensor:
-        return self.pool_with(features, self.batch_coefficients(features, mask), mask)
+        return self.pool_with_coefficients(features, mask)[0]
 
-    def pool_with(self, features: Tensor, weights: Tensor, mask: Tensor | None) -> Tensor:
-        """The weighted sum for given coefficients; poolings with a cheaper way to the same result override it."""
-        return sorted_weighted_sum(features, weights, mask)
+    def pool_with_coefficients(self, features: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
+        """The pooled vectors ``(B, D)`` and the coefficients that made them, ``(B, N)`` or ``(B, N, D)``."""
+        weights = self.batch_coefficients(features, mask)
+        return sorted_weighted_sum(features, weights, mask), weights.expand(features.shape[0], *weights.shape[1:])
 
     def batch_coefficients(self, features: Tensor, mask: Tensor | None) -> Tensor:
         """Coefficients of each set, ``(B, N)`` or ``(B, N, D)``; with a leading 1 when all sets have the same size."""
@@ -115,7 +113,7 @@ class RankPooling(Pooling):
 
     @torch.no_grad()
     def coefficients(self, size: int) -> Tensor:
-        """The coefficients of a set of ``size`` elements, ``(size,)`` or ``(size, D)``; detached, largest rank first."""
+        """The coefficients of a set of ``size`` elements, largest value first: ``(size[, D])``, detached."""
         positive_int("size", size)
         return self.size_coefficients(torch.tensor([size], device=self._device()), size)[0]
 

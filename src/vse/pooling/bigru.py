@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
 
 from vse.pooling.kernels.runtime import run_in_ranges, usable_on
+from vse.pooling.sets import prefix_mask
 
 
 class PositionGRU(nn.GRU):
@@ -22,11 +24,12 @@ class PositionGRU(nn.GRU):
         super().__init__(d_in, d_hidden, num_layers=1, batch_first=True, bidirectional=True)
 
     def forward(self, inputs: Tensor, sizes: Tensor) -> Tensor:  # type: ignore[override]
-        dtype = torch.promote_types(self.weight_ih_l0.dtype, torch.float32)
-        parameters = [weight.to(dtype) for weight in self._flat_weights if weight is not None]
+        weights = [weight for weight in self._flat_weights if weight is not None]
+        dtype = torch.promote_types(weights[0].dtype, torch.float32)
+        parameters = [weight.to(dtype) for weight in weights]
         inputs = inputs.to(dtype)
         if inputs.dim() == 2 and usable_on(inputs, *parameters):
-            return cast(tuple[Tensor, ...], scan_states(inputs, sizes, parameters))[0]
+            return scan_states(inputs, sizes, parameters)
         return plain_states(inputs, sizes, parameters)
 
 
@@ -37,13 +40,12 @@ def plain_states(inputs: Tensor, sizes: Tensor, parameters: list[Tensor]) -> Ten
     total, hidden = inputs.shape[1], parameters[1].shape[1]
     count = sizes.shape[0]
     place = torch.arange(total, device=inputs.device)
-    valid = place < sizes.unsqueeze(1)  # (U, N)
     mirror = (sizes.unsqueeze(1) - 1 - place).clamp(min=0).unsqueeze(-1)  # (U, N, 1): its own inverse where valid
     with torch.autocast(inputs.device.type, enabled=False):
         ahead = _gru(inputs, parameters[:4])  # (1 or U, N, H)
         turned = inputs.expand(count, -1, -1).gather(1, mirror.expand(-1, -1, inputs.shape[2]))
         back = _gru(turned, parameters[4:]).gather(1, mirror.expand(-1, -1, hidden))
-    return ((ahead + back) / 2).masked_fill(~valid.unsqueeze(-1), 0)
+    return ((ahead + back) / 2).masked_fill(~prefix_mask(sizes, total).unsqueeze(-1), 0)
 
 
 def _gru(inputs: Tensor, parameters: list[Tensor]) -> Tensor:
@@ -53,31 +55,103 @@ def _gru(inputs: Tensor, parameters: list[Tensor]) -> Tensor:
     return states
 
 
-@torch.library.custom_op("vse::bigru_scan", mutates_args=())
-def scan_states(inputs: Tensor, sizes: Tensor, parameters: list[Tensor]) -> tuple[Tensor, Tensor, Tensor]:
+def scan_states(inputs: Tensor, sizes: Tensor, parameters: list[Tensor]) -> Tensor:
+    """The compiled recurrence for one shared sequence ``(N, d)``, differentiable."""
+    if torch.compiler.is_compiling():
+        return cast(tuple[Tensor, ...], _scan_operator(inputs, sizes, parameters))[0]
+    if not torch.is_grad_enabled():
+        return _scan_forward(inputs, sizes, parameters)[0]
+    return cast(tuple[Tensor, ...], cast(Any, _Scan).apply(inputs, sizes, *parameters))[0]
+
+
+def _scan_forward(inputs: Tensor, sizes: Tensor, parameters: list[Tensor]) -> tuple[Tensor, Tensor, Tensor]:
     """Averaged states ``(U, N, H)``; the states of both directions ``(1 + U, N, H)`` and their gates ``(1 + U, N, 4H)``
     follow for the backward pass (row 0 is the forward direction, which serves every size)."""
-    from vse.pooling.kernels.bigru_scan import scan
+    from vse.pooling.kernels.bigru_scan import scan_both
 
     total, hidden, count = inputs.shape[0], parameters[1].shape[1], sizes.shape[0]
     states = inputs.new_zeros(1 + count, total, hidden)
     gates = inputs.new_empty(1 + count, total, 4 * hidden)
-    for direction, rows in _directions(count):
-        w_ih, w_hh, b_ih, b_hh = parameters[4 * direction : 4 * direction + 4]
-        projected = torch.addmm(b_ih, inputs, w_ih.T).numpy()
-        arrays = (projected, w_hh.T.contiguous().numpy(), b_hh.contiguous().numpy())
-        ends = sizes if direction else sizes.new_tensor([total])
-        outputs = (states[rows].numpy(), gates[rows].numpy())
-        run_in_ranges(
-            lambda first, last, a=arrays, e=ends.numpy(), d=bool(direction), o=outputs: scan(*a, e, d, *o, first, last),
-            int(ends.shape[0]),
-        )
-    place = torch.arange(total)
-    averaged = ((states[:1] + states[1:]) / 2).masked_fill_((place >= sizes.unsqueeze(1)).unsqueeze(-1), 0)
+    averaged = inputs.new_zeros(count, total, hidden)
+    arrays = []
+    for start in (0, 4):
+        w_ih, w_hh, b_ih, b_hh = (parameter.detach() for parameter in parameters[start : start + 4])
+        arrays += [torch.addmm(b_ih, inputs.detach(), w_ih.T), w_hh.contiguous(), b_hh.contiguous()]
+    arrays += [sizes.contiguous(), states, gates, averaged]
+    run_in_ranges(partial(scan_both, *(array.numpy() for array in arrays)), count)
     return averaged, states, gates
 
 
-@scan_states.register_fake
+def _scan_backward(
+    grad: Tensor, inputs: Tensor, sizes: Tensor, states: Tensor, gates: Tensor, parameters: list[Tensor]
+) -> list[Tensor]:
+    """Gradients for the inputs and for the eight parameters."""
+    from vse.pooling.kernels.bigru_scan import scan_backward
+
+    total, hidden = inputs.shape[0], parameters[1].shape[1]
+    half = (grad * prefix_mask(sizes, total).unsqueeze(-1) / 2).contiguous()  # (U, N, H)
+    grad_inputs = torch.zeros_like(inputs)
+    grads = []
+    for direction, (rows, ends) in enumerate(_sequences(sizes, total)):
+        w_ih, w_hh, _, _ = parameters[4 * direction : 4 * direction + 4]
+        incoming = half if direction else half.sum(dim=0, keepdim=True)
+        grad_projected = inputs.new_zeros(incoming.shape[0], total, 3 * hidden)
+        grad_pre = torch.zeros_like(grad_projected)
+        arrays = [w_hh.contiguous().numpy(), ends.numpy(), bool(direction), states[rows].numpy(), gates[rows].numpy()]
+        task = partial(scan_backward, *arrays, incoming.numpy(), grad_projected.numpy(), grad_pre.numpy())
+        run_in_ranges(task, ends.shape[0])
+        before = torch.zeros_like(states[rows])  # the state each step started from
+        if direction:
+            before[:, :-1] = states[rows][:, 1:]
+        else:
+            before[:, 1:] = states[rows][:, :-1]
+        by_position = grad_projected.sum(dim=0)  # (N, 3H): the inputs are shared by all sizes
+        flat = grad_pre.flatten(0, 1)
+        grads += [by_position.T @ inputs, flat.T @ before.flatten(0, 1), by_position.sum(dim=0), flat.sum(dim=0)]
+        grad_inputs += by_position @ w_ih
+    return [grad_inputs, *grads]
+
+
+def _sequences(sizes: Tensor, total: int) -> tuple[tuple[slice, Tensor], tuple[slice, Tensor]]:
+    """Rows and ends of the sequences of each direction: one of full length forward, one per size backward."""
+    return (slice(0, 1), torch.tensor([total])), (slice(1, 1 + sizes.shape[0]), sizes.contiguous())
+
+
+def _gradients(saved: tuple[Tensor, ...], grad: Tensor) -> list[Tensor | None]:
+    inputs, sizes, states, gates, *parameters = saved
+    if torch.is_grad_enabled():  # gradients of gradients: go through the definition
+        tensors = [inputs, *parameters]
+        wanted = [tensor for tensor in tensors if tensor.requires_grad]
+        found = iter(torch.autograd.grad(plain_states(inputs, sizes, parameters), wanted, grad, create_graph=True))
+        return [next(found) if tensor.requires_grad else None for tensor in tensors]
+    backward = _backward_operator if torch.compiler.is_compiling() else _scan_backward
+    return list(backward(grad, inputs, sizes, states, gates, parameters))
+
+
+class _Scan(torch.autograd.Function):
+    """What eager mode calls: a torch operator would cost more than the recurrence itself."""
+
+    @staticmethod
+    def forward(inputs: Tensor, sizes: Tensor, *parameters: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        return _scan_forward(inputs, sizes, list(parameters))
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor, ...], output: tuple[Tensor, ...]) -> None:
+        ctx.mark_non_differentiable(output[1], output[2])
+        ctx.save_for_backward(inputs[0], inputs[1], output[1], output[2], *inputs[2:])
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor, *_: Tensor) -> tuple[Tensor | None, ...]:
+        first, *others = _gradients(ctx.saved_tensors, grad)
+        return first, None, *others
+
+
+# For torch.compile the same functions are opaque operators with known output shapes.
+_scan_operator = torch.library.custom_op("vse::bigru_scan", _scan_forward, mutates_args=())
+_backward_operator = torch.library.custom_op("vse::bigru_scan_backward", _scan_backward, mutates_args=())
+
+
+@_scan_operator.register_fake
 def _(inputs: Tensor, sizes: Tensor, parameters: list[Tensor]) -> tuple[Tensor, Tensor, Tensor]:
     total, hidden, count = inputs.shape[0], parameters[1].shape[1], sizes.shape[0]
     return (
@@ -87,66 +161,20 @@ def _(inputs: Tensor, sizes: Tensor, parameters: list[Tensor]) -> tuple[Tensor, 
     )
 
 
-@torch.library.custom_op("vse::bigru_scan_backward", mutates_args=())
-def scan_states_backward(
-    grad: Tensor, inputs: Tensor, sizes: Tensor, states: Tensor, gates: Tensor, parameters: list[Tensor]
-) -> list[Tensor]:
-    """Gradients for the inputs and for the eight parameters."""
-    from vse.pooling.kernels.bigru_scan import scan_backward
-
-    total, hidden, count = inputs.shape[0], parameters[1].shape[1], sizes.shape[0]
-    valid = (torch.arange(total) < sizes.unsqueeze(1)).unsqueeze(-1)
-    half = (grad * valid / 2).contiguous()  # (U, N, H)
-    grads: list[Tensor] = []
-    grad_input = torch.zeros_like(inputs)
-    for direction, rows in _directions(count):
-        w_ih, w_hh, _, _ = parameters[4 * direction : 4 * direction + 4]
-        incoming = half if direction else half.sum(dim=0, keepdim=True)
-        ends = sizes if direction else sizes.new_tensor([total])
-        grad_projected = inputs.new_zeros(incoming.shape[0], total, 3 * hidden)
-        grad_pre = torch.zeros_like(grad_projected)
-        arrays = (w_hh.contiguous().numpy(), ends.numpy(), bool(direction), states[rows].numpy(), gates[rows].numpy())
-        outputs = (incoming.numpy(), grad_projected.numpy(), grad_pre.numpy())
-        run_in_ranges(
-            lambda first, last, a=arrays, o=outputs: scan_backward(*a, *o, first, last), int(incoming.shape[0])
-        )
-        before = torch.zeros_like(states[rows])
-        if direction:
-            before[:, :-1] = states[rows][:, 1:]
-        else:
-            before[:, 1:] = states[rows][:, :-1]
-        by_position = grad_projected.sum(dim=0)  # (N, 3H): the inputs are shared by all sizes
-        flat = grad_pre.flatten(0, 1)
-        grads += [by_position.T @ inputs, flat.T @ before.flatten(0, 1), by_position.sum(dim=0), flat.sum(dim=0)]
-        grad_input += by_position @ w_ih
-    return [grad_input, *grads]
-
-
-@scan_states_backward.register_fake
+@_backward_operator.register_fake
 def _(
     grad: Tensor, inputs: Tensor, sizes: Tensor, states: Tensor, gates: Tensor, parameters: list[Tensor]
 ) -> list[Tensor]:
     return [torch.empty_like(inputs), *(torch.empty_like(p) for p in parameters)]
 
 
-def _directions(count: int) -> tuple[tuple[int, slice], tuple[int, slice]]:
-    return (0, slice(0, 1)), (1, slice(1, 1 + count))
-
-
 def _save(ctx: Any, inputs: tuple[Tensor, Tensor, list[Tensor]], output: tuple[Tensor, ...]) -> None:
     ctx.save_for_backward(inputs[0], inputs[1], output[1], output[2], *inputs[2])
 
 
-def _gradient(ctx: Any, grad: Tensor, *_: Tensor) -> tuple[Tensor | None, None, list[Tensor | None]]:
-    inputs, sizes, states, gates, *parameters = ctx.saved_tensors
-    if torch.is_grad_enabled():  # gradients of gradients: go through the definition
-        tensors = [inputs, *parameters]
-        wanted = [tensor for tensor in tensors if tensor.requires_grad]
-        found = iter(torch.autograd.grad(plain_states(inputs, sizes, parameters), wanted, grad, create_graph=True))
-        first, *others = [next(found) if tensor.requires_grad else None for tensor in tensors]
-        return first, None, others
-    grad_inputs, *grads = scan_states_backward(grad, inputs, sizes, states, gates, parameters)
-    return grad_inputs, None, grads
+def _operator_gradients(ctx: Any, grad: Tensor, *_: Tensor) -> tuple[Tensor | None, None, list[Tensor | None]]:
+    first, *others = _gradients(ctx.saved_tensors, grad)
+    return first, None, others
 
 
-scan_states.register_autograd(_gradient, setup_context=_save)
+_scan_operator.register_autograd(_operator_gradients, setup_context=_save)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -15,12 +15,14 @@ from vse.pooling.bigru import PositionGRU
 from vse.pooling.decoders import PositionMLP, PositionTransformer
 from vse.pooling.interpolation import interpolate_knots
 from vse.pooling.positions import sincos_positions
-from vse.pooling.sets import Lengths, prefix_mask, read_sets, sizes_of
+from vse.pooling.sets import prefix_mask, sizes_of
 from vse.pooling.sorted_sum import sort_elements
 
 Position = Literal["sincos", "index"]
 Decoder = Literal["bigru", "transformer", "mlp", "interpolation"]
 Head = Literal["linear", "mlp"]
+DECODER_MODULES = {"bigru": "gru", "transformer": "transformer", "mlp": "mlp"}
+"""Attribute of each decoder; ``gru`` is the name in the released checkpoints."""
 
 
 class GPO(RankPooling):
@@ -118,32 +120,18 @@ class GPO(RankPooling):
             scores = self._scores(self._positions(total, sizes.device), sizes)
         return self._softmax(scores, sizes)
 
-    def forward(  # type: ignore[override]
-        self,
-        features: Tensor,
-        lengths: Lengths | None = None,
-        mask: Tensor | None = None,
-        *,
-        return_coefficients: bool = False,
-        check_finite: bool | None = None,
-    ) -> Any:
-        """Pool ``(B, N, D)`` to ``(B, D)``; with ``return_coefficients`` also the ``(B, N)`` (or ``(B, N, D)``)."""
-        if self.dim is not None and features.dim() == 3 and features.shape[2] != self.dim:
+    def pool_with_coefficients(self, features: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
+        if self.dim is not None and features.shape[2] != self.dim:
             raise InputError(f"features have {features.shape[2]} dimensions, this GPO was made for {self.dim}")
         if not self.data_dependent:
-            return super().forward(
-                features, lengths, mask, return_coefficients=return_coefficients, check_finite=check_finite
-            )
-        check = self.check_finite if check_finite is None else check_finite
-        mask = read_sets(features, lengths, mask, check_finite=check)
+            return super().pool_with_coefficients(features, mask)
         ordered = sort_elements(features, mask)  # (B, N, D)
         sizes = sizes_of(features, mask)
         positions = self._positions(features.shape[1], features.device)
         inputs = torch.cat((positions.expand(features.shape[0], -1, -1), ordered.to(positions.dtype)), dim=-1)
         weights = self._softmax(self._scores(inputs, sizes), sizes)
         per_rank = weights if self.per_dimension else weights.unsqueeze(-1)
-        pooled = (ordered * per_rank).sum(dim=1).to(features.dtype)
-        return (pooled, weights) if return_coefficients else pooled
+        return (ordered * per_rank).sum(dim=1).to(features.dtype), weights
 
     def _positions(self, total: int, device: torch.device) -> Tensor:
         """The encodings of the ranks, ``(total, d_pe)``."""
@@ -160,8 +148,7 @@ class GPO(RankPooling):
     def _scores(self, inputs: Tensor, sizes: Tensor) -> Tensor:
         """``(U, N, 1 or D)`` from position inputs; outside autocast, because the softmax is sharp."""
         with torch.autocast(inputs.device.type, enabled=False):
-            decode = {"bigru": "gru"}.get(self.decoder, self.decoder)
-            states = getattr(self, decode)(inputs, sizes)  # (U, N, H)
+            states = getattr(self, DECODER_MODULES[self.decoder])(inputs, sizes)  # (U, N, H)
             return self._apply_head(states)
 
     def _apply_head(self, states: Tensor) -> Tensor:

@@ -58,7 +58,8 @@ class GraphPool(Pooling):
 
     def __init__(self, dim: int, *, blocks: int, readout: Pooling, check_finite: bool = False) -> None:
         super().__init__(check_finite=check_finite)
-        self.blocks = nn.ModuleList(RelationBlock(positive_int("dim", dim)) for _ in range(positive_int("blocks", blocks)))
+        positive_int("dim", dim)
+        self.blocks = nn.ModuleList(RelationBlock(dim) for _ in range(positive_int("blocks", blocks)))
         self.readout = readout
 
     def pool(self, features: Tensor, mask: Tensor | None) -> Tensor:

@@ -16,13 +16,6 @@ class MaxPool(RankPooling):
         return first.to(torch.get_default_dtype()).expand(sizes.shape[0], -1)
 
     def pool(self, features: Tensor, mask: Tensor | None) -> Tensor:
-        return self._maximum(features, mask)
-
-    def pool_with(self, features: Tensor, weights: Tensor, mask: Tensor | None) -> Tensor:
-        return self._maximum(features, mask)
-
-    @staticmethod
-    def _maximum(features: Tensor, mask: Tensor | None) -> Tensor:
         if features.shape[0] == 0:
             return features.new_empty(0, features.shape[2])
         if mask is not None:

@@ -9,50 +9,97 @@ import math
 
 import numpy as np
 from numba import njit
+from numba.extending import register_jitable
+
+TANH_LIMIT = np.float32(7.90531110763549805)
+"""Beyond it, tanh is 1 in float32."""
+
+
+@register_jitable
+def _tanh32(x):
+    """tanh in float32 as a quotient of two polynomials, within 4e-7; unlike a library call, it vectorises."""
+    x = min(max(x, -TANH_LIMIT), TANH_LIMIT)
+    s = x * x
+    top = np.float32(-2.76076847742355e-16) * s + np.float32(2.00018790482477e-13)
+    top = top * s + np.float32(-8.60467152213735e-11)
+    top = top * s + np.float32(5.12229709037114e-08)
+    top = top * s + np.float32(1.48572235717979e-05)
+    top = top * s + np.float32(6.37261928875436e-04)
+    top = (top * s + np.float32(4.89352455891786e-03)) * x
+    low = np.float32(1.19825839466702e-06) * s + np.float32(1.18534705686654e-04)
+    low = low * s + np.float32(2.26843463243900e-03)
+    low = low * s + np.float32(4.89352518554385e-03)
+    return top / low
 
 
 @njit(nogil=True, cache=True)
-def _sigmoid(x):
-    return 1 / (1 + math.exp(-x))
+def scan_both(ahead_in, ahead_w, ahead_b, back_in, back_w, back_b, sizes, states, gates, averaged, first, last):
+    """Run both directions for the sizes ``first..last`` and average them.
 
-
-@njit(nogil=True, cache=True)
-def scan(inputs, recurrent, bias, sizes, backwards, states, gates, first, last):
-    """Run the recurrence for the sequences ``first..last``.
-
-    ``inputs (N, 3H)`` is ``x W_ih^T + b_ih``; ``recurrent (H, 3H)`` is ``W_hh^T``; sequence u reads positions
-    ``0..sizes[u]-1``, from the end when ``backwards``. Writes ``states (U, N, H)`` and, for the backward pass,
-    ``gates (U, N, 4H)``: reset, update, new, and the recurrent part of new.
+    Per direction: ``in (N, 3H)`` is ``x W_ih^T + b_ih``, ``w (3H, H)`` is ``W_hh``, ``b`` is ``b_hh``. Writes row
+    ``1 + u`` of ``states (1 + U, N, H)`` and ``gates (1 + U, N, 4H)`` for the backward direction of size u, row 0 for
+    the forward direction, and ``averaged (U, N, H)``. A range that does not begin at 0 repeats the forward direction
+    for itself, which is cheaper than waiting for another thread.
     """
-    hidden = recurrent.shape[0]
-    state = np.empty(hidden, inputs.dtype)
-    pre = np.empty(3 * hidden, inputs.dtype)
+    total = ahead_in.shape[0]
+    half = ahead_in.dtype.type(0.5)
+    if first == 0:
+        ahead = states[0]
+        _scan(ahead_in, ahead_w, ahead_b, total, False, ahead, gates[0])
+    else:
+        ahead = np.empty(states.shape[1:], states.dtype)
+        _scan(ahead_in, ahead_w, ahead_b, total, False, ahead, np.empty(gates.shape[1:], gates.dtype))
     for u in range(first, last):
-        size = sizes[u]
-        state[:] = 0
-        for t in range(size):
-            k = size - 1 - t if backwards else t
-            pre[:] = bias
-            for i in range(hidden):
-                scale = state[i]
-                for g in range(3 * hidden):
-                    pre[g] += recurrent[i, g] * scale
+        _scan(back_in, back_w, back_b, sizes[u], True, states[1 + u], gates[1 + u])
+        for k in range(sizes[u]):
+            for h in range(ahead.shape[1]):
+                averaged[u, k, h] = half * (ahead[k, h] + states[1 + u, k, h])
+
+
+@njit(nogil=True, cache=True)
+def _scan(inputs, weight, bias, size, backwards, states, gates):
+    """One direction over positions ``0..size-1``, from the end when ``backwards``.
+
+    Writes ``states (N, H)`` and ``gates (N, 4H)``: reset, update, new, and the recurrent part of new.
+    """
+    hidden = weight.shape[1]
+    single = inputs.itemsize == 4
+    half = inputs.dtype.type(0.5)
+    one = inputs.dtype.type(1)
+    recurrent = np.ascontiguousarray(weight.T)  # (H, 3H): rows are added up, which vectorises
+    state = np.zeros(hidden, inputs.dtype)
+    pre = np.empty(3 * hidden, inputs.dtype)
+    both = np.empty(2 * hidden, inputs.dtype)  # reset and update
+    new = np.empty(hidden, inputs.dtype)
+    for t in range(size):
+        k = size - 1 - t if backwards else t
+        pre[:] = bias
+        for i in range(hidden):
+            scale = state[i]
+            for g in range(3 * hidden):
+                pre[g] += recurrent[i, g] * scale
+        if single:
+            for g in range(2 * hidden):
+                both[g] = half * _tanh32(half * (inputs[k, g] + pre[g])) + half  # the logistic function
             for h in range(hidden):
-                reset = _sigmoid(inputs[k, h] + pre[h])
-                update = _sigmoid(inputs[k, hidden + h] + pre[hidden + h])
-                new = math.tanh(inputs[k, 2 * hidden + h] + reset * pre[2 * hidden + h])
-                gates[u, k, h] = reset
-                gates[u, k, hidden + h] = update
-                gates[u, k, 2 * hidden + h] = new
-                gates[u, k, 3 * hidden + h] = pre[2 * hidden + h]
-                value = new + update * (state[h] - new)
-                state[h] = value
-                states[u, k, h] = value
+                new[h] = _tanh32(inputs[k, 2 * hidden + h] + both[h] * pre[2 * hidden + h])
+        else:
+            for g in range(2 * hidden):
+                both[g] = one / (one + math.exp(-(inputs[k, g] + pre[g])))
+            for h in range(hidden):
+                new[h] = math.tanh(inputs[k, 2 * hidden + h] + both[h] * pre[2 * hidden + h])
+        for h in range(hidden):
+            gates[k, h] = both[h]
+            gates[k, hidden + h] = both[hidden + h]
+            gates[k, 2 * hidden + h] = new[h]
+            gates[k, 3 * hidden + h] = pre[2 * hidden + h]
+            state[h] = new[h] + both[hidden + h] * (state[h] - new[h])
+            states[k, h] = state[h]
 
 
 @njit(nogil=True, cache=True)
 def scan_backward(weight, sizes, backwards, states, gates, grad, grad_inputs, grad_pre, first, last):
-    """Gradients of :func:`scan` with respect to the gates' inputs, for the sequences ``first..last``.
+    """Gradients of one direction with respect to the gates' inputs, for the sequences ``first..last``.
 
     ``weight (3H, H)`` is ``W_hh``; ``grad (U, N, H)``. Writes ``grad_inputs (U, N, 3H)``, with respect to
     ``x W_ih^T + b_ih``, and ``grad_pre (U, N, 3H)``, with respect to ``h W_hh^T + b_hh``; both zero-filled before.

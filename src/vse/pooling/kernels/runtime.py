@@ -28,7 +28,7 @@ def kernels_available() -> bool:
     except ImportError:
         logger.debug("numba is not installed: vse.pooling uses its plain torch path")
         return False
-    except Exception as error:  # a numba that does not fit the installed numpy raises whatever it likes
+    except Exception as error:  # noqa: BLE001 (a numba that does not fit the installed numpy raises whatever it likes)
         logger.warning("numba is installed but does not import (%s): vse.pooling uses its plain torch path", error)
         return False
     return not numba.config.DISABLE_JIT
@@ -36,7 +36,7 @@ def kernels_available() -> bool:
 
 def traced() -> bool:
     """True while torch records a graph that has to run without this package (export, ONNX, ``torch.jit.trace``)."""
-    return torch.compiler.is_exporting() or torch.jit.is_tracing() or torch.onnx.is_in_onnx_export()
+    return torch.compiler.is_exporting() or torch._C._is_tracing() or torch.onnx.is_in_onnx_export()
 
 
 def compiled() -> bool:
@@ -46,8 +46,10 @@ def compiled() -> bool:
 
 def usable_on(*tensors: torch.Tensor) -> bool:
     """True when the kernels can serve these tensors here and now."""
+    dtype = tensors[0].dtype
     return (
-        all(tensor.device.type == "cpu" and tensor.dtype in (torch.float32, torch.float64) for tensor in tensors)
+        dtype in (torch.float32, torch.float64)
+        and all(tensor.is_cpu and tensor.dtype == dtype for tensor in tensors)
         and not traced()
         and kernels_available()
     )

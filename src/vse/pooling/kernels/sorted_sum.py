@@ -8,8 +8,8 @@ A comparator swaps two values or leaves them, nothing else, so the values that c
 in, NaN included. A NaN is never moved, but it makes its column's sum NaN wherever it stands; only the backward pass
 has to know its rank, and sorts a block that holds one column by column.
 
-The backward pass runs the network again, notes which comparators swapped, and sends ``weight * grad`` back through
-the same comparators in reverse: the gradient takes the way its value came, and no index is ever stored.
+The backward pass runs the network again, this time with the row numbers travelling along in an array of their own,
+and sends each rank's ``weight * grad`` to the row its value came from. Nothing but the inputs is kept between passes.
 """
 
 import numpy as np
@@ -20,6 +20,7 @@ from vse.pooling.kernels.sorting_network import PAIR, step_bound, write_comparat
 FORWARD_SCRATCH = 40 * 1024
 """Bytes the forward pass sorts at a time, near the first-level cache. Measured, like the widths below."""
 MIN_COLUMNS, MAX_COLUMNS = 64, 256
+BACKWARD_COLUMNS = 128
 
 
 def forward_columns(size: int, width: int, itemsize: int) -> int:
@@ -32,7 +33,12 @@ def forward_columns(size: int, width: int, itemsize: int) -> int:
 
 def backward_columns(width: int) -> int:
     """How many feature columns the backward pass sorts together."""
-    return max(1, min(MAX_COLUMNS, width))
+    return max(1, min(BACKWARD_COLUMNS, width))
+
+
+def row_numbers(size: int) -> np.ndarray:
+    """An empty array of the narrowest type that can number ``size`` rows."""
+    return np.empty(0, np.uint8 if size <= 256 else np.uint16)
 
 
 @njit(nogil=True, cache=True)
@@ -121,90 +127,95 @@ def sum_sorted(features, mask, weights, out, block, first, last):
 
 
 @njit(nogil=True, cache=True)
-def sum_sorted_backward(features, mask, weights, grad, grad_features, grad_weights, block, first, last):
+def sum_sorted_backward(features, mask, weights, grad, grad_features, grad_weights, numbers, block, first, last):
     """Gradients of :func:`sum_sorted` for the sets ``first..last``.
 
     ``grad (B, D)``; ``grad_features (B, N, D)`` and ``grad_weights (B, N)`` or ``(B, N, D)`` hold zeros where the mask
-    is not full. Equal values share their ranks in the order the network leaves them in: a valid subgradient.
+    is not full. ``numbers`` is an empty array of the unsigned type that row numbers fit in; the narrower, the faster.
+    Equal values get their ranks in the order the network leaves them in, which is a valid subgradient.
     """
-    total, width = features.shape[1], features.shape[2]
+    total = features.shape[1]
     values = np.empty((total, block), features.dtype)
+    origin = np.empty((total, block), numbers.dtype)
     flow = np.empty((total, block), features.dtype)
     lanes = np.empty((total, block), features.dtype)
-    incoming = np.empty(block, features.dtype)
     rows = np.empty(total, np.int64)
     pairs = np.empty((step_bound(total), 2), np.int32)
-    swapped = np.empty((step_bound(total), block), np.int8)
     known_size = -1
     count = 0
     for b in range(first, last):
-        wb = b if weights.shape[0] > 1 else 0
+        weight = weights[b if weights.shape[0] > 1 else 0]
         size = _valid_rows(mask, b, rows)
         if size != known_size:
             count = write_comparators(size, pairs)
             known_size = size
-        lanes[:size] = 0
-        for start in range(0, width, block):
-            columns = min(block, width - start)
-            incoming[:columns] = grad[b, start : start + columns]
-            nans = 0
-            for k in range(size):
-                n = rows[k]
-                for x in range(columns):
-                    value = features[b, n, start + x]
-                    nans |= value != value
-                    values[k, x] = value
-            if nans:
-                _sort_with_nans(values, flow, size, columns, weights, wb, start, incoming)
-            else:
-                for p in range(count):
-                    i, j = pairs[p, 0], pairs[p, 1]
-                    for x in range(columns):
-                        upper, lower = values[i, x], values[j, x]
-                        swapped[p, x] = lower > upper
-                        values[i, x], values[j, x] = _larger(upper, lower), _smaller(upper, lower)
-                for k in range(size):
-                    if weights.ndim == 2:
-                        weight = weights[wb, k]
-                        for x in range(columns):
-                            flow[k, x] = weight * incoming[x]
-                    else:
-                        for x in range(columns):
-                            flow[k, x] = weights[wb, k, start + x] * incoming[x]
-                for q in range(count):
-                    p = count - 1 - q
-                    i, j = pairs[p, 0], pairs[p, 1]
-                    for x in range(columns):
-                        upper, lower, swap = flow[i, x], flow[j, x], swapped[p, x] != 0
-                        flow[i, x], flow[j, x] = (lower if swap else upper), (upper if swap else lower)
-            for k in range(size):
-                n = rows[k]
-                for x in range(columns):
-                    grad_features[b, n, start + x] = flow[k, x]
-                if weights.ndim == 2:
-                    # Summed lane by lane: a running scalar sum could not be vectorised.
-                    for x in range(columns):
-                        lanes[k, x] += incoming[x] * values[k, x]
-                else:
-                    for x in range(columns):
-                        grad_weights[b, k, start + x] = incoming[x] * values[k, x]
-        if weights.ndim == 2:
-            for k in range(size):
-                grad_weights[b, k] = lanes[k, : min(block, width)].sum()
+        inputs = features[b], rows[:size], pairs[:count], weight, grad[b]
+        outputs = grad_features[b], grad_weights[b]
+        scratch = values, origin, flow, lanes
+        _one_set_backward(*inputs, *outputs, scratch, False)
+        if np.isnan(grad_weights[b, :size]).any():
+            # A NaN among the features shows in the weights' gradient; only then is it worth looking for.
+            _one_set_backward(*inputs, *outputs, scratch, True)
 
 
 @njit(nogil=True, cache=True)
-def _sort_with_nans(values, flow, size, columns, weights, wb, start, incoming):
-    """Insertion sort of every column, NaN before +inf: leaves sorted ``values`` and each element's ``flow``."""
-    order = np.empty(size, np.int64)
+def _one_set_backward(features, rows, pairs, weights, grad, grad_features, grad_weights, scratch, careful):
+    """Gradients of one set: ``features (N, D)``, its valid ``rows``, the comparators ``pairs`` for their number."""
+    values, origin, flow, lanes = scratch
+    size, width, block = rows.shape[0], features.shape[1], values.shape[1]
+    lanes[:size] = 0
+    for start in range(0, width, block):
+        columns = min(block, width - start)
+        for k in range(size):
+            n = rows[k]
+            for x in range(columns):
+                values[k, x] = features[n, start + x]
+            origin[k, :columns] = k
+        if careful:
+            _sort_with_nans(values, origin, size, columns)
+        else:
+            for p in range(pairs.shape[0]):
+                i, j = pairs[p, 0], pairs[p, 1]
+                for x in range(columns):
+                    upper, lower = values[i, x], values[j, x]
+                    above, below = origin[i, x], origin[j, x]
+                    values[i, x], values[j, x] = _larger(upper, lower), _smaller(upper, lower)
+                    origin[i, x] = below if lower > upper else above
+                    origin[j, x] = above if lower > upper else below
+        for k in range(size):
+            if weights.ndim == 1:
+                weight = weights[k]
+                for x in range(columns):
+                    flow[origin[k, x], x] = weight * grad[start + x]
+                # Summed lane by lane: a running scalar sum could not be vectorised.
+                for x in range(columns):
+                    lanes[k, x] += grad[start + x] * values[k, x]
+            else:
+                for x in range(columns):
+                    flow[origin[k, x], x] = weights[k, start + x] * grad[start + x]
+                for x in range(columns):
+                    grad_weights[k, start + x] = grad[start + x] * values[k, x]
+        for k in range(size):
+            n = rows[k]
+            for x in range(columns):
+                grad_features[n, start + x] = flow[k, x]
+    if weights.ndim == 1:
+        for k in range(size):
+            grad_weights[k] = lanes[k, : min(block, width)].sum()
+
+
+@njit(nogil=True, cache=True)
+def _sort_with_nans(values, origin, size, columns):
+    """Insertion sort of every column, NaN before +inf; ``origin`` gets the rows the values came from."""
     column = np.empty(size, values.dtype)
+    order = np.empty(size, np.int64)
     for x in range(columns):
         for k in range(size):
             value = values[k, x]
             place = k
             while place > 0:
                 other = column[place - 1]
-                if not (value > other or (value != value and other == other)):
+                if not (value > other or (np.isnan(value) and not np.isnan(other))):
                     break
                 column[place] = other
                 order[place] = order[place - 1]
@@ -213,5 +224,4 @@ def _sort_with_nans(values, flow, size, columns, weights, wb, start, incoming):
             order[place] = k
         for k in range(size):
             values[k, x] = column[k]
-            weight = weights[wb, k] if weights.ndim == 2 else weights[wb, k, start + x]
-            flow[order[k], x] = weight * incoming[x]
+            origin[k, x] = order[k]

@@ -19,7 +19,7 @@ PAIR, MERGE, SORT = 2, 3, 4
 
 @njit(nogil=True, cache=True)
 def step_bound(size):
-    """An upper bound of the number of comparators, and so of steps: half a row in each of log2 (log2 + 1) / 2 levels."""
+    """An upper bound of the comparators, and so of the steps: half a row in each of log2 (log2 + 1) / 2 levels."""
     levels = 0
     merged = 1
     while merged < size:

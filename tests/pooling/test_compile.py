@@ -1,0 +1,106 @@
+"""torch.compile: the same results and gradients as eager mode, with the fast path as one operator."""
+
+from __future__ import annotations
+
+import warnings
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from tests.pooling.support import ALL, build, make_sets
+
+SMALL, WIDE = (4, 12, 6), (8, 20, 128)  # eager mode sorts the first by torch, the second by the compiled network
+
+
+@pytest.fixture(autouse=True)
+def _fresh_compiler():
+    """Each test compiles by itself."""
+    torch._dynamo.reset()
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", category=DeprecationWarning)
+        yield
+    torch._dynamo.reset()
+
+
+def outcome(call: nn.Module, pool: nn.Module, features: Tensor, **sets: object) -> dict[str, Tensor]:
+    """The pooled vectors and all gradients."""
+    pool.zero_grad()
+    leaf = features.detach().clone().requires_grad_()
+    pooled = call(leaf, **sets)
+    pooled.pow(2).sum().backward()
+    grads = {name: parameter.grad.clone() for name, parameter in pool.named_parameters()}
+    return {"pooled": pooled.detach(), "features": leaf.grad, **grads}
+
+
+def check(name: str, shape: tuple[int, int, int], **options: object) -> None:
+    pool, sets = build(name, shape[2]), make_sets(*shape)
+    compiled = torch.compile(pool, **options)
+    expected = outcome(pool, pool, sets.features, mask=sets.mask)
+    found = outcome(compiled, pool, sets.features, mask=sets.mask)
+    for key, value in expected.items():
+        scale = float(value.abs().max()) + 1e-6
+        torch.testing.assert_close(found[key] / scale, value / scale, rtol=1e-3, atol=1e-4, msg=key)
+
+
+@pytest.mark.parametrize("shape", [SMALL, WIDE], ids=["small", "wide"])
+@pytest.mark.parametrize("name", ALL)
+def test_compiled_is_eager(name, shape):
+    """Every pooling compiles, graph breaks allowed, and gives the eager vectors and gradients."""
+    check(name, shape, backend="aot_eager")
+
+
+@pytest.mark.parametrize("shape", [SMALL, WIDE], ids=["small", "wide"])
+@pytest.mark.parametrize("name", ["gpo", "frozen", "avg", "k-max", "gem", "gpo-per-dimension"])
+def test_one_graph(name, shape):
+    """Poolings by rank, GPO first of all, compile to a single graph."""
+    check(name, shape, backend="aot_eager", fullgraph=True)
+
+
+def test_one_graph_for_many_batches():
+    """Lengths are values, not shapes: other lengths of the same shape do not compile again."""
+    graphs = []
+
+    def count(graph: torch.fx.GraphModule, _inputs: list[Tensor]) -> torch.fx.GraphModule:
+        graphs.append(graph)
+        return graph
+
+    pool = build("gpo")
+    compiled = torch.compile(pool, backend=count)
+    features = torch.randn(4, 9, 6)
+    with torch.no_grad():
+        compiled(features, lengths=torch.tensor([1, 2, 3, 9]))
+        first = len(graphs)
+        for lengths in ([9, 9, 9, 9], [4, 4, 4, 4], [9, 1, 1, 5]):
+            found = compiled(features, lengths=torch.tensor(lengths))
+            torch.testing.assert_close(found, pool(features, lengths=lengths), rtol=1e-4, atol=1e-5)
+    assert len(graphs) == first
+
+
+def test_dynamic_shapes():
+    """Compiled once for dynamic shapes, a GPO serves other batches and sizes."""
+    pool = build("gpo")
+    compiled = torch.compile(pool, backend="aot_eager", dynamic=True)
+    for shape in ((4, 12, 6), (3, 7, 6), (5, 20, 6), (8, 20, 128)):
+        sets = make_sets(*shape)
+        expected = pool(sets.features, mask=sets.mask)
+        torch.testing.assert_close(compiled(sets.features, mask=sets.mask), expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["gcn-avg", "gcn-seq2seq"])
+def test_batch_norm_statistics_are_those_of_eager_mode(name):
+    """In training, too, a compiled graph pooling normalises over valid elements only."""
+    sets = make_sets(4, 12, 6)
+    eager, twin = build(name).train(), build(name).train()
+    expected = eager(sets.features, mask=sets.mask)
+    found = torch.compile(twin, backend="aot_eager")(sets.features, mask=sets.mask)
+    torch.testing.assert_close(found, expected, rtol=1e-3, atol=1e-4)
+    for (key, one), other in zip(twin.named_buffers(), eager.buffers(), strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-3, atol=1e-4, msg=key)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("shape", [SMALL, WIDE], ids=["small", "wide"])
+def test_inductor(shape):
+    """The default backend gives the eager vectors and gradients."""
+    check("gpo", shape)

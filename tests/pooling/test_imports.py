@@ -1,0 +1,129 @@
+"""What importing the poolings costs, and what happens when a library is not there."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import textwrap
+
+
+def run(code: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, timeout=120, check=False
+    )
+
+
+def test_importing_brings_torch_and_nothing_heavier():
+    """import vse.pooling loads no other heavy library, nor any other part of this package that would."""
+    done = run("""
+        import sys
+        import vse.pooling
+        heavy = ["numba", "llvmlite", "matplotlib", "scipy", "transformers", "timm", "onnxruntime", "pandas", "faiss"]
+        print([name for name in heavy if name in sys.modules])
+        print(sorted(name for name in sys.modules if name.startswith("vse.") and name.count(".") == 1))
+    """)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == ["[]", "['vse._version', 'vse.errors', 'vse.pooling']"]
+    assert done.stderr == ""
+
+
+def test_pooling_a_small_batch_does_not_wait_for_a_compiler():
+    """A GPO that only computes its plain parts is built and looked at without loading matplotlib or scipy."""
+    done = run("""
+        import sys, torch
+        from vse.pooling import GPO
+        pool = GPO()
+        pool(torch.randn(2, 5, 4), lengths=[5, 2]).sum().backward()
+        pool.freeze(10)(torch.randn(2, 5, 4))
+        print([name for name in ("matplotlib", "scipy", "transformers", "timm", "onnxruntime") if name in sys.modules])
+    """)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() == "[]"
+
+
+def test_without_torch_one_line_says_what_to_install():
+    """Where torch is missing, importing raises MissingDependencyError, an ImportError, with the command to run."""
+    done = run("""
+        import sys
+        sys.modules["torch"] = None
+        from vse.errors import MissingDependencyError
+        try:
+            import vse.pooling
+        except ImportError as error:
+            assert isinstance(error, MissingDependencyError)
+            print(error)
+    """)
+    assert done.returncode == 0, done.stderr
+    (line,) = done.stdout.splitlines()
+    assert "vse.pooling needs torch" in line
+    assert 'pip install "vse-infinity[torch]"' in line
+
+
+def test_without_numba_everything_works_on_the_plain_path():
+    """Where numba is missing, poolings of any size work, forward and backward, with equal results and no noise."""
+    done = run("""
+        import sys, torch
+        sys.modules["numba"] = None
+        from vse.errors import InputError
+        from vse.pooling import GPO, create_pooling, list_poolings, sorted_weighted_sum
+
+        features, lengths = torch.randn(6, 30, 64), torch.tensor([30, 1, 2, 15, 30, 8])
+        for name in list_poolings():
+            options = {"k-max": {"k": 3}, "top-percent": {"percent": 30}}.get(name, {})
+            if name in {"fspool", "self-attention", "seq2seq", "gcn-avg", "gcn-seq2seq"}:
+                options["dim"] = 64
+            leaf = features.clone().requires_grad_()
+            create_pooling(name, **options)(leaf, lengths=lengths).sum().backward()
+            assert leaf.grad.isfinite().all(), name
+        assert GPO().table(50).shape == (50, 50)
+        weights = torch.rand(30)
+        plain = sorted_weighted_sum(features, weights, path="plain")
+        assert torch.equal(sorted_weighted_sum(features, weights), plain)
+        try:
+            sorted_weighted_sum(features, weights, path="network")
+        except InputError as error:
+            print(error)
+        assert "llvmlite" not in sys.modules
+    """)
+    assert done.returncode == 0, done.stderr
+    assert "vse-infinity[fast]" in done.stdout
+    assert done.stderr == ""
+
+
+def test_a_broken_numba_is_reported_once_and_done_without():
+    """A numba that fails while loading costs a warning in the log, not the result."""
+    done = run("""
+        import logging, sys, types, torch
+
+        class Broken:
+            def find_spec(self, name, path=None, target=None):
+                if name == "numba":
+                    raise RuntimeError("numba needs another numpy")
+
+        logging.basicConfig(level=logging.WARNING, format="%(name)s %(message)s")
+        sys.meta_path.insert(0, Broken())
+        from vse.pooling import GPO
+        for _ in range(3):
+            print(GPO()(torch.randn(6, 30, 64)).shape)
+    """)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == ["torch.Size([6, 64])"] * 3
+    assert done.stderr.count("numba needs another numpy") == 1
+    assert done.stderr.startswith("vse.pooling")
+
+
+def test_without_matplotlib_only_plotting_fails():
+    """Where matplotlib is missing, plot_coefficients says what to install; the rest works."""
+    done = run("""
+        import sys, torch
+        sys.modules["matplotlib"] = None
+        from vse.errors import MissingDependencyError
+        from vse.pooling import GPO, plot_coefficients
+        GPO()(torch.randn(2, 5, 4))
+        try:
+            plot_coefficients(GPO(), 5)
+        except MissingDependencyError as error:
+            print(error)
+    """)
+    assert done.returncode == 0, done.stderr
+    assert 'pip install "vse-infinity[plot]"' in done.stdout
