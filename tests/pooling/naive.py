@@ -75,7 +75,7 @@ def coefficients_of_linear_decay(size: int) -> list[float]:
 
 
 def interpolated(knots: Tensor, size: int) -> Tensor:
-    """``knots (K, D)`` stretched linearly over ``size`` ranks, the first and the last knot at the ends: ``(size, D)``."""
+    """``knots (K, D)`` stretched linearly over ``size`` ranks, a knot at each end: ``(size, D)``."""
     rows = []
     for k in range(size):
         place = 0.0 if size == 1 else k / (size - 1) * (knots.shape[0] - 1)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-
 from tests.pooling.support import NEEDS_DIM
+
 from vse.pooling import create_pooling
 
 MILLIONS = {"seq2seq": 6.3, "gcn-avg": 4.2, "gcn-seq2seq": 23.1, "self-attention": 3.2}

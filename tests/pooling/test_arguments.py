@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 import torch
-
 from tests.pooling.support import NEEDS_DIM
+
 from vse.errors import InputError
 from vse.pooling import (
     GPO,
@@ -57,7 +57,7 @@ def test_a_ready_pooling_passes_through():
     """An object is accepted where a name is, without options."""
     pool = GPO()
     assert create_pooling(pool) is pool
-    with pytest.raises(InputError, match="temperature.*GPO"):
+    with pytest.raises(InputError, match=r"temperature.*GPO"):
         create_pooling(pool, temperature=1.0)
 
 
@@ -108,6 +108,7 @@ def test_sizes_are_whole_numbers_from_one(build, name, value):
         (lambda: GPO(temperature=float("inf")), "temperature.*inf"),
         (lambda: GPO(temperature=float("nan")), "temperature.*nan"),
         (lambda: GPO(d_pe=31), "d_pe.*31"),
+        (lambda: GPO(decoder="transformer", d_hidden=30), "d_hidden.*30"),
         (lambda: GPO(position="learned"), "position.*'learned'.*'sincos'.*'index'"),
         (lambda: GPO(decoder="lstm"), "decoder.*'lstm'.*'bigru'.*'transformer'.*'mlp'.*'interpolation'"),
         (lambda: GPO(head="deep"), "head.*'deep'.*'linear'.*'mlp'"),

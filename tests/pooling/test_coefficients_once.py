@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 import torch
-
 from tests.pooling.support import build
 
 GENERATORS = {"gpo": "gru", "gpo-transformer": "transformer", "gpo-index": "gru", "gpo-per-dimension": "gru"}
@@ -22,7 +21,8 @@ def rows_generated(name: str, features: torch.Tensor, **sets: object) -> int:
 
 @pytest.mark.parametrize("name", GENERATORS)
 @pytest.mark.parametrize(
-    ("lengths", "distinct"), [([3, 3, 3, 3], 1), ([9, 9, 9, 9], 1), ([1, 2, 3, 4], 4), ([7, 2, 7, 2], 2), ([9, 1, 9, 5], 3)]
+    ("lengths", "distinct"),
+    [([3, 3, 3, 3], 1), ([9, 9, 9, 9], 1), ([1, 2, 3, 4], 4), ([7, 2, 7, 2], 2), ([9, 1, 9, 5], 3)],
 )
 def test_one_row_per_distinct_size(name, lengths, distinct):
     """A batch costs as many rows of the generator as it has distinct sizes, in one call."""

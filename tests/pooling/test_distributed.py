@@ -8,7 +8,7 @@ import sys
 import pytest
 import torch
 
-SCRIPT = '''
+SCRIPT = """
 import sys
 from pathlib import Path
 
@@ -48,7 +48,7 @@ if __name__ == "__main__":
     torch.manual_seed(0)
     alone = {name: grad / 2 for name, grad in gradients(GPO(), *data()).items()}
     torch.save(alone, f"{folder}/alone.pt")
-'''
+"""
 
 
 @pytest.mark.skipif(not torch.distributed.is_available(), reason="torch without distributed")
@@ -56,9 +56,7 @@ def test_two_processes_are_one(tmp_path):
     """DistributedDataParallel over two gloo processes averages to the gradients of the whole batch, on both ranks."""
     script = tmp_path / "two_processes.py"
     script.write_text(SCRIPT)
-    done = subprocess.run(
-        [sys.executable, script, tmp_path], timeout=120, capture_output=True, text=True, check=False
-    )
+    done = subprocess.run([sys.executable, script, tmp_path], timeout=120, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     alone, *ranks = (torch.load(tmp_path / f"{name}.pt") for name in ("alone", "gradients-0", "gradients-1"))
     assert len(alone) == 9

@@ -8,9 +8,9 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
 from tests.pooling import naive
 from tests.pooling.support import RANK_POOLINGS, build, make_sets, set_batches
+
 from vse.errors import InputError
 from vse.pooling import GPO, FrozenPooling, RankPooling
 

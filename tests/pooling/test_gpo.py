@@ -6,9 +6,9 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
 from tests.pooling import naive
 from tests.pooling.support import make_sets, set_batches
+
 from vse.pooling import GPO
 from vse.pooling.positions import sincos_positions
 
@@ -77,6 +77,22 @@ def test_gradients_follow_the_definition(pool, prefix, width):
     torch.testing.assert_close(features.grad.double(), exact.grad, rtol=1e-4, atol=1e-6)
     for name, parameter in pool.named_parameters():
         torch.testing.assert_close(parameter.grad.double(), twin[name].grad, rtol=1e-3, atol=1e-5, msg=name)
+
+
+def test_derivatives_of_first_and_second_order():
+    """Numerical differentiation in float64 confirms gradients, and their gradients, for features and parameters."""
+    torch.manual_seed(7)
+    pool = GPO(d_pe=2, d_hidden=1, temperature=1.0).double()
+    features = (torch.randperm(2 * 4 * 2) / 10).double().view(2, 4, 2).requires_grad_()
+    mask = torch.tensor([[True, False, True, True], [False, True, True, False]])
+    names = [name for name, _ in pool.named_parameters()]
+
+    def function(inputs: torch.Tensor, *weights: torch.Tensor) -> torch.Tensor:
+        return torch.func.functional_call(pool, dict(zip(names, weights, strict=True)), (inputs,), {"mask": mask})
+
+    leaves = (features, *(parameter.detach().clone().requires_grad_() for parameter in pool.parameters()))
+    assert torch.autograd.gradcheck(function, leaves)
+    assert torch.autograd.gradgradcheck(function, leaves)
 
 
 @given(sets=set_batches())

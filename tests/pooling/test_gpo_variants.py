@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 import torch
 from hypothesis import given, settings
-from torch.nn import functional
-
 from tests.pooling import naive
 from tests.pooling.support import SIZE_ONLY_VARIANTS, VARIANTS, build, make_sets, set_batches
+from torch.nn import functional
+
 from vse.errors import InputError
 from vse.pooling import GPO
 
@@ -111,7 +111,7 @@ def test_data_dependent_coefficients_change_with_the_features():
 
 @pytest.mark.parametrize("name", ["gpo-per-dimension", "gpo-data-dependent-per-dimension"])
 def test_coefficients_per_dimension_have_their_own_axis(name):
-    """Coefficients come as (B, N, D), a distribution over the valid ranks in every dimension, different by dimension."""
+    """Coefficients come as (B, N, D), each dimension a distribution of its own over the valid ranks."""
     sets = make_sets(4, 9, DIM, seed=1)
     _, weights = build(name, DIM)(sets.features, mask=sets.mask, return_coefficients=True)
     assert weights.shape == (4, 9, DIM)

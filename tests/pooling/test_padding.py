@@ -6,16 +6,15 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.pooling.support import ALL, ORDER_MATTERS, RANK_POOLINGS, build, make_sets, random_mask, set_batches
 from torch import Tensor
-
-from tests.pooling.support import ALL, ORDER_MATTERS, build, make_sets, random_mask, set_batches
 
 DIM = 6
 TOLERANCE = {"rtol": 1e-4, "atol": 1e-5}
 RUBBISH = [0.0, 1e30, -1e30, float("nan"), float("inf"), float("-inf")]
 
 poolings = pytest.mark.parametrize("name", ALL)
-few = settings(max_examples=8)
+few = settings(max_examples=5)
 
 
 def alone(pool: torch.nn.Module, sets: list[Tensor]) -> Tensor:
@@ -53,6 +52,22 @@ def test_contents_of_padding_change_nothing(name, sets, data):
     choice = torch.randint(0, len(RUBBISH), sets.features.shape, generator=torch.Generator().manual_seed(seed))
     filled = torch.where(sets.mask.unsqueeze(-1), sets.features, torch.tensor(RUBBISH)[choice])
     torch.testing.assert_close(pool(filled, mask=sets.mask), pool(sets.features, mask=sets.mask), rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("name", [*RANK_POOLINGS, "gpo-per-dimension", "frozen"])
+def test_contents_of_padding_change_nothing_on_the_fast_path(name):
+    """The same holds for batches large enough for the compiled network, gradients included."""
+    pool, sets = build(name, 300), make_sets(4, 20, 300)
+    outcomes = []
+    for value in (0.0, float("nan"), float("inf"), float("-inf")):
+        features = sets.features.masked_fill(~sets.mask.unsqueeze(-1), value).requires_grad_()
+        pooled = pool(features, mask=sets.mask)
+        pooled.sum().backward()
+        assert (features.grad[~sets.mask] == 0).all()
+        outcomes.append((pooled.detach(), features.grad))
+    for pooled, grad in outcomes[1:]:
+        torch.testing.assert_close(pooled, outcomes[0][0], rtol=0, atol=0)
+        torch.testing.assert_close(grad, outcomes[0][1], rtol=0, atol=0)
 
 
 @poolings
@@ -139,6 +154,8 @@ def test_an_empty_batch_gives_an_empty_batch(name, total, given_as):
     pooled = build(name, DIM)(features, **sets)
     assert pooled.shape == (0, DIM)
     assert pooled.dtype == features.dtype
+    if pooled.requires_grad:
+        pooled.sum().backward()
 
 
 @poolings
@@ -164,9 +181,8 @@ def test_padding_does_not_reach_parameters(name, rubbish):
     grads = []
     for value in (0.0, rubbish):
         pool = build(name, DIM)
-        pool(sets.features.masked_fill(~sets.mask.unsqueeze(-1), value), mask=sets.mask).sum().backward() if list(
-            pool.parameters()
-        ) else None
+        features = sets.features.masked_fill(~sets.mask.unsqueeze(-1), value).requires_grad_()
+        pool(features, mask=sets.mask).sum().backward()
         grads.append({key: parameter.grad for key, parameter in pool.named_parameters()})
     for key, expected in grads[0].items():
         assert expected.isfinite().all(), key

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-
 from tests.pooling.support import RANK_POOLINGS, build
+
 from vse.errors import InputError
 from vse.pooling import RankPooling, plot_coefficients
 

@@ -9,10 +9,10 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from torch import Tensor
-
 from tests.pooling import naive
 from tests.pooling.support import NAMES, OPTIONS, RANK_POOLINGS, build, make_sets, set_batches
+from torch import Tensor
+
 from vse.errors import InputError
 from vse.pooling import FSPool, KMaxPool, LinearDecayPool, RankPooling, TopPercentPool, create_pooling
 

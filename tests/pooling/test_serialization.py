@@ -7,7 +7,6 @@ import io
 
 import pytest
 import torch
-
 from tests.pooling.support import ALL, build
 
 DIM = 6

@@ -6,8 +6,8 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-
 from tests.pooling.support import make_sets, set_batches
+
 from vse.errors import InputError
 from vse.pooling import SizeAugmentation, drop_elements
 
@@ -67,7 +67,7 @@ def test_each_element_goes_with_the_given_probability(rate, masked):
 def test_elements_are_dropped_independently():
     """Whether one element stays says nothing about its neighbour or about the same element of another set."""
     batch = 4000
-    kept, mask = drop_elements(numbered(batch, 2), None, 0.5, seeded(2))
+    _, mask = drop_elements(numbered(batch, 2), None, 0.5, seeded(2))
     both = (mask.sum(dim=1) == 2).double().mean()
     assert abs(both - 0.25) < 6 * (0.25 * 0.75 / batch) ** 0.5
     wide, wide_mask = drop_elements(numbered(2, batch), None, 0.5, seeded(3))
@@ -159,7 +159,9 @@ def test_padding_may_hold_anything():
     """NaN in padded elements does not come out."""
     features = torch.full((3, 6, 2), float("nan"))
     features[:, 1:4] = 1.0
-    kept, _ = drop_elements(features, torch.tensor([False, True, True, True, False, False]).expand(3, 6), 0.5, seeded(5))
+    kept, _ = drop_elements(
+        features, torch.tensor([False, True, True, True, False, False]).expand(3, 6), 0.5, seeded(5)
+    )
     assert kept.isfinite().all()
 
 

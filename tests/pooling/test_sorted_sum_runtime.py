@@ -11,11 +11,14 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
-
 from tests.pooling.support import make_sets
+
 from vse.pooling import sorted_weighted_sum
 
 pytest.importorskip("numba")
+
+LARGE = 20_011
+"""A width at which a handful of sets is worth several threads."""
 
 
 def _outcome(features: torch.Tensor, weights: torch.Tensor, mask: torch.Tensor | None) -> list[torch.Tensor]:
@@ -85,7 +88,7 @@ def test_nothing_but_the_inputs_is_saved():
 
 def test_one_thread_gives_the_same():
     """The number of torch threads changes no bit of the result."""
-    sets = make_sets(9, 12, 40)
+    sets = make_sets(9, 12, LARGE)
     weights, before = torch.rand(9, 12), torch.get_num_threads()
     try:
         outcomes = []
@@ -100,7 +103,7 @@ def test_one_thread_gives_the_same():
 
 def test_several_python_threads_at_once():
     """Callers in many threads, forward and backward, do not disturb each other."""
-    batches = [(make_sets(4, 5 + i, 32, seed=i), torch.rand(4, 5 + i)) for i in range(8)]
+    batches = [(make_sets(4, 5 + i, LARGE, seed=i), torch.rand(4, 5 + i)) for i in range(8)]
     expected = [_outcome(sets.features, weights, sets.mask) for sets, weights in batches]
     start = threading.Barrier(8)
 
@@ -115,24 +118,31 @@ def test_several_python_threads_at_once():
                 _same(outcome, one)
 
 
+# torch's own threads do not survive a fork, so the child calls nothing of torch that would use them: all its tensors
+# are made before, and it compares with numpy. What is tested is the kernels' threads.
 FORK = """
-    import {how}, os, sys, torch
+    import {how}, os, signal, numpy, torch
     from vse.pooling import sorted_weighted_sum
 
     torch.set_num_threads(2)
-    features, weights = torch.arange(480.0).view(4, 6, 20), torch.ones(6) / 6
+    features, weights = torch.arange(24.0 * {width}).view(4, 6, {width}), torch.ones(6) / 6
+    leaves = [features.clone().requires_grad_() for _ in range(3)]
+    upstream = torch.ones(4, {width})
 
     def pooled():
-        x = features.clone().requires_grad_()
-        out = sorted_weighted_sum(x, weights, path="network")
-        out.backward(torch.ones(4, 20))
-        return out.detach(), x.grad
+        leaf = leaves.pop()
+        out = sorted_weighted_sum(leaf, weights, path="network")
+        out.backward(upstream)
+        return out.detach().numpy(), leaf.grad.numpy()
+
+    def right():
+        return all(numpy.array_equal(one, other) for one, other in zip(pooled(), expected))
 
     expected = pooled()  # starts the threads that a child will not have
 
     def child():
-        right = all(torch.allclose(a, b) for a, b in zip(pooled(), expected))
-        os._exit(0 if right else 3)
+        signal.alarm(40)  # a child that hangs ends by itself
+        os._exit(0 if right() else 3)
 """
 OS_FORK = """
     child_id = os.fork()
@@ -151,7 +161,7 @@ MULTIPROCESSING = """
 """
 AFTER = """
     assert codes == [0] * len(codes), codes
-    assert torch.equal(pooled()[0], expected[0])  # and the parent is as before
+    assert right()  # and the parent is as before
 """
 
 
@@ -159,14 +169,26 @@ AFTER = """
 @pytest.mark.parametrize(("how", "fork"), [("os", OS_FORK), ("multiprocessing", MULTIPROCESSING)])
 def test_a_forked_child_can_pool(how, fork):
     """A process forked after its parent has pooled pools correctly and does not hang; nor does the parent."""
-    script = "".join(textwrap.dedent(part) for part in (FORK.format(how=how), fork, AFTER))
+    script = "".join(textwrap.dedent(part) for part in (FORK.format(how=how, width=LARGE), fork, AFTER))
     done = subprocess.run([sys.executable, "-c", script], timeout=60, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-@pytest.mark.parametrize("shape", [(6,), (3, 6), (3, 6, 9)])
-@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("context", [torch.no_grad, torch.inference_mode])
+def test_without_gradients(context):
+    """Under no_grad and in inference mode the result is the same and carries no graph."""
+    sets, weights = make_sets(3, 10, 24), torch.rand(3, 10)
+    expected = _outcome(sets.features, weights, sets.mask)[0]
+    with context():
+        found = sorted_weighted_sum(sets.features.requires_grad_(), weights, sets.mask, path="network")
+    assert not found.requires_grad
+    torch.testing.assert_close(found.clone(), expected, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "shape", "masked"),
+    [(torch.float32, (6,), False), (torch.float64, (3, 6), True), (torch.float32, (3, 6, 9), True)],
+)
 def test_operators_keep_torchs_rules(dtype, shape, masked):
     """The operators declare what they mutate, have a fake that matches, and differentiate under torch.compile."""
     sets = make_sets(3, 6, 9, dtype=dtype)

@@ -6,10 +6,10 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from torch import Tensor
-
 from tests.pooling import naive
 from tests.pooling.support import random_mask
+from torch import Tensor
+
 from vse.pooling import sorted_weighted_sum
 
 NAN, INF = float("nan"), float("inf")
@@ -88,7 +88,7 @@ def test_gradients_go_by_the_same_order(path, per_dimension, total, values, shar
 
 @pytest.mark.parametrize("path", PATHS)
 def test_a_nan_stays_in_its_dimension(path):
-    """A NaN spoils the sum and the weights' gradient of its own set and rank, and no other output or feature gradient."""
+    """A NaN spoils its own sum and the gradient of its own weight, and nothing else."""
     features = torch.randn(3, 6, 10)
     clean = sorted_weighted_sum(features, torch.ones(6), path=path)
     features[1, 4, 7] = NAN

@@ -6,10 +6,10 @@ import pytest
 import torch
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from torch import Tensor
-
 from tests.pooling import naive
 from tests.pooling.support import random_mask
+from torch import Tensor
+
 from vse.errors import InputError
 from vse.pooling import sorted_weighted_sum
 
@@ -197,5 +197,5 @@ def test_weights_that_do_not_fit_are_an_error(weights, message):
 
 def test_an_unknown_path_is_an_error():
     """The message names the value and the valid paths."""
-    with pytest.raises(InputError, match="'fast'.*'auto', 'plain', 'network'"):
+    with pytest.raises(InputError, match=r"'fast'.*'auto', 'plain', 'network'"):
         sorted_weighted_sum(torch.randn(2, 5, 8), torch.ones(5), path="fast")

@@ -7,39 +7,16 @@ import pytest
 
 pytest.importorskip("numba")
 
-from vse.pooling.kernels.sorting_network import (  # noqa: E402
-    MERGE,
-    PAIR,
-    SORT,
-    step_bound,
-    steps_for,
-    write_comparators,
-    write_steps,
-)
+from vse.pooling.kernels.sorting_network import comparator_bound, comparators, write_comparators
 
 EXHAUSTIVE = range(1, 17)
 LARGER = [*range(17, 71), 96, 100, 127, 128, 129, 200, 255, 257, 500, 1000, 1023, 1024]
-COMPARATORS = {
-    PAIR: [(0, 1)],
-    MERGE: [(0, 2), (1, 3), (1, 2)],
-    SORT: [(0, 1), (2, 3), (0, 2), (1, 3), (1, 2)],
-}
 
 
-def of_steps(size: int) -> list[tuple[int, int]]:
-    """The comparators of the documented meaning of each step."""
-    return [(int(row[1 + i]), int(row[1 + j])) for row in steps_for(size) for i, j in COMPARATORS[int(row[0])]]
-
-
-def of_pairs(size: int) -> list[tuple[int, int]]:
-    pairs = np.zeros((int(step_bound(size)), 2), np.int32)
-    return [(int(i), int(j)) for i, j in pairs[: write_comparators(size, pairs)]]
-
-
-def run(comparators: list[tuple[int, int]], values: np.ndarray) -> np.ndarray:
+def run(size: int, values: np.ndarray) -> np.ndarray:
     """Apply the comparators to the rows of ``values (size, cases)``, the larger value to the first row."""
     rows = list(values)
-    for i, j in comparators:
+    for i, j in comparators(size):
         rows[i], rows[j] = np.maximum(rows[i], rows[j]), np.minimum(rows[i], rows[j])
     return np.stack(rows)
 
@@ -52,53 +29,39 @@ def descends(values: np.ndarray) -> bool:
 def test_sorts_every_input_of_small_sizes(size):
     """All 2^n inputs of zeros and ones come out in descending order, so by the 0-1 principle every input does."""
     values = (np.arange(2**size) >> np.arange(size)[:, None]) & 1
-    assert descends(run(of_steps(size), values.astype(np.int8)))
+    assert descends(run(size, values.astype(np.int8)))
 
 
 @pytest.mark.parametrize("size", LARGER)
 def test_sorts_random_inputs_of_larger_sizes(size):
     """Inputs of zeros and ones with every number of ones, strewn at random, come out in descending order."""
-    random = np.random.default_rng(size)
     ones = np.resize(np.arange(size + 1), max(500, size + 1))
     values = (np.arange(size)[:, None] < ones).astype(np.int8)
-    values = random.permuted(values, axis=0)
-    assert descends(run(of_steps(size), values))
-
-
-@pytest.mark.parametrize("size", [*EXHAUSTIVE, *LARGER])
-def test_steps_and_single_comparators_are_one_network(size):
-    """The list for the backward pass is the list of steps written out, comparator by comparator."""
-    assert of_pairs(size) == of_steps(size)
+    assert descends(run(size, np.random.default_rng(size).permuted(values, axis=0)))
 
 
 @pytest.mark.parametrize("size", [*EXHAUSTIVE, *LARGER])
 def test_every_comparator_points_down_within_the_set(size):
     """A comparator (i, j) has 0 <= i < j < size."""
-    comparators = np.array(of_steps(size)).reshape(-1, 2)
-    assert (comparators[:, 0] >= 0).all()
-    assert (comparators[:, 0] < comparators[:, 1]).all()
-    assert (comparators[:, 1] < size).all()
-
-
-@pytest.mark.parametrize("size", [4, 5, 7, 8, 37, 1023])
-def test_sorts_of_four_come_first(size):
-    """The first n // 4 steps sort the rows 0..3, 4..7 and so on, and no step after them is one."""
-    steps = steps_for(size)
-    fours = size // 4
-    np.testing.assert_array_equal(steps[:fours, 0], SORT)
-    np.testing.assert_array_equal(steps[:fours, 1:].ravel(), np.arange(4 * fours))
-    assert (steps[fours:, 0] != SORT).all()
+    pairs = comparators(size).reshape(-1, 2)
+    assert (pairs[:, 0] >= 0).all()
+    assert (pairs[:, 0] < pairs[:, 1]).all()
+    assert (pairs[:, 1] < size).all()
 
 
 def test_the_bound_holds_for_every_size():
-    """No network up to 1,100 rows writes past the bound, in steps or in comparators."""
+    """No network up to 1,100 rows writes past its bound."""
     canary = -7
     for size in range(1, 1101):
-        bound = int(step_bound(size))
-        steps = np.full((bound + 8, 5), canary, np.int32)
+        bound = int(comparator_bound(size))
         pairs = np.full((bound + 8, 2), canary, np.int32)
-        counts = write_steps(size, steps), write_comparators(size, pairs)
-        assert max(counts) <= bound
-        for rows, count in zip((steps, pairs), counts, strict=True):
-            assert (rows[count:] == canary).all()
-            assert (rows[:count] != canary).all()
+        count = write_comparators(size, pairs)
+        assert count <= bound
+        assert (pairs[count:] == canary).all()
+        assert (pairs[:count] != canary).all()
+
+
+def test_the_number_of_comparators_is_batchers():
+    """For powers of two it is (p^2 - p + 4) 2^(p-2) - 1, the known size of odd-even merge sort."""
+    for power in range(1, 11):
+        assert len(comparators(2**power)) == (power**2 - power + 4) * 2**power // 4 - 1

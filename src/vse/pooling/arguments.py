@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from vse.errors import InputError
+from vse.errors import InputError, unknown_choice
 
 
 def positive_int(name: str, value: int, *, least: int = 1) -> int:
@@ -18,5 +18,5 @@ def one_of(name: str, value: str, valid: Iterable[str]) -> str:
     """``value`` if it is one of a closed set of choices."""
     choices = tuple(valid)
     if value not in choices:
-        raise InputError(f"{name} is {value!r}; valid: {', '.join(map(repr, choices))}")
+        raise InputError(unknown_choice(name, value, choices))
     return value

@@ -104,7 +104,7 @@ class RankPooling(Pooling):
         """Coefficients of each set, ``(B, N)`` or ``(B, N, D)``; with a leading 1 when all sets have the same size."""
         total = features.shape[1]
         if mask is None:
-            return self.size_coefficients(torch.tensor([total], device=features.device), total)
+            return self.size_coefficients(torch.full((1,), total, dtype=torch.int64, device=features.device), total)
         sizes = sizes_of(features, mask)
         if compiled() or not sizes.numel():  # the number of distinct sizes would be a shape that depends on values
             return self.size_coefficients(sizes, total)
@@ -127,7 +127,7 @@ class RankPooling(Pooling):
         """This pooling as a table for sizes 1 to ``max_size``, without parameters; see :class:`FrozenPooling`."""
         from vse.pooling.frozen import FrozenPooling
 
-        return FrozenPooling(self.table(max_size), beyond=beyond)
+        return FrozenPooling(self.table(max_size), beyond=beyond, check_finite=self.check_finite)
 
     def _device(self) -> torch.device:
         tensor = next(iter(self.parameters()), None)

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
 
-from vse.pooling.kernels.runtime import run_in_ranges, usable_on
+from vse.pooling.kernels.runtime import compiled, run_in_ranges, usable_on
 from vse.pooling.sets import prefix_mask
 
+Backward = Callable[[Tensor, Tensor, Tensor, Tensor, Tensor, list[Tensor]], list[Tensor]]
+SPLIT_STEPS = 4000
+"""Below this many steps of the recurrence, about three milliseconds, one thread does them all."""
 
-class PositionGRU(nn.GRU):
+
+class PositionGRU(nn.Module):
     """One-layer BiGRU whose two directions are averaged; parameters are named as in ``nn.GRU``.
 
     Called with one input sequence ``(N, d)`` and the sizes ``(U,)``, it gives ``(U, N, H)``: row u holds the states of
@@ -21,10 +26,13 @@ class PositionGRU(nn.GRU):
     """
 
     def __init__(self, d_in: int, d_hidden: int) -> None:
-        super().__init__(d_in, d_hidden, num_layers=1, batch_first=True, bidirectional=True)
+        super().__init__()
+        # Not a subclass of nn.GRU, which torch.compile will not look into: only its parameters are wanted.
+        for name, parameter in nn.GRU(d_in, d_hidden, bidirectional=True).named_parameters():
+            self.register_parameter(name, parameter)
 
-    def forward(self, inputs: Tensor, sizes: Tensor) -> Tensor:  # type: ignore[override]
-        weights = [weight for weight in self._flat_weights if weight is not None]
+    def forward(self, inputs: Tensor, sizes: Tensor) -> Tensor:
+        weights = list(self.parameters())
         dtype = torch.promote_types(weights[0].dtype, torch.float32)
         parameters = [weight.to(dtype) for weight in weights]
         inputs = inputs.to(dtype)
@@ -39,6 +47,8 @@ def plain_states(inputs: Tensor, sizes: Tensor, parameters: list[Tensor]) -> Ten
         inputs = inputs.unsqueeze(0)
     total, hidden = inputs.shape[1], parameters[1].shape[1]
     count = sizes.shape[0]
+    if total == 0 and not compiled():
+        return inputs.new_zeros(count, 0, hidden)
     place = torch.arange(total, device=inputs.device)
     mirror = (sizes.unsqueeze(1) - 1 - place).clamp(min=0).unsqueeze(-1)  # (U, N, 1): its own inverse where valid
     with torch.autocast(inputs.device.type, enabled=False):
@@ -78,7 +88,8 @@ def _scan_forward(inputs: Tensor, sizes: Tensor, parameters: list[Tensor]) -> tu
         w_ih, w_hh, b_ih, b_hh = (parameter.detach() for parameter in parameters[start : start + 4])
         arrays += [torch.addmm(b_ih, inputs.detach(), w_ih.T), w_hh.contiguous(), b_hh.contiguous()]
     arrays += [sizes.contiguous(), states, gates, averaged]
-    run_in_ranges(partial(scan_both, *(array.numpy() for array in arrays)), count)
+    task = partial(scan_both, *(array.numpy() for array in arrays))
+    run_in_ranges(task, count, worth_splitting=count * total >= SPLIT_STEPS)
     return averaged, states, gates
 
 
@@ -99,7 +110,7 @@ def _scan_backward(
         grad_pre = torch.zeros_like(grad_projected)
         arrays = [w_hh.contiguous().numpy(), ends.numpy(), bool(direction), states[rows].numpy(), gates[rows].numpy()]
         task = partial(scan_backward, *arrays, incoming.numpy(), grad_projected.numpy(), grad_pre.numpy())
-        run_in_ranges(task, ends.shape[0])
+        run_in_ranges(task, ends.shape[0], worth_splitting=ends.shape[0] * total >= SPLIT_STEPS)
         before = torch.zeros_like(states[rows])  # the state each step started from
         if direction:
             before[:, :-1] = states[rows][:, 1:]
@@ -117,14 +128,13 @@ def _sequences(sizes: Tensor, total: int) -> tuple[tuple[slice, Tensor], tuple[s
     return (slice(0, 1), torch.tensor([total])), (slice(1, 1 + sizes.shape[0]), sizes.contiguous())
 
 
-def _gradients(saved: tuple[Tensor, ...], grad: Tensor) -> list[Tensor | None]:
+def _gradients(backward: Backward, saved: tuple[Tensor, ...], grad: Tensor) -> list[Tensor | None]:
     inputs, sizes, states, gates, *parameters = saved
     if torch.is_grad_enabled():  # gradients of gradients: go through the definition
         tensors = [inputs, *parameters]
         wanted = [tensor for tensor in tensors if tensor.requires_grad]
         found = iter(torch.autograd.grad(plain_states(inputs, sizes, parameters), wanted, grad, create_graph=True))
         return [next(found) if tensor.requires_grad else None for tensor in tensors]
-    backward = _backward_operator if torch.compiler.is_compiling() else _scan_backward
     return list(backward(grad, inputs, sizes, states, gates, parameters))
 
 
@@ -142,7 +152,7 @@ class _Scan(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor, *_: Tensor) -> tuple[Tensor | None, ...]:
-        first, *others = _gradients(ctx.saved_tensors, grad)
+        first, *others = _gradients(_scan_backward, ctx.saved_tensors, grad)
         return first, None, *others
 
 
@@ -173,7 +183,7 @@ def _save(ctx: Any, inputs: tuple[Tensor, Tensor, list[Tensor]], output: tuple[T
 
 
 def _operator_gradients(ctx: Any, grad: Tensor, *_: Tensor) -> tuple[Tensor | None, None, list[Tensor | None]]:
-    first, *others = _gradients(ctx.saved_tensors, grad)
+    first, *others = _gradients(_backward_operator, ctx.saved_tensors, grad)
     return first, None, others
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from vse.errors import InputError
+from vse.pooling.kernels.runtime import compiled
 from vse.pooling.sets import prefix_mask
 
 
@@ -13,6 +15,8 @@ class PositionTransformer(nn.Module):
 
     def __init__(self, d_in: int, d_hidden: int, *, layers: int = 1, heads: int = 4) -> None:
         super().__init__()
+        if d_hidden % heads:
+            raise InputError(f"d_hidden must be a multiple of {heads} for decoder='transformer', got {d_hidden}")
         self.input = nn.Identity() if d_in == d_hidden else nn.Linear(d_in, d_hidden)
         layer = nn.TransformerEncoderLayer(
             d_hidden, heads, dim_feedforward=4 * d_hidden, dropout=0.0, batch_first=True, norm_first=False
@@ -22,6 +26,8 @@ class PositionTransformer(nn.Module):
     def forward(self, inputs: Tensor, sizes: Tensor) -> Tensor:
         dtype = next(self.encoder.parameters()).dtype
         valid = prefix_mask(sizes, inputs.shape[-2])
+        if not compiled() and not valid.numel():
+            return inputs.new_zeros(*valid.shape, self.encoder.layers[0].linear2.out_features)
         sequence = self.input(inputs.to(dtype)).expand(sizes.shape[0], -1, -1)
         states: Tensor = self.encoder(sequence, src_key_padding_mask=~valid)
         return states.masked_fill(~valid.unsqueeze(-1), 0)

@@ -12,7 +12,9 @@ class FirstTokenPool(Pooling):
     """The first valid element: [CLS] of a BERT, the first word of a BiGRU. The order of the elements matters here."""
 
     def pool(self, features: Tensor, mask: Tensor | None) -> Tensor:
+        if features.shape[0] == 0:
+            return features.new_empty(0, features.shape[2])
         if mask is None:
-            return features[:, 0] if features.shape[0] else features.new_empty(0, features.shape[2])
+            return features[:, 0]
         first = mask.to(torch.uint8).argmax(dim=1)
         return features[torch.arange(features.shape[0], device=features.device), first]

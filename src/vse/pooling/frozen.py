@@ -11,6 +11,7 @@ from vse.errors import InputError
 from vse.pooling.arguments import one_of
 from vse.pooling.base import RankPooling
 from vse.pooling.kernels.runtime import compiled
+from vse.pooling.sets import prefix_mask
 
 Beyond = Literal["error", "stretch"]
 
@@ -58,11 +59,16 @@ class FrozenPooling(RankPooling):
         return torch.stack(pad)
 
     def _within(self, sizes: Tensor, total: int) -> Tensor:
+        if compiled():  # a slice would tie the size of the set to that of the table
+            rank = torch.arange(total, device=sizes.device)
+            rows = self.coefficient_table[sizes.unsqueeze(1) - 1, rank.clamp(max=self.max_size - 1)]  # (U, N[, D])
+            beyond = ~prefix_mask(sizes, total)
+            return rows.masked_fill(beyond if rows.dim() == 2 else beyond.unsqueeze(-1), 0)
         rows = self.coefficient_table[sizes - 1, :total]  # (U, min(M, total)[, D])
         missing = total - rows.shape[1]
-        if not compiled() and missing <= 0:
+        if missing <= 0:
             return rows
-        return torch.cat((rows, rows.new_zeros(rows.shape[0], max(missing, 0), *rows.shape[2:])), dim=1)
+        return torch.cat((rows, rows.new_zeros(rows.shape[0], missing, *rows.shape[2:])), dim=1)
 
     def _row(self, size: int) -> Tensor:
         if size <= self.max_size:

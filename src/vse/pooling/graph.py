@@ -9,7 +9,7 @@ from vse.pooling.arguments import positive_int
 from vse.pooling.average import AvgPool
 from vse.pooling.base import Pooling
 from vse.pooling.seq2seq import Seq2SeqPool
-from vse.pooling.sets import sizes_of
+from vse.pooling.sets import check_width, sizes_of
 
 
 class RelationBlock(nn.Module):
@@ -43,7 +43,7 @@ class RelationBlock(nn.Module):
 
     def _normalise(self, message: Tensor, mask: Tensor | None) -> Tensor:
         """Batch norm whose statistics see valid elements only."""
-        if mask is None or torch.compiler.is_compiling():
+        if mask is None or (torch.compiler.is_compiling() and not self.training):
             normal = self.norm(message.flatten(0, 1)).view_as(message)
             return normal if mask is None else normal.masked_fill(~mask.unsqueeze(-1), 0)
         rows = self.norm(message[mask])
@@ -60,9 +60,11 @@ class GraphPool(Pooling):
         super().__init__(check_finite=check_finite)
         positive_int("dim", dim)
         self.blocks = nn.ModuleList(RelationBlock(dim) for _ in range(positive_int("blocks", blocks)))
+        self.dim = dim
         self.readout = readout
 
     def pool(self, features: Tensor, mask: Tensor | None) -> Tensor:
+        check_width(features, self.dim, type(self).__name__)
         if features.shape[0] == 0:
             return features.new_empty(0, features.shape[2])
         for block in self.blocks:

@@ -15,8 +15,9 @@ def interpolate_knots(knots: Tensor, sizes: Tensor, total: int) -> Tensor:
     """
     last = knots.shape[0] - 1
     rank = torch.arange(total, device=sizes.device)
-    place = (rank / (sizes.unsqueeze(1) - 1).clamp(min=1) * last).clamp(max=last).to(knots.dtype)  # (U, N)
+    rank = rank.to(torch.promote_types(knots.dtype, torch.float32))
+    place = (rank / (sizes.unsqueeze(1) - 1).clamp(min=1) * last).clamp(max=last)  # (U, N)
     lower = place.floor().long().clamp(max=max(last - 1, 0))
-    share = (place - lower).unsqueeze(-1)
+    share = (place - lower).unsqueeze(-1).to(knots.dtype)
     values = knots[lower] * (1 - share) + knots[(lower + 1).clamp(max=last)] * share  # (U, N, D)
     return values.masked_fill(~prefix_mask(sizes, total).unsqueeze(-1), 0)

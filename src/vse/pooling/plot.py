@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from vse.errors import InputError, require
+from vse.pooling.arguments import positive_int
 from vse.pooling.base import RankPooling
 from vse.pooling.k_max import KMaxPool
 
@@ -31,15 +32,17 @@ def plot_coefficients(
         raise InputError("sizes is empty; give at least one set size, such as sizes=(10, 36)")
     if not isinstance(pool, RankPooling):
         raise InputError(f"{type(pool).__name__} does not weight ranks, so it has no coefficients to draw")
+    if k is not None:
+        positive_int("k", k)
     curves = [pool.coefficients(size).double().cpu() for size in chosen]
     figure_module: Any = require("matplotlib.figure", extra="plot", purpose="plot_coefficients")
     columns = min(len(chosen), 4)
     rows = -(-len(chosen) // columns)
     figure: Figure = figure_module.Figure(figsize=(3.4 * columns, 2.9 * rows + 0.7), layout="constrained")
-    axes = figure.subplots(rows, columns, squeeze=False).flat
+    axes = figure.subplots(rows, columns, squeeze=False).flatten().tolist()
     for axis, size, curve in zip(axes, chosen, curves, strict=False):
         _panel(axis, size, curve, k)
-    for axis in list(axes)[len(chosen) :]:
+    for axis in axes[len(chosen) :]:
         axis.set_visible(False)
     handles, labels = next(iter(figure.axes)).get_legend_handles_labels()
     names = [label.split(" (")[0] for label in labels]
@@ -72,6 +75,8 @@ def _panel(axis: Any, size: int, curve: Any, k: int | None) -> None:
     low = min(0.0, float(curve.min()) * 1.1)
     axis.set_ylim(low - 0.03 * (top - low), min(top, 1.05) if top > 1 else top)
     kind = f"K = {used}" if k is not None else f"nearest K-max: K = {used}"
+    axis.set_xlim(min(0.5, 1 - 0.04 * size), size + max(0.5, 0.04 * size))
+    axis.xaxis.get_major_locator().set_params(integer=True)
     axis.set_title(f"set of {size}  ({kind})", fontsize=10, color=INK)
     axis.set_xlabel("rank (1 = largest value)", fontsize=9, color=INK)
     axis.set_ylabel("coefficient", fontsize=9, color=INK)

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from vse.errors import InputError
+from vse.pooling.arguments import one_of
 from vse.pooling.average import AvgPool
 from vse.pooling.base import Pooling
 from vse.pooling.first_token import FirstTokenPool
@@ -53,9 +54,7 @@ def create_pooling(name: str | Pooling, **options: Any) -> Pooling:
         if options:
             raise InputError(f"options {sorted(options)} go with a name, not with a ready {type(name).__name__}")
         return name
-    if name not in _POOLINGS:
-        raise InputError(f"unknown pooling {name!r}; valid: {', '.join(_POOLINGS)}")
-    build = _POOLINGS[name]
+    build = _POOLINGS[one_of("pooling", name, _POOLINGS)]
     try:
         inspect.signature(build).bind(**options)
     except TypeError as error:

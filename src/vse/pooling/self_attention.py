@@ -7,6 +7,7 @@ from torch import Tensor, nn
 from vse.pooling.arguments import positive_int
 from vse.pooling.average import AvgPool
 from vse.pooling.base import Pooling
+from vse.pooling.sets import check_width
 
 
 class SelfAttentionPool(Pooling):
@@ -24,6 +25,7 @@ class SelfAttentionPool(Pooling):
         self.average = AvgPool()
 
     def pool(self, features: Tensor, mask: Tensor | None) -> Tensor:
+        check_width(features, self.query.in_features, type(self).__name__)
         if mask is not None:  # padding may hold NaN, and NaN times zero attention is still NaN
             features = features.masked_fill(~mask.unsqueeze(-1), 0)
         attended = nn.functional.scaled_dot_product_attention(

@@ -8,7 +8,7 @@ from torch.nn.utils.rnn import pack_padded_sequence
 
 from vse.pooling.arguments import positive_int
 from vse.pooling.base import Pooling
-from vse.pooling.sets import compact
+from vse.pooling.sets import check_width, compact
 
 
 class Seq2SeqPool(Pooling):
@@ -23,6 +23,7 @@ class Seq2SeqPool(Pooling):
         self.gru = nn.GRU(dim, dim, batch_first=True)
 
     def pool(self, features: Tensor, mask: Tensor | None) -> Tensor:
+        check_width(features, self.gru.input_size, type(self).__name__)
         if features.shape[0] == 0:
             return features.new_empty(0, features.shape[2])
         sequence, sizes = compact(features, mask)

@@ -41,9 +41,15 @@ def read_sets(
         _check_mask(features, mask)
     elif batch and total == 0:
         raise InputError(f"features of shape {tuple(features.shape)} hold empty sets; a set needs at least one element")
-    if check_finite:
+    if check_finite and not compiled():
         _check_finite(features, mask)
     return mask
+
+
+def check_width(features: Tensor, dim: int, name: str) -> None:
+    """Refuse features of another width than a pooling's own parameters have."""
+    if features.shape[2] != dim:
+        raise InputError(f"features have {features.shape[2]} dimensions, this {name} was made for {dim}")
 
 
 def sizes_of(features: Tensor, mask: Tensor | None) -> Tensor:

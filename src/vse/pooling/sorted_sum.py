@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any, Literal, cast
 
 import torch
 from torch import Tensor
 
 from vse.errors import InputError
+from vse.pooling.arguments import one_of
 from vse.pooling.kernels.runtime import run_in_ranges, usable_on
 from vse.pooling.sets import prefix_mask, read_sets, sizes_of
 
 Path = Literal["auto", "plain", "network"]
+Backward = Callable[[Tensor, Tensor, Tensor, Tensor | None], tuple[Tensor, Tensor]]
 
-NETWORK_MAX_SIZE = 1024
+NETWORK_MAX_SIZE = 2048
 """Largest set the network serves: its work grows with N log² N, a sort's with N log N."""
-NETWORK_MIN_WIDTH = 8
+NETWORK_MIN_WIDTH = 16
 """Narrowest feature the network serves: it is vectorised over feature dimensions."""
 NETWORK_MIN_VALUES = 8192
 """Below this many feature values the call costs more than the sort."""
+SPLIT_VALUES = 400_000
+"""Below this many feature values, about a third of a millisecond, one thread does it all."""
 
 
 def sorted_weighted_sum(
@@ -46,7 +52,7 @@ def sorted_weighted_sum(
     Two paths give the same ranks exactly:
 
     - *network*: compiled sorting network, vectorised over feature dimensions, forward and backward. Used on the CPU
-      for float32 and float64 (and halves, converted) when numba is installed, 2 <= N <= 1024, D >= 8 and there are at
+      for float32 and float64 (and halves, converted) when numba is installed, 2 <= N <= 2048, D >= 16 and there are at
       least 8,192 values. It keeps its inputs for the backward pass and nothing else, and is a single operator for
       ``torch.compile``.
     - *plain*: ``torch.sort``. Used everywhere else: CUDA and other devices, tiny or very large sets, no numba, and
@@ -57,8 +63,7 @@ def sorted_weighted_sum(
     """
     mask = read_sets(features, mask=mask, check_finite=check_finite)
     weights = _read_weights(features, weights)
-    if path not in ("auto", "plain", "network"):
-        raise InputError(f"path is {path!r}; valid: 'auto', 'plain', 'network'")
+    one_of("path", path, ("auto", "plain", "network"))
     compute = torch.promote_types(torch.promote_types(features.dtype, weights.dtype), torch.float32)
     x, w = features.to(compute), weights.to(compute)
     if path == "network" and not usable_on(x, w):
@@ -74,9 +79,11 @@ def sort_elements(features: Tensor, mask: Tensor | None = None) -> Tensor:
     """The features of each set in descending order, ``(B, N, D)``; ranks past a set's size are zero."""
     if mask is None:
         return features.sort(dim=1, descending=True).values
-    ordered = features.masked_fill(~mask.unsqueeze(-1), float("-inf")).sort(dim=1, descending=True).values
-    beyond = ~prefix_mask(sizes_of(features, mask), features.shape[1])
-    return ordered.masked_fill(beyond.unsqueeze(-1), 0)
+    beyond = ~prefix_mask(sizes_of(features, mask), features.shape[1]).unsqueeze(-1)  # (B, N, 1)
+    # Valid elements first and a stable sort: else a valid -inf could trade places, and gradients, with padding.
+    front = (~mask).to(torch.uint8).argsort(dim=1, stable=True).unsqueeze(-1).expand_as(features)
+    moved = features.gather(1, front).masked_fill(beyond, float("-inf"))
+    return moved.sort(dim=1, descending=True, stable=True).values.masked_fill(beyond, 0)
 
 
 def plain_sum(features: Tensor, weights: Tensor, mask: Tensor | None) -> Tensor:
@@ -99,7 +106,13 @@ def _read_weights(features: Tensor, weights: Tensor) -> Tensor:
     if weights.device != features.device:
         raise InputError(f"weights are on {weights.device} but features are on {features.device}")
     shape = tuple(weights.shape)
-    fits = shape in {(total,), (1, total), (batch, total), (1, total, width), (batch, total, width)}
+    # Compared one by one: while torch records a graph, sizes are symbols that cannot be members of a set.
+    fits = (
+        1 <= len(shape) <= 3
+        and shape[min(len(shape) - 1, 1)] == total
+        and (len(shape) == 1 or shape[0] == 1 or shape[0] == batch)
+        and (len(shape) < 3 or shape[2] == width)
+    )
     if not fits:
         raise InputError(
             f"weights must have shape ({total},), ({batch}, {total}) or ({batch}, {total}, {width}) "
@@ -111,10 +124,10 @@ def _read_weights(features: Tensor, weights: Tensor) -> Tensor:
 def _network_pays(features: Tensor, weights: Tensor) -> bool:
     _, total, width = features.shape
     return (
-        1 < total <= NETWORK_MAX_SIZE
+        usable_on(features, weights)  # first: in a recorded graph the tests of sizes would become guards
+        and 1 < total <= NETWORK_MAX_SIZE
         and width >= NETWORK_MIN_WIDTH
         and features.numel() >= NETWORK_MIN_VALUES
-        and usable_on(features, weights)
     )
 
 
@@ -130,8 +143,9 @@ def _network_forward(features: Tensor, weights: Tensor, mask: Tensor | None) -> 
 
     out = features.new_empty(features.shape[0], features.shape[2])
     arrays = [*_arrays(features, mask, weights), out.numpy()]
-    block = kernel.forward_columns(features.shape[1], features.shape[2], features.element_size())
-    run_in_ranges(lambda first, last: kernel.sum_sorted(*arrays, block, first, last), features.shape[0])
+    block = kernel.columns_per_block(features.shape[1], features.shape[2], features.element_size())
+    task = partial(kernel.sum_sorted, *arrays, block)
+    run_in_ranges(task, features.shape[0], worth_splitting=features.numel() >= SPLIT_VALUES)
     return out
 
 
@@ -143,8 +157,9 @@ def _network_backward(grad: Tensor, features: Tensor, weights: Tensor, mask: Ten
     grad_features = new(features.shape)
     grad_weights = new(features.shape[0], *weights.shape[1:])
     arrays = [*_arrays(features, mask, weights, grad), grad_features.numpy(), grad_weights.numpy()]
-    options = kernel.row_numbers(features.shape[1]), kernel.backward_columns(features.shape[2])
-    run_in_ranges(lambda first, last: kernel.sum_sorted_backward(*arrays, *options, first, last), features.shape[0])
+    block = kernel.columns_per_block(features.shape[1], features.shape[2], features.element_size())
+    task = partial(kernel.sum_sorted_backward, *arrays, block)
+    run_in_ranges(task, features.shape[0], worth_splitting=features.numel() >= SPLIT_VALUES)
     return grad_features, grad_weights
 
 
@@ -152,14 +167,13 @@ def _save_inputs(ctx: Any, inputs: tuple[Tensor, Tensor, Tensor | None], output:
     ctx.save_for_backward(*inputs)
 
 
-def _gradients(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor | None, None]:
+def _gradients(backward: Backward, ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor | None, None]:
     features, weights, mask = ctx.saved_tensors
     if torch.is_grad_enabled():  # the caller wants gradients of gradients: go through the definition
         wanted = [tensor for tensor in (features, weights) if tensor.requires_grad]
         found = iter(torch.autograd.grad(plain_sum(features, weights, mask), wanted, grad, create_graph=True))
         first, second = (next(found) if tensor.requires_grad else None for tensor in (features, weights))
         return first, second, None
-    backward = _backward_operator if torch.compiler.is_compiling() else _network_backward
     grad_features, grad_weights = backward(grad, features, weights, mask)
     if weights.shape[0] == 1 != grad_weights.shape[0]:
         grad_weights = grad_weights.sum(dim=0, keepdim=True)
@@ -171,13 +185,13 @@ class _NetworkSum(torch.autograd.Function):
 
     forward = staticmethod(_network_forward)
     setup_context = staticmethod(_save_inputs)
-    backward = staticmethod(_gradients)
+    backward = staticmethod(partial(_gradients, _network_backward))
 
 
 # For torch.compile the same functions are opaque operators with known output shapes.
 _network_operator = torch.library.custom_op("vse::sorted_weighted_sum", _network_forward, mutates_args=())
 _backward_operator = torch.library.custom_op("vse::sorted_weighted_sum_backward", _network_backward, mutates_args=())
-_network_operator.register_autograd(_gradients, setup_context=_save_inputs)
+_network_operator.register_autograd(partial(_gradients, _backward_operator), setup_context=_save_inputs)
 
 
 @_network_operator.register_fake

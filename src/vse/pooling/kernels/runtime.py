@@ -17,26 +17,36 @@ import torch
 
 logger = logging.getLogger(__name__)
 
+PLAIN_TENSORS = (torch.Tensor, torch.nn.Parameter)
+"""Subclasses (fake, sharded, quantised tensors) have no memory a kernel could read."""
 _executor: ThreadPoolExecutor | None = None
 
 
 @functools.cache
 def kernels_available() -> bool:
-    """True where numba imports and compiles; found out once, at the first call that could use it."""
+    """True where the kernels load; found out once, at the first call that could use them."""
     try:
         import numba
-    except ImportError:
+
+        from vse.pooling.kernels import bigru_scan, sorted_sum  # noqa: F401 (their loading is what is tried)
+    except ModuleNotFoundError as error:
+        if error.name != "numba":
+            raise
         logger.debug("numba is not installed: vse.pooling uses its plain torch path")
         return False
-    except Exception as error:  # noqa: BLE001 (a numba that does not fit the installed numpy raises whatever it likes)
-        logger.warning("numba is installed but does not import (%s): vse.pooling uses its plain torch path", error)
+    except Exception as error:  # noqa: BLE001 (a numba that fits neither numpy nor the disk raises whatever it likes)
+        logger.warning("the compiled kernels do not load (%s): vse.pooling uses its plain torch path", error)
         return False
     return not numba.config.DISABLE_JIT
 
 
 def traced() -> bool:
     """True while torch records a graph that has to run without this package (export, ONNX, ``torch.jit.trace``)."""
-    return torch.compiler.is_exporting() or torch._C._is_tracing() or torch.onnx.is_in_onnx_export()
+    return (
+        torch.compiler.is_exporting()
+        or torch.onnx.is_in_onnx_export()
+        or (not torch.compiler.is_dynamo_compiling() and torch._C._is_tracing())  # Dynamo cannot follow the latter
+    )
 
 
 def compiled() -> bool:
@@ -49,15 +59,18 @@ def usable_on(*tensors: torch.Tensor) -> bool:
     dtype = tensors[0].dtype
     return (
         dtype in (torch.float32, torch.float64)
-        and all(tensor.is_cpu and tensor.dtype == dtype for tensor in tensors)
+        and all(tensor.is_cpu and tensor.dtype == dtype and type(tensor) in PLAIN_TENSORS for tensor in tensors)
         and not traced()
         and kernels_available()
     )
 
 
-def run_in_ranges(task: Callable[[int, int], None], count: int) -> None:
-    """Call ``task(first, last)`` over ranges that cover ``0..count``, one per torch thread, and wait for all."""
-    workers = min(torch.get_num_threads(), count)
+def run_in_ranges(task: Callable[[int, int], None], count: int, *, worth_splitting: bool = True) -> None:
+    """Call ``task(first, last)`` over ranges that cover ``0..count``, one per torch thread, and wait for all.
+
+    Small tasks are not worth it: on a busy machine the wait for a second thread can be a whole time slice.
+    """
+    workers = min(torch.get_num_threads(), count) if worth_splitting else 1
     if workers <= 1:
         task(0, count)
         return
