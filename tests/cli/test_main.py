@@ -78,9 +78,7 @@ def test_nothing_heavy_is_imported_to_answer_at_once(arguments):
         "import sys; from vse.cli.main import main; main(sys.argv[1:]);"
         "print('MODULES', *(name for name in sys.modules if '.' not in name))"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=True
-    )
+    done = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=True)
     loaded = set(done.stdout.split("MODULES", 1)[1].split())
     assert "typer" in loaded
     assert loaded & HEAVY == set()
@@ -233,9 +231,7 @@ class TestFailures:
         assert "Traceback" in error
         assert error.endswith("vse: error: ZeroDivisionError: by zero\n")
 
-    @pytest.mark.parametrize(
-        "text", ["a\x1b[31mred", "bell\x07", "lone \udcff", "line\u2028break", "a\r\n\nb"]
-    )
+    @pytest.mark.parametrize("text", ["a\x1b[31mred", "bell\x07", "lone \udcff", "line\u2028break", "a\r\n\nb"])
     def test_no_character_can_break_the_line(self, monkeypatch, capsys, text):
         """Control characters and broken encodings, as file names hold them, are spelled out."""
         self.fail_with(monkeypatch, vse.errors.VSEError(text))

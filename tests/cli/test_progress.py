@@ -48,9 +48,7 @@ def test_lines_are_few_and_tell_the_time_left():
     ]
 
 
-@pytest.mark.parametrize(
-    ("seconds", "text"), [(3.21, "3.2 s"), (59, "59 s"), (125, "2 min 5 s"), (7260, "2 h 1 min")]
-)
+@pytest.mark.parametrize(("seconds", "text"), [(3.21, "3.2 s"), (59, "59 s"), (125, "2 min 5 s"), (7260, "2 h 1 min")])
 def test_durations_are_told_in_a_readable_unit(seconds, text):
     """The last line gives the time taken, in seconds, minutes or hours."""
     now, stream = [0.0], io.StringIO()

@@ -64,16 +64,7 @@ def test_a_double_pooling(name):
     torch.testing.assert_close(found.float(), expected, rtol=1e-4, atol=1e-5)
 
 
-FLOAT32_COEFFICIENTS = pytest.mark.xfail(reason="coefficients without parameters come in the default dtype")
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        *("avg", "max", "gem", "fspool", "cls", "gpo"),
-        *(pytest.param(name, marks=FLOAT32_COEFFICIENTS) for name in ("k-max", "top-percent", "linear")),
-    ],
-)
+@pytest.mark.parametrize("name", ["avg", "max", "k-max", "top-percent", "linear", "gem", "fspool", "cls", "gpo"])
 def test_float64_is_precise(name):
     """A pooling in float64 is right to float64's precision, not only to float32's."""
     features, _ = positive_sets((3, 8, DIM), torch.float64)

@@ -12,8 +12,8 @@ from vse.pooling.sets import sizes_of
 class AvgPool(RankPooling):
     """Mean over the elements, ``theta_k = 1 / N``. The pooling of VSE++."""
 
-    def size_coefficients(self, sizes: Tensor, total: int) -> Tensor:
-        return normalised(torch.ones(1, total, device=sizes.device), sizes)
+    def size_coefficients(self, sizes: Tensor, total: int, dtype: torch.dtype | None = None) -> Tensor:
+        return normalised(torch.ones(1, total, device=sizes.device), sizes, dtype)
 
     def pool(self, features: Tensor, mask: Tensor | None) -> Tensor:
         if mask is None:

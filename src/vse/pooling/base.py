@@ -53,8 +53,11 @@ class RankPooling(Pooling):
     """
 
     @abstractmethod
-    def size_coefficients(self, sizes: Tensor, total: int) -> Tensor:
-        """Coefficients of sets of the ``sizes (U,)``: ``(U, total)`` or ``(U, total, D)``, zero past a size."""
+    def size_coefficients(self, sizes: Tensor, total: int, dtype: torch.dtype | None = None) -> Tensor:
+        """Coefficients of sets of the ``sizes (U,)``: ``(U, total)`` or ``(U, total, D)``, zero past a size.
+
+        Poolings without parameters answer in ``dtype`` (torch's default if None), the others in that of theirs.
+        """
 
     @overload
     def forward(
@@ -103,13 +106,17 @@ class RankPooling(Pooling):
     def batch_coefficients(self, features: Tensor, mask: Tensor | None) -> Tensor:
         """Coefficients of each set, ``(B, N)`` or ``(B, N, D)``; with a leading 1 when all sets have the same size."""
         total = features.shape[1]
+        dtype = torch.promote_types(features.dtype, torch.float32)
         if mask is None:
-            return self.size_coefficients(torch.full((1,), total, dtype=torch.int64, device=features.device), total)
+            size = torch.full((1,), total, dtype=torch.int64, device=features.device)
+            return self.size_coefficients(size, total, dtype)
         sizes = sizes_of(features, mask)
         if compiled() or not sizes.numel():  # the number of distinct sizes would be a shape that depends on values
-            return self.size_coefficients(sizes, total)
-        distinct, which = sizes.unique(return_inverse=True)
-        return self.size_coefficients(distinct, total)[which]
+            return self.size_coefficients(sizes, total, dtype)
+        # Sizes are small numbers: counting them is faster than torch.unique, which sorts.
+        present = sizes.bincount(minlength=total + 1) > 0
+        which = (present.cumsum(dim=0) - 1)[sizes]
+        return self.size_coefficients(present.nonzero().squeeze(1), total, dtype)[which]
 
     @torch.no_grad()
     def coefficients(self, size: int) -> Tensor:
@@ -134,8 +141,8 @@ class RankPooling(Pooling):
         return torch.device("cpu") if tensor is None else tensor.device
 
 
-def normalised(weights: Tensor, sizes: Tensor) -> Tensor:
+def normalised(weights: Tensor, sizes: Tensor, dtype: torch.dtype | None) -> Tensor:
     """Zero the weights past each size and divide by their sum: ``(U or 1, N)`` and ``(U,)`` to ``(U, N)``."""
     valid = prefix_mask(sizes, weights.shape[-1])
-    kept = torch.where(valid, weights, 0.0)
+    kept = torch.where(valid, weights, 0).to(dtype or torch.get_default_dtype())
     return kept / kept.sum(dim=-1, keepdim=True)

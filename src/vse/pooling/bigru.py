@@ -9,12 +9,13 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
-from vse.pooling.kernels.runtime import compiled, run_in_ranges, usable_on
+from vse.pooling.kernels.runtime import compiled, usable_on
+from vse.pooling.kernels.threads import run_in_ranges
 from vse.pooling.sets import prefix_mask
 
 Backward = Callable[[Tensor, Tensor, Tensor, Tensor, Tensor, list[Tensor]], list[Tensor]]
-SPLIT_STEPS = 4000
-"""Below this many steps of the recurrence, about three milliseconds, one thread does them all."""
+SPLIT_STEPS = 2000
+"""Below this many steps of the recurrence, about half a millisecond, one thread does them all."""
 
 
 class PositionGRU(nn.Module):
@@ -32,7 +33,7 @@ class PositionGRU(nn.Module):
             self.register_parameter(name, parameter)
 
     def forward(self, inputs: Tensor, sizes: Tensor) -> Tensor:
-        weights = list(self.parameters())
+        weights = [cast(Tensor, weight) for weight in self._parameters.values()]  # parameters() costs more than a step
         dtype = torch.promote_types(weights[0].dtype, torch.float32)
         parameters = [weight.to(dtype) for weight in weights]
         inputs = inputs.to(dtype)
@@ -70,18 +71,24 @@ def scan_states(inputs: Tensor, sizes: Tensor, parameters: list[Tensor]) -> Tens
     if torch.compiler.is_compiling():
         return cast(tuple[Tensor, ...], _scan_operator(inputs, sizes, parameters))[0]
     if not torch.is_grad_enabled():
-        return _scan_forward(inputs, sizes, parameters)[0]
+        return _run_scan(inputs, sizes, parameters, keep_gates=False)[0]
     return cast(tuple[Tensor, ...], cast(Any, _Scan).apply(inputs, sizes, *parameters))[0]
 
 
 def _scan_forward(inputs: Tensor, sizes: Tensor, parameters: list[Tensor]) -> tuple[Tensor, Tensor, Tensor]:
+    return _run_scan(inputs, sizes, parameters, keep_gates=True)
+
+
+def _run_scan(
+    inputs: Tensor, sizes: Tensor, parameters: list[Tensor], *, keep_gates: bool
+) -> tuple[Tensor, Tensor, Tensor]:
     """Averaged states ``(U, N, H)``; the states of both directions ``(1 + U, N, H)`` and their gates ``(1 + U, N, 4H)``
     follow for the backward pass (row 0 is the forward direction, which serves every size)."""
     from vse.pooling.kernels.bigru_scan import scan_both
 
     total, hidden, count = inputs.shape[0], parameters[1].shape[1], sizes.shape[0]
     states = inputs.new_zeros(1 + count, total, hidden)
-    gates = inputs.new_empty(1 + count, total, 4 * hidden)
+    gates = inputs.new_empty(1 + count, total if keep_gates else 0, 4 * hidden)
     averaged = inputs.new_zeros(count, total, hidden)
     arrays = []
     for start in (0, 4):

@@ -24,7 +24,7 @@ class FrozenPooling(RankPooling):
     - ``"error"`` (default): :class:`~vse.errors.InputError`, never a guess. In a graph recorded by torch, where Python
       cannot look at the sizes, the look-up itself is out of range and fails there.
     - ``"stretch"``: the curve of size M is stretched over the N ranks by linear interpolation and scaled so that its
-      sum stays what it was. This is an approximation, asked for by name.
+      sum stays what it was. This is an approximation, asked for by name; recorded graphs do without it and fail.
 
     It has no parameters; the table is a buffer and is saved with the state dict.
     """
@@ -43,7 +43,7 @@ class FrozenPooling(RankPooling):
         """The largest set in the table."""
         return self.coefficient_table.shape[0]
 
-    def size_coefficients(self, sizes: Tensor, total: int) -> Tensor:
+    def size_coefficients(self, sizes: Tensor, total: int, dtype: torch.dtype | None = None) -> Tensor:
         if compiled():
             return self._within(sizes, total)
         largest = int(sizes.max()) if sizes.numel() else 0

@@ -23,7 +23,7 @@ class FSPool(RankPooling):
         self.weight = nn.Parameter(torch.empty(knots, dim))
         nn.init.normal_(self.weight)
 
-    def size_coefficients(self, sizes: Tensor, total: int) -> Tensor:
+    def size_coefficients(self, sizes: Tensor, total: int, dtype: torch.dtype | None = None) -> Tensor:
         return interpolate_knots(self.weight, sizes, total)
 
     def extra_repr(self) -> str:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import math
-
 import torch
 from torch import Tensor, nn
 
-from vse.errors import InputError
+from vse.pooling.arguments import positive_number
 from vse.pooling.base import Pooling
 from vse.pooling.sets import sizes_of
 
@@ -25,12 +23,8 @@ class GeMPool(Pooling):
 
     def __init__(self, p: float = 3.0, eps: float = 1e-6, *, check_finite: bool = False) -> None:
         super().__init__(check_finite=check_finite)
-        if not (math.isfinite(p) and p >= self.MIN_P):
-            raise InputError(f"p must be a number of at least {self.MIN_P}, got {p!r}")
-        if not (math.isfinite(eps) and eps > 0):
-            raise InputError(f"eps must be a positive number, got {eps!r}")
-        self.eps = eps
-        self.p = nn.Parameter(torch.tensor([float(p)]))
+        self.eps = positive_number("eps", eps)
+        self.p = nn.Parameter(torch.tensor([positive_number("p", p, least=self.MIN_P)]))
 
     def pool(self, features: Tensor, mask: Tensor | None) -> Tensor:
         dtype = torch.promote_types(features.dtype, torch.float32)

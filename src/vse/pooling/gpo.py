@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import math
 from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
 from vse.errors import InputError
-from vse.pooling.arguments import one_of, positive_int
+from vse.pooling.arguments import one_of, positive_int, positive_number
 from vse.pooling.base import RankPooling
 from vse.pooling.bigru import PositionGRU
 from vse.pooling.decoders import PositionMLP, PositionTransformer
 from vse.pooling.interpolation import interpolate_knots
+from vse.pooling.kernels.runtime import compiled
 from vse.pooling.positions import sincos_positions
 from vse.pooling.sets import prefix_mask, sizes_of
 from vse.pooling.sorted_sum import sort_elements
@@ -72,11 +72,9 @@ class GPO(RankPooling):
         check_finite: bool = False,
     ) -> None:
         super().__init__(check_finite=check_finite)
-        if not (math.isfinite(temperature) and temperature > 0):
-            raise InputError(f"temperature must be a positive number, got {temperature!r}")
         if (per_dimension or data_dependent) and dim is None:
             raise InputError("per_dimension and data_dependent need the feature size: GPO(dim=1024, ...)")
-        self.temperature = temperature
+        self.temperature = positive_number("temperature", temperature)
         self.position = one_of("position", position, ("sincos", "index"))
         self.decoder = one_of("decoder", decoder, ("bigru", "transformer", "mlp", "interpolation"))
         one_of("head", head, ("linear", "mlp"))
@@ -108,7 +106,7 @@ class GPO(RankPooling):
         else:
             self.linear = nn.Sequential(nn.Linear(d_hidden, d_hidden), nn.ReLU(), nn.Linear(d_hidden, outputs))
 
-    def size_coefficients(self, sizes: Tensor, total: int) -> Tensor:
+    def size_coefficients(self, sizes: Tensor, total: int, dtype: torch.dtype | None = None) -> Tensor:
         if self.data_dependent:
             raise InputError(
                 "a data-dependent GPO has no coefficients per size: they depend on the features; "
@@ -147,9 +145,11 @@ class GPO(RankPooling):
 
     def _scores(self, inputs: Tensor, sizes: Tensor) -> Tensor:
         """``(U, N, 1 or D)`` from position inputs; outside autocast, because the softmax is sharp."""
+        decoder: nn.Module = getattr(self, DECODER_MODULES[self.decoder])
+        if not torch.is_autocast_enabled(inputs.device.type):
+            return self._apply_head(decoder(inputs, sizes))  # (U, N, H) to scores
         with torch.autocast(inputs.device.type, enabled=False):
-            states = getattr(self, DECODER_MODULES[self.decoder])(inputs, sizes)  # (U, N, H)
-            return self._apply_head(states)
+            return self._apply_head(decoder(inputs, sizes))
 
     def _apply_head(self, states: Tensor) -> Tensor:
         scores: Tensor
@@ -160,13 +160,17 @@ class GPO(RankPooling):
         return scores
 
     def _softmax(self, scores: Tensor, sizes: Tensor) -> Tensor:
-        beyond = ~prefix_mask(sizes, scores.shape[1]).unsqueeze(-1)
         dtype = torch.promote_types(scores.dtype, torch.float32)
-        scaled = (scores.to(dtype) / self.temperature).masked_fill(beyond, float("-inf"))
+        scaled = scores.to(dtype) / self.temperature
+        if compiled() or sizes.shape[0] != 1 or int(sizes) != scores.shape[1]:
+            beyond = ~prefix_mask(sizes, scores.shape[1]).unsqueeze(-1)
+            scaled = scaled.masked_fill(beyond, float("-inf"))
         weights = scaled.softmax(dim=1)
         return weights if self.per_dimension else weights.squeeze(-1)
 
     def _parameter_dtype(self) -> torch.dtype:
+        if isinstance(self.linear, nn.Linear):
+            return self.linear.weight.dtype
         return next(self.parameters()).dtype
 
     def extra_repr(self) -> str:

@@ -16,9 +16,9 @@ class KMaxPool(RankPooling):
         super().__init__(check_finite=check_finite)
         self.k = positive_int("k", k)
 
-    def size_coefficients(self, sizes: Tensor, total: int) -> Tensor:
+    def size_coefficients(self, sizes: Tensor, total: int, dtype: torch.dtype | None = None) -> Tensor:
         top = torch.arange(total, device=sizes.device) < self.k
-        return normalised(top.to(torch.get_default_dtype()).unsqueeze(0), sizes)
+        return normalised(top.unsqueeze(0), sizes, dtype)
 
     def extra_repr(self) -> str:
         return f"k={self.k}"

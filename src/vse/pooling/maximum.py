@@ -11,9 +11,9 @@ from vse.pooling.base import RankPooling
 class MaxPool(RankPooling):
     """Maximum over the elements, ``theta = (1, 0, ..., 0)``. Equal maxima share the gradient."""
 
-    def size_coefficients(self, sizes: Tensor, total: int) -> Tensor:
+    def size_coefficients(self, sizes: Tensor, total: int, dtype: torch.dtype | None = None) -> Tensor:
         first = torch.arange(total, device=sizes.device) == 0
-        return first.to(torch.get_default_dtype()).expand(sizes.shape[0], -1)
+        return first.to(dtype or torch.get_default_dtype()).expand(sizes.shape[0], -1)
 
     def pool(self, features: Tensor, mask: Tensor | None) -> Tensor:
         if features.shape[0] == 0:

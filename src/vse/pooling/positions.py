@@ -25,6 +25,7 @@ def sincos_positions(
     """``(count, width)``: position k gives ``sin(k w_j)`` in dimension 2j and ``cos(k w_j)`` in 2j+1.
 
     ``w_j = 10000^(-2j / width)``; positions run from ``first`` to ``first + count - 1``. ``width`` must be even.
+    On the CPU the result is shared between calls and must not be written to.
     """
     if compiled() or device is None or torch.device(device).type != "cpu":
         return _encode(count, width, first, device, dtype)

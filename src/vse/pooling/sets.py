@@ -91,6 +91,7 @@ def _mask_of_lengths(features: Tensor, lengths: Lengths) -> Tensor | None:
     if lengths.shape != (batch,):
         raise InputError(f"lengths must have shape ({batch},), one per set, got {tuple(lengths.shape)}")
     _check_device(features, "lengths", lengths)
+    lengths = lengths.to(torch.int64)
     if not compiled() and batch:
         smallest, largest = (int(bound) for bound in lengths.aminmax())
         if smallest < 1:

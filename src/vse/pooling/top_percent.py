@@ -18,10 +18,10 @@ class TopPercentPool(RankPooling):
             raise InputError(f"percent must be above 0 and at most 100, got {percent!r}")
         self.percent = percent
 
-    def size_coefficients(self, sizes: Tensor, total: int) -> Tensor:
+    def size_coefficients(self, sizes: Tensor, total: int, dtype: torch.dtype | None = None) -> Tensor:
         kept = (sizes.double() * self.percent / 100).round().clamp(min=1)
         top = torch.arange(total, device=sizes.device) < kept.unsqueeze(1)  # (U, N)
-        return normalised(top.to(torch.get_default_dtype()), sizes)
+        return normalised(top, sizes, dtype)
 
     def extra_repr(self) -> str:
         return f"percent={self.percent}"

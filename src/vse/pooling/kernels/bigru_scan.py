@@ -11,6 +11,8 @@ import numpy as np
 from numba import njit
 from numba.extending import register_jitable
 
+from vse.pooling.kernels.vector import LANES, SUMS, add_scaled_rows
+
 TANH_LIMIT = np.float32(7.90531110763549805)
 """Beyond it, tanh is 1 in float32."""
 
@@ -32,7 +34,7 @@ def _tanh32(x):
     return top / low
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, error_model="numpy")
 def scan_both(ahead_in, ahead_w, ahead_b, back_in, back_w, back_b, sizes, states, gates, averaged, first, last):
     """Run both directions for the sizes ``first..last`` and average them.
 
@@ -43,30 +45,33 @@ def scan_both(ahead_in, ahead_w, ahead_b, back_in, back_w, back_b, sizes, states
     """
     total = ahead_in.shape[0]
     half = ahead_in.dtype.type(0.5)
+    ahead_rows, back_rows = np.ascontiguousarray(ahead_w.T), np.ascontiguousarray(back_w.T)
     if first == 0:
         ahead = states[0]
-        _scan(ahead_in, ahead_w, ahead_b, total, False, ahead, gates[0])
+        _scan(ahead_in, ahead_rows, ahead_b, total, False, ahead, gates[0])
     else:
         ahead = np.empty(states.shape[1:], states.dtype)
-        _scan(ahead_in, ahead_w, ahead_b, total, False, ahead, np.empty(gates.shape[1:], gates.dtype))
+        _scan(ahead_in, ahead_rows, ahead_b, total, False, ahead, np.empty(gates.shape[1:], gates.dtype))
     for u in range(first, last):
-        _scan(back_in, back_w, back_b, sizes[u], True, states[1 + u], gates[1 + u])
+        _scan(back_in, back_rows, back_b, sizes[u], True, states[1 + u], gates[1 + u])
         for k in range(sizes[u]):
             for h in range(ahead.shape[1]):
                 averaged[u, k, h] = half * (ahead[k, h] + states[1 + u, k, h])
 
 
-@njit(nogil=True, cache=True)
-def _scan(inputs, weight, bias, size, backwards, states, gates):
-    """One direction over positions ``0..size-1``, from the end when ``backwards``.
+@njit(nogil=True, cache=True, error_model="numpy")
+def _scan(inputs, recurrent, bias, size, backwards, states, gates):
+    """One direction over positions ``0..size-1``, from the end when ``backwards``; ``recurrent (H, 3H)`` is ``W_hh^T``.
 
-    Writes ``states (N, H)`` and ``gates (N, 4H)``: reset, update, new, and the recurrent part of new.
+    Writes ``states (N, H)`` and ``gates (N, 4H)``: reset, update, new, and the recurrent part of new; no gates where
+    ``gates`` is empty.
     """
-    hidden = weight.shape[1]
+    keep = gates.shape[0] > 0
+    hidden = recurrent.shape[0]
     single = inputs.itemsize == 4
     half = inputs.dtype.type(0.5)
     one = inputs.dtype.type(1)
-    recurrent = np.ascontiguousarray(weight.T)  # (H, 3H): rows are added up, which vectorises
+    in_vectors = 3 * hidden // (SUMS * LANES) * (SUMS * LANES)
     state = np.zeros(hidden, inputs.dtype)
     pre = np.empty(3 * hidden, inputs.dtype)
     both = np.empty(2 * hidden, inputs.dtype)  # reset and update
@@ -74,10 +79,11 @@ def _scan(inputs, weight, bias, size, backwards, states, gates):
     for t in range(size):
         k = size - 1 - t if backwards else t
         pre[:] = bias
+        for start in range(0, in_vectors, SUMS * LANES):
+            add_scaled_rows(pre, recurrent, state, start)
         for i in range(hidden):
-            scale = state[i]
-            for g in range(3 * hidden):
-                pre[g] += recurrent[i, g] * scale
+            for g in range(in_vectors, 3 * hidden):
+                pre[g] += recurrent[i, g] * state[i]
         if single:
             for g in range(2 * hidden):
                 both[g] = half * _tanh32(half * (inputs[k, g] + pre[g])) + half  # the logistic function
@@ -88,16 +94,18 @@ def _scan(inputs, weight, bias, size, backwards, states, gates):
                 both[g] = one / (one + math.exp(-(inputs[k, g] + pre[g])))
             for h in range(hidden):
                 new[h] = math.tanh(inputs[k, 2 * hidden + h] + both[h] * pre[2 * hidden + h])
+        if keep:
+            for h in range(hidden):
+                gates[k, h] = both[h]
+                gates[k, hidden + h] = both[hidden + h]
+                gates[k, 2 * hidden + h] = new[h]
+                gates[k, 3 * hidden + h] = pre[2 * hidden + h]
         for h in range(hidden):
-            gates[k, h] = both[h]
-            gates[k, hidden + h] = both[hidden + h]
-            gates[k, 2 * hidden + h] = new[h]
-            gates[k, 3 * hidden + h] = pre[2 * hidden + h]
             state[h] = new[h] + both[hidden + h] * (state[h] - new[h])
             states[k, h] = state[h]
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, error_model="numpy")
 def scan_backward(weight, sizes, backwards, states, gates, grad, grad_inputs, grad_pre, first, last):
     """Gradients of one direction with respect to the gates' inputs, for the sequences ``first..last``.
 

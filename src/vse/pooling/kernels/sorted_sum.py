@@ -34,7 +34,7 @@ def columns_per_block(size: int, width: int, itemsize: int) -> int:
 
 @njit(nogil=True, cache=True)
 def _scratch(rows, columns, like):
-    """A flat array for ``rows x columns`` values of the type of ``like``, aligned so that no vector straddles a line."""
+    """A flat array for ``rows x columns`` values of the type of ``like``; no vector in it straddles a cache line."""
     space = np.zeros(rows * columns + LANES, like.dtype)
     skip = -(space.ctypes.data // space.itemsize) % LANES
     return space[skip : skip + rows * columns]
