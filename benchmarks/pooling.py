@@ -23,6 +23,7 @@ import torch
 from torch import Tensor
 
 from vse.pooling import GPO, sorted_weighted_sum
+from vse.pooling.positions import sincos_positions
 
 BATCH, WIDTH = 128, 1024
 SIZES = (20, 36, 49, 64, 256)
@@ -107,7 +108,7 @@ def measure(size: int, *, ragged: bool, backward: bool, rounds: int) -> dict[str
 
 
 def measure_share(size: int, *, ragged: bool, rounds: int) -> dict[str, Any]:
-    """The coefficient generator's share of ``GPO.forward``."""
+    """What the GRU, and all that makes coefficients, take of ``GPO.forward``."""
     generator = torch.Generator().manual_seed(size)
     pool = GPO()
     features = torch.randn(BATCH, size, WIDTH, generator=generator)
@@ -115,17 +116,24 @@ def measure_share(size: int, *, ragged: bool, rounds: int) -> dict[str, Any]:
     if ragged:
         lengths = torch.randint(max(1, size // 4), size + 1, (BATCH,), generator=generator)
         mask = torch.arange(size) < lengths.unsqueeze(1)
+    sizes = torch.tensor([size]) if mask is None else mask.sum(1).unique()
+    positions = sincos_positions(size)
     with torch.no_grad():
         times = take_turns(
             {
                 "module": lambda: pool(features, mask=mask),
+                "gru": lambda: pool.gru(positions, sizes),
                 "coefficients": lambda: pool.batch_coefficients(features, mask),
             },
             5 * rounds,
         )
-    share = statistics.median(c / m for c, m in zip(times["coefficients"], times["module"], strict=True))
-    distinct = 1 if mask is None else int(mask.sum(1).unique().numel())
-    return {"size": size, "ragged": ragged, "distinct_sizes": distinct, "share": share}
+    return {
+        "size": size,
+        "ragged": ragged,
+        "distinct_sizes": len(sizes),
+        "gru": 1 / ratio(times, "module", "gru"),
+        "coefficients": 1 / ratio(times, "module", "coefficients"),
+    }
 
 
 def main() -> None:
@@ -157,10 +165,10 @@ def main() -> None:
     if options.json:
         print(json.dumps({"machine": note, "sorted_weighted_sum": rows, "coefficient_share": shares}, indent=2))
         return
-    print("\nshare of the coefficient generator in GPO.forward")
+    print("\nshare in GPO.forward:                GRU   all coefficients")
     for share in shares:
         kind = f"ragged, {share['distinct_sizes']} distinct sizes" if share["ragged"] else "full, 1 distinct size"
-        print(f"{share['size']:4}  {kind:26}  {100 * share['share']:5.1f} %")
+        print(f"{share['size']:4}  {kind:26}  {100 * share['gru']:5.1f} %  {100 * share['coefficients']:14.1f} %")
 
 
 if __name__ == "__main__":

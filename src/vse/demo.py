@@ -1,4 +1,4 @@
-"""``vse demo``: a GPO discovers two poolings it is never told, in about half a minute and without any data.
+"""``vse demo``: a GPO discovers two poolings it is never told, in a few seconds and without any data.
 
 One is K-max pooling with K = 5; the other takes half of the largest value and half of the smallest, which no K-max
 pooling can do (GPO was found to learn such curves on sentence features).
@@ -90,9 +90,7 @@ def run(*, out: Path, progress: ProgressReporter | None = None) -> DemoResult:
     out.mkdir(parents=True, exist_ok=True)
     hidden: dict[str, RankPooling] = {"mean of the 5 largest": KMaxPool(5), "largest and smallest": _extremes(120)}
     report.note("a GPO is shown random sets and what a hidden pooling makes of them, never its coefficients")
-    lessons = [
-        _teach(name, true, out / f"gpo-{index}.png", report) for index, (name, true) in enumerate(hidden.items())
-    ]
+    lessons = [_teach(name, true, out / f"{name.replace(' ', '-')}.png", report) for name, true in hidden.items()]
     result = DemoResult(lessons, time.perf_counter() - started, out)
     write_json(out / "result.json", result.to_json())
     return result
