@@ -43,14 +43,17 @@ def max_pool(features: Tensor, mask: Tensor | None) -> Tensor:
     return features.amax(1)
 
 
+def mixed_sizes(size: int, generator: torch.Generator) -> Tensor:
+    """A mask for sets of a quarter of ``size`` to ``size`` elements."""
+    lengths = torch.randint(max(1, size // 4), size + 1, (BATCH,), generator=generator)
+    return torch.arange(size) < lengths.unsqueeze(1)
+
+
 def contestants(size: int, *, ragged: bool, backward: bool) -> dict[str, Callable[[], Any]]:
     """What takes turns for one shape."""
     generator = torch.Generator().manual_seed(size)
     features = torch.randn(BATCH, size, WIDTH, generator=generator)
-    mask = None
-    if ragged:
-        lengths = torch.randint(max(1, size // 4), size + 1, (BATCH,), generator=generator)
-        mask = torch.arange(size) < lengths.unsqueeze(1)
+    mask = mixed_sizes(size, generator) if ragged else None
     weights = torch.rand(BATCH, size, generator=generator)
     weights = weights if mask is None else weights.masked_fill(~mask, 0)
     grad = torch.randn(BATCH, WIDTH, generator=generator)
@@ -62,6 +65,7 @@ def contestants(size: int, *, ragged: bool, backward: bool) -> dict[str, Callabl
     }
     if not backward:
         return functions
+    ones = torch.ones_like(features)
     features.requires_grad_()
     weights.requires_grad_()
 
@@ -69,7 +73,7 @@ def contestants(size: int, *, ragged: bool, backward: bool) -> dict[str, Callabl
         def call() -> None:
             features.grad = weights.grad = None
             out = function()
-            out.backward(grad if out.dim() == 2 else torch.ones_like(out))
+            out.backward(grad if out.dim() == 2 else ones)
 
         return call
 
@@ -101,8 +105,7 @@ def measure(size: int, *, ragged: bool, backward: bool, rounds: int) -> dict[str
         "ragged": ragged,
         "pass": "forward+backward" if backward else "forward",
         "plain_over_ours": ratio(times, "plain", "ours"),
-        "ours_over_max_plus_copy": 1
-        / statistics.median((m + c) / o for m, c, o in zip(times["max"], times["copy"], times["ours"], strict=True)),
+        "ours_over_max_plus_copy": ratio(times, "ours", "max", "copy"),
         "milliseconds": {name: 1e3 * statistics.median(values) for name, values in times.items()},
     }
 
@@ -112,10 +115,7 @@ def measure_share(size: int, *, ragged: bool, rounds: int) -> dict[str, Any]:
     generator = torch.Generator().manual_seed(size)
     pool = GPO()
     features = torch.randn(BATCH, size, WIDTH, generator=generator)
-    mask = None
-    if ragged:
-        lengths = torch.randint(max(1, size // 4), size + 1, (BATCH,), generator=generator)
-        mask = torch.arange(size) < lengths.unsqueeze(1)
+    mask = mixed_sizes(size, generator) if ragged else None
     sizes = torch.tensor([size]) if mask is None else mask.sum(1).unique()
     positions = sincos_positions(size)
     with torch.no_grad():
@@ -139,7 +139,7 @@ def measure_share(size: int, *, ragged: bool, rounds: int) -> dict[str, Any]:
 def main() -> None:
     parser = argparse.ArgumentParser(description="Speed ratios of the sorted weighted sum and of GPO.")
     parser.add_argument("--sizes", type=int, nargs="+", default=list(SIZES), metavar="N")
-    parser.add_argument("--rounds", type=int, default=12)
+    parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     options = parser.parse_args()
     note = f"batch {BATCH}, width {WIDTH}, float32, {torch.get_num_threads()} threads, torch {torch.__version__}, "

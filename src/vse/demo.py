@@ -81,7 +81,8 @@ class DemoResult:
 
 def run(*, out: Path, progress: ProgressReporter | None = None) -> DemoResult:
     """Train, compare, freeze and draw; everything is written under ``out``."""
-    require("torch", extra="train", purpose="vse demo")
+    for module in ("torch", "matplotlib"):
+        require(module, extra="train", purpose="vse demo")
     from vse.experiments.files import write_json
     from vse.pooling import KMaxPool
 

@@ -8,7 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.pooling import naive
 from tests.pooling.support import make_sets, set_batches
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.nn.utils import prune
 
+from vse.errors import InputError
 from vse.pooling import GPO
 from vse.pooling.positions import sincos_positions
 
@@ -176,3 +179,25 @@ def test_gpo_learns_max_pooling():
         loss.backward()
         optimizer.step()
     assert pool.coefficients(12)[0] > 0.95
+
+
+def test_a_size_past_the_positions_is_refused():
+    """A size that is larger than the sequence never reaches the compiled recurrence."""
+    with pytest.raises(InputError, match="200000"):
+        GPO().size_coefficients(torch.tensor([200000]), 5)
+
+
+def test_pruned_and_parametrised_weights_count():
+    """What replaces a parameter of the GRU is what is used: pruning changes the coefficients."""
+    pool = GPO()
+    before = pool.coefficients(9)
+    prune.random_unstructured(pool.gru, "bias_hh_l0_reverse", amount=0.5)
+    prune.random_unstructured(pool.gru, "weight_hh_l0", amount=0.5)
+    assert (pool.coefficients(9) - before).abs().max() > 1e-6
+
+
+def test_fake_tensors_leave_nothing_behind():
+    """A call on fake tensors does not poison later calls on real ones."""
+    with FakeTensorMode():
+        GPO()(torch.randn(2, 11, 4))
+    assert type(GPO().coefficients(11)) is torch.Tensor

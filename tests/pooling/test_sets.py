@@ -133,3 +133,10 @@ def test_functional_check_finite():
     with pytest.raises(InputError, match="set 0, element 3, dimension 1: nan"):
         sorted_weighted_sum(features, torch.ones(5), check_finite=True)
     assert sorted_weighted_sum(features, torch.ones(5), mask, check_finite=True).isfinite().all()
+
+
+@pytest.mark.parametrize("name", ["gpo", "fspool", "self-attention", "frozen"])
+def test_a_pooling_on_another_device(name):
+    """Features and pooling on two devices are an error that names both, before any arithmetic."""
+    with pytest.raises(InputError, match=r"cpu.*meta"):
+        build(name, 6).to("meta")(torch.randn(2, 5, 6))

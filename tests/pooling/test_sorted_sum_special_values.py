@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from tests.pooling import naive
 from tests.pooling.support import random_mask
@@ -61,7 +61,11 @@ def test_forward_follows_ieee(path, total, values, share, masked, dtype, seed):
 )
 @settings(max_examples=40)
 def test_gradients_go_by_the_same_order(path, per_dimension, total, values, share, masked, seed):
-    """NaN takes the first ranks in the backward pass too; equal special values share the ranks they occupy."""
+    """NaN takes the first ranks in the backward pass too; equal special values share the ranks they occupy.
+
+    The plain path alone cannot tell a valid -inf from padding, and says so.
+    """
+    assume(not (path == "plain" and masked and -INF in values))
     generator = torch.Generator().manual_seed(seed)
     features = spiked((2, total, 4), values, generator, share).requires_grad_()
     shape = (2, total, 4) if per_dimension else (2, total)

@@ -11,6 +11,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wai
 from pathlib import Path
 from typing import Any
 
+from vse._version import __version__
 from vse.errors import VSEError
 from vse.experiments.files import write_json
 from vse.progress import ProgressReporter
@@ -57,8 +58,8 @@ def run_all(
 
 
 def run_name(task: Task, profile: Mapping[str, Any]) -> str:
-    """A file name that is readable and differs whenever the task or the profile does."""
-    content = json.dumps([dict(task), dict(profile)], sort_keys=True)
+    """A file name that is readable and differs whenever the task, the profile or the version of this package does."""
+    content = json.dumps([dict(task), dict(profile), __version__], sort_keys=True)
     words = "-".join("".join(c for c in str(value).lower() if c.isalnum()) for value in task.values())
     return f"{words}-{hashlib.sha256(content.encode()).hexdigest()[:10]}"
 

@@ -13,11 +13,23 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from vse.errors import InputError
-from vse.experiments.runs import run_all
-from vse.experiments.synthetic_report import SyntheticResult
-from vse.experiments.synthetic_task import DESIGNS, MAIN_DESIGN, PATTERNS, QUICK, Outcome, Profile, train
-from vse.progress import ProgressReporter
+from vse.errors import InputError, require
+
+for _module in ("torch", "matplotlib"):  # asked for now, not after minutes of training
+    require(_module, extra="train", purpose="vse experiment synthetic")
+
+from vse.experiments.runs import run_all  # noqa: E402
+from vse.experiments.synthetic_report import SyntheticResult  # noqa: E402
+from vse.experiments.synthetic_task import (  # noqa: E402
+    DESIGNS,
+    MAIN_DESIGN,
+    PATTERNS,
+    QUICK,
+    Outcome,
+    Profile,
+    train,
+)
+from vse.progress import ProgressReporter  # noqa: E402
 
 MAIN_SEEDS = (0, 1, 2, 3, 4)
 OTHER_SEEDS = (0, 1)

@@ -106,7 +106,7 @@ class SyntheticResult:
             ],
             "main_design_within_0.003_of_paper": {"entries": good, "of": of},
             "training_seconds": sum(outcome.seconds for group in self.outcomes.values() for outcome in group),
-            "wall_seconds": self.seconds,
+            "seconds_of_this_call": self.seconds,
             "files": [str(self.folder / name) for name in ("result.json", "table.md", "curves.png")],
         }
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 import torch
 from torch import Tensor, nn
 
+from vse.errors import InputError
 from vse.pooling.arguments import positive_int
 from vse.pooling.kernels.runtime import compiled
 from vse.pooling.sets import Lengths, prefix_mask, read_sets, sizes_of
@@ -37,12 +38,25 @@ class Pooling(nn.Module):
         *,
         check_finite: bool | None = None,
     ) -> Tensor:
-        check = self.check_finite if check_finite is None else check_finite
-        return self.pool(features, read_sets(features, lengths, mask, check_finite=check))
+        return self.pool(features, self.read(features, lengths, mask, check_finite))
 
-    @abstractmethod
+    def read(
+        self, features: Tensor, lengths: Lengths | None, mask: Tensor | None, check_finite: bool | None
+    ) -> Tensor | None:
+        """Check what was handed in and return its mask, None when every element is valid."""
+        check = self.check_finite if check_finite is None else check_finite
+        mask = read_sets(features, lengths, mask, check_finite=check)
+        own = next(chain(self.parameters(), self.buffers()), None)
+        if own is not None and own.device != features.device:
+            raise InputError(
+                f"features are on {features.device} but this {type(self).__name__} is on {own.device}; "
+                "move one with .to(device)"
+            )
+        return mask
+
     def pool(self, features: Tensor, mask: Tensor | None) -> Tensor:
         """Pool checked sets; ``mask`` is None when every element is valid."""
+        raise NotImplementedError
 
 
 class RankPooling(Pooling):
@@ -52,12 +66,12 @@ class RankPooling(Pooling):
     be looked at (:meth:`coefficients`), tabulated (:meth:`table`) and frozen for inference (:meth:`freeze`).
     """
 
-    @abstractmethod
     def size_coefficients(self, sizes: Tensor, total: int, dtype: torch.dtype | None = None) -> Tensor:
         """Coefficients of sets of the ``sizes (U,)``: ``(U, total)`` or ``(U, total, D)``, zero past a size.
 
         Poolings without parameters answer in ``dtype`` (torch's default if None), the others in that of theirs.
         """
+        raise NotImplementedError
 
     @overload
     def forward(
@@ -91,8 +105,7 @@ class RankPooling(Pooling):
         check_finite: bool | None = None,
     ) -> Any:
         """Pool, and on request also return the coefficients ``(B, N)`` (or ``(B, N, D)``), differentiable."""
-        check = self.check_finite if check_finite is None else check_finite
-        mask = read_sets(features, lengths, mask, check_finite=check)
+        mask = self.read(features, lengths, mask, check_finite)
         return self.pool_with_coefficients(features, mask) if return_coefficients else self.pool(features, mask)
 
     def pool(self, features: Tensor, mask: Tensor | None) -> Tensor:

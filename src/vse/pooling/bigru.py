@@ -9,11 +9,18 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
+from vse.errors import InputError
 from vse.pooling.kernels.runtime import compiled, usable_on
 from vse.pooling.kernels.threads import run_in_ranges
 from vse.pooling.sets import prefix_mask
 
 Backward = Callable[[Tensor, Tensor, Tensor, Tensor, Tensor, list[Tensor]], list[Tensor]]
+PARAMETERS = [
+    f"{kind}_l0{direction}"
+    for direction in ("", "_reverse")
+    for kind in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
+]
+"""In torch's order. Looked up by name, so that pruned, parametrised and replicated modules work."""
 SPLIT_STEPS = 2000
 """Below this many steps of the recurrence, about half a millisecond, one thread does them all."""
 
@@ -33,7 +40,7 @@ class PositionGRU(nn.Module):
             self.register_parameter(name, parameter)
 
     def forward(self, inputs: Tensor, sizes: Tensor) -> Tensor:
-        weights = [cast(Tensor, weight) for weight in self._parameters.values()]  # parameters() costs more than a step
+        weights = [cast(Tensor, getattr(self, name)) for name in PARAMETERS]
         dtype = torch.promote_types(weights[0].dtype, torch.float32)
         parameters = [weight.to(dtype) for weight in weights]
         inputs = inputs.to(dtype)
@@ -62,7 +69,8 @@ def plain_states(inputs: Tensor, sizes: Tensor, parameters: list[Tensor]) -> Ten
 def _gru(inputs: Tensor, parameters: list[Tensor]) -> Tensor:
     start = inputs.new_zeros(1, inputs.shape[0], parameters[1].shape[1])
     gru = cast(Any, torch.gru)
-    states: Tensor = gru(inputs, start, parameters, True, 1, 0.0, False, False, True)[0]
+    # Always in training mode, which changes nothing without dropout: cuDNN gives no gradients in the other.
+    states: Tensor = gru(inputs, start, parameters, True, 1, 0.0, True, False, True)[0]
     return states
 
 
@@ -86,6 +94,8 @@ def _run_scan(
     follow for the backward pass (row 0 is the forward direction, which serves every size)."""
     from vse.pooling.kernels.bigru_scan import scan_both
 
+    if sizes.numel() and int(sizes.max()) > inputs.shape[0]:  # the kernel would write past its arrays
+        raise InputError(f"a size of {int(sizes.max())} is larger than the {inputs.shape[0]} positions given")
     total, hidden, count = inputs.shape[0], parameters[1].shape[1], sizes.shape[0]
     states = inputs.new_zeros(1 + count, total, hidden)
     gates = inputs.new_empty(1 + count, total if keep_gates else 0, 4 * hidden)
@@ -132,7 +142,7 @@ def _scan_backward(
 
 def _sequences(sizes: Tensor, total: int) -> tuple[tuple[slice, Tensor], tuple[slice, Tensor]]:
     """Rows and ends of the sequences of each direction: one of full length forward, one per size backward."""
-    return (slice(0, 1), torch.tensor([total])), (slice(1, 1 + sizes.shape[0]), sizes.contiguous())
+    return (slice(0, 1), sizes.new_tensor([total])), (slice(1, 1 + sizes.shape[0]), sizes.contiguous())
 
 
 def _gradients(backward: Backward, saved: tuple[Tensor, ...], grad: Tensor) -> list[Tensor | None]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 import torch
 from torch import Tensor, nn
 
@@ -24,7 +26,7 @@ class PositionTransformer(nn.Module):
         self.encoder = nn.TransformerEncoder(layer, layers, enable_nested_tensor=False)
 
     def forward(self, inputs: Tensor, sizes: Tensor) -> Tensor:
-        dtype = next(self.encoder.parameters()).dtype
+        dtype = cast(Tensor, self.encoder.layers[0].linear1.weight).dtype
         valid = prefix_mask(sizes, inputs.shape[-2])
         if not compiled() and not valid.numel():
             return inputs.new_zeros(*valid.shape, self.encoder.layers[0].linear2.out_features)

@@ -24,7 +24,8 @@ class FrozenPooling(RankPooling):
     - ``"error"`` (default): :class:`~vse.errors.InputError`, never a guess. In a graph recorded by torch, where Python
       cannot look at the sizes, the look-up itself is out of range and fails there.
     - ``"stretch"``: the curve of size M is stretched over the N ranks by linear interpolation and scaled so that its
-      sum stays what it was. This is an approximation, asked for by name; recorded graphs do without it and fail.
+      sum stays what it was (by M / N where weights are negative). This is an approximation, asked for by name; recorded
+      graphs do without it and fail.
 
     It has no parameters; the table is a buffer and is saved with the state dict.
     """
@@ -78,10 +79,9 @@ class FrozenPooling(RankPooling):
         lower = place.floor().long().clamp(max=max(self.max_size - 2, 0))
         share = (place - lower).view(-1, *[1] * (last.dim() - 1))
         row = last[lower] * (1 - share) + last[(lower + 1).clamp(max=self.max_size - 1)] * share
-        total = row.sum(dim=0)
-        # Curves that add up to nothing (FSPool may learn one) cannot be scaled by their sum.
-        scale = torch.where(total.abs() > 1e-6, last.sum(dim=0) / total, self.max_size / size)
-        return row * scale
+        if bool((last < 0).any()):  # curves with signs may add up to nothing, and cannot be scaled by their sum
+            return row * (self.max_size / size)
+        return row * (last.sum(dim=0) / row.sum(dim=0))
 
     def _device(self) -> torch.device:
         return self.coefficient_table.device

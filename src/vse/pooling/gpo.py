@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, cast
 
 import torch
 from torch import Tensor, nn
@@ -15,7 +15,7 @@ from vse.pooling.decoders import PositionMLP, PositionTransformer
 from vse.pooling.interpolation import interpolate_knots
 from vse.pooling.kernels.runtime import compiled
 from vse.pooling.positions import sincos_positions
-from vse.pooling.sets import prefix_mask, sizes_of
+from vse.pooling.sets import check_width, prefix_mask, sizes_of
 from vse.pooling.sorted_sum import sort_elements
 
 Position = Literal["sincos", "index"]
@@ -119,8 +119,8 @@ class GPO(RankPooling):
         return self._softmax(scores, sizes)
 
     def pool_with_coefficients(self, features: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
-        if self.dim is not None and features.shape[2] != self.dim:
-            raise InputError(f"features have {features.shape[2]} dimensions, this GPO was made for {self.dim}")
+        if self.dim is not None:
+            check_width(features, self.dim, type(self).__name__)
         if not self.data_dependent:
             return super().pool_with_coefficients(features, mask)
         ordered = sort_elements(features, mask)  # (B, N, D)
@@ -162,7 +162,9 @@ class GPO(RankPooling):
     def _softmax(self, scores: Tensor, sizes: Tensor) -> Tensor:
         dtype = torch.promote_types(scores.dtype, torch.float32)
         scaled = scores.to(dtype) / self.temperature
-        if compiled() or sizes.shape[0] != 1 or int(sizes) != scores.shape[1]:
+        # A single full set needs no mask; where looking at the size is free, look.
+        readable = sizes.is_cpu and type(sizes) is Tensor and not compiled()
+        if not (readable and sizes.shape[0] == 1 and int(sizes) == scores.shape[1]):
             beyond = ~prefix_mask(sizes, scores.shape[1]).unsqueeze(-1)
             scaled = scaled.masked_fill(beyond, float("-inf"))
         weights = scaled.softmax(dim=1)
@@ -171,7 +173,7 @@ class GPO(RankPooling):
     def _parameter_dtype(self) -> torch.dtype:
         if isinstance(self.linear, nn.Linear):
             return self.linear.weight.dtype
-        return next(self.parameters()).dtype
+        return cast(nn.Linear, cast(nn.Sequential, self.linear)[0]).weight.dtype
 
     def extra_repr(self) -> str:
         return f"position={self.position!r}, decoder={self.decoder!r}, temperature={self.temperature}"

@@ -66,7 +66,14 @@ def _panel(axis: Any, size: int, curve: Any, k: int | None) -> None:
     axis.plot(ranks, [1 / size] * size, color=REFERENCES["mean"], linewidth=1.4, linestyle="--", label="mean")
     axis.plot(ranks, [1.0, *[0.0] * (size - 1)], color=REFERENCES["max"], linewidth=1.4, linestyle=":", label="max")
     k_max = [1 / used if rank <= used else 0.0 for rank in ranks]
-    axis.step(ranks, k_max, where="mid", color=REFERENCES["K-max"], linewidth=1.4, label=f"nearest K-max ({used})")
+    axis.step(
+        ranks,
+        k_max,
+        where="mid",
+        color=REFERENCES["K-max"],
+        linewidth=1.4,
+        label=f"{'nearest ' if k is None else ''}K-max ({used})",
+    )
     axis.plot(ranks, centre, color=LEARNED, linewidth=2.2, marker=marker, markersize=3.2, label="this pooling")
     if curve.dim() == 2:
         axis.fill_between(ranks, curve.quantile(0.05, dim=1), curve.quantile(0.95, dim=1), color=LEARNED, alpha=0.2)
@@ -75,8 +82,8 @@ def _panel(axis: Any, size: int, curve: Any, k: int | None) -> None:
     low = min(0.0, float(curve.min()) * 1.1)
     axis.set_ylim(low - 0.03 * (top - low), min(top, 1.05) if top > 1 else top)
     kind = f"K = {used}" if k is not None else f"nearest K-max: K = {used}"
-    axis.set_xlim(min(0.5, 1 - 0.04 * size), size + max(0.5, 0.04 * size))
-    axis.xaxis.get_major_locator().set_params(integer=True)
+    step = next(step for step in (1, 2, 5, 10, 20, 50, 100, 200, size) if size / step <= 8 or step >= size)
+    axis.set_xticks(sorted({1, *range(step, size + 1, step)}))
     axis.set_title(f"set of {size}  ({kind})", fontsize=10, color=INK)
     axis.set_xlabel("rank (1 = largest value)", fontsize=9, color=INK)
     axis.set_ylabel("coefficient", fontsize=9, color=INK)

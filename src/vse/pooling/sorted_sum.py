@@ -77,14 +77,16 @@ def sorted_weighted_sum(
 
 
 def sort_elements(features: Tensor, mask: Tensor | None = None) -> Tensor:
-    """The features of each set in descending order, ``(B, N, D)``; ranks past a set's size are zero."""
+    """The features of each set in descending order, ``(B, N, D)``; ranks past a set's size are zero.
+
+    A valid ``-inf`` and padding are equal to this sort, so the gradient of such an element may be lost; finding the
+    two apart would cost every masked call a second pass.
+    """
     if mask is None:
         return features.sort(dim=1, descending=True).values
     beyond = ~prefix_mask(sizes_of(features, mask), features.shape[1]).unsqueeze(-1)  # (B, N, 1)
-    # Valid elements first and a stable sort: else a valid -inf could trade places, and gradients, with padding.
-    front = (~mask).to(torch.uint8).argsort(dim=1, stable=True).unsqueeze(-1).expand_as(features)
-    moved = features.gather(1, front).masked_fill(beyond, float("-inf"))
-    return moved.sort(dim=1, descending=True, stable=True).values.masked_fill(beyond, 0)
+    padded = features.masked_fill(~mask.unsqueeze(-1), float("-inf"))
+    return padded.sort(dim=1, descending=True).values.masked_fill(beyond, 0)
 
 
 def plain_sum(features: Tensor, weights: Tensor, mask: Tensor | None) -> Tensor:
@@ -207,5 +209,5 @@ def _(grad: Tensor, features: Tensor, weights: Tensor, mask: Tensor | None) -> t
 
 def _arrays(features: Tensor, mask: Tensor | None, *others: Tensor) -> list[Any]:
     """The tensors as the contiguous arrays the kernels are compiled for."""
-    valid = torch.ones(1, features.shape[1], dtype=torch.bool) if mask is None else mask
+    valid = features.new_ones(1, features.shape[1], dtype=torch.bool) if mask is None else mask
     return [tensor.detach().contiguous().numpy() for tensor in (features, valid, *others)]

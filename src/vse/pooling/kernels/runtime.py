@@ -26,8 +26,16 @@ def kernels_available() -> bool:
 def _try_kernels() -> bool:
     try:
         import numba
+        import numpy as np
 
-        from vse.pooling.kernels import bigru_scan, sorted_sum  # noqa: F401 (their loading is what is tried)
+        from vse.pooling.kernels import bigru_scan, sorted_sum  # noqa: F401 (that they load is what is tried)
+
+        if numba.config.DISABLE_JIT:
+            return False
+        one = np.ones((1, 2, 16), np.float32)  # and that the vector instructions can be compiled
+        sorted_sum.sum_sorted(
+            one, np.ones((1, 2), np.bool_), one[..., 0].copy(), np.empty((1, 16), np.float32), 16, 0, 1
+        )
     except ModuleNotFoundError as error:
         if error.name != "numba":
             raise
@@ -36,7 +44,7 @@ def _try_kernels() -> bool:
     except Exception as error:  # noqa: BLE001 (a numba that fits neither numpy nor the disk raises whatever it likes)
         logger.warning("the compiled kernels do not load (%s): vse.pooling uses its plain torch path", error)
         return False
-    return not numba.config.DISABLE_JIT
+    return True
 
 
 def traced() -> bool:

@@ -50,12 +50,16 @@ def run_in_ranges(task: Task, count: int, *, worth_splitting: bool = True) -> No
 
     parallel = None if _forked else _openmp_parallel()
     if parallel is not None:
-        parallel(_CALLBACK(work), None, workers, 0)
+        # The whole team, also when there are fewer ranges: a smaller one would cost torch its surplus threads.
+        parallel(_CALLBACK(work), None, torch.get_num_threads(), 0)
     else:
         others = [_pool().submit(work) for _ in range(workers - 1)]
         work()
         for other in others:
             other.result()
+    if errors:
+        raise errors[0]
+    work()  # an interrupt can stop a thread before it began: whatever is left is done here
     if errors:
         raise errors[0]
 
