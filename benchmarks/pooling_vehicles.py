@@ -2,6 +2,7 @@
 
     python benchmarks/pooling_vehicles.py
     python benchmarks/pooling_vehicles.py --alone      # each by itself, again and again, on warm caches
+    python benchmarks/pooling_vehicles.py --compile    # with torch.compile, which needs a C++ compiler and patience
 
 All compute the same sum for (128, 36, 1024) and are compared with ``torch.sort``.
 """
@@ -10,8 +11,10 @@ from __future__ import annotations
 
 import argparse
 import statistics
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import numpy as np
 import torch
@@ -50,6 +53,14 @@ def torch_network(features: Tensor, weights: Tensor) -> Tensor:
     return out
 
 
+def network_of_rows(features: Tensor, weights: Tensor) -> Tensor:
+    """The whole network as one expression over rows, for torch.compile to fuse."""
+    rows = list(features.unbind(1))
+    for i, j in PAIRS:
+        rows[i], rows[j] = torch.maximum(rows[i], rows[j]), torch.minimum(rows[i], rows[j])
+    return sum((weights[:, k, None] * row for k, row in enumerate(rows)), torch.zeros(()))
+
+
 def runs(size: int) -> list[tuple[int, int, int]]:
     """Neighbouring comparators of equal reach as one stretch of rows ``(first, last, reach)``."""
     found: list[list[int]] = []
@@ -63,6 +74,7 @@ def runs(size: int) -> list[tuple[int, int, int]]:
 
 
 RUNS = runs(SIZE)
+PAIRS = [(i, j) for i, j in comparators(SIZE).tolist()]
 
 
 def on_a_thread_pool(features: Tensor, weights: Tensor) -> Tensor:
@@ -77,6 +89,7 @@ def on_a_thread_pool(features: Tensor, weights: Tensor) -> Tensor:
 def main() -> None:
     parser = argparse.ArgumentParser(description="Vehicles for the sorted weighted sum.")
     parser.add_argument("--alone", action="store_true", help="repeat each by itself instead of taking turns")
+    parser.add_argument("--compile", action="store_true", help="also measure torch.compile")
     parser.add_argument("--rounds", type=int, default=10)
     options = parser.parse_args()
     features, weights = torch.randn(BATCH, SIZE, WIDTH), torch.rand(BATCH, SIZE)
@@ -87,6 +100,13 @@ def main() -> None:
         "numba network, thread pool": lambda: on_a_thread_pool(features, weights),
         "numba network, torch's threads": lambda: sorted_weighted_sum(features, weights),
     }
+    if options.compile:
+        for name, function in {"torch.sort": lambda x, w: plain(x, w, None), "the network": network_of_rows}.items():
+            compiled = torch.compile(function)
+            started = time.perf_counter()
+            compiled(features, weights)
+            print(f"torch.compile of {name}: first call {time.perf_counter() - started:.0f} s")
+            functions[f"torch.compile of {name}"] = partial(compiled, features, weights)
     expected = functions["torch.sort"]().numpy()
     for function in functions.values():
         np.testing.assert_allclose(function().numpy(), expected, rtol=1e-4, atol=1e-4)
