@@ -34,6 +34,7 @@ def run_all(
     An outcome is written to ``folder`` when its run ends, under a name made of the task and the profile, and is read
     from there the next time: an interrupted experiment goes on where it stopped. ``train`` must be importable.
     """
+    folder.mkdir(parents=True, exist_ok=True)  # now: a folder that cannot be made must not cost a run
     paths = [folder / f"{run_name(task, profile)}.json" for task in plan]
     outcomes = {index: outcome for index, path in enumerate(paths) if (outcome := _read(path)) is not None}
     missing = [index for index in range(len(plan)) if index not in outcomes]

@@ -1,4 +1,4 @@
-"""The synthetic experiment's table, beside the published one, and its picture."""
+"""The synthetic experiment's table, beside the published one."""
 
 from __future__ import annotations
 
@@ -7,10 +7,9 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
-from vse.errors import require
 from vse.experiments.files import write_json, write_text
+from vse.experiments.synthetic_plot import plot_curves
 from vse.experiments.synthetic_task import (
-    CURVE_SIZES,
     DESIGNS,
     MAIN_DESIGN,
     PATTERNS,
@@ -18,10 +17,8 @@ from vse.experiments.synthetic_task import (
     Outcome,
     Profile,
 )
-from vse.pooling import create_pooling
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
     from rich.console import Console
 
 PAPER: dict[str, dict[str, tuple[float, float, float]]] = {
@@ -161,54 +158,10 @@ class SyntheticResult:
         """Write ``result.json``, ``table.md`` and ``curves.png``."""
         write_json(self.folder / "result.json", self.to_json())
         write_text(self.folder / "table.md", self.markdown())
-        plot_curves(self).savefig(self.folder / "curves.png", dpi=130)
+        plot_curves(self.outcomes).savefig(self.folder / "curves.png", dpi=130)
 
 
 def short(value: float) -> str:
     """Three decimals without the leading zero, as the paper prints them; a rounded zero is ``0``."""
     text = f"{value:.3f}"
     return "0" if float(text) == 0 else text.removeprefix("0")
-
-
-INK = "#1f2a44"
-COLOURS = {
-    "Index + Interp.": "#e9a23b",
-    "Cos/Sin + MLP": "#2a9d8f",
-    "Index + BiGRU": "#6c8ebf",
-    "Cos/Sin + BiGRU": "#d1495b",
-}
-
-
-def plot_curves(result: SyntheticResult) -> Figure:
-    """One row per pattern, one column per set size; the first seed of every design over the true coefficients."""
-    figure_module: Any = require("matplotlib.figure", extra="plot", purpose="the plot of vse experiment synthetic")
-    rows, columns = len(PATTERNS), len(CURVE_SIZES)
-    figure: Figure = figure_module.Figure(figsize=(4.0 * columns, 1.9 * rows + 0.8), layout="constrained")
-    axes = figure.subplots(rows, columns, squeeze=False)
-    for row, (pattern, (name, options)) in enumerate(PATTERNS.items()):
-        true: Any = create_pooling(name, **options)
-        for column, size in enumerate(CURVE_SIZES):
-            _panel(axes[row][column], result, pattern, size, true.coefficients(size))
-            if row == 0:
-                seen = "seen" if size in SIZE_RANGES["seen"] else "never seen"
-                axes[row][column].set_title(f"set of {size} ({seen} in training)", fontsize=10, color=INK)
-        axes[row][0].set_ylabel(pattern, fontsize=11, color=INK, fontweight="bold")
-    for axis in axes[-1]:
-        axis.set_xlabel("rank (1 = largest value)", fontsize=9, color=INK)
-    handles, labels = axes[0][0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=len(labels), frameon=False, fontsize=9)
-    figure.suptitle("Coefficients learned from pooled outputs alone", color=INK, fontweight="bold")
-    return figure
-
-
-def _panel(axis: Any, result: SyntheticResult, pattern: str, size: int, true: Any) -> None:
-    ranks = range(1, size + 1)
-    axis.bar(ranks, true, width=1.0, color="#c9d0dc", label="true pooling")
-    for design, colour in COLOURS.items():
-        curve = result.outcomes[design, pattern][0].curves[str(size)]
-        main = design == MAIN_DESIGN
-        axis.plot(ranks, curve, color=colour, linewidth=2.0 if main else 1.1, label=design, zorder=3 if main else 2)
-    top = max(float(true.max()), *result.outcomes[MAIN_DESIGN, pattern][0].curves[str(size)])
-    axis.set_ylim(0, top * 1.25)
-    axis.tick_params(labelsize=8, colors=INK)
-    axis.spines[["top", "right"]].set_visible(False)

@@ -11,8 +11,8 @@ from torch import Tensor, nn
 from vse.errors import InputError
 from vse.pooling.arguments import positive_int
 from vse.pooling.kernels.runtime import compiled
-from vse.pooling.sets import Lengths, prefix_mask, read_sets, sizes_of
-from vse.pooling.sorted_sum import sorted_weighted_sum
+from vse.pooling.sets import Lengths, check_width, prefix_mask, read_sets, sizes_of
+from vse.pooling.sorted_sum import sum_checked
 
 if TYPE_CHECKING:
     from vse.pooling.frozen import Beyond, FrozenPooling
@@ -46,13 +46,19 @@ class Pooling(nn.Module):
         """Check what was handed in and return its mask, None when every element is valid."""
         check = self.check_finite if check_finite is None else check_finite
         mask = read_sets(features, lengths, mask, check_finite=check)
-        own = next(chain(self.parameters(), self.buffers()), None)
-        if own is not None and own.device != features.device:
+        own = self.device
+        if own is not None and own != features.device:
             raise InputError(
-                f"features are on {features.device} but this {type(self).__name__} is on {own.device}; "
+                f"features are on {features.device} but this {type(self).__name__} is on {own}; "
                 "move one with .to(device)"
             )
         return mask
+
+    @property
+    def device(self) -> torch.device | None:
+        """Where the parameters and buffers are; None for a pooling that has none and works anywhere."""
+        tensor = next(chain(self.parameters(), self.buffers()), None)
+        return None if tensor is None else tensor.device
 
     def pool(self, features: Tensor, mask: Tensor | None) -> Tensor:
         """Pool checked sets; ``mask`` is None when every element is valid."""
@@ -114,7 +120,9 @@ class RankPooling(Pooling):
     def pool_with_coefficients(self, features: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
         """The pooled vectors ``(B, D)`` and the coefficients that made them, ``(B, N)`` or ``(B, N, D)``."""
         weights = self.batch_coefficients(features, mask)
-        return sorted_weighted_sum(features, weights, mask), weights.expand(features.shape[0], *weights.shape[1:])
+        if weights.dim() == 3:
+            check_width(features, weights.shape[2], type(self).__name__)
+        return sum_checked(features, weights, mask), weights.expand(features.shape[0], *weights.shape[1:])
 
     def batch_coefficients(self, features: Tensor, mask: Tensor | None) -> Tensor:
         """Coefficients of each set, ``(B, N)`` or ``(B, N, D)``; with a leading 1 when all sets have the same size."""
@@ -135,23 +143,19 @@ class RankPooling(Pooling):
     def coefficients(self, size: int) -> Tensor:
         """The coefficients of a set of ``size`` elements, largest value first: ``(size[, D])``, detached."""
         positive_int("size", size)
-        return self.size_coefficients(torch.tensor([size], device=self._device()), size)[0]
+        return self.size_coefficients(torch.tensor([size], device=self.device), size)[0]
 
     @torch.no_grad()
     def table(self, max_size: int) -> Tensor:
         """``(max_size, max_size[, D])``: row n-1 holds the coefficients of size n, zero past n."""
         positive_int("max_size", max_size)
-        return self.size_coefficients(torch.arange(1, max_size + 1, device=self._device()), max_size)
+        return self.size_coefficients(torch.arange(1, max_size + 1, device=self.device), max_size)
 
     def freeze(self, max_size: int, *, beyond: Beyond = "error") -> FrozenPooling:
         """This pooling as a table for sizes 1 to ``max_size``, without parameters; see :class:`FrozenPooling`."""
         from vse.pooling.frozen import FrozenPooling
 
         return FrozenPooling(self.table(max_size), beyond=beyond, check_finite=self.check_finite)
-
-    def _device(self) -> torch.device:
-        tensor = next(iter(self.parameters()), None)
-        return torch.device("cpu") if tensor is None else tensor.device
 
 
 def normalised(weights: Tensor, sizes: Tensor, dtype: torch.dtype | None) -> Tensor:

@@ -22,7 +22,7 @@ PARAMETERS = [
 ]
 """In torch's order. Looked up by name, so that pruned, parametrised and replicated modules work."""
 SPLIT_STEPS = 2000
-"""Below this many steps of the recurrence, about half a millisecond, one thread does them all."""
+"""Below this many steps of the recurrence, one thread is done before a second would have begun."""
 
 
 class PositionGRU(nn.Module):

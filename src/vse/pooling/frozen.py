@@ -10,6 +10,7 @@ from torch import Tensor
 from vse.errors import InputError
 from vse.pooling.arguments import one_of
 from vse.pooling.base import RankPooling
+from vse.pooling.interpolation import interpolate_knots
 from vse.pooling.kernels.runtime import compiled
 from vse.pooling.sets import prefix_mask
 
@@ -75,16 +76,11 @@ class FrozenPooling(RankPooling):
         if size <= self.max_size:
             return self.coefficient_table[size - 1, :size]
         last = self.coefficient_table[-1]  # (M[, D])
-        place = torch.linspace(0, self.max_size - 1, size, device=last.device, dtype=last.dtype)
-        lower = place.floor().long().clamp(max=max(self.max_size - 2, 0))
-        share = (place - lower).view(-1, *[1] * (last.dim() - 1))
-        row = last[lower] * (1 - share) + last[(lower + 1).clamp(max=self.max_size - 1)] * share
+        stretched = interpolate_knots(last.view(self.max_size, -1), torch.tensor([size], device=last.device), size)
+        row = stretched[0].view(size, *last.shape[1:])
         if bool((last < 0).any()):  # curves with signs may add up to nothing, and cannot be scaled by their sum
             return row * (self.max_size / size)
         return row * (last.sum(dim=0) / row.sum(dim=0))
-
-    def _device(self) -> torch.device:
-        return self.coefficient_table.device
 
     def extra_repr(self) -> str:
         return f"max_size={self.max_size}, beyond={self.beyond!r}"

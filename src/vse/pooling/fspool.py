@@ -8,7 +8,6 @@ from torch import Tensor, nn
 from vse.pooling.arguments import positive_int
 from vse.pooling.base import RankPooling
 from vse.pooling.interpolation import interpolate_knots
-from vse.pooling.sets import check_width
 
 
 class FSPool(RankPooling):
@@ -23,10 +22,6 @@ class FSPool(RankPooling):
         positive_int("knots", knots, least=2)
         self.weight = nn.Parameter(torch.empty(knots, dim))
         nn.init.normal_(self.weight)
-
-    def pool_with_coefficients(self, features: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
-        check_width(features, self.weight.shape[1], type(self).__name__)
-        return super().pool_with_coefficients(features, mask)
 
     def size_coefficients(self, sizes: Tensor, total: int, dtype: torch.dtype | None = None) -> Tensor:
         return interpolate_knots(self.weight, sizes, total)
