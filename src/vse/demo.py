@@ -83,7 +83,7 @@ def run(*, out: Path, progress: ProgressReporter | None = None) -> DemoResult:
     """Train, compare, freeze and draw; everything is written under ``out``."""
     for module in ("torch", "matplotlib"):
         require(module, extra="train", purpose="vse demo")
-    from vse.experiments.files import write_json
+    from vse.files import write_json
     from vse.pooling import KMaxPool
 
     report = progress or SilentProgress()

@@ -13,7 +13,7 @@ from typing import Any
 
 from vse._version import __version__
 from vse.errors import VSEError
-from vse.experiments.files import write_json
+from vse.files import write_json
 from vse.progress import ProgressReporter
 
 Task = Mapping[str, Any]

@@ -7,7 +7,6 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
-from vse.experiments.files import write_json, write_text
 from vse.experiments.synthetic_plot import plot_curves
 from vse.experiments.synthetic_task import (
     DESIGNS,
@@ -17,6 +16,7 @@ from vse.experiments.synthetic_task import (
     Outcome,
     Profile,
 )
+from vse.files import write_json, write_text
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -1,0 +1,26 @@
+"""Readers for the data users already have on disk. Needs numpy, not torch.
+
+>>> from vse.data import open_data
+>>> data = open_data("data/f30k", "test")          # doctest: +SKIP
+>>> data.images[0].shape, data.captions_of(0)[0]   # doctest: +SKIP
+((36, 2048), 'A man in a blue shirt is standing on a ladder .')
+"""
+
+from vse.data.captioned_images import CaptionedImages, FeatureRows, ImageFiles, ImageSet
+from vse.data.check import check_data
+from vse.data.data_report import DataReport
+from vse.data.layouts import LAYOUTS
+from vse.data.open import detect_layout, list_splits, open_data
+
+__all__ = [
+    "LAYOUTS",
+    "CaptionedImages",
+    "DataReport",
+    "FeatureRows",
+    "ImageFiles",
+    "ImageSet",
+    "check_data",
+    "detect_layout",
+    "list_splits",
+    "open_data",
+]

@@ -1,0 +1,119 @@
+"""What ``vse data check`` says: figures for each split, errors and warnings."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from vse.data.findings import Finding
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+
+@dataclass(frozen=True)
+class FeatureSummary:
+    """A feature file: ``rows_per_image`` is how often each image is repeated in it."""
+
+    shape: tuple[int, ...]
+    dtype: str
+    rows_per_image: float
+    not_finite: int
+    zero_regions: int
+
+    def __str__(self) -> str:
+        text = f"{' × '.join(map(str, self.shape))} {self.dtype}"
+        return text if self.rows_per_image == 1 else f"{text}, each image {self.rows_per_image:.3g}×"
+
+
+@dataclass(frozen=True)
+class FileSummary:
+    """Image files that are not there, and those that are empty or may not be read."""
+
+    missing: int
+    unreadable: int
+
+    def __str__(self) -> str:
+        if not self.missing and not self.unreadable:
+            return "all files there"
+        return f"{self.missing} missing, {self.unreadable} empty or unreadable"
+
+
+@dataclass(frozen=True)
+class SplitReport:
+    """The figures of one split; ``captions_per_image`` is least, mean, most."""
+
+    split: str
+    images: int
+    captions: int
+    captions_per_image: tuple[int, float, int]
+    mean_words: float | None
+    features: FeatureSummary | None
+    files: FileSummary | None
+
+    def to_json(self) -> dict[str, Any]:
+        least, mean, most = self.captions_per_image
+        return {**asdict(self), "captions_per_image": {"min": least, "mean": mean, "max": most}}
+
+    def cells(self) -> tuple[str, ...]:
+        """A row of the table."""
+        least, mean, most = self.captions_per_image
+        each = str(least) if least == most else f"{least} to {most}, mean {mean:.2f}"
+        words = "" if self.mean_words is None else f"{self.mean_words:.1f}"
+        return self.split, str(self.images), str(self.captions), each, words, str(self.features or self.files or "")
+
+
+@dataclass(frozen=True)
+class DataReport:
+    """The whole check. ``ok`` means no errors; warnings are for the user to judge."""
+
+    path: str
+    layout: str
+    splits: tuple[SplitReport, ...]
+    errors: tuple[Finding, ...]
+    warnings: tuple[Finding, ...]
+
+    @property
+    def ok(self) -> bool:
+        return not self.errors
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "path": self.path,
+            "layout": self.layout,
+            "ok": self.ok,
+            "splits": [split.to_json() for split in self.splits],
+            "errors": [finding.to_json() for finding in self.errors],
+            "warnings": [finding.to_json() for finding in self.warnings],
+        }
+
+    def render(self, console: Console) -> None:
+        """A table of the splits, then the findings."""
+        from rich.table import Table
+        from rich.text import Text
+
+        def say(text: str) -> None:
+            console.print(Text(_printable(text)), soft_wrap=True)  # Text: a bracket in a file name is no markup
+
+        say(f"{self.path}: layout {self.layout}")
+        if self.splits:
+            table = Table()
+            for heading in ("split", "images", "captions", "captions each", "words"):
+                table.add_column(heading, justify="left" if heading == "split" else "right", no_wrap=True)
+            table.add_column("features" if any(split.features for split in self.splits) else "files")
+            for split in self.splits:
+                table.add_row(*(Text(_printable(cell)) for cell in split.cells()))
+            console.print(table)
+        for finding in (*self.errors, *self.warnings):
+            say(f"{finding.severity}: {finding.kind}" + (f": {finding.count}" if finding.count > 1 else ""))
+            for example in finding.examples:
+                say(f"  {example}")
+            if finding.more:
+                say(f"  … and {finding.more} more")
+        if not self.errors:
+            say("no errors" if self.warnings else "no errors, no warnings")
+
+
+def _printable(text: str) -> str:
+    """Line ends and bytes that are no text, which file names may contain, written as escapes."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)

@@ -1,0 +1,59 @@
+"""What the readers of all layouts share: options, and what to do about a flaw in a file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from vse.errors import InputError
+
+Use = Literal["auto", "features", "files"]
+
+OnProblem = Callable[[str, str], None]
+"""Called with a kind, such as ``"empty caption"``, and a line that says where and what."""
+
+
+def stop(kind: str, message: str) -> None:
+    """The usual answer to a flaw: an error. A check collects the flaws instead."""
+    raise InputError(message)
+
+
+@dataclass(frozen=True)
+class ReadOptions:
+    """``images``: the folder of the image files where a layout leaves it open; ``use``: the kind of images wanted."""
+
+    images: Path | None = None
+    use: Use = "auto"
+    on_problem: OnProblem = stop
+
+    def image_folder(self) -> Path | None:
+        """``images``, which must be a folder if it was given."""
+        if self.images is not None and not self.images.is_dir():
+            raise InputError(
+                f"images={str(self.images)!r} is not a folder: expected the one that holds the image files"
+            )
+        return self.images
+
+    def expect_files(self, path: Path, layout: str) -> None:
+        """Refuse ``use="features"`` for a layout that has image files alone."""
+        if self.use == "features":
+            raise InputError(f"{path}: use='features', but layout {layout!r} holds image files: leave use out")
+
+
+def expect_images(path: Path, split: str, count: int) -> None:
+    """Refuse a split without images."""
+    if count == 0:
+        raise InputError(f"{path}, split {split!r}: zero images, expected at least one")
+
+
+def first_folder(candidates: list[Path], sample: str) -> Path:
+    """The first folder that holds the file ``sample``, else the first that exists, else the first.
+
+    One file is looked for and not all: a data set may have a hundred thousand of them on a slow disk.
+    """
+    for folder in candidates:
+        if (folder / sample).is_file():
+            return folder
+    return next((folder for folder in candidates if folder.is_dir()), candidates[0])

@@ -1,0 +1,39 @@
+"""Generated scenes: small pictures of coloured shapes with true captions, the same on every machine.
+
+Scenes come in families of four that share every word and differ in what belongs to what ("a red circle above a blue
+square", "a blue circle above a red square"), so that a bag of words or of colours finds the family and not the scene.
+
+>>> from vse.data.scenes import KeyedRandom, describe, render, sample_scene
+>>> scene = sample_scene(seed=0, split="test", index=7)
+>>> render(scene, size=128).size
+(128, 128)
+>>> len(describe(scene, KeyedRandom(0)))
+5
+"""
+
+from vse.data.scenes.captions import describe
+from vse.data.scenes.contact_sheet import contact_sheet
+from vse.data.scenes.content import Content, Part
+from vse.data.scenes.dataset import WrittenScenes, write_scenes
+from vse.data.scenes.keyed import KeyedRandom
+from vse.data.scenes.render import render
+from vse.data.scenes.sample import caption_scene, sample_scene
+from vse.data.scenes.scene import Background, Group, Scene, Shape, Stroke
+
+__all__ = [
+    "Background",
+    "Content",
+    "Group",
+    "KeyedRandom",
+    "Part",
+    "Scene",
+    "Shape",
+    "Stroke",
+    "WrittenScenes",
+    "caption_scene",
+    "contact_sheet",
+    "describe",
+    "render",
+    "sample_scene",
+    "write_scenes",
+]

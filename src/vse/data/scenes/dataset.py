@@ -1,0 +1,189 @@
+"""Writing scenes to disk as a data set in the layout of Karpathy's splits.
+
+::
+
+    FOLDER/scenes.json             what was asked for; written first
+    FOLDER/images/train_000000.png …, dev_…, test_…
+    FOLDER/dataset_scenes.json     {"dataset", "images": [{"filename", "split", "imgid", "sentences": [{"raw"}]}]};
+                                   written last, so that its presence says that the data set is whole
+
+Every file is written beside its place and renamed into it, so a file that is there is whole, and a call that was
+interrupted goes on where it stopped.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from vse.data.scenes.captions import CAPTIONS
+from vse.data.scenes.keyed import KEY_LIMIT
+from vse.data.scenes.render import check_size, render
+from vse.data.scenes.sample import caption_scene, sample_scene
+from vse.data.scenes.vocabulary import Split
+from vse.errors import InputError
+from vse.files import write_json
+from vse.progress import ProgressReporter, SilentProgress
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+    from rich.console import Console
+
+FORMAT = 1
+"""Changes whenever the same arguments give other scenes, pictures or captions."""
+RECORD = "scenes.json"
+ANNOTATIONS = "dataset_scenes.json"
+IMAGES = "images"
+COMPRESSION = 3  # encodes much faster than the usual 6, for files a tenth larger
+KARPATHY_SPLITS: dict[Split, str] = {"train": "train", "dev": "val", "test": "test"}
+
+
+@dataclass(frozen=True)
+class WrittenScenes:
+    """What :func:`write_scenes` did."""
+
+    folder: Path
+    counts: dict[Split, int]
+    drawn: int
+    kept: int
+
+    @property
+    def annotations(self) -> Path:
+        """The file that lists pictures and captions."""
+        return self.folder / ANNOTATIONS
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "folder": str(self.folder),
+            "annotations": str(self.annotations),
+            "images": dict(self.counts),
+            "captions": CAPTIONS * sum(self.counts.values()),
+            "drawn": self.drawn,
+            "kept": self.kept,
+        }
+
+    def render(self, console: Console) -> None:
+        """Three lines: how many, how many of them were there before, and where."""
+        counts = ", ".join(f"{split} {number}" for split, number in self.counts.items())
+        console.print(f"{sum(self.counts.values())} scenes with {CAPTIONS} captions each: {counts}")
+        console.print(f"{self.drawn} drawn now, {self.kept} were there before")
+        console.print(f"Pictures and captions are listed in {self.annotations}", soft_wrap=True, markup=False)
+
+
+@dataclass(frozen=True)
+class Order:
+    """What was asked for; a folder holds the scenes of one order."""
+
+    train: int
+    dev: int
+    test: int
+    seed: int
+    size: int
+    format: int = FORMAT
+
+    def __post_init__(self) -> None:
+        for name in ("train", "dev", "test", "seed"):
+            value = getattr(self, name)
+            if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < KEY_LIMIT:
+                raise InputError(f"{name} must be a whole number from 0 to 2^32 - 1, got {value!r}")
+        check_size(self.size)
+        if self.train + self.dev + self.test == 0:
+            raise InputError("train, dev and test are all 0: ask for at least one scene")
+
+    @property
+    def counts(self) -> dict[Split, int]:
+        return {"train": self.train, "dev": self.dev, "test": self.test}
+
+
+def write_scenes(
+    folder: Path | str,
+    train: int = 2000,
+    dev: int = 300,
+    test: int = 300,
+    *,
+    seed: int = 0,
+    size: int = 128,
+    progress: ProgressReporter | None = None,
+) -> WrittenScenes:
+    """Write a data set of scenes, or finish one that was begun with the same arguments."""
+    order = Order(train, dev, test, seed, size)
+    progress = progress or SilentProgress()
+    folder = Path(folder)
+    _claim(folder, order)
+    images = folder / IMAGES
+    images.mkdir(exist_ok=True)
+    there = {entry.name for entry in os.scandir(images) if entry.stat().st_size}
+    entries: list[dict[str, Any]] = []
+    drawn = 0
+    progress.start(sum(order.counts.values()), "drawing scenes")
+    for split, number in order.counts.items():
+        for index in range(number):
+            name = f"{split}_{index:06d}.png"
+            scene = sample_scene(seed, split, index)
+            if name not in there:
+                _write_picture(images / name, render(scene, size))
+                drawn += 1
+            entries.append(
+                {
+                    "filepath": IMAGES,
+                    "filename": name,
+                    "split": KARPATHY_SPLITS[split],
+                    "imgid": len(entries),
+                    "sentences": [{"raw": text} for text in caption_scene(scene, seed, split, index)],
+                }
+            )
+            progress.advance(1)
+    write_json(folder / ANNOTATIONS, {"dataset": "scenes", "images": entries})
+    progress.finish()
+    return WrittenScenes(folder, order.counts, drawn=drawn, kept=len(entries) - drawn)
+
+
+def _claim(folder: Path, order: Order) -> None:
+    """Record the order in the folder, or see that the folder is this order's already."""
+    record = folder / RECORD
+    if record.is_file():
+        _compare(record, order)
+        return
+    for place in (folder, *folder.parents):
+        if place.exists() and not place.is_dir():
+            raise InputError(f"{str(place)!r} is a file, expected a folder: choose another place for the scenes")
+    for taken in (folder / ANNOTATIONS, folder / IMAGES):
+        if taken.exists():
+            raise InputError(f"{str(taken)!r} is there, but no {RECORD} says what it is: choose another folder")
+    write_json(record, asdict(order))
+
+
+def _compare(record: Path, order: Order) -> None:
+    try:
+        known = json.loads(record.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise InputError(f"{str(record)!r} is not JSON ({error}): choose another folder, or delete this one") from error
+    wanted = asdict(order)
+    if known == wanted:
+        return
+    if not isinstance(known, dict):
+        raise InputError(
+            f"{str(record)!r} does not say what the folder holds: choose another folder, or delete this one"
+        )
+    changes = ", ".join(
+        f"{name} {known.get(name)!r} (now {value!r})" for name, value in wanted.items() if known.get(name) != value
+    )
+    raise InputError(f"{str(record.parent)!r} holds scenes of {changes}: choose another folder, or delete this one")
+
+
+def _write_picture(path: Path, picture: Image) -> None:
+    """As :mod:`vse.files` does, but without waiting for the disk: a picture lost in a crash is drawn again."""
+    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    temporary = Path(name)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            picture.save(file, "PNG", compress_level=COMPRESSION)
+        temporary.chmod(0o644)
+        temporary.replace(path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise

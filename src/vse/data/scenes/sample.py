@@ -1,0 +1,97 @@
+"""From a key to a scene and its captions."""
+
+from __future__ import annotations
+
+from vse.data.scenes.captions import describe
+from vse.data.scenes.content import Part, draw_content
+from vse.data.scenes.keyed import KEY_LIMIT, KeyedRandom
+from vse.data.scenes.layout import Point, place
+from vse.data.scenes.scene import Background, Group, Scene, Shape, Stroke, Texture
+from vse.data.scenes.vocabulary import COLORS, PALETTE, RADII, RGB, SPLITS, Split
+from vse.errors import InputError, VSEError, unknown_choice
+
+GEOMETRY_STREAM = 1
+CAPTION_STREAM = 2
+TEXTURES: tuple[Texture, ...] = ("plain", "gradient", "stripes", "checks", "clouds")
+TURN = 12.0
+"""Objects are turned by at most this many degrees: a square turned by 45 would be a diamond."""
+COLOR_JITTER = 14
+STROKES = (6, 18)
+
+
+def sample_scene(seed: int, split: Split, index: int) -> Scene:
+    """Scene ``index`` of a split: always the same, however many are made, in which order and on which machine.
+
+    The contents of the three splits are disjoint, for equal seeds and for different ones. Two scenes of one split
+    have the same content only by a rare coincidence of two families.
+    """
+    split_number = _check_key(seed, split, index)
+    content = draw_content(seed, split, index)
+    rng = KeyedRandom(seed, split_number, GEOMETRY_STREAM, index)
+    counts = [part.count for part in content.parts]
+    centres = place(content.layout, counts, [RADII[part.size][1] for part in content.parts], rng)
+    if centres is None:
+        raise VSEError(f"no room for {content}: expected at most MOST_OBJECTS objects")  # a test tries them all
+    groups = tuple(_group(part, points, rng) for part, points in zip(content.parts, centres, strict=True))
+    clutter = tuple(_stroke(rng) for _ in range(STROKES[0] + rng.below(STROKES[1] - STROKES[0] + 1)))
+    return Scene(content.layout, groups, _background(rng), clutter)
+
+
+def caption_scene(scene: Scene, seed: int, split: Split, index: int) -> list[str]:
+    """The five captions that belong to scene ``index`` of a split."""
+    return describe(scene, KeyedRandom(seed, _check_key(seed, split, index), CAPTION_STREAM, index))
+
+
+def _check_key(seed: int, split: Split, index: int) -> int:
+    """The number of the split, if all three are valid."""
+    if split not in SPLITS:
+        raise InputError(unknown_choice("split", split, SPLITS))
+    for name, value in (("seed", seed), ("index", index)):
+        if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < KEY_LIMIT:
+            raise InputError(f"{name} must be a whole number from 0 to 2^32 - 1, got {value!r}")
+    return SPLITS.index(split)
+
+
+def _group(part: Part, points: list[Point], rng: KeyedRandom) -> Group:
+    shapes = tuple(
+        Shape(
+            part.kind,
+            part.color,
+            part.size,
+            x,
+            y,
+            radius=rng.uniform(*RADII[part.size]),
+            turn=rng.uniform(-TURN, TURN),
+            rgb=_jittered(PALETTE[part.color], rng),
+        )
+        for x, y in points
+    )
+    return Group(part.kind, part.color, part.size, shapes)
+
+
+def _jittered(rgb: RGB, rng: KeyedRandom) -> RGB:
+    red, green, blue = (min(255, max(0, channel + rng.below(2 * COLOR_JITTER + 1) - COLOR_JITTER)) for channel in rgb)
+    return red, green, blue
+
+
+def _stroke(rng: KeyedRandom) -> Stroke:
+    x, y = rng.uniform(), rng.uniform()
+    dx, dy = rng.uniform(-0.06, 0.06), rng.uniform(-0.06, 0.06)
+    rgb = _jittered(PALETTE[rng.choice(COLORS)], rng)
+    return Stroke((x, y), (x + dx, y + dy), rng.uniform(0.008, 0.014), rgb)
+
+
+def _background(rng: KeyedRandom) -> Background:
+    grey = 160 + rng.below(60)
+    contrast = 12 + rng.below(24)
+    tint = [rng.below(33) - 16 for _ in range(3)]
+    dark, light = (
+        tuple(min(255, max(0, level + channel)) for channel in tint) for level in (grey - contrast, grey + contrast)
+    )
+    return Background(
+        texture=rng.choice(TEXTURES),
+        tones=((dark[0], dark[1], dark[2]), (light[0], light[1], light[2])),
+        angle=rng.uniform(0, 180),
+        waves=rng.uniform(3, 9),
+        seed=rng.below(KEY_LIMIT),
+    )

@@ -1,0 +1,74 @@
+"""Contracts of opening data by its path alone."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+from tests.data.support import entry, features, write_image, write_karpathy, write_lines, write_precomp
+
+from vse.data import LAYOUTS, detect_layout, list_splits, open_data
+from vse.errors import InputError
+
+
+def make(layout, folder):
+    """A tiny data set of each layout."""
+    if layout == "precomp":
+        return write_precomp(folder, "test", features(1), ["x"])
+    if layout == "flickr8k":
+        write_lines(folder / "Flickr_8k.testImages.txt", ["a.jpg"])
+        write_lines(folder / "Flickr8k.token.txt", ["a.jpg#0\tx"])
+    elif layout == "karpathy":
+        return write_karpathy(folder / "dataset_x.json", [entry("a.jpg", "test", "x")])
+    elif layout == "table":
+        return write_lines(folder / "t.csv", ["path,caption", "a.jpg,x"])
+    write_image(folder / "images/a.jpg")
+    return folder
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_every_layout_is_recognised(tmp_path, layout):
+    """The layout is found from the files, by text or path, and a name that is given is used as it is."""
+    path = make(layout, tmp_path)
+    assert detect_layout(str(path)) == layout
+    (split,) = list_splits(path)
+    for choice in ("auto", layout):
+        data = open_data(str(path), split, layout=choice)
+        assert (data.layout, data.split, len(data.images)) == (layout, split, 1)
+
+
+def test_special_names_come_first(tmp_path):
+    """Images beside the files of a layout do not make it a plain folder."""
+    write_image(tmp_path / "images/a.jpg")
+    make("karpathy", tmp_path)
+    assert detect_layout(tmp_path) == "karpathy"
+    make("precomp", tmp_path / "precomp")
+    assert detect_layout(tmp_path) == "precomp"
+
+
+def test_errors(tmp_path):
+    """A path that is not there, a path of nothing, and names that do not exist are one line each."""
+    with pytest.raises(InputError, match="nowhere does not exist"):
+        open_data(tmp_path / "nowhere")
+    with pytest.raises(InputError, match="no known layout"):
+        detect_layout(tmp_path)
+    with pytest.raises(InputError, match=r"unknown layout 'precmp': expected one of .*'precomp'\?"):
+        open_data(tmp_path, layout="precmp")
+    with pytest.raises(InputError, match="unknown use 'pixels'"):
+        open_data(make("precomp", tmp_path), use="pixels")
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_a_wrong_layout_is_an_error(tmp_path, layout):
+    """A layout that the data does not have says what it misses, and never fails in another way."""
+    (tmp_path / "something.bin").write_bytes(b"\x00")
+    for path in (tmp_path, tmp_path / "something.bin"):
+        with pytest.raises(InputError):
+            open_data(path, "all", layout=layout)
+
+
+def test_no_torch_is_needed():
+    """The readers work in an install without torch."""
+    code = "import sys; sys.modules['torch'] = None; import vse.data; assert 'pyarrow' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True)
