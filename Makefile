@@ -21,7 +21,7 @@ $(STAMP): pyproject.toml constraints.txt
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@echo "installing into $(VENV) (a few minutes the first time)"
 	@$(PIP) "$$(grep '^torch==' constraints.txt)"
-	@$(PIP) --editable ".[train,milvus,tensorboard,dev]"
+	@$(PIP) --editable ".[train,backbones,milvus,tensorboard,dev]"
 	@touch $@
 
 demo: setup  ## run the demonstration; its results go to vse-demo/

@@ -1,4 +1,4 @@
-"""What the README shows works as it stands there."""
+"""What the README and the guides show works as it stands there."""
 
 import re
 import subprocess
@@ -15,6 +15,16 @@ def test_the_example_runs():
     for block in blocks:
         done = subprocess.run([sys.executable, "-c", block], capture_output=True, text=True, timeout=120, check=False)
         assert done.returncode == 0, done.stderr
+
+
+def test_the_guide_to_models_runs_from_top_to_bottom(tmp_path):
+    """The Python blocks of docs/models.md, one after the other, make a program that works."""
+    page = (README.parent / "docs" / "models.md").read_text(encoding="utf-8")
+    program = "\n".join(re.findall(r"```python\n(.*?)```", page, flags=re.DOTALL))
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=False, cwd=tmp_path
+    )
+    assert done.returncode == 0, done.stderr
 
 
 def test_links_lead_somewhere():

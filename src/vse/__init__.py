@@ -4,6 +4,23 @@ Importing this package costs nothing: the parts load what they need when they ar
 (``from vse.pooling import GPO`` needs torch, ``import vse`` does not).
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
 from vse._version import __version__
 
-__all__ = ["__version__"]
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from vse.model import VSEModel
+    from vse.onnx_model import OnnxModel
+
+__all__ = ["__version__", "load"]
+
+
+def load(source: str | Path, **options: Any) -> VSEModel | OnnxModel:
+    """The model in a local folder or of a hub id; see :func:`vse.loading.load`."""
+    from vse.loading import load as load_from
+
+    return load_from(source, **options)

@@ -87,7 +87,11 @@ def test_nothing_heavy_is_imported_to_answer_at_once(arguments):
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["experimnt"], "unknown command 'experimnt': expected one of 'demo', 'experiment' (did you mean"),
+        (["experimnt"], "unknown command 'experimnt': expected one of 'demo', "),
+        (["experimnt"], "(did you mean 'experiment'?)"),
+        (["data"], "no data command named: expected 'check' or 'scenes'"),
+        (["data", "chek"], "chek"),
+        (["export", "model", "out", "--precision", "fp8"], "expected one of 'fp32', 'fp16', 'int8'"),
         (["--nonsense"], "--nonsense (try 'vse --help')"),
         (["experiment", "--nonsense"], "(try 'vse experiment --help')"),
         (["experiment", "--jobs"], "'--jobs' requires an argument (try 'vse experiment --help')"),

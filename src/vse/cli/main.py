@@ -13,8 +13,13 @@ from typing import Annotated, Any
 import typer
 
 from vse._version import __version__
+from vse.cli.convert import convert
+from vse.cli.data import data_app
 from vse.cli.demo import demo
 from vse.cli.experiment import experiment
+from vse.cli.export import export
+from vse.cli.features import features
+from vse.cli.inspect import inspect
 from vse.cli.streams import abandon_if_unwritable, complain, reader_left
 from vse.errors import UsageError, VSEError, unknown_choice
 
@@ -29,9 +34,20 @@ app = typer.Typer(
     # Plain help: drawing it with rich would take longer than everything else in "vse --help".
     rich_markup_mode=None,
 )
-COMMANDS: dict[str, Callable[..., None]] = {"demo": demo, "experiment": experiment}
-for _name, _function in COMMANDS.items():
-    app.command(_name)(_function)
+COMMANDS: dict[str, Callable[..., None] | typer.Typer] = {
+    "demo": demo,
+    "data": data_app,
+    "features": features,
+    "convert": convert,
+    "inspect": inspect,
+    "export": export,
+    "experiment": experiment,
+}
+for _name, _command in COMMANDS.items():
+    if isinstance(_command, typer.Typer):
+        app.add_typer(_command, name=_name)
+    else:
+        app.command(_name)(_command)
 
 
 def _show_version(wanted: bool) -> None:

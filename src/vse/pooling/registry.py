@@ -44,6 +44,11 @@ def list_poolings() -> list[str]:
     return list(_POOLINGS)
 
 
+def pooling_builder(name: str) -> Callable[..., Pooling]:
+    """The class or function that makes the pooling called ``name``."""
+    return _POOLINGS[one_of("pooling", name, _POOLINGS)]
+
+
 def create_pooling(name: str | Pooling, **options: Any) -> Pooling:
     """A pooling by name, ``create_pooling("k-max", k=5)``; a ready pooling is passed through.
 
@@ -54,7 +59,7 @@ def create_pooling(name: str | Pooling, **options: Any) -> Pooling:
         if options:
             raise InputError(f"options {sorted(options)} go with a name, not with a ready {type(name).__name__}")
         return name
-    build = _POOLINGS[one_of("pooling", name, _POOLINGS)]
+    build = pooling_builder(name)
     try:
         inspect.signature(build).bind(**options)
     except TypeError as error:

@@ -28,12 +28,12 @@ class SelfAttentionPool(Pooling):
         check_width(features, self.query.in_features, type(self).__name__)
         if mask is not None:  # padding may hold NaN, and NaN times zero attention is still NaN
             features = features.masked_fill(~mask.unsqueeze(-1), 0)
-        attended = nn.functional.scaled_dot_product_attention(
-            self.query(features),
-            self.key(features),
-            self.value(features),
-            attn_mask=None if mask is None else mask.unsqueeze(1).expand(-1, features.shape[1], -1),
-        )
+        attended = nn.functional.scaled_dot_product_attention(  # with an axis of one head, which ONNX asks for
+            self.query(features).unsqueeze(1),
+            self.key(features).unsqueeze(1),
+            self.value(features).unsqueeze(1),
+            attn_mask=None if mask is None else mask[:, None, None].expand(-1, 1, features.shape[1], -1),
+        ).squeeze(1)
         pooled: Tensor = self.average.pool(features + attended.to(features.dtype), mask)
         return pooled
 

@@ -1,0 +1,175 @@
+"""The model card: ``README.md`` beside the weights, with the pooling curves as numbers and as a picture.
+
+What is not known about a model is called not recorded; nothing is guessed.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from vse._version import __version__
+from vse.curves import CURVES_FILE, PoolingCurve, curves_of, write_curves
+from vse.curves_plot import plot_curves
+from vse.errors import MissingDependencyError
+from vse.files import write_text
+from vse.inspection import (
+    NOT_RECORDED,
+    TowerReport,
+    describe_preprocessing,
+    describe_tokenizer,
+    image_tower,
+    text_tower,
+)
+
+if TYPE_CHECKING:
+    from vse.configuration import About
+    from vse.model import VSEModel
+
+CARD_FILE = "README.md"
+PICTURE_FILE = "pooling.png"
+FRONT_MATTER = """---
+library_name: vse
+pipeline_tag: feature-extraction
+tags:
+- vse
+- image-text-retrieval
+- visual-semantic-embedding
+---
+"""
+SPECIAL = str.maketrans({character: f"\\{character}" for character in "\\`*_[]|#~$"} | {"<": "&lt;", ">": "&gt;"})
+
+
+def write_card(folder: Path, model: VSEModel) -> None:
+    """Write ``README.md``, ``pooling_curves.json`` and, where there are curves and matplotlib, ``pooling.png``."""
+    curves = curves_of(model)
+    write_curves(folder / CURVES_FILE, curves)
+    picture = any(curve.coefficients for curve in curves)
+    if picture:
+        try:
+            plot_curves(curves, folder / PICTURE_FILE)
+        except MissingDependencyError:  # a model can be saved without the library that draws
+            picture = False
+    write_text(folder / CARD_FILE, card_text(model, curves, picture=picture))
+
+
+def card_text(model: VSEModel, curves: Sequence[PoolingCurve], *, picture: bool) -> str:
+    """The card as Markdown; ``picture`` tells whether to show ``pooling.png``."""
+    about = model.config.about
+    parts = [
+        f"{FRONT_MATTER}\n# {escaped(about.name or '') or 'A visual semantic embedding'}",
+        _what_it_is(model),
+        f"## Use\n\n{_usage(model)}",
+        f"## Data\n\n{escaped(about.data or NOT_RECORDED)}",
+        f"## Recipe\n\n{_recipe(about)}",
+        f"## Scores\n\n{_scores(about)}",
+        f"## Inputs\n\n{_inputs(model)}",
+        f"## Pooling curves\n\n{_curves(curves, picture=picture)}",
+    ]
+    if about.notes:
+        parts.append("## Notes\n\n" + "\n".join(f"- {escaped(note)}" for note in about.notes))
+    return "\n\n".join(parts) + f"\n\n---\nWritten by vse {__version__}.\n"
+
+
+def escaped(text: object) -> str:
+    """One line of text that means itself, in a paragraph and in a table of Markdown."""
+    return " ".join(str(text).split()).translate(SPECIAL)
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    """A Markdown table; every cell is escaped."""
+    lines = [" | ".join(map(escaped, cells)) for cells in (head, *rows)]
+    lines.insert(1, " | ".join("---" for _ in head))
+    return "\n".join(f"| {line} |" for line in lines)
+
+
+def _what_it_is(model: VSEModel) -> str:
+    def size(tower: str) -> int:
+        return sum(parameter.numel() for parameter in getattr(model, tower).parameters())
+
+    def row(report: TowerReport) -> tuple[object, ...]:
+        count = "" if report.parameters is None else f"{report.parameters:,}"
+        return report.tower, report.kind, report.network, report.feature_size or NOT_RECORDED, report.pooling, count
+
+    linear = getattr(model.text_encoder, "linear", None)  # of a transformer; a BiGRU's width is in the configuration
+    towers = (
+        image_tower(model.config.image, model.feature_size, size("image_encoder")),
+        text_tower(model.config.text, getattr(linear, "in_features", None), size("text_encoder")),
+    )
+    return (
+        f"Images and sentences as unit vectors of {model.embed_size} dimensions in one space; the score of a pair is "
+        "their cosine.\n\n"
+        + table(("tower", "encoder", "network", "features", "pooling", "parameters"), map(row, towers))
+        + f"\n\nSource: {escaped(model.config.about.source or NOT_RECORDED)}"
+    )
+
+
+def _usage(model: VSEModel) -> str:
+    lines = ["import vse", "", 'model = vse.load("path/to/this/folder")  # or its id on the hub']
+    if model.preprocessing is None:
+        lines.insert(0, "import numpy as np")
+        lines.append(f'images = model.encode_images(np.load("features.npy"))  # (n, regions, {model.feature_size})')
+    else:
+        lines.append('images = model.encode_images(["photo.jpg"])')
+    if model.tokenizer is None:
+        return _python(lines) + "\n\nIt was saved without a vocabulary, so it cannot read text: only token numbers."
+    lines.append('texts = model.encode_texts(["two dogs play in the snow"])')
+    lines.append("scores = images @ texts.T  # (images, texts), cosine")
+    return _python(lines)
+
+
+def _python(lines: Sequence[str]) -> str:
+    return "\n".join(("```python", *lines, "```"))
+
+
+def _recipe(about: About) -> str:
+    if not about.recipe:
+        return NOT_RECORDED
+    spelled = (
+        (key, value if isinstance(value, str) else json.dumps(value, default=str))
+        for key, value in about.recipe.items()
+    )
+    return table(("setting", "value"), spelled)
+
+
+def _scores(about: About) -> str:
+    if not about.scores:
+        return NOT_RECORDED
+    names = list(dict.fromkeys(name for score in about.scores for name in score.values))
+    rows = (
+        (score.data, score.split, score.protocol, *(_figure(score.values.get(name)) for name in names))
+        for score in about.scores
+    )
+    return table(("data", "split", "protocol", *names), rows)
+
+
+def _figure(value: float | None) -> str:
+    return "" if value is None else f"{value:.5g}"
+
+
+def _inputs(model: VSEModel) -> str:
+    images, texts = describe_preprocessing(model.preprocessing), describe_tokenizer(model.tokenizer)
+    return f"- images: {escaped(images)}\n- texts: {escaped(texts)}"
+
+
+def _curves(curves: Sequence[PoolingCurve], *, picture: bool) -> str:
+    rows = (
+        (
+            curve.tower,
+            curve.pooling,
+            curve.size or "",
+            curve.nearest.label if curve.nearest else "",
+            "mean over dimensions" if curve.per_dimension else curve.note or "",
+        )
+        for curve in curves
+    )
+    explained = (
+        "The weight that each pooling gives to the sorted values of a set, compared with simple poolings: 1.00 is "
+        f"equality, 0 no overlap. The weights are in `{CURVES_FILE}`."
+    )
+    shown = [explained, table(("tower", "pooling", "set of", "resembles", "remark"), rows)]
+    if picture:
+        shown.insert(1, f"![Pooling curves by set size]({PICTURE_FILE})")
+    return "\n\n".join(shown)

@@ -1,0 +1,73 @@
+"""``vse convert``: a checkpoint of the released code becomes a model folder."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from vse.cli.console import show
+from vse.cli.options import JsonOption
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+
+@dataclass(frozen=True)
+class _Converted:
+    folder: Path
+    image: str
+    text: str
+    embed_size: int
+    reads_text: bool
+    fingerprint: str
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "folder": str(self.folder),
+            "image": self.image,
+            "text": self.text,
+            "embed_size": self.embed_size,
+            "reads_text": self.reads_text,
+            "fingerprint": self.fingerprint,
+        }
+
+    def render(self, console: Console) -> None:
+        console.print(f"{self.image} × {self.text}, {self.embed_size} dimensions: saved in {self.folder}")
+        if not self.reads_text:
+            option = "--vocab FILE" if self.text == "bigru" else "--tokenizer DIR"
+            console.print(f"It has no vocabulary yet and takes tokens alone: convert again with {option} to read text.")
+        console.print(f"'vse inspect {self.folder}' shows what it is.")
+
+
+def convert(
+    checkpoint: Annotated[Path, typer.Argument(metavar="FILE.pth", help="A checkpoint of the released code.")],
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Where the model is written.")],
+    vocab: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="The vocabulary JSON that a BiGRU checkpoint was trained with.")
+    ] = None,
+    tokenizer: Annotated[
+        str | None, typer.Option(metavar="DIR", help="The tokenizer of a BERT checkpoint: a folder or a hub id.")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Convert a checkpoint of the released code, strictly, without running anything in it."""
+    from vse.errors import require
+
+    require("torch", "train", "vse convert")
+    from vse.convert import load_official
+
+    model = load_official(checkpoint, vocabulary=vocab, tokenizer=tokenizer)
+    model.save(folder)
+    config = model.config
+    result = _Converted(
+        folder,
+        config.image.kind,
+        config.text.kind,
+        config.embed_size,
+        model.tokenizer is not None,
+        model.fingerprint(),
+    )
+    show(result, as_json=as_json)

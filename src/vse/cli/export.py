@@ -1,0 +1,56 @@
+"""``vse export``: a model for ONNX Runtime, checked against torch."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, cast
+
+import typer
+
+from vse.cli.console import progress_on_stderr, show
+from vse.cli.options import JsonOption
+from vse.errors import UsageError, unknown_choice
+
+if TYPE_CHECKING:
+    from vse.onnx_model import Precision
+
+PRECISIONS = ("fp32", "fp16", "int8")
+
+
+def export(
+    model: Annotated[str, typer.Argument(metavar="MODEL", help="A model folder or a hub id.")],
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Where the export is written.")],
+    precision: Annotated[str, typer.Option(metavar="P", help="fp32, fp16 (half the size) or int8.")] = "fp32",
+    data: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Captioned data on which to measure the recall that is lost.")
+    ] = None,
+    split: Annotated[str, typer.Option(metavar="NAME", help="The split of --data to use.")] = "test",
+    pictures: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="A folder of photographs to calibrate an int8 export with.")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Write both towers as ONNX with tokenizer and preprocessing, and compare them with torch."""
+    if precision not in PRECISIONS:
+        raise UsageError(f"--precision: {unknown_choice('precision', precision, PRECISIONS)}")
+    from vse.errors import require
+
+    require("torch", "train", "vse export")
+    from vse.convert.onnx_export import export_onnx
+    from vse.data import open_data
+    from vse.loading import model_folder
+    from vse.storage import load_model
+
+    source = model_folder(model)
+    captioned = None if data is None else open_data(data, split)
+    chosen = None if pictures is None else open_data(pictures, "all", layout="folder").images
+    with progress_on_stderr() as progress:
+        result = export_onnx(
+            load_model(source),
+            folder,
+            precision=cast("Precision", precision),
+            data=captioned,
+            pictures=chosen,
+            progress=progress,
+        )
+    show(result, as_json=as_json)

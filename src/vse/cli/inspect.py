@@ -1,0 +1,35 @@
+"""``vse inspect``: what a saved model is, and what its poolings have learned."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from vse.cli.console import show
+from vse.cli.options import JsonOption
+from vse.errors import UsageError
+
+
+def inspect(
+    model: Annotated[str, typer.Argument(metavar="MODEL", help="A model's folder, or its id on the hub.")],
+    out: Annotated[
+        Path | None,
+        typer.Option("--plot", metavar="FILE", help="Draw the pooling curves into this .png, .svg or .pdf."),
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show a model's towers, data, scores and pooling curves."""
+    from dataclasses import replace
+
+    from vse.curves_plot import SUFFIXES, plot_curves
+    from vse.inspection import inspect_folder
+    from vse.loading import model_folder
+
+    if out is not None and out.suffix.lower() not in SUFFIXES:
+        raise UsageError(f"--plot {str(out)!r}: the name must end in one of {', '.join(SUFFIXES)}")
+    report = inspect_folder(model_folder(model))
+    if out is not None:
+        report = replace(report, plot=str(plot_curves(report.curves, out)))
+    show(report, as_json=as_json)

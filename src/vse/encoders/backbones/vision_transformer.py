@@ -1,0 +1,94 @@
+"""Patch tokens of a vision tower from transformers: ViT, CLIP, SigLIP, DINOv2 and their kin."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from torch import Tensor
+
+from vse.encoders.backbones.base import Backbone
+from vse.encoders.backbones.timm_model import scaled, tokens_to_map
+from vse.encoders.hugging_face import describe_config, first_line, import_transformers, quiet_loading
+from vse.errors import InputError, require
+
+if TYPE_CHECKING:
+    from vse.inputs.preprocessing import ImagePreprocessing
+
+HALF = 0.5
+
+
+class VisionTransformer(Backbone):
+    """The last hidden states of the patches; tokens that stand for no place (CLS, registers) are left out.
+
+    ``architecture`` is the tower's Hugging Face configuration, from which it is built with random weights;
+    ``pretrained`` (a local directory or a hub id) loads one instead and fills ``architecture``. ``normalise`` holds
+    the mean and deviation of the pretrained preprocessing, in 0–1 units.
+    """
+
+    def __init__(
+        self,
+        architecture: Mapping[str, Any] | None = None,
+        *,
+        pretrained: str | None = None,
+        normalise: Mapping[str, Any] | None = None,
+    ) -> None:
+        super().__init__()
+        transformers = import_transformers("a vision transformer backbone")
+        if (architecture is None) == (pretrained is None):
+            raise InputError("a vision transformer needs either its architecture or the name of a pretrained one")
+        try:
+            if pretrained is not None:
+                with quiet_loading(transformers):
+                    model = transformers.AutoModel.from_pretrained(pretrained)
+                normalise = normalise or _published_preprocessing(pretrained)
+            else:
+                options = dict(architecture or {})
+                config = transformers.AutoConfig.for_model(options.pop("model_type", ""), **options)
+                model = transformers.AutoModel.from_config(config)
+        except (OSError, ValueError, KeyError) as error:
+            source = pretrained or "this architecture"
+            raise InputError(f"no vision transformer from {source!r}: {first_line(error)}") from None
+        self.model: Any = getattr(model, "vision_model", model)
+        config = self.model.config
+        if not hasattr(config, "patch_size"):
+            raise InputError(f"a {config.model_type!r} is no vision transformer: it has no patches")
+        self.patch = int(config.patch_size)
+        self.channels = int(config.hidden_size)
+        self.architecture = describe_config(config)
+        self.normalise = dict(normalise or {})
+
+    def feature_map(self, pixels: Tensor) -> Tensor:
+        rows, columns = pixels.shape[2] // self.patch, pixels.shape[3] // self.patch
+        native = int(self.model.config.image_size)
+        options = {} if (pixels.shape[2], pixels.shape[3]) == (native, native) else {"interpolate_pos_encoding": True}
+        tokens = self.model(pixel_values=pixels, **options).last_hidden_state  # (B, extra + h·w, C)
+        return tokens_to_map(tokens[:, tokens.shape[1] - rows * columns :], pixels)
+
+    def preprocessing(self, size: int | None = None) -> ImagePreprocessing:
+        from vse.inputs.preprocessing import ImagePreprocessing
+
+        side = size or int(self.model.config.image_size)
+        mean = self.normalise.get("mean", (HALF, HALF, HALF))
+        std = self.normalise.get("std", (HALF, HALF, HALF))
+        return ImagePreprocessing(
+            size=(side, side),
+            resize="bicubic",
+            mean=scaled(mean),
+            std=scaled(std),
+        )
+
+
+def _published_preprocessing(source: str) -> dict[str, Any]:
+    """Mean and deviation from ``preprocessor_config.json`` beside the weights, if it is there."""
+    path = Path(source) / "preprocessor_config.json"
+    if not path.is_file():
+        try:
+            hub = require("huggingface_hub", "train", f"loading {source!r} from the hub")
+            path = Path(hub.hf_hub_download(source, "preprocessor_config.json"))
+        except (OSError, ValueError):
+            return {}
+    card = json.loads(path.read_text(encoding="utf-8"))
+    return {"mean": card["image_mean"], "std": card["image_std"]} if "image_mean" in card else {}

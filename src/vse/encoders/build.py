@@ -1,0 +1,69 @@
+"""Encoders from a configuration."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+from torch import nn
+
+from vse.configuration import BiGRUConfig, GridConfig, PoolingConfig, RegionConfig, TransformerConfig
+from vse.encoders.backbones import VisionTransformer, create_backbone
+from vse.encoders.bigru import BiGRUEncoder
+from vse.encoders.grid import GridEncoder
+from vse.encoders.projection import create_projection
+from vse.encoders.region import RegionEncoder
+from vse.encoders.transformer_text import (
+    TransformerTextEncoder,
+    architecture_of,
+    create_transformer,
+    load_transformer,
+)
+from vse.errors import InputError
+from vse.pooling import create_pooling
+from vse.pooling.base import Pooling
+from vse.pooling.registry import pooling_builder
+
+
+def build_pooling(config: PoolingConfig, size: int) -> Pooling:
+    """A pooling for features of width ``size``; those that must know the width are told."""
+    options = dict(config.options)
+    if "dim" in inspect.signature(pooling_builder(config.name)).parameters:
+        options.setdefault("dim", size)
+    return create_pooling(config.name, **options)
+
+
+def build_image_encoder(
+    config: RegionConfig | GridConfig, size: int, *, pretrained: bool = False
+) -> tuple[nn.Module, RegionConfig | GridConfig]:
+    """An image encoder and its complete configuration: preprocessing and a transformer's architecture filled in."""
+    pooling = build_pooling(config.pooling, size)
+    if isinstance(config, RegionConfig):
+        projection = create_projection(config.head, config.feature_size, size, config.hidden_size)
+        return RegionEncoder(projection, pooling, config.feature_size), config
+    backbone = create_backbone(config.backbone.name, pretrained=pretrained, **config.backbone.options)
+    projection = create_projection(config.head, backbone.channels, size, config.hidden_size)
+    update: dict[str, Any] = {}
+    if isinstance(backbone, VisionTransformer):
+        described = {"architecture": backbone.architecture, "normalise": backbone.normalise}
+        update["backbone"] = config.backbone.model_copy(update={"name": "transformers", "options": described})
+    if config.preprocessing is None:
+        update["preprocessing"] = backbone.preprocessing(config.image_size).to_json()
+    return GridEncoder(backbone, projection, pooling), config.model_copy(update=update)
+
+
+def build_text_encoder(
+    config: BiGRUConfig | TransformerConfig, size: int
+) -> tuple[nn.Module, BiGRUConfig | TransformerConfig]:
+    """A text encoder and its complete configuration."""
+    pooling = build_pooling(config.pooling, size)
+    if isinstance(config, BiGRUConfig):
+        return BiGRUEncoder(config.vocabulary_size, config.word_size, size, pooling), config
+    if config.architecture:
+        transformer = create_transformer(config.architecture)
+    elif config.pretrained is not None:
+        transformer = load_transformer(config.pretrained)
+    else:
+        raise InputError("text.kind 'transformer' needs 'pretrained' (a directory or hub id) or an 'architecture'")
+    described = config.model_copy(update={"architecture": architecture_of(transformer)})
+    return TransformerTextEncoder(transformer, size, pooling), described

@@ -1,0 +1,44 @@
+"""How transformers is imported, and kept from talking."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from vse.encoders.torchvision_operators import mend_torchvision
+from vse.errors import require
+
+NOT_ARCHITECTURE = {"transformers_version", "_name_or_path", "architectures", "dtype"}
+
+
+def import_transformers(purpose: str) -> Any:
+    """The library, after a torchvision that would break its import has been mended."""
+    mend_torchvision()
+    return require("transformers", "train", purpose)
+
+
+@contextmanager
+def quiet_loading(transformers: Any) -> Iterator[None]:
+    """Without the bars and reports that loading weights prints; errors still come as exceptions."""
+    logging = transformers.utils.logging
+    verbosity, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(verbosity)
+        if bars:
+            logging.enable_progress_bar()
+
+
+def describe_config(config: Any) -> dict[str, Any]:
+    """What a configuration differs in from its defaults, and its type: enough to build the network again."""
+    described = {"model_type": config.model_type, **config.to_diff_dict()}
+    return {key: value for key, value in described.items() if key not in NOT_ARCHITECTURE}
+
+
+def first_line(error: Exception) -> str:
+    """The one line of a long message that says what is wrong."""
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]

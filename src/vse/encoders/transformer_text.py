@@ -1,0 +1,97 @@
+"""Sentences as the last hidden states of BERT or any other Hugging Face encoder."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from vse.encoders.hugging_face import describe_config, first_line, import_transformers, quiet_loading
+from vse.encoders.tokens import check_tokens
+from vse.encoders.unit_norm import unit_norm
+from vse.errors import InputError
+from vse.packaged import packaged_folder
+from vse.pooling.base import Pooling
+from vse.pooling.sets import Lengths, read_sets
+
+# RoBERTa and its kin number positions from the padding's id on, so that a few of the table's rows are never used.
+POSITIONS_AFTER_PADDING = {"roberta", "xlm-roberta", "camembert", "mpnet", "data2vec-text", "xlm-roberta-xl"}
+
+
+class TransformerTextEncoder(nn.Module):
+    """``tokens (B, L)`` → transformer ``(B, L, H)`` → linear → pooling over all tokens → unit norm ``(B, D)``.
+
+    [CLS] and [SEP] are pooled like the others. ``lengths (B,)`` counts them.
+    """
+
+    def __init__(self, transformer: Any, size: int, pooling: Pooling) -> None:
+        super().__init__()
+        self.transformer: Any = transformer
+        self.linear = nn.Linear(transformer.config.hidden_size, size)
+        self.pooling = pooling
+
+    def forward(self, tokens: Tensor, lengths: Lengths | None = None) -> Tensor:
+        projected, mask = self.elements(tokens, lengths)
+        return unit_norm(self.pooling.pool(projected, mask))
+
+    def elements(self, tokens: Tensor, lengths: Lengths | None = None) -> tuple[Tensor, Tensor | None]:
+        """The projected state of each token ``(B, L, D)`` before pooling, and its mask."""
+        check_tokens(tokens, self.transformer.config.vocab_size)
+        longest = self.max_tokens
+        if longest is not None and tokens.shape[1] > longest:
+            raise InputError(f"a text of {tokens.shape[1]} tokens is longer than the {longest} this transformer reads")
+        mask = read_sets(tokens.unsqueeze(-1).float(), lengths)
+        attended = torch.ones_like(tokens) if mask is None else mask.long()
+        hidden = self.transformer(input_ids=tokens, attention_mask=attended).last_hidden_state  # (B, L, H)
+        return self.project(hidden), mask
+
+    @property
+    def max_tokens(self) -> int | None:
+        """The longest text it reads, from its table of positions; None if it has no such limit."""
+        config = self.transformer.config
+        positions = getattr(config, "max_position_embeddings", None)
+        if positions is None or config.model_type not in POSITIONS_AFTER_PADDING:
+            return positions
+        return positions - (config.pad_token_id or 0) - 1
+
+    def project(self, hidden: Tensor) -> Tensor:
+        """``(B, L, H)`` to the joint space ``(B, L, D)``."""
+        return self.linear(hidden)
+
+
+def create_transformer(architecture: Mapping[str, Any]) -> Any:
+    """A transformer with random weights from its Hugging Face configuration, ``{"model_type": "bert", …}``."""
+    transformers = import_transformers("a transformer text encoder")
+    options = dict(architecture)
+    model_type = options.pop("model_type", None)
+    if not isinstance(model_type, str):
+        raise InputError("the transformer's configuration has no 'model_type', such as 'bert'")
+    try:
+        config = transformers.AutoConfig.for_model(model_type, **options)
+        return transformers.AutoModel.from_config(config, **_without_pooler(model_type))
+    except (ValueError, KeyError) as error:
+        raise InputError(f"transformers cannot build a {model_type!r} encoder: {error}") from None
+
+
+def load_transformer(source: str) -> Any:
+    """A pretrained transformer from a local directory, a package (``all-minilm-l6-v2``) or a hub id."""
+    transformers = import_transformers("a transformer text encoder")
+    source = str(packaged_folder(source) or source)
+    try:
+        with quiet_loading(transformers):
+            config = transformers.AutoConfig.from_pretrained(source)
+            return transformers.AutoModel.from_pretrained(source, config=config, **_without_pooler(config.model_type))
+    except (OSError, ValueError) as error:
+        raise InputError(f"no pretrained encoder could be loaded from {source!r}: {first_line(error)}") from None
+
+
+def architecture_of(transformer: Any) -> dict[str, Any]:
+    """The configuration from which :func:`create_transformer` builds the same network."""
+    return describe_config(transformer.config)
+
+
+def _without_pooler(model_type: str) -> dict[str, Any]:
+    # BERT's pooler reads [CLS] for a task of its own; the sentence is pooled here, and unused weights are not kept.
+    return {"add_pooling_layer": False} if model_type in {"bert", "roberta", "xlm-roberta", "mpnet", "electra"} else {}

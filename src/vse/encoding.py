@@ -1,0 +1,234 @@
+"""Many pictures or sentences to many vectors: batching, reading ahead and reporting, for any runtime.
+
+A runtime (torch, ONNX Runtime) implements :class:`Towers` on one batch of arrays; what surrounds it is written once
+here, in numpy. ``encode_images`` and ``encode_texts`` are the methods of the same name of every model.
+"""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vse.errors import InputError, VSEError
+from vse.progress import ProgressReporter, SilentProgress
+
+if TYPE_CHECKING:
+    from vse.inputs.preprocessing import ImagePreprocessing
+    from vse.inputs.tokenizer import TextTokenizer
+
+Vectors = NDArray[np.float32]
+TEXT_CHUNK = 4096  # texts tokenized at once: bounds memory, and is enough to sort by length
+READERS = min(4, os.cpu_count() or 1)
+
+
+class Items(Protocol):
+    """Anything with a length and an index: a list, a tuple, the images of a data set."""
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, index: int, /) -> Any: ...
+
+
+Images = Items | NDArray[Any] | str | os.PathLike[str]
+
+
+class Towers(Protocol):
+    """What a runtime offers: how its inputs are made, and the vectors of one batch."""
+
+    @property
+    def embed_size(self) -> int:
+        """Dimensions of a vector."""
+
+    @property
+    def feature_size(self) -> int:
+        """The width of an image's features, for models and calls that take features in the place of pictures."""
+
+    @property
+    def preprocessing(self) -> ImagePreprocessing | None:
+        """How pictures are prepared; None for a model that takes features alone."""
+
+    @property
+    def tokenizer(self) -> TextTokenizer | None:
+        """How sentences become tokens; None when a converted model was given no vocabulary."""
+
+    def embed_images(self, batch: NDArray[Any], lengths: NDArray[np.int64] | None = None) -> Vectors:
+        """Pixels ``(B, 3, H, W)`` or features ``(B, N, F)`` to unit vectors ``(B, D)``."""
+
+    def embed_tokens(self, tokens: NDArray[np.int64], lengths: NDArray[np.int64]) -> Vectors:
+        """Tokens ``(B, L)`` to unit vectors ``(B, D)``."""
+
+
+@dataclass(frozen=True)
+class BadImage:
+    """A picture that could not be encoded."""
+
+    index: int
+    name: str
+    reason: str
+
+
+class BadImageWarning(UserWarning):
+    """Some pictures could not be encoded; their rows hold NaN."""
+
+
+def encode_images(
+    towers: Towers,
+    images: Images,
+    *,
+    batch_size: int = 32,
+    progress: ProgressReporter | None = None,
+    on_bad: Literal["report", "raise"] = "report",
+    problems: list[BadImage] | None = None,
+) -> Vectors:
+    """Unit vectors ``(n, D)`` of pictures: paths, bytes, PIL images or arrays; or of feature sets ``(N, F)``.
+
+    A picture that cannot be read does not stop the others: its row is NaN (never mistaken for a vector), it is
+    added to ``problems`` and, if no such list was given, a :class:`BadImageWarning` names the first ones.
+    ``on_bad="raise"`` stops instead. While one batch is computed the next one is read.
+    """
+    check_batch_size(batch_size)
+    sources = _as_sources(images, towers)
+    reporter = progress or SilentProgress()
+    out = np.full((len(sources), towers.embed_size), np.nan, dtype=np.float32)
+    found: list[BadImage] = [] if problems is None else problems
+    known = len(found)
+    reporter.start(len(sources), "images")
+    for start, loaded in _read_ahead(towers, sources, batch_size):
+        good: list[int] = []
+        arrays: list[NDArray[Any]] = []
+        for offset, item in enumerate(loaded):
+            if isinstance(item, VSEError):
+                if on_bad == "raise":
+                    raise item
+                name = getattr(item, "name", None) or f"image {start + offset}"
+                found.append(BadImage(start + offset, name, getattr(item, "reason", str(item))))
+            else:
+                good.append(start + offset)
+                arrays.append(item)
+        if arrays:
+            out[good] = towers.embed_images(*_stack(arrays))
+        reporter.advance(len(loaded))
+    reporter.finish()
+    if problems is None and found[known:]:
+        _warn(found)
+    return out
+
+
+def encode_texts(
+    towers: Towers,
+    texts: Sequence[str],
+    *,
+    batch_size: int = 128,
+    progress: ProgressReporter | None = None,
+    unknown: Literal["error", "allow"] = "error",
+) -> Vectors:
+    """Unit vectors ``(n, D)`` of sentences.
+
+    A sentence without a single word that the model knows has no meaning to it and is an error;
+    ``unknown="allow"`` encodes it all the same. Longer texts than the model reads are cut.
+    """
+    check_batch_size(batch_size)
+    texts = [texts] if isinstance(texts, str) else list(texts)
+    tokenizer = towers.tokenizer
+    if tokenizer is None:
+        raise InputError(
+            "this model has no vocabulary and cannot read text: convert it again with --vocab FILE or --tokenizer DIR"
+        )
+    reporter = progress or SilentProgress()
+    out = np.empty((len(texts), towers.embed_size), dtype=np.float32)
+    reporter.start(len(texts), "texts")
+    for start in range(0, len(texts), TEXT_CHUNK):
+        chunk = texts[start : start + TEXT_CHUNK]
+        batch = tokenizer.encode(chunk)
+        if unknown == "error" and batch.unknown.any():
+            which = int(batch.unknown.argmax())
+            raise InputError(
+                f"text {start + which}, {chunk[which]!r}: the model knows none of its words "
+                f"(vocabulary of {tokenizer.vocab_size}); use other words, or unknown='allow'"
+            )
+        order = np.argsort(batch.lengths, kind="stable")  # alike lengths together: less padding
+        for first in range(0, len(chunk), batch_size):
+            rows = order[first : first + batch_size]
+            lengths = batch.lengths[rows]
+            out[start + rows] = towers.embed_tokens(batch.tokens[rows, : int(lengths.max())], lengths)
+            reporter.advance(len(rows))
+    reporter.finish()
+    return out
+
+
+def check_batch_size(value: int) -> None:
+    """A batch holds at least one item."""
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        raise InputError(f"batch_size must be a whole number from 1 up, got {value!r}")
+
+
+def _as_sources(images: Any, towers: Towers) -> Items:
+    """The items one by one; a single picture or feature set counts as a sequence of one."""
+    if isinstance(images, np.ndarray):
+        single = images.ndim == 2 or (
+            images.ndim == 3 and towers.preprocessing is not None and images.shape[-1] in (3, 4)
+        )
+        return [images] if single else list(images)
+    if isinstance(images, (str, bytes, os.PathLike)) or not hasattr(images, "__len__") or hasattr(images, "getexif"):
+        return [images]
+    return images
+
+
+def _read_ahead(towers: Towers, sources: Items, batch_size: int) -> Iterator[tuple[int, list[NDArray[Any] | VSEError]]]:
+    """Batches in order, the next one being read by threads while the current one is used."""
+    starts = list(range(0, len(sources), batch_size))
+    with ThreadPoolExecutor(READERS) as pool:
+
+        def submit(start: int) -> list[Future[NDArray[Any] | VSEError]]:
+            stop = min(start + batch_size, len(sources))
+            return [pool.submit(_read_one, towers, sources[i], i) for i in range(start, stop)]
+
+        ahead = submit(starts[0]) if starts else []
+        for position, start in enumerate(starts):
+            current = ahead
+            ahead = submit(starts[position + 1]) if position + 1 < len(starts) else []
+            yield start, [future.result() for future in current]
+
+
+def _read_one(towers: Towers, source: Any, index: int) -> NDArray[Any] | VSEError:
+    """The array for one source, or the error that says why there is none."""
+    if isinstance(source, np.ndarray) and source.ndim == 2 and source.shape[1] == towers.feature_size:
+        if not len(source):
+            return InputError(f"image {index}: an empty set of features; a set needs at least one element")
+        return source
+    if towers.preprocessing is None:
+        raise InputError(
+            f"image {index}: this model takes sets of features (N, {towers.feature_size}), not pictures; compute them "
+            "with the detector it was trained on, or use a model that reads pictures ('vse inspect MODEL' tells)"
+        )
+    from vse.inputs.images import BadImageError
+    from vse.inputs.preprocessing import load_pixels
+
+    try:
+        return load_pixels(source, towers.preprocessing)
+    except BadImageError as error:
+        return error
+
+
+def _stack(arrays: list[NDArray[Any]]) -> tuple[NDArray[Any], NDArray[np.int64] | None]:
+    """Pixels as one array; feature sets padded to the largest, with their sizes."""
+    if arrays[0].ndim == 3:
+        return np.stack(arrays), None
+    lengths = np.array([len(array) for array in arrays], dtype=np.int64)
+    batch = np.zeros((len(arrays), int(lengths.max()), arrays[0].shape[1]), dtype=np.float32)
+    for row, array in zip(batch, arrays, strict=True):
+        row[: len(array)] = array
+    return batch, lengths
+
+
+def _warn(found: list[BadImage]) -> None:
+    shown = "; ".join(f"{bad.name}: {bad.reason}" for bad in found[:3])
+    more = f"; and {len(found) - 3} more" if len(found) > 3 else ""
+    warnings.warn(f"{len(found)} images could not be encoded: {shown}{more}", BadImageWarning, stacklevel=4)

@@ -1,0 +1,194 @@
+"""From a decoded image to the array that a network takes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import KW_ONLY, asdict, dataclass, fields
+from typing import Any, Literal, get_args
+
+import numpy as np
+
+from vse.errors import InputError, unknown_choice
+from vse.inputs.images import ImageLimits, ImageSource, read_image
+from vse.inputs.resize import Method, resize
+
+Fit = Literal["stretch", "crop"]
+Channels = Literal["rgb", "bgr"]
+Triple = tuple[float, float, float]
+
+# A training crop keeps between this share and all of either side.
+SMALLEST_CROP = 0.6
+# A photograph may be decoded at a reduced scale when it is then shrunk by at least this factor with antialiasing:
+# what the cheap reduction by the decoder does differently is no longer to be seen.
+DECODE_MARGIN = 2
+
+
+@dataclass(frozen=True)
+class ImagePreprocessing:
+    """How a model wants its images: part of the model, saved with it.
+
+    ``size`` is (h, w). ``fit`` "stretch" resizes to it and does not keep the aspect ratio; "crop" resizes so that the
+    image just covers ``floor(size / crop_ratio)`` and cuts ``size`` out of the middle. Then, channel by channel in the
+    order of ``channels`` and in units of 0 … 255, ``x = (x - mean) / std``.
+    """
+
+    size: tuple[int, int]
+    _: KW_ONLY
+    mean: Triple
+    std: Triple
+    resize: Method = "plain-bilinear"
+    fit: Fit = "stretch"
+    channels: Channels = "rgb"
+    crop_ratio: float = 1.0
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "size", _pair(self.size))
+        object.__setattr__(self, "mean", _triple("mean", self.mean))
+        object.__setattr__(self, "std", _triple("std", self.std))
+        for name, choices in (("resize", get_args(Method)), ("fit", get_args(Fit)), ("channels", get_args(Channels))):
+            if getattr(self, name) not in choices:
+                raise InputError(unknown_choice(f"{name} of the preprocessing", getattr(self, name), choices))
+        if min(self.std) <= 0:
+            raise InputError(f"std must be above 0 in every channel, got {self.std}")
+        if not _is_number(self.crop_ratio) or not 0 < self.crop_ratio <= 1:
+            raise InputError(f"crop_ratio must be above 0 and at most 1, got {self.crop_ratio!r}")
+        if self.fit == "stretch" and self.crop_ratio != 1:
+            raise InputError(f"crop_ratio {self.crop_ratio} goes with fit 'crop'; fit is 'stretch'")
+
+    def to_json(self) -> dict[str, Any]:
+        """A dictionary for ``json.dumps`` from which :meth:`from_json` makes an equal object."""
+        return {key: list(value) if isinstance(value, tuple) else value for key, value in asdict(self).items()}
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> ImagePreprocessing:
+        """The object of :meth:`to_json`. What is absent gets its default; what is unknown is an error."""
+        if not isinstance(values, Mapping):
+            raise InputError(f"image preprocessing must be a JSON object, got {type(values).__name__}")
+        known = [field.name for field in fields(cls)]
+        for key in values:
+            if key not in known:
+                raise InputError(unknown_choice("key of the image preprocessing", key, known))
+        for key in ("size", "mean", "std"):
+            if key not in values:
+                raise InputError(f"image preprocessing without {key!r}: it needs 'size', 'mean' and 'std'")
+        return cls(**values)
+
+    @property
+    def resized(self) -> tuple[int, int]:
+        """The (h, w) that an image must cover before the crop; ``size`` itself for "stretch"."""
+        # The tiny term undoes the rounding of a ratio that was computed as size / resized.
+        height, width = (math.floor(side / self.crop_ratio + 1e-6) for side in self.size)
+        return height, width
+
+
+def imagenet(size: int | tuple[int, int]) -> ImagePreprocessing:
+    """What CNNs trained on ImageNet by torchvision and timm take."""
+    return ImagePreprocessing(_square(size), mean=(123.675, 116.28, 103.53), std=(58.395, 57.12, 57.375))
+
+
+def butd(size: int | tuple[int, int]) -> ImagePreprocessing:
+    """What the bottom-up-attention (BUTD) ResNet takes: BGR minus the mean of Caffe, not divided."""
+    return ImagePreprocessing(_square(size), channels="bgr", mean=(102.9801, 115.9465, 122.7717), std=(1.0, 1.0, 1.0))
+
+
+def efficientnet_lite(size: int | tuple[int, int]) -> ImagePreprocessing:
+    """What EfficientNet-Lite takes: values around zero, ``(x - 127) / 128``."""
+    return ImagePreprocessing(_square(size), mean=(127.0, 127.0, 127.0), std=(128.0, 128.0, 128.0))
+
+
+def prepare(image: np.ndarray, how: ImagePreprocessing, augment: np.random.Generator | None = None) -> np.ndarray:
+    """``image`` uint8 (H, W, 3) RGB as the float32 (3, h, w), contiguous, that the network takes.
+
+    With ``augment``, as in training: a crop of ``r * H`` by ``r * W``, r ~ U(0.6, 1), anywhere in the image, stretched
+    to the size whatever ``fit`` says, and mirrored half the time. Always four numbers are drawn from the generator.
+    """
+    if not isinstance(image, np.ndarray) or image.dtype != np.uint8 or image.ndim != 3 or image.shape[2] != 3:
+        found = f"{image.dtype} {image.shape}" if isinstance(image, np.ndarray) else type(image).__name__
+        raise InputError(f"prepare takes a uint8 array (H, W, 3), got {found}: read_image makes one")
+    if augment is not None:
+        pixels = resize(_random_view(image, augment), how.size, how.resize)
+    elif how.fit == "stretch":
+        pixels = resize(image, how.size, how.resize)
+    else:
+        pixels = _centre(resize(image, _covering(image, how.resized), how.resize), how.size)
+    return _normalised(pixels, how)
+
+
+def load_pixels(
+    source: ImageSource,
+    how: ImagePreprocessing,
+    *,
+    limits: ImageLimits | None = None,
+    augment: np.random.Generator | None = None,
+) -> np.ndarray:
+    """:func:`read_image`, then :func:`prepare`.
+
+    A large JPEG is decoded at a reduced scale where the result is the same to the eye. Not for "plain-bilinear":
+    without antialiasing the values of single pixels count.
+    """
+    at_least = None
+    if how.resize != "plain-bilinear":
+        margin = DECODE_MARGIN if augment is None else DECODE_MARGIN / SMALLEST_CROP
+        height, width = how.resized if augment is None else how.size
+        at_least = (math.ceil(height * margin), math.ceil(width * margin))
+    return prepare(read_image(source, limits=limits or ImageLimits(), at_least=at_least), how, augment)
+
+
+def _random_view(image: np.ndarray, augment: np.random.Generator) -> np.ndarray:
+    """A random crop, perhaps mirrored, without copying."""
+    ratio, down, right, mirror = augment.random(4)
+    ratio = SMALLEST_CROP + (1 - SMALLEST_CROP) * ratio
+    height, width = (max(1, round(side * ratio)) for side in image.shape[:2])
+    top = int(down * (image.shape[0] - height + 1))
+    left = int(right * (image.shape[1] - width + 1))
+    view = image[top : top + height, left : left + width]
+    return view[:, ::-1] if mirror < 0.5 else view
+
+
+def _covering(image: np.ndarray, box: tuple[int, int]) -> tuple[int, int]:
+    """The smallest size with the image's aspect ratio that covers ``box``; the longer side is rounded down."""
+    rows, columns = image.shape[:2]
+    height, width = box
+    if rows * width < columns * height:  # the image is wider than the box: its height decides
+        return height, max(width, columns * height // max(rows, 1))
+    return max(height, rows * width // max(columns, 1)), width
+
+
+def _centre(pixels: np.ndarray, size: tuple[int, int]) -> np.ndarray:
+    (rows, columns), (height, width) = pixels.shape[:2], size
+    top, left = round((rows - height) / 2), round((columns - width) / 2)
+    return pixels[top : top + height, left : left + width]
+
+
+def _normalised(pixels: np.ndarray, how: ImagePreprocessing) -> np.ndarray:
+    out = np.empty((3, *how.size), np.float32)
+    for channel, (mean, std) in enumerate(zip(how.mean, how.std, strict=True)):
+        source = channel if how.channels == "rgb" else 2 - channel
+        np.subtract(pixels[:, :, source], np.float32(mean), out=out[channel])
+        if std != 1:
+            out[channel] /= np.float32(std)
+    return out
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _square(size: int | tuple[int, int]) -> tuple[int, int]:
+    return (size, size) if isinstance(size, int) else size
+
+
+def _pair(value: object) -> tuple[int, int]:
+    if isinstance(value, (tuple, list)) and len(value) == 2:
+        height, width = value
+        if all(isinstance(side, int) and not isinstance(side, bool) and side >= 1 for side in value):
+            return height, width
+    raise InputError(f"size must be two whole numbers of at least 1, (height, width), got {value!r}")
+
+
+def _triple(name: str, value: object) -> Triple:
+    if isinstance(value, (tuple, list)) and len(value) == 3 and all(map(_is_number, value)):
+        first, second, third = map(float, value)
+        return first, second, third
+    raise InputError(f"{name} must be three finite numbers, one for each channel, got {value!r}")

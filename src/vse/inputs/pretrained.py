@@ -1,0 +1,99 @@
+"""The tokenizers of pretrained language models: a folder, or a name on the Hugging Face hub."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+from tokenizers import Tokenizer
+from tokenizers.decoders import WordPiece as WordPieceDecoder
+from tokenizers.models import WordPiece
+from tokenizers.normalizers import BertNormalizer
+from tokenizers.pre_tokenizers import BertPreTokenizer
+from tokenizers.processors import TemplateProcessing
+
+from vse.errors import InputError, require
+from vse.inputs.tokenizer import SETTINGS_FILE, TOKENIZER_FILE, TextTokenizer, read_tokenizer
+from vse.strict import read_json
+
+CONFIG_FILE = "tokenizer_config.json"
+VOCABULARY_FILE = "vocab.txt"
+
+# BERT has this many positions, and so have its descendants; configurations often say "no limit" instead.
+DEFAULT_LENGTH = 512
+_NO_LIMIT = 1_000_000
+
+_HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*(/[\w.-]+)?")
+
+
+def pretrained_tokenizer(source: str | Path, max_length: int | None = None) -> TextTokenizer:
+    """The tokenizer in a folder or under a hub name.
+
+    In a folder: what ``TextTokenizer.save`` wrote, a ``tokenizer.json``, or the ``vocab.txt`` of a WordPiece model,
+    which is read as bert-base-uncased would (lower case, accents off, unless ``tokenizer_config.json`` says otherwise).
+    ``max_length`` is by default what the files say, else 512.
+    """
+    folder = Path(source)
+    if not folder.is_dir():
+        folder = _download(source)
+    if (folder / SETTINGS_FILE).is_file():
+        saved = TextTokenizer.load(folder)
+        if max_length is None or max_length == saved.max_length:
+            return saved
+        tokenizer = read_tokenizer(folder / TOKENIZER_FILE)
+        return TextTokenizer(tokenizer, max_length=max_length, kind=saved.kind, special=saved.special)
+    config = read_json(folder / CONFIG_FILE) if (folder / CONFIG_FILE).is_file() else {}
+    if (folder / TOKENIZER_FILE).is_file():
+        tokenizer = read_tokenizer(folder / TOKENIZER_FILE)
+    elif (folder / VOCABULARY_FILE).is_file():
+        tokenizer = wordpiece(folder / VOCABULARY_FILE, lowercase=bool(config.get("do_lower_case", True)))
+    else:
+        raise InputError(f"{folder}: no tokenizer here, expected {TOKENIZER_FILE} or {VOCABULARY_FILE}")
+    return TextTokenizer(tokenizer, max_length=max_length or _length(config, tokenizer), kind="subwords")
+
+
+def wordpiece(path: Path, *, lowercase: bool) -> Tokenizer:
+    """BERT's tokenizer over the vocabulary in ``path``, one piece a line."""
+    try:
+        pieces = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{path}: cannot be read ({error})") from None
+    vocabulary = {piece: number for number, piece in enumerate(pieces)}
+    for needed in ("[PAD]", "[UNK]", "[CLS]", "[SEP]"):
+        if needed not in vocabulary:
+            raise InputError(f"{path}: not the vocabulary of a WordPiece model, it has no {needed}")
+    tokenizer = Tokenizer(WordPiece(vocabulary, unk_token="[UNK]"))
+    tokenizer.normalizer = BertNormalizer(lowercase=lowercase)
+    tokenizer.pre_tokenizer = BertPreTokenizer()
+    tokenizer.decoder = WordPieceDecoder()
+    tokenizer.post_processor = TemplateProcessing(
+        single="[CLS] $A [SEP]",
+        pair="[CLS] $A [SEP] $B:1 [SEP]:1",
+        special_tokens=[(name, vocabulary[name]) for name in ("[CLS]", "[SEP]")],
+    )
+    specials = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+    tokenizer.add_special_tokens([name for name in specials if name in vocabulary])
+    return tokenizer
+
+
+def _length(config: dict[str, Any], tokenizer: Tokenizer) -> int:
+    stated = config.get("model_max_length")
+    if isinstance(stated, (int, float)) and 0 < stated < _NO_LIMIT:
+        return int(stated)
+    truncation = tokenizer.truncation
+    return int(truncation["max_length"]) if truncation else DEFAULT_LENGTH
+
+
+def _download(source: str | Path) -> Path:
+    """The local folder of a hub repository's tokenizer files, fetched on the first use."""
+    name = str(source)
+    if isinstance(source, Path) or not _HUB_NAME.fullmatch(name):
+        raise InputError(f"{name}: no such folder, and not a name on the Hugging Face hub such as 'bert-base-uncased'")
+    hub = require("huggingface_hub", extra="train", purpose="a tokenizer from the Hugging Face hub")
+    wanted = [TOKENIZER_FILE, SETTINGS_FILE, CONFIG_FILE, VOCABULARY_FILE]
+    try:
+        return Path(hub.snapshot_download(name, allow_patterns=wanted))
+    except Exception as error:  # the library raises its own, those of its HTTP client and those of sockets
+        first = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        raise InputError(f"{name}: no such folder, and not to be had from the Hugging Face hub ({first})") from error

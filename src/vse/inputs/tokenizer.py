@@ -1,0 +1,215 @@
+"""From texts to the numbers that a text encoder takes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from itertools import chain
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+import numpy as np
+from pydantic import NonNegativeInt, PositiveInt
+from tokenizers import Encoding, Tokenizer
+
+from vse.errors import InputError, unknown_choice
+from vse.files import write_json, write_text
+from vse.strict import Strict, parse, read_json
+
+Kind = Literal["words", "subwords"]
+
+MAX_CHARACTERS = 100_000
+TOKENIZER_FILE = "tokenizer.json"
+SETTINGS_FILE = "tokenizer_settings.json"
+
+# How vocabularies spell the tokens that stand for no text: ours, BERT's, RoBERTa's.
+_SPELLINGS = {
+    "pad": ("<pad>", "[PAD]"),
+    "unk": ("<unk>", "[UNK]"),
+    "mask": ("<mask>", "[MASK]"),
+    "start": ("<start>", "[CLS]", "<s>"),
+    "end": ("<end>", "[SEP]", "</s>"),
+}
+
+
+@dataclass(frozen=True)
+class TokenBatch:
+    """Texts as numbers, one row each, padded at the end to the longest."""
+
+    tokens: np.ndarray  # int64 (B, L)
+    lengths: np.ndarray  # int64 (B,), start and end tokens included
+    words: np.ndarray  # int64 (B, L), which word of its text a token belongs to; -1 for special tokens and padding
+    unknown: np.ndarray  # bool (B,), no ordinary token of the text is in the vocabulary
+    truncated: np.ndarray  # bool (B,), the text was cut
+
+    def __len__(self) -> int:
+        return len(self.lengths)
+
+
+@dataclass(frozen=True)
+class SpecialIds:
+    """The ids of the tokens that stand for no text; None for one that the vocabulary lacks."""
+
+    pad: int
+    unk: int | None = None
+    mask: int | None = None
+    start: int | None = None
+    end: int | None = None
+
+    @classmethod
+    def of(cls, tokenizer: Tokenizer) -> SpecialIds:
+        """The ids under their usual spellings."""
+        found = {
+            role: next((number for name in names if (number := tokenizer.token_to_id(name)) is not None), None)
+            for role, names in _SPELLINGS.items()
+        }
+        pad = found.pop("pad")
+        if pad is None:
+            raise InputError(f"the tokenizer has none of {', '.join(_SPELLINGS['pad'])} to pad with: pass special=")
+        return cls(pad, **found)
+
+
+class _Settings(Strict):
+    """What ``tokenizer_settings.json`` holds: what the library does not keep in its own file."""
+
+    kind: Kind
+    max_length: PositiveInt
+    pad: NonNegativeInt
+    unk: NonNegativeInt | None
+    mask: NonNegativeInt | None
+    start: NonNegativeInt | None
+    end: NonNegativeInt | None
+
+
+class TextTokenizer:
+    """Texts to tokens by a pipeline of Hugging Face ``tokenizers``, written once for training and search.
+
+    The class takes the tokenizer over: it switches padding off and truncation to ``max_length`` on. ``kind`` says
+    whether a token is a word or a piece of one.
+    """
+
+    def __init__(self, tokenizer: Tokenizer, *, max_length: int, kind: Kind, special: SpecialIds | None = None) -> None:
+        if kind not in get_args(Kind):
+            raise InputError(unknown_choice("kind of tokenizer", kind, get_args(Kind)))
+        least = tokenizer.num_special_tokens_to_add(False) + 1
+        if isinstance(max_length, bool) or not isinstance(max_length, int) or max_length < least:
+            raise InputError(f"max_length must be a whole number of at least {least}, got {max_length!r}")
+        tokenizer.no_padding()
+        tokenizer.enable_truncation(max_length)
+        self._tokenizer = tokenizer
+        self.max_length = max_length
+        self.kind: Kind = kind
+        self.special = special or SpecialIds.of(tokenizer)
+
+    @property
+    def vocab_size(self) -> int:
+        return self._tokenizer.get_vocab_size()
+
+    @property
+    def pad_id(self) -> int:
+        return self.special.pad
+
+    @property
+    def unk_id(self) -> int | None:
+        return self.special.unk
+
+    @property
+    def mask_id(self) -> int | None:
+        return self.special.mask
+
+    @property
+    def start_id(self) -> int | None:
+        return self.special.start
+
+    @property
+    def end_id(self) -> int | None:
+        return self.special.end
+
+    def encode(self, texts: Sequence[str]) -> TokenBatch:
+        """The tokens of every text. One over ``max_length`` loses its last words and keeps its end token."""
+        texts = _checked(texts)
+        try:
+            encodings = self._tokenizer.encode_batch(texts)
+        except (UnicodeError, TypeError):
+            raise InputError(_bad_characters(texts)) from None
+        return self._batch(encodings)
+
+    def _batch(self, encodings: list[Encoding]) -> TokenBatch:
+        ids = [encoding.ids for encoding in encodings]
+        lengths = np.fromiter(map(len, ids), np.int64, len(ids))
+        inside = np.arange(lengths.max(initial=0)) < lengths[:, None]  # (B, L)
+        tokens = np.full(inside.shape, self.pad_id, np.int64)
+        tokens[inside] = np.fromiter(chain.from_iterable(ids), np.int64, int(lengths.sum()))
+        words = np.full(inside.shape, -1, np.int64)
+        words[inside] = [-1 if word is None else word for encoding in encodings for word in encoding.word_ids]
+        known = words >= 0
+        if self.unk_id is not None:
+            known &= tokens != self.unk_id
+        truncated = np.fromiter((bool(encoding.overflowing) for encoding in encodings), np.bool_, len(ids))
+        return TokenBatch(tokens, lengths, words, np.logical_not(known.any(axis=1)), truncated)
+
+    def to_json(self) -> dict[str, Any]:
+        """Everything that the tokens depend on: what :meth:`save` writes, as one object."""
+        return {**self._settings().model_dump(), "tokenizer": json.loads(self._tokenizer.to_str())}
+
+    def save(self, folder: str | Path) -> None:
+        """Write ``tokenizer.json`` and ``tokenizer_settings.json`` into ``folder``, which is made if it is absent."""
+        write_text(Path(folder) / TOKENIZER_FILE, self._tokenizer.to_str())
+        write_json(Path(folder) / SETTINGS_FILE, self._settings().model_dump())
+
+    @classmethod
+    def load(cls, folder: str | Path) -> TextTokenizer:
+        """What :meth:`save` wrote."""
+        path = Path(folder) / SETTINGS_FILE
+        settings = parse(_Settings, read_json(path), str(path))
+        tokenizer = read_tokenizer(Path(folder) / TOKENIZER_FILE)
+        special = SpecialIds(**settings.model_dump(exclude={"kind", "max_length"}))
+        for name, number in asdict(special).items():
+            if number is not None and number >= tokenizer.get_vocab_size():
+                raise InputError(f"{path}: {name!r} is {number}, but {TOKENIZER_FILE} ends before that id")
+        return cls(tokenizer, max_length=settings.max_length, kind=settings.kind, special=special)
+
+    def _settings(self) -> _Settings:
+        return _Settings(kind=self.kind, max_length=self.max_length, **asdict(self.special))
+
+    @classmethod
+    def from_pretrained(cls, source: str | Path, max_length: int | None = None) -> TextTokenizer:
+        """The tokenizer of a pretrained language model; see :func:`vse.inputs.pretrained.pretrained_tokenizer`."""
+        from vse.inputs.pretrained import pretrained_tokenizer
+
+        return pretrained_tokenizer(source, max_length)
+
+
+def read_tokenizer(path: Path) -> Tokenizer:
+    """The pipeline in a ``tokenizer.json``, or an error of one line."""
+    try:
+        return Tokenizer.from_str(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read ({error.strerror})") from None
+    except Exception as error:  # the library raises bare Exception
+        raise InputError(f"{path}: not a tokenizer ({' '.join(str(error).split())})") from error
+
+
+def _checked(texts: Sequence[str]) -> list[str]:
+    if isinstance(texts, (str, bytes)):
+        raise InputError(f"expected a list of texts, got one {type(texts).__name__}: put it into a list")
+    texts = list(texts)
+    for index, text in enumerate(texts):
+        if not isinstance(text, str):
+            raise InputError(f"text {index} is {type(text).__name__}, expected str")
+        if not text or text.isspace():
+            raise InputError(f"text {index} is empty: leave it out or give it a word")
+        if len(text) > MAX_CHARACTERS:
+            raise InputError(f"text {index} has {len(text):,} characters, at most {MAX_CHARACTERS:,}: shorten it")
+    return texts
+
+
+def _bad_characters(texts: list[str]) -> str:
+    """Which text holds half of a surrogate pair, as broken decoding leaves behind."""
+    for index, text in enumerate(texts):
+        try:
+            text.encode()
+        except UnicodeError:
+            return f"text {index} holds characters that are not Unicode: {text[:60]!a}; decode it anew"
+    return "a text cannot be tokenized"

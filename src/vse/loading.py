@@ -1,0 +1,54 @@
+"""``vse.load``: a model from a folder or the hub, in the runtime that its files are made for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from vse.errors import InputError, require
+from vse.strict import read_json
+
+if TYPE_CHECKING:
+    from vse.model import VSEModel
+    from vse.onnx_model import OnnxModel
+
+
+def load(source: str | Path, **options: Any) -> VSEModel | OnnxModel:
+    """The model in a local folder, or of a hub id such as ``"owner/model"``.
+
+    A folder that ``vse export`` wrote is run by ONNX Runtime and loads no torch; any other by torch. ``options`` go to
+    that runtime: ``device`` for torch, ``threads`` for ONNX Runtime.
+    """
+    folder = model_folder(source)
+    if read_json(folder / "config.json").get("runtime") == "onnx":
+        from vse.onnx_model import OnnxModel
+
+        return OnnxModel.load(folder, **options)
+    require("torch", "train", f"the model in {str(folder)!r}")
+    from vse.storage import load_model
+
+    return load_model(folder, **options)
+
+
+def model_folder(source: str | Path) -> Path:
+    """A local folder with a model in it; a hub id is downloaded first (or found in the local cache)."""
+    folder = Path(source).expanduser()
+    if (folder / "config.json").is_file():
+        return folder
+    if folder.is_dir():
+        raise InputError(
+            f"{str(source)!r}: a folder without config.json, so no model ('vse convert' or 'vse train' make one)"
+        )
+    if folder.is_file():
+        hint = (
+            f"; a checkpoint becomes a model with 'vse convert {source} DIR'"
+            if folder.suffix in {".pth", ".pt", ".tar"}
+            else ""
+        )
+        raise InputError(f"{str(source)!r}: a file, expected the folder of a model{hint}")
+    name = str(source)
+    if name.count("/") != 1 or name.startswith((".", "/", "~")) or Path(name).suffix in {".pth", ".pt", ".tar"}:
+        raise InputError(f"{name!r}: no such folder")
+    from vse.hub import download
+
+    return download(name)

@@ -1,0 +1,166 @@
+"""Two encoders and their similarity: the model that is trained, saved, loaded and asked for vectors."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, cast
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from vse.configuration import ModelConfig
+from vse.encoders.bigru import BiGRUEncoder
+from vse.encoders.build import build_image_encoder, build_text_encoder
+from vse.encoding import BadImage, Images, Vectors, encode_images, encode_texts
+from vse.errors import InputError
+from vse.progress import ProgressReporter
+
+if TYPE_CHECKING:
+    from vse.inputs.preprocessing import ImagePreprocessing
+    from vse.inputs.tokenizer import TextTokenizer
+
+
+class VSEModel(nn.Module):
+    """``image_encoder`` and ``text_encoder`` map into one space of unit vectors; the score is their cosine.
+
+    Both can be called directly: ``image_encoder(features_or_pixels, lengths=…)`` and
+    ``text_encoder(tokens, lengths=…)`` give ``(B, D)`` tensors with gradients. The ``encode_*`` methods take what
+    people have (files, pictures, sentences) and give numpy arrays.
+    """
+
+    def __init__(
+        self,
+        image_encoder: nn.Module,
+        text_encoder: nn.Module,
+        config: ModelConfig,
+        tokenizer: TextTokenizer | None = None,
+    ) -> None:
+        super().__init__()
+        self.image_encoder = image_encoder
+        self.text_encoder = text_encoder
+        self.config = config
+        self.tokenizer = tokenizer
+        self._preprocessing = config.preprocessing()
+
+    @classmethod
+    def build(
+        cls, config: ModelConfig, tokenizer: TextTokenizer | None = None, *, pretrained: bool = False
+    ) -> VSEModel:
+        """A new model with random weights; ``pretrained`` asks for published weights of the image backbone."""
+        image_encoder, image = build_image_encoder(config.image, config.embed_size, pretrained=pretrained)
+        text_encoder, text = build_text_encoder(config.text, config.embed_size)
+        if tokenizer is not None:
+            _check_tokenizer(tokenizer, text_encoder)
+        complete = config.model_copy(update={"image": image, "text": text})
+        return cls(image_encoder, text_encoder, complete, tokenizer)
+
+    @property
+    def embed_size(self) -> int:
+        """Dimensions of a vector."""
+        return self.config.embed_size
+
+    @property
+    def feature_size(self) -> int:
+        """The width of the features that the image encoder projects."""
+        return int(cast(Any, self.image_encoder).feature_size)
+
+    @property
+    def preprocessing(self) -> ImagePreprocessing | None:
+        """How pictures are prepared; None for a model of region features."""
+        return self._preprocessing
+
+    @property
+    def device(self) -> torch.device:
+        """Where the parameters are."""
+        return next(self.parameters()).device
+
+    def forward(
+        self,
+        images: Tensor,
+        tokens: Tensor,
+        image_lengths: Tensor | None = None,
+        text_lengths: Tensor | None = None,
+    ) -> tuple[Tensor, Tensor]:
+        """Both towers at once: unit vectors ``(B, D)`` of images and of texts."""
+        return self.image_encoder(images, lengths=image_lengths), self.text_encoder(tokens, lengths=text_lengths)
+
+    def encode_images(
+        self,
+        images: Images,
+        *,
+        batch_size: int = 32,
+        progress: ProgressReporter | None = None,
+        on_bad: Literal["report", "raise"] = "report",
+        problems: list[BadImage] | None = None,
+    ) -> Vectors:
+        """Unit vectors ``(n, D)`` float32 of pictures or feature sets; see :func:`vse.encoding.encode_images`."""
+        return encode_images(self, images, batch_size=batch_size, progress=progress, on_bad=on_bad, problems=problems)
+
+    def encode_texts(
+        self,
+        texts: Sequence[str],
+        *,
+        batch_size: int = 128,
+        progress: ProgressReporter | None = None,
+        unknown: Literal["error", "allow"] = "error",
+    ) -> Vectors:
+        """Unit vectors ``(n, D)`` float32 of sentences; see :func:`vse.encoding.encode_texts`."""
+        return encode_texts(self, texts, batch_size=batch_size, progress=progress, unknown=unknown)
+
+    def embed_images(self, batch: NDArray[Any], lengths: NDArray[np.int64] | None = None) -> Vectors:
+        """One batch of pixels or features to unit vectors."""
+        return self._embed(self.image_encoder, batch, lengths)
+
+    def embed_tokens(self, tokens: NDArray[np.int64], lengths: NDArray[np.int64]) -> Vectors:
+        """One batch of tokens to unit vectors."""
+        return self._embed(self.text_encoder, tokens, lengths)
+
+    def save(self, folder: str | Path) -> Path:
+        """Write ``config.json``, ``model.safetensors``, the tokenizer and a model card into ``folder``."""
+        from vse.storage import save_model
+
+        return save_model(self, Path(folder))
+
+    def push_to_hub(self, name: str, *, private: bool = False, token: str | None = None) -> str:
+        """Upload what :meth:`save` writes to the hub repository ``name`` ("owner/model") and return its address."""
+        from vse.hub import push
+
+        return push(self, name, private=private, token=token)
+
+    def fingerprint(self) -> str:
+        """A short name for exactly these weights and inputs: models with equal fingerprints give equal vectors."""
+        from vse.storage import fingerprint
+
+        return fingerprint(self)
+
+    @torch.inference_mode()
+    def _embed(self, encoder: nn.Module, batch: NDArray[Any], lengths: NDArray[np.int64] | None) -> Vectors:
+        was_training = encoder.training
+        encoder.eval()
+        try:
+            sizes = None if lengths is None else torch.from_numpy(lengths).to(self.device)
+            vectors = encoder(torch.from_numpy(batch).to(self.device), lengths=sizes)
+            return vectors.float().cpu().numpy()
+        finally:
+            encoder.train(was_training)
+
+
+def _check_tokenizer(tokenizer: TextTokenizer, encoder: Any) -> None:
+    """Refuse a tokenizer whose ids or texts the encoder could not take."""
+    if isinstance(encoder, BiGRUEncoder):
+        known, expected = tokenizer.vocab_size, encoder.embed.num_embeddings
+        if known != expected:
+            raise InputError(f"the tokenizer knows {known} words, the text encoder {expected}")
+        return
+    known, expected = tokenizer.vocab_size, int(encoder.transformer.config.vocab_size)
+    if known > expected:
+        raise InputError(f"the tokenizer knows {known} pieces of words, the text encoder {expected}: another model's?")
+    longest = encoder.max_tokens
+    if longest is not None and tokenizer.max_length > longest:
+        raise InputError(
+            f"the tokenizer cuts texts at {tokenizer.max_length} tokens and the text encoder reads {longest}: "
+            f"load the tokenizer with max_length={longest}"
+        )

@@ -1,0 +1,134 @@
+"""A torch model as a folder: ``config.json`` + ``model.safetensors`` + tokenizer files + model card.
+
+Writing: everything is made in a temporary folder beside the target and moved in file by file, the configuration
+last. Both the weights' header and the configuration carry the model's fingerprint, so that a crash between two moves
+is recognised when loading and never gives a mixture of two models.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import nn
+
+from vse._version import __version__
+from vse.configuration import ModelConfig
+from vse.errors import InputError, require
+from vse.files import write_json
+from vse.model import VSEModel
+from vse.strict import parse, read_json
+
+if TYPE_CHECKING:
+    from vse.inputs.tokenizer import TextTokenizer
+
+CONFIG = "config.json"
+WEIGHTS = "model.safetensors"
+FINGERPRINT_DIGITS = 16
+
+
+def save_model(model: VSEModel, folder: Path) -> Path:
+    """Write the model into ``folder``, which is made if needed; other files in it stay."""
+    from vse.card import write_card
+
+    safetensors = require("safetensors.torch", "train", "saving a model")
+    if folder.is_file():
+        raise InputError(f"{folder}: is a file, expected a folder to save the model in")
+    folder.mkdir(parents=True, exist_ok=True)
+    mark = fingerprint(model)
+    state = {name: tensor.detach().cpu().contiguous() for name, tensor in model.state_dict().items()}
+    staging = Path(tempfile.mkdtemp(prefix=".saving-", dir=folder))
+    try:
+        safetensors.save_file(state, staging / WEIGHTS, metadata={"format": "pt", "fingerprint": mark})
+        (staging / WEIGHTS).chmod(0o644)
+        if model.tokenizer is not None:
+            model.tokenizer.save(staging)
+        config = {"vse_version": __version__, "fingerprint": mark, **model.config.model_dump(mode="json")}
+        write_json(staging / CONFIG, config)
+        write_card(staging, model)
+        for path in sorted(staging.iterdir(), key=lambda path: path.name == CONFIG):
+            path.replace(folder / path.name)
+    finally:
+        shutil.rmtree(staging, ignore_errors=True)
+    return folder
+
+
+def load_model(folder: Path, *, device: str | torch.device = "cpu") -> VSEModel:
+    """The model in ``folder``, strictly: every tensor must be there and nothing else."""
+    raw = read_json(folder / CONFIG)
+    if raw.get("runtime") == "onnx":
+        raise InputError(f"{folder}: already an export for ONNX Runtime; this needs the torch model it was made from")
+    mark = raw.pop("fingerprint", None)
+    raw.pop("vse_version", None)
+    config = parse(ModelConfig, raw, str(folder / CONFIG))
+    model = VSEModel.build(config, load_tokenizer(folder))
+    state, metadata = read_weights(folder / WEIGHTS)
+    if mark is not None and metadata.get("fingerprint", mark) != mark:
+        raise InputError(
+            f"{folder}: {CONFIG} and {WEIGHTS} belong to different models (was saving interrupted?); save it again"
+        )
+    load_state(model, state, str(folder / WEIGHTS))
+    return model.to(device).eval()
+
+
+def load_tokenizer(folder: Path) -> TextTokenizer | None:
+    """The tokenizer saved in ``folder``, None if there is none."""
+    if not (folder / "tokenizer.json").is_file():
+        return None
+    from vse.inputs.tokenizer import TextTokenizer
+
+    return TextTokenizer.load(folder)
+
+
+def read_weights(path: Path) -> tuple[dict[str, torch.Tensor], dict[str, str]]:
+    """The tensors and the header of a safetensors file; a file that is cut short says so."""
+    safetensors = require("safetensors", "train", "loading a model")
+    if not path.is_file():
+        raise InputError(f"{path}: no such file; a model folder holds {CONFIG} and {WEIGHTS}")
+    try:
+        with safetensors.safe_open(path, framework="pt") as file:
+            return {name: file.get_tensor(name) for name in file.keys()}, dict(file.metadata() or {})  # noqa: SIM118
+    except safetensors.SafetensorError as error:
+        raise InputError(
+            f"{path}: not a complete safetensors file, {path.stat().st_size} bytes ({error}); copy or save it again"
+        ) from None
+
+
+def load_state(module: nn.Module, state: dict[str, torch.Tensor], where: str) -> None:
+    """Load strictly, and name what is missing, unexpected or of another shape in one line."""
+    own = module.state_dict()
+    missing, unexpected = sorted(own.keys() - state.keys()), sorted(state.keys() - own.keys())
+    differing = [
+        f"{name} {tuple(state[name].shape)} instead of {tuple(own[name].shape)}"
+        for name in sorted(own.keys() & state.keys())
+        if own[name].shape != state[name].shape
+    ]
+    kinds = (("missing", missing), ("not expected", unexpected), ("of another shape", differing))
+    problems = [
+        f"{len(names)} {what} ({', '.join(names[:3])}{', …' if len(names) > 3 else ''})"
+        for what, names in kinds
+        if names
+    ]
+    if problems:
+        raise InputError(f"{where}: the weights do not fit this architecture: tensors " + "; ".join(problems))
+    module.load_state_dict(state, strict=True)
+
+
+def fingerprint(model: VSEModel) -> str:
+    """SHA-256 over every tensor and over how inputs are prepared, cut to 16 digits."""
+    digest = hashlib.sha256()
+    for name, tensor in sorted(model.state_dict().items()):
+        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode())
+        digest.update(
+            tensor.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().data if tensor.numel() else b""
+        )
+    inputs: dict[str, Any] = {"config": model.config.model_dump(mode="json", exclude={"about"})}
+    if model.tokenizer is not None:
+        inputs["tokenizer"] = model.tokenizer.to_json()
+    digest.update(json.dumps(inputs, sort_keys=True).encode())
+    return digest.hexdigest()[:FINGERPRINT_DIGITS]

@@ -1,0 +1,82 @@
+"""Contracts of ``vse inspect``: the report on stdout, the picture where it was asked for, one line per error."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from vse.cli.main import main
+from vse.configuration import BiGRUConfig, ModelConfig, RegionConfig
+from vse.inspection import inspect_folder
+from vse.model import VSEModel
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory):
+    """The folder of a tiny model."""
+    text = BiGRUConfig(vocabulary_size=9, word_size=5)
+    config = ModelConfig(embed_size=16, image=RegionConfig(feature_size=8, hidden_size=4), text=text)
+    return VSEModel.build(config).save(tmp_path_factory.mktemp("models") / "toy")
+
+
+def test_text_and_json(saved, capsys):
+    """The same report is shown as tables or as one ASCII JSON object; nothing else is printed."""
+    assert main(["inspect", str(saved)]) == 0
+    output = capsys.readouterr()
+    assert "toy" in output.out
+    assert "region" in output.out
+    assert output.err == ""
+    assert main(["inspect", str(saved), "--json"]) == 0
+    output = capsys.readouterr()
+    assert json.loads(output.out) == inspect_folder(saved).to_json()
+    assert output.out.isascii()
+    assert output.err == ""
+
+
+def test_the_picture(saved, tmp_path, capsys):
+    """``--plot`` draws into the file and the report names it."""
+    pytest.importorskip("matplotlib")
+    path = tmp_path / "new" / "curves.png"
+    assert main(["inspect", str(saved), "--plot", str(path), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["plot"] == str(path)
+    assert path.read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_wrong_suffix_is_a_wrong_call(saved, tmp_path, capsys):
+    """A picture of an unknown kind is refused before the model is looked for."""
+    for model in (str(saved), "nowhere"):
+        assert main(["inspect", model, "--plot", str(tmp_path / "curves.doc")]) == 2
+        output = capsys.readouterr()
+        assert output.out == ""
+        assert "curves.doc" in output.err
+        assert ".png, .svg, .pdf" in output.err
+
+
+@pytest.mark.parametrize(("content", "words"), [(None, "no such folder"), ({}, "without config.json")])
+def test_what_is_no_model_is_one_line(tmp_path, capsys, content, words):
+    """A folder that is absent or holds no model fails with its name."""
+    folder = tmp_path / "empty"
+    if content is not None:
+        folder.mkdir()
+    assert main(["inspect", str(folder)]) == 1
+    output = capsys.readouterr()
+    assert output.out == ""
+    assert output.err.startswith("vse: error: ")
+    assert len(output.err.splitlines()) == 1
+    assert str(folder) in output.err
+    assert words in output.err
+
+
+def test_the_command_runs_without_torch(saved):
+    """Neither torch nor matplotlib is loaded to show a report."""
+    code = (
+        "import sys; from vse.cli.main import main; code = main(['inspect', sys.argv[1], '--json']);"
+        "print(code, sorted({'torch', 'matplotlib', 'safetensors'} & set(sys.modules)), file=sys.stderr)"
+    )
+    command = [sys.executable, "-c", code, str(saved)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    assert done.stderr == "0 []\n"
+    assert json.loads(done.stdout)["runtime"] == "torch"

@@ -1,0 +1,194 @@
+"""The model card tells what is known, marks what is not, and shows the pooling curves."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from vse.card import CARD_FILE, PICTURE_FILE, card_text, escaped, table, write_card
+from vse.configuration import About, BiGRUConfig, GridConfig, ModelConfig, RegionConfig, Score
+from vse.curves import CURVES_FILE, curves_of, read_curves
+from vse.inputs.vocabulary import FIRST, Vocabulary
+from vse.model import VSEModel
+
+WORDS = (*FIRST, "a", "dog", "red", "runs")
+CAFFE = {"name": "caffe-resnet", "options": {"blocks": [1, 1, 1, 1], "width": 2}}
+
+
+def tiny(about: About | None = None, *, image=None, pooling="gpo", vocabulary: bool = True) -> VSEModel:
+    text = BiGRUConfig(vocabulary_size=9, word_size=5, pooling=pooling)
+    image = image or RegionConfig(feature_size=8, hidden_size=4, pooling=pooling)
+    config = ModelConfig(embed_size=16, image=image, text=text, about=about or About())
+    return VSEModel.build(config, Vocabulary(WORDS).tokenizer() if vocabulary else None)
+
+
+def section(card: str, title: str) -> str:
+    after = card.partition(f"## {title}\n\n")[2]
+    return after.partition("\n\n## ")[0].partition("\n\n---\n")[0]
+
+
+def card_of(model: VSEModel) -> str:
+    return card_text(model, curves_of(model), picture=False)
+
+
+def cells(line: str) -> list[str]:
+    """The cells of a line of a Markdown table: bars that no backslash protects part them."""
+    parts, current, i = [], "", 0
+    while i < len(line):
+        if line[i] == "\\" and i + 1 < len(line):
+            current += line[i : i + 2]
+            i += 2
+            continue
+        if line[i] == "|":
+            parts.append(current.strip())
+            current = ""
+        else:
+            current += line[i]
+        i += 1
+    return parts[1:]
+
+
+def test_three_files_are_written(tmp_path):
+    """The card links the picture, and the curves can be read without the model."""
+    pytest.importorskip("matplotlib")
+    model = tiny()
+    write_card(tmp_path, model)
+    assert {path.name for path in tmp_path.iterdir()} == {CARD_FILE, CURVES_FILE, PICTURE_FILE}
+    assert f"]({PICTURE_FILE})" in (tmp_path / CARD_FILE).read_text(encoding="utf-8")
+    assert (tmp_path / PICTURE_FILE).read_bytes().startswith(b"\x89PNG")
+    assert read_curves(tmp_path / CURVES_FILE) == tuple(curves_of(model))
+
+
+def test_without_curves_there_is_no_picture(tmp_path):
+    """Poolings that do not sort leave a card that says so and links nothing."""
+    write_card(tmp_path, tiny(pooling="cls"))
+    assert {path.name for path in tmp_path.iterdir()} == {CARD_FILE, CURVES_FILE}
+    card = (tmp_path / CARD_FILE).read_text(encoding="utf-8")
+    assert PICTURE_FILE not in card
+    assert "first element" in card
+
+
+def test_without_matplotlib_a_model_is_saved_all_the_same(tmp_path):
+    """The picture and its link are left out, the rest is written."""
+    code = (
+        "import sys; sys.modules['matplotlib'] = sys.modules['matplotlib.figure'] = None;"
+        "from tests.test_card import tiny; from pathlib import Path; from vse.card import write_card;"
+        "write_card(Path(sys.argv[1]), tiny())"
+    )
+    command = [sys.executable, "-c", code, str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    assert {path.name for path in tmp_path.iterdir()} == {CARD_FILE, CURVES_FILE}
+    assert PICTURE_FILE not in (tmp_path / CARD_FILE).read_text(encoding="utf-8")
+
+
+def test_the_front_matter_is_for_the_hub():
+    """Library, task and tags stand in YAML between the first two rules."""
+    _, front, _ = card_of(tiny()).split("---\n", 2)
+    lines = front.splitlines()
+    assert "library_name: vse" in lines
+    assert "pipeline_tag: feature-extraction" in lines
+    assert "- image-text-retrieval" in lines
+    assert not {"license", "datasets"} & {line.partition(":")[0] for line in lines}
+
+
+def test_what_is_not_known_is_called_not_recorded():
+    """Data, recipe, scores and source of a model without history are not invented."""
+    card = card_of(tiny())
+    for title in ("Data", "Recipe", "Scores"):
+        assert section(card, title) == "not recorded"
+    assert "Source: not recorded" in card
+    assert "## Notes" not in card
+
+
+def test_what_is_known_is_told():
+    """Scores come with data, split and protocol; a figure that one of them lacks leaves its cell empty."""
+    scores = (
+        Score(protocol="1K, mean of 5", data="coco", split="test", values={"i2t R@1": 76.54, "rsum": 512.3}),
+        Score(protocol="5K", data="coco", split="testall", values={"rsum": 402.25}),
+    )
+    about = About(
+        name="Toy", data="scenes", source="a test", recipe={"lr": 5e-4, "clip": None}, scores=scores, notes=("x",)
+    )
+    model = tiny(about)
+    card = card_of(model)
+    assert "# Toy\n" in card
+    assert section(card, "Data") == "scenes"
+    assert "Source: a test" in card
+    head, _, first, second = map(cells, section(card, "Scores").splitlines())
+    assert head == ["data", "split", "protocol", "i2t R@1", "rsum"]
+    assert first == ["coco", "test", "1K, mean of 5", "76.54", "512.3"]
+    assert second == ["coco", "testall", "5K", "", "402.25"]
+    assert [cells(line) for line in section(card, "Recipe").splitlines()[2:]] == [["lr", "0.0005"], ["clip", "null"]]
+    assert section(card, "Notes") == "- x"
+    for encoder in (model.image_encoder, model.text_encoder):
+        assert f"{sum(p.numel() for p in encoder.parameters()):,}" in card
+
+
+def test_the_example_runs(tmp_path, monkeypatch):
+    """The Python of the card works as it stands on the saved model."""
+    import numpy as np
+
+    model = tiny()
+    code = section(card_of(model), "Use").removeprefix("```python\n").removesuffix("\n```")
+    model.save(tmp_path / "toy")
+    np.save(tmp_path / "features.npy", np.ones((3, 4, 8), np.float32))
+    monkeypatch.chdir(tmp_path)
+    names: dict = {}
+    exec(code.replace("path/to/this/folder", "toy").replace("two dogs play in the snow", "a red dog"), names)  # noqa: S102
+    assert names["scores"].shape == (3, 1)
+
+
+def test_the_example_fits_the_model():
+    """Pictures are shown to a model that reads pictures, and no text to one without a vocabulary."""
+    grid = GridConfig(backbone=CAFFE, image_size=64)
+    card = card_of(tiny(image=grid, vocabulary=False))
+    assert 'encode_images(["photo.jpg"])' in card
+    assert "encode_texts" not in card
+    assert "without a vocabulary" in card
+    assert "64 x 64" in section(card, "Inputs")
+
+
+def test_every_curve_has_a_row():
+    """The table shows tower, set size and likeness of each curve."""
+    model = tiny()
+    rows = [cells(line) for line in section(card_of(model), "Pooling curves").splitlines() if line.startswith("|")]
+    assert [row[:4] for row in rows[2:]] == [
+        [curve.tower, curve.pooling, str(curve.size), curve.nearest.label] for curve in curves_of(model)
+    ]
+
+
+@given(st.lists(st.lists(st.text(), min_size=3, max_size=3), max_size=3))
+def test_no_text_breaks_a_table(rows):
+    """Whatever cells hold, a row stays one line with its own number of cells, and nothing becomes HTML."""
+    lines = table(("a", "b", "c"), rows).split("\n")
+    assert len(lines) == len(rows) + 2
+    assert [len(cells(line)) for line in lines] == [3] * len(lines)
+    assert all("<" not in line and "\r" not in line for line in lines)
+
+
+def test_text_means_itself():
+    """Markup of Markdown and HTML is escaped, whitespace is one space."""
+    assert escaped("a|b *c* <img>\n[d](e) `f`") == r"a\|b \*c\* &lt;img&gt; \[d\](e) \`f\`"
+    assert escaped("plain words, 3.5 % (k = 5)") == "plain words, 3.5 % (k = 5)"
+
+
+@given(st.text())
+def test_a_name_stays_a_title(name):
+    """No name can end the title's line or begin a section of its own."""
+    model = tiny(About(name=name))
+    lines = card_text(model, [], picture=False).splitlines()
+    assert len(lines) == len(card_text(tiny(), [], picture=False).splitlines())
+    assert sum(line.startswith("# ") and line != "# " for line in lines) == 1
+
+
+def test_saving_a_model_writes_its_card(tmp_path):
+    """``model.save`` leaves the card beside the weights, and the curves are JSON."""
+    tiny().save(tmp_path / "toy")
+    assert (tmp_path / "toy" / CARD_FILE).read_text(encoding="utf-8").startswith("---\n")
+    assert json.loads((tmp_path / "toy" / CURVES_FILE).read_text())["curves"]
