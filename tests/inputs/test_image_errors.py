@@ -252,17 +252,6 @@ def test_a_broken_image_that_is_open():
         assert refused(image).reason == "truncated"
 
 
-def test_an_unknown_mode(monkeypatch):
-    """A mode that cannot be converted is an error like others."""
-    image = Image.new("RGB", (2, 2))
-
-    def fail(*_args):
-        raise ValueError("conversion not supported")
-
-    monkeypatch.setattr(image, "convert", fail)
-    assert refused(image).reason == "conversion not supported"
-
-
 @pytest.mark.parametrize(
     "raised", [MemoryError(), RecursionError("deep"), ZeroDivisionError("x"), OverflowError("big")]
 )

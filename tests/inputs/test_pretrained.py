@@ -92,6 +92,19 @@ def test_length_by_default(folder, config, length):
     assert TextTokenizer.from_pretrained(folder).max_length == length
 
 
+def test_line_separators_can_be_pieces(folder):
+    """Only a line feed ends a piece, so that the ids behind an exotic separator stay right."""
+    (folder / "vocab.txt").write_text("\n".join([*PIECES, "\u2028", "\x85", "zebra"]), encoding="utf-8")
+    assert TextTokenizer.from_pretrained(folder).encode(["zebra"]).tokens.tolist() == [[2, len(PIECES) + 2, 3]]
+
+
+@pytest.mark.parametrize("max_length", [0, 2, "5"])
+def test_length_is_checked(folder, max_length):
+    """A length without room for a piece is refused, not replaced by the default."""
+    with pytest.raises(InputError, match=f"at least 3, got {max_length!r}"):
+        TextTokenizer.from_pretrained(folder, max_length)
+
+
 def test_a_tokenizer_of_ours(tmp_path):
     """What save wrote is read with its settings; the length may be changed."""
     Vocabulary.build(["a dog"], 1).tokenizer(max_length=9).save(tmp_path)

@@ -50,13 +50,16 @@ def pretrained_tokenizer(source: str | Path, max_length: int | None = None) -> T
         tokenizer = wordpiece(folder / VOCABULARY_FILE, lowercase=bool(config.get("do_lower_case", True)))
     else:
         raise InputError(f"{folder}: no tokenizer here, expected {TOKENIZER_FILE} or {VOCABULARY_FILE}")
-    return TextTokenizer(tokenizer, max_length=max_length or _length(config, tokenizer), kind="subwords")
+    if max_length is None:
+        max_length = _length(config, tokenizer)
+    return TextTokenizer(tokenizer, max_length=max_length, kind="subwords")
 
 
 def wordpiece(path: Path, *, lowercase: bool) -> Tokenizer:
     """BERT's tokenizer over the vocabulary in ``path``, one piece a line."""
     try:
-        pieces = path.read_text(encoding="utf-8").splitlines()
+        # Not splitlines: some vocabularies hold Unicode's other line separators as pieces.
+        pieces = path.read_text(encoding="utf-8").removesuffix("\n").split("\n")
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"{path}: cannot be read ({error})") from None
     vocabulary = {piece: number for number, piece in enumerate(pieces)}

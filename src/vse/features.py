@@ -1,0 +1,261 @@
+"""Grid features of many pictures, computed once and kept: what ``vse features`` does."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol, cast
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from vse.data.captioned_images import ImageFiles
+from vse.data.feature_store import distinct_files
+from vse.data.feature_writer import FeaturePlan, FeatureWriter
+from vse.data.layouts import AUTO
+from vse.data.open import list_splits, open_data
+from vse.data.splits import ALL
+from vse.encoders.backbones import Backbone, create_backbone
+from vse.encoding import Items, _read_ahead, check_batch_size
+from vse.errors import InputError, VSEError
+from vse.progress import ProgressReporter, SilentProgress
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from vse.inputs.preprocessing import ImagePreprocessing
+
+LARGEST = float(np.finfo(np.float16).max)  # 65504
+FINGERPRINT_DIGITS = 16
+
+
+class NamedImages(Items, Protocol):
+    """Pictures with an id each, such as :class:`~vse.data.ImageFiles`."""
+
+    @property
+    def ids(self) -> Sequence[str]:
+        """One id for each picture, no two alike."""
+
+
+@dataclass(frozen=True)
+class FeaturesReport:
+    """What a run did. ``clipped`` counts the values of this run that float16 cannot hold, ``bad`` is id → reason."""
+
+    folder: Path
+    backbone: str
+    grid: tuple[int, int]
+    channels: int
+    images: int
+    computed: int
+    kept: int
+    clipped: int
+    seconds: float
+    bad: Mapping[str, str]
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "folder": str(self.folder),
+            "backbone": self.backbone,
+            "grid": list(self.grid),
+            "channels": self.channels,
+            "images": self.images,
+            "computed": self.computed,
+            "kept": self.kept,
+            "clipped": self.clipped,
+            "seconds": round(self.seconds, 3),
+            "bad": [{"id": name, "reason": reason} for name, reason in self.bad.items()],
+        }
+
+    def render(self, console: Console) -> None:
+        """Counts, what went wrong, and where the features are."""
+        from rich.text import Text
+
+        def say(text: str) -> None:
+            console.print(Text(text if text.isprintable() else ascii(text)), soft_wrap=True)
+
+        rows, columns = self.grid
+        rate = f" ({self.computed / self.seconds:.1f} images/s)" if self.computed else ""
+        say(f"{self.backbone}: {self.images} images, {rows} × {columns} cells of {self.channels} channels each")
+        say(f"{self.computed} computed now{rate}, {self.kept} were there before")
+        if self.clipped:
+            say(f"{self.clipped} values were beyond ±{LARGEST:.0f}, the range of float16, and were clipped")
+        for name, reason in self.bad.items():
+            say(f"no features for {name}: {reason}")
+        say(f"The features are in {self.folder}")
+
+
+def find_images(path: str | os.PathLike[str], *, layout: str = AUTO, split: str | None = None) -> ImageFiles:
+    """The picture files of a folder or of a data set, each once; of all its splits unless one is named."""
+    splits = (split,) if split is not None else list_splits(path, layout=layout) or (ALL,)
+    found = [open_data(path, each, layout=layout, use="files").images for each in splits]
+    return distinct_files(images for images in found if isinstance(images, ImageFiles))
+
+
+def extract_features(
+    images: NamedImages,
+    backbone: str | Backbone,
+    into: str | os.PathLike[str],
+    *,
+    size: int | None = None,
+    batch_size: int = 16,
+    name: str | None = None,
+    options: Mapping[str, Any] | None = None,
+    device: str | torch.device | None = None,
+    progress: ProgressReporter | None = None,
+) -> FeaturesReport:
+    """Write the features ``(cells, channels)`` of every picture into the store ``into``, or what it still lacks.
+
+    ``backbone`` is a name of :func:`~vse.encoders.create_backbone`, built with ``options`` and its published weights,
+    or a ready one, which ``name`` and ``options`` then describe in the store. ``size`` is the side to which pictures
+    are brought, by default the backbone's own. Values are clipped to ±65504 and rounded to float16. A picture that
+    cannot be read is noted in the store and in the report; a later run tries it again. An interrupted run loses the
+    batch under way. A named backbone runs on the GPU if there is one; ``device`` decides otherwise.
+    """
+    check_batch_size(batch_size)
+    if size is not None and size < 1:
+        raise InputError(f"size must be a whole number from 1 up, got {size!r}")
+    given = dict(options or {})
+    ready = isinstance(backbone, Backbone)
+    model = create_backbone(backbone, pretrained=True, **({} if ready else given))
+    if device is not None or not ready:
+        model.to(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+    with _evaluating(model):
+        preprocessing = model.preprocessing(size)
+        plan = FeaturePlan(
+            backbone=name or (type(model).__name__ if ready else str(backbone)),
+            options=given,
+            preprocessing=preprocessing.to_json(),
+            grid=_grid(model, preprocessing.size),
+            channels=model.channels,
+            fingerprint=backbone_fingerprint(model),
+            ids=tuple(images.ids),
+        )
+        with FeatureWriter.open_or_create(into, plan) as writer:
+            return _fill(writer, images, model, preprocessing, batch_size, progress or SilentProgress())
+
+
+def backbone_fingerprint(backbone: Backbone) -> str:
+    """SHA-256 over the names, shapes and values of all tensors, cut to 16 digits."""
+    digest = hashlib.sha256()
+    for name, tensor in sorted(backbone.state_dict().items()):
+        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode())
+        digest.update(tensor.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().data)
+    return digest.hexdigest()[:FINGERPRINT_DIGITS]
+
+
+@dataclass(frozen=True)
+class _Batch:
+    """The rows that have features ``(len(rows), cells, channels)``, and the others with the reason."""
+
+    rows: list[int]
+    features: NDArray[np.float16]
+    bad: dict[int, str]
+    clipped: int
+
+
+@dataclass(frozen=True)
+class _Pending:
+    """The pictures of some rows."""
+
+    images: Items
+    rows: NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitem__(self, index: int) -> Any:
+        return self.images[int(self.rows[index])]
+
+
+@dataclass(frozen=True)
+class _Reading:
+    """What reading ahead asks of a model: its preprocessing, and no arrays that pass for ready features."""
+
+    preprocessing: ImagePreprocessing
+    feature_size: int = -1
+
+
+def _fill(
+    writer: FeatureWriter,
+    images: Items,
+    model: Backbone,
+    preprocessing: ImagePreprocessing,
+    batch_size: int,
+    progress: ProgressReporter,
+) -> FeaturesReport:
+    """Compute and commit the rows that are to do, batch by batch."""
+    header = writer.header
+    before = f", {writer.kept} images were done before" if writer.kept else ""
+    progress.note(f"{header.count} images, {header.nbytes / 1e9:.2f} GB of features in {writer.folder}{before}")
+    progress.start(len(writer.todo), "features")
+    began, computed, clipped = time.perf_counter(), 0, 0
+    batches = _read_ahead(cast(Any, _Reading(preprocessing)), _Pending(images, writer.todo), batch_size)
+    for start, loaded in batches:
+        rows = writer.todo[start : start + len(loaded)].tolist()
+        batch = _compute(model, dict(zip(rows, loaded, strict=True)), header.shape[1:])
+        writer.commit(batch.rows, batch.features, batch.bad)
+        computed += len(batch.rows)
+        clipped += batch.clipped
+        rate = (start + len(loaded)) / (time.perf_counter() - began)
+        progress.advance(len(loaded), f"features, {rate:.1f} images/s")
+    seconds = time.perf_counter() - began
+    writer.finish()
+    progress.finish()
+    return FeaturesReport(
+        folder=writer.folder,
+        backbone=header.backbone,
+        grid=header.grid,
+        channels=header.channels,
+        images=header.count,
+        computed=computed,
+        kept=writer.kept,
+        clipped=clipped,
+        seconds=seconds,
+        bad=writer.bad,
+    )
+
+
+@torch.inference_mode()
+def _compute(model: Backbone, loaded: Mapping[int, NDArray[Any] | VSEError], shape: tuple[int, ...]) -> _Batch:
+    """One batch through the backbone: pixels ``(3, H, W)`` by row, or the error that stands in their place."""
+    bad = {row: getattr(item, "reason", str(item)) for row, item in loaded.items() if isinstance(item, VSEError)}
+    rows = [row for row in loaded if row not in bad]
+    if not rows:
+        return _Batch([], np.empty((0, *shape), np.float16), bad, 0)
+    like = next(model.parameters())
+    pixels = torch.from_numpy(np.stack([cast(Any, loaded[row]) for row in rows]))  # (B, 3, H, W)
+    cells = model(pixels.to(like.device, like.dtype)).float()  # (B, h·w, C)
+    unusable = cells.isnan().flatten(1).any(1)
+    bad |= {row: "the backbone gives NaN for it" for row, broken in zip(rows, unusable.tolist(), strict=True) if broken}
+    cells = cells[~unusable]
+    clipped = int((cells.abs() > LARGEST).sum())
+    features = cells.clamp(-LARGEST, LARGEST).half().cpu().numpy()
+    return _Batch([row for row in rows if row not in bad], features, bad, clipped)
+
+
+def _grid(model: Backbone, size: tuple[int, int]) -> tuple[int, int]:
+    try:
+        return model.grid(*size)
+    except RuntimeError as error:  # what torch says when a map shrinks to nothing
+        reason = str(error).partition("\n")[0]
+        raise InputError(
+            f"size {size[0]}: the backbone cannot take such pictures ({reason}): try a larger one"
+        ) from None
+
+
+@contextmanager
+def _evaluating(model: Backbone) -> Iterator[None]:
+    """Evaluation mode; afterwards every module is as it was, those that are kept frozen while training too."""
+    modes = [(module, module.training) for module in model.modules()]
+    model.eval()
+    try:
+        yield
+    finally:
+        for module, training in modes:
+            module.training = training

@@ -1,0 +1,55 @@
+"""One writer at a time, also across processes. Standard library only."""
+
+from __future__ import annotations
+
+import os
+import sys
+from contextlib import suppress
+from pathlib import Path
+
+from vse.errors import VSEError
+
+NAME = ".lock"
+
+
+class FolderLock:
+    """A folder held for writing until :meth:`release`.
+
+    The lock belongs to an open file, ``.lock`` inside the folder, and the system drops it when the process ends,
+    however it ends: there is no stale lock to remove. The file itself stays, since deleting it would race with the
+    next process that opens it; it holds the number of the process, for the message that others get.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        path = folder / NAME
+        self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+        try:
+            _lock_now(self._descriptor)
+        except (BlockingIOError, PermissionError):
+            holder = ""
+            with suppress(OSError):
+                holder = os.read(self._descriptor, 20).decode("ascii", "replace").strip()
+            os.close(self._descriptor)
+            who = f"process {holder}" if holder.isdecimal() else "another process"
+            raise VSEError(f"{folder} is being written by {who}: wait for it, or choose another folder") from None
+        except OSError as error:
+            os.close(self._descriptor)
+            raise VSEError(f"{path} cannot be locked ({error.strerror}): use a folder on another disk") from error
+        os.ftruncate(self._descriptor, 0)
+        os.write(self._descriptor, f"{os.getpid()}\n".encode())
+
+    def release(self) -> None:
+        """Let others in."""
+        os.close(self._descriptor)
+
+
+if sys.platform == "win32":
+    import msvcrt
+
+    def _lock_now(descriptor: int) -> None:
+        msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
+else:
+    import fcntl
+
+    def _lock_now(descriptor: int) -> None:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
