@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from vse.errors import InputError, VSEError
+from vse.errors import InputError, VSEError, unknown_choice
 from vse.progress import ProgressReporter, SilentProgress
 
 if TYPE_CHECKING:
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from vse.inputs.tokenizer import TextTokenizer
 
 Vectors = NDArray[np.float32]
+Item = TypeVar("Item")
 TEXT_CHUNK = 4096  # texts tokenized at once: bounds memory, and is enough to sort by length
 READERS = min(4, os.cpu_count() or 1)
 
@@ -94,15 +95,15 @@ def encode_images(
     ``on_bad="raise"`` stops instead. While one batch is computed the next one is read.
     """
     check_batch_size(batch_size)
+    _check_choice("on_bad", on_bad, ("report", "raise"))
     sources = _as_sources(images, towers)
     reporter = progress or SilentProgress()
     out = np.full((len(sources), towers.embed_size), np.nan, dtype=np.float32)
     found: list[BadImage] = [] if problems is None else problems
     known = len(found)
     reporter.start(len(sources), "images")
-    for start, loaded in _read_ahead(towers, sources, batch_size):
-        good: list[int] = []
-        arrays: list[NDArray[Any]] = []
+    for start, loaded in read_ahead(lambda i: _read_one(towers, sources[i], i), len(sources), batch_size):
+        read: dict[int, list[tuple[int, NDArray[Any]]]] = {}  # pictures and feature sets apart
         for offset, item in enumerate(loaded):
             if isinstance(item, VSEError):
                 if on_bad == "raise":
@@ -110,10 +111,10 @@ def encode_images(
                 name = getattr(item, "name", None) or f"image {start + offset}"
                 found.append(BadImage(start + offset, name, getattr(item, "reason", str(item))))
             else:
-                good.append(start + offset)
-                arrays.append(item)
-        if arrays:
-            out[good] = towers.embed_images(*_stack(arrays))
+                read.setdefault(item.ndim, []).append((start + offset, item))
+        for alike in read.values():
+            rows, arrays = zip(*alike, strict=True)
+            out[list(rows)] = towers.embed_images(*_stack(arrays))
         reporter.advance(len(loaded))
     reporter.finish()
     if problems is None and found[known:]:
@@ -135,6 +136,7 @@ def encode_texts(
     ``unknown="allow"`` encodes it all the same. Longer texts than the model reads are cut.
     """
     check_batch_size(batch_size)
+    _check_choice("unknown", unknown, ("error", "allow"))
     texts = [texts] if isinstance(texts, str) else list(texts)
     tokenizer = towers.tokenizer
     if tokenizer is None:
@@ -146,7 +148,7 @@ def encode_texts(
     reporter.start(len(texts), "texts")
     for start in range(0, len(texts), TEXT_CHUNK):
         chunk = texts[start : start + TEXT_CHUNK]
-        batch = tokenizer.encode(chunk)
+        batch = tokenizer.encode(chunk, first=start)
         if unknown == "error" and batch.unknown.any():
             which = int(batch.unknown.argmax())
             raise InputError(
@@ -169,26 +171,35 @@ def check_batch_size(value: int) -> None:
         raise InputError(f"batch_size must be a whole number from 1 up, got {value!r}")
 
 
+def _check_choice(name: str, value: str, choices: Sequence[str]) -> None:
+    if value not in choices:
+        raise InputError(unknown_choice(f"{name}=", value, choices))
+
+
 def _as_sources(images: Any, towers: Towers) -> Items:
     """The items one by one; a single picture or feature set counts as a sequence of one."""
+    if hasattr(images, "detach"):  # a torch tensor, recognised without importing torch
+        images = images.detach().cpu().numpy()
     if isinstance(images, np.ndarray):
         single = images.ndim == 2 or (
             images.ndim == 3 and towers.preprocessing is not None and images.shape[-1] in (3, 4)
         )
         return [images] if single else list(images)
-    if isinstance(images, (str, bytes, os.PathLike)) or not hasattr(images, "__len__") or hasattr(images, "getexif"):
-        return [images]
-    return images
+    if isinstance(images, (str, bytes, os.PathLike)) or hasattr(images, "getexif") or not hasattr(images, "__iter__"):
+        return images if hasattr(images, "__getitem__") and hasattr(images, "ids") else [images]
+    return images if hasattr(images, "__getitem__") and hasattr(images, "__len__") else list(images)
 
 
-def _read_ahead(towers: Towers, sources: Items, batch_size: int) -> Iterator[tuple[int, list[NDArray[Any] | VSEError]]]:
-    """Batches in order, the next one being read by threads while the current one is used."""
-    starts = list(range(0, len(sources), batch_size))
+def read_ahead(read: Callable[[int], Item], count: int, batch_size: int) -> Iterator[tuple[int, list[Item]]]:
+    """``read(0)`` to ``read(count - 1)`` in batches, each with its first number.
+
+    The next batch is read by threads while the caller works on the current one; never more than these two are held.
+    """
+    starts = list(range(0, count, batch_size))
     with ThreadPoolExecutor(READERS) as pool:
 
-        def submit(start: int) -> list[Future[NDArray[Any] | VSEError]]:
-            stop = min(start + batch_size, len(sources))
-            return [pool.submit(_read_one, towers, sources[i], i) for i in range(start, stop)]
+        def submit(start: int) -> list[Future[Item]]:
+            return [pool.submit(read, index) for index in range(start, min(start + batch_size, count))]
 
         ahead = submit(starts[0]) if starts else []
         for position, start in enumerate(starts):
@@ -197,27 +208,38 @@ def _read_ahead(towers: Towers, sources: Items, batch_size: int) -> Iterator[tup
             yield start, [future.result() for future in current]
 
 
-def _read_one(towers: Towers, source: Any, index: int) -> NDArray[Any] | VSEError:
-    """The array for one source, or the error that says why there is none."""
-    if isinstance(source, np.ndarray) and source.ndim == 2 and source.shape[1] == towers.feature_size:
-        if not len(source):
-            return InputError(f"image {index}: an empty set of features; a set needs at least one element")
-        return source
-    if towers.preprocessing is None:
-        raise InputError(
-            f"image {index}: this model takes sets of features (N, {towers.feature_size}), not pictures; compute them "
-            "with the detector it was trained on, or use a model that reads pictures ('vse inspect MODEL' tells)"
-        )
+def read_picture(source: Any, how: ImagePreprocessing) -> NDArray[np.float32] | VSEError:
+    """The pixels ``(3, H, W)`` of a picture, or the error that says why there are none."""
     from vse.inputs.images import BadImageError
     from vse.inputs.preprocessing import load_pixels
 
     try:
-        return load_pixels(source, towers.preprocessing)
+        return load_pixels(source, how)
     except BadImageError as error:
         return error
 
 
-def _stack(arrays: list[NDArray[Any]]) -> tuple[NDArray[Any], NDArray[np.int64] | None]:
+def _read_one(towers: Towers, source: Any, index: int) -> NDArray[Any] | VSEError:
+    """The array for one source, or the error that says why there is none."""
+    if hasattr(source, "detach"):
+        source = source.detach().cpu().numpy()
+    is_set = isinstance(source, np.ndarray) and source.ndim == 2 and np.issubdtype(source.dtype, np.floating)
+    if is_set and source.shape[1] == towers.feature_size:
+        if not len(source):
+            return InputError(f"image {index}: an empty set of features; a set needs at least one element")
+        if not np.isfinite(source).all():
+            return InputError(f"image {index}: its features hold NaN or infinite values")
+        return source
+    if towers.preprocessing is None:
+        found = f"an array {source.shape}" if isinstance(source, np.ndarray) else f"a {type(source).__name__}"
+        raise InputError(
+            f"image {index} is {found}; this model takes sets of features (N, {towers.feature_size}), not pictures: "
+            "compute them with its detector, or use a model that reads pictures ('vse inspect MODEL' tells)"
+        )
+    return read_picture(source, towers.preprocessing)
+
+
+def _stack(arrays: Sequence[NDArray[Any]]) -> tuple[NDArray[Any], NDArray[np.int64] | None]:
     """Pixels as one array; feature sets padded to the largest, with their sizes."""
     if arrays[0].ndim == 3:
         return np.stack(arrays), None

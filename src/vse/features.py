@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,8 +21,9 @@ from vse.data.layouts import AUTO
 from vse.data.open import list_splits, open_data
 from vse.data.splits import ALL
 from vse.encoders.backbones import Backbone, create_backbone
-from vse.encoding import Items, _read_ahead, check_batch_size
+from vse.encoding import Items, check_batch_size, read_ahead, read_picture
 from vse.errors import InputError, VSEError
+from vse.fingerprints import state_fingerprint
 from vse.progress import ProgressReporter, SilentProgress
 
 if TYPE_CHECKING:
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from vse.inputs.preprocessing import ImagePreprocessing
 
 LARGEST = float(np.finfo(np.float16).max)  # 65504
-FINGERPRINT_DIGITS = 16
 
 
 class NamedImages(Items, Protocol):
@@ -141,12 +140,8 @@ def extract_features(
 
 
 def backbone_fingerprint(backbone: Backbone) -> str:
-    """SHA-256 over the names, shapes and values of all tensors, cut to 16 digits."""
-    digest = hashlib.sha256()
-    for name, tensor in sorted(backbone.state_dict().items()):
-        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode())
-        digest.update(tensor.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().data)
-    return digest.hexdigest()[:FINGERPRINT_DIGITS]
+    """A name for exactly these weights."""
+    return state_fingerprint(backbone.state_dict())
 
 
 @dataclass(frozen=True)
@@ -157,28 +152,6 @@ class _Batch:
     features: NDArray[np.float16]
     bad: dict[int, str]
     clipped: int
-
-
-@dataclass(frozen=True)
-class _Pending:
-    """The pictures of some rows."""
-
-    images: Items
-    rows: NDArray[np.int64]
-
-    def __len__(self) -> int:
-        return len(self.rows)
-
-    def __getitem__(self, index: int) -> Any:
-        return self.images[int(self.rows[index])]
-
-
-@dataclass(frozen=True)
-class _Reading:
-    """What reading ahead asks of a model: its preprocessing, and no arrays that pass for ready features."""
-
-    preprocessing: ImagePreprocessing
-    feature_size: int = -1
 
 
 def _fill(
@@ -195,8 +168,11 @@ def _fill(
     progress.note(f"{header.count} images, {header.nbytes / 1e9:.2f} GB of features in {writer.folder}{before}")
     progress.start(len(writer.todo), "features")
     began, computed, clipped = time.perf_counter(), 0, 0
-    batches = _read_ahead(cast(Any, _Reading(preprocessing)), _Pending(images, writer.todo), batch_size)
-    for start, loaded in batches:
+
+    def read(position: int) -> NDArray[np.float32] | VSEError:
+        return read_picture(images[int(writer.todo[position])], preprocessing)
+
+    for start, loaded in read_ahead(read, len(writer.todo), batch_size):
         rows = writer.todo[start : start + len(loaded)].tolist()
         batch = _compute(model, dict(zip(rows, loaded, strict=True)), header.shape[1:])
         writer.commit(batch.rows, batch.features, batch.bad)

@@ -51,4 +51,7 @@ def model_folder(source: str | Path) -> Path:
         raise InputError(f"{name!r}: no such folder")
     from vse.hub import download
 
-    return download(name)
+    folder = download(name)
+    if not (folder / "config.json").is_file():
+        raise InputError(f"{name!r}: the hub has it, but without config.json it is no model of ours")
+    return folder

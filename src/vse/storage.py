@@ -1,8 +1,8 @@
 """A torch model as a folder: ``config.json`` + ``model.safetensors`` + tokenizer files + model card.
 
 Writing: everything is made in a temporary folder beside the target and moved in file by file, the configuration
-last. Both the weights' header and the configuration carry the model's fingerprint, so that a crash between two moves
-is recognised when loading and never gives a mixture of two models.
+last and the weights first. Both carry the model's fingerprint, and the configuration also that of the tokenizer, so
+that a crash between two moves is recognised when loading and never gives a mixture of two models.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from vse._version import __version__
 from vse.configuration import ModelConfig
 from vse.errors import InputError, require
 from vse.files import write_json
+from vse.fingerprints import DIGITS, state_fingerprint
 from vse.model import VSEModel
 from vse.strict import parse, read_json
 
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
 CONFIG = "config.json"
 WEIGHTS = "model.safetensors"
-FINGERPRINT_DIGITS = 16
+TOKENIZER_FILES = ("tokenizer.json", "tokenizer_settings.json")
 
 
 def save_model(model: VSEModel, folder: Path) -> Path:
@@ -48,10 +49,18 @@ def save_model(model: VSEModel, folder: Path) -> Path:
         (staging / WEIGHTS).chmod(0o644)
         if model.tokenizer is not None:
             model.tokenizer.save(staging)
-        config = {"vse_version": __version__, "fingerprint": mark, **model.config.model_dump(mode="json")}
+        config = {
+            "vse_version": __version__,
+            "fingerprint": mark,
+            "tokenizer": tokenizer_digest(model.tokenizer),
+            **model.config.model_dump(mode="json"),
+        }
         write_json(staging / CONFIG, config)
         write_card(staging, model)
-        for path in sorted(staging.iterdir(), key=lambda path: path.name == CONFIG):
+        if model.tokenizer is None:  # what another model left here would be taken for this one's
+            for name in TOKENIZER_FILES:
+                (folder / name).unlink(missing_ok=True)
+        for path in sorted(staging.iterdir(), key=_order):
             path.replace(folder / path.name)
     finally:
         shutil.rmtree(staging, ignore_errors=True)
@@ -65,8 +74,15 @@ def load_model(folder: Path, *, device: str | torch.device = "cpu") -> VSEModel:
         raise InputError(f"{folder}: already an export for ONNX Runtime; this needs the torch model it was made from")
     mark = raw.pop("fingerprint", None)
     raw.pop("vse_version", None)
+    words = raw.pop("tokenizer", None)
     config = parse(ModelConfig, raw, str(folder / CONFIG))
-    model = VSEModel.build(config, load_tokenizer(folder))
+    tokenizer = load_tokenizer(folder)
+    if tokenizer_digest(tokenizer) != words:
+        raise InputError(f"{folder}: {CONFIG} and the tokenizer belong to different models; save the model again")
+    try:
+        model = VSEModel.build(config, tokenizer)
+    except InputError as error:
+        raise InputError(f"{folder}: {error}") from None
     state, metadata = read_weights(folder / WEIGHTS)
     if mark is not None and metadata.get("fingerprint", mark) != mark:
         raise InputError(
@@ -74,6 +90,18 @@ def load_model(folder: Path, *, device: str | torch.device = "cpu") -> VSEModel:
         )
     load_state(model, state, str(folder / WEIGHTS))
     return model.to(device).eval()
+
+
+def tokenizer_digest(tokenizer: TextTokenizer | None) -> str | None:
+    """A name for exactly this tokenizer; None for none."""
+    if tokenizer is None:
+        return None
+    return hashlib.sha256(json.dumps(tokenizer.to_json(), sort_keys=True).encode()).hexdigest()[:DIGITS]
+
+
+def _order(path: Path) -> int:
+    """Weights first and the configuration last: whatever a crash leaves between them is recognised."""
+    return {WEIGHTS: 0, CONFIG: 2}.get(path.name, 1)
 
 
 def load_tokenizer(folder: Path) -> TextTokenizer | None:
@@ -120,15 +148,8 @@ def load_state(module: nn.Module, state: dict[str, torch.Tensor], where: str) ->
 
 
 def fingerprint(model: VSEModel) -> str:
-    """SHA-256 over every tensor and over how inputs are prepared, cut to 16 digits."""
-    digest = hashlib.sha256()
-    for name, tensor in sorted(model.state_dict().items()):
-        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode())
-        digest.update(
-            tensor.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().data if tensor.numel() else b""
-        )
+    """A name for exactly these weights and this way of preparing inputs."""
     inputs: dict[str, Any] = {"config": model.config.model_dump(mode="json", exclude={"about"})}
     if model.tokenizer is not None:
         inputs["tokenizer"] = model.tokenizer.to_json()
-    digest.update(json.dumps(inputs, sort_keys=True).encode())
-    return digest.hexdigest()[:FINGERPRINT_DIGITS]
+    return state_fingerprint(model.state_dict(), json.dumps(inputs, sort_keys=True))

@@ -53,10 +53,12 @@ def read_json(path: Path) -> dict[str, Any]:
         value = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise InputError(f"{path}: no such file") from None
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read ({error.strerror})") from None
     except UnicodeDecodeError:
         raise InputError(f"{path}: not UTF-8 text") from None
-    except json.JSONDecodeError as error:
-        raise InputError(f"{path}: not JSON ({error})") from None
+    except (ValueError, RecursionError) as error:  # also numbers and nestings beyond what Python reads
+        raise InputError(f"{path}: not JSON ({str(error)[:120]})") from None
     if not isinstance(value, dict):
         raise InputError(f"{path}: expected a JSON object, got {type(value).__name__}")
     return value

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import pickle
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -53,17 +54,18 @@ def read_checkpoint(path: Path) -> Checkpoint:
     except pickle.UnpicklingError as error:
         raise InputError(_refusal(path, error)) from None
     except Exception as error:  # noqa: BLE001 (torch raises errors of many kinds for files that are cut short or not its own)
+        if "weights_only" in str(error):
+            raise InputError(_refusal(path, error)) from None
         reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
         raise InputError(f"{path}: not a complete torch checkpoint, {path.stat().st_size} bytes ({reason})") from None
     return _checked(path, content)
 
 
-def _refusal(path: Path, error: pickle.UnpicklingError) -> str:
-    text = str(error)
-    if "GLOBAL" in text or "global" in text or "class" in text:
-        named = next((line.strip() for line in text.splitlines() if "GLOBAL" in line or "global" in line), "")
-        return f"{path}: refused, and nothing in it was run: it holds more than tensors and options ({named[:160]})"
-    return f"{path}: not a torch checkpoint ({text.strip().splitlines()[0][:160]})"
+def _refusal(path: Path, error: Exception) -> str:
+    """torch's own message advises to switch its protection off; ours does not."""
+    named = re.search(r"(?:GLOBAL|global|class) ['`\"]?([\w.]+)", str(error))
+    asked = f" (it asks for {named[1]})" if named else ""
+    return f"{path}: refused, and nothing in it was run: not a checkpoint of tensors and plain options{asked}"
 
 
 def _checked(path: Path, content: Any) -> Checkpoint:
@@ -83,7 +85,7 @@ def _checked(path: Path, content: Any) -> Checkpoint:
         text,
         dict(options),
         int(epoch) if isinstance(epoch, (int, np.integer)) else None,
-        float(best) if isinstance(best, (int, float, np.number)) else None,
+        float(best) if isinstance(best, (int, float, np.number)) and np.isfinite(best) else None,
     )
 
 

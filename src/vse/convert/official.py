@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 State = dict[str, Tensor]
 PAPER_SCALE = 2.0  # input_scale_factor of the paper: pictures of 512 × 512
 BASE_SIDE = 256
+LARGEST_SIDE = 10_000
 HEAD_WIDTH = 64  # of BERT and its kin: the number of heads cannot be read off the tensors
 REGION = {
     "fc.": "projection.fc.",
@@ -85,8 +86,8 @@ def _image(checkpoint: Checkpoint, where: str) -> tuple[State, RegionConfig | Gr
         backbone = backbone_config(source, resnet, where)
         head = _renamed({n: v for n, v in state.items() if not n.startswith("backbone.")}, GRID, where)
         weight = _shape(head, "projection.fc.weight", 2, where)
-        scale = float(options.get("input_scale_factor", PAPER_SCALE))
-        config = GridConfig(backbone=backbone, image_size=int(BASE_SIDE * scale), preprocessing=_exact(backbone, scale))
+        side = _side(options, where)
+        config = GridConfig(backbone=backbone, image_size=side, preprocessing=_exact(backbone, side))
         inner = "backbone.model." if backbone.name.startswith("timm:") else "backbone."
         return head | {inner + name: value for name, value in resnet.items()}, config, weight[0]
     if "mlp.layers.0.weight" in state and "fc.weight" in state:
@@ -144,11 +145,18 @@ def _renamed(state: Mapping[str, Tensor], prefixes: Mapping[str, str], where: st
     return renamed
 
 
-def _exact(backbone: Any, scale: float) -> dict[str, Any]:
+def _side(options: Mapping[str, Any], where: str) -> int:
+    """The side of the square to which pictures were resized."""
+    scale = options.get("input_scale_factor", PAPER_SCALE)
+    if not isinstance(scale, (int, float)) or not 0 < BASE_SIDE * scale < LARGEST_SIDE:
+        raise InputError(f"{where}: the option input_scale_factor is {scale!r}, expected a number such as 1 or 2")
+    return int(BASE_SIDE * scale)
+
+
+def _exact(backbone: Any, side: int) -> dict[str, Any]:
     """The preprocessing of the released code: stretched to a square by plain bilinear interpolation."""
     from vse.inputs.preprocessing import butd, imagenet
 
-    side = int(BASE_SIDE * scale)
     return (butd if backbone.options.get("detector") else imagenet)(side).to_json()
 
 

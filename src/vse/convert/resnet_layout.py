@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from vse.configuration import BackboneConfig
+from vse.encoders.backbones.caffe_resnet import BLOCKS
 from vse.errors import InputError, unknown_choice
 
 DEPTHS = {"imagenet": 101, "imagenet_res50": 50, "imagenet_res152": 152}
@@ -59,6 +60,10 @@ def backbone_config(source: str, tensors: Mapping[str, Tensor], where: str) -> B
         raise InputError(
             f"{where}: {unknown_choice('backbone_source', source, ['detector', 'wsl', *DEPTHS, 'imagenet_resnext'])}"
         )
+    depth = next((depth for depth, usual in BLOCKS.items() if list(usual) == blocks), None)
+    if not detector and depth not in {None, DEPTHS[source]}:
+        meant = f"backbone_source {source!r} means ResNet-{DEPTHS[source]}"
+        raise InputError(f"{where}: {meant}, the tensors are those of ResNet-{depth}")
     options = {"blocks": blocks, "width": tensors["conv1.weight"].shape[0], "detector": detector}
     return BackboneConfig(name="caffe-resnet", options=options)
 

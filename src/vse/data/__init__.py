@@ -9,6 +9,7 @@
 from vse.data.captioned_images import CaptionedImages, FeatureRows, ImageFiles, ImageSet
 from vse.data.check import check_data
 from vse.data.data_report import DataReport
+from vse.data.feature_store import FeatureStore, attach
 from vse.data.layouts import LAYOUTS
 from vse.data.open import detect_layout, list_splits, open_data
 
@@ -17,8 +18,10 @@ __all__ = [
     "CaptionedImages",
     "DataReport",
     "FeatureRows",
+    "FeatureStore",
     "ImageFiles",
     "ImageSet",
+    "attach",
     "check_data",
     "detect_layout",
     "list_splits",

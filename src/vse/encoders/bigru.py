@@ -33,9 +33,11 @@ class BiGRUEncoder(nn.Module):
 
     def elements(self, tokens: Tensor, lengths: Lengths | None = None) -> tuple[Tensor, Tensor | None]:
         """The state of each token ``(B, L, D)`` before pooling, and its mask."""
-        check_tokens(tokens, self.embed.num_embeddings)
+        tokens = check_tokens(tokens, self.embed.num_embeddings)
         words = self.embed(tokens)  # (B, L, W)
         mask = read_sets(words, lengths)
+        if not len(words):  # no sentences: nothing that torch would pack
+            return words.new_empty(*tokens.shape, self.rnn.hidden_size), mask
         sizes = sizes_of(words, mask).cpu()
         packed = pack_padded_sequence(words, sizes, batch_first=True, enforce_sorted=False)
         both, _ = pad_packed_sequence(self.rnn(packed)[0], batch_first=True, total_length=tokens.shape[1])

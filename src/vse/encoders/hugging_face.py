@@ -9,6 +9,7 @@ from typing import Any
 from vse.encoders.torchvision_operators import mend_torchvision
 from vse.errors import require
 
+LONGEST_REASON = 200
 NOT_ARCHITECTURE = {"transformers_version", "_name_or_path", "architectures", "dtype"}
 
 
@@ -40,5 +41,6 @@ def describe_config(config: Any) -> dict[str, Any]:
 
 
 def first_line(error: Exception) -> str:
-    """The one line of a long message that says what is wrong."""
-    return (str(error).strip().splitlines() or [type(error).__name__])[0]
+    """The beginning of a long message, which says what is wrong; the rest lists everything that would be right."""
+    line = (str(error).strip().splitlines() or [type(error).__name__])[0]
+    return line if len(line) <= LONGEST_REASON else line[:LONGEST_REASON] + " …"

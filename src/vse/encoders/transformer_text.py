@@ -38,7 +38,7 @@ class TransformerTextEncoder(nn.Module):
 
     def elements(self, tokens: Tensor, lengths: Lengths | None = None) -> tuple[Tensor, Tensor | None]:
         """The projected state of each token ``(B, L, D)`` before pooling, and its mask."""
-        check_tokens(tokens, self.transformer.config.vocab_size)
+        tokens = check_tokens(tokens, self.transformer.config.vocab_size)
         longest = self.max_tokens
         if longest is not None and tokens.shape[1] > longest:
             raise InputError(f"a text of {tokens.shape[1]} tokens is longer than the {longest} this transformer reads")
@@ -72,7 +72,7 @@ def create_transformer(architecture: Mapping[str, Any]) -> Any:
         config = transformers.AutoConfig.for_model(model_type, **options)
         return transformers.AutoModel.from_config(config, **_without_pooler(model_type))
     except (ValueError, KeyError) as error:
-        raise InputError(f"transformers cannot build a {model_type!r} encoder: {error}") from None
+        raise InputError(f"transformers cannot build a {model_type!r} encoder: {first_line(error)}") from None
 
 
 def load_transformer(source: str) -> Any:
@@ -94,4 +94,4 @@ def architecture_of(transformer: Any) -> dict[str, Any]:
 
 def _without_pooler(model_type: str) -> dict[str, Any]:
     # BERT's pooler reads [CLS] for a task of its own; the sentence is pooled here, and unused weights are not kept.
-    return {"add_pooling_layer": False} if model_type in {"bert", "roberta", "xlm-roberta", "mpnet", "electra"} else {}
+    return {"add_pooling_layer": False} if model_type in {"bert", "roberta", "xlm-roberta", "mpnet"} else {}

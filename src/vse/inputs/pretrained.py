@@ -15,6 +15,7 @@ from tokenizers.processors import TemplateProcessing
 
 from vse.errors import InputError, require
 from vse.inputs.tokenizer import SETTINGS_FILE, TOKENIZER_FILE, TextTokenizer, read_tokenizer
+from vse.packaged import packaged_folder
 from vse.strict import read_json
 
 CONFIG_FILE = "tokenizer_config.json"
@@ -28,13 +29,13 @@ _HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*(/[\w.-]+)?")
 
 
 def pretrained_tokenizer(source: str | Path, max_length: int | None = None) -> TextTokenizer:
-    """The tokenizer in a folder or under a hub name.
+    """The tokenizer in a folder, of a package (``all-minilm-l6-v2``) or under a hub name.
 
     In a folder: what ``TextTokenizer.save`` wrote, a ``tokenizer.json``, or the ``vocab.txt`` of a WordPiece model,
     which is read as bert-base-uncased would (lower case, accents off, unless ``tokenizer_config.json`` says otherwise).
     ``max_length`` is by default what the files say, else 512.
     """
-    folder = Path(source)
+    folder = packaged_folder(str(source)) or Path(source)
     if not folder.is_dir():
         folder = _download(source)
     if (folder / SETTINGS_FILE).is_file():

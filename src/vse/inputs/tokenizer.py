@@ -126,13 +126,16 @@ class TextTokenizer:
     def end_id(self) -> int | None:
         return self.special.end
 
-    def encode(self, texts: Sequence[str]) -> TokenBatch:
-        """The tokens of every text. One over ``max_length`` loses its last words and keeps its end token."""
-        texts = _checked(texts)
+    def encode(self, texts: Sequence[str], *, first: int = 0) -> TokenBatch:
+        """The tokens of every text. One over ``max_length`` loses its last words and keeps its end token.
+
+        ``first`` is the number of the first text, for messages.
+        """
+        texts = _checked(texts, first)
         try:
             encodings = self._tokenizer.encode_batch(texts)
         except (UnicodeError, TypeError):
-            raise InputError(_bad_characters(texts)) from None
+            raise InputError(_bad_characters(texts, first)) from None
         return self._batch(encodings)
 
     def _batch(self, encodings: list[Encoding]) -> TokenBatch:
@@ -191,11 +194,11 @@ def read_tokenizer(path: Path) -> Tokenizer:
         raise InputError(f"{path}: not a tokenizer ({' '.join(str(error).split())})") from error
 
 
-def _checked(texts: Sequence[str]) -> list[str]:
+def _checked(texts: Sequence[str], first: int) -> list[str]:
     if isinstance(texts, (str, bytes)):
         raise InputError(f"expected a list of texts, got one {type(texts).__name__}: put it into a list")
     texts = list(texts)
-    for index, text in enumerate(texts):
+    for index, text in enumerate(texts, first):
         if not isinstance(text, str):
             raise InputError(f"text {index} is {type(text).__name__}, expected str")
         if not text or text.isspace():
@@ -205,9 +208,9 @@ def _checked(texts: Sequence[str]) -> list[str]:
     return texts
 
 
-def _bad_characters(texts: list[str]) -> str:
+def _bad_characters(texts: list[str], first: int) -> str:
     """Which text holds half of a surrogate pair, as broken decoding leaves behind."""
-    for index, text in enumerate(texts):
+    for index, text in enumerate(texts, first):
         try:
             text.encode()
         except UnicodeError:

@@ -24,8 +24,8 @@ def pool_with_contributions(pooling: Pooling, features: Tensor, mask: Tensor | N
         weights = weights.unsqueeze(-1)
     candidates = features if mask is None else features.masked_fill(~mask.unsqueeze(-1), -torch.inf)
     values, order = candidates.sort(dim=1, descending=True)  # (B, N, D)
-    if mask is not None:
-        values = torch.where(torch.isfinite(values), values, 0)
+    if mask is not None:  # padding by its place: a valid value may be infinite too
+        values = values.masked_fill(~mask.unsqueeze(-1).expand_as(order).gather(1, order), 0)
     weighted = values * weights
     shares = torch.zeros_like(weighted).scatter(1, order, weighted)
     return weighted.sum(dim=1), shares

@@ -52,6 +52,7 @@ class VisionTransformer(Backbone):
             source = pretrained or "this architecture"
             raise InputError(f"no vision transformer from {source!r}: {first_line(error)}") from None
         self.model: Any = getattr(model, "vision_model", model)
+        _freeze_unused(self.model)
         config = self.model.config
         if not hasattr(config, "patch_size"):
             raise InputError(f"a {config.model_type!r} is no vision transformer: it has no patches")
@@ -79,6 +80,16 @@ class VisionTransformer(Backbone):
             mean=scaled(mean),
             std=scaled(std),
         )
+
+
+def _freeze_unused(model: Any) -> None:
+    """Stop gradients for parts that the patch tokens never pass: training in parallel waits for every gradient."""
+    unused = ["pooler", "head", "embeddings.mask_token"]
+    if model.config.model_type == "clip_vision_model":
+        unused.append("post_layernorm")  # only the CLS token passes it; SigLIP's is for all
+    for name, parameter in model.named_parameters():
+        if name.startswith(tuple(unused)):
+            parameter.requires_grad_(False)
 
 
 def _published_preprocessing(source: str) -> dict[str, Any]:

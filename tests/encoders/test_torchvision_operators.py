@@ -1,0 +1,54 @@
+"""A torchvision that does not fit torch does not keep the backbones from loading."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from vse.encoders.torchvision_operators import mend_torchvision
+
+CODE = """
+from vse.encoders.torchvision_operators import mend_torchvision
+first = mend_torchvision()
+assert mend_torchvision() == first
+mend_torchvision.cache_clear()
+assert mend_torchvision() is False, "nothing is left to mend"
+import timm
+import torchvision.transforms
+print("made", timm.create_model("resnet18").num_features)
+"""
+
+
+def test_timm_can_be_imported_after_it():
+    """In a fresh process: mend, mend again, import timm, make a model."""
+    pytest.importorskip("torchvision", exc_type=Exception)
+    done = subprocess.run([sys.executable, "-c", CODE], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "made 512\n"
+
+
+def test_it_is_harmless_where_torchvision_works_or_is_absent(monkeypatch):
+    """Nothing is declared when the library is not there."""
+    mend_torchvision.cache_clear()
+    monkeypatch.setattr("vse.encoders.torchvision_operators.find_spec", lambda name: None)
+    try:
+        assert mend_torchvision() is False
+    finally:
+        mend_torchvision.cache_clear()
+
+
+def test_another_failure_is_not_swallowed(monkeypatch):
+    """Only the missing operator is mended; whatever else keeps torchvision from loading is told."""
+
+    def broken(name: str) -> None:
+        raise RuntimeError("no such device")
+
+    mend_torchvision.cache_clear()
+    monkeypatch.setattr("vse.encoders.torchvision_operators.import_module", broken)
+    try:
+        with pytest.raises(RuntimeError, match="no such device"):
+            mend_torchvision()
+    finally:
+        mend_torchvision.cache_clear()

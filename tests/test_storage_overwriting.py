@@ -1,0 +1,120 @@
+"""Saving over a model: the old one or the new one, never half of either."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+
+import pytest
+from tests.support_models import assert_same_model, build, contents, draw_nothing, grid_config
+
+import vse
+from vse.errors import InputError
+from vse.inputs import Vocabulary
+
+
+@pytest.fixture(autouse=True)
+def _no_picture(monkeypatch):
+    draw_nothing(monkeypatch)
+
+
+@pytest.fixture
+def folder(tmp_path, _no_picture):
+    """A folder that holds a model."""
+    return build().save(tmp_path / "model")
+
+
+def test_the_last_one_counts(folder):
+    """The second model is there whole, other people's files stay."""
+    (folder / "notes.txt").write_text("mine")
+    other = build(seed=1)
+    other.save(folder)
+    assert_same_model(vse.load(folder), other)
+    assert (folder / "notes.txt").read_text() == "mine"
+
+
+def test_the_same_again(folder):
+    """Saving what was loaded gives the same files."""
+    before = contents(folder)
+    vse.load(folder).save(folder)
+    assert contents(folder) == before
+
+
+def test_another_architecture(folder):
+    """Nothing of the former one is left to be read."""
+    other = build(grid_config())
+    other.save(folder)
+    assert_same_model(vse.load(folder), other)
+
+
+def test_a_model_without_a_tokenizer_does_not_inherit_one(folder):
+    """The vocabulary of the former model belongs to the former model."""
+    other = build()
+    other.tokenizer = None
+    other.save(folder)
+    assert vse.load(folder).tokenizer is None
+
+
+def test_a_failure_while_writing_leaves_the_old_model(folder, monkeypatch):
+    """Not a byte of the folder has changed, and nothing temporary stays."""
+
+    def fail(*arguments: object) -> None:
+        raise OSError("no space left on device")
+
+    before = contents(folder)
+    monkeypatch.setattr("vse.card.write_card", fail)
+    with pytest.raises(OSError, match="no space"):
+        build(seed=1).save(folder)
+    assert contents(folder) == before
+    vse.load(folder)
+
+
+def test_a_first_save_that_fails_leaves_no_half_model(tmp_path, monkeypatch):
+    """There is nothing that could be taken for one."""
+
+    def fail(*arguments: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("vse.card.write_card", fail)
+    with pytest.raises(KeyboardInterrupt):
+        build().save(tmp_path / "model")
+    with pytest.raises(InputError, match=r"without config\.json"):
+        vse.load(tmp_path / "model")
+    assert list((tmp_path / "model").iterdir()) == []
+
+
+@pytest.mark.parametrize("survived", range(8))
+@pytest.mark.parametrize("words", ["same", "other"])
+def test_a_crash_between_two_files_never_mixes_two_models(folder, monkeypatch, survived, words):
+    """After any number of moved files, loading gives the old model, the new one, or says what happened."""
+    old = vse.load(folder)
+    if words == "other":  # as many words, so that sizes cannot tell
+        vocabulary = Vocabulary.build([f"w{n}" for n in range(old.tokenizer.vocab_size - 5)], min_count=1)
+        new = build(seed=1, tokenizer=vocabulary.tokenizer())
+    else:
+        new = build(seed=1)
+    replace = Path.replace
+    moved = 0
+
+    def crash(self: Path, target: Path) -> Path:
+        nonlocal moved
+        if Path(target).parent == folder and self.parent.parent == folder:
+            if moved == survived:
+                raise OSError("power failure")
+            moved += 1
+        return replace(self, target)
+
+    monkeypatch.setattr(Path, "replace", crash)
+    with contextlib.suppress(OSError):
+        new.save(folder)
+    assert moved == min(survived, len(contents(folder)))  # the crash did happen where it should
+    monkeypatch.undo()
+    draw_nothing(monkeypatch)
+    try:
+        found = vse.load(folder)
+    except InputError as error:
+        message = str(error)
+    else:
+        message = "different models"
+        assert_same_model(found, old if found.fingerprint() == old.fingerprint() else new)
+    assert "different models" in message
