@@ -40,8 +40,9 @@ format: setup  ## rewrite the code in the house style
 	@$(BIN)/ruff check --fix .
 	@$(BIN)/ruff format .
 
-bench: setup  ## compare the poolings' speed, side by side
+bench: setup  ## compare speeds, side by side
 	@$(BIN)/python benchmarks/pooling.py
+	@$(BIN)/python benchmarks/evaluation.py
 
 browser:  ## get Debian's chromium for the page tests, where that is possible
 	@if command -v chromium >/dev/null 2>&1; then :; \

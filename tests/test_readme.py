@@ -5,6 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 README = Path(__file__).parent.parent / "README.md"
 
 
@@ -17,9 +19,10 @@ def test_the_example_runs():
         assert done.returncode == 0, done.stderr
 
 
-def test_the_guide_to_models_runs_from_top_to_bottom(tmp_path):
-    """The Python blocks of docs/models.md, one after the other, make a program that works."""
-    page = (README.parent / "docs" / "models.md").read_text(encoding="utf-8")
+@pytest.mark.parametrize("name", ["models.md", "evaluation.md"])
+def test_a_guide_runs_from_top_to_bottom(name, tmp_path):
+    """The Python blocks of a page, one after the other, make a program that works."""
+    page = (README.parent / "docs" / name).read_text(encoding="utf-8")
     program = "\n".join(re.findall(r"```python\n(.*?)```", page, flags=re.DOTALL))
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=False, cwd=tmp_path

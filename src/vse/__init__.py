@@ -6,7 +6,7 @@ Importing this package costs nothing: the parts load what they need when they ar
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from vse._version import __version__
 
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 __all__ = ["__version__", "load"]
 
 
-def load(source: str | Path, **options: Any) -> VSEModel | OnnxModel:
+def load(source: str | Path, *, device: str | None = None, threads: int | None = None) -> VSEModel | OnnxModel:
     """The model in a local folder or of a hub id; see :func:`vse.loading.load`."""
     from vse.loading import load as load_from
 
-    return load_from(source, **options)
+    return load_from(source, device=device, threads=threads)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import Field, PositiveInt, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from vse.strict import Strict
 
@@ -16,30 +16,11 @@ if TYPE_CHECKING:
     from vse.inputs.preprocessing import ImagePreprocessing
 
 
-class PoolingConfig(Strict):
-    """A pooling by name; ``"gpo"`` alone is short for ``{"name": "gpo"}``."""
-
-    name: str = "gpo"
-    options: dict[str, Any] = Field(default_factory=dict)
-
-    @model_validator(mode="before")
-    @classmethod
-    def _short_form(cls, value: Any) -> Any:
-        return {"name": value} if isinstance(value, str) else value
+LARGEST = 100_000  # of any width: far above what is sensible, and low enough that a typing error is not an allocation
 
 
-class RegionConfig(Strict):
-    """Region features from disk."""
-
-    kind: Literal["region"] = "region"
-    feature_size: PositiveInt = 2048
-    head: Literal["linear", "residual-mlp"] = "residual-mlp"
-    hidden_size: PositiveInt = 512
-    pooling: PoolingConfig = PoolingConfig()
-
-
-class BackboneConfig(Strict):
-    """A vision backbone by name, see :func:`vse.encoders.create_backbone`."""
+class Named(Strict):
+    """Something by name, with options; the name alone is short for ``{"name": …}``."""
 
     name: str
     options: dict[str, Any] = Field(default_factory=dict)
@@ -50,15 +31,35 @@ class BackboneConfig(Strict):
         return {"name": value} if isinstance(value, str) else value
 
 
+class PoolingConfig(Named):
+    """A pooling by name, see :func:`vse.pooling.create_pooling`."""
+
+    name: str = "gpo"
+
+
+class RegionConfig(Strict):
+    """Region features from disk."""
+
+    kind: Literal["region"] = "region"
+    feature_size: Annotated[int, Field(ge=1, le=LARGEST)] = 2048
+    head: Literal["linear", "residual-mlp"] = "residual-mlp"
+    hidden_size: Annotated[int, Field(ge=1, le=LARGEST)] = 512
+    pooling: PoolingConfig = PoolingConfig()
+
+
+class BackboneConfig(Named):
+    """A vision backbone by name, see :func:`vse.encoders.create_backbone`."""
+
+
 class GridConfig(Strict):
     """Pictures through a backbone; ``preprocessing`` is filled in from the backbone when a model is built."""
 
     kind: Literal["grid"] = "grid"
     backbone: BackboneConfig
-    image_size: PositiveInt | None = None
+    image_size: Annotated[int, Field(ge=1, le=LARGEST)] | None = None
     preprocessing: dict[str, Any] | None = None
     head: Literal["linear", "residual-mlp"] = "linear"
-    hidden_size: PositiveInt = 512
+    hidden_size: Annotated[int, Field(ge=1, le=LARGEST)] = 512
     pooling: PoolingConfig = PoolingConfig()
 
     @field_validator("preprocessing")
@@ -75,8 +76,8 @@ class BiGRUConfig(Strict):
     """Words through a bidirectional GRU."""
 
     kind: Literal["bigru"] = "bigru"
-    vocabulary_size: PositiveInt
-    word_size: PositiveInt = 300
+    vocabulary_size: Annotated[int, Field(ge=1, le=100 * LARGEST)]
+    word_size: Annotated[int, Field(ge=1, le=LARGEST)] = 300
     pooling: PoolingConfig = PoolingConfig()
 
 
@@ -109,6 +110,16 @@ class About(Strict):
     notes: tuple[str, ...] = ()
 
 
+MARKS = ("vse_version", "fingerprint", "tokenizer")
+"""What ``config.json`` of a saved model holds beside its configuration."""
+
+
+def split_marks(raw: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The content of ``config.json`` as configuration and marks."""
+    marks = {key: raw[key] for key in MARKS if key in raw}
+    return {key: value for key, value in raw.items() if key not in MARKS}, marks
+
+
 ImageConfig = Annotated[RegionConfig | GridConfig, Field(discriminator="kind")]
 TextConfig = Annotated[BiGRUConfig | TransformerConfig, Field(discriminator="kind")]
 
@@ -118,7 +129,7 @@ class ModelConfig(Strict):
 
     format: Literal[1] = 1
     runtime: Literal["torch"] = "torch"
-    embed_size: PositiveInt = 1024
+    embed_size: Annotated[int, Field(ge=1, le=LARGEST)] = 1024
     image: ImageConfig
     text: TextConfig
     about: About = About()

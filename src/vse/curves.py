@@ -204,12 +204,7 @@ def _image_sizes(model: VSEModel) -> tuple[int, ...]:
     encoder, how = model.image_encoder, model.preprocessing
     if not isinstance(encoder, GridEncoder) or how is None:
         return REGION_SIZES
-    # Asking for the grid runs the backbone in evaluation mode; a model that is saved between two epochs of its training
-    # must go on with every module as it was, its frozen batch norms among them.
-    modes = [(module, module.training) for module in encoder.backbone.modules()]
     rows, columns = encoder.backbone.grid(*how.size)
-    for module, mode in modes:
-        module.training = mode
     cells = rows * columns
     return tuple(sorted({max(1, cells // 4), max(1, cells // 2), cells}))
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
@@ -106,9 +106,9 @@ def encode_images(
         read: dict[int, list[tuple[int, NDArray[Any]]]] = {}  # pictures and feature sets apart
         for offset, item in enumerate(loaded):
             if isinstance(item, VSEError):
-                if on_bad == "raise":
-                    raise item
                 name = getattr(item, "name", None) or f"image {start + offset}"
+                if on_bad == "raise":
+                    raise item if hasattr(item, "name") else InputError(f"{name}: {item}")
                 found.append(BadImage(start + offset, name, getattr(item, "reason", str(item))))
             else:
                 read.setdefault(item.ndim, []).append((start + offset, item))
@@ -137,6 +137,8 @@ def encode_texts(
     """
     check_batch_size(batch_size)
     _check_choice("unknown", unknown, ("error", "allow"))
+    if not isinstance(texts, Iterable):
+        raise InputError(f"texts must be a list of sentences, got {type(texts).__name__}")
     texts = [texts] if isinstance(texts, str) else list(texts)
     tokenizer = towers.tokenizer
     if tokenizer is None:
@@ -165,6 +167,33 @@ def encode_texts(
     return out
 
 
+class EncodingMethods:
+    """``encode_images`` and ``encode_texts`` for whatever implements :class:`Towers`."""
+
+    def encode_images(
+        self: Towers,
+        images: Images,
+        *,
+        batch_size: int = 32,
+        progress: ProgressReporter | None = None,
+        on_bad: Literal["report", "raise"] = "report",
+        problems: list[BadImage] | None = None,
+    ) -> Vectors:
+        """Unit vectors ``(n, D)`` float32 of pictures or feature sets; see :func:`vse.encoding.encode_images`."""
+        return encode_images(self, images, batch_size=batch_size, progress=progress, on_bad=on_bad, problems=problems)
+
+    def encode_texts(
+        self: Towers,
+        texts: Sequence[str],
+        *,
+        batch_size: int = 128,
+        progress: ProgressReporter | None = None,
+        unknown: Literal["error", "allow"] = "error",
+    ) -> Vectors:
+        """Unit vectors ``(n, D)`` float32 of sentences; see :func:`vse.encoding.encode_texts`."""
+        return encode_texts(self, texts, batch_size=batch_size, progress=progress, unknown=unknown)
+
+
 def check_batch_size(value: int) -> None:
     """A batch holds at least one item."""
     if not isinstance(value, int) or isinstance(value, bool) or value < 1:
@@ -173,7 +202,7 @@ def check_batch_size(value: int) -> None:
 
 def _check_choice(name: str, value: str, choices: Sequence[str]) -> None:
     if value not in choices:
-        raise InputError(unknown_choice(f"{name}=", value, choices))
+        raise InputError(unknown_choice(f"value for {name!r}", value, choices))
 
 
 def _as_sources(images: Any, towers: Towers) -> Items:
@@ -182,7 +211,7 @@ def _as_sources(images: Any, towers: Towers) -> Items:
         images = images.detach().cpu().numpy()
     if isinstance(images, np.ndarray):
         single = images.ndim == 2 or (
-            images.ndim == 3 and towers.preprocessing is not None and images.shape[-1] in (3, 4)
+            images.ndim == 3 and towers.preprocessing is not None and images.shape[-1] in (1, 3, 4)
         )
         return [images] if single else list(images)
     if isinstance(images, (str, bytes, os.PathLike)) or hasattr(images, "getexif") or not hasattr(images, "__iter__"):
@@ -226,12 +255,12 @@ def _read_one(towers: Towers, source: Any, index: int) -> NDArray[Any] | VSEErro
     is_set = isinstance(source, np.ndarray) and source.ndim == 2 and np.issubdtype(source.dtype, np.floating)
     if is_set and source.shape[1] == towers.feature_size:
         if not len(source):
-            return InputError(f"image {index}: an empty set of features; a set needs at least one element")
+            return InputError("an empty set of features; a set needs at least one element")
         if not np.isfinite(source).all():
-            return InputError(f"image {index}: its features hold NaN or infinite values")
+            return InputError("its features hold NaN or infinite values")
         return source
     if towers.preprocessing is None:
-        found = f"an array {source.shape}" if isinstance(source, np.ndarray) else f"a {type(source).__name__}"
+        found = f"an array {source.shape}" if isinstance(source, np.ndarray) else f"{str(source)[:80]!r}"
         raise InputError(
             f"image {index} is {found}; this model takes sets of features (N, {towers.feature_size}), not pictures: "
             "compute them with its detector, or use a model that reads pictures ('vse inspect MODEL' tells)"

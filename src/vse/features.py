@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, cast
@@ -21,6 +20,7 @@ from vse.data.layouts import AUTO
 from vse.data.open import list_splits, open_data
 from vse.data.splits import ALL
 from vse.encoders.backbones import Backbone, create_backbone
+from vse.encoders.evaluation_mode import evaluation_mode
 from vse.encoding import Items, check_batch_size, read_ahead, read_picture
 from vse.errors import InputError, VSEError
 from vse.fingerprints import state_fingerprint
@@ -124,7 +124,7 @@ def extract_features(
     model = create_backbone(backbone, pretrained=True, **({} if ready else given))
     if device is not None or not ready:
         model.to(device or ("cuda" if torch.cuda.is_available() else "cpu"))
-    with _evaluating(model):
+    with evaluation_mode(model):
         preprocessing = model.preprocessing(size)
         plan = FeaturePlan(
             backbone=name or (type(model).__name__ if ready else str(backbone)),
@@ -223,15 +223,3 @@ def _grid(model: Backbone, size: tuple[int, int]) -> tuple[int, int]:
         raise InputError(
             f"size {size[0]}: the backbone cannot take such pictures ({reason}): try a larger one"
         ) from None
-
-
-@contextmanager
-def _evaluating(model: Backbone) -> Iterator[None]:
-    """Evaluation mode; afterwards every module is as it was, those that are kept frozen while training too."""
-    modes = [(module, module.training) for module in model.modules()]
-    model.eval()
-    try:
-        yield
-    finally:
-        for module, training in modes:
-            module.training = training

@@ -26,6 +26,13 @@ def write_text(path: Path, text: str) -> None:
         raise
 
 
+def settle(path: Path) -> None:
+    """Make a file that another library wrote durable, and readable like those written here."""
+    path.chmod(0o644)
+    with path.open("rb") as file:
+        os.fsync(file.fileno())
+
+
 def write_json(path: Path, value: Any) -> None:
     """Write ``value`` as indented JSON in one step."""
     write_text(path, json.dumps(value, indent=2, allow_nan=False) + "\n")

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from vse.configuration import About, ImageConfig, ModelConfig, PoolingConfig, TextConfig
+from vse.configuration import About, ImageConfig, ModelConfig, PoolingConfig, TextConfig, split_marks
 from vse.curves import ASCII_BARS, BARS, CURVES_FILE, PoolingCurve, Tower, read_curves
 from vse.errors import InputError, unknown_choice
 from vse.inputs.preprocessing import ImagePreprocessing
@@ -145,8 +145,7 @@ def inspect_folder(path: str | Path) -> ModelReport:
     described = raw.get("source") if exported else raw
     config = None
     if isinstance(described, dict):
-        known = {key: value for key, value in described.items() if key not in {"fingerprint", "vse_version"}}
-        config = parse(ModelConfig, known, str(folder / CONFIG))
+        config = parse(ModelConfig, split_marks(described)[0], str(folder / CONFIG))
     shapes: Shapes = {}
     if not exported:
         shapes, metadata = read_header(folder / WEIGHTS)

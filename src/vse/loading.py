@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from vse.errors import InputError, require
 from vse.strict import read_json
@@ -13,21 +13,25 @@ if TYPE_CHECKING:
     from vse.onnx_model import OnnxModel
 
 
-def load(source: str | Path, **options: Any) -> VSEModel | OnnxModel:
+def load(source: str | Path, *, device: str | None = None, threads: int | None = None) -> VSEModel | OnnxModel:
     """The model in a local folder, or of a hub id such as ``"owner/model"``.
 
-    A folder that ``vse export`` wrote is run by ONNX Runtime and loads no torch; any other by torch. ``options`` go to
-    that runtime: ``device`` for torch, ``threads`` for ONNX Runtime.
+    A folder that ``vse export`` wrote is run by ONNX Runtime and loads no torch; any other by torch. ``device`` is for
+    torch ("cpu" by default), ``threads`` for ONNX Runtime (all cores by default).
     """
     folder = model_folder(source)
     if read_json(folder / "config.json").get("runtime") == "onnx":
         from vse.onnx_model import OnnxModel
 
-        return OnnxModel.load(folder, **options)
+        if device not in {None, "cpu"}:
+            raise InputError(f"device {device!r}: an export runs on the CPU; load the model it was made from instead")
+        return OnnxModel.load(folder, threads=threads)
     require("torch", "train", f"the model in {str(folder)!r}")
     from vse.storage import load_model
 
-    return load_model(folder, **options)
+    if threads is not None:
+        raise InputError("threads= is for exports; for a torch model call torch.set_num_threads")
+    return load_model(folder, device=device or "cpu")
 
 
 def model_folder(source: str | Path) -> Path:

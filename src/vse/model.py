@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import torch
@@ -14,16 +13,16 @@ from torch import Tensor, nn
 from vse.configuration import ModelConfig
 from vse.encoders.bigru import BiGRUEncoder
 from vse.encoders.build import build_image_encoder, build_text_encoder
-from vse.encoding import BadImage, Images, Vectors, encode_images, encode_texts
+from vse.encoders.evaluation_mode import evaluation_mode
+from vse.encoding import EncodingMethods, Vectors
 from vse.errors import InputError
-from vse.progress import ProgressReporter
 
 if TYPE_CHECKING:
     from vse.inputs.preprocessing import ImagePreprocessing
     from vse.inputs.tokenizer import TextTokenizer
 
 
-class VSEModel(nn.Module):
+class VSEModel(EncodingMethods, nn.Module):
     """``image_encoder`` and ``text_encoder`` map into one space of unit vectors; the score is their cosine.
 
     Both can be called directly: ``image_encoder(features_or_pixels, lengths=…)`` and
@@ -87,29 +86,6 @@ class VSEModel(nn.Module):
         """Both towers at once: unit vectors ``(B, D)`` of images and of texts."""
         return self.image_encoder(images, lengths=image_lengths), self.text_encoder(tokens, lengths=text_lengths)
 
-    def encode_images(
-        self,
-        images: Images,
-        *,
-        batch_size: int = 32,
-        progress: ProgressReporter | None = None,
-        on_bad: Literal["report", "raise"] = "report",
-        problems: list[BadImage] | None = None,
-    ) -> Vectors:
-        """Unit vectors ``(n, D)`` float32 of pictures or feature sets; see :func:`vse.encoding.encode_images`."""
-        return encode_images(self, images, batch_size=batch_size, progress=progress, on_bad=on_bad, problems=problems)
-
-    def encode_texts(
-        self,
-        texts: Sequence[str],
-        *,
-        batch_size: int = 128,
-        progress: ProgressReporter | None = None,
-        unknown: Literal["error", "allow"] = "error",
-    ) -> Vectors:
-        """Unit vectors ``(n, D)`` float32 of sentences; see :func:`vse.encoding.encode_texts`."""
-        return encode_texts(self, texts, batch_size=batch_size, progress=progress, unknown=unknown)
-
     def embed_images(self, batch: NDArray[Any], lengths: NDArray[np.int64] | None = None) -> Vectors:
         """One batch of pixels or features to unit vectors."""
         return self._embed(self.image_encoder, batch, lengths)
@@ -138,14 +114,12 @@ class VSEModel(nn.Module):
 
     @torch.inference_mode()
     def _embed(self, encoder: nn.Module, batch: NDArray[Any], lengths: NDArray[np.int64] | None) -> Vectors:
-        was_training = encoder.training
-        encoder.eval()
-        try:
-            sizes = None if lengths is None else torch.from_numpy(lengths).to(self.device)
-            vectors = encoder(torch.from_numpy(batch).to(self.device), lengths=sizes)
-            return vectors.float().cpu().numpy()
-        finally:
-            encoder.train(was_training)
+        sizes = None if lengths is None else torch.from_numpy(lengths).to(self.device)
+        inputs = torch.from_numpy(batch).to(self.device)
+        if inputs.is_floating_point():
+            inputs = inputs.to(next(self.parameters()).dtype)
+        with evaluation_mode(encoder):
+            return encoder(inputs, lengths=sizes).float().cpu().numpy()
 
 
 def _check_tokenizer(tokenizer: TextTokenizer, encoder: Any) -> None:

@@ -11,7 +11,6 @@ The folder that ``vse export`` writes:
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -20,9 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import PositiveInt
 
-from vse.encoding import BadImage, Images, Vectors, encode_images, encode_texts
-from vse.errors import InputError
-from vse.progress import ProgressReporter
+from vse.encoding import EncodingMethods, Vectors
+from vse.errors import InputError, VSEError
 from vse.strict import Strict, parse, read_json
 
 if TYPE_CHECKING:
@@ -32,6 +30,7 @@ if TYPE_CHECKING:
 Precision = Literal["fp32", "fp16", "int8"]
 IMAGE_FILE = "image.onnx"
 TEXT_FILE = "text.onnx"
+MARK = "vse_fingerprint"  # under which a tower carries the fingerprint of its model
 QUIET = 3  # ONNX Runtime's level for errors alone
 
 
@@ -49,12 +48,13 @@ class OnnxConfig(Strict):
     grid: tuple[PositiveInt, PositiveInt] | None
     largest_image_set: PositiveInt
     longest_text: PositiveInt
+    vocabulary_size: PositiveInt
     explains: bool
     agreement: dict[str, float]
     source: dict[str, Any]
 
 
-class OnnxModel:
+class OnnxModel(EncodingMethods):
     """Encodes images and texts with ONNX Runtime; a tower is loaded when it is first used."""
 
     def __init__(self, folder: Path, config: OnnxConfig, threads: int | None = None) -> None:
@@ -66,6 +66,8 @@ class OnnxModel:
     def load(cls, folder: str | Path, *, threads: int | None = None) -> OnnxModel:
         """The exported model in ``folder``; ``threads`` limits what one call uses (default: all cores)."""
         folder = Path(folder)
+        if threads is not None and (not isinstance(threads, int) or threads < 1):
+            raise InputError(f"threads must be a whole number from 1 up, got {threads!r}")
         config = parse(OnnxConfig, read_json(folder / "config.json"), str(folder / "config.json"))
         for name in (IMAGE_FILE, TEXT_FILE):
             if not (folder / name).is_file():
@@ -100,37 +102,20 @@ class OnnxModel:
 
         return TextTokenizer.load(self.folder)
 
-    def encode_images(
-        self,
-        images: Images,
-        *,
-        batch_size: int = 32,
-        progress: ProgressReporter | None = None,
-        on_bad: Literal["report", "raise"] = "report",
-        problems: list[BadImage] | None = None,
-    ) -> Vectors:
-        """Unit vectors ``(n, D)`` float32 of pictures or feature sets; see :func:`vse.encoding.encode_images`."""
-        return encode_images(self, images, batch_size=batch_size, progress=progress, on_bad=on_bad, problems=problems)
-
-    def encode_texts(
-        self,
-        texts: Sequence[str],
-        *,
-        batch_size: int = 128,
-        progress: ProgressReporter | None = None,
-        unknown: Literal["error", "allow"] = "error",
-    ) -> Vectors:
-        """Unit vectors ``(n, D)`` float32 of sentences; see :func:`vse.encoding.encode_texts`."""
-        return encode_texts(self, texts, batch_size=batch_size, progress=progress, unknown=unknown)
-
     def embed_images(self, batch: NDArray[Any], lengths: NDArray[np.int64] | None = None) -> Vectors:
         """One batch of pixels ``(B, 3, H, W)`` or features ``(B, N, F)`` to unit vectors."""
         return self._run(self._image_session, self._image_inputs(batch, lengths), ["vectors"])[0]
 
     def embed_tokens(self, tokens: NDArray[np.int64], lengths: NDArray[np.int64]) -> Vectors:
         """One batch of tokens to unit vectors."""
+        tokens, lengths = np.asarray(tokens, dtype=np.int64), np.asarray(lengths, dtype=np.int64)
+        _check_lengths(lengths, tokens.shape)
         if int(lengths.max(initial=0)) > self.config.longest_text:
             raise InputError(f"a text of {int(lengths.max())} tokens; this export reads {self.config.longest_text}")
+        known = self.config.vocabulary_size
+        if tokens.size and not (int(tokens.min()) >= 0 and int(tokens.max()) < known):
+            bad = int(tokens.min()) if tokens.min() < 0 else int(tokens.max())
+            raise InputError(f"token id {bad} is outside the vocabulary of {known}: tokenized for another model?")
         return self._run(self._text_session, {"tokens": tokens, "lengths": lengths}, ["vectors"])[0]
 
     def contributions(self, batch: NDArray[Any], lengths: NDArray[np.int64] | None = None) -> NDArray[np.float32]:
@@ -147,14 +132,18 @@ class OnnxModel:
         if self.config.preprocessing is not None:
             if batch.ndim != 4:
                 raise InputError("this export reads pictures; cell features need the model it was made from")
+            expected = (3, *self.config.preprocessing["size"])
+            if batch.shape[1:] != expected:
+                raise InputError(f"pixels {batch.shape[1:]}; this export reads {expected}")
             return {"pixels": np.ascontiguousarray(batch, dtype=np.float32)}
+        if batch.ndim != 3 or batch.shape[2] != self.feature_size:
+            raise InputError(f"image features must have shape (B, N, {self.feature_size}), got {batch.shape}")
         if lengths is None:
             lengths = np.full(len(batch), batch.shape[1], dtype=np.int64)
         if batch.shape[1] > self.config.largest_image_set:
             limit = self.config.largest_image_set
             raise InputError(f"a set of {batch.shape[1]} features; this export holds a pooling table up to {limit}")
-        if len(lengths) and int(lengths.min()) < 1:
-            raise InputError(f"lengths[{int(lengths.argmin())}] is {int(lengths.min())}: a set needs an element")
+        _check_lengths(lengths, batch.shape)
         return {"features": np.ascontiguousarray(batch, dtype=np.float32), "lengths": lengths}
 
     def _run(self, session: Any, inputs: dict[str, NDArray[Any]], outputs: list[str]) -> list[NDArray[np.float32]]:
@@ -162,7 +151,13 @@ class OnnxModel:
 
         options = onnxruntime.RunOptions()
         options.only_execute_path_to_fetches = True  # evidence costs nothing when only the embedding is asked for
-        return session.run(outputs, inputs, options)
+        options.log_severity_level = QUIET
+        if not len(next(iter(inputs.values()))):
+            return [np.zeros((0, self.embed_size), dtype=np.float32)]
+        try:
+            return session.run(outputs, inputs, options)
+        except Exception as error:  # its errors have no common base
+            raise VSEError(f"ONNX Runtime failed: {(str(error).splitlines() or ['no reason given'])[0]}") from error
 
     @cached_property
     def _image_session(self) -> Any:
@@ -179,9 +174,26 @@ class OnnxModel:
         options.log_severity_level = QUIET
         options.intra_op_num_threads = self.threads or os.cpu_count() or 1
         try:
-            return onnxruntime.InferenceSession(
+            session = onnxruntime.InferenceSession(
                 str(self.folder / name), sess_options=options, providers=["CPUExecutionProvider"]
             )
         except Exception as error:  # noqa: BLE001 (ONNX Runtime's errors have no common base)
             reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
             raise InputError(f"{self.folder / name}: not a complete ONNX model ({reason}); export it again") from None
+        mark = session.get_modelmeta().custom_metadata_map.get(MARK)
+        if mark != self.config.fingerprint:
+            raise InputError(
+                f"{self.folder}: {name} and config.json belong to different models (was exporting interrupted?); "
+                "export it again"
+            )
+        return session
+
+
+def _check_lengths(lengths: NDArray[np.int64], shape: tuple[int, ...]) -> None:
+    """Each set or text has at least one element and at most as many as it is padded to."""
+    if lengths.shape != shape[:1]:
+        raise InputError(f"lengths must have shape ({shape[0]},), got {lengths.shape}")
+    wrong = np.flatnonzero((lengths < 1) | (lengths > shape[1]))
+    if wrong.size:
+        where = int(wrong[0])
+        raise InputError(f"lengths[{where}] is {int(lengths[where])}: a set needs 1 to {shape[1]} elements here")

@@ -18,9 +18,9 @@ import torch
 from torch import nn
 
 from vse._version import __version__
-from vse.configuration import ModelConfig
+from vse.configuration import ModelConfig, split_marks
 from vse.errors import InputError, require
-from vse.files import write_json
+from vse.files import settle, write_json
 from vse.fingerprints import DIGITS, state_fingerprint
 from vse.model import VSEModel
 from vse.strict import parse, read_json
@@ -46,13 +46,13 @@ def save_model(model: VSEModel, folder: Path) -> Path:
     staging = Path(tempfile.mkdtemp(prefix=".saving-", dir=folder))
     try:
         safetensors.save_file(state, staging / WEIGHTS, metadata={"format": "pt", "fingerprint": mark})
-        (staging / WEIGHTS).chmod(0o644)
+        settle(staging / WEIGHTS)
         if model.tokenizer is not None:
             model.tokenizer.save(staging)
         config = {
             "vse_version": __version__,
             "fingerprint": mark,
-            "tokenizer": tokenizer_digest(model.tokenizer),
+            "tokenizer": tokenizer_digest(staging),
             **model.config.model_dump(mode="json"),
         }
         write_json(staging / CONFIG, config)
@@ -72,12 +72,12 @@ def load_model(folder: Path, *, device: str | torch.device = "cpu") -> VSEModel:
     raw = read_json(folder / CONFIG)
     if raw.get("runtime") == "onnx":
         raise InputError(f"{folder}: already an export for ONNX Runtime; this needs the torch model it was made from")
-    mark = raw.pop("fingerprint", None)
-    raw.pop("vse_version", None)
-    words = raw.pop("tokenizer", None)
-    config = parse(ModelConfig, raw, str(folder / CONFIG))
+    described, marks = split_marks(raw)
+    mark = marks.get("fingerprint")
+    config = parse(ModelConfig, described, str(folder / CONFIG))
+    _check_self_contained(config, str(folder / CONFIG))
     tokenizer = load_tokenizer(folder)
-    if tokenizer_digest(tokenizer) != words:
+    if tokenizer_digest(folder) != marks.get("tokenizer"):
         raise InputError(f"{folder}: {CONFIG} and the tokenizer belong to different models; save the model again")
     try:
         model = VSEModel.build(config, tokenizer)
@@ -89,14 +89,32 @@ def load_model(folder: Path, *, device: str | torch.device = "cpu") -> VSEModel:
             f"{folder}: {CONFIG} and {WEIGHTS} belong to different models (was saving interrupted?); save it again"
         )
     load_state(model, state, str(folder / WEIGHTS))
-    return model.to(device).eval()
+    try:
+        return model.to(device).eval()
+    except (RuntimeError, AssertionError) as error:  # an unknown device, or one that this torch was built without
+        raise InputError(f"device {str(device)!r}: {str(error).splitlines()[0]}") from None
 
 
-def tokenizer_digest(tokenizer: TextTokenizer | None) -> str | None:
-    """A name for exactly this tokenizer; None for none."""
-    if tokenizer is None:
+def tokenizer_digest(folder: Path) -> str | None:
+    """A name for exactly the tokenizer files in ``folder``; None if there are none."""
+    if not (folder / TOKENIZER_FILES[0]).is_file():
         return None
-    return hashlib.sha256(json.dumps(tokenizer.to_json(), sort_keys=True).encode()).hexdigest()[:DIGITS]
+    digest = hashlib.sha256()
+    for name in TOKENIZER_FILES:
+        digest.update((folder / name).read_bytes() if (folder / name).is_file() else b"")
+    return digest.hexdigest()[:DIGITS]
+
+
+def _check_self_contained(config: ModelConfig, where: str) -> None:
+    """A folder from a stranger must not make us open other files or ask a hub."""
+    if config.text.kind == "transformer" and not config.text.architecture:
+        raise InputError(f"{where}: 'text.architecture' is missing; a saved model describes its transformer itself")
+    if config.image.kind == "grid":
+        name, options = config.image.backbone.name, config.image.backbone.options
+        outside = [key for key in options if key.startswith(("pretrained", "checkpoint", "cache"))]
+        if name.startswith("transformers:") or outside:
+            asked = name if name.startswith("transformers:") else f"options {outside}"
+            raise InputError(f"{where}: 'image.backbone' asks for other files ({asked}); a saved model holds its own")
 
 
 def _order(path: Path) -> int:
@@ -130,6 +148,9 @@ def read_weights(path: Path) -> tuple[dict[str, torch.Tensor], dict[str, str]]:
 def load_state(module: nn.Module, state: dict[str, torch.Tensor], where: str) -> None:
     """Load strictly, and name what is missing, unexpected or of another shape in one line."""
     own = module.state_dict()
+    for name, tensor in state.items():
+        if name in own and tensor.is_floating_point() != own[name].is_floating_point():
+            raise InputError(f"{where}: {name} is {tensor.dtype}, expected {own[name].dtype}")
     missing, unexpected = sorted(own.keys() - state.keys()), sorted(state.keys() - own.keys())
     differing = [
         f"{name} {tuple(state[name].shape)} instead of {tuple(own[name].shape)}"
@@ -148,8 +169,13 @@ def load_state(module: nn.Module, state: dict[str, torch.Tensor], where: str) ->
 
 
 def fingerprint(model: VSEModel) -> str:
-    """A name for exactly these weights and this way of preparing inputs."""
-    inputs: dict[str, Any] = {"config": model.config.model_dump(mode="json", exclude={"about"})}
+    """A name for exactly these weights and this way of preparing inputs.
+
+    What follows from the weights' names and shapes is left out, so that another version of a library that spells an
+    architecture differently does not change it.
+    """
+    derived: Any = {"about": True, "text": {"architecture", "pretrained"}, "image": {"backbone": {"options"}}}
+    inputs: dict[str, Any] = {"config": model.config.model_dump(mode="json", exclude=derived)}
     if model.tokenizer is not None:
         inputs["tokenizer"] = model.tokenizer.to_json()
     return state_fingerprint(model.state_dict(), json.dumps(inputs, sort_keys=True))

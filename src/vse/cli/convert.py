@@ -35,11 +35,14 @@ class _Converted:
         }
 
     def render(self, console: Console) -> None:
-        console.print(f"{self.image} × {self.text}, {self.embed_size} dimensions: saved in {self.folder}")
+        def say(text: str) -> None:
+            console.print(text, markup=False, soft_wrap=True)
+
+        say(f"{self.image} × {self.text}, {self.embed_size} dimensions: saved in {self.folder}")
         if not self.reads_text:
             option = "--vocab FILE" if self.text == "bigru" else "--tokenizer DIR"
-            console.print(f"It has no vocabulary yet and takes tokens alone: convert again with {option} to read text.")
-        console.print(f"'vse inspect {self.folder}' shows what it is.")
+            say(f"It has no vocabulary yet and takes tokens alone: convert again with {option} to read text.")
+        say(f"'vse inspect {self.folder}' shows what it is.")
 
 
 def convert(

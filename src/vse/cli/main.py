@@ -16,6 +16,7 @@ from vse._version import __version__
 from vse.cli.convert import convert
 from vse.cli.data import data_app
 from vse.cli.demo import demo
+from vse.cli.eval import evaluate
 from vse.cli.experiment import experiment
 from vse.cli.export import export
 from vse.cli.features import features
@@ -39,6 +40,7 @@ COMMANDS: dict[str, Callable[..., None] | typer.Typer] = {
     "data": data_app,
     "features": features,
     "convert": convert,
+    "eval": evaluate,
     "inspect": inspect,
     "export": export,
     "experiment": experiment,

@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+import torch
 from torch import Tensor
 
 from vse.configuration import (
@@ -34,7 +36,6 @@ State = dict[str, Tensor]
 PAPER_SCALE = 2.0  # input_scale_factor of the paper: pictures of 512 × 512
 BASE_SIDE = 256
 LARGEST_SIDE = 10_000
-HEAD_WIDTH = 64  # of BERT and its kin: the number of heads cannot be read off the tensors
 REGION = {
     "fc.": "projection.fc.",
     "mlp.layers.0.": "projection.hidden.",
@@ -46,7 +47,10 @@ GRID = {"image_encoder.fc.": "projection.fc.", "image_encoder.gpool.": "pooling.
 BIGRU = {"embed.": "embed.", "rnn.": "rnn.", "gpool.": "pooling."}
 BERT = {"bert.": "transformer.", "linear.": "linear.", "gpool.": "pooling."}
 # A second batch norm that the released MLP makes and never calls; an index that is no parameter; BERT's own pooler.
-UNUSED = ("mlp.bns.1.", "bert.embeddings.position_ids", "bert.pooler.")
+UNUSED_REGION = ("mlp.bns.1.",)
+UNUSED_BERT = ("bert.embeddings.position_ids", "bert.pooler.")
+HEAD_WIDTH = 64  # of every published BERT; the number of heads cannot be read off the tensors
+NARROW_HEADS = 384  # MiniLM has this size and heads of 32
 
 
 def load_official(
@@ -80,7 +84,8 @@ def load_official(
 
 def _image(checkpoint: Checkpoint, where: str) -> tuple[State, RegionConfig | GridConfig, int]:
     state, options = checkpoint.image, checkpoint.options
-    if any(name.startswith("backbone.") for name in state):
+    grid = any(name.startswith("backbone.") for name in state)  # the option precomp_enc_type says no more
+    if grid:
         resnet = resnet_tensors({n: v for n, v in state.items() if n.startswith("backbone.")}, where)
         source = str(options.get("backbone_source", ""))
         backbone = backbone_config(source, resnet, where)
@@ -91,7 +96,7 @@ def _image(checkpoint: Checkpoint, where: str) -> tuple[State, RegionConfig | Gr
         inner = "backbone.model." if backbone.name.startswith("timm:") else "backbone."
         return head | {inner + name: value for name, value in resnet.items()}, config, weight[0]
     if "mlp.layers.0.weight" in state and "fc.weight" in state:
-        renamed = _renamed(state, REGION, where)
+        renamed = _renamed(state, REGION, where, UNUSED_REGION)
         size, features = _shape(renamed, "projection.fc.weight", 2, where)
         hidden = _shape(renamed, "projection.hidden.weight", 2, where)[0]
         _agree(where, options, "img_dim", features)
@@ -109,7 +114,7 @@ def _text(checkpoint: Checkpoint, where: str) -> tuple[State, BiGRUConfig | Tran
         _agree(where, options, "word_dim", words)
         return renamed, BiGRUConfig(vocabulary_size=vocabulary, word_size=words), size
     if any(name.startswith("bert.") for name in state):
-        renamed = _renamed(state, BERT, where)
+        renamed = _renamed(state, BERT, where, UNUSED_BERT)
         size = _shape(renamed, "linear.weight", 2, where)[0]
         return renamed, TransformerConfig(architecture=_bert_architecture(renamed, where)), size
     raise InputError(f"{where}: the text half is neither a BiGRU nor a BERT encoder of VSE∞; {_sample(state)}")
@@ -119,23 +124,29 @@ def _bert_architecture(state: Mapping[str, Tensor], where: str) -> dict[str, Any
     """BERT's configuration, from the shapes of its tensors."""
     words, hidden = _shape(state, "transformer.embeddings.word_embeddings.weight", 2, where)
     layers = {name.split(".")[3] for name in state if name.startswith("transformer.encoder.layer.")}
+    if hidden % HEAD_WIDTH or hidden == NARROW_HEADS:
+        raise InputError(f"{where}: a BERT of {hidden} dimensions does not tell how many attention heads it has")
     return {
         "model_type": "bert",
         "vocab_size": words,
         "hidden_size": hidden,
         "num_hidden_layers": len(layers),
-        "num_attention_heads": max(1, hidden // HEAD_WIDTH),
+        "num_attention_heads": hidden // HEAD_WIDTH,
         "intermediate_size": _shape(state, "transformer.encoder.layer.0.intermediate.dense.weight", 2, where)[0],
         "max_position_embeddings": _shape(state, "transformer.embeddings.position_embeddings.weight", 2, where)[0],
         "type_vocab_size": _shape(state, "transformer.embeddings.token_type_embeddings.weight", 2, where)[0],
     }
 
 
-def _renamed(state: Mapping[str, Tensor], prefixes: Mapping[str, str], where: str) -> State:
+def _renamed(
+    state: Mapping[str, Tensor], prefixes: Mapping[str, str], where: str, unused: tuple[str, ...] = ()
+) -> State:
     renamed: State = {}
     for name, value in state.items():
-        if name.startswith(UNUSED):
+        if name.startswith(unused):
             continue
+        if value.is_floating_point() and not bool(torch.isfinite(value).all()):
+            raise InputError(f"{where}: {name!r} holds NaN or infinite values: the training had diverged")
         prefix = next((prefix for prefix in prefixes if name.startswith(prefix)), None)
         if prefix is None:
             raise InputError(f"{where}: {name!r} {tuple(value.shape)} is not part of any encoder of VSE∞")
@@ -183,7 +194,14 @@ def _tokenizer(
         return None
     from vse.inputs.tokenizer import TextTokenizer
 
-    return TextTokenizer.from_pretrained(tokenizer, max_length=int(text.architecture["max_position_embeddings"]))
+    found = TextTokenizer.from_pretrained(tokenizer, max_length=int(text.architecture["max_position_embeddings"]))
+    expected = int(text.architecture["vocab_size"])
+    if found.vocab_size != expected:
+        raise InputError(
+            f"{tokenizer}: {found.vocab_size} pieces of words, but the checkpoint was trained with {expected}: "
+            "another model's tokenizer?"
+        )
+    return found
 
 
 def _about(checkpoint: Checkpoint, path: Path) -> About:
@@ -207,7 +225,12 @@ def _about(checkpoint: Checkpoint, path: Path) -> About:
         scores = (
             Score(protocol=protocol, data=data or "not recorded", split="dev", values={"rsum": checkpoint.best_rsum}),
         )
-    return About(name=path.stem, data=data, source=f"converted from {path.name}", recipe=recipe, scores=scores)
+    notes: tuple[str, ...] = ()
+    grid = any(name.startswith("backbone.") for name in checkpoint.image)
+    if grid and "input_scale_factor" not in options:
+        notes = ("the checkpoint does not tell the size of its pictures; 512 as in the paper is assumed",)
+    source = f"converted from {path.name}"
+    return About(name=path.stem, data=data, source=source, recipe=recipe, scores=scores, notes=notes)
 
 
 def _shape(state: Mapping[str, Tensor], name: str, dims: int, where: str) -> tuple[int, ...]:
@@ -219,7 +242,7 @@ def _shape(state: Mapping[str, Tensor], name: str, dims: int, where: str) -> tup
 
 def _agree(where: str, options: Mapping[str, Any], name: str, found: int) -> None:
     value = options.get(name)
-    if isinstance(value, int) and value != found:
+    if isinstance(value, (int, np.integer)) and value != found:
         raise InputError(f"{where}: the options say {name}={value}, the tensors {found}")
 
 

@@ -64,7 +64,7 @@ def random_token_batches(vocabulary: int, longest: int, seed: int = 0) -> list[t
     """Batches of several sizes and lengths, one text of a single token and one of the greatest length among them."""
     generator = torch.Generator().manual_seed(seed)
     batches = []
-    for count, length in ((1, 1), (2, min(7, longest)), (5, min(23, longest)), (2, longest)):
+    for count, length in ((1, 1), (2, min(7, longest)), (200, min(14, longest)), (2, longest)):
         tokens = torch.randint(0, vocabulary, (count, length), generator=generator)
         lengths = torch.randint(1, length + 1, (count,), generator=generator)
         lengths[0] = length
@@ -76,7 +76,7 @@ def random_feature_batches(width: int, largest: int, seed: int = 0) -> list[tupl
     """Batches of several sizes, one set of a single element and one of the greatest size among them."""
     generator = torch.Generator().manual_seed(seed)
     batches = []
-    for count, size in ((1, 1), (2, min(5, largest)), (24, min(36, largest)), (1, largest)):
+    for count, size in ((1, 1), (2, min(5, largest)), (100, min(36, largest)), (1, largest)):
         features = torch.randn(count, size, width, generator=generator)
         lengths = torch.randint(1, size + 1, (count,), generator=generator)
         lengths[0] = size

@@ -5,9 +5,11 @@ Everything is made and compared with torch in a temporary folder; only what pass
 
 from __future__ import annotations
 
+import copy
 import shutil
 import tempfile
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast, get_args
@@ -18,16 +20,17 @@ from numpy.typing import NDArray
 
 from vse._version import __version__
 from vse.convert.onnx_check import TowerAgreement, random_feature_batches, random_token_batches, recalls
-from vse.convert.onnx_graph import write_graph
+from vse.convert.onnx_graph import write_graph, write_mark
 from vse.convert.onnx_precision import halve_weights, quantize
 from vse.convert.onnx_towers import FeatureTower, PixelTower, TextTower
 from vse.encoding import Items
 from vse.errors import InputError, VSEError, unknown_choice
-from vse.files import write_json
+from vse.files import settle, write_json
 from vse.model import VSEModel
 from vse.onnx_model import IMAGE_FILE, TEXT_FILE, OnnxConfig, OnnxModel, Precision
 from vse.progress import ProgressReporter, SilentProgress
-from vse.storage import fingerprint
+from vse.storage import TOKENIZER_FILES, fingerprint
+from vse.strict import read_json
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -79,7 +82,7 @@ class ExportReport:
             table.add_row(
                 tower, size, f"{value.max_difference:.1e}", f"{value.mean_cosine:.6f}", f"{value.twins_lost:.1f} %"
             )
-        console.print(f"{self.precision} export in {self.folder}, compared with torch:")
+        console.print(f"{self.precision} export in {self.folder}, compared with torch:", markup=False, soft_wrap=True)
         console.print(table)
         for name, lost in self.recall_lost().items():
             before, after = (self.recalls[side][name] for side in ("torch", "export"))
@@ -105,14 +108,12 @@ def export_onnx(
     if precision not in get_args(Precision):
         raise InputError(unknown_choice("precision", precision, get_args(Precision)))
     target = Path(folder)
-    if target.exists() and (not target.is_dir() or any(target.iterdir())) and not (target / IMAGE_FILE).exists():
-        raise InputError(f"{target}: exists and is not an export; choose another folder or remove it")
+    _check_target(target)
     report = progress or SilentProgress()
-    model = model.cpu().eval()
-    target.parent.mkdir(parents=True, exist_ok=True)
-    staging = Path(tempfile.mkdtemp(prefix=".exporting-", dir=target.parent))
+    model = copy.deepcopy(model).cpu().eval()
+    target.mkdir(parents=True, exist_ok=True)
+    staging = Path(tempfile.mkdtemp(prefix=".exporting-", dir=target))
     try:
-        staging.chmod(0o755)
         report.start(4, "image tower")
         sizes = _write_towers(model, staging, largest_set or LARGEST_SET, report)
         report.advance(description=f"{precision} weights")
@@ -122,7 +123,10 @@ def export_onnx(
                 halve_weights(staging / name)
             elif precision == "int8":
                 quantize(staging / name, _batches(samples) if samples is not None and name == IMAGE_FILE else None)
-        _write_rest(model, staging, precision, sizes)
+        mark = fingerprint(model) if precision == "fp32" else f"{fingerprint(model)}-{precision}"
+        for name in (IMAGE_FILE, TEXT_FILE):
+            write_mark(staging / name, mark)
+        _write_rest(model, staging, precision, sizes, mark)
         report.advance(description="comparing with torch")
         result = _compare(model, staging, target, precision, samples, data)
         _install(staging, target)
@@ -131,6 +135,8 @@ def export_onnx(
         return result
     finally:
         shutil.rmtree(staging, ignore_errors=True)
+        with suppress(OSError):  # a failed export leaves no empty folder; one with content stays
+            target.rmdir()
 
 
 @dataclass(frozen=True)
@@ -174,15 +180,14 @@ def _write_towers(model: VSEModel, folder: Path, largest: int, report: ProgressR
     return _Sizes(largest, longest, grid, tower.explains)
 
 
-def _write_rest(model: VSEModel, folder: Path, precision: Precision, sizes: _Sizes) -> None:
+def _write_rest(model: VSEModel, folder: Path, precision: Precision, sizes: _Sizes, mark: str) -> None:
     from vse.card import write_card
 
     if model.tokenizer is not None:
         model.tokenizer.save(folder)
-    mark = fingerprint(model)
     config = OnnxConfig(
         vse_version=__version__,
-        fingerprint=mark if precision == "fp32" else f"{mark}-{precision}",
+        fingerprint=mark,
         precision=precision,
         embed_size=model.embed_size,
         feature_size=model.feature_size,
@@ -190,6 +195,7 @@ def _write_rest(model: VSEModel, folder: Path, precision: Precision, sizes: _Siz
         grid=sizes.grid,
         largest_image_set=sizes.largest_set,
         longest_text=sizes.longest_text,
+        vocabulary_size=_vocabulary(model),
         explains=sizes.explains,
         agreement={},
         source=model.config.model_dump(mode="json"),
@@ -269,12 +275,24 @@ def _batches(samples: NDArray[np.float32]) -> Iterator[NDArray[np.float32]]:
         yield samples[start : start + CALIBRATION_BATCH]
 
 
+def _check_target(target: Path) -> None:
+    """Refuse to write among things that are not an export."""
+    if not target.exists() or (target.is_dir() and not any(target.iterdir())):
+        return
+    if not target.is_dir() or not (target / "config.json").is_file():
+        raise InputError(f"{target}: exists and is not an export; choose another folder or remove it")
+    if read_json(target / "config.json").get("runtime") != "onnx":
+        raise InputError(f"{target}: holds a model, not an export; choose another folder")
+
+
 def _install(staging: Path, target: Path) -> None:
-    """Put the finished folder in its place; an older export there is replaced as a whole."""
-    if target.exists():
-        old = Path(tempfile.mkdtemp(prefix=".replaced-", dir=target.parent))
-        target.replace(old / target.name)
-        staging.replace(target)
-        shutil.rmtree(old, ignore_errors=True)
-    else:
-        staging.replace(target)
+    """Move the files in, the configuration last; other files in ``target`` stay.
+
+    Towers and configuration carry the same mark, so that what a crash leaves between two moves is recognised.
+    """
+    if not (staging / TOKENIZER_FILES[0]).exists():
+        for name in TOKENIZER_FILES:
+            (target / name).unlink(missing_ok=True)
+    for path in sorted(staging.iterdir(), key=lambda path: path.name == "config.json"):
+        settle(path)
+        path.replace(target / path.name)

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from vse.convert.onnx_gru import gru_translations
 from vse.errors import VSEError, require
+from vse.onnx_model import MARK
 
 
 def write_graph(
@@ -45,6 +46,14 @@ def write_graph(
         if program is None:
             raise VSEError(f"torch exported nothing for the {path.stem} tower")
         program.save(str(path))
+
+
+def write_mark(path: Path, mark: str) -> None:
+    """Write a model's fingerprint into an ONNX file, for :class:`vse.onnx_model.OnnxModel` to compare."""
+    onnx = require("onnx", "train", "exporting to ONNX")
+    model = onnx.load(str(path))
+    onnx.helper.set_model_props(model, {MARK: mark})
+    onnx.save(model, str(path))
 
 
 def _cause(error: BaseException) -> str:

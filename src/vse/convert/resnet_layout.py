@@ -75,6 +75,10 @@ def _blocks(tensors: Mapping[str, Tensor], where: str) -> list[int]:
         if match:
             stage = int(match[1]) - 1
             counts[stage] = max(counts[stage], int(match[2]) + 1)
+    if sum(counts) > len(tensors):
+        raise InputError(f"{where}: the names of the backbone's tensors make no sense: {counts} blocks")
+    if any(t in tensors and tensors[t].dim() != 4 for t in ("conv1.weight", "layer1.0.conv2.weight")):
+        raise InputError(f"{where}: the backbone's convolutions are not tensors of four dimensions")
     if min(counts) == 0 or "conv1.weight" not in tensors or "layer1.0.conv2.weight" not in tensors:
         raise InputError(f"{where}: the backbone is not a ResNet of four stages (blocks found: {counts})")
     return counts

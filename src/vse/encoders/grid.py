@@ -6,6 +6,7 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from vse.encoders.backbones.base import Backbone
+from vse.encoders.projection import Projection
 from vse.encoders.region import check_features
 from vse.encoders.unit_norm import unit_norm
 from vse.errors import InputError
@@ -20,7 +21,7 @@ class GridEncoder(nn.Module):
     The backbone's batch norms keep their running statistics while training; their scale and shift are trained.
     """
 
-    def __init__(self, backbone: Backbone, projection: nn.Module, pooling: Pooling) -> None:
+    def __init__(self, backbone: Backbone, projection: Projection, pooling: Pooling) -> None:
         super().__init__()
         self.backbone = backbone
         self.projection = projection
@@ -44,7 +45,7 @@ class GridEncoder(nn.Module):
                 raise InputError(f"pixels must have shape (B, 3, H, W), got {tuple(pixels.shape)}")
             cells = self.backbone(pixels)
         else:
-            cells = check_features(pixels, self.feature_size)
+            cells = check_features(pixels, self.feature_size, self.projection.fc.weight.dtype)
         mask = read_sets(cells, lengths, mask)
         return self.projection(cells, mask), mask
 

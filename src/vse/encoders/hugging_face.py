@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from vse.encoders.torchvision_operators import mend_torchvision
-from vse.errors import require
+from vse.errors import InputError, require
 
 LONGEST_REASON = 200
 NOT_ARCHITECTURE = {"transformers_version", "_name_or_path", "architectures", "dtype"}
@@ -34,8 +34,28 @@ def quiet_loading(transformers: Any) -> Iterator[None]:
             logging.enable_progress_bar()
 
 
+def load_pretrained(transformers: Any, source: str, **options: Any) -> Any:
+    """``AutoModel.from_pretrained``, strictly: weights that the file lacks would otherwise stay random, with a warning.
+
+    Only safetensors are read, and no code that comes with a model is run.
+    """
+    safetensors = require("safetensors", "train", f"loading {source!r}")
+    try:
+        with quiet_loading(transformers):
+            model, report = transformers.AutoModel.from_pretrained(
+                source, output_loading_info=True, use_safetensors=True, trust_remote_code=False, **options
+            )
+    except (OSError, ValueError, KeyError, RuntimeError, safetensors.SafetensorError) as error:
+        raise InputError(f"no pretrained model could be loaded from {source!r}: {first_line(error)}") from None
+    absent = [*report["missing_keys"], *(name for name, *_ in report["mismatched_keys"])]
+    if absent:
+        names = ", ".join(sorted(map(str, absent))[:3])
+        raise InputError(f"{source!r}: {len(absent)} tensors of the model are not in its file ({names}, …)")
+    return model
+
+
 def describe_config(config: Any) -> dict[str, Any]:
-    """What a configuration differs in from its defaults, and its type: enough to build the network again."""
+    """The settings and the type of a configuration: enough to build the network again."""
     described = {"model_type": config.model_type, **config.to_diff_dict()}
     return {key: value for key, value in described.items() if key not in NOT_ARCHITECTURE}
 

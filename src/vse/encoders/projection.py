@@ -14,7 +14,7 @@ Head = Literal["linear", "residual-mlp"]
 HEADS: tuple[Head, ...] = ("linear", "residual-mlp")
 
 
-def create_projection(head: Head, features: int, size: int, hidden: int) -> nn.Module:
+def create_projection(head: Head, features: int, size: int, hidden: int) -> Projection:
     """``linear`` or ``residual-mlp``; both take ``(features (B, N, F), mask)`` and give ``(B, N, size)``."""
     if head == "linear":
         return LinearProjection(features, size)
@@ -23,7 +23,13 @@ def create_projection(head: Head, features: int, size: int, hidden: int) -> nn.M
     raise InputError(unknown_choice("head", head, HEADS))
 
 
-class LinearProjection(nn.Module):
+class Projection(nn.Module):
+    """What both have: the linear map ``fc`` that leads straight to the joint space."""
+
+    fc: nn.Linear
+
+
+class LinearProjection(Projection):
     """``fc(x)``: one linear map, Xavier-uniform, zero bias."""
 
     def __init__(self, features: int, size: int) -> None:
@@ -34,11 +40,12 @@ class LinearProjection(nn.Module):
         return self.fc(features)
 
 
-class ResidualProjection(nn.Module):
+class ResidualProjection(Projection):
     """``fc(x) + mlp(x)`` with ``mlp = Linear(F, H) → BatchNorm over all rows → ReLU → Linear(H, size)``.
 
     The statistics of the batch norm are taken over valid elements alone: padding would pull the mean towards its
-    own value, by an amount that depends on how the sets happen to be batched.
+    own value, by an amount that depends on how the sets happen to be batched. (Under ``torch.compile`` they are taken
+    over all rows: the number of valid ones would be a shape that depends on values.)
     """
 
     def __init__(self, features: int, size: int, hidden: int = 512) -> None:

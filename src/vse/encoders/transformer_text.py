@@ -8,7 +8,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from vse.encoders.hugging_face import describe_config, first_line, import_transformers, quiet_loading
+from vse.encoders.hugging_face import (
+    describe_config,
+    first_line,
+    import_transformers,
+    load_pretrained,
+    quiet_loading,
+)
 from vse.encoders.tokens import check_tokens
 from vse.encoders.unit_norm import unit_norm
 from vse.errors import InputError
@@ -28,6 +34,11 @@ class TransformerTextEncoder(nn.Module):
 
     def __init__(self, transformer: Any, size: int, pooling: Pooling) -> None:
         super().__init__()
+        config = transformer.config
+        if getattr(config, "is_encoder_decoder", False) or not all(
+            isinstance(getattr(config, name, None), int) for name in ("hidden_size", "vocab_size")
+        ):
+            raise InputError(f"a {config.model_type!r} is no text encoder with one hidden state for each token")
         self.transformer: Any = transformer
         self.linear = nn.Linear(transformer.config.hidden_size, size)
         self.pooling = pooling
@@ -81,10 +92,10 @@ def load_transformer(source: str) -> Any:
     source = str(packaged_folder(source) or source)
     try:
         with quiet_loading(transformers):
-            config = transformers.AutoConfig.from_pretrained(source)
-            return transformers.AutoModel.from_pretrained(source, config=config, **_without_pooler(config.model_type))
+            config = transformers.AutoConfig.from_pretrained(source, trust_remote_code=False)
     except (OSError, ValueError) as error:
         raise InputError(f"no pretrained encoder could be loaded from {source!r}: {first_line(error)}") from None
+    return load_pretrained(transformers, source, config=config, **_without_pooler(config.model_type))
 
 
 def architecture_of(transformer: Any) -> dict[str, Any]:

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor, nn
 
+from vse.encoders.evaluation_mode import evaluation_mode
+
 if TYPE_CHECKING:
     from vse.inputs.preprocessing import ImagePreprocessing
 
@@ -32,8 +34,6 @@ class Backbone(nn.Module):
         """Rows and columns of cells for a picture of that size."""
         parameter = next(self.parameters())
         blank = torch.zeros(1, 3, height, width, dtype=parameter.dtype, device=parameter.device)
-        modes = [(module, module.training) for module in self.modules()]  # batch norms may differ from the rest
-        rows, columns = self.eval().feature_map(blank).shape[2:]
-        for module, training in modes:
-            module.training = training
+        with evaluation_mode(self):
+            rows, columns = self.feature_map(blank).shape[2:]
         return int(rows), int(columns)

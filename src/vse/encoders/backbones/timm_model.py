@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
@@ -32,14 +34,18 @@ class TimmBackbone(Backbone):
             close = timm.list_models(f"*{model.partition('_')[0]}*")[:8] or timm.list_models()[:8]
             raise InputError(unknown_choice("timm model", model, close))
         try:
-            self.model = timm.create_model(model, pretrained=pretrained, num_classes=0, global_pool="", **options)
+            with _without_retries():
+                self.model = timm.create_model(model, pretrained=pretrained, num_classes=0, global_pool="", **options)
         except (OSError, RuntimeError, TypeError) as error:
             reason = LOADING_FAILED if pretrained and not isinstance(error, TypeError) else str(error)
             raise InputError(f"timm model {model!r}: {reason}") from error
         self.channels = int(self.model.num_features)
 
     def feature_map(self, pixels: Tensor) -> Tensor:
-        features = self.model.forward_features(pixels)
+        try:
+            features = self.model.forward_features(pixels)
+        except AssertionError as error:  # a transformer of fixed size
+            raise InputError(f"this backbone cannot take pictures of {tuple(pixels.shape[2:])}: {error}") from None
         if features.dim() == 3:  # tokens of a transformer, after some that belong to no place
             return tokens_to_map(features[:, self.model.num_prefix_tokens :], pixels)
         if features.shape[1] != self.channels and features.shape[-1] == self.channels:
@@ -57,6 +63,18 @@ class TimmBackbone(Backbone):
             mean=scaled(card["mean"]),
             std=scaled(card["std"]),
         )
+
+
+@contextmanager
+def _without_retries() -> Iterator[None]:
+    """The hub's client narrates every retry; one line of ours says it all."""
+    logger = logging.getLogger("huggingface_hub")
+    level = logger.level
+    logger.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
 
 
 def scaled(values: Sequence[float]) -> tuple[float, float, float]:

@@ -11,13 +11,22 @@ from torch import Tensor
 
 from vse.encoders.backbones.base import Backbone
 from vse.encoders.backbones.timm_model import scaled, tokens_to_map
-from vse.encoders.hugging_face import describe_config, first_line, import_transformers, quiet_loading
+from vse.encoders.hugging_face import describe_config, first_line, import_transformers, load_pretrained
 from vse.errors import InputError, require
 
 if TYPE_CHECKING:
     from vse.inputs.preprocessing import ImagePreprocessing
 
-HALF = 0.5
+Triple = tuple[float, float, float]
+HALF: tuple[Triple, Triple] = ((0.5, 0.5, 0.5), (0.5, 0.5, 0.5))  # ViT and SigLIP
+IMAGENET: tuple[Triple, Triple] = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
+# Mean and deviation by family, for weights that come without their preprocessing.
+USUAL: dict[str, tuple[Triple, Triple]] = {
+    "clip_vision_model": ((0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.26130258, 0.27577711)),
+    "dinov2": IMAGENET,
+    "dinov2_with_registers": IMAGENET,
+    "deit": IMAGENET,
+}
 
 
 class VisionTransformer(Backbone):
@@ -41,8 +50,7 @@ class VisionTransformer(Backbone):
             raise InputError("a vision transformer needs either its architecture or the name of a pretrained one")
         try:
             if pretrained is not None:
-                with quiet_loading(transformers):
-                    model = transformers.AutoModel.from_pretrained(pretrained)
+                model = load_pretrained(transformers, pretrained)
                 normalise = normalise or _published_preprocessing(pretrained)
             else:
                 options = dict(architecture or {})
@@ -72,8 +80,8 @@ class VisionTransformer(Backbone):
         from vse.inputs.preprocessing import ImagePreprocessing
 
         side = size or int(self.model.config.image_size)
-        mean = self.normalise.get("mean", (HALF, HALF, HALF))
-        std = self.normalise.get("std", (HALF, HALF, HALF))
+        usual = USUAL.get(self.model.config.model_type, HALF)
+        mean, std = self.normalise.get("mean", usual[0]), self.normalise.get("std", usual[1])
         return ImagePreprocessing(
             size=(side, side),
             resize="bicubic",

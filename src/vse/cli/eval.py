@@ -1,0 +1,125 @@
+"""``vse eval``: recall under a named protocol, with the card that says what it means."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from vse.cli.console import progress_on_stderr, show
+from vse.cli.options import JsonOption
+from vse.errors import UsageError, unknown_choice
+
+if TYPE_CHECKING:
+    from vse.evaluation.embeddings import Embeddings
+    from vse.progress import ProgressReporter
+
+
+def evaluate(
+    models: Annotated[
+        list[str] | None, typer.Argument(metavar="MODEL...", help="Model folders or hub ids.", show_default=False)
+    ] = None,
+    data: Annotated[Path | None, typer.Option(metavar="DIR", help="The data set.", show_default=False)] = None,
+    split: Annotated[str, typer.Option(metavar="NAME", help="The split to evaluate on.")] = "test",
+    protocol: Annotated[str, typer.Option(metavar="NAME", help="A protocol by name, or the usual ones.")] = "auto",
+    images: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="The folder of the image files, if it is elsewhere.")
+    ] = None,
+    features: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="A store of 'vse features' to use in the place of pictures.")
+    ] = None,
+    ensemble: Annotated[bool, typer.Option("--ensemble", help="Average the scores of all models.")] = False,
+    compare: Annotated[
+        bool, typer.Option("--compare", help="Say which differences to the first model are real.")
+    ] = False,
+    against: Annotated[str | None, typer.Option(metavar="paper", help="Print the published rows beside ours.")] = None,
+    from_embeddings: Annotated[
+        list[Path] | None, typer.Option(metavar="DIR", help="Saved embeddings in the place of a model; repeat it.")
+    ] = None,
+    save_embeddings: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Keep the vectors, one folder for each model.")
+    ] = None,
+    cxc: Annotated[Path | None, typer.Option(metavar="DIR", help="The CSVs of Crisscrossed Captions.")] = None,
+    eccv: Annotated[Path | None, typer.Option(metavar="DIR", help="The JSON files of ECCV Caption.")] = None,
+    coco_ids: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Names and caption ids of COCO's test images; --cxc and --eccv need it."),
+    ] = None,
+    ties: Annotated[str, typer.Option(metavar="RULE", help="pessimistic or optimistic.")] = "pessimistic",
+    samples: Annotated[int, typer.Option(metavar="N", min=1, help="Draws for the intervals.")] = 1000,
+    seed: Annotated[int, typer.Option(metavar="N", min=0, help="Of the draws.")] = 0,
+    out: Annotated[Path, typer.Option(metavar="FILE", help="Where the results are written as JSON.")] = Path(
+        "results.json"
+    ),
+    markdown: Annotated[Path | None, typer.Option(metavar="FILE", help="Append the rows to this table.")] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Measure retrieval: R@1, 5, 10, ranks and rsum both ways, with intervals and the protocol's card."""
+    from vse.evaluation.ranks import TIES
+
+    if ties not in TIES:
+        raise UsageError(f"--ties: {unknown_choice('tie rule', ties, TIES)}")
+    if against not in {None, "paper"}:
+        raise UsageError(f"--against: {unknown_choice('source', against, ('paper',))}")
+    named, saved = models or [], from_embeddings or []
+    if not named and not saved:
+        raise UsageError("nothing to evaluate: name a model, or embeddings with --from-embeddings DIR")
+    if named and data is None:
+        raise UsageError("--data DIR is needed to evaluate a model")
+    if (cxc is not None or eccv is not None) and coco_ids is None:
+        raise UsageError(
+            "--cxc and --eccv need --coco-ids FILE: dataset_coco.json, or a list of file, image_id, sentids"
+        )
+    if (ensemble or compare) and len(named) + len(saved) < 2:
+        raise UsageError(f"{'--ensemble' if ensemble else '--compare'} needs at least two models")
+
+    from vse.evaluation.embeddings import Embeddings
+    from vse.evaluation.report import append_markdown
+    from vse.evaluation.run import run_evaluation
+    from vse.files import write_json
+
+    with progress_on_stderr() as progress:
+        embedded = [Embeddings.load(folder) for folder in saved]
+        for name in named:
+            found = _embed(name, Path(str(data)), split, images, features, progress)
+            if save_embeddings is not None:
+                found.save(save_embeddings / f"{found.header.model}-{found.header.fingerprint}")
+            embedded.append(found)
+        report = run_evaluation(
+            embedded,
+            protocol=protocol,
+            ensemble=ensemble,
+            comparing=compare,
+            against_paper=against is not None,
+            cxc=cxc,
+            eccv=eccv,
+            coco_ids=coco_ids,
+            ties=ties,
+            samples=samples,
+            seed=seed,
+            progress=progress,
+        )
+    write_json(out, report.to_json())
+    if markdown is not None:
+        append_markdown(markdown, report.results)
+    show(report, as_json=as_json)
+
+
+def _embed(
+    name: str, path: Path, split: str, images: Path | None, features: Path | None, progress: ProgressReporter
+) -> Embeddings:
+    """The vectors of one model for the split, from features or from pictures as the model asks."""
+    import vse
+    from vse.data import FeatureStore, attach, open_data
+    from vse.evaluation.embeddings import embed_split
+
+    model = vse.load(name)
+    if model.preprocessing is None:
+        data = open_data(path, split, use="features")
+    else:
+        data = open_data(path, split, images=images, use="files")
+        if features is not None:
+            data = attach(data, FeatureStore.open(features))
+    progress.note(f"{name}: {len(data.images)} images, {len(data.captions)} captions of {data.name} {data.split}")
+    return embed_split(model, data, name=Path(name).name, progress=progress)

@@ -1,0 +1,21 @@
+"""Evaluation of cross-modal retrieval: exact ranks, in blocks, with a card that says what a number means."""
+
+from vse.evaluation.metrics import DirectionMetrics, RetrievalMetrics, metrics_of_scores, retrieval_metrics
+from vse.evaluation.positives import Positives, text_positives
+from vse.evaluation.ranks import ranks, ranks_both_ways
+from vse.evaluation.scores import DotScores, MatrixScores, MeanScores, Scores
+
+__all__ = [
+    "DirectionMetrics",
+    "DotScores",
+    "MatrixScores",
+    "MeanScores",
+    "Positives",
+    "RetrievalMetrics",
+    "Scores",
+    "metrics_of_scores",
+    "ranks",
+    "ranks_both_ways",
+    "retrieval_metrics",
+    "text_positives",
+]

@@ -1,0 +1,117 @@
+"""How sure a figure is: intervals by resampling images with all their captions.
+
+The gallery stays as it is and so do the ranks; what is drawn anew, with replacement, is which images were asked
+about (with all the captions that belong to them). Folds are resampled each by itself. Two models are compared on the
+same draws, so that what is hard for both cancels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vse.errors import InputError
+from vse.evaluation.metrics import CUTOFFS, RetrievalMetrics
+from vse.evaluation.ranks import NO_POSITIVE, Ranks
+
+FIGURES = (
+    *(f"{way}_{name}" for way in ("i2t", "t2i") for name in ("r1", "r5", "r10", "median_rank", "mean_rank")),
+    "rsum",
+)
+SAMPLES = 1000
+LEVEL = 0.95
+CHUNK_VALUES = 1 << 22  # weights held at once
+
+
+@dataclass(frozen=True, eq=False)
+class FoldRanks:
+    """Ranks of the images and of the texts of one gallery, and the image (from 0) that each text belongs to."""
+
+    images: Ranks
+    texts: Ranks
+    owners: NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Interval:
+    """The middle 95 % of the resampled values."""
+
+    low: float
+    high: float
+
+    def to_json(self) -> list[float]:
+        """Both ends."""
+        return [self.low, self.high]
+
+
+@dataclass(frozen=True)
+class Difference:
+    """One model's figure minus another's on the same draws; ``real`` when the interval leaves zero out."""
+
+    value: float
+    interval: Interval
+
+    @property
+    def real(self) -> bool:
+        """Whether the difference is larger than the choice of test images explains."""
+        return self.interval.low > 0 or self.interval.high < 0
+
+
+def resample(folds: Sequence[FoldRanks], *, samples: int = SAMPLES, seed: int = 0) -> NDArray[np.float64]:
+    """Resampled figures ``(samples, len(FIGURES))``, means over the folds; the same seed gives the same draws."""
+    if samples < 1:
+        raise InputError(f"samples must be at least 1, got {samples}")
+    out = np.zeros((samples, len(FIGURES)))
+    for number, fold in enumerate(folds):
+        images = len(fold.images)
+        generator = np.random.Generator(np.random.Philox(key=np.array([seed, number], dtype=np.uint64)))
+        step = max(1, CHUNK_VALUES // max(images, len(fold.texts)))
+        for start in range(0, samples, step):
+            count = min(step, samples - start)
+            drawn = generator.integers(0, images, size=(count, images))
+            weights = np.stack([np.bincount(row, minlength=images) for row in drawn])  # (count, images)
+            out[start : start + count] += _figures(fold, weights)
+    return out / len(folds)
+
+
+def intervals(values: NDArray[np.float64]) -> dict[str, Interval]:
+    """The interval of each figure."""
+    edges = np.quantile(values, [(1 - LEVEL) / 2, (1 + LEVEL) / 2], axis=0)
+    return {name: Interval(float(edges[0, i]), float(edges[1, i])) for i, name in enumerate(FIGURES)}
+
+
+def differences(
+    first: RetrievalMetrics,
+    second: RetrievalMetrics,
+    draws_first: NDArray[np.float64],
+    draws_second: NDArray[np.float64],
+) -> dict[str, Difference]:
+    """``first`` minus ``second``, figure by figure, with the interval of the paired draws."""
+    spread = intervals(draws_first - draws_second)
+    ours, theirs = first.figures(), second.figures()
+    return {name: Difference(ours[name] - theirs[name], spread[name]) for name in FIGURES}
+
+
+def _figures(fold: FoldRanks, weights: NDArray[np.int64]) -> NDArray[np.float64]:
+    image_side = _side(fold.images, weights)
+    text_side = _side(fold.texts, weights[:, fold.owners])
+    recalls = len(CUTOFFS)
+    rsum = image_side[:, :recalls].sum(axis=1) + text_side[:, :recalls].sum(axis=1)
+    return np.column_stack((image_side, text_side, rsum))
+
+
+def _side(ranks: Ranks, weights: NDArray[np.int64]) -> NDArray[np.float64]:
+    """R@1, 5, 10, median and mean rank of weighted queries, ``(draws, 5)``."""
+    valid = ranks != NO_POSITIVE
+    ranks, weights = ranks[valid], weights[:, valid]
+    total = weights.sum(axis=1)
+    measured = np.stack([*(100.0 * (ranks <= cutoff) for cutoff in CUTOFFS), ranks.astype(np.float64)], axis=1)
+    means = (weights @ measured) / np.maximum(total, 1)[:, None]
+    order = np.argsort(ranks, kind="stable")
+    running = np.cumsum(weights[:, order], axis=1)
+    lower = ranks[order][(running >= ((total + 1) // 2)[:, None]).argmax(axis=1)]
+    upper = ranks[order][(running >= (total // 2 + 1)[:, None]).argmax(axis=1)]
+    return np.column_stack((means[:, :3], (lower + upper) / 2, means[:, 3]))

@@ -1,0 +1,143 @@
+"""The vectors of one split by one model, in memory or as a folder of plain arrays."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from vse.errors import InputError
+from vse.evaluation.scores import checked_vectors
+from vse.files import write_json
+from vse.progress import ProgressReporter, SilentProgress
+from vse.strict import Strict, parse, read_json
+
+if TYPE_CHECKING:
+    from vse.data.captioned_images import CaptionedImages
+    from vse.model import VSEModel
+    from vse.onnx_model import OnnxModel
+
+HEADER = "embeddings.json"
+IMAGES, TEXTS, OWNERS = "images.npy", "texts.npy", "text_to_image.npy"
+UNIT = 1e-3  # how far from 1 the length of a vector may be
+
+
+class EmbeddingsHeader(Strict):
+    """Where vectors come from."""
+
+    format: int = 1
+    data: str
+    split: str
+    split_hash: str
+    model: str
+    fingerprint: str
+    traits: dict[str, str] = Field(default_factory=dict)
+
+
+@dataclass(frozen=True, eq=False)
+class Embeddings:
+    """``images (I, D)`` and ``texts (T, D)``; ``text_to_image[j]`` is the row of the image that text j describes."""
+
+    images: NDArray[np.float32]
+    texts: NDArray[np.float32]
+    text_to_image: NDArray[np.int64]
+    header: EmbeddingsHeader
+
+    def __post_init__(self) -> None:
+        for name in ("images", "texts"):
+            vectors = checked_vectors(name, getattr(self, name))
+            object.__setattr__(self, name, vectors)
+            if not len(vectors):
+                raise InputError(f"{self.header.data}, split {self.header.split!r}: no {name}, nothing to evaluate")
+            lengths = np.linalg.norm(vectors, axis=1)
+            worst = int(np.abs(lengths - 1).argmax())
+            if abs(lengths[worst] - 1) > UNIT:
+                raise InputError(
+                    f"{name}[{worst}] has length {lengths[worst]:.4g}: embeddings must be unit vectors; "
+                    "divide each by its length"
+                )
+        if len(self.text_to_image) != len(self.texts):
+            raise InputError(f"{len(self.texts)} texts and {len(self.text_to_image)} entries of text_to_image")
+
+    def save(self, folder: Path) -> None:
+        """Write the vectors and where they come from; the header last, so that its presence means all is there."""
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / HEADER).unlink(missing_ok=True)
+        for name, array in ((IMAGES, self.images), (TEXTS, self.texts), (OWNERS, self.text_to_image)):
+            np.save(folder / name, array, allow_pickle=False)
+        write_json(folder / HEADER, self.header.model_dump(mode="json"))
+
+    @classmethod
+    def load(cls, folder: Path) -> Embeddings:
+        """What :meth:`save` wrote, memory-mapped."""
+        header = parse(EmbeddingsHeader, read_json(folder / HEADER), str(folder / HEADER))
+        arrays = []
+        for name in (IMAGES, TEXTS, OWNERS):
+            try:
+                arrays.append(np.load(folder / name, mmap_mode="r", allow_pickle=False))
+            except (OSError, ValueError) as error:
+                raise InputError(
+                    f"{folder / name}: not a complete array ({error}); save the embeddings again"
+                ) from None
+        return cls(arrays[0], arrays[1], np.asarray(arrays[2], dtype=np.int64), header)
+
+
+def embed_split(
+    model: VSEModel | OnnxModel,
+    data: CaptionedImages,
+    *,
+    name: str,
+    batch_size: int = 64,
+    progress: ProgressReporter | None = None,
+) -> Embeddings:
+    """Encode every image once and every caption; a picture that cannot be read is an error here."""
+    reporter = progress or SilentProgress()
+    if not data.captions:
+        raise InputError(f"{data.name}, split {data.split!r}: no captions, so there is nothing to search with")
+    images = model.encode_images(data.images, batch_size=batch_size, progress=reporter, on_bad="raise")
+    texts = model.encode_texts(data.captions, progress=reporter, unknown="allow")
+    header = EmbeddingsHeader(
+        data=data.name,
+        split=data.split,
+        split_hash=split_hash(data),
+        model=name,
+        fingerprint=model.fingerprint(),
+        traits=model_traits(model),
+    )
+    return Embeddings(images, texts, data.caption_to_image, header)
+
+
+def model_traits(model: VSEModel | OnnxModel) -> dict[str, str]:
+    """What the model is made of, in the words of the published tables: region or grid, BiGRU or BERT, its poolings."""
+    raw: dict[str, Any] = model.config.source if hasattr(model.config, "source") else model.config.model_dump()
+    image, text = raw["image"], raw["text"]
+    traits = {
+        "image": image["kind"],
+        "text": "bert" if text["kind"] == "transformer" else text["kind"],
+        "image_pooling": image["pooling"]["name"],
+        "text_pooling": text["pooling"]["name"],
+    }
+    backbone = image.get("backbone")
+    if backbone is not None:
+        detector = backbone["options"].get("detector")
+        traits["backbone"] = "BUTD" if detector else "WSL" if "resnext101" in backbone["name"] else backbone["name"]
+    return traits
+
+
+def split_hash(data: CaptionedImages) -> str:
+    """SHA-256 over the captions and which image each describes, cut to 16 digits: equal hashes, equal tests."""
+    return captions_hash(data.captions, data.caption_to_image)
+
+
+def captions_hash(captions: Sequence[str], owners: NDArray[Any]) -> str:
+    """See :func:`split_hash`; features and files of the same split have the same one."""
+    digest = hashlib.sha256()
+    for caption, owner in zip(captions, owners.tolist(), strict=True):
+        digest.update(f"{owner}\t{caption}\n".encode())
+    return digest.hexdigest()[:16]

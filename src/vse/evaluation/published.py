@@ -1,0 +1,241 @@
+"""The figures that the paper prints, row by row, to stand beside ours.
+
+Each retrieval table of the paper is one JSON file in ``published_tables``; a row is one method with one set of feature
+extractors under one protocol. Figures are percentages as printed, and what is not printed is absent: nothing is
+computed or completed. The synthetic experiment keeps its own table, since its figures are no recalls.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from importlib.resources import files
+from typing import Any, Literal
+
+from vse.errors import InputError, unknown_choice
+
+# The fullest tables come first: a result that is printed again further down, often with fewer figures, is found here.
+TABLES = (
+    "main",
+    "extended",
+    "coco_5k",
+    "vl_bert",
+    "cxc",
+    "video",
+    "aggregators",
+    "poolings",
+    "size_augmentation",
+    "sequence_model",
+    "per_dimension",
+    "data_dependent",
+)
+METHOD = "VSE∞"
+USUAL_SETTINGS: Mapping[str, str | bool] = {
+    "size_augmentation": "visual+text",
+    "sequence_model": "bigru",
+    "per_dimension": False,
+    "data_dependent": False,
+    "vision_language_pretraining": False,
+}
+"""What a row means by a setting it does not name."""
+# What a row is chosen by; where two rows differ from a wish in equally many points, the earlier point weighs more.
+COMPARED = ("method", "image_pooling", "text_pooling", *USUAL_SETTINGS, "text", "image", "ensemble", "backbone")
+
+
+@dataclass(frozen=True)
+class PublishedRow:
+    """One result of the paper; a part of the configuration that the paper leaves open is None.
+
+    Attributes:
+        table: the name of its table, see :func:`list_tables`.
+        label: the label of that table in the paper's source.
+        method: ``VSE∞``, ``VSE++`` or another's name.
+        run: ``own`` if the paper's authors ran it, ``cited`` if the figures are those of an earlier publication.
+        data: ``coco``, ``f30k``, ``msrvtt`` or ``vatex``.
+        protocol: ``coco-1k-5fold``, ``coco-5k``, ``flickr30k-1k``, ``cxc-retrieval``, ``msrvtt`` or ``vatex``.
+        ensemble: the scores of two models are averaged: starred in the paper, or region + grid.
+        values: ``i2t_r1`` … ``t2i_r10`` and ``rsum``, with ``t2t_*`` and ``i2i_*`` for CxC; of a video, i2t is
+            video to text.
+        year: of the publication, where the paper prints it.
+        image: ``region``, ``grid``, ``region+grid`` or ``frames``.
+        backbone: ``BUTD``, ``WSL``, ``ResNet-152`` or ``I3D``.
+        text: ``bigru`` or ``bert``.
+        image_pooling, text_pooling: names as in :func:`vse.pooling.create_pooling`.
+        settings: what an ablation varies; a key that is absent is as in :data:`USUAL_SETTINGS`.
+        note: what else to know before comparing.
+    """
+
+    table: str
+    label: str
+    method: str
+    run: Literal["own", "cited"]
+    data: str
+    protocol: str
+    ensemble: bool
+    values: Mapping[str, float] = field(hash=False)
+    year: int | None = None
+    image: str | None = None
+    backbone: str | None = None
+    text: str | None = None
+    image_pooling: str | None = None
+    text_pooling: str | None = None
+    settings: Mapping[str, str | bool] = field(default_factory=dict, hash=False)
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class ClosestRow:
+    """A row, and where it differs from what was asked for: the point → (asked for, published or None)."""
+
+    row: PublishedRow
+    differences: Mapping[str, tuple[object, object]] = field(hash=False)
+
+
+def list_tables() -> list[str]:
+    """The names :func:`load_table` knows."""
+    return list(TABLES)
+
+
+def load_table(name: str) -> tuple[PublishedRow, ...]:
+    """The rows of one table, in the printed order; a line with two test sets gives two rows."""
+    table = _read(name)
+    return tuple(PublishedRow(table=name, label=table["label"], **row) for row in table["rows"])
+
+
+def table_caption(name: str) -> str:
+    """What the table compares, in a sentence."""
+    return str(_read(name)["caption"])
+
+
+def list_protocols() -> list[str]:
+    """The protocols under which the paper reports figures."""
+    return _distinct(row.protocol for row in _all_rows())
+
+
+def find_rows(
+    *,
+    method: str | None = None,
+    image: str | None = None,
+    backbone: str | None = None,
+    text: str | None = None,
+    data: str | None = None,
+    protocol: str | None = None,
+    ensemble: bool | None = None,
+) -> list[PublishedRow]:
+    """The rows of all tables with the given properties; a result that several tables print is given once.
+
+    None stands for any value. A value that no row has is an error, a combination that no row has an empty list.
+    """
+    wanted = {
+        "method": method,
+        "image": image,
+        "backbone": backbone,
+        "text": text,
+        "data": data,
+        "protocol": protocol,
+    }
+    rows = _all_rows()
+    for name, value in wanted.items():
+        if value is not None:
+            _check(name, value, (getattr(row, name) for row in rows))
+    found: list[PublishedRow] = []
+    for row in rows:
+        fits = not _differences(row, {**wanted, "ensemble": ensemble})
+        if fits and not any(_repeats(row, earlier) for earlier in found):
+            found.append(row)
+    return found
+
+
+def closest_row(
+    *,
+    protocol: str,
+    method: str | None = None,
+    image: str | None = None,
+    backbone: str | None = None,
+    text: str | None = None,
+    image_pooling: str | None = None,
+    text_pooling: str | None = None,
+    ensemble: bool | None = None,
+    settings: Mapping[str, str | bool] | None = None,
+) -> ClosestRow:
+    """The row under ``protocol`` that differs least from a configuration, and what still differs.
+
+    Figures under different protocols mean different things, so the protocol must be one of the paper's. All else may
+    be foreign to the paper (another backbone, say) and is then listed among the differences, as is what the paper
+    does not state. Of rows that differ in equally many points, the ones with the same poolings come first, then
+    the same encoders, then VSE∞, then the paper's own runs, then the row with more figures. None stands for any
+    value; ``settings`` of None are the usual ones.
+    """
+    rows = _all_rows()
+    _check("protocol", protocol, (row.protocol for row in rows))
+    for name in settings or {}:
+        if name not in USUAL_SETTINGS:
+            raise InputError(unknown_choice("published setting", name, USUAL_SETTINGS))
+    wanted: dict[str, object] = {
+        "method": method,
+        "image_pooling": image_pooling,
+        "text_pooling": text_pooling,
+        "text": text,
+        "image": image,
+        "ensemble": ensemble,
+        "backbone": backbone,
+        **USUAL_SETTINGS,
+        **(settings or {}),
+    }
+
+    def distance(row: PublishedRow) -> tuple[object, ...]:
+        differences = _differences(row, wanted)
+        points = tuple(name in differences for name in COMPARED)
+        return len(differences), points, row.method != METHOD, row.run != "own", -len(row.values)
+
+    best = min((row for row in rows if row.protocol == protocol), key=distance)
+    return ClosestRow(best, _differences(best, wanted))
+
+
+def _read(name: str) -> dict[str, Any]:
+    if name not in TABLES:
+        raise InputError(unknown_choice("published table", name, TABLES))
+    file = files("vse.evaluation") / "published_tables" / f"{name}.json"
+    table: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+    return table
+
+
+def _all_rows() -> list[PublishedRow]:
+    return [row for name in TABLES for row in load_table(name)]
+
+
+def _distinct(values: Iterable[str | None]) -> list[str]:
+    return list(dict.fromkeys(value for value in values if value is not None))
+
+
+def _check(what: str, value: str, published: Iterable[str | None]) -> None:
+    choices = _distinct(published)
+    if _plain(value) not in map(_plain, choices):
+        raise InputError(unknown_choice(f"published {what}", value, choices))
+
+
+def _plain(value: object) -> object:
+    """Upper and lower case are the same: ``BUTD`` is ``butd``."""
+    return value.casefold() if isinstance(value, str) else value
+
+
+def _point(row: PublishedRow, name: str) -> object:
+    """A field of ``row``, or a setting, which is the usual one where the row does not name it."""
+    return row.settings.get(name, USUAL_SETTINGS[name]) if name in USUAL_SETTINGS else getattr(row, name)
+
+
+def _differences(row: PublishedRow, wanted: Mapping[str, object]) -> dict[str, tuple[object, object]]:
+    """The points where ``row`` is not as wanted; None is wanted by those who do not mind."""
+    return {
+        name: (value, _point(row, name))
+        for name, value in wanted.items()
+        if value is not None and _plain(value) != _plain(_point(row, name))
+    }
+
+
+def _repeats(row: PublishedRow, earlier: PublishedRow) -> bool:
+    """Whether ``row`` says nothing that ``earlier`` does not say: the same configuration, and no other figures."""
+    points = (*COMPARED, "run", "year", "data", "protocol")
+    same = all(_point(row, name) == _point(earlier, name) for name in points)
+    return same and row.values.items() <= earlier.values.items()

@@ -1,0 +1,170 @@
+"""Results as people and programs read them: a table like the paper's with its card, JSON, a line of Markdown."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from vse.evaluation.bootstrap import Difference
+from vse.evaluation.evaluate import Result
+from vse.evaluation.published import PublishedRow, closest_row, list_protocols
+from vse.files import write_text
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+COLUMNS = ("i2t_r1", "i2t_r5", "i2t_r10", "t2i_r1", "t2i_r5", "t2i_r10", "rsum")
+HEADS = ("i→t R@1", "R@5", "R@10", "t→i R@1", "R@5", "R@10", "rsum")
+RANKS = ("i2t_median_rank", "i2t_mean_rank", "t2i_median_rank", "t2i_mean_rank")
+MARKDOWN_HEAD = (
+    "| model | data | protocol | i→t R@1 | R@5 | R@10 | t→i R@1 | R@5 | R@10 | rsum | 95 % of rsum |\n"
+    "|---|---|---|---|---|---|---|---|---|---|---|\n"
+)
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Two results on the same test, and what differs."""
+
+    first: str
+    second: str
+    protocol: str
+    differences: dict[str, Difference]
+
+    def to_json(self) -> dict[str, Any]:
+        """Every figure's difference, its interval and the verdict."""
+        return {
+            "first": self.first,
+            "second": self.second,
+            "protocol": self.protocol,
+            "differences": {
+                name: {"value": each.value, "interval": each.interval.to_json(), "real": each.real}
+                for name, each in self.differences.items()
+            },
+        }
+
+
+@dataclass(frozen=True)
+class EvaluationReport:
+    """What ``vse eval`` shows."""
+
+    results: list[Result]
+    comparisons: list[Comparison] = field(default_factory=list)
+    published: dict[int, PublishedRow] = field(default_factory=dict)  # by the number of the result
+    extras: dict[str, Any] = field(default_factory=dict)  # other tasks, each with to_json and render
+
+    def to_json(self) -> dict[str, Any]:
+        """Everything, cards included."""
+        rows = []
+        for number, result in enumerate(self.results):
+            row = result.to_json()
+            if number in self.published:
+                found = self.published[number]
+                row["published"] = {"method": found.method, "table": found.table, "values": dict(found.values)}
+            rows.append(row)
+        return {
+            "results": rows,
+            "comparisons": [each.to_json() for each in self.comparisons],
+            **{name: extra.to_json() for name, extra in self.extras.items()},
+        }
+
+    def render(self, console: Console) -> None:
+        """A table for each protocol, its card below it, then comparisons."""
+        for protocol in dict.fromkeys(result.protocol.name for result in self.results):
+            self._table(console, protocol)
+        for comparison in self.comparisons:
+            _render_comparison(console, comparison)
+        for extra in self.extras.values():
+            extra.render(console)
+
+    def _table(self, console: Console, protocol: str) -> None:
+        from rich.table import Table
+
+        rows = [(n, result) for n, result in enumerate(self.results) if result.protocol.name == protocol]
+        table = Table(title=f"{protocol}: {rows[0][1].protocol.summary}", title_justify="left")
+        table.add_column("model")
+        for head in (*HEADS, "median", "mean rank"):
+            table.add_column(head, justify="right")
+        for number, result in rows:
+            figures = result.metrics.figures()
+            medians = f"{figures['i2t_median_rank']:g} / {figures['t2i_median_rank']:g}"
+            means = f"{figures['i2t_mean_rank']:.1f} / {figures['t2i_mean_rank']:.1f}"
+            table.add_row(result.name, *(f"{figures[name]:.1f}" for name in COLUMNS), medians, means)
+            spread = (result.intervals[name] for name in COLUMNS)
+            table.add_row("  95 % interval", *(f"{each.low:.1f}–{each.high:.1f}" for each in spread), style="dim")
+            if number in self.published:
+                row = self.published[number]
+                values = (f"{row.values[name]:.1f}" if name in row.values else "" for name in COLUMNS)
+                table.add_row(f"  published: {row.method} ({_described(row)})", *values, style="italic")
+        console.print(table)
+        console.print(footer(rows[0][1].card), style="dim")
+
+
+def footer(card: dict[str, Any]) -> str:
+    """The card in a few lines, for the foot of a table."""
+    per_image = card["captions_per_image"]
+    captions = (
+        f"{per_image['mean']:g}" if per_image["min"] == per_image["max"] else f"{per_image['min']}–{per_image['max']}"
+    )
+    models = ", ".join(f"{model['name']} ({model['fingerprint']})" for model in card["models"])
+    galleries = f"{card['gallery_images'][0]} images, {card['gallery_texts'][0]} texts"
+    folds = f", {card['folds']} folds" if card["folds"] > 1 else ""
+    return (
+        f"{card['data']} {card['split']} (content {card['split_hash']}): gallery {galleries}{folds}, "
+        f"{captions} captions an image.\n"
+        f"Recall {card['recall']}. Ties {card['ties']}: {card['tie_rule']}. Scores: {card['dtype']}.\n"
+        f"Models: {models}. Intervals: {card['bootstrap']['samples']} draws of {card['bootstrap']['unit']}."
+    )
+
+
+def find_published(result: Result) -> PublishedRow | None:
+    """The paper's row of the same configuration under the same protocol; None if the paper has no such protocol."""
+    if result.protocol.name not in list_protocols():
+        return None
+    traits = result.card["models"][0] if len(result.card["models"]) == 1 else {}
+    names = ("image", "backbone", "text", "image_pooling", "text_pooling")
+    return closest_row(
+        protocol=result.protocol.name,
+        ensemble=result.card["ensemble"],
+        **{name: traits[name] for name in names if name in traits},
+    ).row
+
+
+def append_markdown(path: Path, results: list[Result]) -> None:
+    """Add a row for each result to the Markdown table in ``path``, which is begun if the file is new or empty."""
+    text = path.read_text(encoding="utf-8") if path.exists() else ""
+    if not text.strip():
+        text = MARKDOWN_HEAD
+    elif not text.endswith("\n"):
+        text += "\n"
+    for result in results:
+        figures = result.metrics.figures()
+        spread = result.intervals["rsum"]
+        cells = [
+            result.name.replace("|", "\\|"),
+            f"{result.card['data']} {result.card['split']}",
+            result.protocol.name,
+            *(f"{figures[name]:.1f}" for name in COLUMNS),
+            f"{spread.low:.1f}–{spread.high:.1f}",
+        ]
+        text += f"| {' | '.join(cells)} |\n"
+    write_text(path, text)
+
+
+def _render_comparison(console: Console, comparison: Comparison) -> None:
+    from rich.table import Table
+
+    table = Table(title=f"{comparison.first} minus {comparison.second} ({comparison.protocol})", title_justify="left")
+    for head in ("figure", "difference", "95 % interval", "verdict"):
+        table.add_column(head, justify="left" if head in {"figure", "verdict"} else "right")
+    for name in (*COLUMNS, *RANKS):
+        each = comparison.differences[name]
+        verdict = "real" if each.real else "may be chance"
+        table.add_row(name, f"{each.value:+.2f}", f"{each.interval.low:+.2f} … {each.interval.high:+.2f}", verdict)
+    console.print(table)
+
+
+def _described(row: PublishedRow) -> str:
+    parts = [part for part in (row.image, row.backbone, row.text) if part]
+    return ", ".join([*parts, *(["ensemble"] if row.ensemble else [])])
