@@ -6,6 +6,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check --constraint constraints.txt
 STAMP := $(VENV)/.installed
 PYTEST_ARGS ?=
+WORKERS ?= 2
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test lint format bench browser clean
@@ -28,8 +29,8 @@ demo: setup  ## run the demonstration; its results go to vse-demo/
 	@$(BIN)/vse demo
 
 # No test drives a browser yet: when one does, add "browser" to this line.
-test: setup lint  ## lint, then run the tests (PYTEST_ARGS="-k name" chooses)
-	@$(BIN)/python -m pytest $(PYTEST_ARGS)
+test: setup lint  ## lint, then run the tests (PYTEST_ARGS="-k name" chooses, WORKERS=0 keeps one process)
+	@$(BIN)/python -m pytest -n $(WORKERS) $(PYTEST_ARGS)
 
 lint: setup  ## check style and types
 	@$(BIN)/ruff check .

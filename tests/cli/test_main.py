@@ -89,7 +89,7 @@ def test_nothing_heavy_is_imported_to_answer_at_once(arguments):
     [
         (["experimnt"], "unknown command 'experimnt': expected one of 'demo', "),
         (["experimnt"], "(did you mean 'experiment'?)"),
-        (["data"], "no data command named: expected 'check' or 'scenes'"),
+        (["data"], "no data command named: expected 'check', 'scenes' or 'vocabulary'"),
         (["data", "chek"], "chek"),
         (["export", "model", "out", "--precision", "fp8"], "expected one of 'fp32', 'fp16', 'int8'"),
         (["--nonsense"], "--nonsense (try 'vse --help')"),

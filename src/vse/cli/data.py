@@ -10,6 +10,7 @@ import typer
 from vse.cli.console import progress_on_stderr, show
 from vse.cli.options import JsonOption
 from vse.cli.scenes import scenes
+from vse.cli.vocabulary import vocabulary
 from vse.errors import UsageError, unknown_choice
 
 FOUND_ERRORS = 1
@@ -25,10 +26,11 @@ data_app = typer.Typer(
 @data_app.callback(invoke_without_command=True)
 def _data(context: typer.Context) -> None:
     if context.invoked_subcommand is None:
-        raise UsageError("no data command named: expected 'check' or 'scenes' (try 'vse data --help')")
+        raise UsageError("no data command named: expected 'check', 'scenes' or 'vocabulary' (try 'vse data --help')")
 
 
 data_app.command("scenes")(scenes)
+data_app.command("vocabulary")(vocabulary)
 
 
 @data_app.command("check")

@@ -56,8 +56,11 @@ def evaluate(
     as_json: JsonOption = False,
 ) -> None:
     """Measure retrieval: R@1, 5, 10, ranks and rsum both ways, with intervals and the protocol's card."""
+    from vse.evaluation.protocols import AUTO, PROTOCOLS
     from vse.evaluation.ranks import TIES
 
+    if protocol != AUTO and protocol not in PROTOCOLS:
+        raise UsageError(f"--protocol: {unknown_choice('protocol', protocol, (AUTO, *PROTOCOLS))}")
     if ties not in TIES:
         raise UsageError(f"--ties: {unknown_choice('tie rule', ties, TIES)}")
     if against not in {None, "paper"}:
@@ -65,6 +68,8 @@ def evaluate(
     named, saved = models or [], from_embeddings or []
     if not named and not saved:
         raise UsageError("nothing to evaluate: name a model, or embeddings with --from-embeddings DIR")
+    if out.is_dir():
+        raise UsageError(f"--out {str(out)!r}: a folder, expected a file such as results.json")
     if named and data is None:
         raise UsageError("--data DIR is needed to evaluate a model")
     if (cxc is not None or eccv is not None) and coco_ids is None:
@@ -84,7 +89,8 @@ def evaluate(
         for name in named:
             found = _embed(name, Path(str(data)), split, images, features, progress)
             if save_embeddings is not None:
-                found.save(save_embeddings / f"{found.header.model}-{found.header.fingerprint}")
+                header = found.header
+                found.save(save_embeddings / f"{header.model}-{header.data}-{header.split}-{header.fingerprint}")
             embedded.append(found)
         report = run_evaluation(
             embedded,

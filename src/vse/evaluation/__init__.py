@@ -1,7 +1,7 @@
 """Evaluation of cross-modal retrieval: exact ranks, in blocks, with a card that says what a number means."""
 
 from vse.evaluation.metrics import DirectionMetrics, RetrievalMetrics, metrics_of_scores, retrieval_metrics
-from vse.evaluation.positives import Positives, text_positives
+from vse.evaluation.positives import Positives, distinct_sentences, text_positives
 from vse.evaluation.ranks import ranks, ranks_both_ways
 from vse.evaluation.scores import DotScores, MatrixScores, MeanScores, Scores
 
@@ -13,6 +13,7 @@ __all__ = [
     "Positives",
     "RetrievalMetrics",
     "Scores",
+    "distinct_sentences",
     "metrics_of_scores",
     "ranks",
     "ranks_both_ways",

@@ -108,8 +108,11 @@ def _side(ranks: Ranks, weights: NDArray[np.int64]) -> NDArray[np.float64]:
     valid = ranks != NO_POSITIVE
     ranks, weights = ranks[valid], weights[:, valid]
     total = weights.sum(axis=1)
+    if (total == 0).any():  # a draw that missed every image with captions: each query once instead
+        weights = np.where((total == 0)[:, None], 1, weights)
+        total = weights.sum(axis=1)
     measured = np.stack([*(100.0 * (ranks <= cutoff) for cutoff in CUTOFFS), ranks.astype(np.float64)], axis=1)
-    means = (weights @ measured) / np.maximum(total, 1)[:, None]
+    means = (weights @ measured) / total[:, None]
     order = np.argsort(ranks, kind="stable")
     running = np.cumsum(weights[:, order], axis=1)
     lower = ranks[order][(running >= ((total + 1) // 2)[:, None]).argmax(axis=1)]

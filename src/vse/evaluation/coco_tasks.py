@@ -36,8 +36,9 @@ class CxcReport:
     def render(self, console: Console) -> None:
         """One table for retrieval, one line for correlations."""
         from rich.table import Table
+        from rich.text import Text
 
-        table = Table(title=f"Crisscrossed Captions: {self.name}", title_justify="left")
+        table = Table(title=Text(f"Crisscrossed Captions: {self.name}"), title_justify="left")
         for head in ("task", "R@1", "R@5", "R@10", "queries"):
             table.add_column(head, justify="left" if head == "task" else "right")
         for task in TASKS:
@@ -63,8 +64,9 @@ class EccvReport:
     def render(self, console: Console) -> None:
         """One table."""
         from rich.table import Table
+        from rich.text import Text
 
-        table = Table(title=f"ECCV Caption: {self.name}", title_justify="left")
+        table = Table(title=Text(f"ECCV Caption: {self.name}"), title_justify="left")
         for head in ("direction", "mAP@R", "R-Precision", "R@1", "queries"):
             table.add_column(head, justify="left" if head == "direction" else "right")
         for task in ("i2t", "t2i"):

@@ -6,13 +6,14 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
 from vse.errors import InputError
+from vse.evaluation.positives import indices
 from vse.evaluation.scores import checked_vectors
 from vse.files import write_json
 from vse.progress import ProgressReporter, SilentProgress
@@ -31,7 +32,7 @@ UNIT = 1e-3  # how far from 1 the length of a vector may be
 class EmbeddingsHeader(Strict):
     """Where vectors come from."""
 
-    format: int = 1
+    format: Literal[1] = 1
     data: str
     split: str
     split_hash: str
@@ -62,6 +63,7 @@ class Embeddings:
                     f"{name}[{worst}] has length {lengths[worst]:.4g}: embeddings must be unit vectors; "
                     "divide each by its length"
                 )
+        object.__setattr__(self, "text_to_image", indices("text_to_image", self.text_to_image, len(self.images)))
         if len(self.text_to_image) != len(self.texts):
             raise InputError(f"{len(self.texts)} texts and {len(self.text_to_image)} entries of text_to_image")
 
@@ -81,11 +83,11 @@ class Embeddings:
         for name in (IMAGES, TEXTS, OWNERS):
             try:
                 arrays.append(np.load(folder / name, mmap_mode="r", allow_pickle=False))
-            except (OSError, ValueError) as error:
+            except (OSError, ValueError, EOFError) as error:
                 raise InputError(
                     f"{folder / name}: not a complete array ({error}); save the embeddings again"
                 ) from None
-        return cls(arrays[0], arrays[1], np.asarray(arrays[2], dtype=np.int64), header)
+        return cls(arrays[0], arrays[1], arrays[2], header)
 
 
 def embed_split(

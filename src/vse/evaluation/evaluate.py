@@ -88,7 +88,7 @@ def evaluate(
 
 def compare(first: Result, second: Result) -> dict[str, Difference]:
     """``first`` minus ``second`` with paired intervals; they must be results on the same test."""
-    for key in ("split_hash", "images", "texts", "protocol"):
+    for key in ("split_hash", "images", "texts", "protocol", "ties", "bootstrap"):
         if first.card[key] != second.card[key]:
             raise InputError(
                 f"results of different tests cannot be compared: {key} {first.card[key]} and {second.card[key]}"

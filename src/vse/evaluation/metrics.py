@@ -98,7 +98,11 @@ def retrieval_metrics(
     without any is a candidate but no query. The score is the dot product: the cosine, for the unit vectors that models
     give. Exact and blocked: the ranks are those of float64, and the score matrix is never held.
     """
-    scores = DotScores(images, texts)
+    scores = DotScores(images, texts, ("images", "texts"))
+    if not min(scores.shape):
+        raise InputError(f"{scores.shape[0]} images and {scores.shape[1]} texts: there is nothing to rank")
+    if len(text_to_image) != scores.shape[1]:
+        raise InputError(f"text_to_image has {len(text_to_image)} entries for {scores.shape[1]} texts")
     return metrics_of_scores(scores, text_positives(text_to_image, scores.shape[0]).T, ties=ties, progress=progress)
 
 
@@ -116,6 +120,8 @@ def metrics_of_scores(
 
 def mean_metrics(parts: list[RetrievalMetrics]) -> RetrievalMetrics:
     """The mean over folds, figure by figure; the queries are added up."""
+    if not parts:
+        raise InputError("no folds to take the mean of")
 
     def mean(side: str) -> DirectionMetrics:
         sides = [getattr(part, side) for part in parts]

@@ -29,7 +29,7 @@ class Positives:
     @classmethod
     def from_pairs(cls, queries: Any, candidates: Any, shape: tuple[int, int]) -> Positives:
         """From pairs (query, candidate) in any order; a pair given twice counts once."""
-        rows, columns = _indices("query", queries, shape[0]), _indices("candidate", candidates, shape[1])
+        rows, columns = indices("query", queries, shape[0]), indices("candidate", candidates, shape[1])
         if len(rows) != len(columns):
             raise InputError(f"{len(rows)} queries and {len(columns)} candidates do not make pairs")
         flat = np.unique(rows * shape[1] + columns)
@@ -78,11 +78,28 @@ class Positives:
 
 def text_positives(text_to_image: Any, images: int) -> Positives:
     """Texts as queries: ``text_to_image[j]`` is the row of the image that text j describes."""
-    owners = _indices("text_to_image", text_to_image, images)
+    owners = indices("text_to_image", text_to_image, images)
     return Positives.from_pairs(np.arange(len(owners)), owners, (len(owners), images))
 
 
-def _indices(what: str, values: Any, limit: int) -> Indices:
+def distinct_sentences(
+    captions: Sequence[str], caption_to_image: Any, images: int
+) -> tuple[tuple[str, ...], Positives]:
+    """Captions ranked as distinct sentences: one that several images or videos share is right for each of them.
+
+    Returns the sentences in the order in which they first stand, and the right images of each (``.T`` for the right
+    sentences of each image).
+    """
+    owners = indices("caption_to_image", caption_to_image, images)
+    if len(owners) != len(captions):
+        raise InputError(f"caption_to_image has {len(owners)} entries for {len(captions)} captions")
+    numbers: dict[str, int] = {}
+    rows = [numbers.setdefault(caption, len(numbers)) for caption in captions]
+    return tuple(numbers), Positives.from_pairs(np.array(rows, dtype=np.int64), owners, (len(numbers), images))
+
+
+def indices(what: str, values: Any, limit: int) -> Indices:
+    """``values`` as int64, all of them from 0 to ``limit - 1``."""
     if hasattr(values, "detach"):
         values = values.detach().cpu().numpy()
     array = np.asarray(values)

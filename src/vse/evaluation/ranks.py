@@ -27,6 +27,7 @@ Ranks = NDArray[np.int64]
 TIES: tuple[Ties, ...] = ("pessimistic", "optimistic")
 NO_POSITIVE = 0
 BLOCK_ROWS, BLOCK_COLUMNS = 1024, 4096
+CROWDED = 0.005  # share of a block near its thresholds from which on a float64 block is quicker than single scores
 DENSE = 0.02  # share of a block above its thresholds from which on sums are quicker than lists
 
 
@@ -103,6 +104,9 @@ class Side:
             certain = block >= high
             self.counts[part] += certain.view(np.uint8).sum(axis=1 - axis, dtype=np.int64)
             np.logical_xor(above, certain, out=above)
+            if np.count_nonzero(above) > CROWDED * block.size:
+                self._add_wide(above if axis == 0 else above.T, first_query, first_candidate)
+                return
             near = np.flatnonzero(above)
         else:
             near = np.flatnonzero(above)
@@ -117,6 +121,15 @@ class Side:
             exact, threshold = self.scores.exact(queries, candidates), self.threshold[queries]
             reached = exact > threshold if self.strict else exact >= threshold
             np.add.at(self.counts, queries[reached], 1)
+
+    def _add_wide(self, near: NDArray[np.bool_], first_query: int, first_candidate: int) -> None:
+        """Decide the marked pairs ``(queries, candidates)`` by a float64 block: collapsed vectors crowd there."""
+        queries, candidates = near.shape
+        part = slice(first_query, first_query + queries)
+        block = self.scores.wide(part, slice(first_candidate, first_candidate + candidates))
+        threshold = self.threshold[part, None]
+        reached = (block > threshold if self.strict else block >= threshold) & near
+        self.counts[part] += reached.sum(axis=1)
 
     def ranks(self) -> Ranks:
         """The ranks, once every block was added."""

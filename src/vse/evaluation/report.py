@@ -80,25 +80,32 @@ class EvaluationReport:
 
     def _table(self, console: Console, protocol: str) -> None:
         from rich.table import Table
+        from rich.text import Text
 
         rows = [(n, result) for n, result in enumerate(self.results) if result.protocol.name == protocol]
-        table = Table(title=f"{protocol}: {rows[0][1].protocol.summary}", title_justify="left")
-        table.add_column("model")
+        table = Table(
+            title=Text(f"{protocol}: {rows[0][1].protocol.summary}"), title_justify="left", padding=(0, 0, 0, 1)
+        )
+        table.add_column("model", overflow="fold", ratio=1)
         for head in (*HEADS, "median", "mean rank"):
-            table.add_column(head, justify="right")
+            table.add_column(head, justify="right", no_wrap=True)
         for number, result in rows:
             figures = result.metrics.figures()
-            medians = f"{figures['i2t_median_rank']:g} / {figures['t2i_median_rank']:g}"
-            means = f"{figures['i2t_mean_rank']:.1f} / {figures['t2i_mean_rank']:.1f}"
-            table.add_row(result.name, *(f"{figures[name]:.1f}" for name in COLUMNS), medians, means)
+            medians = f"{figures['i2t_median_rank']:g}/{figures['t2i_median_rank']:g}"
+            means = f"{figures['i2t_mean_rank']:.1f}/{figures['t2i_mean_rank']:.1f}"
+            table.add_row(Text(result.name), *(f"{figures[name]:.1f}" for name in COLUMNS), medians, means)
             spread = (result.intervals[name] for name in COLUMNS)
-            table.add_row("  95 % interval", *(f"{each.low:.1f}–{each.high:.1f}" for each in spread), style="dim")
+            table.add_row("95 %", *(f"{each.low:.1f}–{each.high:.1f}" for each in spread), style="dim")
+            if number in self.published:
+                values = self.published[number].values
+                table.add_row("paper", *(f"{values[n]:.1f}" if n in values else "" for n in COLUMNS), style="italic")
+        console.print(table)
+        for number, result in rows:
             if number in self.published:
                 row = self.published[number]
-                values = (f"{row.values[name]:.1f}" if name in row.values else "" for name in COLUMNS)
-                table.add_row(f"  published: {row.method} ({_described(row)})", *values, style="italic")
-        console.print(table)
-        console.print(footer(rows[0][1].card), style="dim")
+                told = f"paper, beside {result.name}: {row.method} ({_described(row)}), table {row.table}"
+                console.print(told, style="italic", markup=False, soft_wrap=True)
+        console.print(footer(rows[0][1].card), style="dim", markup=False)
 
 
 def footer(card: dict[str, Any]) -> str:
@@ -143,7 +150,7 @@ def append_markdown(path: Path, results: list[Result]) -> None:
         spread = result.intervals["rsum"]
         cells = [
             result.name.replace("|", "\\|"),
-            f"{result.card['data']} {result.card['split']}",
+            f"{result.card['data']} {result.card['split']}".replace("|", "\\|"),
             result.protocol.name,
             *(f"{figures[name]:.1f}" for name in COLUMNS),
             f"{spread.low:.1f}–{spread.high:.1f}",
@@ -154,8 +161,10 @@ def append_markdown(path: Path, results: list[Result]) -> None:
 
 def _render_comparison(console: Console, comparison: Comparison) -> None:
     from rich.table import Table
+    from rich.text import Text
 
-    table = Table(title=f"{comparison.first} minus {comparison.second} ({comparison.protocol})", title_justify="left")
+    title = Text(f"{comparison.first} minus {comparison.second} ({comparison.protocol})")
+    table = Table(title=title, title_justify="left")
     for head in ("figure", "difference", "95 % interval", "verdict"):
         table.add_column(head, justify="left" if head in {"figure", "verdict"} else "right")
     for name in (*COLUMNS, *RANKS):

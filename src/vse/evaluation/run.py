@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from vse.errors import InputError
 from vse.evaluation.bootstrap import SAMPLES
 from vse.evaluation.embeddings import Embeddings
@@ -49,6 +51,11 @@ def run_evaluation(
         from vse.evaluation.coco_tasks import evaluate_cxc, evaluate_eccv
 
         ids = read_coco_ids(coco_ids)
+        if ids.shape[0] != len(first.images) or not np.array_equal(ids.caption_to_image, first.text_to_image):
+            raise InputError(
+                f"{coco_ids}: {ids.shape[0]} images and {ids.shape[1]} captions, not in the order of "
+                f"{first.header.data} {first.header.split} ({len(first.images)} and {len(first.texts)})"
+            )
         for number, group in enumerate(groups):
             suffix = f"_{number}" if len(groups) > 1 else ""
             if cxc is not None:

@@ -37,11 +37,18 @@ class Scores(Protocol):
     def resolution(self) -> float:
         """The rounding error of ``exact`` itself."""
 
+    @property
+    def largest(self) -> float:
+        """A bound of the scores' size."""
+
     def block(self, rows: slice, columns: slice) -> NDArray[np.float32]:
         """The scores of a block of rows and columns, an array that the caller may write to."""
 
     def exact(self, rows: Indices, columns: Indices) -> NDArray[np.float64]:
         """The scores of single entries, ``(n,)``."""
+
+    def wide(self, rows: slice, columns: slice) -> NDArray[np.float64]:
+        """A block in float64, within half of ``resolution`` of ``exact``."""
 
     def select(self, rows: Indices, columns: Indices) -> Scores:
         """The matrix of some rows and columns."""
@@ -60,10 +67,11 @@ class DotScores:
 
     left: NDArray[Any]
     right: NDArray[Any]
+    names: tuple[str, str] = ("left", "right")  # what the caller knows them by, for messages
 
     def __post_init__(self) -> None:
-        for name in ("left", "right"):
-            object.__setattr__(self, name, checked_vectors(name, getattr(self, name)))
+        for name, called in (("left", self.names[0]), ("right", self.names[1])):
+            object.__setattr__(self, name, checked_vectors(called, getattr(self, name)))
         if self.left.shape[1] != self.right.shape[1]:
             raise InputError(f"vectors of {self.left.shape[1]} and of {self.right.shape[1]} dimensions have no scores")
 
@@ -74,6 +82,10 @@ class DotScores:
     @cached_property
     def _scale(self) -> float:
         return _longest(self.left) * _longest(self.right)
+
+    @property
+    def largest(self) -> float:
+        return self._scale
 
     @property
     def tolerance(self) -> float:
@@ -100,14 +112,19 @@ class DotScores:
             np.multiply(left, right, dtype=np.float64).sum(axis=1, out=out[part])  # products of float32 are exact
         return out
 
+    def wide(self, rows: slice, columns: slice) -> NDArray[np.float64]:
+        return self.left[rows].astype(np.float64) @ self.right[columns].astype(np.float64).T
+
     def select(self, rows: Indices, columns: Indices) -> DotScores:
-        return DotScores(self.left[rows], self.right[columns])
+        return DotScores(self.left[rows], self.right[columns], self.names)
 
     @property
     def T(self) -> DotScores:
         turned = object.__new__(DotScores)  # checked and measured already
         left, right = self._quick
-        turned.__dict__.update(left=self.right, right=self.left, _scale=self._scale, _quick=(right, left))
+        turned.__dict__.update(
+            left=self.right, right=self.left, names=self.names[::-1], _scale=self._scale, _quick=(right, left)
+        )
         return turned
 
 
@@ -131,17 +148,17 @@ class MeanScores:
 
     @property
     def tolerance(self) -> float:
-        largest = max(abs(member.tolerance) for member in self.members)
-        return largest + len(self.members) * HALF_ULP * self._scale
+        own = (len(self.members) + 1) * HALF_ULP * self.largest  # the additions and the division
+        return max(member.tolerance for member in self.members) + own
 
     @property
     def resolution(self) -> float:
-        return 2 * max(member.resolution for member in self.members)
+        own = 2 * len(self.members) * float(np.finfo(np.float64).eps) * self.largest
+        return max(member.resolution for member in self.members) + own
 
     @property
-    def _scale(self) -> float:
-        # A bound of the scores themselves: what the tolerance of one member says about their size.
-        return max(member.tolerance for member in self.members) / HALF_ULP
+    def largest(self) -> float:
+        return max(member.largest for member in self.members)
 
     def block(self, rows: slice, columns: slice) -> NDArray[np.float32]:
         first, *others = self.members
@@ -152,6 +169,9 @@ class MeanScores:
 
     def exact(self, rows: Indices, columns: Indices) -> NDArray[np.float64]:
         return np.mean([member.exact(rows, columns) for member in self.members], axis=0)
+
+    def wide(self, rows: slice, columns: slice) -> NDArray[np.float64]:
+        return np.mean([member.wide(rows, columns) for member in self.members], axis=0)
 
     def select(self, rows: Indices, columns: Indices) -> MeanScores:
         return MeanScores([member.select(rows, columns) for member in self.members])
@@ -168,6 +188,10 @@ class MatrixScores:
     values: NDArray[Any]
 
     def __post_init__(self) -> None:
+        if hasattr(self.values, "detach"):
+            object.__setattr__(self, "values", self.values.detach().cpu().numpy())
+        if not isinstance(self.values, np.ndarray):
+            raise InputError(f"scores must be an array (queries, candidates), got {type(self.values).__name__}")
         if self.values.ndim != 2 or not np.issubdtype(self.values.dtype, np.floating):
             raise InputError(
                 f"scores must be numbers (queries, candidates), got {self.values.dtype} {self.values.shape}"
@@ -181,10 +205,18 @@ class MatrixScores:
     def _largest(self) -> float:
         if not self.values.size:
             return 0.0
-        largest = max(float(np.abs(self.values[i : i + 1024]).max()) for i in range(0, len(self.values), 1024))
-        if not np.isfinite(largest):
-            raise InputError("scores hold NaN or infinite values: they cannot be ranked")
+        largest = 0.0
+        for start in range(0, len(self.values), 1024):
+            rows = np.abs(self.values[start : start + 1024]).max(axis=1)
+            if not np.isfinite(rows).all():
+                row = start + int((~np.isfinite(rows)).argmax())
+                raise InputError(f"scores[{row}] holds NaN or infinite values: they cannot be ranked")
+            largest = max(largest, float(rows.max()))
         return largest
+
+    @property
+    def largest(self) -> float:
+        return self._largest
 
     @property
     def tolerance(self) -> float:
@@ -200,6 +232,9 @@ class MatrixScores:
     def exact(self, rows: Indices, columns: Indices) -> NDArray[np.float64]:
         return np.asarray(self.values[rows, columns], dtype=np.float64)
 
+    def wide(self, rows: slice, columns: slice) -> NDArray[np.float64]:
+        return np.asarray(self.values[rows, columns], dtype=np.float64)
+
     def select(self, rows: Indices, columns: Indices) -> MatrixScores:
         return MatrixScores(self.values[np.ix_(rows, columns)])
 
@@ -211,8 +246,13 @@ class MatrixScores:
 def checked_vectors(name: str, vectors: Any) -> NDArray[Any]:
     """``vectors`` (an array or a tensor) as a floating ``(n, D)`` array without NaN."""
     if hasattr(vectors, "detach"):  # a torch tensor, recognised without importing torch
-        vectors = vectors.detach().cpu().float().numpy()
-    array = np.asarray(vectors)
+        vectors = vectors.detach().cpu()
+        wide = vectors.element_size() == 8 or not vectors.is_floating_point()
+        vectors = (vectors.double() if wide else vectors.float()).numpy()  # numpy has no bfloat16
+    try:
+        array = np.asarray(vectors)
+    except ValueError:
+        raise InputError(f"{name} must be vectors (n, D), all of one length") from None
     if array.ndim != 2 or not (np.issubdtype(array.dtype, np.floating) or np.issubdtype(array.dtype, np.integer)):
         raise InputError(f"{name} must be vectors (n, D), got {array.dtype} of shape {array.shape}")
     if not np.issubdtype(array.dtype, np.floating) or array.dtype.itemsize < 4:
@@ -231,5 +271,9 @@ def _single(array: NDArray[Any]) -> NDArray[np.float32]:
 
 def _longest(array: NDArray[Any]) -> float:
     """A bound of the longest vector's length, within a thousandth: more than rounding can take away."""
-    squares = np.einsum("ij,ij->i", array, array)
-    return 1.001 * float(np.sqrt(squares.max(initial=0.0)))
+    with np.errstate(over="ignore", under="ignore"):
+        squares = np.einsum("ij,ij->i", array, array)
+    longest = 1.001 * float(np.sqrt(squares.max(initial=0.0)))
+    if longest > 1e18 or (longest < 1e-15 and array.any()):
+        raise InputError(f"vectors of length {longest:.1g} have scores beyond float32: normalise them to unit length")
+    return longest

@@ -1,0 +1,197 @@
+"""Contracts of what people read: the table, its foot, the Markdown, the published row beside it."""
+
+from __future__ import annotations
+
+import io
+import json
+from dataclasses import replace
+
+import pytest
+from rich.console import Console
+from tests.evaluation.test_embeddings import make
+
+from vse.evaluation.bootstrap import FIGURES, Interval
+from vse.evaluation.evaluate import compare, evaluate
+from vse.evaluation.protocols import PROTOCOLS, Protocol
+from vse.evaluation.report import Comparison, EvaluationReport, append_markdown, find_published, footer
+
+OWNERS = [0, 0, 1, 2, 2, 2, 3]
+ALL = PROTOCOLS["all"]
+F30K = Protocol("flickr30k-1k", "as on Flickr30K", 4)  # its name on a split of test size
+REGION = {"image": "region", "text": "bigru", "image_pooling": "gpo", "text_pooling": "gpo"}
+
+
+def result(protocol: Protocol = ALL, *, seed: int = 0, **header):
+    return evaluate([make(OWNERS, 4, seed=seed, **header)], protocol, samples=20)
+
+
+def rendered(report: EvaluationReport, width: int = 120) -> str:
+    console = Console(file=io.StringIO(), width=width, highlight=False)
+    report.render(console)
+    return console.file.getvalue()
+
+
+class TestTable:
+    """``render``."""
+
+    def test_figures_intervals_and_foot(self):
+        """The model's row with R@1, 5, 10 both ways, rsum, ranks and intervals, below it what they mean."""
+        found = result(model="mine", fingerprint="abc123")
+        text = rendered(EvaluationReport([found]))
+        figures = found.metrics.figures()
+        for part in ("i→t R@1", "t→i R@1", "R@5", "R@10", "rsum", "mean rank", "mine", "all: "):
+            assert part in text
+        for name in ("i2t_r1", "t2i_r1", "rsum"):
+            assert f"{figures[name]:.1f}" in text
+        flat = " ".join(text.split())
+        assert "95 %" in flat
+        for part in (
+            "toys test (content 0000000000000000)",
+            "4 images, 7 texts",
+            "1–3 captions an image",
+            "mine (abc123)",
+        ):
+            assert part in flat
+        assert "Ties pessimistic" in flat
+        assert "any-hit" in flat
+        assert "20 draws" in flat
+
+    def test_intervals_are_not_cut_short(self):
+        """In a pipe, 120 columns wide, figures like the paper's are printed whole."""
+        spread = {name: Interval(491.2, 505.6) if name == "rsum" else Interval(81.2, 85.6) for name in FIGURES}
+        text = rendered(EvaluationReport([replace(result(model="region-bigru-gpo"), intervals=spread)]))
+        assert text.count("81.2–85.6") == 6
+        assert "491.2–505.6" in text
+
+    def test_one_table_for_each_protocol(self):
+        """Rows of different protocols never stand under the same head."""
+        text = rendered(EvaluationReport([result(model="one"), result(F30K, model="two"), result(model="three")]))
+        assert text.count("i→t R@1") == 2
+        assert text.index("three") < text.index("flickr30k-1k: as on Flickr30K") < text.index("two")
+
+    def test_folds_and_equal_captions_in_the_foot(self):
+        """Folds are counted, and one number of captions is one number."""
+        two = Protocol("two", "two folds of two", 4, 2, 2)
+        card = evaluate([make([0, 1, 2, 3], 4)], two, samples=2).card
+        assert "gallery 2 images, 2 texts, 2 folds, 1 captions an image" in footer(card)
+
+    def test_comparisons(self):
+        """Every figure's difference with its interval and verdict."""
+        first, second = result(model="one"), result(model="two", seed=5)
+        comparison = Comparison("two", "one", "all", compare(second, first))
+        text = rendered(EvaluationReport([first, second], [comparison]))
+        assert "two minus one (all)" in text
+        for name in ("i2t_r1", "rsum", "t2i_mean_rank"):
+            assert name in text
+        assert ("may be chance" in text) or ("real" in text)
+
+    def test_the_published_row(self):
+        """It stands below ours, with its method and what it is made of."""
+        found = result(F30K, traits=REGION)
+        row = find_published(found)
+        assert row is not None
+        text = " ".join(rendered(EvaluationReport([found], published={0: row}), width=200).split())
+        assert "VSE∞ (region, BUTD, bigru)" in text
+        assert f"{row.values['i2t_r1']:.1f}" in text
+
+    @pytest.mark.parametrize("name", ["[bold]best[/bold]", "run[/2]"])
+    def test_names_are_not_markup(self, name):
+        """A folder may be called anything."""
+        assert name in rendered(EvaluationReport([result(model=name)]), width=200)
+
+    def test_json(self):
+        """Results with their published rows, comparisons and other tasks, in one object without NaN."""
+
+        class Extra:
+            def to_json(self):
+                return {"r1": 1.0}
+
+        first, second = result(F30K, traits=REGION), result(F30K, seed=3)
+        row = find_published(first)
+        assert row is not None
+        comparisons = [Comparison("b", "a", "flickr30k-1k", compare(second, first))]
+        found = EvaluationReport([first, second], comparisons, {0: row}, {"cxc": Extra()}).to_json()
+        assert json.loads(json.dumps(found, allow_nan=False)) == found
+        assert found["results"][0]["published"] == {"method": "VSE∞", "table": row.table, "values": dict(row.values)}
+        assert "published" not in found["results"][1]
+        difference = found["comparisons"][0]["differences"]["rsum"]
+        assert set(difference) == {"value", "interval", "real"}
+        assert found["cxc"] == {"r1": 1.0}
+
+
+class TestMarkdown:
+    """``append_markdown``."""
+
+    def test_it_begins_a_table_and_then_adds_rows(self, tmp_path):
+        """The first call writes the head, the next only rows; what stands there is kept to the byte."""
+        path = tmp_path / "new" / "results.md"
+        append_markdown(path, [result(model="one")])
+        before = path.read_text(encoding="utf-8")
+        head, rule, row = before.splitlines()
+        assert head.count("|") == rule.count("|") == row.count("|")
+        assert row.startswith("| one | toys test | all | ")
+        append_markdown(path, [result(model="two"), result(model="three")])
+        after = path.read_text(encoding="utf-8")
+        assert after.startswith(before)
+        assert [line.split(" | ")[0] for line in after[len(before) :].splitlines()] == ["| two", "| three"]
+
+    @pytest.mark.parametrize(("text", "lines"), [("", 3), ("\n \n", 3), ("| a |\n|---|", 3), ("# Results\n", 2)])
+    def test_what_stood_there_before(self, tmp_path, text, lines):
+        """An empty file is begun; a last line without its end gets one."""
+        path = tmp_path / "results.md"
+        path.write_text(text)
+        append_markdown(path, [result()])
+        found = path.read_text(encoding="utf-8").splitlines()
+        assert len(found) == lines
+        assert found[0].startswith("| model |") == (not text.strip())
+        assert found[-1].startswith("| tiny |")
+
+    def test_figures(self, tmp_path):
+        """Six recalls, rsum and its interval, to one place."""
+        found = result()
+        append_markdown(tmp_path / "results.md", [found])
+        cells = (tmp_path / "results.md").read_text(encoding="utf-8").splitlines()[-1].strip("| ").split(" | ")
+        figures, spread = found.metrics.figures(), found.intervals["rsum"]
+        names = ("i2t_r1", "i2t_r5", "i2t_r10", "t2i_r1", "t2i_r5", "t2i_r10", "rsum")
+        assert cells[3:] == [*(f"{figures[name]:.1f}" for name in names), f"{spread.low:.1f}–{spread.high:.1f}"]
+
+    def test_pipes_in_a_name(self, tmp_path):
+        """They would end the cell, and are escaped."""
+        append_markdown(tmp_path / "results.md", [result(model="a|b")])
+        row = (tmp_path / "results.md").read_text(encoding="utf-8").splitlines()[-1]
+        assert row.startswith("| a\\|b | toys test |")
+
+    def test_pipes_in_the_data(self, tmp_path):
+        """The data set's folder may have one too."""
+        append_markdown(tmp_path / "results.md", [result(data="a|b")])
+        assert "| a\\|b test |" in (tmp_path / "results.md").read_text(encoding="utf-8")
+
+
+class TestPublished:
+    """``find_published``."""
+
+    def test_the_papers_row_of_the_same_configuration(self):
+        """Region features with a BiGRU and two GPOs are VSE∞ on BUTD regions, with all its figures."""
+        row = find_published(result(F30K, traits=REGION))
+        assert row is not None
+        assert (row.method, row.image, row.backbone, row.text) == ("VSE∞", "region", "BUTD", "bigru")
+        assert (row.protocol, row.ensemble, row.image_pooling, row.text_pooling) == (
+            "flickr30k-1k",
+            False,
+            "gpo",
+            "gpo",
+        )
+        assert (row.values["i2t_r1"], row.values["t2i_r1"], row.values["rsum"]) == (76.5, 56.4, 498.1)
+
+    def test_an_ensemble_is_compared_with_an_ensemble(self):
+        """Never with the row of one model."""
+        members = [make(OWNERS, 4, seed=seed, traits=REGION) for seed in (0, 1)]
+        row = find_published(evaluate(members, F30K, samples=2))
+        assert row is not None
+        assert row.ensemble
+
+    def test_no_such_protocol(self):
+        """The paper has no row for galleries of another kind."""
+        assert find_published(result(traits=REGION)) is None
+        first = Protocol("coco-1k-first-fold", "", 4)
+        assert find_published(result(first, traits=REGION)) is None
