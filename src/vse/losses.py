@@ -1,0 +1,167 @@
+"""Losses over a matrix of scores: row i and column i belong together, everything else is a negative.
+
+They take scores and not vectors, so that cosine, ensembles and scores of several levels share them;
+:class:`TripletLoss` and :class:`ContrastiveLoss` are thin wrappers for unit vectors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal, TypeVar
+
+import torch
+from torch import Tensor, nn
+
+from vse.errors import InputError, unknown_choice
+
+Negatives = Literal["all", "hardest", "semi-hard"]
+Reduction = Literal["sum", "mean"]
+NEGATIVES: tuple[Negatives, ...] = ("all", "hardest", "semi-hard")
+REDUCTIONS: tuple[Reduction, ...] = ("sum", "mean")
+Choice = TypeVar("Choice", bound=str)
+MARGIN = 0.2
+TEMPERATURE = 0.05
+
+
+def triplet_from_scores(
+    scores: Tensor,
+    image_ids: Tensor | Sequence[int] | None = None,
+    *,
+    negatives: Negatives = "hardest",
+    margin: float = MARGIN,
+    reduction: Reduction = "sum",
+) -> Tensor:
+    """The hinge of both directions, ``[m + s(i, j) - s(i, i)]+ + [m + s(j, i) - s(i, i)]+``.
+
+    ``scores (B, B)`` has images in its rows. ``negatives`` says which j count for each i:
+
+    - ``"all"``: every one, summed;
+    - ``"hardest"``: the one with the highest score;
+    - ``"semi-hard"``: the hardest of those that score below the pair itself; an image or text without such a one
+      contributes nothing.
+
+    ``image_ids (B,)`` names the image of each pair: captions of the same image are not negatives of each other. Without
+    it they are, as in the released code. ``reduction="mean"`` divides the sum by B.
+    """
+    _check_choice("negatives", negatives, NEGATIVES)
+    _check_choice("reduction", reduction, REDUCTIONS)
+    same = same_image(scores, image_ids)
+    own = scores.diagonal()
+    image_costs = (margin + scores - own.unsqueeze(1)).clamp(min=0)  # (B, B): image i against text j
+    text_costs = (margin + scores - own.unsqueeze(0)).clamp(min=0)  # (B, B): text j against image i
+    if negatives == "semi-hard":
+        image_excluded, text_excluded = same | (scores >= own.unsqueeze(1)), same | (scores >= own.unsqueeze(0))
+    else:
+        image_excluded = text_excluded = same
+    image_costs, text_costs = image_costs.masked_fill(image_excluded, 0), text_costs.masked_fill(text_excluded, 0)
+    if negatives == "all":
+        total = image_costs.sum() + text_costs.sum()
+    else:
+        total = image_costs.amax(dim=1).sum() + text_costs.amax(dim=0).sum()
+    return total / len(scores) if reduction == "mean" else total
+
+
+def contrastive_from_scores(
+    scores: Tensor,
+    image_ids: Tensor | Sequence[int] | None = None,
+    *,
+    temperature: float | Tensor = TEMPERATURE,
+    reduction: Reduction = "mean",
+) -> Tensor:
+    """Symmetric cross-entropy of ``softmax(s / t)`` over the batch: the pair itself against all its negatives.
+
+    The logarithm of the sum is taken over shifted scores, so that no score overflows. Captions of the same image
+    (``image_ids``) are left out of the denominator.
+    """
+    _check_choice("reduction", reduction, REDUCTIONS)
+    same = same_image(scores, image_ids)
+    others = same & ~torch.eye(len(scores), dtype=torch.bool, device=scores.device)
+    logits = (scores / temperature).masked_fill(others, -torch.inf)
+    own = logits.diagonal()
+    total = (logits.logsumexp(dim=1) - own).sum() + (logits.logsumexp(dim=0) - own).sum()
+    return total / len(scores) if reduction == "mean" else total
+
+
+def satisfied(scores: Tensor, image_ids: Tensor | Sequence[int] | None = None, *, margin: float = MARGIN) -> float:
+    """The share of pairs that cost nothing: every negative of both directions at least ``margin`` below them."""
+    with torch.no_grad():
+        same = same_image(scores, image_ids)
+        beaten = scores.masked_fill(same, -torch.inf) + margin
+        own = scores.diagonal()
+        return float(((beaten.amax(dim=1) <= own) & (beaten.amax(dim=0) <= own)).float().mean())
+
+
+def same_image(scores: Tensor, image_ids: Tensor | Sequence[int] | None) -> Tensor:
+    """``(B, B)``: True where row and column show the same image, the diagonal at least."""
+    if scores.dim() != 2 or scores.shape[0] != scores.shape[1]:
+        raise InputError(f"scores of a batch must be (B, B), one text for each image, got {tuple(scores.shape)}")
+    if len(scores) < 2:
+        raise InputError("a batch of one pair has no negatives: use a batch size of at least 2")
+    if image_ids is None:
+        return torch.eye(len(scores), dtype=torch.bool, device=scores.device)
+    ids = torch.as_tensor(image_ids, device=scores.device)
+    if ids.shape != (len(scores),):
+        raise InputError(f"image_ids must have shape ({len(scores)},), one for each pair, got {tuple(ids.shape)}")
+    return ids.unsqueeze(0) == ids.unsqueeze(1)
+
+
+class TripletLoss(nn.Module):
+    """:func:`triplet_from_scores` of unit vectors ``image (B, D)`` and ``text (B, D)``, pair by pair.
+
+    With hardest negatives all vectors may collapse to one point, where the loss stays at ``2 · B · margin``.
+    """
+
+    def __init__(self, margin: float = MARGIN, negatives: Negatives = "hardest", reduction: Reduction = "sum") -> None:
+        super().__init__()
+        self.margin = _positive("margin", margin)
+        self.negatives = _check_choice("negatives", negatives, NEGATIVES)
+        self.reduction = _check_choice("reduction", reduction, REDUCTIONS)
+
+    def forward(self, image: Tensor, text: Tensor, image_ids: Tensor | Sequence[int] | None = None) -> Tensor:
+        return triplet_from_scores(
+            pair_scores(image, text),
+            image_ids,
+            negatives=self.negatives,
+            margin=self.margin,
+            reduction=self.reduction,
+        )
+
+    def extra_repr(self) -> str:
+        return f"margin={self.margin}, negatives={self.negatives!r}, reduction={self.reduction!r}"
+
+
+class ContrastiveLoss(nn.Module):
+    """:func:`contrastive_from_scores` of unit vectors ``image (B, D)`` and ``text (B, D)``, pair by pair."""
+
+    def __init__(self, temperature: float = TEMPERATURE, reduction: Reduction = "mean") -> None:
+        super().__init__()
+        self.temperature = _positive("temperature", temperature)
+        self.reduction = _check_choice("reduction", reduction, REDUCTIONS)
+
+    def forward(self, image: Tensor, text: Tensor, image_ids: Tensor | Sequence[int] | None = None) -> Tensor:
+        scores = pair_scores(image, text)
+        return contrastive_from_scores(scores, image_ids, temperature=self.temperature, reduction=self.reduction)
+
+    def extra_repr(self) -> str:
+        return f"temperature={self.temperature}, reduction={self.reduction!r}"
+
+
+def pair_scores(image: Tensor, text: Tensor) -> Tensor:
+    """The cosine of every image with every text of a batch of pairs, ``(B, B)``."""
+    if image.dim() != 2 or image.shape != text.shape:
+        raise InputError(
+            f"image and text must be (B, D) vectors of the same pairs, got {tuple(image.shape)} and {tuple(text.shape)}"
+        )
+    return image @ text.T
+
+
+def _positive(name: str, value: float) -> float:
+    if not isinstance(value, (int, float)) or isinstance(value, bool) or not 0 < value < float("inf"):
+        raise InputError(f"{name} must be a number above 0, got {value!r}")
+    return float(value)
+
+
+def _check_choice(name: str, value: Choice, choices: Sequence[Choice]) -> Choice:
+    if value not in choices:
+        raise InputError(unknown_choice(name, value, choices))
+    return value

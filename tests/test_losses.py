@@ -1,0 +1,139 @@
+"""The losses against loops, the released implementation, and what must hold for every batch."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from safetensors.torch import load_file
+
+from vse.errors import InputError
+from vse.losses import (
+    NEGATIVES,
+    ContrastiveLoss,
+    TripletLoss,
+    contrastive_from_scores,
+    satisfied,
+    triplet_from_scores,
+)
+
+
+def naive_triplet(scores, ids, negatives, margin):
+    """One pair at a time, in Python numbers."""
+    values, count = scores.tolist(), len(scores)
+    total = 0.0
+    for i in range(count):
+        own = values[i][i]
+        for row in ([values[i][j] for j in range(count)], [values[j][i] for j in range(count)]):
+            wrong = [score for j, score in enumerate(row) if ids[j] != ids[i]]
+            if negatives == "semi-hard":
+                wrong = [score for score in wrong if score < own]
+            costs = [max(0.0, margin + score - own) for score in wrong]
+            if costs:
+                total += sum(costs) if negatives == "all" else max(costs)
+    return total
+
+
+def naive_contrastive(scores, ids, temperature):
+    values, count = scores.tolist(), len(scores)
+    total = 0.0
+    for i in range(count):
+        for row in ([values[i][j] for j in range(count)], [values[j][i] for j in range(count)]):
+            kept = [score for j, score in enumerate(row) if j == i or ids[j] != ids[i]]
+            total -= math.log(math.exp(values[i][i] / temperature) / sum(math.exp(s / temperature) for s in kept))
+    return total / count
+
+
+@st.composite
+def batches(draw):
+    count = draw(st.integers(2, 7))
+    seed = draw(st.integers(0, 10_000))
+    scores = torch.rand(count, count, generator=torch.Generator().manual_seed(seed), dtype=torch.float64) * 2 - 1
+    if draw(st.booleans()):
+        scores = (scores * 4).round() / 4  # ties
+    ids = draw(st.lists(st.integers(0, 4), min_size=count, max_size=count))
+    return scores, ids
+
+
+@given(batches(), st.sampled_from(NEGATIVES), st.sampled_from([0.1, 0.2, 1.0]))
+def test_the_triplet_loss_equals_a_loop(batch, negatives, margin):
+    """Both directions, every kind of negatives, captions of one image left out."""
+    scores, ids = batch
+    found = triplet_from_scores(scores, ids, negatives=negatives, margin=margin)
+    assert float(found) == pytest.approx(naive_triplet(scores, ids, negatives, margin), abs=1e-9)
+    mean = triplet_from_scores(scores, ids, negatives=negatives, margin=margin, reduction="mean")
+    assert float(mean) == pytest.approx(float(found) / len(scores), abs=1e-12)
+
+
+@given(batches(), st.sampled_from([0.05, 0.5]))
+def test_the_contrastive_loss_equals_a_loop(batch, temperature):
+    """The pair itself against all that is not of its image."""
+    scores, ids = batch
+    found = contrastive_from_scores(scores, ids, temperature=temperature)
+    assert float(found) == pytest.approx(naive_contrastive(scores, ids, temperature), rel=1e-9, abs=1e-9)
+
+
+def test_parity_with_the_released_loss(shared_reference):
+    """Sums for all negatives and for the hardest, without knowledge of images, to 1e-5."""
+    numbers = load_file(shared_reference / "loss.safetensors")
+    for negatives, name in (("all", "loss_all_negatives"), ("hardest", "loss_hardest")):
+        found = TripletLoss(margin=0.2, negatives=negatives)(numbers["image"], numbers["text"])
+        torch.testing.assert_close(found, numbers[name].squeeze(), atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("negatives", NEGATIVES)
+def test_gradients(negatives):
+    """Backpropagation agrees with finite differences."""
+    generator = torch.Generator().manual_seed(0)
+    vectors = [torch.randn(5, 3, generator=generator, dtype=torch.float64, requires_grad=True) for _ in range(2)]
+    loss = TripletLoss(0.3, negatives)
+    assert torch.autograd.gradcheck(lambda image, text: loss(image, text, image_ids=[0, 1, 1, 2, 3]), vectors)
+    assert torch.autograd.gradcheck(lambda image, text: ContrastiveLoss()(image, text, [0, 1, 1, 2, 3]), vectors)
+
+
+def test_captions_of_one_image_are_not_negatives():
+    """Two pairs of the same image, and nothing else: no cost at all; without ids they push each other away."""
+    image = torch.nn.functional.normalize(torch.ones(2, 4), dim=1)
+    assert float(TripletLoss()(image, image, image_ids=[7, 7])) == 0
+    assert float(TripletLoss()(image, image)) == pytest.approx(4 * 0.2)
+
+
+def test_collapse_costs_twice_the_batch_times_the_margin():
+    """All vectors at one point: the plateau that the guard of training looks for."""
+    point = torch.nn.functional.normalize(torch.ones(128, 8), dim=1)
+    assert float(TripletLoss(0.2)(point, point)) == pytest.approx(51.2, rel=1e-5)
+    assert satisfied(point @ point.T) == 0
+
+
+@given(batches())
+def test_satisfied_pairs_cost_nothing(batch):
+    """The share of pairs whose own terms are zero, counted one by one."""
+    scores, ids = batch
+    count = len(scores)
+    free = 0
+    for i in range(count):
+        wrong = [j for j in range(count) if ids[j] != ids[i]]
+        free += all(scores[i, j] + 0.2 <= scores[i, i] and scores[j, i] + 0.2 <= scores[i, i] for j in wrong)
+    assert satisfied(scores, ids) == pytest.approx(free / count)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: TripletLoss()(torch.ones(1, 4), torch.ones(1, 4)), "a batch of one pair has no negatives"),
+        (lambda: TripletLoss()(torch.ones(3, 4), torch.ones(2, 4)), r"\(3, 4\) and \(2, 4\)"),
+        (lambda: triplet_from_scores(torch.ones(3, 4)), r"must be \(B, B\)"),
+        (lambda: triplet_from_scores(torch.ones(3, 3), [0, 1]), r"image_ids must have shape \(3,\)"),
+        (lambda: TripletLoss(negatives="hard"), "did you mean 'hardest'"),
+        (lambda: TripletLoss(margin=-1), "margin must be a number above 0"),
+        (lambda: TripletLoss(reduction="avg"), "unknown reduction 'avg'"),
+        (lambda: ContrastiveLoss(temperature=0), "temperature must be a number above 0"),
+    ],
+)
+def test_wrong_inputs_are_named(call, message):
+    """One line that names the value and what was expected."""
+    with pytest.raises(InputError, match=message):
+        call()
