@@ -138,6 +138,8 @@ class TestCard:
             "images": 8,
             "texts": 15,
             "captions_per_image": {"min": 1, "mean": 15 / 8, "max": 4},
+            "remarks": [],
+            "queries": {"i2t": 8, "t2i": 15},
             "folds": 2,
             "gallery_images": [4, 4],
             "gallery_texts": [7, 8],

@@ -96,7 +96,8 @@ def test_every_protocol_cuts_its_split(name, protocol):
     [
         ("coco", 5000, ["coco-1k-5fold", "coco-5k"]),
         ("COCO_precomp", 5000, ["coco-1k-5fold", "coco-5k"]),
-        ("coco", 1000, ["all"]),
+        ("coco", 1000, ["coco-1k-first-fold"]),
+        ("cats", 1000, ["all"]),
         ("coco", 4999, ["all"]),
         ("f30k", 1000, ["flickr30k-1k"]),
         ("Flickr30K", 1000, ["flickr30k-1k"]),

@@ -13,7 +13,14 @@ from tests.evaluation.test_embeddings import make
 from vse.evaluation.bootstrap import FIGURES, Interval
 from vse.evaluation.evaluate import compare, evaluate
 from vse.evaluation.protocols import PROTOCOLS, Protocol
-from vse.evaluation.report import Comparison, EvaluationReport, append_markdown, find_published, footer
+from vse.evaluation.report import (
+    Comparison,
+    EvaluationReport,
+    append_markdown,
+    describe_published,
+    find_published,
+    footer,
+)
 
 OWNERS = [0, 0, 1, 2, 2, 2, 3]
 ALL = PROTOCOLS["all"]
@@ -73,7 +80,7 @@ class TestTable:
         """Folds are counted, and one number of captions is one number."""
         two = Protocol("two", "two folds of two", 4, 2, 2)
         card = evaluate([make([0, 1, 2, 3], 4)], two, samples=2).card
-        assert "gallery 2 images, 2 texts, 2 folds, 1 captions an image" in footer(card)
+        assert "gallery 2 images, 2 texts, 2 folds, 1 captions an image" in footer([card])
 
     def test_comparisons(self):
         """Every figure's difference with its interval and verdict."""
@@ -92,7 +99,7 @@ class TestTable:
         assert row is not None
         text = " ".join(rendered(EvaluationReport([found], published={0: row}), width=200).split())
         assert "VSE∞ (region, BUTD, bigru)" in text
-        assert f"{row.values['i2t_r1']:.1f}" in text
+        assert f"{row.row.values['i2t_r1']:.1f}" in text
 
     @pytest.mark.parametrize("name", ["[bold]best[/bold]", "run[/2]"])
     def test_names_are_not_markup(self, name):
@@ -110,13 +117,14 @@ class TestTable:
         row = find_published(first)
         assert row is not None
         comparisons = [Comparison("b", "a", "flickr30k-1k", compare(second, first))]
-        found = EvaluationReport([first, second], comparisons, {0: row}, {"cxc": Extra()}).to_json()
+        found = EvaluationReport([first, second], comparisons, {0: row}, {"cxc": [Extra()]}).to_json()
         assert json.loads(json.dumps(found, allow_nan=False)) == found
-        assert found["results"][0]["published"] == {"method": "VSE∞", "table": row.table, "values": dict(row.values)}
+        printed = found["results"][0]["published"]
+        assert (printed["method"], printed["values"]) == ("VSE∞", dict(row.row.values))
         assert "published" not in found["results"][1]
         difference = found["comparisons"][0]["differences"]["rsum"]
         assert set(difference) == {"value", "interval", "real"}
-        assert found["cxc"] == {"r1": 1.0}
+        assert found["cxc"] == [{"r1": 1.0}]
 
 
 class TestMarkdown:
@@ -135,16 +143,19 @@ class TestMarkdown:
         assert after.startswith(before)
         assert [line.split(" | ")[0] for line in after[len(before) :].splitlines()] == ["| two", "| three"]
 
-    @pytest.mark.parametrize(("text", "lines"), [("", 3), ("\n \n", 3), ("| a |\n|---|", 3), ("# Results\n", 2)])
-    def test_what_stood_there_before(self, tmp_path, text, lines):
-        """An empty file is begun; a last line without its end gets one."""
+    @pytest.mark.parametrize("text", ["", "\n \n", "| a |\n|---|", "# Results\n"])
+    def test_what_stood_there_before(self, tmp_path, text):
+        """A row stands under the head of its table; other text is kept, with an empty line between."""
         path = tmp_path / "results.md"
         path.write_text(text)
         append_markdown(path, [result()])
-        found = path.read_text(encoding="utf-8").splitlines()
-        assert len(found) == lines
-        assert found[0].startswith("| model |") == (not text.strip())
+        whole = path.read_text(encoding="utf-8")
+        found = whole.splitlines()
+        assert whole.startswith(text)
+        assert found[-3].startswith("| model |")
         assert found[-1].startswith("| tiny |")
+        if text.strip():
+            assert found[-4] == ""
 
     def test_figures(self, tmp_path):
         """Six recalls, rsum and its interval, to one place."""
@@ -172,8 +183,9 @@ class TestPublished:
 
     def test_the_papers_row_of_the_same_configuration(self):
         """Region features with a BiGRU and two GPOs are VSE∞ on BUTD regions, with all its figures."""
-        row = find_published(result(F30K, traits=REGION))
-        assert row is not None
+        found = find_published(result(F30K, traits=REGION))
+        assert found is not None
+        row = found.row
         assert (row.method, row.image, row.backbone, row.text) == ("VSE∞", "region", "BUTD", "bigru")
         assert (row.protocol, row.ensemble, row.image_pooling, row.text_pooling) == (
             "flickr30k-1k",
@@ -183,12 +195,38 @@ class TestPublished:
         )
         assert (row.values["i2t_r1"], row.values["t2i_r1"], row.values["rsum"]) == (76.5, 56.4, 498.1)
 
-    def test_an_ensemble_is_compared_with_an_ensemble(self):
-        """Never with the row of one model."""
+    def test_an_ensemble_that_the_paper_has_not_is_told_apart(self):
+        """The row of one model stands beside it with the remark that it is none."""
         members = [make(OWNERS, 4, seed=seed, traits=REGION) for seed in (0, 1)]
         row = find_published(evaluate(members, F30K, samples=2))
         assert row is not None
-        assert row.ensemble
+        assert row.row.ensemble or row.differences["ensemble"] == (True, False)
+
+    def test_region_and_grid_together(self):
+        """An ensemble of both is the paper's Region+Grid, with the text encoder that they share."""
+        grid = {**REGION, "image": "grid", "backbone": "BUTD", "text": "bert"}
+        members = [make(OWNERS, 4, traits={**REGION, "text": "bert"}), make(OWNERS, 4, seed=1, traits=grid)]
+        found = find_published(evaluate(members, F30K, samples=2))
+        assert found is not None
+        assert (found.row.image, found.row.text, found.row.ensemble) == ("region+grid", "bert", True)
+
+    def test_what_differs_is_told(self):
+        """Another pooling gets the closest row, and the difference by name."""
+        found = find_published(result(F30K, traits={**REGION, "image_pooling": "max"}))
+        assert found is not None
+        assert found.differences["image_pooling"][0] == "max"
+        assert "image_pooling max here" in describe_published(found)
+
+    def test_another_data_set_has_no_published_row(self):
+        """Flickr8k under Flickr30K's protocol is said in the card, and not put beside Flickr30K's figures."""
+        real = Protocol("flickr30k-1k", "", 4, data=("f30k", "flickr30k"))
+        found = result(real, traits=REGION, data="flickr8k")
+        assert find_published(found) is None
+        assert "defined for f30k, this is flickr8k" in footer([found.card])
+
+    def test_embeddings_of_an_unknown_model_have_none(self):
+        """Nothing is known that could be compared."""
+        assert find_published(result(F30K)) is None
 
     def test_no_such_protocol(self):
         """The paper has no row for galleries of another kind."""

@@ -48,7 +48,7 @@ def evaluate(
     ] = None,
     ties: Annotated[str, typer.Option(metavar="RULE", help="pessimistic or optimistic.")] = "pessimistic",
     samples: Annotated[int, typer.Option(metavar="N", min=1, help="Draws for the intervals.")] = 1000,
-    seed: Annotated[int, typer.Option(metavar="N", min=0, help="Of the draws.")] = 0,
+    seed: Annotated[int, typer.Option(metavar="N", min=0, max=2**63 - 1, help="Of the draws.")] = 0,
     out: Annotated[Path, typer.Option(metavar="FILE", help="Where the results are written as JSON.")] = Path(
         "results.json"
     ),
@@ -68,8 +68,13 @@ def evaluate(
     named, saved = models or [], from_embeddings or []
     if not named and not saved:
         raise UsageError("nothing to evaluate: name a model, or embeddings with --from-embeddings DIR")
-    if out.is_dir():
-        raise UsageError(f"--out {str(out)!r}: a folder, expected a file such as results.json")
+    _check_file("--out", out)
+    if markdown is not None:
+        _check_file("--markdown", markdown)
+    if not named and (save_embeddings or features or images or data):
+        raise UsageError("--data, --images, --features and --save-embeddings need a model; saved embeddings have none")
+    if coco_ids is not None and cxc is None and eccv is None:
+        raise UsageError("--coco-ids goes with --cxc DIR or --eccv DIR")
     if named and data is None:
         raise UsageError("--data DIR is needed to evaluate a model")
     if (cxc is not None or eccv is not None) and coco_ids is None:
@@ -84,6 +89,11 @@ def evaluate(
     from vse.evaluation.run import run_evaluation
     from vse.files import write_json
 
+    coco = None
+    if coco_ids is not None:
+        from vse.evaluation.coco_tasks import CocoTasks
+
+        coco = CocoTasks.read(coco_ids, cxc, eccv)
     with progress_on_stderr() as progress:
         embedded = [Embeddings.load(folder) for folder in saved]
         for name in named:
@@ -98,9 +108,7 @@ def evaluate(
             ensemble=ensemble,
             comparing=compare,
             against_paper=against is not None,
-            cxc=cxc,
-            eccv=eccv,
-            coco_ids=coco_ids,
+            coco=coco,
             ties=ties,
             samples=samples,
             seed=seed,
@@ -128,4 +136,16 @@ def _embed(
         if features is not None:
             data = attach(data, FeatureStore.open(features))
     progress.note(f"{name}: {len(data.images)} images, {len(data.captions)} captions of {data.name} {data.split}")
-    return embed_split(model, data, name=Path(name).name, progress=progress)
+    called = Path(name).resolve().name if Path(name).exists() else name.replace("/", "-")
+    return embed_split(model, data, name=called, progress=progress)
+
+
+def _check_file(option: str, path: Path) -> None:
+    """A file that can be written, found out before hours of work."""
+    if path.is_dir():
+        raise UsageError(f"{option} {str(path)!r}: a folder, expected a file")
+    for place in path.parents:
+        if place.is_dir():
+            return
+        if place.exists():
+            raise UsageError(f"{option} {str(path)!r}: {str(place)!r} is a file, expected a folder")

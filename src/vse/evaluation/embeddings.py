@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
+from vse.data.text_files import parse_json, read_text
 from vse.errors import InputError
 from vse.evaluation.positives import indices
 from vse.evaluation.scores import checked_vectors
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from vse.onnx_model import OnnxModel
 
 HEADER = "embeddings.json"
-IMAGES, TEXTS, OWNERS = "images.npy", "texts.npy", "text_to_image.npy"
+IMAGES, TEXTS, OWNERS, CAPTIONS = "images.npy", "texts.npy", "text_to_image.npy", "captions.json"
 UNIT = 1e-3  # how far from 1 the length of a vector may be
 
 
@@ -49,6 +50,7 @@ class Embeddings:
     texts: NDArray[np.float32]
     text_to_image: NDArray[np.int64]
     header: EmbeddingsHeader
+    captions: tuple[str, ...] = ()  # what the texts say, to compare with lists of ids
 
     def __post_init__(self) -> None:
         for name in ("images", "texts"):
@@ -56,7 +58,7 @@ class Embeddings:
             object.__setattr__(self, name, vectors)
             if not len(vectors):
                 raise InputError(f"{self.header.data}, split {self.header.split!r}: no {name}, nothing to evaluate")
-            lengths = np.linalg.norm(vectors, axis=1)
+            lengths = np.sqrt(np.einsum("ij,ij->i", vectors, vectors))
             worst = int(np.abs(lengths - 1).argmax())
             if abs(lengths[worst] - 1) > UNIT:
                 raise InputError(
@@ -65,7 +67,9 @@ class Embeddings:
                 )
         object.__setattr__(self, "text_to_image", indices("text_to_image", self.text_to_image, len(self.images)))
         if len(self.text_to_image) != len(self.texts):
-            raise InputError(f"{len(self.texts)} texts and {len(self.text_to_image)} entries of text_to_image")
+            raise InputError(
+                f"{len(self.texts)} texts and {len(self.text_to_image)} entries of text_to_image: save them again"
+            )
 
     def save(self, folder: Path) -> None:
         """Write the vectors and where they come from; the header last, so that its presence means all is there."""
@@ -73,11 +77,14 @@ class Embeddings:
         (folder / HEADER).unlink(missing_ok=True)
         for name, array in ((IMAGES, self.images), (TEXTS, self.texts), (OWNERS, self.text_to_image)):
             np.save(folder / name, array, allow_pickle=False)
+        write_json(folder / CAPTIONS, list(self.captions))
         write_json(folder / HEADER, self.header.model_dump(mode="json"))
 
     @classmethod
     def load(cls, folder: Path) -> Embeddings:
         """What :meth:`save` wrote, memory-mapped."""
+        if not (folder / HEADER).is_file():
+            raise InputError(f"{folder}: no saved embeddings here; 'vse eval MODEL --save-embeddings DIR' makes them")
         header = parse(EmbeddingsHeader, read_json(folder / HEADER), str(folder / HEADER))
         arrays = []
         for name in (IMAGES, TEXTS, OWNERS):
@@ -87,7 +94,10 @@ class Embeddings:
                 raise InputError(
                     f"{folder / name}: not a complete array ({error}); save the embeddings again"
                 ) from None
-        return cls(arrays[0], arrays[1], arrays[2], header)
+        captions = parse_json(read_text(folder / CAPTIONS), str(folder / CAPTIONS))
+        if not isinstance(captions, list) or not all(isinstance(caption, str) for caption in captions):
+            raise InputError(f"{folder / CAPTIONS}: expected a list of captions; save the embeddings again")
+        return cls(arrays[0], arrays[1], arrays[2], header, tuple(captions))
 
 
 def embed_split(
@@ -112,7 +122,7 @@ def embed_split(
         fingerprint=model.fingerprint(),
         traits=model_traits(model),
     )
-    return Embeddings(images, texts, data.caption_to_image, header)
+    return Embeddings(images, texts, data.caption_to_image, header, data.captions)
 
 
 def model_traits(model: VSEModel | OnnxModel) -> dict[str, str]:
@@ -122,14 +132,28 @@ def model_traits(model: VSEModel | OnnxModel) -> dict[str, str]:
     traits = {
         "image": image["kind"],
         "text": "bert" if text["kind"] == "transformer" else text["kind"],
-        "image_pooling": image["pooling"]["name"],
-        "text_pooling": text["pooling"]["name"],
+        "image_pooling": _pooling_name(image["pooling"]),
+        "text_pooling": _pooling_name(text["pooling"]),
     }
-    backbone = image.get("backbone")
-    if backbone is not None:
-        detector = backbone["options"].get("detector")
-        traits["backbone"] = "BUTD" if detector else "WSL" if "resnext101" in backbone["name"] else backbone["name"]
+    if image.get("backbone") is not None:
+        traits["backbone"] = _backbone_name(image["backbone"], raw.get("about", {}).get("recipe", {}))
     return traits
+
+
+def _pooling_name(pooling: dict[str, Any]) -> str:
+    """A variant is not the pooling that the paper's rows mean."""
+    return f"{pooling['name']} {pooling['options']}" if pooling["options"] else str(pooling["name"])
+
+
+def _backbone_name(backbone: dict[str, Any], recipe: dict[str, Any]) -> str:
+    """The name in the tables, where it is known: a checkpoint's source tells what a shape cannot."""
+    if backbone["options"].get("detector"):
+        return "BUTD"
+    if "wsl" in str(recipe.get("backbone_source", "")):
+        return "WSL"
+    depths = {23: "ResNet-101", 36: "ResNet-152"}
+    blocks = backbone["options"].get("blocks") or [0, 0, 0, 0]
+    return depths.get(blocks[2], str(backbone["name"]))
 
 
 def split_hash(data: CaptionedImages) -> str:

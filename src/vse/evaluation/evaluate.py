@@ -24,8 +24,8 @@ from vse.evaluation.bootstrap import (
 from vse.evaluation.embeddings import Embeddings
 from vse.evaluation.metrics import DirectionMetrics, RetrievalMetrics, mean_metrics
 from vse.evaluation.positives import text_positives
-from vse.evaluation.protocols import Protocol
-from vse.evaluation.ranks import Ties, ranks_both_ways
+from vse.evaluation.protocols import Protocol, remarks
+from vse.evaluation.ranks import NO_POSITIVE, Ties, ranks_both_ways
 from vse.evaluation.scores import DotScores, MeanScores, Scores
 from vse.progress import ProgressReporter
 
@@ -70,7 +70,7 @@ def evaluate(
     progress: ProgressReporter | None = None,
 ) -> Result:
     """The figures of one model, or of several as an ensemble (the mean of their scores), under ``protocol``."""
-    first = _agreeing(members)
+    first = agreeing(members)
     scores: Scores = MeanScores([DotScores(each.images, each.texts) for each in members])
     if len(members) == 1:
         scores = DotScores(first.images, first.texts)
@@ -109,7 +109,8 @@ def _fold(
     return FoldRanks(rows, columns, local)
 
 
-def _agreeing(members: Sequence[Embeddings]) -> Embeddings:
+def agreeing(members: Sequence[Embeddings]) -> Embeddings:
+    """The first of some members, if all were given the same test."""
     if not members:
         raise InputError("nothing to evaluate: give at least one model")
     first = members[0]
@@ -142,6 +143,11 @@ def _card(
             "min": int(per_image.min()),
             "mean": float(per_image.mean()),
             "max": int(per_image.max()),
+        },
+        "remarks": remarks(protocol, first.header.data, first.header.split),
+        "queries": {
+            "i2t": sum(int((fold.images != NO_POSITIVE).sum()) for fold in folds),
+            "t2i": sum(int((fold.texts != NO_POSITIVE).sum()) for fold in folds),
         },
         "folds": len(folds),
         "gallery_images": [len(fold.images) for fold in folds],

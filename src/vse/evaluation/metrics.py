@@ -101,9 +101,10 @@ def retrieval_metrics(
     scores = DotScores(images, texts, ("images", "texts"))
     if not min(scores.shape):
         raise InputError(f"{scores.shape[0]} images and {scores.shape[1]} texts: there is nothing to rank")
-    if len(text_to_image) != scores.shape[1]:
-        raise InputError(f"text_to_image has {len(text_to_image)} entries for {scores.shape[1]} texts")
-    return metrics_of_scores(scores, text_positives(text_to_image, scores.shape[0]).T, ties=ties, progress=progress)
+    positives = text_positives(text_to_image, scores.shape[0])
+    if positives.queries != scores.shape[1]:
+        raise InputError(f"text_to_image has {positives.queries} entries for {scores.shape[1]} texts")
+    return metrics_of_scores(scores, positives.T, ties=ties, progress=progress)
 
 
 def metrics_of_scores(

@@ -10,6 +10,8 @@ from numpy.typing import NDArray
 from vse.errors import InputError, unknown_choice
 
 AUTO = "auto"
+COCO, F30K, F8K = ("coco",), ("f30k", "flickr30k"), ("f8k", "flickr8k")
+TEST_SPLITS = ("test", "testall")
 
 
 @dataclass(frozen=True)
@@ -24,10 +26,11 @@ class Protocol:
     images: int | None = None
     gallery: int | None = None
     folds: int = 1
+    data: tuple[str, ...] = ()  # parts of names by which the data set is known
 
     def galleries(self, images: int) -> list[NDArray[np.int64]]:
         """The rows of the images of each fold."""
-        if self.images is not None and images != self.images:
+        if self.images is not None and images != self.images and images != (self.gallery or 0) * self.folds:
             raise InputError(
                 f"protocol {self.name!r} is defined for {self.images} images, this split has {images}: "
                 "use another split, or --protocol all"
@@ -39,27 +42,46 @@ class Protocol:
 PROTOCOLS = {
     protocol.name: protocol
     for protocol in (
-        Protocol("coco-1k-5fold", "COCO 1K: mean over five folds of 1,000 images", 5000, 1000, 5),
-        Protocol("coco-5k", "COCO 5K: all 5,000 images at once", 5000),
-        Protocol("coco-1k-first-fold", "the first 1,000 of COCO's 5,000 images only; not what 1K means", 5000, 1000, 1),
-        Protocol("flickr30k-1k", "Flickr30K: all 1,000 test images", 1000),
-        Protocol("flickr8k-1k", "Flickr8k: all 1,000 test images", 1000),
+        Protocol("coco-1k-5fold", "COCO 1K: mean over five folds of 1,000 images", 5000, 1000, 5, COCO),
+        Protocol("coco-5k", "COCO 5K: all 5,000 images at once", 5000, data=COCO),
+        Protocol(
+            "coco-1k-first-fold", "the first 1,000 of COCO's 5,000 images only; not what 1K means", 5000, 1000, 1, COCO
+        ),
+        Protocol("flickr30k-1k", "Flickr30K: all 1,000 test images", 1000, data=F30K),
+        Protocol("flickr8k-1k", "Flickr8k: all 1,000 test images", 1000, data=F8K),
         Protocol("all", "every image of the split at once"),
     )
 }
 
 
-def choose_protocols(name: str, data: str, images: int) -> list[Protocol]:
-    """The protocol called ``name``; ``auto`` takes those that are usual for the data set and its size."""
+def is_known_as(data: str, names: tuple[str, ...]) -> bool:
+    """Whether a data set's name holds one of ``names``."""
+    return any(name in data.lower() for name in names)
+
+
+def choose_protocols(name: str, data: str, images: int, split: str = "test") -> list[Protocol]:
+    """The protocol called ``name``; ``auto`` takes those that are usual for the data set, split and size."""
     if name != AUTO:
         if name not in PROTOCOLS:
             raise InputError(unknown_choice("protocol", name, (AUTO, *PROTOCOLS)))
         return [PROTOCOLS[name]]
-    known = data.lower()
-    if "coco" in known and images == 5000:
-        return [PROTOCOLS["coco-1k-5fold"], PROTOCOLS["coco-5k"]]
-    if images == 1000 and ("f30k" in known or "flickr30k" in known):
-        return [PROTOCOLS["flickr30k-1k"]]
-    if images == 1000 and ("f8k" in known or "flickr8k" in known):
-        return [PROTOCOLS["flickr8k-1k"]]
+    if split in TEST_SPLITS:
+        if is_known_as(data, COCO) and images == 5000:
+            return [PROTOCOLS["coco-1k-5fold"], PROTOCOLS["coco-5k"]]
+        if images == 1000:
+            for usual in ("coco-1k-first-fold", "flickr30k-1k", "flickr8k-1k"):
+                if is_known_as(data, PROTOCOLS[usual].data):
+                    return [PROTOCOLS[usual]]
     return [PROTOCOLS["all"]]
+
+
+def remarks(protocol: Protocol, data: str, split: str) -> list[str]:
+    """What a reader of the figures should know: a protocol on data that it is not defined for."""
+    found = []
+    if protocol.data and not is_known_as(data, protocol.data):
+        found.append(f"{protocol.name} is defined for {protocol.data[0]}, this is {data}")
+    if protocol.data and split not in TEST_SPLITS:
+        found.append(f"{protocol.name} is defined for the test split, this is {split}")
+    if protocol.name == "coco-1k-first-fold":
+        found.append("COCO 1K and 5K need all 5,000 test images: use the split 'testall' where there is one")
+    return found

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
+from vse.errors import InputError
 from vse.evaluation.bootstrap import Difference
 from vse.evaluation.evaluate import Result
-from vse.evaluation.published import PublishedRow, closest_row, list_protocols
+from vse.evaluation.published import ClosestRow, closest_row, list_protocols
 from vse.files import write_text
 
 if TYPE_CHECKING:
@@ -21,6 +22,16 @@ MARKDOWN_HEAD = (
     "| model | data | protocol | i→t R@1 | R@5 | R@10 | t→i R@1 | R@5 | R@10 | rsum | 95 % of rsum |\n"
     "|---|---|---|---|---|---|---|---|---|---|---|\n"
 )
+
+
+class Shown(Protocol):
+    """A further report within a report."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values."""
+
+    def render(self, console: Console) -> None:
+        """As a person reads it."""
 
 
 @dataclass(frozen=True)
@@ -51,8 +62,8 @@ class EvaluationReport:
 
     results: list[Result]
     comparisons: list[Comparison] = field(default_factory=list)
-    published: dict[int, PublishedRow] = field(default_factory=dict)  # by the number of the result
-    extras: dict[str, Any] = field(default_factory=dict)  # other tasks, each with to_json and render
+    published: dict[int, ClosestRow] = field(default_factory=dict)  # by the number of the result
+    extras: dict[str, list[Shown]] = field(default_factory=dict)  # other tasks, one report for each model
 
     def to_json(self) -> dict[str, Any]:
         """Everything, cards included."""
@@ -60,29 +71,33 @@ class EvaluationReport:
         for number, result in enumerate(self.results):
             row = result.to_json()
             if number in self.published:
-                found = self.published[number]
-                row["published"] = {"method": found.method, "table": found.table, "values": dict(found.values)}
+                row["published"] = published_json(self.published[number])
             rows.append(row)
         return {
             "results": rows,
             "comparisons": [each.to_json() for each in self.comparisons],
-            **{name: extra.to_json() for name, extra in self.extras.items()},
+            **{name: [extra.to_json() for extra in extras] for name, extras in self.extras.items()},
         }
 
     def render(self, console: Console) -> None:
         """A table for each protocol, its card below it, then comparisons."""
-        for protocol in dict.fromkeys(result.protocol.name for result in self.results):
-            self._table(console, protocol)
+        for protocol, test in dict.fromkeys((each.protocol.name, each.card["split_hash"]) for each in self.results):
+            self._table(console, protocol, test)
         for comparison in self.comparisons:
             _render_comparison(console, comparison)
-        for extra in self.extras.values():
-            extra.render(console)
+        for extras in self.extras.values():
+            for extra in extras:
+                extra.render(console)
 
-    def _table(self, console: Console, protocol: str) -> None:
+    def _table(self, console: Console, protocol: str, test: str) -> None:
         from rich.table import Table
         from rich.text import Text
 
-        rows = [(n, result) for n, result in enumerate(self.results) if result.protocol.name == protocol]
+        rows = [
+            (number, result)
+            for number, result in enumerate(self.results)
+            if (result.protocol.name, result.card["split_hash"]) == (protocol, test)
+        ]
         table = Table(
             title=Text(f"{protocol}: {rows[0][1].protocol.summary}"), title_justify="left", padding=(0, 0, 0, 1)
         )
@@ -97,54 +112,93 @@ class EvaluationReport:
             spread = (result.intervals[name] for name in COLUMNS)
             table.add_row("95 %", *(f"{each.low:.1f}–{each.high:.1f}" for each in spread), style="dim")
             if number in self.published:
-                values = self.published[number].values
+                values = self.published[number].row.values
                 table.add_row("paper", *(f"{values[n]:.1f}" if n in values else "" for n in COLUMNS), style="italic")
         console.print(table)
         for number, result in rows:
             if number in self.published:
-                row = self.published[number]
-                told = f"paper, beside {result.name}: {row.method} ({_described(row)}), table {row.table}"
+                told = f"paper, beside {result.name}: {describe_published(self.published[number])}"
                 console.print(told, style="italic", markup=False, soft_wrap=True)
-        console.print(footer(rows[0][1].card), style="dim", markup=False)
+        console.print(footer([result.card for _, result in rows]), style="dim", markup=False)
 
 
-def footer(card: dict[str, Any]) -> str:
-    """The card in a few lines, for the foot of a table."""
+def footer(cards: list[dict[str, Any]]) -> str:
+    """What the rows of a table have in common, and their models, in a few lines."""
+    card = cards[0]
     per_image = card["captions_per_image"]
     captions = (
         f"{per_image['mean']:g}" if per_image["min"] == per_image["max"] else f"{per_image['min']}–{per_image['max']}"
     )
-    models = ", ".join(f"{model['name']} ({model['fingerprint']})" for model in card["models"])
+    named = dict.fromkeys(f"{model['name']} ({model['fingerprint']})" for each in cards for model in each["models"])
+    models = ", ".join(named)
+    remarks = "".join(f"\nNote: {remark}." for remark in card["remarks"])
     galleries = f"{card['gallery_images'][0]} images, {card['gallery_texts'][0]} texts"
     folds = f", {card['folds']} folds" if card["folds"] > 1 else ""
     return (
         f"{card['data']} {card['split']} (content {card['split_hash']}): gallery {galleries}{folds}, "
         f"{captions} captions an image.\n"
         f"Recall {card['recall']}. Ties {card['ties']}: {card['tie_rule']}. Scores: {card['dtype']}.\n"
-        f"Models: {models}. Intervals: {card['bootstrap']['samples']} draws of {card['bootstrap']['unit']}."
+        f"Models: {models}. Intervals: {card['bootstrap']['samples']} draws of {card['bootstrap']['unit']}.{remarks}"
     )
 
 
-def find_published(result: Result) -> PublishedRow | None:
-    """The paper's row of the same configuration under the same protocol; None if the paper has no such protocol."""
-    if result.protocol.name not in list_protocols():
+def find_published(result: Result) -> ClosestRow | None:
+    """The paper's closest row on the same test, with what differs; None where the paper has no such test."""
+    if result.protocol.name not in list_protocols() or result.card["remarks"]:
         return None
-    traits = result.card["models"][0] if len(result.card["models"]) == 1 else {}
+    return closest_published(result.protocol.name, result.card["models"])
+
+
+def closest_published(protocol: str, models: list[dict[str, Any]]) -> ClosestRow | None:
+    """The row under ``protocol`` that is closest to a model, or to an ensemble of several."""
     names = ("image", "backbone", "text", "image_pooling", "text_pooling")
-    return closest_row(
-        protocol=result.protocol.name,
-        ensemble=result.card["ensemble"],
-        **{name: traits[name] for name in names if name in traits},
-    ).row
+    traits: dict[str, Any] = {}
+    for name in names:
+        values = sorted({str(model[name]) for model in models if name in model})
+        if len(values) == 1:
+            traits[name] = values[0]
+        elif name == "image" and values == ["grid", "region"]:
+            traits[name] = "region+grid"
+    if "image" not in traits:
+        return None
+    return closest_row(protocol=protocol, ensemble=len(models) > 1, **traits)
+
+
+def describe_published(found: ClosestRow) -> str:
+    """The row in a few words, and what differs from the configuration that was evaluated."""
+    row = found.row
+    parts = [part for part in (row.image, row.backbone, row.text, "ensemble" if row.ensemble else None) if part]
+    other = "; ".join(
+        f"{name} {asked} here, {printed or 'not stated'} there" for name, (asked, printed) in found.differences.items()
+    )
+    return f"{row.method} ({', '.join(parts)}), table {row.table}" + (f"; differs in: {other}" if other else "")
+
+
+def published_json(found: ClosestRow) -> dict[str, Any]:
+    """The row and what differs, as plain values."""
+    row = found.row
+    return {
+        "method": row.method,
+        "table": row.table,
+        "label": row.label,
+        "image": row.image,
+        "backbone": row.backbone,
+        "text": row.text,
+        "values": dict(row.values),
+        "differences": {name: [str(asked), str(printed)] for name, (asked, printed) in found.differences.items()},
+    }
 
 
 def append_markdown(path: Path, results: list[Result]) -> None:
     """Add a row for each result to the Markdown table in ``path``, which is begun if the file is new or empty."""
-    text = path.read_text(encoding="utf-8") if path.exists() else ""
-    if not text.strip():
-        text = MARKDOWN_HEAD
-    elif not text.endswith("\n"):
+    try:
+        text = path.read_text(encoding="utf-8") if path.exists() else ""
+    except (OSError, UnicodeDecodeError):
+        raise InputError(f"{path}: not a text file in UTF-8 that rows could be added to") from None
+    if text and not text.endswith("\n"):
         text += "\n"
+    if MARKDOWN_HEAD.splitlines()[0] not in text:  # a row without its head would not be a table
+        text += ("\n" if text.strip() else "") + MARKDOWN_HEAD
     for result in results:
         figures = result.metrics.figures()
         spread = result.intervals["rsum"]
@@ -172,8 +226,3 @@ def _render_comparison(console: Console, comparison: Comparison) -> None:
         verdict = "real" if each.real else "may be chance"
         table.add_row(name, f"{each.value:+.2f}", f"{each.interval.low:+.2f} … {each.interval.high:+.2f}", verdict)
     console.print(table)
-
-
-def _described(row: PublishedRow) -> str:
-    parts = [part for part in (row.image, row.backbone, row.text) if part]
-    return ", ".join([*parts, *(["ensemble"] if row.ensemble else [])])

@@ -212,6 +212,8 @@ class MatrixScores:
                 row = start + int((~np.isfinite(rows)).argmax())
                 raise InputError(f"scores[{row}] holds NaN or infinite values: they cannot be ranked")
             largest = max(largest, float(rows.max()))
+        if largest > np.finfo(np.float32).max:
+            raise InputError(f"scores up to {largest:.1g} are beyond float32: scale them down")
         return largest
 
     @property
