@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from vse.cli.console import progress_on_stderr, show
 from vse.cli.options import JsonOption
-from vse.errors import UsageError, unknown_choice
+from vse.errors import InputError, UsageError, unknown_choice
 
 if TYPE_CHECKING:
+    from vse.data import FeatureStore
     from vse.evaluation.embeddings import Embeddings
     from vse.progress import ProgressReporter
 
@@ -134,10 +135,22 @@ def _embed(
     else:
         data = open_data(path, split, images=images, use="files")
         if features is not None:
-            data = attach(data, FeatureStore.open(features))
+            store = FeatureStore.open(features)
+            _check_store(store, model, name)
+            data = attach(data, store)
     progress.note(f"{name}: {len(data.images)} images, {len(data.captions)} captions of {data.name} {data.split}")
     called = Path(name).resolve().name if Path(name).exists() else name.replace("/", "-")
     return embed_split(model, data, name=called, progress=progress)
+
+
+def _check_store(store: FeatureStore, model: Any, name: str) -> None:
+    """Features of another backbone may have the right width and mean something else."""
+    if not hasattr(model, "image_encoder"):
+        raise UsageError(f"--features: {name} is an export and reads pictures; use the model it was made from")
+    from vse.features import backbone_fingerprint
+
+    if store.header.fingerprint != backbone_fingerprint(model.image_encoder.backbone):
+        raise InputError(f"{store.folder}: features of another backbone ({store.header.backbone}) than that of {name}")
 
 
 def _check_file(option: str, path: Path) -> None:

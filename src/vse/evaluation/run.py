@@ -58,6 +58,10 @@ def run_evaluation(
                 extras.setdefault(name, []).append(report)
     rows = {number: find_published(result) for number, result in enumerate(results)} if against_paper else {}
     published = {number: row for number, row in rows.items() if row is not None}
+    for number in rows.keys() - published.keys():
+        if progress is not None:
+            told = f"{results[number].name}, {results[number].protocol.name}"
+            progress.note(f"the paper has no row for {told}: another test, or nothing is known of the model")
     return EvaluationReport(results, _comparisons(results) if comparing else [], published, extras)
 
 
