@@ -12,6 +12,7 @@ from types import ModuleType
 from typing import ClassVar
 
 DISTRIBUTION = "vse-infinity"
+LONGEST_REASON = 200  # characters of another library's message within ours
 
 
 class VSEError(Exception):
@@ -53,6 +54,12 @@ def require(module: str, extra: str, purpose: str) -> ModuleType:
                 f"({type(error).__name__}: {error}): repair or reinstall it in this environment"
             )
         raise MissingDependencyError(message, name=module) from error
+
+
+def first_line(error: BaseException) -> str:
+    """The beginning of another library's message, which says what is wrong; its type where it says nothing."""
+    line = (str(error).strip().splitlines() or [type(error).__name__])[0]
+    return line if len(line) <= LONGEST_REASON else line[:LONGEST_REASON] + " …"
 
 
 def unknown_choice(what: str, value: object, choices: Iterable[str]) -> str:

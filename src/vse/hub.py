@@ -6,7 +6,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from vse.errors import InputError, VSEError, require
+from vse.errors import InputError, VSEError, first_line, require
 
 if TYPE_CHECKING:
     from vse.model import VSEModel
@@ -24,7 +24,7 @@ def download(name: str) -> Path:
         try:
             return Path(hub.snapshot_download(name, allow_patterns=FILES, local_files_only=True))
         except Exception:  # noqa: BLE001 (the first error is the one that explains)
-            reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+            reason = first_line(error)
         raise InputError(f"{name!r} is neither a local folder nor a model that the hub gave: {reason}") from error
 
 
@@ -38,6 +38,6 @@ def push(model: VSEModel, name: str, *, private: bool, token: str | None) -> str
             address = api.create_repo(name, private=private, exist_ok=True)
             api.upload_folder(repo_id=name, folder_path=folder, commit_message="Upload a vse model")
         except Exception as error:
-            reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+            reason = first_line(error)
             raise VSEError(f"could not upload to {name!r}: {reason}") from error
     return str(address)

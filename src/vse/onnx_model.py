@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from pydantic import PositiveInt
 
 from vse.encoding import EncodingMethods, Vectors
-from vse.errors import InputError, VSEError
+from vse.errors import InputError, VSEError, first_line
 from vse.strict import Strict, parse, read_json
 
 if TYPE_CHECKING:
@@ -157,7 +157,7 @@ class OnnxModel(EncodingMethods):
         try:
             return session.run(outputs, inputs, options)
         except Exception as error:  # its errors have no common base
-            raise VSEError(f"ONNX Runtime failed: {(str(error).splitlines() or ['no reason given'])[0]}") from error
+            raise VSEError(f"ONNX Runtime failed: {first_line(error)}") from error
 
     @cached_property
     def _image_session(self) -> Any:
@@ -178,7 +178,7 @@ class OnnxModel(EncodingMethods):
                 str(self.folder / name), sess_options=options, providers=["CPUExecutionProvider"]
             )
         except Exception as error:  # noqa: BLE001 (ONNX Runtime's errors have no common base)
-            reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+            reason = first_line(error)
             raise InputError(f"{self.folder / name}: not a complete ONNX model ({reason}); export it again") from None
         mark = session.get_modelmeta().custom_metadata_map.get(MARK)
         if mark != self.config.fingerprint:

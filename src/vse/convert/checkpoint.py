@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from vse.errors import InputError
+from vse.errors import InputError, first_line
 
 EXPECTED = 'a dictionary with "model": [image tensors, text tensors] and "opt"'
 # A scalar is rebuilt from its type and bytes; the module has another name since numpy 2.
@@ -56,7 +56,7 @@ def read_checkpoint(path: Path) -> Checkpoint:
     except Exception as error:  # noqa: BLE001 (torch raises errors of many kinds for files that are cut short or not its own)
         if "weights_only" in str(error):
             raise InputError(_refusal(path, error)) from None
-        reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        reason = first_line(error)
         raise InputError(f"{path}: not a complete torch checkpoint, {path.stat().st_size} bytes ({reason})") from None
     return _checked(path, content)
 

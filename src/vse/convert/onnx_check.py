@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,8 +11,7 @@ import torch
 from numpy.typing import NDArray
 
 from vse.encoding import Vectors
-
-CUTOFFS = (1, 5, 10)
+from vse.evaluation import retrieval_metrics
 
 
 @dataclass(frozen=True)
@@ -44,20 +44,9 @@ class TowerAgreement:
 
 
 def recalls(images: Vectors, texts: Vectors, text_to_image: NDArray[np.int64]) -> dict[str, float]:
-    """R@1, 5, 10 in percent, both ways, ties counted against the truth."""
-    out: dict[str, float] = {}
-    scores = texts @ images.T  # (texts, images)
-    own = np.take_along_axis(scores, text_to_image[:, None], axis=1)
-    text_ranks = (scores >= own).sum(axis=1)  # 1 is best
-    image_ranks = np.full(len(images), len(texts) + 1)
-    for text, image in enumerate(text_to_image):
-        rank = int((scores[:, image] >= scores[text, image]).sum())
-        others = int(((text_to_image == image) & (scores[:, image] > scores[text, image])).sum())
-        image_ranks[image] = min(image_ranks[image], rank - others)
-    for name, ranks in (("i2t", image_ranks), ("t2i", text_ranks)):
-        for cutoff in CUTOFFS:
-            out[f"{name}_r{cutoff}"] = 100.0 * float((ranks <= cutoff).mean())
-    return out
+    """R@1, 5, 10 in percent, both ways."""
+    figures = retrieval_metrics(images, texts, text_to_image).figures()
+    return {name: value for name, value in figures.items() if re.search(r"_r\d+$", name)}
 
 
 def random_token_batches(vocabulary: int, longest: int, seed: int = 0) -> list[tuple[Any, Any]]:

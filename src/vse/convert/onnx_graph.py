@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from vse.convert.onnx_gru import gru_translations
-from vse.errors import VSEError, require
+from vse.errors import VSEError, first_line, require
 from vse.onnx_model import MARK
 
 
@@ -60,7 +60,7 @@ def _cause(error: BaseException) -> str:
     """The first line of the error at the root: those above it say only where in the exporter it went wrong."""
     while error.__cause__ is not None:
         error = error.__cause__
-    return (str(error).strip().splitlines() or [type(error).__name__])[0]
+    return first_line(error)
 
 
 @contextlib.contextmanager

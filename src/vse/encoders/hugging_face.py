@@ -7,9 +7,8 @@ from contextlib import contextmanager
 from typing import Any
 
 from vse.encoders.torchvision_operators import mend_torchvision
-from vse.errors import InputError, require
+from vse.errors import InputError, first_line, require
 
-LONGEST_REASON = 200
 NOT_ARCHITECTURE = {"transformers_version", "_name_or_path", "architectures", "dtype"}
 
 
@@ -58,9 +57,3 @@ def describe_config(config: Any) -> dict[str, Any]:
     """The settings and the type of a configuration: enough to build the network again."""
     described = {"model_type": config.model_type, **config.to_diff_dict()}
     return {key: value for key, value in described.items() if key not in NOT_ARCHITECTURE}
-
-
-def first_line(error: Exception) -> str:
-    """The beginning of a long message, which says what is wrong; the rest lists everything that would be right."""
-    line = (str(error).strip().splitlines() or [type(error).__name__])[0]
-    return line if len(line) <= LONGEST_REASON else line[:LONGEST_REASON] + " …"

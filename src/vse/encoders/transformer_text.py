@@ -10,14 +10,13 @@ from torch import Tensor, nn
 
 from vse.encoders.hugging_face import (
     describe_config,
-    first_line,
     import_transformers,
     load_pretrained,
     quiet_loading,
 )
 from vse.encoders.tokens import check_tokens
 from vse.encoders.unit_norm import unit_norm
-from vse.errors import InputError
+from vse.errors import InputError, first_line
 from vse.packaged import packaged_folder
 from vse.pooling.base import Pooling
 from vse.pooling.sets import Lengths, read_sets

@@ -13,7 +13,7 @@ from tokenizers.normalizers import BertNormalizer
 from tokenizers.pre_tokenizers import BertPreTokenizer
 from tokenizers.processors import TemplateProcessing
 
-from vse.errors import InputError, require
+from vse.errors import InputError, first_line, require
 from vse.inputs.tokenizer import SETTINGS_FILE, TOKENIZER_FILE, TextTokenizer, read_tokenizer
 from vse.packaged import packaged_folder
 from vse.strict import read_json
@@ -99,5 +99,5 @@ def _download(source: str | Path) -> Path:
     try:
         return Path(hub.snapshot_download(name, allow_patterns=wanted))
     except Exception as error:  # the library raises its own, those of its HTTP client and those of sockets
-        first = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        first = first_line(error)
         raise InputError(f"{name}: no such folder, and not to be had from the Hugging Face hub ({first})") from error

@@ -11,8 +11,8 @@ from torch import Tensor
 
 from vse.encoders.backbones.base import Backbone
 from vse.encoders.backbones.timm_model import scaled, tokens_to_map
-from vse.encoders.hugging_face import describe_config, first_line, import_transformers, load_pretrained
-from vse.errors import InputError, require
+from vse.encoders.hugging_face import describe_config, import_transformers, load_pretrained
+from vse.errors import InputError, first_line, require
 
 if TYPE_CHECKING:
     from vse.inputs.preprocessing import ImagePreprocessing
