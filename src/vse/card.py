@@ -42,11 +42,14 @@ tags:
 SPECIAL = str.maketrans({character: f"\\{character}" for character in "\\`*_[]|#~$"} | {"<": "&lt;", ">": "&gt;"})
 
 
-def write_card(folder: Path, model: VSEModel) -> None:
-    """Write ``README.md``, ``pooling_curves.json`` and, where there are curves and matplotlib, ``pooling.png``."""
+def write_card(folder: Path, model: VSEModel, *, draw: bool = True) -> None:
+    """Write ``README.md``, ``pooling_curves.json`` and, where there are curves and matplotlib, ``pooling.png``.
+
+    ``draw=False`` leaves the picture out: it takes longer than all the rest, and training saves after every epoch.
+    """
     curves = curves_of(model)
     write_curves(folder / CURVES_FILE, curves)
-    picture = any(curve.coefficients for curve in curves)
+    picture = draw and any(curve.coefficients for curve in curves)
     if picture:
         try:
             plot_curves(curves, folder / PICTURE_FILE)

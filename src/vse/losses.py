@@ -82,6 +82,31 @@ def contrastive_from_scores(
     return total / len(scores) if reduction == "mean" else total
 
 
+def smooth_triplet_from_scores(
+    scores: Tensor,
+    image_ids: Tensor | Sequence[int] | None = None,
+    *,
+    temperature: float | Tensor,
+    margin: float = MARGIN,
+    reduction: Reduction = "sum",
+) -> Tensor:
+    """The hinge of the hardest negative with its two maxima softened by a temperature t.
+
+    ``t · log(1 + Σ_j exp((m + s(i, j) - s(i, i)) / t))`` for every image, and the same for every text. Every negative
+    has a share of the gradient, the harder the more. As t falls to 0 this becomes the hinge of the hardest negative
+    (:func:`triplet_from_scores`); with m = 0 it is t times the cross-entropy of :func:`contrastive_from_scores`. So a
+    falling t leads from all negatives to the hardest one without a jump.
+    """
+    _check_choice("reduction", reduction, REDUCTIONS)
+    same = same_image(scores, image_ids)
+    own = scores.diagonal()
+    total = scores.new_zeros(())
+    for costs, along in ((margin + scores - own.unsqueeze(1), 1), (margin + scores - own.unsqueeze(0), 0)):
+        pushed = (costs / temperature).masked_fill(same, -torch.inf)  # (B, B)
+        total = total + temperature * nn.functional.softplus(pushed.logsumexp(dim=along)).sum()
+    return total / len(scores) if reduction == "mean" else total
+
+
 def satisfied(scores: Tensor, image_ids: Tensor | Sequence[int] | None = None, *, margin: float = MARGIN) -> float:
     """The share of pairs that cost nothing: every negative of both directions at least ``margin`` below them."""
     with torch.no_grad():

@@ -82,9 +82,14 @@ class VSEModel(EncodingMethods, nn.Module):
         tokens: Tensor,
         image_lengths: Tensor | None = None,
         text_lengths: Tensor | None = None,
+        image_mask: Tensor | None = None,
     ) -> tuple[Tensor, Tensor]:
-        """Both towers at once: unit vectors ``(B, D)`` of images and of texts."""
-        return self.image_encoder(images, lengths=image_lengths), self.text_encoder(tokens, lengths=text_lengths)
+        """Both towers at once: unit vectors ``(B, D)`` of images and of texts.
+
+        ``image_mask (B, N)`` takes the place of ``image_lengths`` where other than the first elements are to count.
+        """
+        image = self.image_encoder(images, lengths=image_lengths, mask=image_mask)
+        return image, self.text_encoder(tokens, lengths=text_lengths)
 
     def embed_images(self, batch: NDArray[Any], lengths: NDArray[np.int64] | None = None) -> Vectors:
         """One batch of pixels or features to unit vectors."""

@@ -33,8 +33,11 @@ WEIGHTS = "model.safetensors"
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer_settings.json")
 
 
-def save_model(model: VSEModel, folder: Path) -> Path:
-    """Write the model into ``folder``, which is made if needed; other files in it stay."""
+def save_model(model: VSEModel, folder: Path, *, draw: bool = True) -> Path:
+    """Write the model into ``folder``, which is made if needed; other files in it stay.
+
+    ``draw=False`` saves a card without the picture of the pooling curves.
+    """
     from vse.card import write_card
 
     safetensors = require("safetensors.torch", "train", "saving a model")
@@ -56,7 +59,7 @@ def save_model(model: VSEModel, folder: Path) -> Path:
             **model.config.model_dump(mode="json"),
         }
         write_json(staging / CONFIG, config)
-        write_card(staging, model)
+        write_card(staging, model, draw=draw)
         if model.tokenizer is None:  # what another model left here would be taken for this one's
             for name in TOKENIZER_FILES:
                 (folder / name).unlink(missing_ok=True)

@@ -32,7 +32,8 @@ def parse(kind: type[Value], mapping: Mapping[str, Any], where: str) -> Value:
 def explain(kind: type[BaseModel], error: ValidationError) -> str:
     """The first thing that is wrong, and how many more there are."""
     found = error.errors(include_url=False)
-    first = found[0]
+    # A misspelt key that is required shows up twice; its own name tells more than that it is missing.
+    first = next((each for each in found if each["type"] == "extra_forbidden"), found[0])
     path = ".".join(str(part) for part in first["loc"])
     if first["type"] == "extra_forbidden":
         *parents, key = first["loc"]
@@ -68,6 +69,8 @@ def _keys_at(kind: type[BaseModel], path: list[str]) -> list[str]:
     """The keys that are valid at ``path``: fields are followed into nested models, also through unions."""
     kinds: list[type[BaseModel]] = [kind]
     for part in path:
+        if part.isdecimal():  # an element of a list
+            continue
         inner: list[type[BaseModel]] = []
         for each in kinds:
             field = each.model_fields.get(part)

@@ -22,6 +22,7 @@ from vse.cli.export import export
 from vse.cli.features import features
 from vse.cli.inspect import inspect
 from vse.cli.streams import abandon_if_unwritable, complain, reader_left
+from vse.cli.train import train
 from vse.errors import UsageError, VSEError, unknown_choice
 
 FAILED = 1
@@ -39,6 +40,7 @@ COMMANDS: dict[str, Callable[..., None] | typer.Typer] = {
     "demo": demo,
     "data": data_app,
     "features": features,
+    "train": train,
     "convert": convert,
     "eval": evaluate,
     "inspect": inspect,

@@ -46,11 +46,26 @@ class Checkpoint:
 
 def read_checkpoint(path: Path) -> Checkpoint:
     """The checkpoint in ``path``; whatever is not one is refused in one line, and nothing in it is executed."""
+    return _checked(path, _read(path))
+
+
+def read_state(path: Path) -> dict[str, Tensor]:
+    """The tensors of a file that holds one network's state, by name; under ``state_dict`` or ``model`` too."""
+    content = _read(path)
+    for key in ("state_dict", "model"):
+        if isinstance(content, Mapping) and isinstance(content.get(key), Mapping):
+            content = content[key]
+    if not isinstance(content, Mapping):
+        raise InputError(f"{path}: expected tensors by name, {_found(content)}")
+    return _tensors(path, content)
+
+
+def _read(path: Path) -> Any:
     if not path.is_file():
         raise InputError(f"{path}: {'a folder, expected' if path.is_dir() else 'no such file:'} a checkpoint (.pth)")
     try:
         with torch.serialization.safe_globals(_ALLOWED):
-            content = torch.load(path, map_location="cpu", weights_only=True)
+            return torch.load(path, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:
         raise InputError(_refusal(path, error)) from None
     except Exception as error:  # noqa: BLE001 (torch raises errors of many kinds for files that are cut short or not its own)
@@ -58,7 +73,6 @@ def read_checkpoint(path: Path) -> Checkpoint:
             raise InputError(_refusal(path, error)) from None
         reason = first_line(error)
         raise InputError(f"{path}: not a complete torch checkpoint, {path.stat().st_size} bytes ({reason})") from None
-    return _checked(path, content)
 
 
 def _refusal(path: Path, error: Exception) -> str:

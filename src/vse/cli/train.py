@@ -1,0 +1,71 @@
+"""``vse train``: train a recipe, or continue where it stopped."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from vse.cli.console import print_json, progress_on_stderr, show
+from vse.cli.options import JsonOption
+from vse.errors import UsageError, require
+
+
+def train(
+    recipe: Annotated[
+        str | None,
+        typer.Argument(metavar="RECIPE", help="A name of --list, or a TOML file.", show_default=False),
+    ] = None,
+    into: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="The run's folder; a run that stopped goes on here [default: runs/RECIPE]."),
+    ] = None,
+    changes: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="Change one value, such as schedule.epochs=3; repeat it."),
+    ] = None,
+    data: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="The data set; short for --set data.path=DIR.")
+    ] = None,
+    features: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="A store of 'vse features'; short for --set data.features=DIR."),
+    ] = None,
+    show_recipe: Annotated[bool, typer.Option("--show", help="Print the complete recipe as JSON and stop.")] = False,
+    listing: Annotated[bool, typer.Option("--list", help="Name the recipes that come with vse.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Train a model. Killed at any moment, the same command continues; under torchrun, several processes share it."""
+    require("torch", "train", "vse train")
+    from vse.training.recipe import EnsembleRecipe
+    from vse.training.recipes import list_recipes, read_recipe
+
+    if listing:
+        from vse.training.recipe_list import RecipeList
+
+        show(RecipeList(list_recipes()), as_json=as_json)
+        return
+    if recipe is None:
+        raise UsageError("name a recipe, or see them with 'vse train --list'")
+    places = [f"data.path={str(data)!r}"] if data else []
+    places += [f"data.features={str(features)!r}"] if features else []
+    wanted = read_recipe(recipe, [*places, *(changes or [])])
+    if show_recipe:
+        print_json(wanted.model_dump(mode="json"))
+        return
+    name = Path(recipe).stem
+    folder = into or Path("runs") / name
+    from vse.training.distributed import ranks_of_environment
+    from vse.training.ensemble import EnsembleResult, train_ensemble
+    from vse.training.result import TrainingResult
+    from vse.training.train import train as run
+
+    result: TrainingResult | EnsembleResult
+    with progress_on_stderr() as progress:
+        if isinstance(wanted, EnsembleRecipe):
+            result = train_ensemble(wanted, folder, name=name, places=places, progress=progress)
+        else:
+            result = run(wanted, folder, name=name, progress=progress)
+    if ranks_of_environment().first:
+        show(result, as_json=as_json)

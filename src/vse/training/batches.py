@@ -1,0 +1,164 @@
+"""The batches of an epoch: which samples, and their arrays."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vse.data import CaptionedImages, FeatureRows
+from vse.errors import InputError
+from vse.inputs.preprocessing import ImagePreprocessing, load_pixels
+from vse.training.augmentation import TextAugmentation, image_elements
+from vse.training.keyed import Purpose, keyed
+from vse.training.recipe import AugmentationRecipe
+from vse.training.token_store import TokenStore
+
+Samples = NDArray[np.int64]
+AHEAD = 2  # batches that are read while one is computed
+
+
+@dataclass(frozen=True)
+class Batch:
+    """B pairs. ``images`` are pixels ``(B, 3, H, W)``, or the features ``(B, N, F)`` that were kept, padded.
+
+    ``lengths`` counts the features of each image; ``mask (B, cells)`` tells which cells of a picture are kept, once
+    the backbone has made them. Both are None where everything is kept.
+    """
+
+    images: NDArray[Any]
+    lengths: NDArray[np.int64] | None
+    mask: NDArray[np.bool_] | None
+    tokens: NDArray[np.int64]
+    token_lengths: NDArray[np.int64]
+    image_ids: NDArray[np.int64]
+    samples: Samples
+
+    def __len__(self) -> int:
+        return len(self.samples)
+
+
+class TrainingPairs:
+    """Captions with their images, augmented by draws that are keyed by (seed, epoch, sample).
+
+    A sample is the number of a caption.
+    """
+
+    def __init__(
+        self,
+        data: CaptionedImages,
+        tokens: TokenStore,
+        text: TextAugmentation,
+        recipe: AugmentationRecipe,
+        *,
+        seed: int,
+        preprocessing: ImagePreprocessing | None = None,
+        cells: int | None = None,
+    ) -> None:
+        self.data = data
+        self.seed = seed
+        self._tokens = tokens
+        self._text = text
+        self._recipe = recipe
+        self._preprocessing = preprocessing
+        self._cells = cells
+        self._keep = image_elements(recipe.image, grid=preprocessing is not None)
+
+    def order(self, epoch: int, captions_per_image: int | None = None) -> Samples:
+        """The samples of an epoch, shuffled: all captions, or some of each image drawn anew."""
+        owners = self.data.caption_to_image
+        samples: Samples = np.arange(len(owners), dtype=np.int64)
+        if captions_per_image is not None:
+            draw = keyed(self.seed, epoch, Purpose.CAPTIONS).random(len(owners))
+            sorted_by_image = np.lexsort((draw, owners))
+            counts = np.bincount(owners)
+            place = np.arange(len(owners)) - np.repeat(np.cumsum(counts) - counts, counts)
+            samples = np.sort(sorted_by_image[place < captions_per_image])
+        return keyed(self.seed, epoch, Purpose.ORDER).permutation(samples)
+
+    def batch(self, epoch: int, samples: Samples) -> Batch:
+        """The arrays of these samples."""
+        owners = self.data.caption_to_image[samples]
+        tokens, token_lengths = self._captions(epoch, samples)
+        if isinstance(self.data.images, FeatureRows):
+            images, lengths = self._features(epoch, samples, owners, self.data.images)
+            return Batch(images, lengths, None, tokens, token_lengths, owners, samples)
+        images, mask = self._pictures(epoch, samples, owners)
+        return Batch(images, None, mask, tokens, token_lengths, owners, samples)
+
+    def _captions(self, epoch: int, samples: Samples) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        captions = []
+        for sample in samples.tolist():
+            tokens, words = self._tokens.caption(sample)
+            captions.append(self._text(tokens, words, keyed(self.seed, epoch, Purpose.TEXT_ELEMENTS, sample)))
+        lengths = np.array([len(caption) for caption in captions], dtype=np.int64)
+        padded = np.zeros((len(captions), int(lengths.max())), dtype=np.int64)
+        for row, caption in zip(padded, captions, strict=True):
+            row[: len(caption)] = caption
+        return padded, lengths
+
+    def _features(
+        self, epoch: int, samples: Samples, owners: Samples, rows: FeatureRows
+    ) -> tuple[NDArray[Any], NDArray[np.int64] | None]:
+        """The features that are kept, in the type they are stored in, padded to the largest set."""
+        count = rows.regions
+        sources = rows.rows[owners]
+        if self._keep is None:
+            return rows.array[sources].reshape(len(samples), count, rows.dim), None
+        kept = self._kept(epoch, samples, count)
+        lengths = kept.sum(axis=1)
+        images = np.zeros((len(samples), int(lengths.max()), rows.dim), dtype=rows.array.dtype)
+        for image, source, chosen, length in zip(images, sources, kept, lengths, strict=True):
+            image[:length] = rows.array[source].reshape(count, rows.dim)[chosen]
+        return images, lengths
+
+    def _pictures(
+        self, epoch: int, samples: Samples, owners: Samples
+    ) -> tuple[NDArray[np.float32], NDArray[np.bool_] | None]:
+        how = self._preprocessing
+        if how is None or self._cells is None:
+            raise InputError("this model takes features and the data has pictures: set data.features, or a grid model")
+        views = self._recipe.views
+        pixels = [
+            load_pixels(
+                self.data.images[owner],
+                how,
+                augment=keyed(self.seed, epoch, Purpose.VIEW, sample) if views else None,
+            )
+            for sample, owner in zip(samples.tolist(), owners.tolist(), strict=True)
+        ]
+        return np.stack(pixels), None if self._keep is None else self._kept(epoch, samples, self._cells)
+
+    def _kept(self, epoch: int, samples: Samples, count: int) -> NDArray[np.bool_]:
+        keep = self._keep
+        if keep is None:
+            return np.ones((len(samples), count), dtype=np.bool_)
+        rate = self._recipe.rate
+        return np.stack(
+            [keep(count, rate, keyed(self.seed, epoch, Purpose.IMAGE_ELEMENTS, sample)) for sample in samples.tolist()]
+        )
+
+
+def read_ahead(
+    make: Callable[[Samples], Batch], parts: Sequence[Samples], readers: int
+) -> Iterator[tuple[Batch, float]]:
+    """``make(part)`` for every part in order, made by threads ahead of time, with the seconds waited for it."""
+    with ThreadPoolExecutor(readers, thread_name_prefix="vse-reader") as pool:
+        waiting: deque[Future[Batch]] = deque()
+        following = iter(parts)
+        try:
+            for _ in range(len(parts)):
+                while len(waiting) < AHEAD + readers - 1 and (part := next(following, None)) is not None:
+                    waiting.append(pool.submit(make, part))
+                began = time.perf_counter()
+                batch = waiting.popleft().result()
+                yield batch, time.perf_counter() - began
+        finally:
+            for future in waiting:
+                future.cancel()

@@ -1,0 +1,97 @@
+"""Several processes that train one model (``torchrun``): who they are, and the two exchanges a step needs.
+
+Each process encodes its own part of the batch. All vectors are gathered, so that every pair is compared with all
+negatives of the whole batch, and every process computes the loss of the whole batch. Its gradient with respect to the
+process's own vectors is exact; summed over the processes (torch's DDP averages, hence the factor ``world`` in the
+step) the gradients of the weights are those of one process with the whole batch.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from vse.errors import InputError, VSEError, first_line
+
+# Others wait while the first process evaluates on dev; a process that dies is noticed at once, not by this.
+PATIENCE = timedelta(hours=2)
+
+
+@dataclass(frozen=True)
+class Ranks:
+    """This process among ``world``; 0 is the one that writes and speaks."""
+
+    rank: int = 0
+    world: int = 1
+    local: int = 0
+
+    @property
+    def first(self) -> bool:
+        return self.rank == 0
+
+    @property
+    def alone(self) -> bool:
+        return self.world == 1
+
+    def part(self, size: int) -> slice:
+        """This process's rows of a batch of ``size``."""
+        if size % self.world:
+            raise InputError(
+                f"a batch of {size} cannot be shared by {self.world} processes: set schedule.batch_size to a multiple"
+            )
+        own = size // self.world
+        return slice(self.rank * own, (self.rank + 1) * own)
+
+    def gather(self, vectors: Tensor) -> Tensor:
+        """The rows of all processes ``(world · b, D)`` in the order of ranks; only one's own carry a gradient."""
+        if self.alone:
+            return vectors
+        parts = [torch.empty_like(vectors) for _ in range(self.world)]
+        dist.all_gather(parts, vectors.detach().contiguous())
+        parts[self.rank] = vectors
+        return torch.cat(parts)
+
+    def share(self, value: Any) -> Any:
+        """The first process's value, in every process."""
+        if self.alone:
+            return value
+        box = [value]
+        dist.broadcast_object_list(box, src=0)
+        return box[0]
+
+
+def ranks_of_environment() -> Ranks:
+    """What ``torchrun`` says about this process; one process of its own otherwise."""
+    values = {key: os.environ.get(key) for key in ("RANK", "WORLD_SIZE", "LOCAL_RANK")}
+    if values["RANK"] is None or values["WORLD_SIZE"] is None:
+        return Ranks()
+    return Ranks(int(values["RANK"]), int(values["WORLD_SIZE"]), int(values["LOCAL_RANK"] or 0))
+
+
+@contextmanager
+def process_group(device: torch.device) -> Iterator[Ranks]:
+    """Join the other processes for as long as the block lasts; alone, nothing happens."""
+    ranks = ranks_of_environment()
+    if ranks.alone:
+        yield ranks
+        return
+    dist.init_process_group("nccl" if device.type == "cuda" else "gloo", timeout=PATIENCE)
+    try:
+        yield ranks
+    except RuntimeError as error:
+        if isinstance(error, dist.DistBackendError) or "onnection" in str(error) or "gloo" in str(error).lower():
+            raise VSEError(
+                f"rank {ranks.rank} lost the other processes, one of them ended ({first_line(error)}): the last "
+                "checkpoint is intact, run the same command again to continue"
+            ) from error
+        raise
+    finally:
+        dist.destroy_process_group()

@@ -1,0 +1,87 @@
+"""Several models trained one after the other and asked together."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from vse.errors import InputError
+from vse.evaluation.embeddings import Embeddings, embed_split
+from vse.evaluation.evaluate import agreeing
+from vse.evaluation.metrics import metrics_of_scores
+from vse.evaluation.positives import text_positives
+from vse.evaluation.scores import DotScores, MeanScores
+from vse.files import write_json
+from vse.progress import ProgressReporter, SilentProgress
+from vse.storage import load_model
+from vse.training.build import open_splits
+from vse.training.distributed import ranks_of_environment
+from vse.training.recipe import EnsembleRecipe, Recipe
+from vse.training.recipes import read_recipe
+from vse.training.result import TrainingResult
+from vse.training.train import train
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+
+@dataclass(frozen=True)
+class EnsembleResult:
+    """What the members reach alone and together on dev."""
+
+    name: str
+    folder: Path
+    members: tuple[TrainingResult, ...]
+    together: dict[str, Any]
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "name": self.name,
+            "folder": str(self.folder),
+            "members": [member.to_json() for member in self.members],
+            "dev": self.together,
+        }
+
+    def render(self, console: Console) -> None:
+        """Every member, then the mean of their scores, and the command that evaluates it."""
+        for member in self.members:
+            member.render(console)
+        console.print(f"{self.name}, mean of the scores: dev rsum {self.together.get('rsum', 0):.1f}", markup=False)
+        models = " ".join(str(member.model) for member in self.members)
+        console.print(f"evaluate it with: vse eval {models} --ensemble --data DIR", soft_wrap=True, markup=False)
+
+
+def train_ensemble(
+    recipe: EnsembleRecipe,
+    folder: Path,
+    *,
+    name: str,
+    places: Sequence[str] = (),
+    progress: ProgressReporter | None = None,
+) -> EnsembleResult:
+    """Train every member into a folder of its own, then measure the mean of their scores on dev."""
+    results: list[TrainingResult] = []
+    embedded: list[Embeddings] = []
+    first = ranks_of_environment().first
+    reporter = progress or SilentProgress()
+    for member in recipe.members:
+        found = read_recipe(member.recipe, [*places, f"seed={member.seed}"])
+        if not isinstance(found, Recipe):
+            raise InputError(f"{name}: its member {member.recipe!r} is an ensemble itself; name single models")
+        called = f"{member.recipe}-seed{member.seed}"
+        reporter.note(f"{name}: {called}")
+        results.append(train(found, folder / called, name=called, progress=progress))
+        if first:
+            model = load_model(results[-1].model)
+            embedded.append(embed_split(model, open_splits(found).dev, name=called))
+    together: dict[str, Any] = {}
+    if first:
+        owners = agreeing(embedded).text_to_image
+        scores = MeanScores([DotScores(each.images, each.texts) for each in embedded])
+        together = metrics_of_scores(scores, text_positives(owners, len(embedded[0].images)).T).to_json()
+    result = EnsembleResult(name, folder, tuple(results), together)
+    if first:
+        write_json(folder / "ensemble.json", result.to_json())
+    return result

@@ -1,0 +1,68 @@
+"""The collapse guard: notices within an epoch that all embeddings run to one point.
+
+With the hardest negatives alone a triplet loss has a trivial plateau, ``2 · B · margin``, where every image and every
+text has the same vector. The loss may sit there for an epoch while the ranking still improves in small differences, so
+it is no sign of death. The spread is: one minus the mean cosine between different images, 0 when all are one point.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from vse.training.recipe import GuardRecipe
+
+RECOVERED = 2.0
+"""A softened run goes back to its own loss when the spread is this many times the limit."""
+
+Event = Literal["collapsed", "recovered"]
+
+
+@torch.no_grad()
+def spread(vectors: Tensor, image_ids: Tensor) -> float:
+    """One minus the mean cosine of unit vectors ``(B, D)`` that belong to different images."""
+    vectors = vectors.float()
+    other = image_ids.unsqueeze(0) != image_ids.unsqueeze(1)
+    pairs = int(other.sum())
+    if pairs == 0:
+        return 1.0
+    return 1.0 - float((vectors @ vectors.T)[other].double().sum()) / pairs
+
+
+@dataclass
+class CollapseGuard:
+    """Counts steps below the limit and says when something happens.
+
+    Its fields are all its memory: :meth:`to_json` and ``CollapseGuard(recipe, **state)`` carry it over a restart.
+    """
+
+    recipe: GuardRecipe
+    below: int = 0
+    above: int = 0
+    collapsed: bool = False
+
+    def observe(self, value: float) -> Event | None:
+        """Take the spread of one step; an event is told once, when it begins."""
+        if self.recipe.action == "off":
+            return None
+        self.below = self.below + 1 if value < self.recipe.spread else 0
+        self.above = self.above + 1 if value > RECOVERED * self.recipe.spread else 0
+        if not self.collapsed and self.below >= self.recipe.patience:
+            self.collapsed = True
+            return "collapsed"
+        if self.collapsed and self.above >= self.recipe.patience:
+            self.collapsed = False
+            return "recovered"
+        return None
+
+    @property
+    def softened(self) -> bool:
+        """Whether the loss should use all negatives now."""
+        return self.collapsed and self.recipe.action == "soften"
+
+    def to_json(self) -> dict[str, Any]:
+        """What must survive a restart."""
+        return {key: value for key, value in asdict(self).items() if key != "recipe"}

@@ -1,0 +1,81 @@
+"""``metrics.jsonl`` and ``timings.jsonl``: what happened at every step, and how long it took."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from pathlib import Path
+from typing import IO, Any
+
+from vse.errors import require
+from vse.training.run_folder import METRICS, TIMINGS
+
+
+class MetricsLog:
+    """Appends lines; :meth:`commit` makes them durable and tells how far the file reaches.
+
+    A NaN or infinity has no place in JSON and is written as null.
+    """
+
+    def __init__(self, folder: Path, keep: int = 0, *, tensorboard: bool = False) -> None:
+        path = folder / METRICS
+        if path.exists():
+            os.truncate(path, min(keep, path.stat().st_size))
+        self._metrics: IO[str] = path.open("a", encoding="utf-8")
+        self._timings: IO[str] = (folder / TIMINGS).open("a", encoding="utf-8")
+        self._board: Any = None
+        if tensorboard:
+            board = require("torch.utils.tensorboard", "tensorboard", "run.tensorboard")
+            self._board = board.SummaryWriter(folder / "tensorboard")
+
+    def step(self, values: dict[str, Any], seconds: dict[str, float]) -> None:
+        """One training step."""
+        self._write({"kind": "step", **values}, values["step"])
+        self._timings.write(json.dumps({"step": values["step"], **seconds}) + "\n")
+
+    def epoch(self, values: dict[str, Any]) -> None:
+        """The end of an epoch, with the figures on dev."""
+        self._write({"kind": "epoch", **values}, values["step"])
+
+    def event(self, values: dict[str, Any]) -> None:
+        """Something the guard noticed."""
+        self._write({"kind": "event", **values}, values["step"])
+
+    def commit(self) -> int:
+        """Flush to the disk and return the number of bytes of ``metrics.jsonl``."""
+        self._metrics.flush()
+        os.fsync(self._metrics.fileno())
+        self._timings.flush()
+        return self._metrics.tell()
+
+    def close(self) -> None:
+        """Write what is left."""
+        self._metrics.close()
+        self._timings.close()
+        if self._board is not None:
+            self._board.close()
+
+    def _write(self, values: dict[str, Any], step: int) -> None:
+        self._metrics.write(json.dumps({key: _plain(value) for key, value in values.items()}) + "\n")
+        if self._board is not None:
+            for key, value in values.items():
+                if isinstance(value, dict):
+                    for inner, number in value.items():
+                        if isinstance(number, (int, float)):
+                            self._board.add_scalar(f"{key}/{inner}", number, step)
+                elif isinstance(value, (int, float)) and key not in {"step", "epoch"}:
+                    self._board.add_scalar(f"{values['kind']}/{key}", value, step)
+
+
+def read_metrics(folder: Path) -> list[dict[str, Any]]:
+    """All whole lines of a run's ``metrics.jsonl``."""
+    path = folder / METRICS
+    if not path.is_file():
+        return []
+    lines = path.read_text(encoding="utf-8").split("\n")
+    return [json.loads(line) for line in lines[:-1] if line]
+
+
+def _plain(value: Any) -> Any:
+    return None if isinstance(value, float) and not math.isfinite(value) else value

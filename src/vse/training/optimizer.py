@@ -1,0 +1,69 @@
+"""The optimiser of a model: groups of parameters with their own learning rates, and its state by name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from vse.model import VSEModel
+from vse.training.recipe import OptimizerRecipe
+
+BACKBONE = "image_encoder.backbone."
+TRANSFORMER = "text_encoder.transformer."
+
+
+def trained_parameters(model: VSEModel, *, backbone: bool) -> dict[str, nn.Parameter]:
+    """The parameters that training changes, by name; without the image backbone where stored features replace it."""
+    return {name: value for name, value in model.named_parameters() if backbone or not name.startswith(BACKBONE)}
+
+
+def create_optimizer(parameters: Mapping[str, nn.Parameter], recipe: OptimizerRecipe) -> torch.optim.Optimizer:
+    """One group for each learning rate: the image backbone, the pretrained transformer, everything else.
+
+    Each group keeps its full rate as ``full_lr``; the schedule multiplies it.
+    """
+    factors = {"backbone": recipe.backbone_factor, "transformer": recipe.transformer_factor, "rest": 1.0}
+    groups: list[dict[str, Any]] = []
+    for part, factor in factors.items():
+        members = [value for name, value in parameters.items() if _part(name) == part]
+        if members:
+            rate = recipe.lr * factor
+            groups.append({"params": members, "lr": rate, "full_lr": rate})
+    kind = torch.optim.AdamW if recipe.name == "adamw" else torch.optim.Adam
+    return kind(groups, lr=recipe.lr, weight_decay=recipe.weight_decay, fused=True)
+
+
+def set_rate(optimizer: torch.optim.Optimizer, factor: float) -> None:
+    """Give every group ``factor`` times its full learning rate."""
+    for group in optimizer.param_groups:
+        group["lr"] = group["full_lr"] * factor
+
+
+def optimizer_tensors(optimizer: torch.optim.Optimizer, parameters: Mapping[str, nn.Parameter]) -> dict[str, Tensor]:
+    """The optimiser's memory as ``{parameter}|{what}`` → tensor."""
+    return {
+        f"{name}|{what}": value
+        for name, parameter in parameters.items()
+        for what, value in optimizer.state.get(parameter, {}).items()
+    }
+
+
+def load_optimizer_tensors(
+    optimizer: torch.optim.Optimizer, parameters: Mapping[str, nn.Parameter], tensors: Mapping[str, Tensor]
+) -> None:
+    """Put back what :func:`optimizer_tensors` gave."""
+    optimizer.state.clear()
+    for key, value in tensors.items():
+        name, _, what = key.rpartition("|")
+        parameter = parameters[name]
+        # Copied by hand: torch's own loading casts the counters of steps to the type of the parameters.
+        optimizer.state[parameter][what] = value.to(parameter.device).clone()
+
+
+def _part(name: str) -> str:
+    if name.startswith(BACKBONE):
+        return "backbone"
+    return "transformer" if name.startswith(TRANSFORMER) else "rest"

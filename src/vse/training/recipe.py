@@ -1,0 +1,244 @@
+"""What a training run is, as strict TOML: one table for each part, every key typed, unknown keys refused."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import ConfigDict, Field, field_validator, model_validator
+
+from vse.configuration import LARGEST, GridConfig, PoolingConfig, RegionConfig, TransformerConfig
+from vse.data.layouts import AUTO, LAYOUTS
+from vse.errors import unknown_choice
+from vse.losses import MARGIN, TEMPERATURE
+from vse.pooling.registry import pooling_builder
+from vse.strict import Strict
+
+Count = Annotated[int, Field(ge=1)]
+Rate = Annotated[float, Field(ge=0, lt=1)]
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Share = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+
+
+class Table(Strict):
+    """A table of a recipe. ``true`` is no number and ``"3"`` neither."""
+
+    model_config = ConfigDict(strict=True)
+
+
+class DataRecipe(Table):
+    """Where images and captions come from.
+
+    ``features`` is a store of ``vse features`` that takes the place of pictures (the backbone is then not trained).
+    ``vocabulary`` is a file of words for a BiGRU; without it the words that occur at least ``min_count`` times in the
+    training captions are taken. ``captions_per_image`` draws that many captions of each image anew for every epoch;
+    without it an epoch goes through all.
+    """
+
+    path: str = ""
+    layout: str = AUTO
+    images: str | None = None
+    features: str | None = None
+    train: str = "train"
+    dev: str = "dev"
+    vocabulary: str | None = None
+    min_count: Count = 4
+    max_tokens: Count | None = None
+    captions_per_image: Count | None = None
+
+    @field_validator("layout")
+    @classmethod
+    def _known_layout(cls, value: str) -> str:
+        if value not in {AUTO, *LAYOUTS}:
+            raise ValueError(unknown_choice("layout", value, (AUTO, *LAYOUTS)))
+        return value
+
+
+class BiGRURecipe(Table):
+    """Words through a bidirectional GRU; how many words there are is known once the data is."""
+
+    kind: Literal["bigru"] = "bigru"
+    word_size: Annotated[int, Field(ge=1, le=LARGEST)] = 300
+    pooling: PoolingConfig = PoolingConfig()
+
+
+class ModelRecipe(Table):
+    """The two towers.
+
+    ``pretrained`` asks for the published weights of the image backbone. ``backbone_weights`` loads them from a file
+    (``.safetensors`` or a state saved by torch) or, as ``timm:NAME``, from a timm model of the same layer names.
+    """
+
+    embed_size: Annotated[int, Field(ge=1, le=LARGEST)] = 1024
+    image: Annotated[RegionConfig | GridConfig, Field(discriminator="kind")] = RegionConfig()
+    text: Annotated[BiGRURecipe | TransformerConfig, Field(discriminator="kind")] = BiGRURecipe()
+    pretrained: bool = False
+    backbone_weights: str | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _usual_kinds(cls, value: Any) -> Any:
+        """A table without a kind is the usual one."""
+        if not isinstance(value, dict):
+            return value
+        usual = {"image": "grid" if "backbone" in _table(value.get("image")) else "region", "text": "bigru"}
+        return value | {
+            side: {"kind": kind, **value[side]} for side, kind in usual.items() if isinstance(value.get(side), dict)
+        }
+
+    @model_validator(mode="after")
+    def _known_poolings(self) -> ModelRecipe:
+        for side in (self.image, self.text):
+            pooling_builder(side.pooling.name)
+        return self
+
+
+def _table(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+class LossRecipe(Table):
+    """What is minimised, and how it changes while training.
+
+    - ``triplet``: the hinge of :func:`vse.losses.triplet_from_scores`: all negatives for the first ``warmup_epochs``,
+      then ``negatives``.
+    - ``annealed``: the smooth hinge of :func:`vse.losses.smooth_triplet_from_scores`, whose temperature falls
+      geometrically from ``temperature`` to ``final_temperature`` over the whole run: from all negatives, softly
+      weighted, to the hardest one.
+    - ``contrastive``: cross-entropy over the batch at ``temperature``.
+
+    ``same_image`` says what other captions of the same image are: ``masked`` (left out) or ``negatives``, as in the
+    released code.
+    """
+
+    objective: Literal["triplet", "annealed", "contrastive"] = "contrastive"
+    negatives: Literal["hardest", "semi-hard", "all"] = "hardest"
+    warmup_epochs: Share = 1
+    margin: Positive = MARGIN
+    temperature: Positive = TEMPERATURE
+    final_temperature: Positive = 0.01
+    reduction: Literal["sum", "mean"] = "sum"
+    same_image: Literal["masked", "negatives"] = "masked"
+
+
+class OptimizerRecipe(Table):
+    """Adam or AdamW; the learning rate of pretrained parts is multiplied by their factor.
+
+    ``clip`` bounds the norm of all gradients together; 0 does not.
+    """
+
+    name: Literal["adamw", "adam"] = "adamw"
+    lr: Positive = 5e-4
+    weight_decay: Share = 1e-4
+    clip: Share = 2.0
+    backbone_factor: Positive = 0.1
+    transformer_factor: Positive = 0.1
+
+
+class ScheduleRecipe(Table):
+    """How long, how fast.
+
+    The learning rate rises linearly over ``warmup_epochs`` from epoch ``warmup_from`` on (0 is the first; before it,
+    it is the full one), and afterwards ``decay`` lowers it: ``step`` by ``decay_factor`` for the last
+    ``decay_epochs``, ``cosine`` smoothly to nothing. The image backbone is not trained in the first ``frozen_epochs``.
+    """
+
+    epochs: Count = 25
+    batch_size: Annotated[int, Field(ge=2)] = 128
+    warmup_from: Share = 0
+    warmup_epochs: Share = 0
+    decay: Literal["step", "cosine"] = "step"
+    decay_epochs: Annotated[int, Field(ge=0)] = 10
+    decay_factor: Positive = 0.1
+    frozen_epochs: Annotated[int, Field(ge=0)] = 1
+
+
+class AugmentationRecipe(Table):
+    """Size augmentation of either side, and random views of pictures.
+
+    ``drop`` removes each element with probability ``rate``, at least one stays. ``released`` is what the authors' code
+    does: regions as ``drop``, grid cells at a rate drawn for each picture, words masked, exchanged or deleted.
+    """
+
+    image: Literal["none", "drop", "released"] = "drop"
+    text: Literal["none", "drop", "released"] = "drop"
+    rate: Rate = 0.2
+    views: bool = True
+
+
+class GuardRecipe(Table):
+    """What happens when the embeddings collapse: the spread stays below ``spread`` for ``patience`` steps.
+
+    ``warn`` says so once, ``stop`` ends the run, ``soften`` goes back to all negatives until the spread has recovered.
+    """
+
+    action: Literal["off", "warn", "stop", "soften"] = "soften"
+    spread: Positive = 0.02
+    patience: Count = 30
+
+
+class RunRecipe(Table):
+    """How the machine is used. ``micro_batches`` splits a batch to save memory; negatives stay those of the batch.
+
+    ``average`` keeps an exponential average of the weights with that decay beside the trained ones. ``fp16`` needs
+    a GPU.
+    """
+
+    precision: Literal["fp32", "bf16", "fp16", "fp64"] = "fp32"
+    micro_batches: Count = 1
+    average: Annotated[float, Field(gt=0, lt=1)] | None = None
+    compile: bool = False
+    device: str = "auto"
+    threads: Count | None = None
+    readers: Count = 2
+    checkpoint_minutes: Share = 5
+    tensorboard: bool = False
+
+
+class Recipe(Table):
+    """One training run."""
+
+    about: str = ""
+    seed: Annotated[int, Field(ge=0, lt=2**32)] = 0
+    data: DataRecipe = DataRecipe()
+    model: ModelRecipe = ModelRecipe()
+    loss: LossRecipe = LossRecipe()
+    optimizer: OptimizerRecipe = OptimizerRecipe()
+    schedule: ScheduleRecipe = ScheduleRecipe()
+    augmentation: AugmentationRecipe = AugmentationRecipe()
+    guard: GuardRecipe = GuardRecipe()
+    run: RunRecipe = RunRecipe()
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Recipe:
+        if self.schedule.decay == "step" and self.schedule.decay_epochs >= self.schedule.epochs:
+            raise ValueError(
+                f"schedule.decay_epochs is {self.schedule.decay_epochs}, which leaves no epoch of "
+                f"{self.schedule.epochs} at the full rate; set it to 0 for none"
+            )
+        if self.schedule.batch_size % self.run.micro_batches:
+            raise ValueError(
+                f"schedule.batch_size {self.schedule.batch_size} cannot be split into {self.run.micro_batches} equal "
+                "micro batches"
+            )
+        if self.data.features is not None and self.model.image.kind == "region":
+            raise ValueError("data.features is for grid models; region features are read from data.path")
+        return self
+
+    def identity(self) -> dict[str, Any]:
+        """Everything that the result depends on: what must be equal for a run to be continued."""
+        free = {"threads", "readers", "checkpoint_minutes", "tensorboard", "device"}
+        return self.model_dump(mode="json", exclude={"about": True, "run": free})
+
+
+class Member(Table):
+    """One model of an ensemble: a recipe by name, and the seed it is trained with."""
+
+    recipe: str
+    seed: Annotated[int, Field(ge=0, lt=2**32)] = 0
+
+
+class EnsembleRecipe(Table):
+    """Models that are trained one after the other and asked together: the mean of their scores."""
+
+    about: str = ""
+    members: Annotated[tuple[Member, ...], Field(min_length=2, strict=False)]

@@ -1,0 +1,150 @@
+"""Finding recipes by name, reading them, changing single values."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Sequence
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
+
+from vse.errors import LONGEST_REASON, InputError, first_line, unknown_choice
+from vse.strict import parse
+from vse.training.recipe import EnsembleRecipe, Recipe
+
+EXTENDS = "extends"
+NAMED = ("pooling", "backbone")
+DEEPEST = 8  # levels of "extends": more is a circle
+
+
+def recipes_folder() -> Path:
+    """Where the recipes that come with the package are: inside it, or beside ``src`` in a source tree."""
+    package = Path(__file__).resolve().parents[1]
+    installed = package / "recipes"
+    return installed if installed.is_dir() else package.parents[1] / "recipes"
+
+
+def list_recipes() -> list[str]:
+    """The names that :func:`read_recipe` knows; what others extend (``base-…``) is not a run of its own."""
+    return sorted(path.stem for path in recipes_folder().glob("*.toml") if not path.stem.startswith("base-"))
+
+
+def find_recipe(name: str | Path) -> Path:
+    """The file of a recipe: a path, or a name that comes with the package."""
+    path = Path(name)
+    if len(path.name) > LONGEST_REASON:
+        raise InputError(f"no recipe has a name of {len(path.name)} characters, {path.name[:40]!r}…")
+    if path.suffix == ".toml" and path.is_file():
+        return path
+    shipped = recipes_folder() / f"{name}.toml"
+    if path.name == str(name) and shipped.is_file():
+        return shipped
+    if path.suffix == ".toml" or len(path.parts) > 1:
+        raise InputError(f"{path}: no such recipe; 'vse train --list' names those that come with vse")
+    raise InputError(unknown_choice("recipe", str(name), list_recipes()))
+
+
+def read_recipe(name: str | Path, changes: Sequence[str] = ()) -> Recipe | EnsembleRecipe:
+    """The recipe ``name`` with ``changes`` such as ``"schedule.epochs=3"`` applied one after the other.
+
+    A value is read as TOML (``3``, ``0.1``, ``true``, ``[1, 2]``) and, where that fails, as text.
+    """
+    path = find_recipe(name)
+    values = read_values(path)
+    if "members" in values:
+        if changes:
+            raise InputError(f"{path}: an ensemble has no values of its own to set; change its members' recipes")
+        return parse(EnsembleRecipe, values, str(path))
+    recipe = parse(Recipe, values, str(path))
+    if not changes:
+        return recipe
+    before = deepcopy(values)
+    for change in changes:
+        apply_change(values, change)
+    try:
+        return parse(Recipe, values, "--set")
+    except InputError as error:
+        # Together they are wrong. A change that is wrong after those before it is the one to name; values that are
+        # only wrong until a later change mends them (fewer epochs, then fewer late ones) never come here.
+        for change in changes:
+            apply_change(before, change)
+            parse(Recipe, before, f"--set {_shown(change)}")
+        raise error from None
+
+
+def read_values(path: Path, depth: int = 0) -> dict[str, Any]:
+    """The tables of a recipe file, laid over those of the file it ``extends`` (a name beside it, or of the package)."""
+    if depth > DEEPEST:
+        raise InputError(f"{path}: extends itself by way of others")
+    try:
+        values = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read ({error.strerror})") from None
+    except UnicodeDecodeError:
+        raise InputError(f"{path}: not UTF-8 text") from None
+    except (ValueError, RecursionError) as error:  # also numbers and nestings beyond what Python reads
+        raise InputError(f"{path}: not TOML ({first_line(error)})") from None
+    base = values.pop(EXTENDS, None)
+    if base is None:
+        return values
+    if not isinstance(base, str):
+        raise InputError(f"{path}: {EXTENDS!r} is {base!r}, expected the name of a recipe")
+    candidates = (path.parent / f"{base}.toml", recipes_folder() / f"{base}.toml")
+    below = next((each for each in candidates if each.is_file()), None)
+    if below is None:
+        known = {each.stem for folder in {path.parent, recipes_folder()} for each in folder.glob("*.toml")}
+        raise InputError(f"{path}: {EXTENDS!r}: {unknown_choice('recipe', base, sorted(known - {path.stem}))}")
+    return merged(read_values(below, depth + 1), values)
+
+
+def merged(under: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
+    """``over`` laid over ``under``, table by table.
+
+    A table of another ``kind`` replaces the one below, and so does a pooling or backbone of another name: what belonged
+    to the other would be wrong in it.
+    """
+    result = dict(under)
+    for key, value in over.items():
+        below = result.get(key)
+        if isinstance(value, dict) and key in NAMED and isinstance(below, str):
+            below = {"name": below}
+        if isinstance(value, dict) and isinstance(below, dict):
+            tag = "name" if key in NAMED else "kind"
+            other = tag in value and tag in below and value[tag] != below[tag]
+            result[key] = value if other else merged(below, value)
+        else:
+            result[key] = value
+    return result
+
+
+def apply_change(values: dict[str, Any], change: str) -> None:
+    """Set one value in place, ``a.b.c=value``."""
+    key, equals, text = change.partition("=")
+    parts = [part.strip() for part in key.split(".")]
+    if not equals or not all(parts):
+        raise InputError(f"--set {_shown(change)}: expected KEY=VALUE, such as schedule.epochs=3")
+    place = values
+    if parts[-1] == "name" and len(parts) > 1 and parts[-2] in NAMED:  # another pooling has other options
+        parts = parts[:-1]
+    for part in parts[:-1]:
+        inner = place.get(part)
+        if isinstance(inner, str):  # the short form of something named, such as pooling = "gpo"
+            inner = {"name": inner}
+        elif not isinstance(inner, dict):
+            inner = {}
+        place[part] = inner
+        place = inner
+    place[parts[-1]] = _value(text.strip())
+
+
+def _value(text: str) -> Any:
+    try:
+        found = tomllib.loads(f"value = {text}")
+    except (ValueError, RecursionError):
+        return text
+    return found["value"] if len(found) == 1 else text
+
+
+def _shown(change: str) -> str:
+    """A change within a message of one line."""
+    return " ".join(change.split())[:LONGEST_REASON]

@@ -1,0 +1,104 @@
+"""What a training run ends with."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from vse.strict import read_json
+from vse.training.run_folder import RESULT
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from vse.training.trainer import Trainer
+
+
+@dataclass(frozen=True)
+class TrainingResult:
+    """The best model by rsum on dev, and what it took.
+
+    ``waiting`` is the share of the training time in which the step waited for data.
+    """
+
+    name: str
+    folder: Path
+    best: dict[str, Any]
+    epochs: int
+    steps: int
+    seconds: float
+    waiting: float
+
+    @classmethod
+    def of(cls, trainer: Trainer, name: str, seconds: float) -> TrainingResult:
+        """The result of a trainer that has run to the end."""
+        spent = trainer.seconds["compute"] + trainer.seconds["wait"]
+        return cls(
+            name,
+            trainer.folder.path,
+            dict(trainer.position.best or {}),
+            trainer.position.epoch,
+            trainer.position.step,
+            seconds,
+            trainer.seconds["wait"] / spent if spent else 0.0,
+        )
+
+    @classmethod
+    def read(cls, folder: Path) -> TrainingResult:
+        """The result of a finished run."""
+        raw = read_json(folder / RESULT)
+        return cls(
+            raw["name"], folder, raw["best"], raw["epochs"], raw["steps"], raw["seconds"], raw["waiting_for_data"]
+        )
+
+    @property
+    def model(self) -> Path:
+        """The folder of the best model."""
+        return self.folder / "best"
+
+    def to_json(self) -> dict[str, Any]:
+        """All of it as plain values; ``seconds`` are those of the last process that worked on the run."""
+        return {
+            "name": self.name,
+            "folder": str(self.folder),
+            "model": str(self.model),
+            "best": self.best,
+            "epochs": self.epochs,
+            "steps": self.steps,
+            "seconds": round(self.seconds, 2),
+            "waiting_for_data": round(self.waiting, 4),
+        }
+
+    def render(self, console: Console) -> None:
+        """The figures of the best model, and where it is."""
+        from rich.table import Table
+
+        dev = self.best.get("dev", {})
+        table = Table(
+            title=f"{self.name}: best on dev after epoch {self.best.get('epoch', 0) + 1}", title_justify="left"
+        )
+        for column in ("", "R@1", "R@5", "R@10", "median rank"):
+            table.add_column(column, justify="left" if not column else "right")
+        for key, label in (("i2t", "image → text"), ("t2i", "text → image")):
+            if key in dev:
+                side = dev[key]
+                table.add_row(label, *(f"{side[name]:.1f}" for name in ("r1", "r5", "r10")), f"{side['median_rank']:g}")
+        console.print(table)
+        console.print(
+            f"rsum {self.best.get('rsum', 0):.1f}; {self.epochs} epochs, {self.steps} steps in {self.seconds:.0f} s, "
+            f"{100 * self.waiting:.1f} % of them waiting for data"
+        )
+        console.print(f"model: {self.model}", soft_wrap=True, markup=False)
+
+    def draw(self, path: Path, metrics: Sequence[dict[str, Any]]) -> None:
+        """The training curves, if matplotlib is there."""
+        from vse.errors import MissingDependencyError
+        from vse.training.curves_plot import plot_training
+
+        try:
+            figure = plot_training({self.name: metrics})
+        except MissingDependencyError:
+            return
+        figure.savefig(path, dpi=130)

@@ -1,0 +1,145 @@
+"""A training run on disk.
+
+::
+
+    RUN/run.json                  recipe, data and versions of the run; written first
+    RUN/checkpoint.json           {"folder": "checkpoint-…"}: the checkpoint that counts
+    RUN/checkpoint-00000120/      state.safetensors (weights, optimiser, average) and state.json (where the run stands)
+    RUN/model-00000120/           a model that vse.load takes
+    RUN/best, last, averaged      links to models
+    RUN/metrics.jsonl             one line for each step and epoch: only what a repetition gives again, bit for bit
+    RUN/timings.jsonl             seconds; not repeatable
+    RUN/result.json, curves.png   written at the end
+
+Commit protocol. A checkpoint is written into a hidden folder, flushed to the disk, and renamed; then
+``checkpoint.json`` is replaced in one step, which is the moment at which it counts; then older checkpoints are
+removed. Models are written the same way and links are replaced in one step. A process that is killed leaves at most a
+hidden folder behind, which the next one removes. The state holds the size of ``metrics.jsonl`` at that moment: what a
+killed process wrote after it is cut off when the run continues.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from vse.errors import InputError, VSEError, first_line, require
+from vse.files import settle, write_json
+from vse.storage import read_weights
+from vse.strict import read_json
+
+RUN, POINTER, METRICS, TIMINGS, RESULT, CURVES = (
+    "run.json",
+    "checkpoint.json",
+    "metrics.jsonl",
+    "timings.jsonl",
+    "result.json",
+    "curves.png",
+)
+STATE, TENSORS = "state.json", "state.safetensors"
+LINKS = ("best", "last", "averaged")
+HIDDEN = ".writing-"
+
+
+class RunFolder:
+    """Reading and writing of one run; the caller holds its lock."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def clear_leftovers(self) -> None:
+        """Remove what a killed process was writing."""
+        for left in self.path.glob(f"{HIDDEN}*"):
+            shutil.rmtree(left, ignore_errors=True)
+
+    def read_checkpoint(self) -> tuple[dict[str, Any], dict[str, Tensor]] | None:
+        """State and tensors of the checkpoint that counts, None before the first one."""
+        pointer = self.path / POINTER
+        if not pointer.is_file():
+            return None
+        folder = self.path / str(read_json(pointer).get("folder", ""))
+        if not (folder / STATE).is_file():
+            raise InputError(f"{pointer} names {folder.name}, which is not there: restore it, or use another folder")
+        tensors, _ = read_weights(folder / TENSORS)
+        return read_json(folder / STATE), tensors
+
+    def write_checkpoint(self, step: int, state: dict[str, Any], tensors: dict[str, Tensor]) -> None:
+        """Make this the checkpoint that counts; whatever fails, the one before stays."""
+        safetensors = require("safetensors.torch", "train", "saving a checkpoint")
+        name = f"checkpoint-{step:08d}"
+
+        def write(folder: Path) -> None:
+            flat = {key: value.detach().cpu().contiguous() for key, value in tensors.items()}
+            safetensors.save_file(flat, folder / TENSORS)
+            settle(folder / TENSORS)
+            write_json(folder / STATE, state)
+
+        before = self.path / str(read_json(self.path / POINTER)["folder"]) if (self.path / POINTER).is_file() else None
+        if before is not None and before.name == name:  # written at this very step: nothing happened since
+            return
+        self._install(name, write)
+        write_json(self.path / POINTER, {"folder": name})
+        for old in self.path.glob("checkpoint-*/"):
+            if old.name != name:
+                shutil.rmtree(old, ignore_errors=True)
+
+    def write_model(self, step: int, link: str, save: Callable[[Path], object], suffix: str = "") -> None:
+        """Write a model with ``save`` and let ``link`` lead to it; a model no link leads to is removed."""
+        name = f"model-{step:08d}{suffix}"
+        if not (self.path / name).is_dir():
+            self._install(name, save)
+        self.set_link(link, name)
+
+    def set_link(self, link: str, name: str) -> None:
+        """Let ``link`` lead to the model ``name``, in one step."""
+        temporary = self.path / f".{link}"
+        temporary.unlink(missing_ok=True)
+        temporary.symlink_to(name, target_is_directory=True)
+        temporary.replace(self.path / link)
+
+    def remove_unlinked(self) -> None:
+        """Remove models that no link leads to."""
+        used = {(self.path / link).readlink().name for link in LINKS if (self.path / link).is_symlink()}
+        for model in self.path.glob("model-*/"):
+            if model.name not in used:
+                shutil.rmtree(model, ignore_errors=True)
+
+    def _install(self, name: str, write: Callable[[Path], object]) -> None:
+        """A folder that appears whole or not at all."""
+        staging = self.path / f"{HIDDEN}{name}"
+        shutil.rmtree(staging, ignore_errors=True)
+        try:
+            staging.mkdir()
+            write(staging)
+            _sync_folder(staging)
+            shutil.rmtree(self.path / name, ignore_errors=True)  # of a run that was killed after this step
+            staging.replace(self.path / name)
+            _sync_folder(self.path)
+        except Exception as error:
+            shutil.rmtree(staging, ignore_errors=True)
+            if isinstance(error, OSError) or "safetensor" in type(error).__name__.lower():
+                raise VSEError(
+                    f"{self.path / name} could not be written ({_reason(error)}): the checkpoint before it is intact; "
+                    "make room and run the same command again to continue"
+                ) from error
+            raise
+
+
+def _reason(error: Exception) -> str:
+    return error.strerror if isinstance(error, OSError) and error.strerror else first_line(error)
+
+
+def _sync_folder(path: Path) -> None:
+    """Make renames inside a folder durable; systems without that have nothing to do."""
+    if os.name == "nt":
+        return
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,195 @@
+"""One training step: vectors, scores, loss, gradients, update."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
+
+from vse.errors import InputError, VSEError
+from vse.losses import satisfied
+from vse.model import VSEModel
+from vse.training.batches import Batch
+from vse.training.distributed import Ranks
+from vse.training.guard import spread
+from vse.training.keyed import Purpose, keyed_seed
+from vse.training.objective import Objective
+from vse.training.optimizer import BACKBONE
+from vse.training.recipe import Recipe
+
+AUTOCAST = {"bf16": torch.bfloat16, "fp16": torch.float16}
+
+
+@dataclass(frozen=True)
+class StepFigures:
+    """What a step tells: the loss of the batch, the share of pairs that cost nothing, the spread of images and of
+    texts, the norm of the gradients before clipping."""
+
+    loss: float
+    satisfied: float
+    spread: float
+    text_spread: float
+    gradient: float
+
+
+class NotFiniteError(VSEError):
+    """The loss or a gradient is NaN or infinite; ``rows`` of the batch are to blame, all if that cannot be told."""
+
+    def __init__(self, what: str, rows: list[int]) -> None:
+        super().__init__(f"the {what} is not finite")
+        self.what = what
+        self.rows = rows
+
+
+class TrainingStep:
+    """Applies batches to a model.
+
+    With ``micro_batches`` m the batch is encoded in m parts twice: first without gradients, for the loss of the whole
+    batch and its gradient with respect to every vector; then each part again, with that gradient sent back through it.
+    The negatives are those of the whole batch, and memory is that of one part.
+    """
+
+    def __init__(
+        self,
+        model: VSEModel,
+        parameters: Mapping[str, nn.Parameter],
+        optimizer: torch.optim.Optimizer,
+        objective: Objective,
+        recipe: Recipe,
+        ranks: Ranks,
+    ) -> None:
+        self.model = model
+        self.parameters = dict(parameters)
+        self.optimizer = optimizer
+        self.objective = objective
+        self.recipe = recipe
+        self.ranks = ranks
+        self.scaler = torch.amp.GradScaler(enabled=recipe.run.precision == "fp16")
+        self._network: nn.Module = model
+        if recipe.run.micro_batches > 1:
+            _refuse_batch_statistics(model)
+        if recipe.run.compile:
+            model.image_encoder.compile(dynamic=True)  # packed sequences of the BiGRU break a graph into pieces
+            if recipe.model.text.kind == "transformer":
+                model.text_encoder.compile(dynamic=True)
+
+    def prepare(self, *, train_backbone: bool) -> None:
+        """Choose what is trained from now on; with several processes this also connects them anew."""
+        for name, parameter in self.model.named_parameters():
+            parameter.requires_grad_(name in self.parameters and (train_backbone or not name.startswith(BACKBONE)))
+        self.model.train()
+        if not self.ranks.alone:
+            self._network = DistributedDataParallel(self.model)
+
+    def __call__(self, batch: Batch, step: int, *, softened: bool = False) -> StepFigures:
+        """Update the weights once; nothing has changed when :class:`NotFiniteError` is raised."""
+        self.optimizer.zero_grad(set_to_none=True)
+        inputs = self._inputs(batch)
+        ids = torch.from_numpy(batch.image_ids).to(self.model.device)
+        all_ids = self.ranks.gather(ids)
+        parts = _split(inputs, self.recipe.run.micro_batches)
+        if len(parts) == 1:
+            image, text = self._encode(inputs, step, 0)
+        else:
+            with torch.no_grad():
+                encoded = [self._encode(part, step, number) for number, part in enumerate(parts)]
+            image, text = (torch.cat(side).requires_grad_() for side in zip(*encoded, strict=True))
+        images, texts = self.ranks.gather(image), self.ranks.gather(text)
+        scores = images @ texts.T
+        loss = self.objective(scores, all_ids, step, softened=softened)
+        value = float(loss.detach())
+        if not _finite(value):
+            rows = (~(images.isfinite().all(1) & texts.isfinite().all(1))).nonzero().flatten().tolist()
+            raise NotFiniteError("loss", rows)
+        whole = self.scaler.scale(loss * self.ranks.world)
+        if len(parts) == 1:
+            whole.backward()
+        else:
+            self._backward_in_parts(whole, image, text, parts, step)
+        norm = self._update()
+        measured = satisfied(scores.detach(), all_ids, margin=self.recipe.loss.margin)
+        return StepFigures(value, measured, spread(images.detach(), all_ids), spread(texts.detach(), all_ids), norm)
+
+    def _inputs(self, batch: Batch) -> dict[str, Tensor | None]:
+        device = self.model.device
+        arrays: dict[str, Any] = {
+            "images": batch.images,
+            "tokens": batch.tokens,
+            "image_lengths": batch.lengths,
+            "text_lengths": batch.token_lengths,
+            "image_mask": batch.mask,
+        }
+        tensors = {
+            name: None if array is None else torch.from_numpy(array).to(device) for name, array in arrays.items()
+        }
+        if self.recipe.run.precision == "fp64" and tensors["images"] is not None:
+            tensors["images"] = tensors["images"].double()
+        return tensors
+
+    def _encode(self, inputs: Mapping[str, Tensor | None], step: int, part: int) -> tuple[Tensor, Tensor]:
+        """Unit vectors of one part. Whatever the networks draw (dropout) is keyed by step, rank and part."""
+        number = self.ranks.rank * self.recipe.run.micro_batches + part
+        torch.manual_seed(keyed_seed(self.recipe.seed, step, Purpose.NETWORK, number))
+        with self._autocast():
+            image, text = self._network(**inputs)
+        if self.recipe.run.precision == "fp64":
+            return image, text
+        return image.float(), text.float()
+
+    def _autocast(self) -> AbstractContextManager[Any]:
+        dtype = AUTOCAST.get(self.recipe.run.precision)
+        return nullcontext() if dtype is None else torch.autocast(self.model.device.type, dtype=dtype)
+
+    def _backward_in_parts(
+        self, loss: Tensor, image: Tensor, text: Tensor, parts: list[dict[str, Tensor | None]], step: int
+    ) -> None:
+        toward = torch.autograd.grad(loss, (image, text))
+        size = len(image) // len(parts)
+        for number, part in enumerate(parts):
+            last = number == len(parts) - 1
+            network = self._network
+            quiet = nullcontext() if last or not isinstance(network, DistributedDataParallel) else network.no_sync()
+            rows = slice(number * size, (number + 1) * size)
+            with quiet:
+                encoded = self._encode(part, step, number)
+                torch.autograd.backward(encoded, [gradient[rows] for gradient in toward])
+
+    def _update(self) -> float:
+        self.scaler.unscale_(self.optimizer)
+        trained = [parameter for parameter in self.parameters.values() if parameter.grad is not None]
+        clip = self.recipe.optimizer.clip or float("inf")
+        norm = float(torch.nn.utils.clip_grad_norm_(trained, clip))
+        if not _finite(norm) and not self.scaler.is_enabled():  # the scaler skips such a step and lowers its factor
+            raise NotFiniteError("gradient", [])
+        self.scaler.step(self.optimizer)
+        self.scaler.update()
+        return norm
+
+
+def _split(inputs: Mapping[str, Tensor | None], count: int) -> list[dict[str, Tensor | None]]:
+    """The inputs in ``count`` parts of equal size."""
+    chunks = {name: [None] * count if value is None else list(value.chunk(count)) for name, value in inputs.items()}
+    return [{name: values[number] for name, values in chunks.items()} for number in range(count)]
+
+
+def _refuse_batch_statistics(model: VSEModel) -> None:
+    """Batch norm in parts would see other statistics than the whole batch: the result would be another one."""
+    found = [
+        name
+        for name, module in model.named_modules()
+        if isinstance(module, nn.modules.batchnorm._BatchNorm) and not f"{name}.".startswith(BACKBONE)
+    ]
+    if found:
+        raise InputError(
+            f"run.micro_batches: {found[0]} takes statistics over the whole batch, which parts of it cannot; "
+            'set model.image.head to "linear", or micro_batches to 1'
+        )
+
+
+def _finite(value: float) -> bool:
+    return value - value == 0

@@ -1,0 +1,171 @@
+"""``train``: from a recipe to a finished run, or from an unfinished run to its end."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from vse._version import __version__
+from vse.card import write_card
+from vse.errors import InputError, first_line, require
+from vse.files import write_json
+from vse.locking import FolderLock
+from vse.progress import ProgressReporter, SilentProgress
+from vse.storage import load_model
+from vse.strict import read_json
+from vse.training.build import Splits, build_model, build_tokenizer, flat, open_splits, training_pairs
+from vse.training.distributed import Ranks, process_group, ranks_of_environment
+from vse.training.metrics_log import read_metrics
+from vse.training.recipe import Recipe
+from vse.training.result import TrainingResult
+from vse.training.run_folder import CURVES, RESULT, RUN, RunFolder
+from vse.training.trainer import Trainer
+
+DIFFERENCES = 4  # named in a message about another recipe
+
+
+def train(
+    recipe: Recipe,
+    folder: str | Path,
+    *,
+    name: str | None = None,
+    progress: ProgressReporter | None = None,
+) -> TrainingResult:
+    """Train ``recipe`` into ``folder``, or continue what is there.
+
+    A folder belongs to one recipe and one data set; another one is refused and nothing in it changes. A run that is
+    finished is not trained again. Interrupted (Ctrl-C, SIGTERM), it saves a checkpoint first.
+    """
+    require("safetensors", "train", "training")
+    path = Path(folder)
+    device = _device(recipe.run.device)
+    with process_group(device) as ranks:
+        report = progress if progress is not None and ranks.first else SilentProgress()
+        _make_folder(path, ranks)
+        lock = FolderLock(path) if ranks.first else None
+        try:
+            return _train(recipe, RunFolder(path), name or path.resolve().name, device, ranks, report)
+        finally:
+            if lock is not None:
+                lock.release()
+
+
+def _train(
+    recipe: Recipe, folder: RunFolder, name: str, device: torch.device, ranks: Ranks, report: ProgressReporter
+) -> TrainingResult:
+    if recipe.run.threads is not None:
+        torch.set_num_threads(recipe.run.threads)
+    splits = open_splits(recipe)
+    _claim(folder, recipe, splits, ranks)
+    if (folder.path / RESULT).is_file():
+        report.note(f"{folder.path}: this run is finished")
+        return TrainingResult.read(folder.path)
+    report.note(
+        f"{splits.train.name}: {len(splits.train.images)} images with {len(splits.train.captions)} captions to train "
+        f"on, {len(splits.dev.images)} with {len(splits.dev.captions)} to choose by"
+    )
+    tokenizer = build_tokenizer(recipe, splits.train.captions)
+    model = build_model(recipe, tokenizer, splits, name).to(device)
+    pairs = training_pairs(recipe, model, splits.train)
+    with _asked_to_stop(ranks) as stopping:
+        trainer = Trainer(
+            recipe,
+            model,
+            pairs,
+            splits.dev,
+            folder,
+            ranks,
+            report,
+            stored_features=splits.store is not None,
+            stopping=stopping.is_set,
+        )
+        if ranks.first:
+            folder.clear_leftovers()
+        if trainer.restore():
+            report.note(f"continuing at step {trainer.position.step} of {trainer.total_steps}")
+        began = time.perf_counter()
+        trainer.run()
+    result = TrainingResult.of(trainer, name, time.perf_counter() - began)
+    if ranks.first:
+        write_card(result.model, load_model(result.model))
+        result.draw(folder.path / CURVES, read_metrics(folder.path))
+        write_json(folder.path / RESULT, result.to_json())
+    return result
+
+
+def _claim(folder: RunFolder, recipe: Recipe, splits: Splits, ranks: Ranks) -> None:
+    """Record what the folder is for, or see that it is for this."""
+    wanted: dict[str, Any] = {"recipe": recipe.identity(), "data": splits.identity()}
+    record = folder.path / RUN
+    if record.is_file():
+        known = read_json(record)
+        for part, fix in (("recipe", "another recipe"), ("data", "other data")):
+            before, now = flat(known.get(part, {})), flat(wanted[part])
+            changed = [key for key in sorted(before.keys() | now.keys()) if before.get(key) != now.get(key)]
+            if changed:
+                told = ", ".join(f"{key} {before.get(key)!r} (now {now.get(key)!r})" for key in changed[:DIFFERENCES])
+                more = f" and {len(changed) - DIFFERENCES} more" if len(changed) > DIFFERENCES else ""
+                raise InputError(
+                    f"{folder.path} holds a run of {fix}: {told}{more}; continue it with the same, or choose "
+                    "another folder with --into"
+                )
+    elif ranks.first:
+        used = {"vse_version": __version__, "torch_version": torch.__version__, "run": recipe.run.model_dump()}
+        write_json(record, {"about": recipe.about, **wanted, **used})
+    ranks.share(None)  # nobody goes on before the folder is claimed
+
+
+def _make_folder(path: Path, ranks: Ranks) -> None:
+    if path.is_file():
+        raise InputError(f"{path}: a file, expected a folder for the run")
+    if not ranks.first:
+        return
+    if path.is_dir() and not (path / RUN).is_file() and any(each.name != ".lock" for each in path.iterdir()):
+        raise InputError(f"{path}: holds other things and no training run; choose an empty folder with --into")
+    path.mkdir(parents=True, exist_ok=True)
+
+
+def _device(name: str) -> torch.device:
+    ranks = ranks_of_environment()
+    if name == "auto":
+        name = f"cuda:{ranks.local}" if torch.cuda.is_available() else "cpu"
+    try:
+        device = torch.device(name)
+        torch.empty(1, device=device)
+    except (RuntimeError, AssertionError) as error:
+        raise InputError(f"run.device {name!r}: {first_line(error)}") from None
+    return device
+
+
+@contextmanager
+def _asked_to_stop(ranks: Ranks) -> Iterator[threading.Event]:
+    """SIGINT and SIGTERM end the run after the step under way, with a checkpoint; a second one ends it at once.
+
+    With several processes they would see it at different steps and wait for each other: there it ends at once, and
+    the last checkpoint stands.
+    """
+    event = threading.Event()
+    if not ranks.alone or threading.current_thread() is not threading.main_thread():
+        yield event
+        return
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+
+    def stop(number: int, frame: Any) -> None:
+        if event.is_set():
+            raise KeyboardInterrupt
+        event.set()
+
+    for number in before:
+        signal.signal(number, stop)
+    try:
+        yield event
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,331 @@
+"""The training loop: epochs of steps, evaluation on dev, checkpoints, all of it repeatable from any checkpoint."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from vse.configuration import Score
+from vse.data import CaptionedImages
+from vse.errors import InputError, VSEError
+from vse.evaluation.metrics import RetrievalMetrics, retrieval_metrics
+from vse.model import VSEModel
+from vse.progress import ProgressReporter
+from vse.storage import load_state, save_model
+from vse.training.averaging import AveragedWeights
+from vse.training.batches import Batch, Samples, TrainingPairs, read_ahead
+from vse.training.distributed import Ranks
+from vse.training.guard import CollapseGuard
+from vse.training.learning_rate import rate_factor
+from vse.training.metrics_log import MetricsLog
+from vse.training.objective import Objective
+from vse.training.optimizer import (
+    create_optimizer,
+    load_optimizer_tensors,
+    optimizer_tensors,
+    set_rate,
+    trained_parameters,
+)
+from vse.training.recipe import Recipe
+from vse.training.run_folder import RunFolder
+from vse.training.step import NotFiniteError, StepFigures, TrainingStep
+
+NAMED_SAMPLES = 3  # in a message about a loss that is not finite
+MODEL, OPTIMIZER, AVERAGE = "model|", "optimizer|", "average|"
+
+
+@dataclass
+class Position:
+    """Where a run stands: everything but tensors that the next step depends on. All of it is JSON."""
+
+    epoch: int = 0
+    step: int = 0
+    sums: dict[str, float] = field(default_factory=dict)
+    best: dict[str, Any] | None = None
+    guard: dict[str, Any] = field(default_factory=dict)
+    average_steps: int = 0
+    scaler: dict[str, Any] = field(default_factory=dict)
+    metrics_bytes: int = 0
+
+
+class Trainer:
+    """One run. ``run`` goes from wherever the folder's checkpoint stands to the end."""
+
+    def __init__(
+        self,
+        recipe: Recipe,
+        model: VSEModel,
+        pairs: TrainingPairs,
+        dev: CaptionedImages,
+        folder: RunFolder,
+        ranks: Ranks,
+        report: ProgressReporter,
+        *,
+        stored_features: bool,
+        stopping: Callable[[], bool],
+    ) -> None:
+        self.recipe, self.model, self.pairs, self.dev = recipe, model, pairs, dev
+        self.folder, self.ranks, self.report, self._stopping = folder, ranks, report, stopping
+        schedule = recipe.schedule
+        size = len(pairs.order(0, recipe.data.captions_per_image))
+        self.steps_per_epoch = size // schedule.batch_size
+        if self.steps_per_epoch == 0:
+            raise InputError(
+                f"{pairs.data.name}, split {pairs.data.split!r}: an epoch has {size} captions, fewer than one batch of "
+                f"{schedule.batch_size}: lower schedule.batch_size"
+            )
+        self.own_rows = ranks.part(schedule.batch_size)
+        has_backbone = hasattr(model.image_encoder, "backbone")
+        self.fine_tuning = has_backbone and not stored_features
+        parameters = trained_parameters(model, backbone=self.fine_tuning)
+        objective = Objective(recipe.loss, self.steps_per_epoch, schedule.epochs)
+        optimizer = create_optimizer(parameters, recipe.optimizer)
+        self.step = TrainingStep(model, parameters, optimizer, objective, recipe, ranks)
+        self.guard = CollapseGuard(recipe.guard)
+        self.average = AveragedWeights(model, recipe.run.average) if recipe.run.average is not None else None
+        self.position = Position()
+        self.seconds = {"compute": 0.0, "wait": 0.0}
+
+    @property
+    def total_steps(self) -> int:
+        return self.steps_per_epoch * self.recipe.schedule.epochs
+
+    def restore(self) -> bool:
+        """Take up the folder's checkpoint; False if there is none."""
+        found = self.folder.read_checkpoint()
+        if found is None:
+            return False
+        state, tensors = found
+        where = str(self.folder.path)
+        self.position = Position(**state)
+        load_state(self.model, _under(MODEL, tensors), where)
+        load_optimizer_tensors(self.step.optimizer, self.step.parameters, _under(OPTIMIZER, tensors))
+        if self.average is not None:
+            self.average.load(_under(AVERAGE, tensors), self.position.average_steps)
+        if self.position.scaler:
+            self.step.scaler.load_state_dict(self.position.scaler)
+        self.guard = CollapseGuard(self.recipe.guard, **self.position.guard)
+        return True
+
+    def run(self) -> None:
+        """Train to the end."""
+        log = None
+        if self.ranks.first:
+            log = MetricsLog(self.folder.path, self.position.metrics_bytes, tensorboard=self.recipe.run.tensorboard)
+        try:
+            self.report.start(self.total_steps, "training")
+            self.report.advance(self.position.step)
+            last_saved = time.monotonic()
+            while self.position.epoch < self.recipe.schedule.epochs:
+                last_saved = self._epoch(log, last_saved)
+            self.report.finish()
+        finally:
+            if log is not None:
+                log.close()
+
+    def _epoch(self, log: MetricsLog | None, last_saved: float) -> float:
+        epoch = self.position.epoch
+        train_backbone = self.fine_tuning and epoch >= self.recipe.schedule.frozen_epochs
+        self.step.prepare(train_backbone=train_backbone)
+        batches = self._batches(epoch)
+        done = self.position.step - epoch * self.steps_per_epoch
+        own = [samples[self.own_rows] for samples in batches[done:]]
+        began = time.perf_counter()
+        for samples, (batch, waited) in zip(
+            batches[done:],
+            read_ahead(partial(self.pairs.batch, epoch), own, self.recipe.run.readers),
+            strict=True,
+        ):
+            self._one_step(batch, samples, log, waited, began)
+            began = time.perf_counter()
+            stopping = self._stopping()
+            finished = self.position.step == (epoch + 1) * self.steps_per_epoch
+            due = time.monotonic() - last_saved > 60 * self.recipe.run.checkpoint_minutes
+            if stopping or (due and not finished and self.recipe.run.checkpoint_minutes > 0):
+                self._save(log)
+                last_saved = time.monotonic()
+            if stopping:
+                self.report.note(f"stopped at step {self.position.step}; run the same command again to continue")
+                raise KeyboardInterrupt
+        self._finish_epoch(log)
+        self._save(log)
+        return time.monotonic()
+
+    def _batches(self, epoch: int) -> list[Samples]:
+        order = self.pairs.order(epoch, self.recipe.data.captions_per_image)
+        size = self.recipe.schedule.batch_size
+        return [order[first : first + size] for first in range(0, self.steps_per_epoch * size, size)]
+
+    def _one_step(self, batch: Batch, samples: Samples, log: MetricsLog | None, waited: float, began: float) -> None:
+        position, number = self.position, self.position.step
+        factor = rate_factor(self.recipe.schedule, number, self.steps_per_epoch)
+        set_rate(self.step.optimizer, factor)
+        try:
+            figures = self.step(batch, number, softened=self.guard.softened)
+        except NotFiniteError as error:
+            raise VSEError(self._blame(error, samples)) from error
+        if self.average is not None:
+            self.average.update(self.model)
+        event = self.guard.observe(figures.spread)
+        values = {
+            "step": number,
+            "epoch": position.epoch,
+            "lr": self.recipe.optimizer.lr * factor,
+            **asdict(figures),
+        }
+        for key, value in asdict(figures).items():
+            position.sums[key] = position.sums.get(key, 0.0) + value
+        position.step += 1
+        seconds = time.perf_counter() - began
+        self.seconds["compute"] += seconds - waited
+        self.seconds["wait"] += waited
+        if log is not None:
+            log.step(values, {"compute": round(seconds - waited, 4), "wait": round(waited, 4)})
+        if event is not None:
+            self._tell(event, figures, log)
+        self.report.advance(1, self._headline(figures))
+
+    def _finish_epoch(self, log: MetricsLog | None) -> None:
+        """Figures on dev, and the models they are for."""
+        position = self.position
+        means = {key: value / self.steps_per_epoch for key, value in position.sums.items()}
+        found: dict[str, RetrievalMetrics] = {}
+        if self.ranks.first:
+            found["last"] = evaluate_dev(self.model, self.dev)
+            self._keep("last", found["last"])
+            if self.average is not None:
+                with self.average.in_place(self.model):
+                    found["averaged"] = evaluate_dev(self.model, self.dev)
+                    self._keep("averaged", found["averaged"], "-averaged")
+        scores = self.ranks.share({name: metrics.rsum for name, metrics in found.items()})
+        name = max(scores, key=lambda each: scores[each])
+        better = position.best is None or scores[name] > position.best["rsum"]
+        if better:
+            position.best = {"rsum": scores[name], "epoch": position.epoch, "step": position.step, "weights": name}
+            if self.ranks.first:
+                position.best["dev"] = found[name].to_json()
+                suffix = "-averaged" if name == "averaged" else ""
+                self.folder.set_link("best", f"model-{position.step:08d}{suffix}")
+        if log is not None:
+            dev = {each: metrics.figures() for each, metrics in found.items()}
+            log.epoch(
+                {
+                    "step": position.step,
+                    "epoch": position.epoch,
+                    "loss_kind": self.step.objective.describe(position.step - 1, softened=self.guard.softened),
+                    **means,
+                    "dev": dev["last"],
+                    **({"dev_averaged": dev["averaged"]} if "averaged" in dev else {}),
+                    "best": better,
+                }
+            )
+        self._narrate(means, found, better=better)
+        position.sums = {}
+        position.epoch += 1
+        if self.ranks.first:
+            self.folder.remove_unlinked()
+
+    def _keep(self, link: str, metrics: RetrievalMetrics, suffix: str = "") -> None:
+        """Save the model as it is now, with its figures on dev in its card."""
+        config = self.model.config
+        score = Score(
+            protocol=f"whole dev split, after epoch {self.position.epoch + 1}",
+            data=self.dev.name,
+            split=self.dev.split,
+            values={key: float(value) for key, value in metrics.figures().items()},
+        )
+        self.model.config = config.model_copy(update={"about": config.about.model_copy(update={"scores": (score,)})})
+        try:
+            self.folder.write_model(self.position.step, link, partial(save_model, self.model, draw=False), suffix)
+        finally:
+            self.model.config = config
+
+    def _save(self, log: MetricsLog | None) -> None:
+        if log is None:
+            return
+        position = self.position
+        position.metrics_bytes = log.commit()
+        position.guard = self.guard.to_json()
+        position.scaler = self.step.scaler.state_dict()
+        tensors = {f"{MODEL}{name}": value for name, value in self.model.state_dict().items()}
+        for name, value in optimizer_tensors(self.step.optimizer, self.step.parameters).items():
+            tensors[f"{OPTIMIZER}{name}"] = value
+        if self.average is not None:
+            position.average_steps = self.average.steps
+            tensors |= {f"{AVERAGE}{name}": value for name, value in self.average.tensors.items()}
+        self.folder.write_checkpoint(position.step, asdict(position), tensors)
+
+    def _blame(self, error: NotFiniteError, samples: Samples) -> str:
+        """Which step and which samples, in one line."""
+        data = self.pairs.data
+        rows = error.rows or range(len(samples))
+        named = [
+            f"caption {samples[row]} of image {data.images.ids[data.caption_to_image[samples[row]]]!r}"
+            for row in list(rows)[:NAMED_SAMPLES]
+        ]
+        more = f" and {len(rows) - NAMED_SAMPLES} more" if len(rows) > NAMED_SAMPLES else ""
+        whose = "samples with vectors that are not finite" if error.rows else "samples of the batch"
+        return (
+            f"the {error.what} is not finite at step {self.position.step} (epoch {self.position.epoch + 1}); {whose}: "
+            f"{', '.join(named)}{more}: nothing was updated and the last checkpoint is intact; look at these samples, "
+            "or lower optimizer.lr"
+        )
+
+    def _tell(self, event: str, figures: StepFigures, log: MetricsLog | None) -> None:
+        position, action = self.position, self.recipe.guard.action
+        where = f"step {position.step} of {self.total_steps} (epoch {position.epoch + 1})"
+        if log is not None:
+            log.event({"step": position.step, "epoch": position.epoch, "event": event, "spread": figures.spread})
+        if event == "recovered":
+            self.report.note(f"{where}: the embeddings have spread out again ({figures.spread:.3f})")
+            return
+        told = (
+            f"{where}: the embeddings have collapsed, different images have a mean cosine of {1 - figures.spread:.3f} "
+            f"and the loss is {figures.loss:.4g}"
+        )
+        if action == "stop":
+            raise VSEError(
+                f"{told}: stopped by guard.action; the last checkpoint is intact; train with another objective "
+                '(loss.objective = "contrastive"), or set guard.action to "soften"'
+            )
+        then = "; all negatives count until they have spread out" if action == "soften" else ""
+        self.report.note(told + then)
+
+    def _headline(self, figures: StepFigures) -> str:
+        best = self.position.best
+        dev = f" · dev rsum {best['rsum']:.1f}" if best else ""
+        epoch = min(self.position.epoch + 1, self.recipe.schedule.epochs)
+        return (
+            f"epoch {epoch}/{self.recipe.schedule.epochs} · loss {figures.loss:.4g} · "
+            f"zero-loss {100 * figures.satisfied:.0f} %{dev}"
+        )
+
+    def _narrate(self, means: dict[str, float], found: dict[str, RetrievalMetrics], *, better: bool) -> None:
+        if not found:
+            return
+        shown = ", ".join(
+            f"dev{'' if name == 'last' else f' {name}'} R@1 {metrics.i2t.r1:.1f}/{metrics.t2i.r1:.1f} "
+            f"rsum {metrics.rsum:.1f}"
+            for name, metrics in found.items()
+        )
+        self.report.note(
+            f"epoch {self.position.epoch + 1}/{self.recipe.schedule.epochs}: loss {means['loss']:.4g}, "
+            f"zero-loss pairs {100 * means['satisfied']:.0f} %, spread {means['spread']:.3f}, {shown}"
+            f"{' (best so far)' if better else ''}"
+        )
+
+
+def evaluate_dev(model: VSEModel, data: CaptionedImages) -> RetrievalMetrics:
+    """The whole split, every image encoded once."""
+    images = model.encode_images(data.images, batch_size=64, on_bad="raise")
+    texts = model.encode_texts(data.captions, unknown="allow")
+    return retrieval_metrics(images, texts, np.asarray(data.caption_to_image))
+
+
+def _under(prefix: str, tensors: dict[str, Any]) -> dict[str, Any]:
+    return {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}
