@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Literal
 
-import torch
 from torch import Tensor, nn
 
 from vse.errors import InputError, unknown_choice
@@ -24,9 +23,28 @@ def create_projection(head: Head, features: int, size: int, hidden: int) -> Proj
 
 
 class Projection(nn.Module):
-    """What both have: the linear map ``fc`` that leads straight to the joint space."""
+    """A map of features of width F to ``size``, applied to the valid elements of sets; the others become zero.
+
+    Padding thereby costs nothing and reaches neither statistics nor gradients, whatever it holds. Under
+    ``torch.compile`` and in exports all elements are mapped: the number of valid ones would be a shape that depends on
+    values. ``fc`` is the linear map that leads straight to the joint space.
+    """
 
     fc: nn.Linear
+
+    def forward(self, features: Tensor, mask: Tensor | None = None) -> Tensor:
+        if mask is None or compiled():
+            if mask is not None and self.training:  # NaN in the padding would reach the gradients
+                features = features.masked_fill(~mask.unsqueeze(-1), 0)
+            return self.project(features)
+        valid = mask.flatten().nonzero().squeeze(1)
+        projected = self.project(features.flatten(0, 1).index_select(0, valid))
+        padded = projected.new_zeros(mask.numel(), projected.shape[1]).index_copy_(0, valid, projected)
+        return padded.unflatten(0, features.shape[:2])
+
+    def project(self, elements: Tensor) -> Tensor:
+        """``(…, F)`` to ``(…, size)``."""
+        raise NotImplementedError
 
 
 class LinearProjection(Projection):
@@ -36,8 +54,8 @@ class LinearProjection(Projection):
         super().__init__()
         self.fc = _xavier(nn.Linear(features, size))
 
-    def forward(self, features: Tensor, mask: Tensor | None = None) -> Tensor:
-        return self.fc(features)
+    def project(self, elements: Tensor) -> Tensor:
+        return self.fc(elements)
 
 
 class ResidualProjection(Projection):
@@ -45,7 +63,7 @@ class ResidualProjection(Projection):
 
     The statistics of the batch norm are taken over valid elements alone: padding would pull the mean towards its
     own value, by an amount that depends on how the sets happen to be batched. (Under ``torch.compile`` they are taken
-    over all rows: the number of valid ones would be a shape that depends on values.)
+    over all rows.)
     """
 
     def __init__(self, features: int, size: int, hidden: int = 512) -> None:
@@ -55,14 +73,10 @@ class ResidualProjection(Projection):
         self.norm = nn.BatchNorm1d(hidden)
         self.out = nn.Linear(hidden, size)
 
-    def forward(self, features: Tensor, mask: Tensor | None = None) -> Tensor:
-        hidden = self.hidden(features)  # (B, N, H)
-        if not self.training or mask is None or compiled():
-            normed = self.norm(hidden.flatten(0, 1)).view_as(hidden)
-        else:
-            normed = torch.zeros_like(hidden)
-            normed[mask] = self.norm(hidden[mask])
-        return self.fc(features) + self.out(normed.relu())
+    def project(self, elements: Tensor) -> Tensor:
+        hidden = self.hidden(elements)  # (…, H)
+        normed = self.norm(hidden.flatten(0, -2)).view_as(hidden)
+        return self.fc(elements) + self.out(normed.relu())
 
 
 def _xavier(linear: nn.Linear) -> nn.Linear:

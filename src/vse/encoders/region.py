@@ -34,8 +34,6 @@ class RegionEncoder(nn.Module):
         """The projected regions ``(B, N, D)`` before pooling, and their mask."""
         features = check_features(features, self.feature_size, self.projection.fc.weight.dtype)
         mask = read_sets(features, lengths, mask)
-        if mask is not None and self.training:  # what padding holds must not reach the gradients, NaN least of all
-            features = features.masked_fill(~mask.unsqueeze(-1), 0)
         return self.projection(features, mask), mask
 
 

@@ -18,7 +18,7 @@ TANH_LIMIT = np.float32(7.90531110763549805)
 
 
 @register_jitable
-def _tanh32(x):
+def tanh32(x):
     """tanh in float32 as a quotient of two polynomials, within 4e-7; unlike a library call, it vectorises."""
     x = min(max(x, -TANH_LIMIT), TANH_LIMIT)
     s = x * x
@@ -86,9 +86,9 @@ def _scan(inputs, recurrent, bias, size, backwards, states, gates):
                 pre[g] += recurrent[i, g] * state[i]
         if single:
             for g in range(2 * hidden):
-                both[g] = half * _tanh32(half * (inputs[k, g] + pre[g])) + half  # the logistic function
+                both[g] = half * tanh32(half * (inputs[k, g] + pre[g])) + half  # the logistic function
             for h in range(hidden):
-                new[h] = _tanh32(inputs[k, 2 * hidden + h] + both[h] * pre[2 * hidden + h])
+                new[h] = tanh32(inputs[k, 2 * hidden + h] + both[h] * pre[2 * hidden + h])
         else:
             for g in range(2 * hidden):
                 both[g] = one / (one + math.exp(-(inputs[k, g] + pre[g])))

@@ -1,0 +1,188 @@
+"""The recurrence of a wide bidirectional GRU over sentences of several lengths, directions averaged, on the CPU.
+
+torch's GRU makes a product for the gradient of its weights at every step, and several passes over memory for the gates.
+Here the gates of a step are one compiled pass and the gradient of the weights is one product at the end. A prefix
+that several sentences share ("<start> a man"; from the end, ". <end>") is run once, a word that occurs more than once
+is projected once, by the caller, and padding is never touched.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from itertools import pairwise
+from typing import Any, cast
+
+import torch
+from torch import Tensor
+
+from vse.encoders.prefix_tree import Groups, PrefixTree
+from vse.pooling.kernels.threads import Task, run_in_ranges
+from vse.pooling.sets import prefix_mask
+
+SPLIT_VALUES = 32_768
+"""Below this many values of a state, a step is done before a second thread would have begun."""
+FEW_ROWS = 96
+"""Up to this many rows of states, the product is computed transposed."""
+
+
+def prefix_states(projected: list[Tensor], words: Tensor, sizes: Tensor, recurrent: list[Tensor]) -> Tensor:
+    """The mean of the states of both directions, ``(B, L, H)``, zero past a sentence's end; differentiable.
+
+    Args:
+        projected: for each direction ``x W_ih^T + b_ih`` of every distinct word, ``(V, 3H)``.
+        words: ``(B, L)`` int64, the row of ``projected`` of each word; not read past a sentence's end.
+        sizes: ``(B,)`` int64, at least 1.
+        recurrent: ``W_hh (3H, H)`` and ``b_hh (3H,)`` of the forward direction, then of the backward one.
+    """
+    trees = [PrefixTree.of(words.numpy(), sizes.numpy(), backwards=backwards) for backwards in (False, True)]
+    if not torch.is_grad_enabled():
+        return _run(trees, words.shape, projected, recurrent, keep=False)[0]
+    return cast(Tensor, cast(Any, _PrefixBiGRU).apply(trees, words, sizes, *projected, *recurrent)[0])
+
+
+def plain_states(projected: list[Tensor], words: Tensor, sizes: Tensor, recurrent: list[Tensor]) -> Tensor:
+    """The definition of :func:`prefix_states`, step by step in torch operators; differentiable any number of times."""
+    batch, longest = words.shape
+    valid = prefix_mask(sizes, longest)  # (B, L)
+    inside = words.masked_fill(~valid, 0)
+    mean = projected[0].new_zeros(())
+    for direction in (0, 1):
+        given = projected[direction][inside].unbind(1)  # L of (B, 3H)
+        weight, bias = recurrent[2 * direction : 2 * direction + 2]
+        state = projected[0].new_zeros(batch, weight.shape[1])
+        states: dict[int, Tensor] = {}
+        for place in reversed(range(longest)) if direction else range(longest):
+            x, h = given[place].chunk(3, dim=1), torch.nn.functional.linear(state, weight, bias).chunk(3, dim=1)
+            reset, update = (x[0] + h[0]).sigmoid(), (x[1] + h[1]).sigmoid()
+            new = (x[2] + reset * h[2]).tanh()
+            state = torch.where(valid[:, place, None], new + update * (state - new), 0)
+            states[place] = state
+        mean = mean + torch.stack([states[place] for place in range(longest)], dim=1) / 2
+    return mean
+
+
+def _run(
+    trees: list[PrefixTree], shape: torch.Size, projected: list[Tensor], recurrent: list[Tensor], *, keep: bool
+) -> tuple[Tensor, ...]:
+    """The states ``(B, L, H)``; then, if ``keep``, for each direction the states of stems and the gates of prefixes."""
+    from vse.encoders.gru_kernels import step_forward
+
+    hidden = recurrent[0].shape[1]
+    out = projected[0].new_zeros(*shape, hidden)
+    flat = out.view(-1, hidden).numpy()
+    kept: list[Tensor] = []
+    for direction, tree in enumerate(trees):
+        weight, bias = (tensor.detach() for tensor in recurrent[2 * direction : 2 * direction + 2])
+        fixed = projected[direction].detach().contiguous().numpy(), bias.contiguous().numpy()
+        before = out.new_empty(int(tree.stem_levels[-1]), hidden)
+        before[0] = 0
+        gates = out.new_empty(len(tree.words) if keep else 0, 4 * hidden)
+        for level, (here, stems) in enumerate(_levels(tree)):
+            count = here.stop - here.start
+            product = _product(before[stems], weight, first=level == 0)
+            task = partial(
+                step_forward,
+                fixed[0],
+                tree.words[here],
+                product.numpy(),
+                fixed[1],
+                before[stems].numpy(),
+                tree.stems[here],
+                tree.places.starts[here.start : here.stop + 1],
+                tree.places.members,
+                gates[here].numpy(),
+                before[stems.stop : _end_of_stems(tree, level + 1)].numpy(),
+                flat,
+            )
+            _in_ranges(task, count, hidden)
+        kept += [before, gates] if keep else []
+    return out, *kept
+
+
+def _gradients(
+    grad: Tensor, trees: list[PrefixTree], projected: list[Tensor], recurrent: list[Tensor], kept: list[Tensor]
+) -> list[Tensor]:
+    """Gradients for both ``projected`` and then for ``recurrent``."""
+    from vse.encoders.gru_kernels import step_backward, sum_groups
+
+    hidden = grad.shape[2]
+    flat = grad.contiguous().view(-1, hidden).numpy()
+    for_projected, for_recurrent = [], []
+    for direction, tree in enumerate(trees):
+        before, gates = kept[2 * direction : 2 * direction + 2]
+        weight = recurrent[2 * direction].detach()
+        by_prefix = grad.new_empty(len(tree.words), 3 * hidden)
+        by_stem = grad.new_empty(len(before), 3 * hidden)
+        carried = grad.new_empty(0, hidden)
+        for _, stems in reversed(_levels(tree)):
+            grad_before = torch.empty_like(before[stems])
+            task = partial(
+                step_backward,
+                flat,
+                tree.places.starts,
+                tree.places.members,
+                tree.children.starts[stems.start : stems.stop + 1],
+                tree.children.members,
+                before[stems].numpy(),
+                gates.numpy(),
+                carried.numpy(),
+                by_prefix.numpy(),
+                by_stem[stems].numpy(),
+                grad_before.numpy(),
+            )
+            _in_ranges(task, len(grad_before), hidden)
+            carried = grad_before.addmm_(by_stem[stems], weight) if stems.start else grad_before
+        for_recurrent += [by_stem[1:].T @ before[1:], by_stem.sum(dim=0)]  # the empty prefix has no state to multiply
+        summed = torch.empty_like(projected[direction], memory_format=torch.contiguous_format)
+        words = Groups.of(tree.words, len(summed))
+        task = partial(sum_groups, by_prefix.numpy(), words.starts, words.members, summed.numpy())
+        _in_ranges(task, len(summed), 3 * hidden)
+        for_projected.append(summed)
+    return [*for_projected, *for_recurrent]
+
+
+def _levels(tree: PrefixTree) -> list[tuple[slice, slice]]:
+    """The prefixes and the stems of each level."""
+    bounds = [starts.tolist() for starts in (tree.levels, tree.stem_levels)]
+    prefixes, stems = ([slice(a, b) for a, b in pairwise(ends)] for ends in bounds)
+    return list(zip(prefixes, stems, strict=True))
+
+
+def _end_of_stems(tree: PrefixTree, level: int) -> int:
+    return int(tree.stem_levels[min(level + 1, len(tree.stem_levels) - 1)])
+
+
+def _product(states: Tensor, weight: Tensor, *, first: bool) -> Tensor:
+    """``states (m, H) weight^T``, contiguous; the matrix library prefers few columns to few rows."""
+    if first:  # the state of the empty prefix is zero
+        return states.new_zeros(len(states), weight.shape[0])
+    return states @ weight.T if len(states) > FEW_ROWS else (weight @ states.T).T.contiguous()
+
+
+def _in_ranges(task: Task, count: int, width: int) -> None:
+    run_in_ranges(task, count, worth_splitting=count * width >= SPLIT_VALUES)
+
+
+class _PrefixBiGRU(torch.autograd.Function):
+    """Arguments: trees, words, sizes, projected twice, then weight and bias of each direction."""
+
+    @staticmethod
+    def forward(trees: list[PrefixTree], words: Tensor, sizes: Tensor, *tensors: Tensor) -> tuple[Tensor, ...]:
+        return _run(trees, words.shape, list(tensors[:2]), list(tensors[2:]), keep=True)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+        ctx.trees = inputs[0]
+        ctx.mark_non_differentiable(*output[1:])
+        ctx.save_for_backward(*inputs[1:], *output[1:])
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor, *_: Tensor) -> tuple[Tensor | None, ...]:
+        words, sizes, *tensors = ctx.saved_tensors
+        projected, recurrent, kept = tensors[:2], tensors[2:6], tensors[6:]
+        if torch.is_grad_enabled():  # gradients of gradients: go through the definition
+            wanted = [tensor for tensor in tensors[:6] if tensor.requires_grad]
+            states = plain_states(projected, words, sizes, recurrent)
+            found = iter(torch.autograd.grad(states, wanted, grad, create_graph=True))
+            return None, None, None, *(next(found) if tensor.requires_grad else None for tensor in tensors[:6])
+        return None, None, None, *_gradients(grad, ctx.trees, projected, recurrent, kept)
