@@ -13,9 +13,9 @@ from vse.cli.options import JsonOption
 
 def scenes(
     into: Annotated[Path, typer.Argument(metavar="DIR", help="Where the data set is written.", show_default=False)],
-    train: Annotated[int, typer.Option(metavar="N", min=0, help="Scenes to train on.")] = 2000,
-    dev: Annotated[int, typer.Option(metavar="N", min=0, help="Scenes to choose a model by.")] = 300,
-    test: Annotated[int, typer.Option(metavar="N", min=0, help="Scenes to evaluate on.")] = 300,
+    train: Annotated[int, typer.Option(metavar="N", min=0, help="Scenes to train on.")] = 2400,
+    dev: Annotated[int, typer.Option(metavar="N", min=0, help="Scenes to choose a model by.")] = 200,
+    test: Annotated[int, typer.Option(metavar="N", min=0, help="Scenes to evaluate on.")] = 500,
     seed: Annotated[int, typer.Option(metavar="N", min=0, help="Another seed gives other scenes.")] = 0,
     size: Annotated[int, typer.Option(metavar="PIXELS", help="Width and height of a picture.")] = 128,
     as_json: JsonOption = False,

@@ -22,7 +22,6 @@ SINGULAR = {
     "diamond": "diamond",
     "rhombus": "diamond",
     "heart": "heart",
-    "shape": None,
 }
 PLURAL = {name + ("es" if name.endswith("s") else "s"): kind for name, kind in SINGULAR.items()}
 COLORS = {name: name for name in ("red", "orange", "yellow", "green", "blue", "purple", "pink", "black")}
@@ -32,8 +31,8 @@ BETWEEN = 0.075  # no object has a radius near this, see test_sample.py
 
 RELATION = r"(?:to the )?(?:left|right) of|above|over|below|under|beneath"
 PHRASE = (
-    r"(a single|an|a|one|two|three|four|some|several) (?:(small|little|large|big) )?"
-    rf"(?:({'|'.join(COLORS)}) )?({'|'.join(sorted([*PLURAL, *SINGULAR], key=len, reverse=True))})"
+    r"(a single|an|a|one|two|three|four) (?:(small|little|large|big) )?"
+    rf"({'|'.join(COLORS)}) ({'|'.join(sorted([*PLURAL, *SINGULAR], key=len, reverse=True))})"
 )
 
 
@@ -50,26 +49,56 @@ def is_true(caption: str, objects: list) -> bool:
         if (there[1] == "is") != _is_singular(there[2]):
             raise ValueError(f"number of the verb: {caption!r}")
         text = there[2]
-    turned = re.fullmatch(rf"({RELATION}) (.*) (is|are) (.*)", text)
+    around = re.fullmatch(r"(.*?) with (.*)", text)
+    if around:
+        return _around(around[1], around[2], objects)
+    turned = re.fullmatch(rf"((?:{RELATION}) .*) (is|are) (.*)", text)
     if turned:
-        return _verb(turned[3], turned[4]) and _stands(turned[4], turned[1], turned[2], objects)
-    beside = re.fullmatch(r"(.*) with (.*) (?:to (its|their) (left|right)|(above|below) (it|them))", text)
-    if beside:
-        one, two, owner, side, height, pronoun = beside.groups()
-        if ((owner or pronoun) in {"its", "it"}) != _is_singular(one):
-            raise ValueError(f"number of the pronoun: {caption!r}")
-        return _stands(two, f"{side} of" if side else height, one, objects)
-    double = re.fullmatch(rf"(.*?) ({RELATION}) (.*) and ({RELATION}) (.*)", text)
-    if double:
-        one, first, two, second, three = double.groups()
-        return _stands(one, first, two, objects) and _stands(one, second, three, objects)
-    plain = re.fullmatch(rf"(.*?)(?: (is|are))? ({RELATION}) (.*)", text)
+        return _verb(turned[2], turned[3]) and _places(turned[3], turned[1], objects)
+    plain = re.fullmatch(rf"(.*?)(?: (is|are))? ((?:{RELATION}) .*)", text)
     if plain:
-        one, verb, words, rest = plain.groups()
-        return (verb is None or _verb(verb, one)) and all(
-            _stands(one, words, other, objects) for other in rest.split(" and ")
-        )
+        one, verb, places = plain.groups()
+        return (verb is None or _verb(verb, one)) and _places(one, places, objects)
     return _listed(text, objects) is not None
+
+
+def meaning(caption: str) -> tuple:
+    """The groups that the caption names, as sorted (number, colour, kind); what it says of sizes and places is left."""
+    found = []
+    for number, _, color, noun in re.findall(rf"\b{PHRASE}\b", caption):
+        count = NUMBERS.index(number) if number in NUMBERS else 1
+        found.append((count, COLORS[color], SINGULAR.get(noun, PLURAL.get(noun))))
+    return tuple(sorted(found))
+
+
+def shown(objects: list) -> tuple:
+    """The same of objects: each kind and colour with the number of objects that have both."""
+    pairs = [(thing.color, thing.kind) for thing in objects]
+    return tuple(sorted((pairs.count(pair), *pair) for pair in set(pairs)))
+
+
+def _places(one: str, text: str, objects: list) -> bool:
+    """Whether group ``one`` stands as "left of B and above C" or "left of B and C" say."""
+    verdicts, words = [], ""
+    for piece in text.split(" and "):
+        begun = re.fullmatch(rf"({RELATION}) (.*)", piece)
+        words, two = begun.groups() if begun else (words, piece)
+        verdicts.append(_stands(one, words, two, objects))
+    return all(verdicts)
+
+
+def _around(one: str, text: str, objects: list) -> bool:
+    """Whether the groups of "B to its left and C above it" stand so around group ``one``."""
+    verdicts = []
+    for piece in text.split(" and "):
+        side = re.fullmatch(r"(.*) (?:to (its|their) (left|right)|(above|below) (it|them))", piece)
+        if side is None:
+            raise ValueError(f"not a group and its place: {piece!r}")
+        two, owner, beside, height, pronoun = side.groups()
+        if ((owner or pronoun) in {"its", "it"}) != _is_singular(one):
+            raise ValueError(f"number of the pronoun: {text!r}")
+        verdicts.append(_stands(two, f"{beside} of" if beside else height, one, objects))
+    return all(verdicts)
 
 
 def _verb(verb: str, subject: str) -> bool:
@@ -104,14 +133,10 @@ def _meant(phrase: str, objects: list) -> list | None:
     found = [
         thing
         for thing in objects
-        if (kind is None or thing.kind == kind)
-        and (color is None or thing.color == COLORS[color])
+        if thing.kind == kind
+        and thing.color == COLORS[color]
         and (size is None or (thing.radius < BETWEEN) == (size in SMALL))
     ]
-    if number == "some":
-        return found if len(found) >= 2 else None
-    if number == "several":
-        return found if len(found) >= 3 else None
     exact = NUMBERS.index(number) if number in NUMBERS else 1
     return found if len(found) == exact else None
 

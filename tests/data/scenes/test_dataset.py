@@ -145,6 +145,7 @@ def test_what_others_wrote_is_not_taken_over(tmp_path):
         ({"test": True}, "test.*True"),
         ({"seed": -3}, "seed.*-3"),
         ({"size": 0}, "size.*0"),
+        ({"test": 2821}, "test must be at most 2820.*got 2821"),
         ({"train": 0, "dev": 0, "test": 0}, "at least one"),
     ],
 )

@@ -20,6 +20,7 @@ def test_the_draws_of_a_key_are_fixed_for_good():
     assert [rng.below(1000) for _ in range(5)] == [262, 972, 776, 228, 866]
     assert [rng.uniform() for _ in range(2)] == [0.22331273882293146, 0.8379781743320591]
     assert "".join(rng.shuffled("abcdefgh")) == "begfchad"
+    assert KeyedRandom(0, 1, 2).permutation(8).tolist() == [5, 3, 0, 7, 2, 6, 4, 1]
 
 
 @given(st.lists(NUMBERS, max_size=5))
@@ -37,6 +38,7 @@ def test_draws_stay_within_their_bounds(seed, bound, low, width):
     assert low <= rng.uniform(low, low + width) <= low + width
     values = [rng.below(5) for _ in range(8)]
     assert Counter(rng.shuffled(values)) == Counter(values)
+    assert sorted(rng.permutation(bound % 100)) == list(range(bound % 100))
     assert rng.choice(values) in values
     assert rng.chance(1.0)
     assert not rng.chance(0.0)

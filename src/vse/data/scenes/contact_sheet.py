@@ -27,7 +27,7 @@ def contact_sheet(
     size: int = 256,
     captions: int = 2,
 ) -> Image.Image:
-    """Scenes in rows of ``columns``, each with its first ``captions`` captions; a row of four is a family.
+    """Scenes in rows of ``columns``, each with its first ``captions`` captions; scenes 2f and 2f + 1 are a pair.
 
     ``contact_sheet().save("scenes.png")`` is the picture in the documentation.
     """

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from vse.data.scenes.captions import CAPTIONS
+from vse.data.scenes.families import most_scenes
 from vse.data.scenes.keyed import KEY_LIMIT
 from vse.data.scenes.render import check_size, render
 from vse.data.scenes.sample import caption_scene, sample_scene
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from PIL.Image import Image
     from rich.console import Console
 
-FORMAT = 1
+FORMAT = 2
 """Changes whenever the same arguments give other scenes, pictures or captions."""
 RECORD = "scenes.json"
 ANNOTATIONS = "dataset_scenes.json"
@@ -91,6 +92,11 @@ class Order:
             if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < KEY_LIMIT:
                 raise InputError(f"{name} must be a whole number from 0 to 2^32 - 1, got {value!r}")
         check_size(self.size)
+        for split, number in self.counts.items():
+            if number > most_scenes(split):
+                raise InputError(
+                    f"{split} must be at most {most_scenes(split)}, all the scenes there are, got {number}"
+                )
         if self.train + self.dev + self.test == 0:
             raise InputError("train, dev and test are all 0: ask for at least one scene")
 
@@ -101,9 +107,9 @@ class Order:
 
 def write_scenes(
     folder: Path | str,
-    train: int = 2000,
-    dev: int = 300,
-    test: int = 300,
+    train: int = 2400,
+    dev: int = 200,
+    test: int = 500,
     *,
     seed: int = 0,
     size: int = 128,

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from vse.data.scenes.captions import describe
-from vse.data.scenes.content import Part, draw_content
+from vse.data.scenes.content import Content, Part
+from vse.data.scenes.families import FAMILY_SIZE, family_of, most_scenes
 from vse.data.scenes.keyed import KEY_LIMIT, KeyedRandom
-from vse.data.scenes.layout import Point, place
+from vse.data.scenes.layout import LAYOUTS, Point, place, slots
 from vse.data.scenes.scene import Background, Group, Scene, Shape, Stroke, Texture
-from vse.data.scenes.vocabulary import COLORS, PALETTE, RADII, RGB, SPLITS, Split
+from vse.data.scenes.vocabulary import COLORS, PALETTE, RADII, RGB, SIZES, SPLITS, Split
 from vse.errors import InputError, VSEError, unknown_choice
 
+CONTENT_STREAM = 0
 GEOMETRY_STREAM = 1
 CAPTION_STREAM = 2
 TEXTURES: tuple[Texture, ...] = ("plain", "gradient", "stripes", "checks", "clouds")
@@ -22,16 +24,17 @@ STROKES = (6, 18)
 def sample_scene(seed: int, split: Split, index: int) -> Scene:
     """Scene ``index`` of a split: always the same, however many are made, in which order and on which machine.
 
-    The contents of the three splits are disjoint, for equal seeds and for different ones. Two scenes of one split
-    have the same content only by a rare coincidence of two families.
+    No two indices of a split give scenes of the same meaning, so that a caption of one fits no other; hence there are
+    only so many, see :func:`~vse.data.scenes.families.most_scenes`. The meanings of the three splits are disjoint,
+    for equal seeds and for different ones.
     """
     split_number = _check_key(seed, split, index)
-    content = draw_content(seed, split, index)
+    content = _content(seed, split, index)
     rng = KeyedRandom(seed, split_number, GEOMETRY_STREAM, index)
     counts = [part.count for part in content.parts]
     centres = place(content.layout, counts, [RADII[part.size][1] for part in content.parts], rng)
     if centres is None:
-        raise VSEError(f"no room for {content}: expected at most MOST_OBJECTS objects")  # a test tries them all
+        raise VSEError(f"no room for {content}: expected fewer or smaller objects")  # a test tries them all
     groups = tuple(_group(part, points, rng) for part, points in zip(content.parts, centres, strict=True))
     clutter = tuple(_stroke(rng) for _ in range(STROKES[0] + rng.below(STROKES[1] - STROKES[0] + 1)))
     return Scene(content.layout, groups, _background(rng), clutter)
@@ -49,7 +52,20 @@ def _check_key(seed: int, split: Split, index: int) -> int:
     for name, value in (("seed", seed), ("index", index)):
         if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < KEY_LIMIT:
             raise InputError(f"{name} must be a whole number from 0 to 2^32 - 1, got {value!r}")
+    if index >= most_scenes(split):
+        raise InputError(f"index must be below {most_scenes(split)}, all the scenes that {split!r} has, got {index!r}")
     return SPLITS.index(split)
+
+
+def _content(seed: int, split: Split, index: int) -> Content:
+    """Indices 2f and 2f + 1 belong to family f of the split and share a layout; order and sizes are the scene's own."""
+    number, member = divmod(index, FAMILY_SIZE)
+    rng = KeyedRandom(seed, SPLITS.index(split), CONTENT_STREAM, number)
+    members = rng.shuffled(family_of(seed, split, number).members())
+    layout = rng.choice([layout for layout in LAYOUTS if slots(layout) == len(members[0])])
+    own = KeyedRandom(seed, SPLITS.index(split), CONTENT_STREAM, number, member)
+    groups = own.shuffled(members[member])
+    return Content(layout, tuple(Part(kind, color, own.choice(SIZES), count) for kind, color, count in groups))
 
 
 def _group(part: Part, points: list[Point], rng: KeyedRandom) -> Group:

@@ -48,7 +48,7 @@ class EfficientNetLite(Backbone):
             self.channels = _cut(self.model, stride)
 
     def feature_map(self, pixels: Tensor) -> Tensor:
-        # Depthwise convolutions run a fifth to a half faster over pixels whose channels lie side by side.
+        # On a CPU, convolutions take about a quarter less time over pixels whose channels lie side by side.
         return self.model.forward_features(pixels.contiguous(memory_format=torch.channels_last))
 
     def preprocessing(self, size: int | None = None) -> ImagePreprocessing:
