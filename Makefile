@@ -44,6 +44,7 @@ format: setup  ## rewrite the code in the house style
 bench: setup  ## compare speeds, side by side
 	@$(BIN)/python benchmarks/pooling.py
 	@$(BIN)/python benchmarks/evaluation.py
+	@$(BIN)/python benchmarks/training.py
 
 browser:  ## get Debian's chromium for the page tests, where that is possible
 	@if command -v chromium >/dev/null 2>&1; then :; \

@@ -5,19 +5,54 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 
-def test_demo_finds_both_hidden_poolings(tmp_path):
-    """The demonstration ends with two learned curves, close to the hidden ones, and their pictures."""
-    out = tmp_path / "demo folder"
-    command = [sys.executable, "-m", "vse", "demo", "--json", "--out", str(out)]
+import vse
+
+
+@pytest.fixture(scope="module")
+def demo(tmp_path_factory):
+    """A quick demonstration of one seed: (folder, what it printed)."""
+    out = tmp_path_factory.mktemp("demo") / "demo folder"
+    command = [sys.executable, "-m", "vse", "demo", "--quick", "--seeds", "1", "--json", "--out", str(out)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
     assert done.returncode == 0, done.stderr
-    result = json.loads(done.stdout)
+    return out, json.loads(done.stdout)
+
+
+@pytest.mark.slow
+def test_the_demo_trains_and_compares_both_methods(demo):
+    """Two methods on one held-out gallery, with curves of both towers and pictures; the JSON is also in the folder."""
+    out, result = demo
     assert result == json.loads((out / "result.json").read_text())
-    five_largest, extremes = result["lessons"]
-    assert five_largest["nearest_k_max_at_36"] == 5
-    assert five_largest["coefficient_rmse"]["seen"] < 0.02
-    assert extremes["coefficient_rmse"]["seen"] < 0.02
-    for lesson in result["lessons"]:
-        assert lesson["frozen_table_difference"] <= 1e-6
-        assert Path(lesson["picture"]).read_bytes().startswith(b"\x89PNG")
+    assert result["gallery"] == {"scenes": 60, "captions": 300}
+    assert [label.split()[0] for label in result["methods"]] == ["VSE++", "VSE∞"]
+    for method in result["methods"].values():
+        assert set(method["seeds"]) == {"1"}
+        for way in ("i2t", "t2i"):
+            assert 0 <= method["mean"][way]["r1"] <= method["mean"][way]["r10"] <= 100
+    assert {curve["tower"] for curve in result["curves"]} == {"image", "text"}
+    for key in ("picture", "training_picture"):
+        assert Path(result[key]).read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.slow
+def test_the_demo_leaves_a_model_behind(demo):
+    """The model searches the scenes it was trained on, from pictures and from sentences."""
+    out, result = demo
+    model = vse.load(result["model"])
+    pictures = sorted((out / "scenes" / "images").glob("test_*.png"))[:4]
+    scores = model.encode_images(pictures) @ model.encode_texts(["a red circle", "two blue stars"]).T
+    assert scores.shape == (4, 2)
+
+
+@pytest.mark.slow
+def test_a_second_demo_reads_what_is_done(demo):
+    """Nothing is drawn or trained again, and the figures are the same."""
+    out, result = demo
+    before = {path: path.stat().st_mtime_ns for path in out.rglob("metrics.jsonl")}
+    command = [sys.executable, "-m", "vse", "demo", "--quick", "--seeds", "1", "--json", "--out", str(out)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["methods"] == result["methods"]
+    assert {path: path.stat().st_mtime_ns for path in out.rglob("metrics.jsonl")} == before

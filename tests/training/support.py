@@ -37,7 +37,7 @@ def write_pairs(folder: Path, train: int = 48, dev: int = 12, *, captions: int =
     return folder
 
 
-def tiny_values(data: Path, **changes: Any) -> dict[str, Any]:
+def tiny_values(data: Path, /, **changes: Any) -> dict[str, Any]:
     """The tables of a recipe over :func:`write_pairs`; ``changes`` are laid over, table by table."""
     values: dict[str, Any] = {
         "seed": 3,
@@ -56,6 +56,6 @@ def tiny_values(data: Path, **changes: Any) -> dict[str, Any]:
     return values
 
 
-def tiny_recipe(data: Path, **changes: Any) -> Recipe:
+def tiny_recipe(data: Path, /, **changes: Any) -> Recipe:
     """:func:`tiny_values` as a recipe."""
     return parse(Recipe, tiny_values(data, **changes), "test")

@@ -246,6 +246,8 @@ class TestShipped:
         assert recipe.model.text.kind == "bigru"
         assert (recipe.data.vocabulary, recipe.model.backbone_weights) == (None, None)
         expected = STANDARD | {"model.text.pooling.name": "avg"} if "plus-plus" in name else LEARNED
+        if name.startswith("scenes"):  # too few epochs for augmentation, in both methods
+            expected = expected | {"augmentation.image": "none", "augmentation.text": "none"}
         assert {key: at(recipe, key) for key in expected} == expected
 
     def test_only_the_papers_schedule_mines_the_hardest_negatives_on_small_data(self):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -14,6 +15,7 @@ from vse.configuration import About, BiGRUConfig, ModelConfig, TransformerConfig
 from vse.convert.checkpoint import read_state
 from vse.data import CaptionedImages, FeatureRows, FeatureStore, attach, open_data
 from vse.encoders.grid import GridEncoder
+from vse.encoders.torchvision_operators import mend_torchvision
 from vse.errors import InputError, require
 from vse.evaluation.embeddings import split_hash
 from vse.features import backbone_fingerprint
@@ -27,6 +29,9 @@ from vse.training.keyed import Purpose, keyed_seed
 from vse.training.recipe import Recipe
 from vse.training.token_store import TokenStore
 
+PREFIXES = {"module", "image_encoder", "backbone", "resnet", "model"}
+"""Under which checkpoints keep the tensors of an image backbone."""
+
 
 @dataclass(frozen=True)
 class Splits:
@@ -39,8 +44,8 @@ class Splits:
     def identity(self) -> dict[str, Any]:
         """What must be equal for a run to be continued: captions, pictures' names, features."""
         return {
-            "train": _split_identity(self.train),
-            "dev": _split_identity(self.dev),
+            "train": _split_identity(self.train, stored=self.store is not None),
+            "dev": _split_identity(self.dev, stored=self.store is not None),
             "features": None if self.store is None else self.store.header.fingerprint,
         }
 
@@ -101,7 +106,7 @@ def build_model(recipe: Recipe, tokenizer: TextTokenizer, splits: Splits, name: 
     if isinstance(images, FeatureRows) and images.dim != model.feature_size:
         raise InputError(
             f"{splits.train.name}: features of {images.dim} values, and the model takes {model.feature_size}: "
-            "set model.image.feature_size"
+            + ("compute them with the recipe's backbone" if splits.store else "set model.image.feature_size")
         )
     if splits.store is not None:
         backbone = cast(Any, model.image_encoder).backbone
@@ -153,6 +158,7 @@ def _load_backbone(model: VSEModel, source: str) -> None:
         raise InputError("model.backbone_weights: a region model has no image backbone")
     backbone = model.image_encoder.backbone
     if source.startswith("timm:"):
+        mend_torchvision()  # timm loads it, and a build that does not match torch's fails
         timm = require("timm", "train", "model.backbone_weights")
         state: dict[str, Tensor] = timm.create_model(source.removeprefix("timm:"), pretrained=True).state_dict()
     elif source.endswith(".safetensors"):
@@ -160,18 +166,30 @@ def _load_backbone(model: VSEModel, source: str) -> None:
     else:
         state = read_state(Path(source))
     own = backbone.state_dict()
-    found = {_stripped(name, own): value for name, value in state.items()}
-    load_state(backbone, {name: value for name, value in found.items() if not name.startswith("fc.")}, source)
+    found = {_own_name(name, own): value for name, value in state.items()}
+    classifier = re.compile(r"(.*\.)?(fc|classifier)\.(weight|bias)")
+    wanted = {name: value for name, value in found.items() if name in own or not classifier.fullmatch(name)}
+    load_state(backbone, wanted, source)
 
 
-def _stripped(name: str, own: dict[str, Tensor]) -> str:
-    """A tensor's name without the prefixes under which checkpoints keep a backbone."""
-    for prefix in ("", "module.", "backbone.", "resnet.", "backbone.resnet.", "model."):
-        if name.removeprefix(prefix) in own:
-            return name.removeprefix(prefix)
+def _own_name(name: str, own: dict[str, Tensor]) -> str:
+    """The backbone's own name of a tensor that a checkpoint keeps under prefixes, or a timm model without ours."""
+    parts = name.split(".")
+    for first in range(len(parts)):
+        if set(parts[:first]) <= PREFIXES:
+            rest = ".".join(parts[first:])
+            for candidate in (rest, f"model.{rest}"):
+                if candidate in own:
+                    return candidate
     return name
 
 
-def _split_identity(data: CaptionedImages) -> dict[str, Any]:
+def _split_identity(data: CaptionedImages, *, stored: bool) -> dict[str, Any]:
     names = hashlib.sha256("\n".join(data.images.ids).encode()).hexdigest()[:16]
-    return {"images": len(data.images), "captions": len(data.captions), "text": split_hash(data), "names": names}
+    counted = {"images": len(data.images), "captions": len(data.captions), "text": split_hash(data), "names": names}
+    if isinstance(data.images, FeatureRows) and not stored:  # a store has a fingerprint
+        # A few rows stand for all: a large file takes minutes to read, and features of another origin differ anywhere.
+        rows = [data.images[place] for place in (0, len(data.images) // 2, len(data.images) - 1)]
+        sample = hashlib.sha256(b"".join(row.tobytes() for row in rows)).hexdigest()[:16]
+        return counted | {"regions": data.images.regions, "width": data.images.dim, "sample": sample}
+    return counted

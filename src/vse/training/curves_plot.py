@@ -70,7 +70,8 @@ def _label(axes: Any) -> None:
     if values and max(values) > 20 * min(values):
         axes[0].set_yscale("log")
     axes[1].set_ylim(bottom=0)
-    axes[2].legend(frameon=False, fontsize=8, loc="lower right")
+    if axes[2].get_lines():
+        axes[2].legend(frameon=False, fontsize=8, loc="lower right")
 
 
 def _smooth(x: Sequence[float], y: Sequence[float]) -> tuple[list[float], list[float]]:

@@ -57,7 +57,7 @@ class MetricsLog:
             self._board.close()
 
     def _write(self, values: dict[str, Any], step: int) -> None:
-        self._metrics.write(json.dumps({key: _plain(value) for key, value in values.items()}) + "\n")
+        self._metrics.write(json.dumps(_plain(values)) + "\n")
         if self._board is not None:
             for key, value in values.items():
                 if isinstance(value, dict):
@@ -78,4 +78,6 @@ def read_metrics(folder: Path) -> list[dict[str, Any]]:
 
 
 def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _plain(inner) for key, inner in value.items()}
     return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -13,16 +13,17 @@
 
 Commit protocol. A checkpoint is written into a hidden folder, flushed to the disk, and renamed; then
 ``checkpoint.json`` is replaced in one step, which is the moment at which it counts; then older checkpoints are
-removed. Models are written the same way and links are replaced in one step. A process that is killed leaves at most a
-hidden folder behind, which the next one removes. The state holds the size of ``metrics.jsonl`` at that moment: what a
-killed process wrote after it is cut off when the run continues.
+removed. Models are written the same way and links are replaced in one step. A process that is killed leaves at most
+hidden files and folders behind, which the next one removes. The state holds the size of ``metrics.jsonl`` at that
+moment: what a killed process wrote after it is cut off when the run continues.
 """
 
 from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,7 @@ from torch import Tensor
 
 from vse.errors import InputError, VSEError, first_line, require
 from vse.files import settle, write_json
+from vse.locking import NAME as LOCK
 from vse.storage import read_weights
 from vse.strict import read_json
 
@@ -53,9 +55,14 @@ class RunFolder:
         self.path = path
 
     def clear_leftovers(self) -> None:
-        """Remove what a killed process was writing."""
-        for left in self.path.glob(f"{HIDDEN}*"):
-            shutil.rmtree(left, ignore_errors=True)
+        """Remove what a killed process was writing: everything hidden but the lock."""
+        for left in self.path.glob(".*"):
+            if left.name == LOCK:
+                continue
+            if left.is_dir() and not left.is_symlink():
+                shutil.rmtree(left, ignore_errors=True)
+            else:
+                left.unlink(missing_ok=True)
 
     def read_checkpoint(self) -> tuple[dict[str, Any], dict[str, Tensor]] | None:
         """State and tensors of the checkpoint that counts, None before the first one."""
@@ -71,7 +78,10 @@ class RunFolder:
     def write_checkpoint(self, step: int, state: dict[str, Any], tensors: dict[str, Tensor]) -> None:
         """Make this the checkpoint that counts; whatever fails, the one before stays."""
         safetensors = require("safetensors.torch", "train", "saving a checkpoint")
+        before = str(read_json(self.path / POINTER)["folder"]) if (self.path / POINTER).is_file() else ""
         name = f"checkpoint-{step:08d}"
+        if before == name:  # a run that was stopped at the last step of an epoch saves again when the epoch is closed
+            name += "-again"
 
         def write(folder: Path) -> None:
             flat = {key: value.detach().cpu().contiguous() for key, value in tensors.items()}
@@ -79,11 +89,10 @@ class RunFolder:
             settle(folder / TENSORS)
             write_json(folder / STATE, state)
 
-        before = self.path / str(read_json(self.path / POINTER)["folder"]) if (self.path / POINTER).is_file() else None
-        if before is not None and before.name == name:  # written at this very step: nothing happened since
-            return
         self._install(name, write)
-        write_json(self.path / POINTER, {"folder": name})
+        with self._explained(self.path / POINTER):
+            write_json(self.path / POINTER, {"folder": name})
+            _sync_folder(self.path)
         for old in self.path.glob("checkpoint-*/"):
             if old.name != name:
                 shutil.rmtree(old, ignore_errors=True)
@@ -98,9 +107,10 @@ class RunFolder:
     def set_link(self, link: str, name: str) -> None:
         """Let ``link`` lead to the model ``name``, in one step."""
         temporary = self.path / f".{link}"
-        temporary.unlink(missing_ok=True)
-        temporary.symlink_to(name, target_is_directory=True)
-        temporary.replace(self.path / link)
+        with self._explained(self.path / link):
+            temporary.unlink(missing_ok=True)
+            temporary.symlink_to(name, target_is_directory=True)
+            temporary.replace(self.path / link)
 
     def remove_unlinked(self) -> None:
         """Remove models that no link leads to."""
@@ -114,17 +124,25 @@ class RunFolder:
         staging = self.path / f"{HIDDEN}{name}"
         shutil.rmtree(staging, ignore_errors=True)
         try:
-            staging.mkdir()
-            write(staging)
-            _sync_folder(staging)
-            shutil.rmtree(self.path / name, ignore_errors=True)  # of a run that was killed after this step
-            staging.replace(self.path / name)
-            _sync_folder(self.path)
-        except Exception as error:
+            with self._explained(self.path / name):
+                staging.mkdir()
+                write(staging)
+                _sync_folder(staging)
+                shutil.rmtree(self.path / name, ignore_errors=True)  # of a run that was killed after this step
+                staging.replace(self.path / name)
+                _sync_folder(self.path)
+        finally:
             shutil.rmtree(staging, ignore_errors=True)
+
+    @contextmanager
+    def _explained(self, path: Path) -> Iterator[None]:
+        """What the disk refuses becomes one line."""
+        try:
+            yield
+        except Exception as error:
             if isinstance(error, OSError) or "safetensor" in type(error).__name__.lower():
                 raise VSEError(
-                    f"{self.path / name} could not be written ({_reason(error)}): the checkpoint before it is intact; "
+                    f"{path} could not be written ({_reason(error)}): the checkpoint before it is intact; "
                     "make room and run the same command again to continue"
                 ) from error
             raise

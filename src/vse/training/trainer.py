@@ -196,11 +196,11 @@ class Trainer:
         means = {key: value / self.steps_per_epoch for key, value in position.sums.items()}
         found: dict[str, RetrievalMetrics] = {}
         if self.ranks.first:
-            found["last"] = evaluate_dev(self.model, self.dev)
+            found["last"] = evaluate_split(self.model, self.dev)
             self._keep("last", found["last"])
             if self.average is not None:
                 with self.average.in_place(self.model):
-                    found["averaged"] = evaluate_dev(self.model, self.dev)
+                    found["averaged"] = evaluate_split(self.model, self.dev)
                     self._keep("averaged", found["averaged"], "-averaged")
         scores = self.ranks.share({name: metrics.rsum for name, metrics in found.items()})
         name = max(scores, key=lambda each: scores[each])
@@ -285,8 +285,8 @@ class Trainer:
             self.report.note(f"{where}: the embeddings have spread out again ({figures.spread:.3f})")
             return
         told = (
-            f"{where}: the embeddings have collapsed, different images have a mean cosine of {1 - figures.spread:.3f} "
-            f"and the loss is {figures.loss:.4g}"
+            f"{where}: the embeddings are collapsing, different images have a mean cosine of {1 - figures.spread:.3f} "
+            f"(loss {figures.loss:.4g})"
         )
         if action == "stop":
             raise VSEError(
@@ -320,7 +320,7 @@ class Trainer:
         )
 
 
-def evaluate_dev(model: VSEModel, data: CaptionedImages) -> RetrievalMetrics:
+def evaluate_split(model: VSEModel, data: CaptionedImages) -> RetrievalMetrics:
     """The whole split, every image encoded once."""
     images = model.encode_images(data.images, batch_size=64, on_bad="raise")
     texts = model.encode_texts(data.captions, unknown="allow")

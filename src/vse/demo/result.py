@@ -1,0 +1,109 @@
+"""What the demonstration shows at its end."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import mean
+from typing import TYPE_CHECKING, Any
+
+from vse.evaluation.metrics import RetrievalMetrics
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from vse.curves import PoolingCurve
+
+COLUMNS = (("r1", "R@1"), ("r5", "R@5"), ("r10", "R@10"))
+
+
+@dataclass(frozen=True)
+class MethodResult:
+    """One method, trained once for each seed, on the held-out gallery."""
+
+    label: str
+    seeds: tuple[int, ...]
+    metrics: tuple[RetrievalMetrics, ...]
+
+    def mean(self, direction: str, figure: str) -> float:
+        """The mean over seeds of ``i2t`` or ``t2i``, ``r1`` to ``r10``."""
+        return mean(getattr(getattr(each, direction), figure) for each in self.metrics)
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "label": self.label,
+            "mean": {way: {key: self.mean(way, key) for key, _ in COLUMNS} for way in ("i2t", "t2i")},
+            "seeds": {seed: each.to_json() for seed, each in zip(self.seeds, self.metrics, strict=True)},
+        }
+
+
+@dataclass(frozen=True)
+class DemoResult:
+    """Both methods, the curves of the second, and what is left behind."""
+
+    methods: tuple[MethodResult, ...]
+    curves: Sequence[PoolingCurve]
+    gallery: tuple[int, int]
+    training: int
+    seconds: float
+    model: Path
+    picture: Path
+    training_picture: Path
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "seconds": round(self.seconds, 1),
+            "training_scenes": self.training,
+            "gallery": {"scenes": self.gallery[0], "captions": self.gallery[1]},
+            "methods": {method.label: method.to_json() for method in self.methods},
+            "curves": [curve.to_json() for curve in self.curves],
+            "model": str(self.model),
+            "picture": str(self.picture),
+            "training_picture": str(self.training_picture),
+        }
+
+    def render(self, console: Console) -> None:
+        from rich.table import Table
+
+        scenes, captions = self.gallery
+        seeds = len(self.methods[0].seeds)
+        console.print(
+            f"Held out: {scenes} scenes with {captions} captions, in combinations that were in none of the "
+            f"{self.training} training scenes. Mean of {seeds} seed{'s' if seeds > 1 else ''}."
+        )
+        table = Table()
+        table.add_column("")
+        for way in ("image → text", "text → image"):
+            for _, label in COLUMNS:
+                table.add_column(f"{way}\n{label}", justify="right")
+        for method in self.methods:
+            figures = (f"{method.mean(way, key):.1f}" for way in ("i2t", "t2i") for key, _ in COLUMNS)
+            table.add_row(method.label, *figures)
+        console.print(table)
+        for line in self.explanation():
+            console.print(line, markup=False)
+        console.print(f"curves: {self.picture}", soft_wrap=True, markup=False)
+        console.print(f"training: {self.training_picture}", soft_wrap=True, markup=False)
+        console.print(f"model: {self.model}   (vse inspect {self.model})", soft_wrap=True, markup=False)
+
+    def explanation(self) -> list[str]:
+        """The learned curves in words, from their numbers."""
+        lines = []
+        for tower, what, elements in (("image", "picture", "cells"), ("text", "caption", "words")):
+            found = [curve for curve in self.curves if curve.tower == tower and curve.coefficients]
+            if not found:
+                continue
+            curve = max(found, key=lambda each: each.size or 0) if tower == "image" else found[len(found) // 2]
+            weights = curve.coefficients or ()
+            nearest = curve.nearest
+            lines.append(
+                f"The {what} curve: of {curve.size} {elements}, sorted in every dimension, the largest value has "
+                f"{100 * weights[0]:.0f} % of the weight and the first three have {100 * sum(weights[:3]):.0f} % "
+                f"({nearest.label if nearest else ''}); average pooling gives each {100 / (curve.size or 1):.1f} %."
+            )
+        lines.append(
+            "A shape fills a few cells and a word names it once, so what matters is how strongly the best cell or "
+            "word says it; an average over the background drowns that. Nobody told the model: it learned to pool so."
+        )
+        return lines

@@ -1,0 +1,117 @@
+"""Several independent runs at once, each in a process of its own."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import threading
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from vse.progress import ProgressReporter, SilentProgress
+from vse.training.recipe import Recipe
+from vse.training.result import TrainingResult
+
+_messages: Any = None  # in a worker: where it reports to
+
+
+@dataclass(frozen=True)
+class Run:
+    """A recipe, the folder it is trained into, and what it is called."""
+
+    recipe: Recipe
+    folder: Path
+    name: str
+
+
+def train_several(
+    runs: Sequence[Run], *, jobs: int | None = None, progress: ProgressReporter | None = None
+) -> list[TrainingResult]:
+    """Train every run, ``jobs`` at a time with an equal share of the cores; the results in the order given.
+
+    Small networks leave most of a second core idle: two runs with one thread each take less time than one after the
+    other with two. Runs that are finished are read; those that were interrupted go on.
+    """
+    report = progress or SilentProgress()
+    cores = os.cpu_count() or 1
+    workers = max(1, min(jobs or cores, len(runs)))
+    threads = max(1, cores // workers)
+    context = multiprocessing.get_context("spawn")  # a forked child would inherit the locks of torch's threads
+    with context.Manager() as manager:
+        messages = manager.Queue()
+        listener = threading.Thread(target=_listen, args=(messages, report), daemon=True)
+        report.start(len(runs) * PARTS, "training")
+        listener.start()
+        with ProcessPoolExecutor(workers, mp_context=context, initializer=_begin, initargs=(messages, threads)) as pool:
+            waiting = {pool.submit(_train, run, threads): index for index, run in enumerate(runs)}
+            results: dict[int, TrainingResult] = {}
+            try:
+                for future in as_completed(waiting):
+                    results[waiting[future]] = future.result()
+            except BaseException:
+                pool.shutdown(wait=False, cancel_futures=True)
+                raise
+        messages.put(None)
+        listener.join()
+    report.finish()
+    return [results[index] for index in range(len(runs))]
+
+
+PARTS = 100
+"""A run counts for this many steps of the common bar, however many it has."""
+
+
+class _Messenger:
+    """The reporter of a worker: sends its share of the common bar to the process that started it."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._total, self._done, self._sent = 1, 0, 0
+
+    def start(self, total: int, description: str) -> None:
+        self._total = max(1, total)
+
+    def advance(self, steps: int = 1, description: str | None = None) -> None:
+        self._done += steps
+        parts = self._done * PARTS // self._total
+        if parts > self._sent:
+            _messages.put(("advance", parts - self._sent, f"{self._name} · {description or ''}"))
+            self._sent = parts
+
+    def note(self, message: str) -> None:
+        _messages.put(("note", 0, f"{self._name}: {message}"))
+
+    def finish(self) -> None:
+        if self._sent < PARTS:
+            _messages.put(("advance", PARTS - self._sent, self._name))
+            self._sent = PARTS
+
+
+def _begin(messages: Any, threads: int) -> None:
+    global _messages
+    _messages = messages
+    import torch
+
+    torch.set_num_threads(threads)
+
+
+def _train(run: Run, threads: int) -> TrainingResult:
+    from vse.training.train import train
+
+    recipe = run.recipe.model_copy(update={"run": run.recipe.run.model_copy(update={"threads": threads})})
+    messenger = _Messenger(run.name)
+    result = train(recipe, run.folder, name=run.name, progress=messenger)
+    messenger.finish()
+    return result
+
+
+def _listen(messages: Any, report: ProgressReporter) -> None:
+    while (message := messages.get()) is not None:
+        kind, steps, text = message
+        if kind == "advance":
+            report.advance(steps, text)
+        else:
+            report.note(text)

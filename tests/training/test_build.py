@@ -1,0 +1,375 @@
+"""From a recipe to a model: which data a run may be continued with, and what is refused before training begins."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from safetensors.torch import save_file
+from tests.data.support import entry, write_karpathy
+from tests.support_models import RESNET, SIDE, picture, write_wordpieces
+from tests.training.support import WIDTH, tiny_recipe, tiny_values, write_pairs
+
+from vse.data.feature_store import FeatureStore
+from vse.errors import InputError
+from vse.features import extract_features, find_images
+from vse.inputs import Vocabulary
+from vse.model import VSEModel
+from vse.strict import parse
+from vse.training.augmentation import keep_cells_as_released
+from vse.training.build import build_model, build_tokenizer, flat, open_splits, training_pairs
+from vse.training.keyed import Purpose, keyed
+from vse.training.recipe import Recipe
+
+GRID = {"kind": "grid", "backbone": {"name": "caffe-resnet", "options": RESNET}, "image_size": SIDE}
+
+
+@pytest.fixture
+def regions(tmp_path) -> Path:
+    return write_pairs(tmp_path / "regions", train=8, dev=4)
+
+
+@pytest.fixture(scope="module")
+def pictures(tmp_path_factory) -> Path:
+    """Ten small photographs with captions, eight of them to train on."""
+    folder = tmp_path_factory.mktemp("pictures")
+    images = []
+    for number in range(10):
+        name = f"{number}.png"
+        (folder / "images").mkdir(exist_ok=True)
+        Image.fromarray(picture(number)).save(folder / "images" / name)
+        split = "train" if number < 8 else "val"
+        images.append(entry(name, split, f"a dog number {number}", f"the cat of picture {number}"))
+    write_karpathy(folder / "dataset_tiny.json", images)
+    return folder
+
+
+def recipe_over(folder: Path, keys: dict[str, Any], **changes: Any) -> Recipe:
+    """A tiny recipe with ``keys`` in its data table."""
+    values = tiny_values(folder, **changes)
+    return parse(Recipe, values | {"data": values["data"] | keys}, "test")
+
+
+def grid_recipe(pictures: Path, *, seed: int = 3, features: Path | None = None, **changes: Any) -> Recipe:
+    keys = {"dev": "val", **({"features": str(features)} if features else {})}
+    model = {"image": GRID} | changes.pop("model", {})
+    return recipe_over(pictures, keys, seed=seed, model=model, **changes)
+
+
+def built(recipe: Recipe) -> VSEModel:
+    splits = open_splits(recipe)
+    return build_model(recipe, build_tokenizer(recipe, splits.train.captions), splits, "test")
+
+
+def backbone_of(model: VSEModel) -> Any:
+    return model.image_encoder.backbone
+
+
+def one_line(error: pytest.ExceptionInfo[InputError]) -> str:
+    (line,) = str(error.value).splitlines()
+    return line
+
+
+# What a run is about
+
+
+def identity(path: Path) -> dict[str, Any]:
+    return open_splits(tiny_recipe(path)).identity()
+
+
+def test_the_same_data_has_the_same_identity(regions, tmp_path):
+    """Wherever it lies."""
+    copy = write_pairs(tmp_path / "elsewhere", train=8, dev=4)
+    assert identity(copy) == identity(regions)
+
+
+@pytest.mark.parametrize("split", ["train", "dev"])
+@pytest.mark.parametrize("file", ["caps", "ids"])
+def test_other_captions_or_names_are_other_data(regions, split, file):
+    """One word of one caption, or one name, and only that split's part changes."""
+    before = identity(regions)
+    path = regions / f"{split}_{file}.txt"
+    lines = path.read_text().splitlines()
+    lines[3] += "x"
+    path.write_text("\n".join(lines) + "\n")
+    after = identity(regions)
+    assert after[split] != before[split]
+    other = "dev" if split == "train" else "train"
+    assert after[other] == before[other]
+
+
+def test_names_are_told_apart_by_their_order(regions):
+    """The same names for other pictures."""
+    before = identity(regions)
+    path = regions / "train_ids.txt"
+    path.write_text("\n".join(reversed(path.read_text().splitlines())) + "\n")
+    assert identity(regions)["train"] != before["train"]
+
+
+def test_other_region_features_are_other_data(regions):
+    """A run is not continued on features that somebody computed anew."""
+    before = identity(regions)
+    np.save(regions / "train_ims.npy", 2 * np.load(regions / "train_ims.npy"))
+    assert identity(regions) != before
+
+
+def test_stored_features_are_part_of_the_identity(pictures, tmp_path):
+    """The fingerprint of the backbone that made them; pictures themselves have none."""
+    recipe = grid_recipe(pictures)
+    found = {}
+    for seed in (3, 4):
+        store = tmp_path / str(seed)
+        extract_features(find_images(pictures), backbone_of(built(grid_recipe(pictures, seed=seed))), store, size=SIDE)
+        found[seed] = open_splits(grid_recipe(pictures, features=store)).identity()
+        assert found[seed]["features"] == FeatureStore.open(store).header.fingerprint
+    assert found[3]["features"] != found[4]["features"]
+    plain = open_splits(recipe).identity()
+    assert plain["features"] is None
+    assert plain["train"] == found[3]["train"]
+
+
+def test_data_that_cannot_be_trained_on(regions):
+    """No path, and a split that is not there."""
+    with pytest.raises(InputError, match=r"data\.path is missing: name the data set in the recipe, or with --data DIR"):
+        open_splits(recipe_over(regions, {"path": ""}))
+    with pytest.raises(InputError, match="unknown split 'other'") as error:
+        open_splits(recipe_over(regions, {"dev": "other"}))
+    one_line(error)
+
+
+# Models
+
+
+def test_a_seed_decides_the_weights(regions):
+    """Equal seeds, equal weights, whatever torch drew before, whose own generator is left alone."""
+    torch.manual_seed(1)
+    state = torch.get_rng_state()
+    first = built(tiny_recipe(regions))
+    assert torch.equal(torch.get_rng_state(), state)
+    torch.manual_seed(2)
+    again, other = built(tiny_recipe(regions)), built(tiny_recipe(regions, seed=4))
+    assert first.fingerprint() == again.fingerprint() != other.fingerprint()
+
+
+def test_what_a_model_knows_about_itself(regions):
+    """Its card holds the recipe under dotted keys; its words are those of the training captions."""
+    recipe = recipe_over(regions, {"min_count": 2})
+    model = built(recipe)
+    assert model.config.about.name == "test"
+    assert model.config.about.recipe["schedule.epochs"] == 3
+    assert model.config.about.recipe["model.text.word_size"] == 8
+    captions = (regions / "train_caps.txt").read_text().split()
+    words = {word for word in captions if captions.count(word) >= 2}
+    assert model.tokenizer.vocab_size == len(words) + 5
+    assert model.config.text.vocabulary_size == len(words) + 5
+
+
+def test_double_precision_is_in_the_weights(regions):
+    """``fp64`` converts every one of them."""
+    model = built(tiny_recipe(regions, run={"precision": "fp64", "threads": 1}))
+    assert {value.dtype for value in model.parameters()} == {torch.float64}
+
+
+def test_features_of_another_width_are_refused(regions):
+    """The message names both widths and the key to set."""
+    image = {"kind": "region", "feature_size": WIDTH + 1, "hidden_size": 8, "head": "linear"}
+    recipe = tiny_recipe(regions, model={"image": image})
+    with pytest.raises(InputError) as error:
+        built(recipe)
+    assert f"features of {WIDTH} values, and the model takes {WIDTH + 1}" in one_line(error)
+    assert "model.image.feature_size" in one_line(error)
+
+
+def test_a_transformer_brings_its_own_tokenizer(regions, tmp_path):
+    """Its pieces, cut where the recipe says; without a source there is nothing to train from."""
+    folder = write_wordpieces(tmp_path / "bert")
+    text = {"kind": "transformer", "pretrained": str(folder)}
+    recipe = recipe_over(regions, {"max_tokens": 7}, model={"text": text})
+    tokenizer = build_tokenizer(recipe, ())
+    assert tokenizer.kind == "subwords"
+    assert tokenizer.max_length == 7
+    with pytest.raises(InputError, match=r"model\.text\.pretrained is missing"):
+        build_tokenizer(tiny_recipe(regions, model={"text": {"kind": "transformer", "architecture": {}}}), ())
+
+
+def test_a_vocabulary_from_a_file(regions, tmp_path):
+    """Its words in its order, not those of the captions."""
+    Vocabulary(["<pad>", "<start>", "<end>", "<unk>", "zebra"]).save(tmp_path / "words.json")
+    recipe = recipe_over(regions, {"vocabulary": str(tmp_path / "words.json")})
+    assert build_tokenizer(recipe, ("a dog",)).encode(["zebra dog"]).tokens.tolist() == [[1, 4, 3, 2]]
+
+
+# Stored features
+
+
+@pytest.fixture(scope="module")
+def store(pictures, tmp_path_factory) -> Path:
+    """The features of the backbone that the recipe builds from its seed."""
+    folder = tmp_path_factory.mktemp("store") / "features"
+    extract_features(find_images(pictures), backbone_of(built(grid_recipe(pictures))), folder, size=SIDE)
+    return folder
+
+
+def test_a_store_of_this_backbone_is_taken(pictures, store):
+    """Features in the place of pictures, and the rule for cells is still that of a grid."""
+    recipe = grid_recipe(pictures, features=store, augmentation={"image": "released", "rate": 0.5})
+    splits = open_splits(recipe)
+    model = build_model(recipe, build_tokenizer(recipe, splits.train.captions), splits, "test")
+    pairs = training_pairs(recipe, model, splits.train)
+    samples = np.arange(6)
+    batch = pairs.batch(0, samples)
+    cells = FeatureStore.open(store).array.shape[1]
+    kept = [
+        keep_cells_as_released(cells, 0.5, keyed(recipe.seed, 0, Purpose.IMAGE_ELEMENTS, sample)).sum()
+        for sample in samples.tolist()
+    ]
+    assert batch.lengths.tolist() == kept
+    assert batch.images.dtype == np.float16
+
+
+def test_pictures_are_cut_into_the_cells_of_the_backbone(pictures):
+    """The mask of a batch has as many columns as the backbone makes cells."""
+    recipe = grid_recipe(pictures)
+    splits = open_splits(recipe)
+    model = build_model(recipe, build_tokenizer(recipe, splits.train.captions), splits, "test")
+    batch = training_pairs(recipe, model, splits.train).batch(0, np.arange(3))
+    cells = backbone_of(model).eval()(torch.from_numpy(batch.images))
+    assert batch.mask.shape == cells.shape[:2]
+
+
+def test_a_store_of_another_backbone_is_refused(pictures, store):
+    """Other weights of the same architecture: the seed differs."""
+    with pytest.raises(InputError) as error:
+        built(grid_recipe(pictures, seed=4, features=store))
+    assert str(store) in one_line(error)
+    assert "with other weights than the recipe's backbone" in one_line(error)
+
+
+def test_a_store_of_other_preparation_is_refused(pictures, tmp_path):
+    """The same backbone, pictures brought to another size."""
+    recipe = grid_recipe(pictures, features=tmp_path / "small")
+    extract_features(find_images(pictures), backbone_of(built(grid_recipe(pictures))), tmp_path / "small", size=64)
+    with pytest.raises(InputError, match="prepared in another way") as error:
+        built(recipe)
+    assert str(tmp_path / "small") in one_line(error)
+
+
+def test_a_store_of_another_width_is_refused(pictures, tmp_path):
+    """Another backbone altogether; the message names its store or what to set."""
+    wide = {"image": GRID | {"backbone": {"name": "caffe-resnet", "options": RESNET | {"width": 4}}}}
+    extract_features(find_images(pictures), backbone_of(built(grid_recipe(pictures, model=wide))), tmp_path / "wide")
+    with pytest.raises(InputError, match="features of 128 values, and the model takes 64") as error:
+        built(grid_recipe(pictures, features=tmp_path / "wide"))
+    one_line(error)
+
+
+# Weights of a backbone
+
+
+@pytest.fixture(scope="module")
+def weights(pictures) -> dict[str, torch.Tensor]:
+    """Those of a backbone of another seed, statistics included."""
+    generator = torch.Generator().manual_seed(9)
+    state = backbone_of(built(grid_recipe(pictures, seed=8))).state_dict()
+    return {
+        name: value + torch.rand(value.shape, generator=generator) if value.is_floating_point() else value
+        for name, value in state.items()
+    }
+
+
+def with_weights(pictures: Path, source: Path) -> VSEModel:
+    return built(grid_recipe(pictures, model={"backbone_weights": str(source)}))
+
+
+def check_loaded(model: VSEModel, weights: dict[str, torch.Tensor]) -> None:
+    found = backbone_of(model).state_dict()
+    assert found.keys() == weights.keys()
+    for name, value in weights.items():
+        assert torch.equal(found[name], value), name
+
+
+@pytest.mark.parametrize("prefix", ["", "module.", "backbone.", "resnet.", "backbone.resnet.", "model."])
+def test_weights_under_the_usual_prefixes(pictures, weights, tmp_path, prefix):
+    """The same tensors from a .safetensors file and from one of torch; the rest of the model is as without them."""
+    state = {prefix + name: value.contiguous() for name, value in weights.items()}
+    save_file(state, tmp_path / "weights.safetensors")
+    torch.save(state, tmp_path / "weights.pth")
+    torch.save({"state_dict": state, "epoch": 3}, tmp_path / "checkpoint.pth")
+    plain = built(grid_recipe(pictures)).state_dict()
+    for file in ("weights.safetensors", "weights.pth", "checkpoint.pth"):
+        model = with_weights(pictures, tmp_path / file)
+        check_loaded(model, weights)
+        for name, value in model.state_dict().items():
+            if "backbone." not in name:
+                assert torch.equal(value, plain[name]), name
+
+
+@pytest.mark.parametrize("prefix", ["", "backbone."])
+def test_a_classifier_is_left_out(pictures, weights, tmp_path, prefix):
+    """Published networks end in one, which a grid has no use for."""
+    classifier = {"fc.weight": torch.zeros(10, 64), "fc.bias": torch.zeros(10)}
+    torch.save({prefix + name: value for name, value in (weights | classifier).items()}, tmp_path / "weights.pth")
+    check_loaded(with_weights(pictures, tmp_path / "weights.pth"), weights)
+
+
+def test_weights_that_do_not_fit_are_refused(pictures, weights, tmp_path):
+    """A tensor that is missing, one too many, one of another shape, a file that is not there: named in one line."""
+    path = tmp_path / "weights.safetensors"
+    name = "layer2.0.conv1.weight"
+    cases = {
+        "1 missing": {key: value for key, value in weights.items() if key != name},
+        "1 not expected (layer9.weight)": weights | {"layer9.weight": torch.zeros(3)},
+        "1 of another shape": weights | {name: torch.zeros(1, 2)},
+    }
+    for message, state in cases.items():
+        save_file({key: value.contiguous() for key, value in state.items()}, path)
+        with pytest.raises(InputError) as error:
+            with_weights(pictures, path)
+        assert message in one_line(error)
+        assert str(path) in one_line(error)
+    for missing in ("nowhere.safetensors", "nowhere.pth"):
+        with pytest.raises(InputError, match="no such file"):
+            with_weights(pictures, tmp_path / missing)
+
+
+class Malicious:
+    """Unpickling it would write a file."""
+
+    def __init__(self, target: Path) -> None:
+        self.target = target
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Path.touch, (self.target,)
+
+
+def test_a_malicious_file_is_refused_and_not_run(pictures, weights, tmp_path):
+    """A pickle is a program; this one is not executed, with or without tensors around it."""
+    target = tmp_path / "ran"
+    torch.save(weights | {"extra": Malicious(target)}, tmp_path / "mixed.pth")
+    (tmp_path / "bare.pth").write_bytes(pickle.dumps(Malicious(target), protocol=2))
+    (tmp_path / "named.safetensors").write_bytes(pickle.dumps(Malicious(target), protocol=2))
+    for name in ("mixed.pth", "bare.pth", "named.safetensors"):
+        with pytest.raises(InputError) as error:
+            with_weights(pictures, tmp_path / name)
+        assert name in one_line(error)
+        assert not target.exists()
+    pickle.loads((tmp_path / "bare.pth").read_bytes())
+    assert target.exists()  # it would have been
+
+
+def test_a_region_model_has_no_backbone(regions, tmp_path):
+    """The key is named."""
+    recipe = tiny_recipe(regions, model={"backbone_weights": str(tmp_path / "x.pth")})
+    with pytest.raises(InputError, match=r"model\.backbone_weights: a region model has no image backbone"):
+        built(recipe)
+
+
+def test_flat_tables():
+    """Dotted keys; what is absent or empty is left out, 0 and False are not."""
+    nested = {"a": {"b": 1, "c": {"d": None, "e": False}}, "f": {}, "g": [], "h": 0, "i": ""}
+    assert flat(nested) == {"a.b": 1, "a.c.e": False, "g": [], "h": 0, "i": ""}
