@@ -39,7 +39,7 @@ def train(
     """Train a model. Killed at any moment, the same command continues; under torchrun, several processes share it."""
     require("torch", "train", "vse train")
     from vse.training.recipe import EnsembleRecipe
-    from vse.training.recipes import list_recipes, read_recipe
+    from vse.training.recipes import find_recipe, list_recipes, read_recipe, read_values, toml_text
 
     if listing:
         from vse.training.recipe_list import RecipeList
@@ -48,9 +48,10 @@ def train(
         return
     if recipe is None:
         raise UsageError("name a recipe, or see them with 'vse train --list'")
-    places = [f"data.path={str(data)!r}"] if data else []
-    places += [f"data.features={str(features)!r}"] if features else []
-    wanted = read_recipe(recipe, [*places, *(changes or [])])
+    places = [f"data.path={toml_text(data)}"] if data else []
+    places += [f"data.features={toml_text(features)}"] if features else []
+    ensemble = "members" in read_values(find_recipe(recipe))
+    wanted = read_recipe(recipe, changes or [] if ensemble else [*places, *(changes or [])])
     if show_recipe:
         print_json(wanted.model_dump(mode="json"))
         return
@@ -64,7 +65,8 @@ def train(
     result: TrainingResult | EnsembleResult
     with progress_on_stderr() as progress:
         if isinstance(wanted, EnsembleRecipe):
-            result = train_ensemble(wanted, folder, name=name, places=places, progress=progress)
+            beside = find_recipe(recipe).parent
+            result = train_ensemble(wanted, folder, name=name, beside=beside, places=places, progress=progress)
         else:
             result = run(wanted, folder, name=name, progress=progress)
     if ranks_of_environment().first:

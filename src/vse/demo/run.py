@@ -87,12 +87,12 @@ def _prepare(out: Path, seeds: Sequence[int], scale: Scale, report: ProgressRepo
     from vse.data.scenes import write_scenes
     from vse.features import extract_features, find_images
     from vse.training.recipe import Recipe
-    from vse.training.recipes import read_recipe
+    from vse.training.recipes import read_recipe, toml_text
     from vse.training.several import Run
 
     scenes, features = out / "scenes", out / "features"
     write_scenes(scenes, scale.train, scale.dev, scale.test, seed=SCENES_SEED, progress=report)
-    places = [f"data.path={str(scenes)!r}", f"data.features={str(features)!r}"]
+    places = [f"data.path={toml_text(scenes)}", f"data.features={toml_text(features)}"]
     if scale.epochs is not None:
         places += [f"schedule.epochs={scale.epochs}"]
     runs = []

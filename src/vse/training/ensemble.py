@@ -58,19 +58,25 @@ def train_ensemble(
     folder: Path,
     *,
     name: str,
+    beside: Path | None = None,
     places: Sequence[str] = (),
     progress: ProgressReporter | None = None,
 ) -> EnsembleResult:
-    """Train every member into a folder of its own, then measure the mean of their scores on dev."""
+    """Train every member into a folder of its own, then measure the mean of their scores on dev.
+
+    Members are looked for in the folder ``beside`` first; ``places`` are changes for all of them.
+    """
     results: list[TrainingResult] = []
     embedded: list[Embeddings] = []
     first = ranks_of_environment().first
-    reporter = progress or SilentProgress()
+    reporter = progress if progress is not None and first else SilentProgress()
     for member in recipe.members:
-        found = read_recipe(member.recipe, [*places, f"seed={member.seed}"])
+        neighbour = None if beside is None else beside / f"{member.recipe.removesuffix('.toml')}.toml"
+        known = neighbour if neighbour is not None and neighbour.is_file() else member.recipe
+        found = read_recipe(known, [*places, f"seed={member.seed}"])
         if not isinstance(found, Recipe):
             raise InputError(f"{name}: its member {member.recipe!r} is an ensemble itself; name single models")
-        called = f"{member.recipe}-seed{member.seed}"
+        called = f"{Path(member.recipe).stem}-seed{member.seed}"
         reporter.note(f"{name}: {called}")
         results.append(train(found, folder / called, name=called, progress=progress))
         if first:

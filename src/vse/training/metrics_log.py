@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import math
 import os
+from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any
 
 from vse.errors import require
-from vse.training.run_folder import METRICS, TIMINGS
+from vse.training.run_folder import METRICS, TIMINGS, explained
 
 
 class MetricsLog:
@@ -19,7 +20,7 @@ class MetricsLog:
     """
 
     def __init__(self, folder: Path, keep: int = 0, *, tensorboard: bool = False) -> None:
-        path = folder / METRICS
+        self._path = path = folder / METRICS
         if path.exists():
             os.truncate(path, min(keep, path.stat().st_size))
         self._metrics: IO[str] = path.open("a", encoding="utf-8")
@@ -32,7 +33,8 @@ class MetricsLog:
     def step(self, values: dict[str, Any], seconds: dict[str, float]) -> None:
         """One training step."""
         self._write({"kind": "step", **values}, values["step"])
-        self._timings.write(json.dumps({"step": values["step"], **seconds}) + "\n")
+        with explained(self._path):
+            self._timings.write(json.dumps({"step": values["step"], **seconds}) + "\n")
 
     def epoch(self, values: dict[str, Any]) -> None:
         """The end of an epoch, with the figures on dev."""
@@ -44,20 +46,23 @@ class MetricsLog:
 
     def commit(self) -> int:
         """Flush to the disk and return the number of bytes of ``metrics.jsonl``."""
-        self._metrics.flush()
-        os.fsync(self._metrics.fileno())
-        self._timings.flush()
-        return self._metrics.tell()
+        with explained(self._path):
+            self._metrics.flush()
+            os.fsync(self._metrics.fileno())
+            self._timings.flush()
+            return self._metrics.tell()
 
     def close(self) -> None:
-        """Write what is left."""
-        self._metrics.close()
-        self._timings.close()
+        """Write what is left, as far as there is room: the next run cuts off what no checkpoint counts."""
+        for file in (self._metrics, self._timings):
+            with suppress(OSError):
+                file.close()
         if self._board is not None:
             self._board.close()
 
     def _write(self, values: dict[str, Any], step: int) -> None:
-        self._metrics.write(json.dumps(_plain(values)) + "\n")
+        with explained(self._path):
+            self._metrics.write(json.dumps(_plain(values)) + "\n")
         if self._board is not None:
             for key, value in values.items():
                 if isinstance(value, dict):

@@ -33,6 +33,12 @@ class Objective:
         negatives = "all" if softened or step < self._warmup else recipe.negatives
         return triplet_from_scores(scores, ids, negatives=negatives, margin=recipe.margin, reduction=recipe.reduction)
 
+    @property
+    def can_soften(self) -> bool:
+        """Whether there is a softer loss to go back to."""
+        recipe = self.recipe
+        return recipe.objective == "annealed" or (recipe.objective == "triplet" and recipe.negatives != "all")
+
     def temperature(self, step: int) -> float:
         """``t₀ · (t₁ / t₀)^(step / last)``: from the first temperature to the final one."""
         share = min(1.0, step / self._last)

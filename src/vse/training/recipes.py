@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import tomllib
 from collections.abc import Sequence
 from copy import deepcopy
@@ -22,6 +23,11 @@ def recipes_folder() -> Path:
     package = Path(__file__).resolve().parents[1]
     installed = package / "recipes"
     return installed if installed.is_dir() else package.parents[1] / "recipes"
+
+
+def toml_text(value: str | Path) -> str:
+    """A text as TOML writes it: JSON's way of quoting is one of TOML's."""
+    return json.dumps(str(value), ensure_ascii=False)
 
 
 def list_recipes() -> list[str]:

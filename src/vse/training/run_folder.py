@@ -90,7 +90,7 @@ class RunFolder:
             write_json(folder / STATE, state)
 
         self._install(name, write)
-        with self._explained(self.path / POINTER):
+        with explained(self.path / POINTER):
             write_json(self.path / POINTER, {"folder": name})
             _sync_folder(self.path)
         for old in self.path.glob("checkpoint-*/"):
@@ -107,7 +107,7 @@ class RunFolder:
     def set_link(self, link: str, name: str) -> None:
         """Let ``link`` lead to the model ``name``, in one step."""
         temporary = self.path / f".{link}"
-        with self._explained(self.path / link):
+        with explained(self.path / link):
             temporary.unlink(missing_ok=True)
             temporary.symlink_to(name, target_is_directory=True)
             temporary.replace(self.path / link)
@@ -124,7 +124,7 @@ class RunFolder:
         staging = self.path / f"{HIDDEN}{name}"
         shutil.rmtree(staging, ignore_errors=True)
         try:
-            with self._explained(self.path / name):
+            with explained(self.path / name):
                 staging.mkdir()
                 write(staging)
                 _sync_folder(staging)
@@ -134,18 +134,19 @@ class RunFolder:
         finally:
             shutil.rmtree(staging, ignore_errors=True)
 
-    @contextmanager
-    def _explained(self, path: Path) -> Iterator[None]:
-        """What the disk refuses becomes one line."""
-        try:
-            yield
-        except Exception as error:
-            if isinstance(error, OSError) or "safetensor" in type(error).__name__.lower():
-                raise VSEError(
-                    f"{path} could not be written ({_reason(error)}): the checkpoint before it is intact; "
-                    "make room and run the same command again to continue"
-                ) from error
-            raise
+
+@contextmanager
+def explained(path: Path) -> Iterator[None]:
+    """What the disk refuses becomes one line."""
+    try:
+        yield
+    except Exception as error:
+        if isinstance(error, OSError) or "safetensor" in type(error).__name__.lower():
+            raise VSEError(
+                f"{path} could not be written ({_reason(error)}): the checkpoint before it is intact; "
+                "make room and run the same command again to continue"
+            ) from error
+        raise
 
 
 def _reason(error: Exception) -> str:

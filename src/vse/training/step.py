@@ -21,6 +21,7 @@ from vse.training.keyed import Purpose, keyed_seed
 from vse.training.objective import Objective
 from vse.training.optimizer import BACKBONE
 from vse.training.recipe import Recipe
+from vse.training.synchronised_norm import synchronise_norms
 
 AUTOCAST = {"bf16": torch.bfloat16, "fp16": torch.float16}
 
@@ -73,6 +74,8 @@ class TrainingStep:
         self._network: nn.Module = model
         if recipe.run.micro_batches > 1:
             _refuse_batch_statistics(model)
+        if not ranks.alone:
+            synchronise_norms(model)
         if recipe.run.compile:
             model.image_encoder.compile(dynamic=True)  # packed sequences of the BiGRU break a graph into pieces
             if recipe.model.text.kind == "transformer":
@@ -87,7 +90,7 @@ class TrainingStep:
             self._network = DistributedDataParallel(self.model)
 
     def __call__(self, batch: Batch, step: int, *, softened: bool = False) -> StepFigures:
-        """Update the weights once; nothing has changed when :class:`NotFiniteError` is raised."""
+        """Update the weights once; none has changed when :class:`NotFiniteError` is raised."""
         self.optimizer.zero_grad(set_to_none=True)
         inputs = self._inputs(batch)
         ids = torch.from_numpy(batch.image_ids).to(self.model.device)
@@ -104,8 +107,7 @@ class TrainingStep:
         loss = self.objective(scores, all_ids, step, softened=softened)
         value = float(loss.detach())
         if not _finite(value):
-            rows = (~(images.isfinite().all(1) & texts.isfinite().all(1))).nonzero().flatten().tolist()
-            raise NotFiniteError("loss", rows)
+            raise NotFiniteError("loss", self._bad_rows(inputs["images"], images, texts))
         whole = self.scaler.scale(loss * self.ranks.world)
         if len(parts) == 1:
             whole.backward()
@@ -114,6 +116,17 @@ class TrainingStep:
         norm = self._update()
         measured = satisfied(scores.detach(), all_ids, margin=self.recipe.loss.margin)
         return StepFigures(value, measured, spread(images.detach(), all_ids), spread(texts.detach(), all_ids), norm)
+
+    def _bad_rows(self, inputs: Tensor | None, images: Tensor, texts: Tensor) -> list[int]:
+        """The rows of the whole batch whose input is not finite; if there is none, those whose vectors are not.
+
+        A batch norm spreads one bad input over the vectors of all.
+        """
+        if inputs is not None:
+            broken = self.ranks.gather((~inputs.isfinite().flatten(1).all(1)).long())
+            if broken.any():
+                return broken.nonzero().flatten().tolist()
+        return (~(images.isfinite().all(1) & texts.isfinite().all(1))).nonzero().flatten().tolist()
 
     def _inputs(self, batch: Batch) -> dict[str, Tensor | None]:
         device = self.model.device

@@ -46,6 +46,8 @@ def train(
     require("safetensors", "train", "training")
     path = Path(folder)
     device = _device(recipe.run.device)
+    if recipe.run.precision == "fp16" and device.type == "cpu":
+        raise InputError("run.precision 'fp16' needs a GPU: take 'bf16' or 'fp32' on a CPU")
     with process_group(device) as ranks:
         report = progress if progress is not None and ranks.first else SilentProgress()
         _make_folder(path, ranks)
@@ -127,7 +129,7 @@ def _make_folder(path: Path, ranks: Ranks) -> None:
         raise InputError(f"{path}: a file, expected a folder for the run")
     if not ranks.first:
         return
-    if path.is_dir() and not (path / RUN).is_file() and any(each.name != ".lock" for each in path.iterdir()):
+    if path.is_dir() and not (path / RUN).is_file() and any(each.name[0] != "." for each in path.iterdir()):
         raise InputError(f"{path}: holds other things and no training run; choose an empty folder with --into")
     path.mkdir(parents=True, exist_ok=True)
 

@@ -293,7 +293,8 @@ class Trainer:
                 f"{told}: stopped by guard.action; the last checkpoint is intact; train with another objective "
                 '(loss.objective = "contrastive"), or set guard.action to "soften"'
             )
-        then = "; all negatives count until they have spread out" if action == "soften" else ""
+        softens = action == "soften" and self.step.objective.can_soften
+        then = "; all negatives count until they have spread out" if softens else ""
         self.report.note(told + then)
 
     def _headline(self, figures: StepFigures) -> str:
