@@ -19,7 +19,7 @@ def test_the_example_runs():
         assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.parametrize("name", ["models.md", "evaluation.md"])
+@pytest.mark.parametrize("name", ["models.md", "evaluation.md", "training.md"])
 def test_a_guide_runs_from_top_to_bottom(name, tmp_path):
     """The Python blocks of a page, one after the other, make a program that works."""
     page = (README.parent / "docs" / name).read_text(encoding="utf-8")

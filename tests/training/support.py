@@ -48,6 +48,7 @@ def tiny_values(data: Path, /, **changes: Any) -> dict[str, Any]:
             "text": {"kind": "bigru", "word_size": 8},
         },
         "schedule": {"epochs": 3, "batch_size": 16, "decay_epochs": 1},
+        "loss": {"objective": "contrastive"},
         "optimizer": {"lr": 0.01},
         "run": {"threads": 1, "readers": 1},
     }

@@ -166,9 +166,6 @@ class TestFolders:
         """A copy of the finished run, unfinished again."""
         shutil.copytree(finished, tmp_path / "place", symlinks=True)
         run = tmp_path / "place" / "run"
-        record = json.loads((run / "run.json").read_text())
-        record["recipe"]["data"]["path"] = str(tmp_path / "place" / "data")
-        (run / "run.json").write_text(json.dumps(record))
         (run / "result.json").unlink()
         return tmp_path / "place"
 

@@ -79,7 +79,20 @@ def one_line(error: pytest.ExceptionInfo[InputError]) -> str:
 
 
 def identity(path: Path) -> dict[str, Any]:
-    return open_splits(tiny_recipe(path)).identity()
+    return identity_of(tiny_recipe(path))
+
+
+def identity_of(recipe: Recipe) -> dict[str, Any]:
+    splits = open_splits(recipe)
+    return splits.identity(build_tokenizer(recipe, splits.train.captions))
+
+
+def test_other_words_are_other_data(regions):
+    """The same captions read with another vocabulary."""
+    fewer = tiny_recipe(regions, model={"text": {"kind": "bigru", "word_size": 8}})
+    changed = fewer.model_copy(update={"data": fewer.data.model_copy(update={"min_count": 10})})
+    assert identity_of(fewer)["train"] == identity_of(changed)["train"]
+    assert identity_of(fewer)["tokenizer"] != identity_of(changed)["tokenizer"]
 
 
 def test_the_same_data_has_the_same_identity(regions, tmp_path):
@@ -125,10 +138,10 @@ def test_stored_features_are_part_of_the_identity(pictures, tmp_path):
     for seed in (3, 4):
         store = tmp_path / str(seed)
         extract_features(find_images(pictures), backbone_of(built(grid_recipe(pictures, seed=seed))), store, size=SIDE)
-        found[seed] = open_splits(grid_recipe(pictures, features=store)).identity()
+        found[seed] = identity_of(grid_recipe(pictures, features=store))
         assert found[seed]["features"] == FeatureStore.open(store).header.fingerprint
     assert found[3]["features"] != found[4]["features"]
-    plain = open_splits(recipe).identity()
+    plain = identity_of(recipe)
     assert plain["features"] is None
     assert plain["train"] == found[3]["train"]
 
@@ -370,6 +383,6 @@ def test_a_region_model_has_no_backbone(regions, tmp_path):
 
 
 def test_flat_tables():
-    """Dotted keys; what is absent or empty is left out, 0 and False are not."""
+    """Dotted keys; what is absent or empty stays."""
     nested = {"a": {"b": 1, "c": {"d": None, "e": False}}, "f": {}, "g": [], "h": 0, "i": ""}
-    assert flat(nested) == {"a.b": 1, "a.c.e": False, "g": [], "h": 0, "i": ""}
+    assert flat(nested) == {"a.b": 1, "a.c.d": None, "a.c.e": False, "f": {}, "g": [], "h": 0, "i": ""}

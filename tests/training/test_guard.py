@@ -21,7 +21,7 @@ COURSES = st.lists(st.tuples(VALUES, st.integers(1, 5)), max_size=12).map(
 
 
 def guard(action: str = "soften") -> CollapseGuard:
-    return CollapseGuard(GuardRecipe(action=action, spread=LIMIT, patience=PATIENCE))
+    return CollapseGuard(GuardRecipe(action=action, spread=LIMIT, patience=PATIENCE), begun=True)
 
 
 @given(st.integers(2, 9), st.integers(0, 1000), st.data())
@@ -111,3 +111,16 @@ def test_a_restart_changes_nothing(values, stop):
     found += [after.observe(value) for value in values[stop:]]
     assert found == expected
     assert after == straight
+
+
+def test_a_bunched_beginning_is_no_collapse():
+    """Random networks may begin close together: silence until they have spread once, or for ten patiences."""
+    recipe = guard().recipe
+    learning = CollapseGuard(recipe)
+    assert [learning.observe(0.001) for _ in range(10 * PATIENCE)] == [None] * (10 * PATIENCE)
+    learning.observe(0.5)
+    assert [event for _ in range(PATIENCE) if (event := learning.observe(0.001))] == ["collapsed"]
+    dead = CollapseGuard(recipe)
+    events = [dead.observe(0.001) for _ in range(12 * PATIENCE)]
+    assert events.count("collapsed") == 1
+    assert events.index("collapsed") == 11 * PATIENCE - 1

@@ -603,7 +603,9 @@ def covered(table: dict[str, Any], path: tuple[str, ...]) -> bool:
     return True
 
 
-FREE = {"about", "run.threads", "run.readers", "run.checkpoint_minutes", "run.tensorboard", "run.device"}
+PLACES = {"data.path", "data.images", "data.features", "data.vocabulary", "model.backbone_weights"}
+MACHINE = {"threads", "readers", "checkpoint_minutes", "tensorboard", "device", "micro_batches", "compile"}
+FREE = {"about"} | PLACES | {f"run.{key}" for key in MACHINE}
 START = {"model": {"image": {"kind": "grid", "backbone": "caffe-resnet50"}, "text": {"kind": "bigru"}}}
 OTHER = {
     "about": "another",

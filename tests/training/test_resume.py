@@ -131,14 +131,14 @@ def _regions(folder: Path, **changes: Any) -> Recipe:
 
 
 def _collapsing(folder: Path) -> Recipe:
-    """Features that hardly differ, and the hardest negatives from the first step on: the guard acts at once."""
+    """Features that hardly differ, and the hardest negatives from the first step on: the guard acts after ten steps."""
     data = write_pairs(folder / "data", 16, 6)
     for split in ("train", "dev"):
         features = np.load(data / f"{split}_ims.npy")
         np.save(data / f"{split}_ims.npy", (1 + 0.1 * features).astype(np.float32))
     loss = {"objective": "triplet", "negatives": "hardest", "warmup_epochs": 0}
-    guard = {"action": "soften", "spread": 0.02, "patience": 2}
-    return tiny_recipe(data, schedule=SHORT, loss=loss, guard=guard, run=EVERY_STEP)
+    guard = {"action": "soften", "spread": 0.02, "patience": 1}
+    return tiny_recipe(data, schedule=SHORT | {"epochs": 5}, loss=loss, guard=guard, run=EVERY_STEP)
 
 
 def _bert(folder: Path) -> Recipe:
@@ -274,7 +274,7 @@ def test_a_frozen_backbone_is_trained_after_its_epochs_and_its_statistics_never(
     recipe = _pictures(tmp_path)
     splits = open_splits(recipe)
     start = build_model(recipe, build_tokenizer(recipe, splits.train.captions), splits, "start").state_dict()
-    interrupted(recipe, tmp_path / "run", at=4 + 2 + 1)  # the data, start, place; two steps, their epoch; a third step
+    interrupted(recipe, tmp_path / "run", at=3 + 2 + 1)  # the data, start; two steps, their epoch; a third step
     assert position(tmp_path / "run")["epoch"] == 1
 
     def backbone() -> dict[str, torch.Tensor]:
@@ -403,13 +403,13 @@ def test_killed_before_any_operation_on_a_file_the_result_is_the_same(tmp_path):
             kills += 1
             if (tmp_path / "run" / "best").exists():
                 assert vse.load(tmp_path / "run" / "best").embed_size == 16
-            operations = draw.randint(12, 60)
+            operations = draw.randint(12, 160)  # the end of an epoch takes about a hundred
         assert code == 0
         for operations in range(26, 48):  # each one of the second checkpoint, and of the removal of the first
             run = tmp_path / f"run-{operations}"
             assert [forks.train(run, operations), forks.train(run, 16)] == [-signal.SIGKILL] * 2
             assert position(run)["step"] in {1, 2}
-    assert kills >= 8
+    assert kills >= 5
     assert_same_run(tmp_path / "run", tmp_path / "whole")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import os
 import shutil
@@ -393,7 +394,7 @@ def test_a_file_that_may_not_grow(tmp_path):
     (line,) = done.stdout.splitlines()
     assert line.startswith(f"{tmp_path / 'checkpoint-00000002'} could not be written (")
     assert "too large" in line
-    assert "the checkpoint before it is intact; make room and run the same command again" in line
+    assert "the checkpoint before it is intact; make it writable or make room, and run the same command again" in line
     found = RunFolder(tmp_path).read_checkpoint()
     assert found is not None
     assert found[0] == {"step": 1}
@@ -414,8 +415,10 @@ def saved(models, tmp_path_factory) -> Path:
     return save_model(models[OLD], tmp_path_factory.mktemp("saved") / "model", draw=False)
 
 
-def keep(folder: RunFolder, step: int, models: dict, link: str = "last", suffix: str = "") -> None:
-    folder.write_model(step, link, lambda path: save_model(models[step], path, draw=False), suffix)
+def keep(folder: RunFolder, step: int, models: dict, suffix: str = "") -> str:
+    name = f"model-{step:08d}{suffix}"
+    folder.write_model(name, lambda path: save_model(models[step], path, draw=False))
+    return name
 
 
 def leads_to(path: Path, models: dict) -> int:
@@ -431,19 +434,48 @@ def leads_to(path: Path, models: dict) -> int:
 def test_links_lead_to_models(tmp_path, models):
     """One folder for each step, links to them, and only what no link leads to is removed."""
     folder = RunFolder(tmp_path)
-    keep(folder, OLD, models)
-    folder.set_link("best", f"model-{OLD:08d}")
-    keep(folder, NEW, models)
-    keep(folder, NEW, models, "averaged", "-averaged")
-    folder.remove_unlinked()
+    old = keep(folder, OLD, models)
+    folder.show_models({"last": old, "best": old})
+    new, averaged = keep(folder, NEW, models), keep(folder, NEW, models, "-averaged")
+    assert leads_to(tmp_path / "last", models) == OLD  # until the checkpoint that knows the new one counts
+    folder.show_models({"last": new, "best": old, "averaged": averaged})
     assert leads_to(tmp_path / "last", models) == leads_to(tmp_path / "averaged", models) == NEW
     assert leads_to(tmp_path / "best", models) == OLD
-    names = {f"model-{OLD:08d}", f"model-{NEW:08d}", f"model-{NEW:08d}-averaged"}
-    assert listed(tmp_path) == {"best", "last", "averaged", *names}
-    folder.set_link("best", f"model-{NEW:08d}")
-    folder.remove_unlinked()
+    assert listed(tmp_path) == {"best", "last", "averaged", old, new, averaged}
+    folder.show_models({"last": new, "best": new, "averaged": averaged})
     assert leads_to(tmp_path / "best", models) == NEW
-    assert listed(tmp_path) == {"best", "last", "averaged", *names} - {f"model-{OLD:08d}"}
+    assert listed(tmp_path) == {"best", "last", "averaged", new, averaged}
+
+
+def test_links_of_a_copied_folder_are_mended(tmp_path, models):
+    """Copied with links followed, they are folders; copied without, they are gone: both are links again."""
+    folder = RunFolder(tmp_path)
+    name = keep(folder, OLD, models)
+    shutil.copytree(tmp_path / name, tmp_path / "last")
+    folder.show_models({"last": name, "best": name})
+    assert leads_to(tmp_path / "last", models) == leads_to(tmp_path / "best", models) == OLD
+
+
+def test_a_model_that_is_lost_is_missed(tmp_path, models):
+    """The folder was not copied whole: said at once, and nothing is removed."""
+    folder = RunFolder(tmp_path)
+    name = keep(folder, OLD, models)
+    with pytest.raises(InputError, match="model-00000999, the best model of this run, is missing"):
+        folder.show_models({"best": "model-00000999"})
+    assert listed(tmp_path) == {name}
+
+
+def test_a_disk_without_links_gets_copies(tmp_path, models, monkeypatch):
+    """The same names lead to the same models."""
+
+    def refused(*arguments: object, **options: object) -> None:
+        raise OSError(errno.EPERM, "no links here")
+
+    monkeypatch.setattr(Path, "symlink_to", refused)
+    folder = RunFolder(tmp_path)
+    for step in (OLD, NEW):
+        folder.show_models({"last": keep(folder, step, models)})
+        assert load_model(tmp_path / "last").fingerprint() == models[step].fingerprint()
 
 
 @pytest.mark.parametrize("operation", sorted(OPERATIONS.keys() - {"list", "close a descriptor"}))
@@ -457,11 +489,10 @@ def test_a_link_never_leads_to_half_a_model(tmp_path, models, saved, operation, 
         path.mkdir()
         folder = RunFolder(path)
         shutil.copytree(saved, path / f"model-{OLD:08d}")
-        folder.set_link("last", f"model-{OLD:08d}")
+        folder.show_models({"last": f"model-{OLD:08d}"})
 
         def change(folder: RunFolder = folder) -> None:
-            keep(folder, NEW, models)
-            folder.remove_unlinked()
+            folder.show_models({"last": keep(folder, NEW, models)})
 
         if kill:
             happened = killed_during(operation, number, change)
@@ -480,20 +511,13 @@ def test_a_link_never_leads_to_half_a_model(tmp_path, models, saved, operation, 
         shutil.rmtree(path)
 
 
-def test_a_model_of_this_step_is_not_written_twice(tmp_path, models):
-    """A run that is continued finds the model of its last step: the same weights, so only the link is set."""
-    folder = RunFolder(tmp_path)
-    keep(folder, OLD, models)
-    folder.write_model(OLD, "best", lambda path: pytest.fail("it is there"))
-    assert leads_to(tmp_path / "best", models) == OLD
-
-
 def test_leftovers_are_cleared_and_nothing_else(tmp_path, models):
     """What a killed process was writing goes; checkpoints, models and other people's files stay."""
     folder = RunFolder(tmp_path)
     write(folder, OLD)
     keep(folder, OLD, models)
     (tmp_path / "notes.txt").write_text("mine")
+    (tmp_path / ".git").mkdir()
     before = listed(tmp_path)
     (tmp_path / ".writing-checkpoint-00000240" / "deep").mkdir(parents=True)
     (tmp_path / ".writing-model-00000240").mkdir()

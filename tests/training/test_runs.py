@@ -29,7 +29,7 @@ OBJECTIVES: dict[str, dict[str, Any]] = {
 }
 EPOCHS, BATCH, STEPS = 10, 16, 9
 LONG = {"epochs": EPOCHS, "batch_size": BATCH, "decay_epochs": 2}
-COLLAPSING = 8 * STEPS
+COLLAPSING = 14 * STEPS
 FIGURES = ("loss", "satisfied", "spread", "text_spread", "gradient")
 
 
@@ -86,7 +86,7 @@ def collapsing(folder: Path, action: str) -> Recipe:
             np.save(folder / f"{split}_ims.npy", (1 + 0.1 * generator.standard_normal(shape)).astype(np.float32))
     return tiny_recipe(
         folder,
-        schedule={"epochs": 8, "batch_size": 16, "decay_epochs": 0},
+        schedule={"epochs": 14, "batch_size": 16, "decay_epochs": 0},
         loss={"objective": "triplet", "negatives": "hardest", "warmup_epochs": 0},
         guard={"action": action, "spread": 0.02, "patience": 3},
     )
@@ -248,12 +248,12 @@ class TestGuard:
         return Run(collapsing(folder / "data", "warn"), folder / "run")
 
     def test_warn_says_so_once_and_goes_on(self, warned):
-        """At the third step below the limit; the run ends as it would have."""
+        """After ten patiences that a random beginning is given; the run ends as it would have."""
         assert warned.events() == ["collapsed"]
         told = [line for line in warned.notes.said if "collaps" in line]
         (event,) = warned.of_kind("event")
         assert len(told) == 1
-        assert told[0].startswith(f"step {event['step']} of {COLLAPSING} (epoch 1): the embeddings ")
+        assert told[0].startswith(f"step {event['step']} of {COLLAPSING} (epoch {event['epoch'] + 1}): the embeddings ")
         assert warned.result.steps == COLLAPSING
         spreads = [line["spread"] for line in warned.of_kind("step")]
         assert max(spreads[event["step"] - 3 : event["step"]]) < 0.02
@@ -269,8 +269,8 @@ class TestGuard:
         assert ours[collapsed]["loss"] > 3 * theirs[collapsed]["loss"]  # 15 negatives a pair in the place of one
         assert min(line["spread"] for line in ours[recovered - 3 : recovered]) > 0.04
         kinds = {line["epoch"]: line["loss_kind"] for line in run.of_kind("epoch")}
-        assert kinds[0] == "all negatives"
-        assert any("all negatives count until they have spread out" in line for line in run.notes.said)
+        assert kinds[run.of_kind("event")[0]["epoch"]] == "all negatives"
+        assert any("the loss is softened until they have spread out" in line for line in run.notes.said)
         assert any("the embeddings have spread out again" in line for line in run.notes.said)
 
     def test_stop_ends_the_run_in_one_line(self, tmp_path):
@@ -279,9 +279,8 @@ class TestGuard:
         with pytest.raises(VSEError, match=r"stopped by guard\.action; the last checkpoint is intact") as caught:
             train(recipe, tmp_path / "run")
         assert len(str(caught.value).splitlines()) == 1
-        assert f"step 3 of {COLLAPSING}" in str(caught.value)
+        assert f"step 33 of {COLLAPSING}" in str(caught.value)
         assert not (tmp_path / "run" / "result.json").exists()
-        assert not (tmp_path / "run" / "best").exists()
 
     def test_off_watches_nothing(self, warned, tmp_path):
         """The figures are those of a run that is only warned."""

@@ -12,7 +12,10 @@ from vse.cli.options import JsonOption, output_folder, parse_seeds
 
 
 def demo(
-    out: Annotated[Path, typer.Option(metavar="DIR", help="Where results are written.")] = Path("vse-demo"),
+    out: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Where results are written [default: vse-demo, or vse-demo-quick]."),
+    ] = None,
     seeds: Annotated[
         str, typer.Option(metavar="LIST", help="Seeds to train each method with, separated by commas.")
     ] = "0,1,2",
@@ -22,7 +25,8 @@ def demo(
     as_json: JsonOption = False,
 ) -> None:
     """Train VSE++ and VSE∞ on generated scenes and compare them; no download, no dataset, about two minutes."""
-    folder, chosen = output_folder(out), parse_seeds(seeds)
+    folder = output_folder(out or Path("vse-demo-quick" if quick else "vse-demo"))
+    chosen = parse_seeds(seeds)
 
     from vse.demo.run import FULL, QUICK, run
 

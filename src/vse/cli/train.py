@@ -50,8 +50,9 @@ def train(
         raise UsageError("name a recipe, or see them with 'vse train --list'")
     places = [f"data.path={toml_text(data)}"] if data else []
     places += [f"data.features={toml_text(features)}"] if features else []
+    all_changes = [*places, *(changes or [])]
     ensemble = "members" in read_values(find_recipe(recipe))
-    wanted = read_recipe(recipe, changes or [] if ensemble else [*places, *(changes or [])])
+    wanted = read_recipe(recipe, [] if ensemble else all_changes)
     if show_recipe:
         print_json(wanted.model_dump(mode="json"))
         return
@@ -66,7 +67,7 @@ def train(
     with progress_on_stderr() as progress:
         if isinstance(wanted, EnsembleRecipe):
             beside = find_recipe(recipe).parent
-            result = train_ensemble(wanted, folder, name=name, beside=beside, places=places, progress=progress)
+            result = train_ensemble(wanted, folder, name=name, beside=beside, changes=all_changes, progress=progress)
         else:
             result = run(wanted, folder, name=name, progress=progress)
     if ranks_of_environment().first:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from vse.curves import PoolingCurve
 
+FEW_RANKS = 0.5  # of the weight on three ranks: then the curve says "the extremes"
 COLUMNS = (("r1", "R@1"), ("r5", "R@5"), ("r10", "R@10"))
 
 
@@ -97,13 +98,22 @@ class DemoResult:
             curve = max(found, key=lambda each: each.size or 0) if tower == "image" else found[len(found) // 2]
             weights = curve.coefficients or ()
             nearest = curve.nearest
+            end = "largest" if sum(weights[:3]) >= sum(weights[-3:]) else "smallest"
             lines.append(
-                f"The {what} curve: of {curve.size} {elements}, sorted in every dimension, the largest value has "
-                f"{100 * weights[0]:.0f} % of the weight and the first three have {100 * sum(weights[:3]):.0f} % "
-                f"({nearest.label if nearest else ''}); average pooling gives each {100 / (curve.size or 1):.1f} %."
+                f"The {what} curve: of {curve.size} {elements}, sorted in every dimension, the three {end} values have "
+                f"{100 * _most_of_three(weights):.0f} % of the weight ({nearest.label if nearest else ''}); average "
+                f"pooling gives them {300 / (curve.size or 1):.0f} %."
             )
-        lines.append(
-            "A shape fills a few cells and a word names it once, so what matters is how strongly the best cell or "
-            "word says it; an average over the background drowns that. Nobody told the model: it learned to pool so."
-        )
+        image = [curve for curve in self.curves if curve.tower == "image" and curve.coefficients]
+        few = max((_most_of_three(curve.coefficients or ()) for curve in image), default=0.0)
+        if few > FEW_RANKS:
+            lines.append(
+                "A shape fills a few cells and a word names it once, so what matters is the most extreme cell or word "
+                "of a dimension; an average over the background drowns it. Nobody told the model; it learned this."
+            )
         return lines
+
+
+def _most_of_three(weights: Sequence[float]) -> float:
+    """The weight of the three ranks at either end; which end is a matter of the features' sign."""
+    return max(sum(weights[:3]), sum(weights[-3:]))

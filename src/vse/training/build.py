@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -41,9 +42,11 @@ class Splits:
     dev: CaptionedImages
     store: FeatureStore | None
 
-    def identity(self) -> dict[str, Any]:
-        """What must be equal for a run to be continued: captions, pictures' names, features."""
+    def identity(self, tokenizer: TextTokenizer) -> dict[str, Any]:
+        """What must be equal for a run to be continued: captions, words, pictures' names, features."""
+        words = json.dumps(tokenizer.to_json(), sort_keys=True)
         return {
+            "tokenizer": hashlib.sha256(words.encode()).hexdigest()[:16],
             "train": _split_identity(self.train, stored=self.store is not None),
             "dev": _split_identity(self.dev, stored=self.store is not None),
             "features": None if self.store is None else self.store.header.fingerprint,
@@ -95,7 +98,8 @@ def build_model(recipe: Recipe, tokenizer: TextTokenizer, splits: Splits, name: 
         text = BiGRUConfig(vocabulary_size=tokenizer.vocab_size, **wanted.text.model_dump())
     else:
         text = wanted.text
-    about = About(name=name, data=splits.train.name, source="trained with vse", recipe=flat(recipe.identity()))
+    shown = {key: value for key, value in flat(recipe.identity()).items() if value not in (None, {})}
+    about = About(name=name, data=splits.train.name, source="trained with vse", recipe=shown)
     config = ModelConfig(embed_size=wanted.embed_size, image=wanted.image, text=text, about=about)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(keyed_seed(recipe.seed, 0, Purpose.WEIGHTS))
@@ -142,12 +146,12 @@ def training_pairs(recipe: Recipe, model: VSEModel, data: CaptionedImages) -> Tr
 
 
 def flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Nested tables with dotted keys, as the model card lists them."""
+    """Nested tables with dotted keys."""
     result: dict[str, Any] = {}
     for key, value in values.items():
         if isinstance(value, dict) and value:
             result |= flat(value, f"{prefix}{key}.")
-        elif value not in (None, {}):
+        else:
             result[f"{prefix}{key}"] = value
     return result
 

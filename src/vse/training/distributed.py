@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any
 
@@ -21,8 +21,13 @@ from torch import Tensor
 
 from vse.errors import InputError, VSEError, first_line
 
-# Others wait while the first process evaluates on dev; a process that dies is noticed at once, not by this.
+# Others wait while the first process evaluates on dev. A process that dies is noticed by the broken connection (gloo)
+# or by torchrun, not by this.
 PATIENCE = timedelta(hours=2)
+LOST = ("Connection closed", "Connection reset", "Connection refused", "gloo")
+
+
+CPU = torch.device("cpu")
 
 
 @dataclass(frozen=True)
@@ -32,6 +37,7 @@ class Ranks:
     rank: int = 0
     world: int = 1
     local: int = 0
+    device: torch.device = CPU
 
     @property
     def first(self) -> bool:
@@ -64,12 +70,20 @@ class Ranks:
         if self.alone:
             return value
         box = [value]
-        dist.broadcast_object_list(box, src=0)
+        dist.broadcast_object_list(box, src=0, device=self.device)
         return box[0]
+
+    def any(self, flag: bool) -> bool:
+        """Whether the flag is up in any process."""
+        if self.alone:
+            return flag
+        up = torch.tensor([int(flag)], device=self.device)
+        dist.all_reduce(up, dist.ReduceOp.MAX)
+        return bool(up.item())
 
 
 def ranks_of_environment() -> Ranks:
-    """What ``torchrun`` says about this process; one process of its own otherwise."""
+    """What ``torchrun`` says about this process; one process of its own otherwise. Nothing is connected."""
     values = {key: os.environ.get(key) for key in ("RANK", "WORLD_SIZE", "LOCAL_RANK")}
     if values["RANK"] is None or values["WORLD_SIZE"] is None:
         return Ranks()
@@ -78,20 +92,28 @@ def ranks_of_environment() -> Ranks:
 
 @contextmanager
 def process_group(device: torch.device) -> Iterator[Ranks]:
-    """Join the other processes for as long as the block lasts; alone, nothing happens."""
-    ranks = ranks_of_environment()
-    if ranks.alone:
+    """Join the other processes for as long as the block lasts; alone, or within such a block, nothing happens."""
+    ranks = replace(ranks_of_environment(), device=device)
+    if ranks.alone or dist.is_initialized():
         yield ranks
         return
-    dist.init_process_group("nccl" if device.type == "cuda" else "gloo", timeout=PATIENCE)
+    gloo = device.type != "cuda"
+    if gloo:
+        dist.init_process_group("gloo", timeout=PATIENCE)
+    else:
+        torch.cuda.set_device(device)
+        dist.init_process_group("nccl", timeout=PATIENCE, device_id=device)
+    failed = True
     try:
         yield ranks
+        failed = False
     except RuntimeError as error:
-        if isinstance(error, dist.DistBackendError) or "onnection" in str(error) or "gloo" in str(error).lower():
+        if isinstance(error, dist.DistError) or any(sign in str(error) for sign in LOST):
             raise VSEError(
                 f"rank {ranks.rank} lost the other processes, one of them ended ({first_line(error)}): the last "
                 "checkpoint is intact, run the same command again to continue"
             ) from error
         raise
     finally:
-        dist.destroy_process_group()
+        if gloo or not failed:  # NCCL would wait here for processes that are gone
+            dist.destroy_process_group()

@@ -17,11 +17,11 @@ from vse.files import write_json
 from vse.progress import ProgressReporter, SilentProgress
 from vse.storage import load_model
 from vse.training.build import open_splits
-from vse.training.distributed import ranks_of_environment
-from vse.training.recipe import EnsembleRecipe, Recipe
+from vse.training.distributed import process_group, ranks_of_environment
+from vse.training.recipe import EnsembleRecipe, Member, Recipe
 from vse.training.recipes import read_recipe
 from vse.training.result import TrainingResult
-from vse.training.train import train
+from vse.training.train import choose_device, train
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -59,29 +59,26 @@ def train_ensemble(
     *,
     name: str,
     beside: Path | None = None,
-    places: Sequence[str] = (),
+    changes: Sequence[str] = (),
     progress: ProgressReporter | None = None,
 ) -> EnsembleResult:
     """Train every member into a folder of its own, then measure the mean of their scores on dev.
 
-    Members are looked for in the folder ``beside`` first; ``places`` are changes for all of them.
+    Members are looked for in the folder ``beside`` first; ``changes`` are for all of them.
     """
-    results: list[TrainingResult] = []
-    embedded: list[Embeddings] = []
     first = ranks_of_environment().first
     reporter = progress if progress is not None and first else SilentProgress()
-    for member in recipe.members:
-        neighbour = None if beside is None else beside / f"{member.recipe.removesuffix('.toml')}.toml"
-        known = neighbour if neighbour is not None and neighbour.is_file() else member.recipe
-        found = read_recipe(known, [*places, f"seed={member.seed}"])
-        if not isinstance(found, Recipe):
-            raise InputError(f"{name}: its member {member.recipe!r} is an ensemble itself; name single models")
-        called = f"{Path(member.recipe).stem}-seed{member.seed}"
-        reporter.note(f"{name}: {called}")
-        results.append(train(found, folder / called, name=called, progress=progress))
-        if first:
-            model = load_model(results[-1].model)
-            embedded.append(embed_split(model, open_splits(found).dev, name=called))
+    members = [_read_member(member, name, beside, changes) for member in recipe.members]
+    results: list[TrainingResult] = []
+    embedded: list[Embeddings] = []
+    device = choose_device(members[0][1].run.device)
+    with process_group(device):  # once for all: the members could not find each other again
+        for called, found in members:
+            reporter.note(f"{name}: {called}")
+            results.append(train(found, folder / called, name=called, progress=progress))
+            if first:
+                model = load_model(results[-1].model, device=device)
+                embedded.append(embed_split(model, open_splits(found).dev, name=called, progress=reporter))
     together: dict[str, Any] = {}
     if first:
         owners = agreeing(embedded).text_to_image
@@ -91,3 +88,13 @@ def train_ensemble(
     if first:
         write_json(folder / "ensemble.json", result.to_json())
     return result
+
+
+def _read_member(member: Member, name: str, beside: Path | None, changes: Sequence[str]) -> tuple[str, Recipe]:
+    """What a member's run is called, and its recipe."""
+    neighbour = None if beside is None else beside / f"{member.recipe.removesuffix('.toml')}.toml"
+    known = neighbour if neighbour is not None and neighbour.is_file() else member.recipe
+    found = read_recipe(known, [*changes, f"seed={member.seed}"])
+    if not isinstance(found, Recipe):
+        raise InputError(f"{name}: its member {member.recipe!r} is an ensemble itself; name single models")
+    return f"{Path(member.recipe).stem}-seed{member.seed}", found

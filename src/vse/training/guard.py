@@ -17,6 +17,8 @@ from vse.training.recipe import GuardRecipe
 
 RECOVERED = 2.0
 """A softened run goes back to its own loss when the spread is this many times the limit."""
+GRACE = 10
+"""Random networks may begin bunched together: watching begins once they have spread, or after this many patiences."""
 
 Event = Literal["collapsed", "recovered"]
 
@@ -40,6 +42,8 @@ class CollapseGuard:
     """
 
     recipe: GuardRecipe
+    begun: bool = False
+    waited: int = 0
     below: int = 0
     above: int = 0
     collapsed: bool = False
@@ -48,6 +52,11 @@ class CollapseGuard:
         """Take the spread of one step; an event is told once, when it begins."""
         if self.recipe.action == "off":
             return None
+        if not self.begun:
+            self.waited += 1
+            self.begun = value > RECOVERED * self.recipe.spread or self.waited > GRACE * self.recipe.patience
+            if not self.begun:
+                return None
         self.below = self.below + 1 if value < self.recipe.spread else 0
         self.above = self.above + 1 if value > RECOVERED * self.recipe.spread else 0
         if not self.collapsed and self.below >= self.recipe.patience:

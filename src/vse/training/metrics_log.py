@@ -19,7 +19,7 @@ class MetricsLog:
     A NaN or infinity has no place in JSON and is written as null.
     """
 
-    def __init__(self, folder: Path, keep: int = 0, *, tensorboard: bool = False) -> None:
+    def __init__(self, folder: Path, keep: int = 0, *, first_step: int = 0, tensorboard: bool = False) -> None:
         self._path = path = folder / METRICS
         if path.exists():
             os.truncate(path, min(keep, path.stat().st_size))
@@ -28,7 +28,7 @@ class MetricsLog:
         self._board: Any = None
         if tensorboard:
             board = require("torch.utils.tensorboard", "tensorboard", "run.tensorboard")
-            self._board = board.SummaryWriter(folder / "tensorboard")
+            self._board = board.SummaryWriter(folder / "tensorboard", purge_step=first_step)
 
     def step(self, values: dict[str, Any], seconds: dict[str, float]) -> None:
         """One training step."""
@@ -80,6 +80,18 @@ def read_metrics(folder: Path) -> list[dict[str, Any]]:
         return []
     lines = path.read_text(encoding="utf-8").split("\n")
     return [json.loads(line) for line in lines[:-1] if line]
+
+
+def read_timings(folder: Path) -> dict[str, float]:
+    """The seconds of all steps together, computing and waiting for data; repeated steps count each time."""
+    total = {"compute": 0.0, "wait": 0.0}
+    path = folder / TIMINGS
+    for line in path.read_text(encoding="utf-8").split("\n")[:-1] if path.is_file() else []:
+        with suppress(ValueError):  # a line that a killed process left unfinished
+            for key, value in json.loads(line).items():
+                if key in total:
+                    total[key] += value
+    return total
 
 
 def _plain(value: Any) -> Any:

@@ -28,6 +28,8 @@ class Table(Strict):
 class DataRecipe(Table):
     """Where images and captions come from.
 
+    ``path`` is the data set and ``layout`` how it is laid out (``auto`` finds out); ``images`` the folder of its
+    pictures, if they are elsewhere. ``max_tokens`` cuts longer captions.
     ``features`` is a store of ``vse features`` that takes the place of pictures (the backbone is then not trained).
     ``vocabulary`` is a file of words for a BiGRU; without it the words that occur at least ``min_count`` times in the
     training captions are taken. ``captions_per_image`` draws that many captions of each image anew for every epoch;
@@ -106,12 +108,13 @@ class LossRecipe(Table):
       weighted, to the hardest one.
     - ``contrastive``: cross-entropy over the batch at ``temperature``.
 
+    ``margin`` is the distance that the hinges ask for; ``reduction`` adds the pairs of a batch up or averages them.
     ``same_image`` says what other captions of the same image are: ``masked`` (left out) or ``negatives``, as in the
     released code.
     """
 
-    objective: Literal["triplet", "annealed", "contrastive"] = "contrastive"
-    negatives: Literal["hardest", "semi-hard", "all"] = "hardest"
+    objective: Literal["triplet", "annealed", "contrastive"] = "triplet"
+    negatives: Literal["hardest", "semi-hard", "all"] = "semi-hard"
     warmup_epochs: Share = 1
     margin: Positive = MARGIN
     temperature: Positive = TEMPERATURE
@@ -180,10 +183,13 @@ class GuardRecipe(Table):
 
 
 class RunRecipe(Table):
-    """How the machine is used. ``micro_batches`` splits a batch to save memory; negatives stay those of the batch.
+    """How the machine is used.
 
-    ``average`` keeps an exponential average of the weights with that decay beside the trained ones. ``fp16`` needs
-    a GPU.
+    ``micro_batches`` splits a batch to save memory; negatives stay those of the batch. ``average`` keeps an exponential
+    average of the weights with that decay beside the trained ones. ``fp16`` needs a GPU. ``compile`` compiles the image
+    tower, and a transformer's text tower. ``device`` is torch's name of one, ``auto`` the GPU if there is one.
+    ``threads`` are torch's (None leaves them), ``readers`` those that prepare batches. A checkpoint is written every
+    ``checkpoint_minutes`` (0: only after epochs). ``tensorboard`` writes its files beside ``metrics.jsonl``.
     """
 
     precision: Literal["fp32", "bf16", "fp16", "fp64"] = "fp32"
@@ -195,6 +201,15 @@ class RunRecipe(Table):
     readers: Count = 2
     checkpoint_minutes: Share = 5
     tensorboard: bool = False
+
+
+FREE: Any = {
+    "about": True,
+    "data": {"path", "images", "features", "vocabulary"},
+    "model": {"backbone_weights"},
+    "run": {"micro_batches", "compile", "device", "threads", "readers", "checkpoint_minutes", "tensorboard"},
+}
+"""What may differ when a run is continued: places (the data itself is compared), and how the machine is used."""
 
 
 class Recipe(Table):
@@ -223,14 +238,15 @@ class Recipe(Table):
                 f"schedule.batch_size {self.schedule.batch_size} cannot be split into {self.run.micro_batches} equal "
                 "micro batches"
             )
+        if self.run.compile and self.run.micro_batches > 1:
+            raise ValueError("run.compile and run.micro_batches: compiled dropout may differ between the two passes")
         if self.data.features is not None and self.model.image.kind == "region":
             raise ValueError("data.features is for grid models; region features are read from data.path")
         return self
 
     def identity(self) -> dict[str, Any]:
         """Everything that the result depends on: what must be equal for a run to be continued."""
-        free = {"threads", "readers", "checkpoint_minutes", "tensorboard", "device"}
-        return self.model_dump(mode="json", exclude={"about": True, "run": free})
+        return self.model_dump(mode="json", exclude=FREE)
 
 
 class Member(Table):

@@ -100,7 +100,19 @@ def read_values(path: Path, depth: int = 0) -> dict[str, Any]:
     if below is None:
         known = {each.stem for folder in {path.parent, recipes_folder()} for each in folder.glob("*.toml")}
         raise InputError(f"{path}: {EXTENDS!r}: {unknown_choice('recipe', base, sorted(known - {path.stem}))}")
-    return merged(read_values(below, depth + 1), values)
+    under = read_values(below, depth + 1)
+    if "members" not in under:
+        _check_base(under, below)
+    return merged(under, values)
+
+
+def _check_base(values: dict[str, Any], path: Path) -> None:
+    """What is wrong in a file is not blamed on those that extend it; that it lacks something is no fault."""
+    try:
+        parse(Recipe, values, str(path))
+    except InputError as error:
+        if "is missing" not in str(error):
+            raise
 
 
 def merged(under: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:

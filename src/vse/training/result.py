@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from vse.strict import read_json
+from vse.training.metrics_log import read_timings
 from vse.training.run_folder import RESULT
 
 if TYPE_CHECKING:
@@ -32,17 +33,19 @@ class TrainingResult:
     waiting: float
 
     @classmethod
-    def of(cls, trainer: Trainer, name: str, seconds: float) -> TrainingResult:
+    def of(cls, trainer: Trainer, name: str) -> TrainingResult:
         """The result of a trainer that has run to the end."""
-        spent = trainer.seconds["compute"] + trainer.seconds["wait"]
+        spent = read_timings(trainer.folder.path)
+        total = spent["compute"] + spent["wait"]
+        position = trainer.position
         return cls(
             name,
             trainer.folder.path,
-            dict(trainer.position.best or {}),
-            trainer.position.epoch,
-            trainer.position.step,
-            seconds,
-            trainer.seconds["wait"] / spent if spent else 0.0,
+            dict(position.best or {}),
+            position.epoch,
+            position.step,
+            total,
+            spent["wait"] / total if total else 0.0,
         )
 
     @classmethod
@@ -59,7 +62,7 @@ class TrainingResult:
         return self.folder / "best"
 
     def to_json(self) -> dict[str, Any]:
-        """All of it as plain values; ``seconds`` are those of the last process that worked on the run."""
+        """All of it as plain values; ``seconds`` are those of all steps, repeated ones too, without evaluation."""
         return {
             "name": self.name,
             "folder": str(self.folder),

@@ -13,16 +13,18 @@
 
 Commit protocol. A checkpoint is written into a hidden folder, flushed to the disk, and renamed; then
 ``checkpoint.json`` is replaced in one step, which is the moment at which it counts; then older checkpoints are
-removed. Models are written the same way and links are replaced in one step. A process that is killed leaves at most
+removed. Models are written the same way; links to them are replaced in one step, and models that are no longer needed
+removed, after the checkpoint that knows them counts. A process that is killed leaves at most
 hidden files and folders behind, which the next one removes. The state holds the size of ``metrics.jsonl`` at that
 moment: what a killed process wrote after it is cut off when the run continues.
 """
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -46,6 +48,7 @@ RUN, POINTER, METRICS, TIMINGS, RESULT, CURVES = (
 STATE, TENSORS = "state.json", "state.safetensors"
 LINKS = ("best", "last", "averaged")
 HIDDEN = ".writing-"
+NO_LINKS = {errno.EPERM, errno.ENOTSUP, errno.ENOSYS}  # what disks without links answer; a model is then copied
 
 
 class RunFolder:
@@ -55,9 +58,9 @@ class RunFolder:
         self.path = path
 
     def clear_leftovers(self) -> None:
-        """Remove what a killed process was writing: everything hidden but the lock."""
+        """Remove what a killed process was writing, and nothing else."""
         for left in self.path.glob(".*"):
-            if left.name == LOCK:
+            if left.name == LOCK or not is_leftover(left.name):
                 continue
             if left.is_dir() and not left.is_symlink():
                 shutil.rmtree(left, ignore_errors=True)
@@ -97,27 +100,44 @@ class RunFolder:
             if old.name != name:
                 shutil.rmtree(old, ignore_errors=True)
 
-    def write_model(self, step: int, link: str, save: Callable[[Path], object], suffix: str = "") -> None:
-        """Write a model with ``save`` and let ``link`` lead to it; a model no link leads to is removed."""
-        name = f"model-{step:08d}{suffix}"
-        if not (self.path / name).is_dir():
-            self._install(name, save)
-        self.set_link(link, name)
+    def write_model(self, name: str, save: Callable[[Path], object]) -> None:
+        """Write the model ``name`` with ``save``; no link leads to it yet."""
+        self._install(name, save)
 
-    def set_link(self, link: str, name: str) -> None:
-        """Let ``link`` lead to the model ``name``, in one step."""
-        temporary = self.path / f".{link}"
-        with explained(self.path / link):
-            temporary.unlink(missing_ok=True)
-            temporary.symlink_to(name, target_is_directory=True)
-            temporary.replace(self.path / link)
+    def show_models(self, models: Mapping[str, str]) -> None:
+        """Let the links lead to these models, each in one step, and remove all other models.
 
-    def remove_unlinked(self) -> None:
-        """Remove models that no link leads to."""
-        used = {(self.path / link).readlink().name for link in LINKS if (self.path / link).is_symlink()}
+        To be called when the checkpoint that knows them counts. A folder that was copied may have lost its links, or
+        have folders in their place: both are mended.
+        """
+        for link, name in models.items():
+            if not (self.path / name).is_dir():
+                raise InputError(
+                    f"{self.path / name}, the {link} model of this run, is missing: restore the whole folder"
+                )
+            if self._target(link) != name:
+                self._set_link(link, name)
         for model in self.path.glob("model-*/"):
-            if model.name not in used:
+            if model.name not in models.values():
                 shutil.rmtree(model, ignore_errors=True)
+
+    def _target(self, link: str) -> str | None:
+        path = self.path / link
+        return path.readlink().name if path.is_symlink() else None
+
+    def _set_link(self, link: str, name: str) -> None:
+        place, temporary = self.path / link, self.path / f".{link}"
+        with explained(place):
+            _remove(temporary)
+            try:
+                temporary.symlink_to(name, target_is_directory=True)
+            except OSError as error:
+                if os.name != "nt" and error.errno not in NO_LINKS:
+                    raise
+                shutil.copytree(self.path / name, temporary)
+            if not place.is_symlink():
+                _remove(place)
+            temporary.replace(place)
 
     def _install(self, name: str, write: Callable[[Path], object]) -> None:
         """A folder that appears whole or not at all."""
@@ -144,9 +164,22 @@ def explained(path: Path) -> Iterator[None]:
         if isinstance(error, OSError) or "safetensor" in type(error).__name__.lower():
             raise VSEError(
                 f"{path} could not be written ({_reason(error)}): the checkpoint before it is intact; "
-                "make room and run the same command again to continue"
+                "make it writable or make room, and run the same command again to continue"
             ) from error
         raise
+
+
+def is_leftover(name: str) -> bool:
+    """Whether a file of this name is our lock, or was being written by a process that was killed."""
+    writing = (HIDDEN, *(f".{each}." for each in (RUN, POINTER, RESULT)))
+    return name == LOCK or name.startswith(writing) or name in {f".{link}" for link in LINKS}
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
 
 
 def _reason(error: Exception) -> str:

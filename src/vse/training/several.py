@@ -54,8 +54,9 @@ def train_several(
             except BaseException:
                 pool.shutdown(wait=False, cancel_futures=True)
                 raise
-        messages.put(None)
-        listener.join()
+            finally:
+                messages.put(None)
+                listener.join()
     report.finish()
     return [results[index] for index in range(len(runs))]
 

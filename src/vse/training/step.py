@@ -23,6 +23,7 @@ from vse.training.optimizer import BACKBONE
 from vse.training.recipe import Recipe
 from vse.training.synchronised_norm import synchronise_norms
 
+MOST_SKIPPED = 20  # steps in a row that loss scaling may skip while it looks for its factor
 AUTOCAST = {"bf16": torch.bfloat16, "fp16": torch.float16}
 
 
@@ -70,8 +71,16 @@ class TrainingStep:
         self.objective = objective
         self.recipe = recipe
         self.ranks = ranks
+        self.skipped = 0
         self.scaler = torch.amp.GradScaler(enabled=recipe.run.precision == "fp16")
         self._network: nn.Module = model
+        self._trained: frozenset[str] = frozenset()
+        own = recipe.schedule.batch_size // ranks.world
+        if own % recipe.run.micro_batches:
+            raise InputError(
+                f"run.micro_batches {recipe.run.micro_batches} does not divide the {own} pairs of each process "
+                f"(schedule.batch_size {recipe.schedule.batch_size}, {ranks.world} processes)"
+            )
         if recipe.run.micro_batches > 1:
             _refuse_batch_statistics(model)
         if not ranks.alone:
@@ -82,12 +91,15 @@ class TrainingStep:
                 model.text_encoder.compile(dynamic=True)
 
     def prepare(self, *, train_backbone: bool) -> None:
-        """Choose what is trained from now on; with several processes this also connects them anew."""
+        """Choose what is trained from now on; with several processes a change connects them anew."""
+        trained = frozenset(name for name in self.parameters if train_backbone or not name.startswith(BACKBONE))
         for name, parameter in self.model.named_parameters():
-            parameter.requires_grad_(name in self.parameters and (train_backbone or not name.startswith(BACKBONE)))
+            parameter.requires_grad_(name in trained)
         self.model.train()
-        if not self.ranks.alone:
+        if not self.ranks.alone and trained != self._trained:
+            self._network = self.model  # lets go of the buffers of the one before
             self._network = DistributedDataParallel(self.model)
+        self._trained = trained
 
     def __call__(self, batch: Batch, step: int, *, softened: bool = False) -> StepFigures:
         """Update the weights once; none has changed when :class:`NotFiniteError` is raised."""
@@ -177,11 +189,12 @@ class TrainingStep:
         trained = [parameter for parameter in self.parameters.values() if parameter.grad is not None]
         clip = self.recipe.optimizer.clip or float("inf")
         norm = float(torch.nn.utils.clip_grad_norm_(trained, clip))
-        if not _finite(norm) and not self.scaler.is_enabled():  # the scaler skips such a step and lowers its factor
+        self.skipped = 0 if _finite(norm) else self.skipped + 1
+        if self.skipped > (MOST_SKIPPED if self.scaler.is_enabled() else 0):
             raise NotFiniteError("gradient", [])
-        self.scaler.step(self.optimizer)
+        self.scaler.step(self.optimizer)  # skips a step that is not finite, and lowers its factor below
         self.scaler.update()
-        return norm
+        return norm if _finite(norm) else 0.0
 
 
 def _split(inputs: Mapping[str, Tensor | None], count: int) -> list[dict[str, Tensor | None]]:

@@ -29,13 +29,14 @@ class SynchronisedBatchNorm(nn.BatchNorm1d):
     def forward(self, rows: Tensor) -> Tensor:
         if not self.training:
             return super().forward(rows)
+        given, rows = rows.dtype, rows if rows.dtype == torch.float64 else rows.float()  # halves cannot count rows
         count = rows.new_tensor([len(rows)])
         total = _sum(torch.cat([rows.sum(dim=0), count]))  # (H + 1,)
         number = total[-1].detach()
         mean = total[:-1] / number
         variance = _sum(((rows - mean) ** 2).sum(dim=0)) / number
         self._remember(mean.detach(), variance.detach(), float(number))
-        return (rows - mean) / (variance + self.eps).sqrt() * self.weight + self.bias
+        return ((rows - mean) / (variance + self.eps).sqrt() * self.weight + self.bias).to(given)
 
     def _remember(self, mean: Tensor, variance: Tensor, number: float) -> None:
         tracked = cast(Any, self)

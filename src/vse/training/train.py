@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import signal
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,12 +19,12 @@ from vse.locking import FolderLock
 from vse.progress import ProgressReporter, SilentProgress
 from vse.storage import load_model
 from vse.strict import read_json
-from vse.training.build import Splits, build_model, build_tokenizer, flat, open_splits, training_pairs
+from vse.training.build import build_model, build_tokenizer, flat, open_splits, training_pairs
 from vse.training.distributed import Ranks, process_group, ranks_of_environment
 from vse.training.metrics_log import read_metrics
 from vse.training.recipe import Recipe
 from vse.training.result import TrainingResult
-from vse.training.run_folder import CURVES, RESULT, RUN, RunFolder
+from vse.training.run_folder import CURVES, RESULT, RUN, RunFolder, is_leftover
 from vse.training.trainer import Trainer
 
 DIFFERENCES = 4  # named in a message about another recipe
@@ -45,7 +44,7 @@ def train(
     """
     require("safetensors", "train", "training")
     path = Path(folder)
-    device = _device(recipe.run.device)
+    device = choose_device(recipe.run.device)
     if recipe.run.precision == "fp16" and device.type == "cpu":
         raise InputError("run.precision 'fp16' needs a GPU: take 'bf16' or 'fp32' on a CPU")
     with process_group(device) as ranks:
@@ -65,7 +64,8 @@ def _train(
     if recipe.run.threads is not None:
         torch.set_num_threads(recipe.run.threads)
     splits = open_splits(recipe)
-    _claim(folder, recipe, splits, ranks)
+    tokenizer = build_tokenizer(recipe, splits.train.captions)
+    _claim(folder, recipe, splits.identity(tokenizer), ranks)
     if (folder.path / RESULT).is_file():
         report.note(f"{folder.path}: this run is finished")
         return TrainingResult.read(folder.path)
@@ -73,10 +73,9 @@ def _train(
         f"{splits.train.name}: {len(splits.train.images)} images with {len(splits.train.captions)} captions to train "
         f"on, {len(splits.dev.images)} with {len(splits.dev.captions)} to choose by"
     )
-    tokenizer = build_tokenizer(recipe, splits.train.captions)
     model = build_model(recipe, tokenizer, splits, name).to(device)
     pairs = training_pairs(recipe, model, splits.train)
-    with _asked_to_stop(ranks) as stopping:
+    with _asked_to_stop() as stopping:
         trainer = Trainer(
             recipe,
             model,
@@ -92,9 +91,10 @@ def _train(
             folder.clear_leftovers()
         if trainer.restore():
             report.note(f"continuing at step {trainer.position.step} of {trainer.total_steps}")
-        began = time.perf_counter()
+        if ranks.share(trainer.position.step) != trainer.position.step:
+            raise InputError(f"rank {ranks.rank} does not see the checkpoint in {folder.path}: use a disk all share")
         trainer.run()
-    result = TrainingResult.of(trainer, name, time.perf_counter() - began)
+    result = TrainingResult.of(trainer, name)
     if ranks.first:
         write_card(result.model, load_model(result.model))
         result.draw(folder.path / CURVES, read_metrics(folder.path))
@@ -102,15 +102,15 @@ def _train(
     return result
 
 
-def _claim(folder: RunFolder, recipe: Recipe, splits: Splits, ranks: Ranks) -> None:
-    """Record what the folder is for, or see that it is for this."""
-    wanted: dict[str, Any] = {"recipe": recipe.identity(), "data": splits.identity()}
+def _claim(folder: RunFolder, recipe: Recipe, data: dict[str, Any], ranks: Ranks) -> None:
+    """Record what the folder is for, or see that it is for this; what the record does not know is not compared."""
+    wanted: dict[str, Any] = {"recipe": recipe.identity(), "data": data}
     record = folder.path / RUN
     if record.is_file():
         known = read_json(record)
         for part, fix in (("recipe", "another recipe"), ("data", "other data")):
             before, now = flat(known.get(part, {})), flat(wanted[part])
-            changed = [key for key in sorted(before.keys() | now.keys()) if before.get(key) != now.get(key)]
+            changed = [key for key in sorted(before) if before[key] != now.get(key)]
             if changed:
                 told = ", ".join(f"{key} {before.get(key)!r} (now {now.get(key)!r})" for key in changed[:DIFFERENCES])
                 more = f" and {len(changed) - DIFFERENCES} more" if len(changed) > DIFFERENCES else ""
@@ -129,15 +129,18 @@ def _make_folder(path: Path, ranks: Ranks) -> None:
         raise InputError(f"{path}: a file, expected a folder for the run")
     if not ranks.first:
         return
-    if path.is_dir() and not (path / RUN).is_file() and any(each.name[0] != "." for each in path.iterdir()):
+    if path.is_dir() and not (path / RUN).is_file() and any(not is_leftover(each.name) for each in path.iterdir()):
         raise InputError(f"{path}: holds other things and no training run; choose an empty folder with --into")
     path.mkdir(parents=True, exist_ok=True)
 
 
-def _device(name: str) -> torch.device:
+def choose_device(name: str) -> torch.device:
+    """The device of a name; ``auto`` is this process's GPU, or the CPU."""
     ranks = ranks_of_environment()
     if name == "auto":
-        name = f"cuda:{ranks.local}" if torch.cuda.is_available() else "cpu"
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+    if name == "cuda":
+        name = f"cuda:{ranks.local}"
     try:
         device = torch.device(name)
         torch.empty(1, device=device)
@@ -147,14 +150,10 @@ def _device(name: str) -> torch.device:
 
 
 @contextmanager
-def _asked_to_stop(ranks: Ranks) -> Iterator[threading.Event]:
-    """SIGINT and SIGTERM end the run after the step under way, with a checkpoint; a second one ends it at once.
-
-    With several processes they would see it at different steps and wait for each other: there it ends at once, and
-    the last checkpoint stands.
-    """
+def _asked_to_stop() -> Iterator[threading.Event]:
+    """SIGINT and SIGTERM end the run after the step under way, with a checkpoint; a second one ends it at once."""
     event = threading.Event()
-    if not ranks.alone or threading.current_thread() is not threading.main_thread():
+    if threading.current_thread() is not threading.main_thread():
         yield event
         return
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}

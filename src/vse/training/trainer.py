@@ -51,6 +51,7 @@ class Position:
     average_steps: int = 0
     scaler: dict[str, Any] = field(default_factory=dict)
     metrics_bytes: int = 0
+    models: dict[str, str] = field(default_factory=dict)
 
 
 class Trainer:
@@ -89,7 +90,6 @@ class Trainer:
         self.guard = CollapseGuard(recipe.guard)
         self.average = AveragedWeights(model, recipe.run.average) if recipe.run.average is not None else None
         self.position = Position()
-        self.seconds = {"compute": 0.0, "wait": 0.0}
 
     @property
     def total_steps(self) -> int:
@@ -102,7 +102,12 @@ class Trainer:
             return False
         state, tensors = found
         where = str(self.folder.path)
+        unknown = state.keys() ^ asdict(self.position).keys()
+        if unknown:
+            raise InputError(f"{where}: a checkpoint of another version of vse (it differs in {sorted(unknown)[0]!r})")
         self.position = Position(**state)
+        if self.ranks.first:
+            self.folder.show_models(self.position.models)
         load_state(self.model, _under(MODEL, tensors), where)
         load_optimizer_tensors(self.step.optimizer, self.step.parameters, _under(OPTIMIZER, tensors))
         if self.average is not None:
@@ -116,10 +121,14 @@ class Trainer:
         """Train to the end."""
         log = None
         if self.ranks.first:
-            log = MetricsLog(self.folder.path, self.position.metrics_bytes, tensorboard=self.recipe.run.tensorboard)
+            log = MetricsLog(
+                self.folder.path,
+                self.position.metrics_bytes,
+                first_step=self.position.step,
+                tensorboard=self.recipe.run.tensorboard,
+            )
         try:
-            self.report.start(self.total_steps, "training")
-            self.report.advance(self.position.step)
+            self.report.start(self.total_steps - self.position.step, "training")
             last_saved = time.monotonic()
             while self.position.epoch < self.recipe.schedule.epochs:
                 last_saved = self._epoch(log, last_saved)
@@ -143,7 +152,7 @@ class Trainer:
         ):
             self._one_step(batch, samples, log, waited, began)
             began = time.perf_counter()
-            stopping = self._stopping()
+            stopping = self.ranks.any(self._stopping())
             finished = self.position.step == (epoch + 1) * self.steps_per_epoch
             due = time.monotonic() - last_saved > 60 * self.recipe.run.checkpoint_minutes
             if stopping or (due and not finished and self.recipe.run.checkpoint_minutes > 0):
@@ -154,6 +163,8 @@ class Trainer:
                 raise KeyboardInterrupt
         self._finish_epoch(log)
         self._save(log)
+        if self.ranks.first:
+            self.folder.show_models(self.position.models)
         return time.monotonic()
 
     def _batches(self, epoch: int) -> list[Samples]:
@@ -182,8 +193,6 @@ class Trainer:
             position.sums[key] = position.sums.get(key, 0.0) + value
         position.step += 1
         seconds = time.perf_counter() - began
-        self.seconds["compute"] += seconds - waited
-        self.seconds["wait"] += waited
         if log is not None:
             log.step(values, {"compute": round(seconds - waited, 4), "wait": round(waited, 4)})
         if event is not None:
@@ -201,7 +210,7 @@ class Trainer:
             if self.average is not None:
                 with self.average.in_place(self.model):
                     found["averaged"] = evaluate_split(self.model, self.dev)
-                    self._keep("averaged", found["averaged"], "-averaged")
+                    self._keep("averaged", found["averaged"])
         scores = self.ranks.share({name: metrics.rsum for name, metrics in found.items()})
         name = max(scores, key=lambda each: scores[each])
         better = position.best is None or scores[name] > position.best["rsum"]
@@ -209,8 +218,7 @@ class Trainer:
             position.best = {"rsum": scores[name], "epoch": position.epoch, "step": position.step, "weights": name}
             if self.ranks.first:
                 position.best["dev"] = found[name].to_json()
-                suffix = "-averaged" if name == "averaged" else ""
-                self.folder.set_link("best", f"model-{position.step:08d}{suffix}")
+                position.models["best"] = position.models[name]
         if log is not None:
             dev = {each: metrics.figures() for each, metrics in found.items()}
             log.epoch(
@@ -227,11 +235,10 @@ class Trainer:
         self._narrate(means, found, better=better)
         position.sums = {}
         position.epoch += 1
-        if self.ranks.first:
-            self.folder.remove_unlinked()
 
-    def _keep(self, link: str, metrics: RetrievalMetrics, suffix: str = "") -> None:
+    def _keep(self, link: str, metrics: RetrievalMetrics) -> None:
         """Save the model as it is now, with its figures on dev in its card."""
+        name = f"model-{self.position.step:08d}{'-averaged' if link == 'averaged' else ''}"
         config = self.model.config
         score = Score(
             protocol=f"whole dev split, after epoch {self.position.epoch + 1}",
@@ -241,9 +248,10 @@ class Trainer:
         )
         self.model.config = config.model_copy(update={"about": config.about.model_copy(update={"scores": (score,)})})
         try:
-            self.folder.write_model(self.position.step, link, partial(save_model, self.model, draw=False), suffix)
+            self.folder.write_model(name, partial(save_model, self.model, draw=False))
         finally:
             self.model.config = config
+        self.position.models[link] = name
 
     def _save(self, log: MetricsLog | None) -> None:
         if log is None:
@@ -272,8 +280,8 @@ class Trainer:
         whose = "samples with vectors that are not finite" if error.rows else "samples of the batch"
         return (
             f"the {error.what} is not finite at step {self.position.step} (epoch {self.position.epoch + 1}); {whose}: "
-            f"{', '.join(named)}{more}: nothing was updated and the last checkpoint is intact; look at these samples, "
-            "or lower optimizer.lr"
+            f"{', '.join(named)}{more}: no weight was updated and the last checkpoint is intact; mend these samples "
+            "and continue, or train in a new folder (--into) with a lower optimizer.lr"
         )
 
     def _tell(self, event: str, figures: StepFigures, log: MetricsLog | None) -> None:
@@ -290,16 +298,16 @@ class Trainer:
         )
         if action == "stop":
             raise VSEError(
-                f"{told}: stopped by guard.action; the last checkpoint is intact; train with another objective "
-                '(loss.objective = "contrastive"), or set guard.action to "soften"'
+                f"{told}: stopped by guard.action; the last checkpoint is intact; train in a new folder (--into) with "
+                'loss.objective = "contrastive", or with guard.action = "soften"'
             )
         softens = action == "soften" and self.step.objective.can_soften
-        then = "; all negatives count until they have spread out" if softens else ""
+        then = "; the loss is softened until they have spread out" if softens else ""
         self.report.note(told + then)
 
     def _headline(self, figures: StepFigures) -> str:
         best = self.position.best
-        dev = f" · dev rsum {best['rsum']:.1f}" if best else ""
+        dev = f" · best dev rsum {best['rsum']:.1f}" if best else ""
         epoch = min(self.position.epoch + 1, self.recipe.schedule.epochs)
         return (
             f"epoch {epoch}/{self.recipe.schedule.epochs} · loss {figures.loss:.4g} · "
