@@ -3,8 +3,8 @@
     vse features DATA --backbone efficientnet-lite0 --into FEATURES
     python benchmarks/schedules.py --data DATA --features FEATURES --into runs/schedules
 
-trains the recipe ``flickr8k-vse-infinity`` once for each schedule: same data, same order, same steps, same networks;
-only the loss differs. Selection is by rsum on dev, the test split is not read. Interrupted, the same command
+trains the recipe ``flickr8k-vse-infinity`` once for each schedule: same data, same order, same steps, same networks.
+The loss differs and, in the paper's row, the warm-up of the rate that belongs to its schedule. Selection is by rsum on dev, the test split is not read. Interrupted, the same command
 continues. The end is a table, ``schedules.json`` and ``schedules.png``.
 """
 
@@ -78,7 +78,7 @@ def _report(wanted: dict[str, list[str]], options: argparse.Namespace, results: 
         best = [results[name, seed]["best"]["rsum"] for seed in options.seeds]
         told = " / ".join(f"{value:.1f}" for value in best)
         print(f"| {name} | {shown} | {told} | {min(line['spread'] for line in epochs):.3f} |")
-    title = f"Flickr8k, {options.epochs} epochs, one network and one budget, four losses (seed {first})"
+    title = f"Flickr8k, {options.epochs} epochs, one network and one budget, {len(lines)} schedules (seed {first})"
     figure = plot_training(lines, title=title)
     target = options.figure or options.into / "schedules.png"
     target.parent.mkdir(parents=True, exist_ok=True)
