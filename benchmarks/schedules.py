@@ -4,8 +4,9 @@
     python benchmarks/schedules.py --data DATA --features FEATURES --into runs/schedules
 
 trains the recipe ``flickr8k-vse-infinity`` once for each schedule: same data, same order, same steps, same networks.
-The loss differs and, in the paper's row, the warm-up of the rate that belongs to its schedule. Selection is by rsum on dev, the test split is not read. Interrupted, the same command
-continues. The end is a table, ``schedules.json`` and ``schedules.png``.
+The loss differs and, in the paper's row, the warm-up of the rate that belongs to its schedule. Selection is by rsum on
+dev, the test split is not read. Interrupted, the same command continues. The end is a table, ``schedules.json`` and
+``schedules.png``.
 """
 
 from __future__ import annotations
