@@ -6,8 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from tests.training.support import tiny_values, write_pairs
-from tests.training.test_ensemble import write_toml
+from tests.training.support import tiny_values, write_pairs, write_toml
 
 import vse
 from vse.cli.main import main

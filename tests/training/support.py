@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from PIL import Image
+from tests.support_models import picture
 
 from vse.strict import parse
 from vse.training.recipe import Recipe
@@ -37,6 +40,19 @@ def write_pairs(folder: Path, train: int = 48, dev: int = 12, *, captions: int =
     return folder
 
 
+def write_pictures(folder: Path, train_count: int = 16, dev: int = 4) -> Path:
+    """PNG files and a table of their captions."""
+    folder.mkdir(parents=True)
+    rows = []
+    for number in range(train_count + dev):
+        Image.fromarray(picture(number)).save(folder / f"{number}.png")
+        split = "train" if number < train_count else "dev"
+        rows.append({"path": f"{number}.png", "caption": f"picture number word{number % 7}", "split": split})
+    table = folder / "table.jsonl"
+    table.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return table
+
+
 def tiny_values(data: Path, /, **changes: Any) -> dict[str, Any]:
     """The tables of a recipe over :func:`write_pairs`; ``changes`` are laid over, table by table."""
     values: dict[str, Any] = {
@@ -60,3 +76,15 @@ def tiny_values(data: Path, /, **changes: Any) -> dict[str, Any]:
 def tiny_recipe(data: Path, /, **changes: Any) -> Recipe:
     """:func:`tiny_values` as a recipe."""
     return parse(Recipe, tiny_values(data, **changes), "test")
+
+
+def write_toml(path: Path, values: dict[str, Any]) -> Path:
+    """Tables as one line each."""
+
+    def inline(value: Any) -> str:
+        if isinstance(value, dict):
+            return "{" + ", ".join(f"{key} = {inline(each)}" for key, each in value.items()) + "}"
+        return "[" + ", ".join(map(inline, value)) + "]" if isinstance(value, list) else json.dumps(value)
+
+    path.write_text("".join(f"{key} = {inline(value)}\n" for key, value in values.items()))
+    return path

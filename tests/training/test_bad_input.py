@@ -11,8 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from tests.support_models import RESNET, SIDE
-from tests.training.support import tiny_recipe, tiny_values, write_pairs
-from tests.training.test_resume import write_pictures
+from tests.training.support import tiny_recipe, tiny_values, write_pairs, write_pictures
 
 import vse
 from vse.errors import InputError, VSEError

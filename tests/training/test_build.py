@@ -2,31 +2,24 @@
 
 from __future__ import annotations
 
-import pickle
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from PIL import Image
-from safetensors.torch import save_file
-from tests.data.support import entry, write_karpathy
-from tests.support_models import RESNET, SIDE, picture, write_wordpieces
-from tests.training.support import WIDTH, tiny_recipe, tiny_values, write_pairs
+from tests.support_models import RESNET, SIDE, write_wordpieces
+from tests.training.support import WIDTH, tiny_recipe, write_pairs
+from tests.training.support_build import GRID, backbone_of, built, grid_recipe, one_line, recipe_over, write_photographs
 
 from vse.data.feature_store import FeatureStore
 from vse.errors import InputError
 from vse.features import extract_features, find_images
 from vse.inputs import Vocabulary
-from vse.model import VSEModel
-from vse.strict import parse
 from vse.training.augmentation import keep_cells_as_released
 from vse.training.build import build_model, build_tokenizer, flat, open_splits, training_pairs
 from vse.training.keyed import Purpose, keyed
 from vse.training.recipe import Recipe
-
-GRID = {"kind": "grid", "backbone": {"name": "caffe-resnet", "options": RESNET}, "image_size": SIDE}
 
 
 @pytest.fixture
@@ -36,43 +29,7 @@ def regions(tmp_path) -> Path:
 
 @pytest.fixture(scope="module")
 def pictures(tmp_path_factory) -> Path:
-    """Ten small photographs with captions, eight of them to train on."""
-    folder = tmp_path_factory.mktemp("pictures")
-    images = []
-    for number in range(10):
-        name = f"{number}.png"
-        (folder / "images").mkdir(exist_ok=True)
-        Image.fromarray(picture(number)).save(folder / "images" / name)
-        split = "train" if number < 8 else "val"
-        images.append(entry(name, split, f"a dog number {number}", f"the cat of picture {number}"))
-    write_karpathy(folder / "dataset_tiny.json", images)
-    return folder
-
-
-def recipe_over(folder: Path, keys: dict[str, Any], **changes: Any) -> Recipe:
-    """A tiny recipe with ``keys`` in its data table."""
-    values = tiny_values(folder, **changes)
-    return parse(Recipe, values | {"data": values["data"] | keys}, "test")
-
-
-def grid_recipe(pictures: Path, *, seed: int = 3, features: Path | None = None, **changes: Any) -> Recipe:
-    keys = {"dev": "val", **({"features": str(features)} if features else {})}
-    model = {"image": GRID} | changes.pop("model", {})
-    return recipe_over(pictures, keys, seed=seed, model=model, **changes)
-
-
-def built(recipe: Recipe) -> VSEModel:
-    splits = open_splits(recipe)
-    return build_model(recipe, build_tokenizer(recipe, splits.train.captions), splits, "test")
-
-
-def backbone_of(model: VSEModel) -> Any:
-    return model.image_encoder.backbone
-
-
-def one_line(error: pytest.ExceptionInfo[InputError]) -> str:
-    (line,) = str(error.value).splitlines()
-    return line
+    return write_photographs(tmp_path_factory.mktemp("pictures"))
 
 
 # What a run is about
@@ -279,107 +236,6 @@ def test_a_store_of_another_width_is_refused(pictures, tmp_path):
     with pytest.raises(InputError, match="features of 128 values, and the model takes 64") as error:
         built(grid_recipe(pictures, features=tmp_path / "wide"))
     one_line(error)
-
-
-# Weights of a backbone
-
-
-@pytest.fixture(scope="module")
-def weights(pictures) -> dict[str, torch.Tensor]:
-    """Those of a backbone of another seed, statistics included."""
-    generator = torch.Generator().manual_seed(9)
-    state = backbone_of(built(grid_recipe(pictures, seed=8))).state_dict()
-    return {
-        name: value + torch.rand(value.shape, generator=generator) if value.is_floating_point() else value
-        for name, value in state.items()
-    }
-
-
-def with_weights(pictures: Path, source: Path) -> VSEModel:
-    return built(grid_recipe(pictures, model={"backbone_weights": str(source)}))
-
-
-def check_loaded(model: VSEModel, weights: dict[str, torch.Tensor]) -> None:
-    found = backbone_of(model).state_dict()
-    assert found.keys() == weights.keys()
-    for name, value in weights.items():
-        assert torch.equal(found[name], value), name
-
-
-@pytest.mark.parametrize("prefix", ["", "module.", "backbone.", "resnet.", "backbone.resnet.", "model."])
-def test_weights_under_the_usual_prefixes(pictures, weights, tmp_path, prefix):
-    """The same tensors from a .safetensors file and from one of torch; the rest of the model is as without them."""
-    state = {prefix + name: value.contiguous() for name, value in weights.items()}
-    save_file(state, tmp_path / "weights.safetensors")
-    torch.save(state, tmp_path / "weights.pth")
-    torch.save({"state_dict": state, "epoch": 3}, tmp_path / "checkpoint.pth")
-    plain = built(grid_recipe(pictures)).state_dict()
-    for file in ("weights.safetensors", "weights.pth", "checkpoint.pth"):
-        model = with_weights(pictures, tmp_path / file)
-        check_loaded(model, weights)
-        for name, value in model.state_dict().items():
-            if "backbone." not in name:
-                assert torch.equal(value, plain[name]), name
-
-
-@pytest.mark.parametrize("prefix", ["", "backbone."])
-def test_a_classifier_is_left_out(pictures, weights, tmp_path, prefix):
-    """Published networks end in one, which a grid has no use for."""
-    classifier = {"fc.weight": torch.zeros(10, 64), "fc.bias": torch.zeros(10)}
-    torch.save({prefix + name: value for name, value in (weights | classifier).items()}, tmp_path / "weights.pth")
-    check_loaded(with_weights(pictures, tmp_path / "weights.pth"), weights)
-
-
-def test_weights_that_do_not_fit_are_refused(pictures, weights, tmp_path):
-    """A tensor that is missing, one too many, one of another shape, a file that is not there: named in one line."""
-    path = tmp_path / "weights.safetensors"
-    name = "layer2.0.conv1.weight"
-    cases = {
-        "1 missing": {key: value for key, value in weights.items() if key != name},
-        "1 not expected (layer9.weight)": weights | {"layer9.weight": torch.zeros(3)},
-        "1 of another shape": weights | {name: torch.zeros(1, 2)},
-    }
-    for message, state in cases.items():
-        save_file({key: value.contiguous() for key, value in state.items()}, path)
-        with pytest.raises(InputError) as error:
-            with_weights(pictures, path)
-        assert message in one_line(error)
-        assert str(path) in one_line(error)
-    for missing in ("nowhere.safetensors", "nowhere.pth"):
-        with pytest.raises(InputError, match="no such file"):
-            with_weights(pictures, tmp_path / missing)
-
-
-class Malicious:
-    """Unpickling it would write a file."""
-
-    def __init__(self, target: Path) -> None:
-        self.target = target
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return Path.touch, (self.target,)
-
-
-def test_a_malicious_file_is_refused_and_not_run(pictures, weights, tmp_path):
-    """A pickle is a program; this one is not executed, with or without tensors around it."""
-    target = tmp_path / "ran"
-    torch.save(weights | {"extra": Malicious(target)}, tmp_path / "mixed.pth")
-    (tmp_path / "bare.pth").write_bytes(pickle.dumps(Malicious(target), protocol=2))
-    (tmp_path / "named.safetensors").write_bytes(pickle.dumps(Malicious(target), protocol=2))
-    for name in ("mixed.pth", "bare.pth", "named.safetensors"):
-        with pytest.raises(InputError) as error:
-            with_weights(pictures, tmp_path / name)
-        assert name in one_line(error)
-        assert not target.exists()
-    pickle.loads((tmp_path / "bare.pth").read_bytes())
-    assert target.exists()  # it would have been
-
-
-def test_a_region_model_has_no_backbone(regions, tmp_path):
-    """The key is named."""
-    recipe = tiny_recipe(regions, model={"backbone_weights": str(tmp_path / "x.pth")})
-    with pytest.raises(InputError, match=r"model\.backbone_weights: a region model has no image backbone"):
-        built(recipe)
 
 
 def test_flat_tables():

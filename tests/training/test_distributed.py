@@ -16,8 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from tests.training.support import tiny_values, write_pairs
-from tests.training.test_ensemble import write_toml
+from tests.training.support import tiny_values, write_pairs, write_toml
 
 from vse.progress import SilentProgress
 from vse.training import Recipe, train

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
-from tests.training.support import tiny_values, write_pairs
+from tests.training.support import tiny_values, write_pairs, write_toml
 
 import vse
 from vse.data import open_data
@@ -18,18 +17,6 @@ from vse.training import EnsembleRecipe, read_recipe
 from vse.training.ensemble import EnsembleResult, train_ensemble
 
 MEMBERS = (("first.toml", 0), ("second.toml", 7))
-
-
-def write_toml(path: Path, values: dict[str, Any]) -> Path:
-    """Tables as one line each."""
-
-    def inline(value: Any) -> str:
-        if isinstance(value, dict):
-            return "{" + ", ".join(f"{key} = {inline(each)}" for key, each in value.items()) + "}"
-        return "[" + ", ".join(map(inline, value)) + "]" if isinstance(value, list) else json.dumps(value)
-
-    path.write_text("".join(f"{key} = {inline(value)}\n" for key, value in values.items()))
-    return path
 
 
 def write_members(folder: Path) -> Path:

@@ -6,6 +6,7 @@ import json
 import tomllib
 from collections.abc import Sequence
 from copy import deepcopy
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +48,9 @@ def find_recipe(name: str | Path) -> Path:
         return shipped
     if path.suffix == ".toml" or len(path.parts) > 1:
         raise InputError(f"{path}: no such recipe; 'vse train --list' names those that come with vse")
-    raise InputError(unknown_choice("recipe", str(name), list_recipes()))
+    close = get_close_matches(str(name), list_recipes(), n=1)
+    hint = f" (did you mean {close[0]!r}?)" if close else ""
+    raise InputError(f"unknown recipe {str(name)!r}{hint}: 'vse train --list' names those that come with vse")
 
 
 def read_recipe(name: str | Path, changes: Sequence[str] = ()) -> Recipe | EnsembleRecipe:
