@@ -58,7 +58,7 @@ def test_a_model_without_a_tokenizer_does_not_inherit_one(folder):
 def test_a_failure_while_writing_leaves_the_old_model(folder, monkeypatch):
     """Not a byte of the folder has changed, and nothing temporary stays."""
 
-    def fail(*arguments: object) -> None:
+    def fail(*arguments: object, **options: object) -> None:
         raise OSError("no space left on device")
 
     before = contents(folder)
@@ -72,7 +72,7 @@ def test_a_failure_while_writing_leaves_the_old_model(folder, monkeypatch):
 def test_a_first_save_that_fails_leaves_no_half_model(tmp_path, monkeypatch):
     """There is nothing that could be taken for one."""
 
-    def fail(*arguments: object) -> None:
+    def fail(*arguments: object, **options: object) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr("vse.card.write_card", fail)

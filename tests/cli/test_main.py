@@ -23,7 +23,7 @@ import sys, time, types
 class Result:
     def to_json(self): return {{"lines": ["line"] * {lines}}}
     def render(self, console): console.print("line\\n" * {lines})
-def run(out, progress):
+def run(out, progress, **options):
     {body}
     return Result()
 sys.modules["vse.demo"] = types.SimpleNamespace(run=run)
@@ -208,7 +208,7 @@ class TestFailures:
 
     @staticmethod
     def fail_with(monkeypatch, error: BaseException) -> None:
-        def run(out, progress):
+        def run(out, progress, **options):
             raise error
 
         monkeypatch.setitem(sys.modules, "vse.demo", type("module", (), {"run": staticmethod(run)}))

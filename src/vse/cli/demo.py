@@ -28,8 +28,8 @@ def demo(
     folder = output_folder(out or Path("vse-demo-quick" if quick else "vse-demo"))
     chosen = parse_seeds(seeds)
 
-    from vse.demo.run import FULL, QUICK, run
+    from vse.demo import run
 
     with progress_on_stderr() as progress:
-        result = run(out=folder, seeds=chosen, scale=QUICK if quick else FULL, progress=progress)
+        result = run(out=folder, seeds=chosen, quick=quick, progress=progress)
     show(result, as_json=as_json)

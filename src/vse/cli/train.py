@@ -23,7 +23,7 @@ def train(
     ] = None,
     changes: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="Change one value, such as schedule.epochs=3; repeat it."),
+        typer.Option("--set", metavar="KEY=VALUE", help="Change one value, such as optimizer.lr=1e-3; repeat it."),
     ] = None,
     data: Annotated[
         Path | None, typer.Option(metavar="DIR", help="The data set; short for --set data.path=DIR.")

@@ -38,9 +38,13 @@ QUICK = Scale(train=200, dev=40, test=60, epochs=1)
 
 
 def run(
-    *, out: Path, seeds: Sequence[int] = SEEDS, scale: Scale = FULL, progress: ProgressReporter | None = None
+    *, out: Path, seeds: Sequence[int] = SEEDS, quick: bool = False, progress: ProgressReporter | None = None
 ) -> DemoResult:
-    """Draw scenes, compute their cells once, train both methods for every seed, evaluate on the held-out gallery."""
+    """Draw scenes, compute their cells once, train both methods for every seed, evaluate on the held-out gallery.
+
+    ``quick`` goes the same way with few scenes and one epoch.
+    """
+    scale = QUICK if quick else FULL
     for module in ("torch", "matplotlib", "safetensors"):
         require(module, extra="train", purpose="vse demo")
     from vse.card import write_card
