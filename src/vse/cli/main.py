@@ -13,6 +13,7 @@ from typing import Annotated, Any
 import typer
 
 from vse._version import __version__
+from vse.cli.collection import collection_app
 from vse.cli.convert import convert
 from vse.cli.data import data_app
 from vse.cli.demo import demo
@@ -20,7 +21,9 @@ from vse.cli.eval import evaluate
 from vse.cli.experiment import experiment
 from vse.cli.export import export
 from vse.cli.features import features
+from vse.cli.index import index
 from vse.cli.inspect import inspect
+from vse.cli.search import search
 from vse.cli.streams import abandon_if_unwritable, complain, reader_left
 from vse.cli.train import train
 from vse.errors import UsageError, VSEError, unknown_choice
@@ -45,6 +48,9 @@ COMMANDS: dict[str, Callable[..., None] | typer.Typer] = {
     "eval": evaluate,
     "inspect": inspect,
     "export": export,
+    "index": index,
+    "search": search,
+    "collection": collection_app,
     "experiment": experiment,
 }
 for _name, _command in COMMANDS.items():

@@ -1,0 +1,152 @@
+"""``vse index``: make folders searchable, and keep them so."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from vse.cli.console import progress_on_stderr, show
+from vse.cli.options import JsonOption
+from vse.errors import InputError, UsageError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from vse.index.collection import Collection, CollectionInfo
+    from vse.index.indexing import IndexReport
+    from vse.index.indexing.moments import IndexModel
+    from vse.progress import ProgressReporter
+
+
+def index(
+    folders: Annotated[list[Path], typer.Argument(metavar="FOLDER...", help="Folders of pictures and clips.")],
+    into: Annotated[str, typer.Option(metavar="INDEX", help="The index, such as photos.vse; made on first use.")],
+    model: Annotated[
+        str | None,
+        typer.Option(metavar="MODEL", help="A model folder or hub id [default: the one the index was made with]."),
+    ] = None,
+    watch: Annotated[bool, typer.Option("--watch", help="Go on, and index what changes; Ctrl-C ends it.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Index folders: run again to take in what is new, changed, moved or gone."""
+    if watch and as_json:
+        raise UsageError("--json prints one result at the end, and --watch has no end: use one of them")
+    from vse.index.indexing.folder import root_of
+    from vse.index.open import collection_exists, open_collection
+
+    roots = list(dict.fromkeys(root_of(folder) for folder in folders))
+    known = None
+    if collection_exists(into):
+        before = open_collection(into)
+        known = before.info()
+        before.close()
+    elif model is None:
+        raise UsageError(f"--model MODEL is needed: {into} does not exist yet, and is made for one model")
+    _check_folders(roots, known)
+    with progress_on_stderr() as progress:
+        encoder, source = _load(into, model, known)
+        collection = _open(into, encoder, source, new=known is None)
+        try:
+            result = _index(collection, encoder, roots, progress)
+            if watch:
+                _watch(collection, encoder, roots, result, progress)
+        except KeyboardInterrupt:
+            progress.note(f"what was encoded is in {into}: the same command goes on from there")
+            raise
+        finally:
+            collection.close()
+    show(result, as_json=as_json)
+
+
+@dataclass(frozen=True)
+class Indexed:
+    """What is in an index now, and what each folder brought."""
+
+    info: CollectionInfo
+    reports: tuple[IndexReport, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "index": self.info.where,
+            "model": self.info.model,
+            "files": self.info.files,
+            "items": self.info.items,
+            "captions": self.info.captions,
+            "folders": [report.to_json() for report in self.reports],
+        }
+
+    def render(self, console: Console) -> None:
+        from rich.text import Text
+
+        for report in self.reports:
+            report.render(console)
+        info = self.info
+        console.print(Text(f"{info.where}: {info.files:,} files, {info.items:,} vectors"), soft_wrap=True)
+
+
+def _check_folders(roots: list[str], known: CollectionInfo | None) -> None:
+    """A mistyped folder is found out before a model is loaded; one that is known may be on a disk that is away."""
+    from vse.index.scan import why_absent
+
+    for root in roots:
+        reason = why_absent(root)
+        if reason is not None and (known is None or root not in known.roots):
+            raise InputError(f"{root}: {reason}: expected a folder of pictures and clips")
+
+
+def _load(into: str, model: str | None, known: CollectionInfo | None) -> tuple[IndexModel, str]:
+    """The model, and the name under which it is found again from everywhere."""
+    import vse
+    from vse.index.indexing.folder import root_of
+
+    source = model if model is not None else known.model_source if known is not None else ""
+    if Path(source).expanduser().exists():
+        source = root_of(source)
+    try:
+        loaded = vse.load(source)
+    except InputError as error:
+        if model is None:
+            raise InputError(f"{error}; {into} was made with it: say with --model where it is now") from None
+        raise
+    if loaded.preprocessing is None:
+        raise InputError(f"{source} takes sets of features, not pictures: use a model that reads pictures")
+    return loaded, source
+
+
+def _open(into: str, model: IndexModel, source: str, *, new: bool) -> Collection:
+    from vse.index.open import create_collection, open_collection
+
+    if new:
+        return create_collection(into, model=model.fingerprint(), model_source=source, dimensions=model.embed_size)
+    return open_collection(into, write=True, model=model.fingerprint())
+
+
+def _index(collection: Collection, model: IndexModel, roots: list[str], progress: ProgressReporter) -> Indexed:
+    from vse.index.indexing import index_folder
+
+    reports = tuple(index_folder(collection, model, root, progress=progress) for root in roots)
+    return Indexed(collection.info(), reports)
+
+
+def _watch(
+    collection: Collection, model: IndexModel, roots: list[str], first: Indexed, progress: ProgressReporter
+) -> None:
+    """Say what each look brought; about a file that stays broken it is said once."""
+    from vse.index.watching import watch
+
+    said: set[str] = set()
+
+    def say(report: IndexReport) -> None:
+        counts, *others = report.lines()
+        for line in (counts, *(other for other in others if other not in said)):
+            progress.note(line)
+        said.update(others)
+
+    for report in first.reports:
+        say(report)
+    progress.note("watching; Ctrl-C ends it")
+    for report in watch(collection, model, roots, progress=progress):
+        say(report)

@@ -1,0 +1,176 @@
+"""The vectors of one lane as a matrix on disk, to be mapped; made from the database and never needed.
+
+::
+
+    cache/items.json         what the other files stand for
+    cache/items-….vectors    float32, little endian (rows, D); the row of a vector that was purged is zero
+    cache/items-….ids        int64, little endian (rows,), ascending; negative where the vector was purged
+    cache/items-….hnsw       an approximate index over the first rows, see :mod:`vse.index.embedded.approximate`
+
+A file that a reader may have mapped never shrinks. Rows are appended beyond what the header counts, and flushed before
+the header counts them. When more is to be done, new files are written and the header changes to them.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import sqlite3
+from contextlib import suppress
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import BinaryIO, Literal, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vse.files import write_json
+from vse.index.collection import Vectors
+from vse.index.embedded.database import Ids, changes, removed_after, vectors_after
+from vse.index.embedded.rows import STORED
+from vse.index.embedded.schema import Lane
+
+Kind = Literal["hnsw", "ivfpq"]
+ID = np.dtype("<i8")
+BLOCK = 8192
+MOST_DEAD = 0.25
+"""Above this part of purged rows the matrix is written anew."""
+
+
+@dataclass(frozen=True)
+class CacheHeader:
+    """The cache at ``changes``: ``rows`` of files named ``stem``; an approximate index covers the first of them."""
+
+    changes: int
+    rows: int
+    dimensions: int
+    stem: str
+    approximate: Kind | None = None
+    approximate_rows: int = 0
+
+
+class LaneCache:
+    """The cache of one lane of one generation. Whoever calls the methods that write holds the lock."""
+
+    def __init__(self, folder: Path, lane: Lane, dimensions: int) -> None:
+        self.folder, self.lane, self.dimensions = folder, lane, dimensions
+
+    def header(self) -> CacheHeader | None:
+        """What is there; None when nothing is, or nothing that can be understood."""
+        try:
+            header = CacheHeader(**json.loads((self.folder / f"{self.lane}.json").read_bytes()))
+            numbers = header.changes, header.rows, header.approximate_rows
+            sound = (
+                all(type(number) is int and number >= 0 for number in numbers)
+                and header.dimensions == self.dimensions
+                and header.approximate in (None, *get_args(Kind))
+                and header.approximate_rows <= header.rows
+                and Path(header.stem).name == header.stem
+            )
+        except (OSError, ValueError, TypeError, RecursionError):
+            return None
+        return header if sound else None
+
+    def signature(self) -> tuple[int, int] | None:
+        """Changes whenever the header is replaced."""
+        try:
+            status = (self.folder / f"{self.lane}.json").stat()
+        except OSError:
+            return None
+        return status.st_ino, status.st_mtime_ns
+
+    def ids(self, header: CacheHeader) -> Ids | None:
+        """The column of ids, purged ones negative; None when the file is not what the header says."""
+        try:
+            ids = np.fromfile(self.path(header, "ids"), ID, header.rows).astype(np.int64)
+        except OSError:
+            return None
+        return ids if len(ids) == header.rows and (np.diff(np.abs(ids), prepend=0) > 0).all() else None
+
+    def matrix(self, header: CacheHeader) -> Vectors | None:
+        """The vectors (rows, D), mapped; None when the file is not there or too short."""
+        if header.rows == 0:
+            return np.empty((0, self.dimensions), np.float32)
+        path, shape = self.path(header, "vectors"), (header.rows, self.dimensions)
+        try:
+            if path.stat().st_size < header.rows * self.dimensions * STORED.itemsize:
+                return None
+            return np.asarray(np.memmap(path, STORED, "r", shape=shape))
+        except (OSError, ValueError):
+            return None
+
+    def path(self, header: CacheHeader, ending: str) -> Path:
+        """One of the files that the header names."""
+        return self.folder / f"{header.stem}.{ending}"
+
+    def follow(self, connection: sqlite3.Connection) -> CacheHeader:
+        """Bring the cache to the state of the database: append and purge where that is enough, else write anew."""
+        header = self.header()
+        ids = None if header is None else self.ids(header)
+        now = changes(connection)
+        if header is None or ids is None or self.matrix(header) is None or header.changes > now:
+            return self.rewrite(connection)
+        if header.changes == now:
+            return header
+        gone = np.isin(ids, removed_after(connection, self.lane, header.changes))
+        if ((ids < 0) | gone).sum() > MOST_DEAD * len(ids):
+            return self.rewrite(connection)
+        return self._extend(connection, header, ids, np.flatnonzero(gone), now)
+
+    def rewrite(self, connection: sqlite3.Connection) -> CacheHeader:
+        """New files with what the database holds; an approximate index has to be built anew."""
+        self.folder.mkdir(exist_ok=True)
+        new = CacheHeader(changes(connection), 0, self.dimensions, f"{self.lane}-{secrets.token_hex(8)}")
+        try:
+            with self.path(new, "vectors").open("wb") as vectors, self.path(new, "ids").open("wb") as ids:
+                rows = self._append(connection, 0, vectors, ids)
+            return self.commit(replace(new, rows=rows))
+        except BaseException:
+            for ending in ("vectors", "ids"):
+                with suppress(OSError):
+                    self.path(new, ending).unlink(missing_ok=True)
+            raise
+
+    def commit(self, header: CacheHeader) -> CacheHeader:
+        """Let ``header`` hold, and remove the files that it does not name."""
+        write_json(self.folder / f"{self.lane}.json", asdict(header))
+        endings = {"vectors", "ids", header.approximate}
+        for path in self.folder.glob(f"{self.lane}-*"):
+            if (
+                path.stem != header.stem or path.suffix[1:] not in endings
+            ):  # also what a killed process left half written
+                with suppress(OSError):  # another system may refuse while a reader has it open
+                    path.unlink()
+        return header
+
+    def _extend(
+        self, connection: sqlite3.Connection, header: CacheHeader, ids: Ids, gone: NDArray[np.int64], now: int
+    ) -> CacheHeader:
+        with self.path(header, "vectors").open("r+b") as vectors, self.path(header, "ids").open("r+b") as column:
+            vectors.seek(header.rows * self.dimensions * STORED.itemsize)
+            column.seek(header.rows * ID.itemsize)
+            added = self._append(connection, int(abs(ids[-1])) if len(ids) else 0, vectors, column)
+            for row in gone.tolist():
+                vectors.seek(row * self.dimensions * STORED.itemsize)
+                vectors.write(bytes(self.dimensions * STORED.itemsize))
+                column.seek(row * ID.itemsize)
+                column.write((-ids[row]).astype(ID).tobytes())
+            _flush(vectors)
+            _flush(column)
+        return self.commit(replace(header, changes=now, rows=header.rows + added))
+
+    def _append(self, connection: sqlite3.Connection, last: int, vectors: BinaryIO, column: BinaryIO) -> int:
+        added = 0
+        for some, block in vectors_after(connection, self.lane, last, self.dimensions, BLOCK):
+            vectors.write(block.astype(STORED, copy=False).data)
+            column.write(some.astype(ID, copy=False).data)
+            added += len(some)
+        _flush(vectors)
+        _flush(column)
+        return added
+
+
+def _flush(file: BinaryIO) -> None:
+    file.flush()
+    os.fsync(file.fileno())

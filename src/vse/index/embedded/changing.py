@@ -1,0 +1,155 @@
+"""Changing the tables of one generation; every function runs inside a transaction of its caller."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable, Sequence
+
+from vse.errors import InputError
+from vse.index.collection import Entry, Moment
+from vse.index.embedded.rows import Cell, checksum, file_cells, to_bytes, vector_bytes
+from vse.index.embedded.schema import FILE_COLUMNS, TABLES
+from vse.index.media_file import MediaFile
+
+SEQUENCES = ("files", "items", "captions")
+Place = tuple[str, str]
+"""The root and path of a file."""
+
+
+def make_tables(connection: sqlite3.Connection, meta: dict[str, Cell], last_ids: dict[str, int]) -> None:
+    """Lay out a new generation. Ids begin after ``last_ids``, so that none of an older generation returns."""
+    for statement in _statements(TABLES):
+        connection.execute(statement)
+    for key, value in {**meta, "changes": 0}.items():
+        _set_meta(connection, key, value)
+    connection.executemany("INSERT INTO sqlite_sequence (name, seq) VALUES (?, ?)", last_ids.items())
+
+
+def last_ids(connection: sqlite3.Connection) -> dict[str, int]:
+    """The highest id that was ever given, by table."""
+    found = dict(connection.execute("SELECT name, seq FROM sqlite_sequence").fetchall())
+    return {name: int(found.get(name) or 0) for name in SEQUENCES}
+
+
+def count_change(connection: sqlite3.Connection) -> int:
+    """Count one change up; first in a transaction, since removals are listed under this number."""
+    (value,) = connection.execute("SELECT value FROM meta WHERE key = 'changes'").fetchone()
+    _set_meta(connection, "changes", int(value) + 1)
+    return int(value) + 1
+
+
+def add_entry(connection: sqlite3.Connection, entry: Entry, item_ids: Sequence[int] | None = None) -> None:
+    """Add a file, in the place of what was there. ``item_ids`` are kept where they are given."""
+    remove_file(connection, (entry.file.root, entry.file.path))
+    file = _insert_file(connection, entry.file)
+    for position, moment in enumerate(entry.moments):
+        _insert_item(connection, file, moment, None if item_ids is None else item_ids[position])
+    vectors = [None] * len(entry.file.captions) if entry.caption_vectors is None else entry.caption_vectors
+    for text, vector in zip(entry.file.captions, vectors, strict=True):
+        _insert_caption(connection, file, to_bytes(text), None if vector is None else vector_bytes(vector))
+
+
+def remove_file(connection: sqlite3.Connection, place: Place) -> bool:
+    """Forget a file with its items and captions; False when it is not there."""
+    known = find_file(connection, place)
+    if known is None:
+        return False
+    connection.execute("DELETE FROM files WHERE id = ?", (known,))
+    return True
+
+
+def move_files(connection: sqlite3.Connection, moves: Sequence[tuple[Place, MediaFile]]) -> None:
+    """Move all at once, so that files may change places; whoever was at a new place is gone."""
+    ids: list[int] = []
+    for place, _ in moves:
+        known = find_file(connection, place)
+        if known is None:
+            raise InputError(f"no file {place[0]}/{place[1]} to move: expected one of the collection, add it instead")
+        ids.append(known)
+    _distinct("moved twice", [place for place, _ in moves])
+    _distinct("the new place of two files", [(file.root, file.path) for _, file in moves])
+    for known in ids:  # out of the way, to where no path leads
+        connection.execute("UPDATE files SET root = x'00', path = CAST(id AS TEXT) WHERE id = ?", (known,))
+    for known, (_, file) in zip(ids, moves, strict=True):
+        remove_file(connection, (file.root, file.path))
+        cells = file_cells(file)
+        names = ", ".join(f"{name} = ?" for name in FILE_COLUMNS.split(", "))
+        connection.execute(
+            f"UPDATE files SET {names}, checksum = ? WHERE id = ?", (*cells, checksum((known, *cells)), known)
+        )
+        _exchange_captions(connection, known, file.captions)
+
+
+def find_file(connection: sqlite3.Connection, place: Place) -> int | None:
+    """The id of a file's row."""
+    row = connection.execute(
+        "SELECT id FROM files WHERE root = ? AND path = ?", (to_bytes(place[0]), to_bytes(place[1]))
+    ).fetchone()
+    return None if row is None else int(row[0])
+
+
+def _insert_file(connection: sqlite3.Connection, file: MediaFile) -> int:
+    known, cells = _next_id(connection, "files"), file_cells(file)
+    marks = ", ".join("?" * (len(cells) + 2))
+    connection.execute(
+        f"INSERT INTO files (id, {FILE_COLUMNS}, checksum) VALUES ({marks})",
+        (known, *cells, checksum((known, *cells))),
+    )
+    return known
+
+
+def _insert_item(connection: sqlite3.Connection, file: int, moment: Moment, known: int | None) -> None:
+    start = None if moment.start is None else float(moment.start)
+    end = None if moment.end is None else float(moment.end)
+    known = _next_id(connection, "items") if known is None else known
+    cells = (known, file, start, end, vector_bytes(moment.vector))
+    connection.execute("INSERT INTO items VALUES (?, ?, ?, ?, ?, ?)", (*cells, checksum(cells)))
+
+
+def _insert_caption(connection: sqlite3.Connection, file: int, text: bytes, vector: bytes | None) -> None:
+    cells = (_next_id(connection, "captions"), file, text, vector)
+    connection.execute("INSERT INTO captions VALUES (?, ?, ?, ?, ?)", (*cells, checksum(cells)))
+
+
+def _exchange_captions(connection: sqlite3.Connection, file: int, captions: Iterable[str]) -> None:
+    """Sentences that stay keep their vectors; those that are new have none."""
+    wanted = [to_bytes(text) for text in captions]
+    rows = connection.execute("SELECT text, vector FROM captions WHERE file = ? ORDER BY id", (file,)).fetchall()
+    if [row[0] for row in rows] == wanted:
+        return
+    known = dict(rows)
+    connection.execute("DELETE FROM captions WHERE file = ?", (file,))
+    for text in wanted:
+        _insert_caption(connection, file, text, known.get(text))
+
+
+def _next_id(connection: sqlite3.Connection, table: str) -> int:
+    # Inserting an id by hand raises the sequence as well; there is one writer, so nobody takes it in between.
+    row = connection.execute("SELECT seq FROM sqlite_sequence WHERE name = ?", (table,)).fetchone()
+    return 1 if row is None else int(row[0]) + 1
+
+
+def _set_meta(connection: sqlite3.Connection, key: str, value: Cell) -> None:
+    connection.execute(
+        "INSERT INTO meta VALUES (?, ?, ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value, "
+        "checksum = excluded.checksum",
+        (key, value, checksum((key, value))),
+    )
+
+
+def _distinct(what: str, places: list[Place]) -> None:
+    seen: set[Place] = set()
+    for place in places:
+        if place in seen:
+            raise InputError(f"{place[0]}/{place[1]} is {what}: name each file once")
+        seen.add(place)
+
+
+def _statements(script: str) -> Iterable[str]:
+    """The single statements of a script: running it whole would end the transaction."""
+    pending = ""
+    for line in script.splitlines(keepends=True):
+        pending += line
+        if sqlite3.complete_statement(pending):
+            yield pending
+            pending = ""

@@ -1,0 +1,48 @@
+"""What is asked of vectors and files before they enter a collection."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from vse.errors import InputError
+from vse.index.collection import Entry, Vectors
+
+UNIT_TOLERANCE = 1e-3
+
+
+def check_entry(entry: Entry, dimensions: int) -> None:
+    """A file needs at least one moment, unit vectors, ordered finite times, and a vector per caption or none."""
+    name = f"{entry.file.root}/{entry.file.path}"
+    if not entry.moments:
+        raise InputError(f"{name} has no vectors, expected one moment at least: leave the file out")
+    for moment in entry.moments:
+        check_vectors(moment.vector, (dimensions,), name)
+        span = moment.start, moment.end
+        if span != (None, None) and (None in span or not all(map(math.isfinite, span)) or span[0] > span[1]):  # type: ignore[arg-type, operator]
+            raise InputError(
+                f"{name} has a moment from {span[0]} to {span[1]}: expected start ≤ end in seconds, or None twice"
+            )
+    file = entry.file
+    for field in ("taken", "latitude", "longitude", "duration"):
+        value = getattr(file, field)
+        if value is not None and not math.isfinite(value):
+            raise InputError(f"{name} has {field} {value}: expected a finite number, or None")
+    if entry.caption_vectors is not None:
+        check_vectors(entry.caption_vectors, (len(file.captions), dimensions), f"{name} (captions)")
+
+
+def check_vectors(vectors: Vectors, shape: tuple[int, ...], name: str) -> None:
+    """float32 of this shape, finite, and of length 1 along the last axis within 1e-3."""
+    if not isinstance(vectors, np.ndarray) or vectors.dtype != np.float32 or vectors.shape != shape:
+        found = f"{vectors.dtype} {vectors.shape}" if isinstance(vectors, np.ndarray) else type(vectors).__name__
+        raise InputError(f"{name}: vector is {found}, expected float32 {shape}: encode it with the collection's model")
+    lengths = np.linalg.norm(vectors, axis=-1)
+    if not np.isfinite(lengths).all():
+        raise InputError(
+            f"{name}: vector is not finite, expected a unit vector: the file could not be encoded, leave it out"
+        )
+    off = float(np.abs(lengths - 1).max(initial=0))
+    if off > UNIT_TOLERANCE:
+        raise InputError(f"{name}: vector has a length off 1 by {off:.3g}, expected a unit vector: normalise it")

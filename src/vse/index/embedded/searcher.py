@@ -1,0 +1,164 @@
+"""Searching one lane: the mapped cache, what came after it, and an approximate index if there is one."""
+
+from __future__ import annotations
+
+import sqlite3
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vse.index.collection import Hits, Vectors
+from vse.index.embedded import approximate, scan
+from vse.index.embedded.cache import CacheHeader, LaneCache
+from vse.index.embedded.database import Ids, changes, count_after, removed_after, vectors_after
+from vse.index.embedded.schema import transaction
+
+BLOCK = 1024
+"""Vectors that are read from the database at a time; they exist thrice while they are copied."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """``ids (n,)``, ascending, of the rows of ``matrix (n, D)``, and which are ``alive (n,)``; None means all."""
+
+    ids: Ids
+    matrix: Vectors
+    alive: NDArray[np.bool_] | None = None
+
+    def without(self, removed: Ids) -> Part:
+        """The same vectors, with these ids no longer alive."""
+        gone = np.isin(self.ids, removed)
+        if not gone.any():
+            return self
+        return replace(self, alive=~gone if self.alive is None else self.alive & ~gone)
+
+    def allowed(self, only: Ids | None) -> NDArray[np.bool_] | None:
+        """Which rows may be found when only these ids, ascending, are asked for; None means all."""
+        if only is None:
+            return self.alive
+        mask = np.zeros(len(self.ids), np.bool_)
+        rows = np.searchsorted(self.ids, only)
+        inside = rows < len(self.ids)
+        rows = rows[inside]
+        mask[rows[self.ids[rows] == only[inside]]] = True
+        return mask if self.alive is None else mask & self.alive
+
+    def best(self, query: Vectors, k: int, only: Ids | None, start: int = 0) -> NDArray[np.int64]:
+        """Rows from ``start`` on among which the best are."""
+        allowed = self.allowed(only)
+        tail = None if allowed is None else allowed[start:]
+        return start + scan.propose(self.matrix[start:], query, k, tail)
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """The state after ``changes`` changes: ``base`` from the cache, ``fresh`` from the database."""
+
+    changes: int
+    base: Part
+    fresh: Part
+    index: Any = None
+    index_rows: int = 0
+
+    @property
+    def last(self) -> int:
+        """The highest id that is known."""
+        return max((int(part.ids[-1]) for part in (self.base, self.fresh) if len(part.ids)), default=0)
+
+    def search(self, query: Vectors, k: int, only: Ids | None, exact: bool) -> Hits:
+        """The best ``k`` of the ids in ``only``; None allows all."""
+        if not exact and self.index is not None and k <= approximate.MOST:
+            allowed = self.base.allowed(only)
+            allowed = None if allowed is None else allowed[: self.index_rows]
+            if allowed is None or allowed.mean() >= approximate.LEAST_ALLOWED:
+                rows = approximate.propose(self.index, query, allowed)
+                rest = self.base.best(query, k, only, self.index_rows)
+                hits = self._ordered(query, k, np.concatenate([rows, rest]), only, exact=False)
+                if len(hits.ids) == k:
+                    return hits
+        return self._ordered(query, k, self.base.best(query, k, only), only, exact=True)
+
+    def _ordered(self, query: Vectors, k: int, base_rows: NDArray[np.int64], only: Ids | None, exact: bool) -> Hits:
+        fresh_rows = self.fresh.best(query, k, only)
+        found = [(self.base, base_rows), (self.fresh, fresh_rows)]
+        ids = np.concatenate([part.ids[rows] for part, rows in found])
+        scores = np.concatenate([scan.exact_scores(part.matrix, rows, query) for part, rows in found])
+        there = ~np.isnan(scores)  # the writer may purge a row of the cache at this moment
+        ids, scores = ids[there], scores[there]
+        order = np.lexsort((ids, -scores))[:k]
+        return Hits(ids[order], scores[order], exact)
+
+
+class Searcher:
+    """Keeps a :class:`Snapshot` of one lane up to date; whoever calls it holds the connection."""
+
+    def __init__(self, cache: LaneCache) -> None:
+        self._cache = cache
+        self._snapshot: Snapshot | None = None
+        self._signature: tuple[int, int] | None = None
+
+    def forget(self) -> None:
+        """Begin anew with the next search."""
+        self._snapshot = None
+
+    def current(self, connection: sqlite3.Connection) -> Snapshot:
+        """The last committed state."""
+        known, signature = self._snapshot, self._cache.signature()
+        if known is not None and known.changes == changes(connection) and signature == self._signature:
+            return known
+        # The header is read before the transaction begins: the database is then at least as new as the cache.
+        header = self._cache.header()
+        with transaction(connection, "DEFERRED"):
+            if known is None or signature != self._signature:
+                known = self._from_cache(connection, header, known)
+            self._snapshot = self._with_changes(connection, known)
+        self._signature = signature
+        return self._snapshot
+
+    def _from_cache(
+        self, connection: sqlite3.Connection, header: CacheHeader | None, known: Snapshot | None
+    ) -> Snapshot:
+        """The state of the cache; the old one when the cache cannot be used."""
+        nothing = Part(np.empty(0, np.int64), np.empty((0, self._cache.dimensions), np.float32))
+        if header is not None and header.changes <= changes(connection):
+            ids, matrix = self._cache.ids(header), self._cache.matrix(header)
+            if ids is not None and matrix is not None:
+                base = Part(np.abs(ids), matrix, ids > 0 if (ids < 0).any() else None)
+                index, rows = self._index(header)
+                return Snapshot(header.changes, base, nothing, index, rows)
+        return known or Snapshot(-1, nothing, nothing)
+
+    def _index(self, header: CacheHeader) -> tuple[Any, int]:
+        if header.approximate is None:
+            return None, 0
+        path = self._cache.path(header, header.approximate)
+        index = approximate.load(path, header.approximate_rows, self._cache.dimensions)
+        return index, 0 if index is None else header.approximate_rows
+
+    def _with_changes(self, connection: sqlite3.Connection, known: Snapshot) -> Snapshot:
+        lane, last = self._cache.lane, known.last
+        base, fresh = known.base, known.fresh
+        if known.changes >= 0:
+            removed = removed_after(connection, lane, known.changes)
+            base, fresh = base.without(removed), fresh.without(removed)
+        added = count_after(connection, lane, last)
+        if added:
+            # Room for all at once: growing block by block would hold the vectors twice.
+            ids, matrix = np.empty(added, np.int64), np.empty((added, self._cache.dimensions), np.float32)
+            row = 0
+            for some, block in vectors_after(connection, lane, last, self._cache.dimensions, BLOCK):
+                ids[row : row + len(some)], matrix[row : row + len(some)] = some, block
+                row += len(some)
+            fresh = _joined(fresh, Part(ids, matrix))
+        return replace(known, changes=changes(connection), base=base, fresh=fresh)
+
+
+def _joined(first: Part, second: Part) -> Part:
+    if not len(first.ids):
+        return second
+    alive = None
+    if first.alive is not None:
+        alive = np.concatenate([first.alive, np.ones(len(second.ids), np.bool_)])
+    return Part(np.concatenate([first.ids, second.ids]), np.concatenate([first.matrix, second.matrix]), alive)

@@ -1,0 +1,120 @@
+"""The connection to one generation: who may use it, when, and how its errors are told."""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from vse.errors import InputError, VSEError
+from vse.index.embedded import changing
+from vse.index.embedded.database import Meta, read_meta
+from vse.index.embedded.layout import DATABASE, generation_folder, read_generation, remove_generations, sync_folder
+from vse.index.embedded.schema import connect_to_read, connect_to_write, one_line, transaction
+from vse.locking import FolderLock
+
+OPEN_FIX = "check the permissions of the folder; one that was not closed has to be opened once where it may be written"
+
+
+class Session:
+    """A connection and, for the one writer, the lock of the folder. One thread uses it at a time."""
+
+    def __init__(
+        self, folder: Path, generation: int, connection: sqlite3.Connection, lock: FolderLock | None, writable: bool
+    ) -> None:
+        self.folder, self.generation, self.writable = folder, generation, writable
+        self.meta: Meta = read_meta(connection)
+        self._connection: sqlite3.Connection | None = connection
+        self._lock = lock
+        self._guard = threading.RLock()
+
+    @contextmanager
+    def using(self) -> Iterator[sqlite3.Connection]:
+        """The connection, for this thread alone."""
+        with self._guard, one_line(self.folder):
+            if self._connection is None:
+                raise VSEError(f"{self.folder} is closed: open it again")
+            yield self._connection
+
+    @contextmanager
+    def reading(self) -> Iterator[sqlite3.Connection]:
+        """The connection within one state of the collection."""
+        with self.using() as connection, transaction(connection, "DEFERRED"):
+            yield connection
+
+    @contextmanager
+    def writing(self) -> Iterator[sqlite3.Connection]:
+        """The connection, when it may change something."""
+        with self.using() as connection:
+            if not self.writable:
+                raise VSEError(f"{self.folder} is open for reading only: open it with write=True")
+            yield connection
+
+    def end(self) -> sqlite3.Connection | None:
+        """Take the connection from everybody else, to finish with it; None when that was done already."""
+        with self._guard:
+            connection, self._connection = self._connection, None
+            return connection
+
+    def release(self, connection: sqlite3.Connection) -> None:
+        """Close, and let the next writer in."""
+        connection.close()
+        if self._lock is not None:
+            self._lock.release()
+
+
+def open_session(folder: Path, *, write: bool) -> Session:
+    """The generation that serves; a writer gets the lock, and removes the generations that do not."""
+    while True:
+        generation = read_generation(folder)  # first of all: a folder that is no collection gets no lock file
+        try:
+            return _open(folder, write)
+        except VSEError:
+            if read_generation(folder) == generation:
+                raise  # otherwise the generation was removed after an upgrade, while it was being opened
+
+
+def _open(folder: Path, write: bool) -> Session:
+    with one_line(folder, fix=OPEN_FIX):
+        lock = FolderLock(folder) if write else None
+        try:
+            generation = read_generation(folder)  # under the lock it no longer changes
+            file = generation_folder(folder, generation) / DATABASE
+            if not file.is_file():
+                raise InputError(f"{file} is missing: restore the collection from a backup, or index again")
+            if write:
+                remove_generations(folder, keep=generation)
+            connection = connect_to_write(file) if write else connect_to_read(file)
+            try:
+                return Session(folder, generation, connection, lock, writable=write)
+            except BaseException:
+                connection.close()
+                raise
+        except BaseException:
+            if lock is not None:
+                lock.release()
+            raise
+
+
+def make_session(
+    folder: Path, generation: int, meta: Meta, last_ids: dict[str, int], lock: FolderLock | None
+) -> Session:
+    """A new generation with empty tables; nothing leads to it yet."""
+    place = generation_folder(folder, generation)
+    place.mkdir()
+    connection = connect_to_write(place / DATABASE)
+    try:
+        with transaction(connection, "IMMEDIATE"):
+            changing.make_tables(
+                connection,
+                {"model": meta.model, "model_source": meta.model_source, "dimensions": meta.dimensions},
+                last_ids,
+            )
+        sync_folder(place)
+        sync_folder(folder)
+        return Session(folder, generation, connection, lock, writable=True)
+    except BaseException:
+        connection.close()
+        raise

@@ -1,0 +1,115 @@
+"""Which parts of a picture speak for a query: what each cell of the grid adds to the score."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vse.errors import InputError
+from vse.index.collection import Vectors
+
+if TYPE_CHECKING:
+    from vse.inputs.images import ImageSource
+    from vse.inputs.preprocessing import ImagePreprocessing
+    from vse.model import VSEModel
+    from vse.onnx_model import OnnxModel
+
+    Model: TypeAlias = VSEModel | OnnxModel
+
+FOR = np.array([214, 40, 40], np.float32)
+AGAINST = np.array([29, 78, 216], np.float32)
+STRONGEST = 0.65
+"""How much of the picture the colour of the strongest cell covers."""
+
+
+def evidence(model: Model, picture: ImageSource, vector: Vectors) -> NDArray[np.float32]:
+    """What every cell of ``picture`` adds to its score for the query ``vector (D,)``: ``(rows, columns)``.
+
+    The image's unit vector is ``Σ_k θ_k max_k(φ_d) / ‖v‖`` in dimension d. Cell n, whose value φ_nd has rank r(n, d)
+    there, adds ``Σ_d u_d θ_r(n,d) φ_nd / ‖v‖`` to the score with the query u. Over the cells these add up to the score.
+    A cell may count against the query. For models that see pictures as a grid, and whose pooling weights ranks.
+    """
+    how = _preprocessing(model)
+    if vector.shape != (model.embed_size,):
+        raise InputError(f"query vector of shape {vector.shape}, expected ({model.embed_size},): that of this model")
+    from vse.inputs.preprocessing import load_pixels
+
+    pixels = load_pixels(picture, how)[None]
+    grid: tuple[int, int] | None
+    if hasattr(model, "image_encoder"):
+        shares, grid = _torch_shares(cast("VSEModel", model), pixels)
+    else:
+        shares, grid = model.contributions(pixels)[0], model.config.grid
+    if grid is None or grid[0] * grid[1] != len(shares):
+        raise InputError(f"{len(shares)} cells for a grid of {grid}: they have no place in the picture")
+    cells = shares.astype(np.float64) @ vector.astype(np.float64)
+    return cells.reshape(grid).astype(np.float32)
+
+
+def heat_map(picture: ImageSource, cells: NDArray[Any], how: ImagePreprocessing) -> NDArray[np.uint8]:
+    """The picture ``(H, W, 3)`` with its evidence over it: red for the query, blue against it, the strongest darkest.
+
+    What the model did not see, where it cuts the middle out, stays as it is.
+    """
+    from vse.inputs.images import read_image
+    from vse.inputs.resize import resize
+
+    image = read_image(picture).astype(np.float32)
+    top, left, height, width = seen(image.shape[:2], how)
+    strongest = float(np.abs(cells).max())
+    relative = (cells / strongest if strongest else np.zeros_like(cells)).astype(np.float32)
+    smooth = resize(np.repeat(relative[:, :, None], 3, axis=2), (height, width))  # (height, width, 3), thrice the same
+    cover = STRONGEST * np.abs(smooth)
+    part = image[top : top + height, left : left + width]
+    image[top : top + height, left : left + width] = (1 - cover) * part + cover * np.where(smooth > 0, FOR, AGAINST)
+    return image.round().clip(0, 255).astype(np.uint8)
+
+
+def write_heat_map(path: Path, picture: ImageSource, cells: NDArray[Any], how: ImagePreprocessing) -> Path:
+    """:func:`heat_map` as a PNG, which appears complete; its folder is made if needed."""
+    if path.suffix.lower() != ".png":
+        raise InputError(f"{path}: unknown kind of picture {path.suffix!r}: the name must end in .png")
+    from PIL import Image
+
+    drawn = Image.fromarray(heat_map(picture, cells, how))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=".drawing-", dir=path.parent) as folder:
+        beside = Path(folder) / path.name
+        drawn.save(beside, format="PNG")
+        beside.replace(path)
+    return path
+
+
+def seen(shape: tuple[int, int], how: ImagePreprocessing) -> tuple[int, int, int, int]:
+    """The part of a picture (H, W) that reaches the model, as top, left, height and width in its pixels."""
+    rows, columns = shape
+    if how.fit == "stretch":
+        return 0, 0, rows, columns
+    scale = max(how.resized[0] / rows, how.resized[1] / columns)
+    height = min(rows, max(1, round(how.size[0] / scale)))
+    width = min(columns, max(1, round(how.size[1] / scale)))
+    return (rows - height) // 2, (columns - width) // 2, height, width
+
+
+def _preprocessing(model: Model) -> ImagePreprocessing:
+    if model.preprocessing is None:
+        raise InputError("this model takes sets of features, whose places are not known: use one that sees pictures")
+    return model.preprocessing
+
+
+def _torch_shares(model: VSEModel, pixels: NDArray[np.float32]) -> tuple[NDArray[np.float32], tuple[int, int]]:
+    import torch
+
+    from vse.encoders.evaluation_mode import evaluation_mode
+    from vse.pooling.contributions import pool_with_contributions
+
+    encoder: Any = model.image_encoder
+    with torch.inference_mode(), evaluation_mode(encoder):
+        batch = torch.from_numpy(pixels).to(model.device, next(model.parameters()).dtype)
+        pooled, shares = pool_with_contributions(encoder.pooling, *encoder.elements(batch))
+        relative = shares[0] / (pooled[0].norm() + 1e-8)  # as unit_norm does
+    return relative.float().cpu().numpy(), encoder.backbone.grid(*pixels.shape[2:])

@@ -1,0 +1,128 @@
+"""A file as pixels for a model: a picture at once, a clip some windows at a time."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vse.index.media_file import MediaFile
+from vse.index.scan import BadMediaError, Found, Problem, ScanLimits, describe, frames
+from vse.index.scan.digest import digest_of
+from vse.index.scan.picture import picture_facts
+from vse.index.scan.problem import os_reason
+from vse.inputs.images import BadImageError, _file_content
+from vse.inputs.preprocessing import load_pixels
+
+if TYPE_CHECKING:
+    from vse.inputs.preprocessing import ImagePreprocessing
+
+Pixels = NDArray[np.float32]
+"""``(3, H, W)``, as the model takes them."""
+FRAMES = 8
+"""Frames of a window of a clip, at most."""
+CHANGED = "changed while it was read: it will be read again next time"
+
+
+@dataclass(frozen=True)
+class Shot:
+    """What becomes one vector: the frames of a window and its seconds, or a picture as the only frame."""
+
+    frames: tuple[Pixels, ...]
+    start: float | None = None
+    end: float | None = None
+
+
+@dataclass(frozen=True)
+class Part:
+    """Some shots of a file; ``last`` if no more follow. ``remark`` says what was wrong with a clip that is used."""
+
+    file: MediaFile
+    shots: tuple[Shot, ...]
+    last: bool = True
+    remark: str | None = None
+
+
+def read_parts(
+    found: Found,
+    root: str,
+    captions: tuple[str, ...],
+    how: ImagePreprocessing,
+    windows: int,
+    limits: ScanLimits,
+) -> Iterator[Part | Problem]:
+    """The parts of a file, of a clip ``windows`` at a time; or a problem, which is the last that comes.
+
+    Each file is decoded once, and of a picture also the facts come from the same bytes.
+    """
+    try:
+        if found.kind == "image":
+            yield _picture(found, root, captions, how, limits)
+        else:
+            yield from _clip(found, root, captions, how, windows, limits)
+    except (BadMediaError, BadImageError) as error:
+        yield Problem(found.path, error.reason)
+    except OSError as error:
+        yield Problem(found.path, "no such file" if isinstance(error, FileNotFoundError) else os_reason(error))
+    except MemoryError:
+        yield Problem(found.path, "not enough memory")
+
+
+def _picture(
+    found: Found, root: str, captions: tuple[str, ...], how: ImagePreprocessing, limits: ScanLimits
+) -> Part | Problem:
+    path = Path(root) / found.path
+    before = path.stat()
+    content = _file_content(path, found.path, limits.image)
+    after = path.stat()
+    if _state(before) != _state(after):
+        return Problem(found.path, CHANGED)
+    facts = picture_facts(content, found.path, limits.image)
+    file = MediaFile(
+        root=root,
+        path=found.path,
+        kind="image",
+        size=after.st_size,
+        modified=after.st_mtime_ns,
+        digest=digest_of(content),
+        captions=captions,
+        **asdict(facts),
+    )
+    return Part(file, (Shot((load_pixels(content, how, limits=limits.image),)),))
+
+
+def _clip(
+    found: Found, root: str, captions: tuple[str, ...], how: ImagePreprocessing, windows: int, limits: ScanLimits
+) -> Iterator[Part | Problem]:
+    """One window is held back, since only behind the last one is known that it was the last."""
+    file = describe(found, root, captions=captions, limits=limits)
+    if isinstance(file, Problem):
+        yield file
+        return
+    path = Path(root) / found.path
+    shots: list[Shot] = []
+    remark = None
+    for window in frames(path, per_window=FRAMES, limits=limits.video):
+        if isinstance(window, Problem):
+            yield Problem(found.path, window.reason)
+            return
+        if len(shots) >= windows:
+            yield Part(file, tuple(shots), last=False)
+            shots = []
+        pixels = tuple(load_pixels(frame, how) for frame in window.frames)
+        shots.append(Shot(pixels, window.start, window.end))
+        remark = window.remark
+    status = path.stat()
+    if (status.st_size, status.st_mtime_ns) != (file.size, file.modified):
+        yield Problem(found.path, CHANGED)
+    else:
+        yield Part(file, tuple(shots), remark=remark)
+
+
+def _state(status: os.stat_result) -> tuple[int, int, int]:
+    return status.st_size, status.st_mtime_ns, status.st_ino

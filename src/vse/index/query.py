@@ -1,0 +1,175 @@
+"""What is looked for: sentences, pictures, items of the collection, and what is not wanted, as one unit vector."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
+
+from vse.errors import InputError
+from vse.index.collection import Collection, Vectors
+
+if TYPE_CHECKING:
+    from vse.inputs.images import ImageSource
+    from vse.inputs.tokenizer import TextTokenizer
+    from vse.model import VSEModel
+    from vse.onnx_model import OnnxModel
+
+    Model: TypeAlias = VSEModel | OnnxModel
+
+MAX_CHARACTERS = 2000
+EXCLUDED_SHARE = 0.5
+"""How much of the excluded direction is taken away: a fixed part of the length of what is wanted."""
+SMALLEST = 1e-6
+"""A sum shorter than this has no direction to speak of."""
+
+
+@dataclass(frozen=True)
+class Query:
+    """What is wanted and what is not.
+
+    ``texts``, ``images`` and ``like`` (ids of items of the collection) are wanted, ``exclude`` are sentences that are
+    not. ``weights`` has one number above 0 for each text, image and id, in this order; None weighs all alike. With
+    unit vectors u of what is wanted and x of what is not, the vector of the query is
+
+        s = unit(Σ_i w_i u_i)        v = unit(s − 0.5 · unit(Σ_j x_j))
+
+    Only the proportions of the weights count. The part that is taken away has the same length whatever is excluded, so
+    that v stays within 30 degrees of s: what is excluded moves the results, and cannot turn them around.
+    """
+
+    texts: tuple[str, ...] = ()
+    images: tuple[ImageSource, ...] = ()
+    exclude: tuple[str, ...] = ()
+    like: tuple[int, ...] = ()
+    weights: tuple[float, ...] | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("texts", "images", "exclude", "like"):
+            if isinstance(getattr(self, name), (str, bytes)):
+                raise InputError(
+                    f"{name} is one {type(getattr(self, name)).__name__}: expected a sequence, put it in one"
+                )
+            object.__setattr__(self, name, tuple(getattr(self, name)))
+        for text in (*self.texts, *self.exclude):
+            _check_text(text)
+        wanted = len(self.texts) + len(self.images) + len(self.like)
+        if not wanted:
+            only = f"only {self.exclude[0]!r} to exclude" if self.exclude else "nothing"
+            raise InputError(f"a query of {only}: expected a text, an image or an id of what is wanted")
+        if self.weights is not None:
+            object.__setattr__(self, "weights", _checked_weights(self.weights, wanted))
+
+    @property
+    def needs_model(self) -> bool:
+        """Whether anything has to be encoded; ids are in the collection already."""
+        return bool(self.texts or self.images or self.exclude)
+
+    def __str__(self) -> str:
+        """The query in words: a single text stands for itself."""
+        parts = [*self.texts, *(f"image {_name(image)}" for image in self.images)]
+        parts += [f"like {each}" for each in self.like]
+        return ", ".join(parts) + "".join(f", not {text}" for text in self.exclude)
+
+
+@dataclass(frozen=True)
+class QueryVector:
+    """The unit vector of a query. ``unknown`` are words that the model does not know, ``cut`` the texts it cut."""
+
+    vector: Vectors
+    unknown: tuple[str, ...] = ()
+    cut: tuple[str, ...] = ()
+
+
+def encode_query(query: Query, model: Model | None, collection: Collection | None = None) -> QueryVector:
+    """The vector of ``query``. ``model`` is that of the collection; ids alone need none, and no ids no collection."""
+    if query.needs_model and model is None:
+        raise InputError(f"query {str(query)[:60]!r} has texts or images and no model: load the collection's")
+    if query.like and collection is None:
+        raise InputError(f"query with ids {list(query.like)[:3]} and no collection: expected the one they belong to")
+    unknown: tuple[str, ...] = ()
+    cut: tuple[str, ...] = ()
+    wanted: list[Vectors] = []
+    unwanted: Vectors | None = None
+    texts = (*query.texts, *query.exclude)
+    if texts and model is not None:
+        if model.tokenizer is not None:
+            unknown, cut = _read(model.tokenizer, texts)
+        vectors = model.encode_texts(texts, unknown="allow")
+        wanted.append(vectors[: len(query.texts)])
+        unwanted = vectors[len(query.texts) :] if query.exclude else None
+    if query.images and model is not None:
+        wanted.append(model.encode_images(list(query.images), on_bad="raise"))
+    if query.like and collection is not None:
+        wanted.append(collection.vectors(query.like))
+    return QueryVector(combine(np.concatenate(wanted), query.weights, unwanted), unknown, cut)
+
+
+def combine(wanted: Vectors, weights: Sequence[float] | None = None, unwanted: Vectors | None = None) -> Vectors:
+    """One unit vector ``(D,)`` of unit vectors ``(n, D)``; the formula is that of :class:`Query`."""
+    factors = np.ones(len(wanted)) if weights is None else np.asarray(weights, np.float64)
+    direction = _unit((factors / factors.max()) @ wanted.astype(np.float64), "what is wanted")
+    if unwanted is not None:
+        away = _unit(unwanted.astype(np.float64).sum(axis=0), "what is excluded")
+        direction = _unit(direction - EXCLUDED_SHARE * away, "all of it")
+    return direction.astype(np.float32)
+
+
+def unknown_words(tokenizer: TextTokenizer, texts: Sequence[str]) -> tuple[str, ...]:
+    """The words, in lower case and each once, that the model has no token for; punctuation and endings are no words."""
+    from vse.inputs.words import words_of
+
+    words = list(dict.fromkeys(word for text in texts for word in words_of(text) if _is_word(word)))
+    if tokenizer.unk_id is None or not words:
+        return ()
+    tokens = tokenizer.encode(words).tokens  # (words, L)
+    return tuple(word for word, bad in zip(words, (tokens == tokenizer.unk_id).any(axis=1), strict=True) if bad)
+
+
+def _read(tokenizer: TextTokenizer, texts: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Unknown words and the texts that are cut; a text of unknown words alone has no meaning and is an error."""
+    batch = tokenizer.encode(texts)
+    for text, unknown in zip(texts, batch.unknown, strict=True):
+        if unknown:
+            raise InputError(f"query {text[:60]!r}: the model knows none of its words, use others")
+    return unknown_words(tokenizer, texts), tuple(t for t, cut in zip(texts, batch.truncated, strict=True) if cut)
+
+
+def _is_word(piece: str) -> bool:
+    return not piece.startswith("'") and piece != "n't" and any(character.isalnum() for character in piece)
+
+
+def _unit(vector: np.ndarray, what: str) -> np.ndarray:
+    length = float(np.linalg.norm(vector))
+    if not length > SMALLEST:  # also NaN
+        raise InputError(f"query: the vectors of {what} cancel each other, length {length:.1g}: leave one of them out")
+    return vector / length
+
+
+def _check_text(text: object) -> None:
+    if not isinstance(text, str):
+        raise InputError(f"query text is {type(text).__name__}, expected str")
+    if not text.strip():
+        raise InputError(f"query text {text!r} is empty: write what is to be found, or leave it out")
+    if len(text) > MAX_CHARACTERS:
+        raise InputError(f"query text has {len(text):,} characters, at most {MAX_CHARACTERS:,}: shorten it")
+
+
+def _checked_weights(weights: Sequence[float], wanted: int) -> tuple[float, ...]:
+    values = tuple(float(weight) for weight in weights)
+    if len(values) != wanted:
+        raise InputError(f"{len(values)} weights for {wanted} texts, images and ids: expected one for each")
+    for value in values:
+        if not (math.isfinite(value) and value > 0):
+            raise InputError(f"weight {value}: expected a number above 0; what is not wanted goes into 'exclude'")
+    return values
+
+
+def _name(image: ImageSource) -> str:
+    if isinstance(image, (str, os.PathLike)):
+        return os.path.basename(os.fspath(image))  # noqa: PTH119 (a name may come without a path)
+    return f"of {type(image).__name__}"

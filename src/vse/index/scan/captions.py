@@ -1,0 +1,100 @@
+"""Sentences that came with the files of a folder."""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from vse.errors import InputError
+from vse.index.scan.limits import ScanLimits
+from vse.index.scan.problem import Problem, is_text, os_reason
+
+if TYPE_CHECKING:
+    from vse.data.reading import OnProblem
+
+CAPTION_FILES = ("captions.csv", "captions.jsonl")
+LONGEST_CAPTION = 10_000  # characters
+
+
+def read_captions(
+    root: str | Path,
+    *,
+    limits: ScanLimits | None = None,
+    on_problem: Callable[[Problem], None] | None = None,
+) -> dict[str, tuple[str, ...]]:
+    """The captions by path below ``root``, from ``captions.csv`` and ``captions.jsonl`` in it; none without them.
+
+    Rows have ``path`` (``/`` between its parts, below ``root``) and ``caption``; in JSONL a caption may be a list of
+    texts, and a path may have several rows. Each caption of a file is kept once, in the order of the rows. A row that
+    cannot be used is handed to ``on_problem`` and left out, and so is a file of captions that cannot be read.
+    """
+    from vse.data.table_rows import read_rows
+
+    limits = limits or ScanLimits()
+    report = on_problem or (lambda problem: None)
+    found: dict[str, dict[str, None]] = {}  # inner dictionaries as ordered sets
+    count = 0
+    for name in CAPTION_FILES:
+        file = Path(root) / name
+        try:
+            size = file.stat().st_size
+            if not file.is_file():
+                continue
+            if size > limits.max_caption_bytes:
+                raise InputError(f"{size:,} bytes, at most {limits.max_caption_bytes:,}: raise max_caption_bytes")
+            for place, row in read_rows(file, _row_problem(file, report)):
+                try:
+                    path, captions = _row(Path(root), row)
+                except InputError as error:
+                    _row_problem(file, report)("", f"{place}: {error}")
+                    continue
+                count += len(captions)
+                if count > limits.max_captions:
+                    raise InputError(f"more than {limits.max_captions:,} captions: raise max_captions")
+                found.setdefault(path, {}).update(dict.fromkeys(captions))
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            report(Problem(name, f"cannot be read ({os_reason(error)})"))
+        except InputError as error:
+            report(Problem(name, str(error)))
+    return {path: tuple(captions) for path, captions in found.items()}
+
+
+def _row_problem(file: Path, report: Callable[[Problem], None]) -> OnProblem:
+    """Report a row by its line: the name of the file is in the problem already."""
+
+    def on_problem(_kind: str, message: str) -> None:
+        report(Problem(file.name, "line " + message.removeprefix(f"{file}:")))
+
+    return on_problem
+
+
+def _row(root: Path, row: dict[str, Any]) -> tuple[str, list[str]]:
+    path, captions = row["path"], row["caption"]
+    if not isinstance(path, str) or not path.strip():
+        raise InputError(f"path is {path!r}, expected the path of a file below the folder")
+    captions = captions if isinstance(captions, list) else [captions]
+    for caption in captions:
+        if not isinstance(caption, str) or not is_text(caption):
+            raise InputError(f"caption is {str(caption)[:60]!a}, expected a text or a list of texts")
+        if not caption.strip():
+            raise InputError("empty caption")
+        if len(caption) > LONGEST_CAPTION:
+            raise InputError(f"a caption of {len(caption):,} characters, at most {LONGEST_CAPTION:,}: shorten it")
+    return _below(root, path.strip()), [" ".join(caption.split()) for caption in captions]
+
+
+def _below(root: Path, path: str) -> str:
+    """The path as a walk gives it: ``./a.jpg`` and an absolute path below the root become ``a.jpg``."""
+    if Path(path).is_absolute():
+        try:
+            path = Path(path).relative_to(root.absolute()).as_posix()
+        except ValueError:
+            raise InputError(f"path {path!a} is not below the folder") from None
+    path = posixpath.normpath(path)
+    if path.split("/")[0] in ("..", "."):
+        raise InputError(f"path {path!a} is not the path of a file below the folder")
+    return path

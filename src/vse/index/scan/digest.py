@@ -1,0 +1,38 @@
+"""A name for the content of a file."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+from vse.index.scan.problem import BadMediaError, os_reason
+from vse.index.scan.regular import regular_size
+
+DIGEST_BYTES = 16
+_BLOCK = 1 << 20
+
+
+def digest(path: str | Path) -> str:
+    """BLAKE2b of the whole content as 32 hexadecimal digits, read in blocks.
+
+    All of it, also of large clips: a digest of some parts would take an edited file for the old one where the edit lies
+    between them. The hash is faster than most disks.
+    """
+    regular_size(path)
+    found = hashlib.blake2b(digest_size=DIGEST_BYTES)
+    try:
+        with Path(path).open("rb", buffering=0) as file:
+            while block := file.read(_BLOCK):
+                found.update(block)
+    except FileNotFoundError:
+        raise BadMediaError(str(path), "no such file") from None
+    except PermissionError:
+        raise BadMediaError(str(path), "no permission to read it") from None
+    except OSError as error:
+        raise BadMediaError(str(path), os_reason(error)) from error
+    return found.hexdigest()
+
+
+def digest_of(content: bytes) -> str:
+    """The same for content that was read already."""
+    return hashlib.blake2b(content, digest_size=DIGEST_BYTES).hexdigest()

@@ -1,0 +1,194 @@
+"""Every picture and clip below a folder, in order, one at a time."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+from vse.errors import InputError
+from vse.index.media_file import MediaKind
+from vse.index.scan.formats import SNIFFED_BYTES, kind_of_bytes, kind_of_name, worth_sniffing
+from vse.index.scan.found import Found
+from vse.index.scan.limits import ScanLimits
+from vse.index.scan.presence import why_absent
+from vse.index.scan.problem import Problem, is_text, os_reason, shown
+
+VANISHED = "gone before it could be read"
+
+
+def walk(root: str | Path, *, hidden: bool = False, outside: bool = False, limits: ScanLimits | None = None) -> Scan:
+    """The pictures and clips below ``root``, by the endings of their names (see ``vse.index.scan.formats``).
+
+    ``hidden`` includes files and folders whose names begin with a dot. A link is followed to what is not found at its
+    own place anyway, each file and folder once; ``outside`` allows links that lead out of ``root``.
+    """
+    reason = why_absent(root)
+    if reason is not None:
+        raise InputError(f"{shown(str(root))}: {reason}: expected a folder of pictures and clips")
+    return Scan(Path(root), hidden=hidden, outside=outside, limits=limits or ScanLimits())
+
+
+class Scan(Iterator[Found]):
+    """One pass over a folder. Nothing that lies in it stops the pass: what could not be read is in ``problems``.
+
+    Files come in the order of their paths as strings, which is also the order of their UTF-8 bytes. Only the names in
+    the folders on the way to the present file are held in memory. ``problems`` grows during the pass.
+    """
+
+    def __init__(self, root: Path, *, hidden: bool, outside: bool, limits: ScanLimits) -> None:
+        self.root = root
+        self.problems: list[Problem] = []
+        self._real_root = os.path.realpath(root)
+        self._hidden = hidden
+        self._outside = outside
+        self._limits = limits
+        self._unseen: set[str] = set()
+        self._visited: set[tuple[int, int]] = set()  # folders, and files behind links, by device and inode
+        self._found = self._pass()
+
+    def __next__(self) -> Found:
+        return next(self._found)
+
+    def hides(self, path: str) -> bool:
+        """Whether a file at ``path`` may be there although the pass did not find it; ask when the pass is over.
+
+        True for what lies in a folder that could not be read, or behind a link that leads nowhere at present. A file
+        that is known, was not found and is not hidden has been deleted or moved.
+        """
+        if path in self._unseen or "" in self._unseen:
+            return True
+        return any(path[:end] in self._unseen for end, letter in enumerate(path) if letter == "/")
+
+    def _pass(self) -> Iterator[Found]:
+        count = 0
+        identity = _identity(self.root)
+        stack = [(*self._enter(""), False)]
+        while stack:
+            folder, entries, linked = stack[-1]
+            entry = next(entries, None)
+            if entry is None:
+                stack.pop()
+            elif entry.endswith("/"):
+                path = folder + entry[:-1]
+                if len(stack) > self._limits.max_depth:
+                    self._problem(path, f"more than {self._limits.max_depth} folders deep", unseen=True)
+                    continue
+                is_link = self._place(path).is_symlink()
+                if not is_link or self._follow(path):
+                    stack.append((*self._enter(path), linked or is_link))
+            elif (found := self._file(folder + entry, linked)) is not None:
+                if count == self._limits.max_files:
+                    self._problem("", f"more than {count:,} files: raise max_files", unseen=True)
+                    return
+                count += 1
+                yield found
+        if identity is None or _identity(self.root) != identity:
+            self._problem("", "the folder was exchanged or unmounted while it was read", unseen=True)
+
+    def _enter(self, path: str) -> tuple[str, Iterator[str]]:
+        """The folder's prefix and the names in it, those of folders with ``/`` behind them, which sorts whole paths."""
+        prefix = path + "/" if path else ""
+        names: list[str] = []
+        before = len(self.problems)
+        try:
+            identity = _identity(self._place(path))
+            if identity in self._visited:
+                return prefix, iter(())
+            if identity is not None:
+                self._visited.add(identity)
+            with os.scandir(self._place(path)) as entries:
+                names.extend(name for entry in entries if (name := self._candidate(prefix, entry)) is not None)
+        except FileNotFoundError:
+            self._problem(path, VANISHED, unseen=True)
+        except OSError as error:
+            self._problem(path, f"the folder cannot be read ({os_reason(error)})", unseen=True)
+        names.sort()
+        self.problems[before:] = sorted(self.problems[before:], key=lambda problem: problem.path)
+        return prefix, iter(names)
+
+    def _candidate(self, prefix: str, entry: os.DirEntry[str]) -> str | None:
+        """The name of what is to be visited; everything else in a folder is left out before it takes memory."""
+        name = entry.name
+        if name.startswith(".") and not self._hidden:
+            return None
+        try:
+            is_folder = entry.is_dir()
+            dangling = not is_folder and entry.is_symlink() and not self._place(prefix + name).exists()
+        except OSError:  # a loop of links, or a link through a folder that may not be read
+            is_folder, dangling = False, True
+        wanted = is_folder or dangling or kind_of_name(name) is not None or worth_sniffing(name)
+        if not wanted:
+            return None
+        if not is_text(name):
+            self._problem(prefix + name, "its name is not UTF-8: rename it")
+            return None
+        if dangling:
+            self._problem(prefix + name, "a link that leads nowhere at present", unseen=True)
+            return None
+        return name + "/" if is_folder else name
+
+    def _file(self, path: str, linked: bool) -> Found | None:
+        try:
+            return self._visit(path, linked)
+        except FileNotFoundError:
+            self._problem(path, VANISHED)
+        except OSError as error:
+            self._problem(path, f"cannot be read ({os_reason(error)})", unseen=True)
+        return None
+
+    def _visit(self, path: str, linked: bool) -> Found | None:
+        status = os.lstat(f"{self.root}/{path}")  # half of the walk is here, and a Path would take longer than the call
+        if stat.S_ISLNK(status.st_mode):
+            if not self._follow(path):
+                return None
+            linked, status = True, self._place(path).stat()
+        kind = self._kind(path, status)
+        if kind is None:
+            return None
+        if not stat.S_ISREG(status.st_mode):
+            self._problem(path, "not a regular file")
+            return None
+        if linked:  # elsewhere each file is met once, and a million of them need not be remembered
+            identity = (status.st_dev, status.st_ino)
+            if identity in self._visited:
+                return None
+            self._visited.add(identity)
+        return Found(path, status.st_size, status.st_mtime_ns, kind)
+
+    def _kind(self, path: str, status: os.stat_result) -> MediaKind | None:
+        name = path.rpartition("/")[2]
+        kind = kind_of_name(name)
+        if kind is not None or not worth_sniffing(name) or not stat.S_ISREG(status.st_mode):
+            return kind
+        with self._place(path).open("rb") as file:
+            return kind_of_bytes(file.read(SNIFFED_BYTES))
+
+    def _follow(self, path: str) -> bool:
+        """Whether what is behind a link belongs here: allowed, and not found at its own place."""
+        real = Path(os.path.realpath(self._place(path)))
+        own_kind = real.is_dir() or kind_of_name(real.name) is not None or worth_sniffing(real.name)
+        if not real.is_relative_to(self._real_root):
+            if not self._outside and own_kind:
+                reason = f"a link to {shown(str(real))}, out of the folder: allow such links, or scan that place"
+                self._problem(path, reason)
+            return self._outside
+        visible = self._hidden or not any(part.startswith(".") for part in real.relative_to(self._real_root).parts)
+        return not (visible and own_kind)
+
+    def _place(self, path: str) -> Path:
+        return self.root / path
+
+    def _problem(self, path: str, reason: str, *, unseen: bool = False) -> None:
+        self.problems.append(Problem(path or ".", reason))
+        if unseen:
+            self._unseen.add(path)
+
+
+def _identity(place: Path) -> tuple[int, int] | None:
+    try:
+        status = place.stat()
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino

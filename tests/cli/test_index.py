@@ -1,0 +1,204 @@
+"""Contracts of ``vse index``: exit codes, stdout, stderr, and the index it leaves."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+from PIL import Image
+from tests.support_models import build, grid_config, picture
+
+from vse.cli.main import main
+from vse.convert.onnx_export import export_onnx
+from vse.index.open import open_collection
+
+HEAVY = ("torch", "transformers", "timm", "matplotlib", "scipy")
+
+
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory):
+    """A tiny model as an export, which needs no torch."""
+    folder = tmp_path_factory.mktemp("models") / "tiny"
+    export_onnx(build(grid_config()), folder)
+    return folder
+
+
+@pytest.fixture
+def photos(tmp_path):
+    """Three pictures and a file that only claims to be one."""
+    folder = tmp_path / "photos"
+    (folder / "trip").mkdir(parents=True)
+    for seed, name in enumerate(("a.png", "b.jpg", "trip/é.png")):
+        Image.fromarray(picture(seed)).save(folder / name)
+    (folder / "[bold]broken.jpg").write_bytes(b"no picture")
+    return folder
+
+
+@pytest.fixture
+def index(tmp_path):
+    return tmp_path / "photos.vse"
+
+
+def call(photos, index, *more):
+    return ["index", str(photos), "--into", str(index), *map(str, more)]
+
+
+def paths(index):
+    collection = open_collection(index)
+    found = [file.path for file in collection.files()]
+    collection.close()
+    return found
+
+
+def test_the_result_and_the_narration(photos, index, exported, capsys):
+    """Stdout says what was done and lists what could not be read; stderr tells how fast; broken files fail nothing."""
+    assert main(call(photos, index, "--model", exported)) == 0
+    output = capsys.readouterr()
+    assert f"{photos}: 3 new (" in output.out
+    assert "images/s)" in output.out
+    assert "1 that could not be used:" in output.out
+    assert "  [bold]broken.jpg: " in output.out
+    assert f"{index}: 3 files, 3 vectors" in output.out
+    assert "images/s" in output.err
+    assert paths(index) == ["a.png", "b.jpg", "trip/é.png"]
+
+
+def test_json_and_a_second_run(photos, index, exported, capsys):
+    """The model need not be named again, and is not needed from the same place of work; ``--json`` is one object."""
+    main(call(photos, index, "--model", exported))
+    capsys.readouterr()
+    (photos / "a.png").rename(photos / "c.png")
+    assert main(call(photos, index, "--json")) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert (report["index"], report["files"], report["items"]) == (str(index), 3, 3)
+    (folder,) = report["folders"]
+    assert folder["root"] == str(photos)
+    assert (folder["new"], folder["moved"], folder["skipped"]) == (0, 1, 2)
+    assert [problem["path"] for problem in folder["problems"]] == ["[bold]broken.jpg"]
+
+
+def test_several_folders_named_from_where_one_stands(photos, index, exported, capsys, monkeypatch):
+    """Relative names of folders and model are stored as absolute ones; a folder that is named twice counts once."""
+    (photos.parent / "more").mkdir()
+    Image.fromarray(picture(9)).save(photos.parent / "more" / "m.png")
+    monkeypatch.chdir(photos.parent)
+    (photos.parent / "model").symlink_to(exported)
+    arguments = ["index", "photos", "more", "./photos/", "--into", "photos.vse", "--model", "model", "--json"]
+    assert main(arguments) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert [folder["root"] for folder in report["folders"]] == [str(photos), str(photos.parent / "more")]
+    monkeypatch.chdir(photos)
+    assert main(["index", str(photos), "--into", str(index), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["folders"][0]["skipped"] == 3
+
+
+def test_a_disk_that_is_away(photos, index, exported, capsys):
+    """A known folder that is not there fails nothing and loses nothing."""
+    main(call(photos, index, "--model", exported))
+    capsys.readouterr()
+    photos.rename(photos.parent / "away")
+    assert main(call(photos, index)) == 0
+    assert "its 3 files stay in the index" in capsys.readouterr().out
+    assert len(paths(index)) == 3
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (["{photos}", "--into", "{index}"], 2, "--model MODEL is needed"),
+        (["{photos}", "--model", "{model}"], 2, "--into"),
+        (["--into", "{index}", "--model", "{model}"], 2, "FOLDER"),
+        (["nowhere", "--into", "{index}", "--model", "{model}"], 1, "nowhere: no such folder"),
+        (["{photos}/a.png", "--into", "{index}", "--model", "{model}"], 1, "not a folder"),
+        (["{photos}", "--into", "{index}", "--model", "nothing"], 1, "no such folder"),
+        (["{photos}", "--into", "{photos}", "--model", "{model}"], 1, "expected an empty or new folder"),
+        (["{photos}", "--into", "{index}", "--model", "{model}", "--watch", "--json"], 2, "--watch has no end"),
+    ],
+)
+def test_wrong_calls(photos, index, exported, capsys, arguments, code, said):
+    """One line, the right exit code, and no index is made."""
+    values = {"photos": photos, "index": index, "model": exported}
+    assert main(["index", *(argument.format(**values) for argument in arguments)]) == code
+    output = capsys.readouterr()
+    assert output.out == ""
+    assert output.err.startswith("vse: error: ")
+    assert output.err.count("\n") == 1
+    assert said in output.err
+    assert not index.exists()
+
+
+def test_models_that_do_not_fit(photos, index, exported, tmp_path, capsys):
+    """Another model is refused with the command that helps; one that takes features before an index is made."""
+    main(call(photos, index, "--model", exported))
+    other, regions = build(grid_config(), seed=1).save(tmp_path / "other"), build().save(tmp_path / "regions")
+    capsys.readouterr()
+    assert main(call(photos, index, "--model", other)) == 1
+    assert f"vse collection upgrade {index} --model" in capsys.readouterr().err
+    assert main(call(photos, tmp_path / "second.vse", "--model", regions)) == 1
+    assert "not pictures" in capsys.readouterr().err
+    assert not (tmp_path / "second.vse").exists()
+
+
+def test_a_model_that_has_moved(photos, index, exported, tmp_path, capsys):
+    """The message names the place where the model was, and the option that helps."""
+    here = tmp_path / "here"
+    here.symlink_to(exported)
+    main(call(photos, index, "--model", here))
+    here.unlink()
+    capsys.readouterr()
+    assert main(call(photos, index)) == 1
+    said = capsys.readouterr().err
+    assert str(here) in said
+    assert "--model" in said
+    assert main(call(photos, index, "--model", exported)) == 0
+
+
+def test_no_torch_for_an_export(photos, index, exported):
+    """Indexing with an export loads none of the large libraries."""
+    program = (
+        "import sys; from vse.cli.main import main; code = main(sys.argv[1:]);"
+        f"print('LOADED', *sorted(set(sys.modules) & set({HEAVY!r}))); sys.exit(code)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program, *call(photos, index, "--model", exported)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-1] == "LOADED"
+    assert len(paths(index)) == 3
+
+
+def test_watching_until_interrupted(photos, index, exported):
+    """``--watch`` takes in what comes, and an interrupt ends it with exit code 130 and everything committed."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "vse", *call(photos, index, "--model", exported, "--watch")],
+        stderr=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )
+    assert process.stderr is not None
+    try:
+        for line in process.stderr:
+            if "watching" in line:
+                break
+        Image.fromarray(picture(5)).save(photos / "late.png")
+        until = time.monotonic() + 60
+        for line in process.stderr:
+            assert time.monotonic() < until
+            if "1 new" in line:
+                break
+        process.send_signal(signal.SIGINT)
+        said = process.communicate(timeout=60)[1]
+    finally:
+        process.kill()
+    assert process.returncode == 130
+    assert "vse: interrupted" in said
+    assert "late.png" in paths(index)

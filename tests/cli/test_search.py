@@ -1,0 +1,261 @@
+"""``vse search`` and ``vse collection`` as a person runs them, with an exported model and pictures on disk."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from PIL import Image
+from tests.index.test_evidence import exported_folder
+from tests.support_models import build, picture
+
+from vse.cli.main import main
+from vse.index.collection import Entry, Moment
+from vse.index.embedded import EmbeddedCollection
+from vse.index.media_file import MediaFile
+from vse.index.query import combine
+from vse.onnx_model import OnnxModel
+
+ABSENT = ("torch", "transformers", "timm", "scipy", "matplotlib", "nltk", "safetensors", "huggingface_hub")
+PROGRAM = """
+import json, sys
+from vse.cli.main import main
+code = main(sys.argv[1:])
+print(json.dumps({"code": code, "loaded": sorted(sys.modules)}), file=sys.stderr)
+"""
+
+
+def media(root: Path, name: str, **values: object) -> MediaFile:
+    plain = {"kind": "image", "size": 1, "modified": 1, "digest": name, "width": 50, "height": 30}
+    return MediaFile(str(root), name, **{**plain, **values})  # type: ignore[arg-type]
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    """A collection of an export: six pictures, one twice, and a clip of two moments."""
+    home = tmp_path_factory.mktemp("search")
+    photos = home / "photos"
+    (photos / "sea").mkdir(parents=True)
+    model = OnnxModel.load(exported_folder(), threads=1)
+    names = ["a.png", "b.png", "sea/c.png", "sea/d.png", "e.png", "copy.png"]
+    for number, name in enumerate(names):
+        Image.fromarray(picture(number % 5)).save(photos / name)
+    vectors = model.encode_images([photos / name for name in names])
+    entries = [
+        Entry(media(photos, name, taken=86400.0 * 365 * number), (Moment(vectors[number]),))
+        for number, name in enumerate(names)
+    ]
+    entries.append(
+        Entry(media(photos, "f.mp4", kind="video"), (Moment(-vectors[0], 0.0, 1.0), Moment(-vectors[1], 1.0, 2.0)))
+    )
+    index = home / "photos.vse"
+    with EmbeddedCollection.create(
+        index, model=model.fingerprint(), model_source=str(model.folder), dimensions=model.embed_size
+    ) as collection:
+        collection.add(entries)
+    return SimpleNamespace(home=home, photos=photos, index=index, model=model, names=names, vectors=vectors)
+
+
+def told(capsys, *arguments: object) -> dict:
+    """The JSON object of a call that went well."""
+    assert main([*map(str, arguments), "--json"]) == 0
+    output = capsys.readouterr()
+    assert output.out.isascii()
+    assert output.err == ""
+    return json.loads(output.out)
+
+
+def refused(capsys, code: int, *arguments: object) -> str:
+    """The one line of a call that went wrong."""
+    assert main([*map(str, arguments)]) == code
+    output = capsys.readouterr()
+    assert output.out == ""
+    (line,) = output.err.splitlines()
+    assert line.startswith("vse: error: ")
+    return line
+
+
+def paths(found: dict) -> list[str]:
+    return [Path(result["path"]).name for result in found["results"]]
+
+
+def test_a_sentence(place, capsys):
+    """All items by their score with the sentence; the JSON has the keys that others rely on."""
+    found = told(capsys, "search", place.index, "a dog runs in the snow", "-k", 20)
+    assert found["query"] == "a dog runs in the snow"
+    assert found["exact"] is True
+    assert len(found["results"]) == 8
+    for result in found["results"]:
+        assert {"id", "path", "score", "confidence", "start", "end"} <= result.keys()
+    text = place.model.encode_texts(["a dog runs in the snow"])[0]
+    best = float(np.max(np.concatenate([place.vectors, -place.vectors[:2]]) @ text))
+    assert found["results"][0]["score"] == pytest.approx(best, abs=1e-5)
+    scores = [result["score"] for result in found["results"]]
+    assert scores == sorted(scores, reverse=True)
+
+
+def test_a_picture_and_more_like_a_result(place, capsys):
+    """The picture itself is the best; by its id it is found without the model."""
+    found = told(capsys, "search", place.index, "--image", place.photos / "b.png", "-k", 1)
+    assert paths(found) == ["b.png"]
+    assert found["results"][0]["score"] == pytest.approx(1, abs=1e-4)
+    again = told(capsys, "search", place.index, "--like", found["results"][0]["id"], "-k", 1, "--model", "nowhere")
+    assert paths(again) == ["b.png"]
+
+
+def test_what_is_not_wanted(place, capsys):
+    """Results are scored against the sentence less a part of the excluded one."""
+    found = told(capsys, "search", place.index, "a dog", "--not", "two cats", "--not", "snow", "-k", 8)
+    wanted, *excluded = place.model.encode_texts(["a dog", "two cats", "snow"])
+    vector = combine(wanted[None], None, np.stack(excluded))
+    assert found["query"] == "a dog, not two cats, not snow"
+    assert found["results"]
+    for result in found["results"]:
+        if result["kind"] == "image":
+            score = float(place.vectors[result["id"] - 1] @ vector)
+            assert result["score"] == pytest.approx(score, abs=1e-5)
+
+
+def test_filters_and_pages(place, capsys):
+    """Folder, dates and type limit what is found; page 2 continues page 1."""
+    query = ("search", place.index, "snow")
+    assert set(paths(told(capsys, *query, "--folder", "sea"))) == {"c.png", "d.png"}
+    assert set(paths(told(capsys, *query, "--type", "video"))) == {"f.mp4"}
+    assert set(paths(told(capsys, *query, "--after", "1971", "--before", "1973-06-01"))) == {"b.png", "c.png", "d.png"}
+    whole = told(capsys, *query, "-k", 8)["results"]
+    pages = [told(capsys, *query, "-k", 3, "--page", page) for page in (1, 2, 3)]
+    assert [result for page in pages for result in page["results"]] == whole
+    assert [page["more"] for page in pages] == [True, True, False]
+
+
+def test_confidence_and_copies(place, capsys):
+    """Results that are not sure enough are left out; copies are shown once when asked."""
+    query = ("search", place.index, "--image", place.photos / "a.png", "-k", 8)
+    whole = told(capsys, *query)["results"]
+    bound = whole[2]["confidence"]
+    kept = told(capsys, *query, "--min-confidence", bound)["results"]
+    assert [r["id"] for r in kept] == [r["id"] for r in whole if r["confidence"] >= bound]
+    grouped = told(capsys, *query, "--group-duplicates")["results"]
+    assert grouped[0]["id"] == 1
+    assert 6 in grouped[0]["group"]
+    assert 6 not in [result["id"] for result in grouped]
+
+
+def test_text_for_people(place, capsys):
+    """A line a result on stdout, unknown words said, nothing on stderr."""
+    assert main(["search", str(place.index), "a zebra in the snow", "-k", "2"]) == 0
+    output = capsys.readouterr()
+    lines = output.out.splitlines()
+    assert lines[0] == "words the model does not know: zebra"
+    assert [line.split()[0] for line in lines[1:]] == ["1.", "2."]
+    assert output.err == ""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        ((), 2, "nothing to search for"),
+        (("--not", "people"), 2, "nothing to search for"),
+        (("",), 1, "empty"),
+        (("zebra",), 1, "knows none of its words"),
+        (("a" * 2001,), 1, "2,001 characters"),
+        (("snow", "--type", "audio"), 2, "'image', 'video'"),
+        (("snow", "--after", "May"), 2, "--after 'May'"),
+        (("snow", "--before", "2024-13"), 2, "2024-13"),
+        (("snow", "--after", "2024", "--before", "2023"), 2, "exchange them"),
+        (("snow", "--min-confidence", "2"), 2, "--min-confidence 2"),
+        (("snow", "-k", "0"), 2, "-k"),
+        (("snow", "--page", "0"), 2, "--page"),
+        (("--like", "999"), 1, "no item has id 999"),
+        (("--image", "nowhere.png"), 1, "nowhere.png"),
+    ],
+)
+def test_wrong_calls_are_one_line(place, capsys, arguments, code, words):
+    """With the exit code of the mistake, and the value in the line."""
+    assert words in refused(capsys, code, "search", place.index, *arguments)
+
+
+def test_the_model(place, capsys, tmp_path):
+    """A collection whose model has moved asks for it; another model is refused; no collection is no collection."""
+    moved = tmp_path / "moved.vse"
+    with EmbeddedCollection.create(
+        moved, model=place.model.fingerprint(), model_source=str(tmp_path / "gone"), dimensions=place.model.embed_size
+    ) as collection:
+        collection.add([Entry(media(place.photos, "a.png"), (Moment(place.vectors[0]),))])
+    assert "--model" in refused(capsys, 1, "search", moved, "snow")
+    assert paths(told(capsys, "search", moved, "snow", "--model", exported_folder())) == ["a.png"]
+    other = build(seed=5).save(tmp_path / "other")
+    line = refused(capsys, 1, "search", place.index, "snow", "--model", other)
+    assert place.model.fingerprint() in line
+    assert "no collection" in refused(capsys, 1, "search", tmp_path, "snow")
+
+
+def test_only_what_searching_needs_is_loaded(place):
+    """With an export a search loads neither torch nor anything that the light install lacks."""
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM, "search", str(place.index), "snow", "--json"],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    report = json.loads(done.stderr.splitlines()[-1])
+    assert report["code"] == 0, done.stderr
+    loaded = {name.partition(".")[0] for name in report["loaded"]}
+    assert not loaded & {*ABSENT, "av", "rich", "fastapi", "onnx"}
+    assert {"numpy", "onnxruntime", "tokenizers", "sqlite3"} <= loaded
+    assert json.loads(done.stdout)["results"]
+
+
+class TestCollection:
+    """``vse collection``."""
+
+    def test_info(self, place, capsys):
+        """Counts and the model, as text and JSON."""
+        found = told(capsys, "collection", "info", place.index)
+        assert (found["files"], found["items"], found["model"]) == (7, 8, place.model.fingerprint())
+        assert main(["collection", "info", str(place.index)]) == 0
+        assert "7 files, 8 items" in capsys.readouterr().out
+
+    def test_verify_and_rebuild(self, place, capsys):
+        """A sound collection passes; damage is told with exit code 1, and a rebuild mends a cache."""
+        assert told(capsys, "collection", "verify", place.index)["ok"]
+        assert "made anew" in told(capsys, "collection", "rebuild", place.index)["note"]
+        (vectors,) = (place.index / "generation-0001" / "cache").glob("items-*.vectors")
+        data = bytearray(vectors.read_bytes())
+        data[5] ^= 0xFF
+        vectors.write_bytes(data)
+        assert main(["collection", "verify", str(place.index), "--json"]) == 1
+        assert not json.loads(capsys.readouterr().out)["ok"]
+        told(capsys, "collection", "rebuild", place.index)
+        assert told(capsys, "collection", "verify", place.index)["ok"]
+
+    def test_duplicates(self, place, capsys):
+        """The copy and its original, whatever the names."""
+        assert main(["collection", "duplicates", str(place.index), "--threshold", "0.9999", "--json"]) == 0
+        found = json.loads(capsys.readouterr().out)
+        assert {"a.png", "copy.png"} in [{Path(each["path"]).name for each in group} for group in found["groups"]]
+        assert "--threshold 2" in refused(capsys, 2, "collection", "duplicates", place.index, "--threshold", 2)
+
+    def test_remove(self, place, capsys, tmp_path):
+        """Files and folders by their paths are forgotten; one that is not there stops everything."""
+        index = tmp_path / "own.vse"
+        with EmbeddedCollection.create(index, model="m", model_source="m", dimensions=place.model.embed_size) as made:
+            made.add(
+                [
+                    Entry(media(place.photos, name), (Moment(vector),))
+                    for name, vector in zip(place.names, place.vectors, strict=True)
+                ]
+            )
+        line = refused(capsys, 1, "collection", "remove", index, place.photos / "a.png", place.photos / "nowhere")
+        assert "nowhere" in line
+        assert told(capsys, "collection", "info", index)["files"] == 6
+        found = told(capsys, "collection", "remove", index, place.photos / "a.png", place.photos / "sea")
+        assert (found["note"], found["files"]) == ("3 files forgotten", 3)
+        assert (place.photos / "a.png").is_file()
+
+    def test_no_command(self, capsys):
+        """Says which there are."""
+        assert "'verify'" in refused(capsys, 2, "collection")

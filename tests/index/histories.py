@@ -1,0 +1,110 @@
+"""Random histories of a collection beside its twin."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+from tests.index.examples import DIMENSIONS, QUERIES, entries, files, filters, places, queries
+from tests.index.twin import Twin
+
+from vse.index.collection import Collection, Entry, Vectors
+from vse.index.filters import Filter
+from vse.index.media_file import MediaFile
+
+
+class Backend(Protocol):
+    """How a kind of collection is made: ``create`` once, ``open`` as often as wanted."""
+
+    def create(self, *, model: str, model_source: str, dimensions: int) -> Collection:
+        """A new one, open for writing."""
+
+    def open(self, *, write: bool) -> Collection:
+        """The one that was created."""
+
+
+def history(backend_in: Callable[[Path], Backend]) -> type[RuleBasedStateMachine]:
+    """A machine that does anything in any order, for collections made in a folder of their own."""
+
+    class History(RuleBasedStateMachine):
+        def __init__(self) -> None:
+            super().__init__()
+            self.folder = tempfile.TemporaryDirectory()
+            self.backend = backend_in(Path(self.folder.name) / "collection")
+            self.writer = self.backend.create(model="m", model_source="s", dimensions=DIMENSIONS)
+            self.reader = self.backend.open(write=False)
+            self.twin = Twin()
+
+        def teardown(self) -> None:
+            self.reader.close()
+            self.writer.close()
+            self.folder.cleanup()
+
+        @rule(batch=st.lists(entries(), min_size=1, max_size=5))
+        def add(self, batch: list[Entry]) -> None:
+            self.writer.add(batch)
+            self.twin.add(batch)
+
+        @rule(gone=st.lists(places, max_size=3))
+        def remove(self, gone: list[tuple[str, str]]) -> None:
+            assert self.writer.remove(iter(gone)) == self.twin.remove(gone)
+
+        @rule(data=st.data())
+        def move(self, data: st.DataObject) -> None:
+            old = (
+                data.draw(st.lists(st.sampled_from(sorted(self.twin.kept)), unique=True, max_size=3))
+                if self.twin.kept
+                else []
+            )
+            new: dict[tuple[str, str], MediaFile] = {}
+            while len(new) < len(old):
+                file = data.draw(files().filter(lambda file: (file.root, file.path) not in new))
+                new[file.root, file.path] = file
+            moves = list(zip(old, new.values(), strict=True))
+            self.writer.move(moves)
+            self.twin.move(moves)
+
+        @rule()
+        def reopen_writer(self) -> None:
+            self.writer.close()
+            self.writer = self.backend.open(write=True)
+
+        @rule()
+        def reopen_reader(self) -> None:
+            self.reader.close()
+            self.reader = self.backend.open(write=False)
+
+        @rule(query=queries, k=st.integers(1, 20), where=st.none() | filters(), exact=st.sampled_from([None, True]))
+        def search(self, query: Vectors, k: int, where: Filter | None, exact: bool | None) -> None:
+            ids, scores = self.twin.search(query, k, where)
+            for collection in (self.writer, self.reader):
+                hits = collection.search(query, k, where=where, exact=exact)
+                assert hits.ids.tolist() == ids
+                np.testing.assert_allclose(hits.scores, scores, atol=2e-6)
+
+        @rule(query=queries, k=st.integers(1, 20))
+        def search_captions(self, query: Vectors, k: int) -> None:
+            best = self.twin.search_captions(query, k)
+            everything = {(text, each): score for text, each, score in self.twin.search_captions(query, 1000)}
+            for collection in (self.writer, self.reader):
+                found = collection.search_captions(query, k)
+                np.testing.assert_allclose([hit[2] for hit in found], [hit[2] for hit in best], atol=2e-6)
+                assert len({hit[:2] for hit in found}) == len(found)
+                assert all(abs(everything[hit[:2]] - hit[2]) < 2e-6 for hit in found)
+
+        @invariant()
+        def both_hold_what_the_twin_holds(self) -> None:
+            for collection in (self.writer, self.reader):
+                self.twin.learn(collection)
+                for k in (3, 1000):
+                    assert collection.search(QUERIES[0], k).ids.tolist() == self.twin.search(QUERIES[0], k)[0]
+                for where in (Filter(before=100.5), Filter(after=0.0), Filter(folder="holiday")):
+                    found = collection.search(QUERIES[0], 3, where=where).ids.tolist()
+                    assert found == self.twin.search(QUERIES[0], 3, where)[0]
+
+    return History

@@ -1,0 +1,102 @@
+"""Captions beside the pictures: read where they are sound, reported where they are not."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from vse.index.scan import ScanLimits, read_captions
+
+
+def read(root, **options):
+    problems = []
+    return read_captions(root, on_problem=problems.append, **options), [str(problem) for problem in problems]
+
+
+def test_none(tmp_path):
+    """Without a file there are no captions and no problems."""
+    assert read(tmp_path) == ({}, [])
+    assert read(tmp_path / "absent") == ({}, [])
+    (tmp_path / "captions.csv").mkdir()
+    assert read(tmp_path) == ({}, [])
+
+
+def test_csv(tmp_path):
+    """Rows in their order; commas and line breaks in quotes; each caption of a file once; odd spellings of a path."""
+    (tmp_path / "captions.csv").write_text(
+        'path,caption\na.jpg,A dog\nsub/b.jpg,"one, two\nthree"\n./a.jpg,A cat\na.jpg,A dog\n'
+        f'"{tmp_path}/c.jpg",Far\nsub//./b.jpg,four\n',
+        encoding="utf-8-sig",
+    )
+    assert read(tmp_path) == (
+        {"a.jpg": ("A dog", "A cat"), "sub/b.jpg": ("one, two three", "four"), "c.jpg": ("Far",)},
+        [],
+    )
+
+
+def test_jsonl_and_both(tmp_path):
+    """Lists of texts in JSONL; with both files the rows of the CSV come first."""
+    (tmp_path / "captions.jsonl").write_text(
+        '{"path": "a.jpg", "caption": ["One", "Two"]}\n\n{"path": "日.jpg", "caption": "Drei"}\n', encoding="utf-8"
+    )
+    assert read(tmp_path) == ({"a.jpg": ("One", "Two"), "日.jpg": ("Drei",)}, [])
+    (tmp_path / "captions.csv").write_text("caption,path\nZero,a.jpg\nTwo,a.jpg\n")
+    assert read(tmp_path)[0]["a.jpg"] == ("Zero", "Two", "One")
+
+
+@pytest.mark.parametrize(
+    ("row", "reason"),
+    [
+        ('{"path": "a.jpg"}', "no caption"),
+        ("{", "not JSON"),
+        ('{"path": 5, "caption": "x"}', "path is 5"),
+        ('{"path": " ", "caption": "x"}', "path is ' '"),
+        ('{"path": "../a.jpg", "caption": "x"}', "below the folder"),
+        ('{"path": ".", "caption": "x"}', "below the folder"),
+        ('{"path": "/etc/passwd", "caption": "x"}', "below the folder"),
+        ('{"path": "a.jpg", "caption": 7}', "caption is '7'"),
+        ('{"path": "a.jpg", "caption": ["x", null]}', "caption is 'None'"),
+        ('{"path": "a.jpg", "caption": "  "}', "empty caption"),
+        ('{"path": "a.jpg", "caption": "\\ud800"}', "expected a text"),
+        (json.dumps({"path": "a.jpg", "caption": "x" * 10_001}), "10,001 characters"),
+        ("[" * 100_000, "JSON"),
+    ],
+)
+def test_bad_rows(tmp_path, row, reason):
+    """A bad row is reported by its line and left out; the others count."""
+    good = '{"path": "good.jpg", "caption": "Good"}\n'
+    (tmp_path / "captions.jsonl").write_text(f"{good}{row}\n{good}")
+    captions, problems = read(tmp_path)
+    assert captions == {"good.jpg": ("Good",)}
+    assert len(problems) == 1
+    assert problems[0].startswith("captions.jsonl: line 2: ")
+    assert reason in problems[0]
+
+
+def test_bad_files(tmp_path):
+    """Other columns, other bytes and too much of it: no captions, one problem each."""
+    (tmp_path / "captions.csv").write_text("image,text\na.jpg,x\n")
+    (tmp_path / "captions.jsonl").write_bytes(b'{"path": "a.jpg", "caption": "caf\xe9"}\n')
+    captions, problems = read(tmp_path)
+    assert captions == {}
+    assert ["columns" in problems[0], "not UTF-8" in problems[1]] == [True, True]
+    (tmp_path / "captions.csv").write_text("path,caption\na.jpg,x\nb.jpg,y\n")
+    (tmp_path / "captions.jsonl").unlink()
+    assert "max_caption_bytes" in read(tmp_path, limits=ScanLimits(max_caption_bytes=10))[1][0]
+    captions, problems = read(tmp_path, limits=ScanLimits(max_captions=1))
+    assert captions == {"a.jpg": ("x",)}
+    assert "max_captions" in problems[0]
+
+
+@given(st.binary(max_size=200))
+def test_any_bytes(tmp_path_factory, content):
+    """No content is an error."""
+    root = tmp_path_factory.mktemp("captions")
+    (root / "captions.csv").write_bytes(b"path,caption\n" + content)
+    (root / "captions.jsonl").write_bytes(content)
+    captions, problems = read(root)
+    assert all(isinstance(caption, str) for texts in captions.values() for caption in texts)
+    assert all(problem.isprintable() for problem in problems)

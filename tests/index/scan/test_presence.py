@@ -1,0 +1,46 @@
+"""An absent disk is not an empty folder."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from vse.index.scan import is_there, why_absent
+
+
+def test_a_folder_is_there(tmp_path):
+    """With files, whatever was known; without, if nothing was known."""
+    assert is_there(tmp_path)
+    (tmp_path / "a.jpg").touch()
+    assert is_there(tmp_path, known=1000)
+    assert is_there(str(tmp_path))
+
+
+def test_an_empty_mount_point_is_not(tmp_path):
+    """A folder that held files and is empty, hidden entries aside, counts as not mounted."""
+    assert not is_there(tmp_path, known=3)
+    (tmp_path / ".Trash").mkdir()
+    assert not is_there(tmp_path, known=3)
+    assert "held 3 files" in why_absent(tmp_path, known=3)
+
+
+def test_a_missing_folder_is_not(tmp_path):
+    """Nothing, a file, an impossible name."""
+    (tmp_path / "file").touch()
+    assert why_absent(tmp_path / "none") == "no such folder"
+    assert why_absent(tmp_path / "file") == "not a folder"
+    assert why_absent(tmp_path / "file" / "below") is not None
+    assert why_absent("null\0") is not None
+    assert not is_there(tmp_path / "none")
+
+
+@pytest.mark.parametrize("error", [PermissionError(13, "Permission denied"), OSError(107, "not connected")])
+def test_an_unreadable_folder_is_not(tmp_path, monkeypatch, error):
+    """Lost connections and missing rights: simulated, since the superuser reads everything."""
+
+    def scandir(_place):
+        raise error
+
+    monkeypatch.setattr(os, "scandir", scandir)
+    assert why_absent(tmp_path) == f"cannot be read ({error.strerror})"

@@ -1,0 +1,131 @@
+"""Files that look the same: every pair is compared, and groups do not depend on how."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from io import StringIO
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from rich.console import Console
+from tests.index.examples import DIMENSIONS, VECTORS, directions, entry, picture
+from tests.index.support import create
+
+from vse.errors import InputError
+from vse.index.collection import Collection, Entry, Moment
+from vse.index.duplicates import leaders, near_duplicates
+
+moment_kinds = st.tuples(st.integers(0, 2), st.sampled_from([1.0, 0.99, 0.95, 0.6]))  # near which vector, how near
+
+
+def naive_groups(collection: Collection, threshold: float) -> set[frozenset[str]]:
+    """Join files pair by pair in plain Python, until nothing changes."""
+    found = [(item.file.path, vector) for ids, vectors in collection.all_vectors()
+             for item, vector in zip(collection.items(ids.tolist()), vectors, strict=True)]  # fmt: skip
+    groups = {path: {path} for path, _ in found}
+    for path, vector in found:
+        for other, second in found:
+            alike = float(vector.astype(np.float64) @ second.astype(np.float64)) >= threshold
+            if path != other and alike and groups[path] is not groups[other]:
+                joined = groups[path] | groups[other]
+                for each in joined:
+                    groups[each] = joined
+    return {frozenset(group) for group in groups.values() if len(group) > 1}
+
+
+def near(base: np.ndarray, cosine: float, seed: int) -> np.ndarray:
+    """A unit vector at this cosine."""
+    other = directions(1, len(base), seed=1000 + seed)[0].astype(np.float64)
+    other -= (other @ base) * base
+    other /= np.linalg.norm(other)
+    return (cosine * base + np.sqrt(1 - cosine**2) * other).astype(np.float32)
+
+
+@given(
+    clips=st.lists(st.lists(moment_kinds, min_size=1, max_size=3), max_size=9),
+    threshold=st.sampled_from([0.5, 0.9, 0.97, 1.0]),
+    block=st.integers(1, 6),
+)
+@settings(max_examples=25)
+def test_groups_are_those_of_comparing_every_pair(clips, threshold, block):
+    """The files of each group, whatever the size of the blocks; moments of one file do not make a group."""
+    with tempfile.TemporaryDirectory() as folder, create(Path(folder) / "c") as collection:
+        for number, moments in enumerate(clips):
+            made = [near(VECTORS[base], cosine, number * 10 + n) for n, (base, cosine) in enumerate(moments)]
+            spans = tuple(Moment(vector, float(n), n + 1.0) for n, vector in enumerate(made))
+            collection.add([Entry(picture(f"{number}.mp4", kind="video"), spans)])
+        found = near_duplicates(collection, threshold, block=block)
+        assert {frozenset(item.file.path for item in group) for group in found.groups} == naive_groups(
+            collection, threshold
+        )
+        assert found.items == sum(map(len, clips))
+
+
+def test_a_chain_joins_across_blocks(tmp_path):
+    """a is like b, b like c: one group, also when a and c are not alike."""
+    turns = [np.array([np.cos(angle), np.sin(angle)], np.float32) for angle in np.arange(0, 1.2, 0.2)]
+    with create(tmp_path / "c", 2) as collection:
+        collection.add([entry(f"{n}.jpg", vector) for n, vector in enumerate(turns)])
+        for block in (1, 2, 4, 100):
+            found = near_duplicates(collection, 0.97, block=block)
+            assert [len(group) for group in found.groups] == [len(turns)]
+
+
+def test_the_largest_comes_first(tmp_path):
+    """Within a group by pixels, then bytes, then id; groups by their first file."""
+    with create(tmp_path / "c") as collection:
+        collection.add(
+            [
+                entry("small.jpg", VECTORS[0], width=10, height=10),
+                entry("other.jpg", VECTORS[1]),
+                entry("large.jpg", VECTORS[0], width=100, height=10),
+                entry("heavy.jpg", VECTORS[0], width=10, height=10, size=99),
+                entry("again.jpg", VECTORS[1]),
+            ]
+        )
+        found = near_duplicates(collection)
+    names = [[item.file.path for item in group] for group in found.groups]
+    assert names == [["large.jpg", "heavy.jpg", "small.jpg"], ["other.jpg", "again.jpg"]]
+
+
+def test_what_is_shown(tmp_path):
+    """JSON has ids and whole paths; text escapes what is no text in names."""
+    with create(tmp_path / "c") as collection:
+        collection.add([entry("a[b].jpg", VECTORS[0]), entry("new\nline\udcff.jpg", VECTORS[0])])
+        found = near_duplicates(collection)
+    told = json.loads(json.dumps(found.to_json()))
+    assert [each["path"] for each in told["groups"][0]] == ["/photos/a[b].jpg", "/photos/new\nline\udcff.jpg"]
+    out = StringIO()
+    found.render(Console(file=out, width=120))
+    assert "/photos/a[b].jpg" in out.getvalue()
+    assert "/photos/new\\nline\\udcff.jpg" in out.getvalue()
+
+
+def test_nothing_to_compare(tmp_path):
+    """An empty collection has no groups."""
+    with create(tmp_path / "c") as collection:
+        assert near_duplicates(collection).groups == ()
+
+
+@pytest.mark.parametrize("threshold", [0.0, -1.0, 1.01, float("nan")])
+def test_a_threshold_that_is_no_cosine_is_an_error(threshold, tmp_path):
+    """One line with the value."""
+    with create(tmp_path / "c") as collection, pytest.raises(InputError, match="threshold"):
+        near_duplicates(collection, threshold)
+
+
+@given(st.integers(1, 20), st.integers(0, 10_000), st.sampled_from([0.3, 0.6, 0.9]))
+def test_leaders_are_decided_in_order(count, seed, threshold):
+    """Each row follows the most alike leader before it, else it leads; later rows change nothing of it."""
+    vectors = directions(count, DIMENSIONS, seed=seed)
+    expected: list[int] = []
+    for row in range(count):
+        before = [each for each in range(row) if expected[each] == each]
+        best = max(before, key=lambda each: float(vectors[row] @ vectors[each]), default=row)
+        expected.append(best if best != row and float(vectors[row] @ vectors[best]) >= threshold else row)
+    assert leaders(vectors, threshold).tolist() == expected
+    assert leaders(vectors[: count // 2], threshold).tolist() == expected[: count // 2]

@@ -1,0 +1,31 @@
+"""The embedded collection against the protocol."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.index.conformance import Conformance
+from tests.index.histories import Backend
+
+from vse.index.collection import Collection
+from vse.index.embedded import EmbeddedCollection
+
+
+@dataclass(frozen=True)
+class Embedded:
+    """A collection in ``folder``."""
+
+    folder: Path
+
+    def create(self, *, model: str, model_source: str, dimensions: int) -> Collection:
+        return EmbeddedCollection.create(self.folder, model=model, model_source=model_source, dimensions=dimensions)
+
+    def open(self, *, write: bool) -> Collection:
+        return EmbeddedCollection.open(self.folder, write=write)
+
+
+class TestEmbedded(Conformance):
+    @staticmethod
+    def backend_in(folder: Path) -> Backend:
+        return Embedded(folder)

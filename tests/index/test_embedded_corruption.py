@@ -1,0 +1,175 @@
+"""Decay on disk is found by ``verify``; the cache can always be made anew."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tests.index.examples import QUERIES, VECTORS, directions
+from tests.index.support import batch, cache, create, database
+
+from vse.errors import VSEError
+from vse.index.embedded import EmbeddedCollection
+
+COUNT = 40
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A closed collection with a cache in which some rows were purged."""
+    place = tmp_path / "collection"
+    with create(place) as writer:
+        writer.add(batch(directions(COUNT, seed=8)))
+    with EmbeddedCollection.open(place, write=True) as writer:
+        writer.remove([("/photos", "00003.jpg")])
+        writer.add(batch(VECTORS[:2], "late"))
+    return place
+
+
+def everything(folder: Path) -> list[object]:
+    """All that a reader can learn, without the cache."""
+    with EmbeddedCollection.open(folder) as reader:
+        blocks = list(reader.all_vectors())
+        ids = np.concatenate([block for block, _ in blocks]).tolist()
+        captions = reader.search_captions(QUERIES[0], 1000)
+        return [
+            replace(reader.info(), where=""),
+            list(reader.files()),
+            reader.items(ids),
+            [v.tolist() for _, v in blocks],
+            captions,
+        ]
+
+
+def flip(path: Path, place: int, bit: int = 0) -> None:
+    raw = bytearray(path.read_bytes())
+    raw[place] ^= 1 << bit
+    path.write_bytes(raw)
+
+
+def test_a_sound_collection_has_no_problems(folder: Path) -> None:
+    """And says how much it has read."""
+    with EmbeddedCollection.open(folder) as reader:
+        report = reader.verify()
+    assert report.ok
+    assert report.to_json() == {
+        "where": str(folder), "files": COUNT + 1, "items": COUNT + 1, "captions": COUNT + 1,
+        "problems": [], "cache_problems": [], "ok": True,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "part",
+    [directions(COUNT, seed=8)[5].tobytes(), b"00007.jpg", b"caption 9", b"models/old"],
+    ids=["vector", "path", "caption", "origin"],
+)
+def test_a_flipped_bit_of_a_row_is_found(folder: Path, part: bytes) -> None:
+    """Each occurrence in the database, with a line that names the row; rebuilding the cache does not hide it."""
+    whole = database(folder).read_bytes()
+    places = [place for place in range(len(whole)) if whole.startswith(part, place)]
+    assert places
+    for place in places:
+        flip(database(folder), place + len(part) // 2)
+        with EmbeddedCollection.open(folder, write=True) as writer:
+            report = writer.verify()
+            assert report.problems
+            assert all("\n" not in line for line in report.problems)
+            writer.rebuild()
+            assert writer.verify().problems
+        database(folder).write_bytes(whole)
+
+
+def test_no_flipped_bit_of_the_database_passes_unseen(folder: Path, tmp_path: Path) -> None:
+    """Wherever it is: the collection cannot be opened, or verify finds it, or nothing has changed for a reader."""
+    sound = everything(folder)
+    used = np.flatnonzero(np.frombuffer(database(folder).read_bytes(), np.uint8))  # most of a page is room
+    random = np.random.default_rng(3)
+    seen = 0
+    for trial in range(150):
+        copy = tmp_path / f"copy{trial}"
+        shutil.copytree(folder, copy)
+        flip(database(copy), int(random.choice(used)), int(random.integers(8)))
+        try:
+            with EmbeddedCollection.open(copy) as reader:
+                found = bool(reader.verify().problems)
+        except VSEError:
+            found = True
+        if not found:
+            assert everything(copy) == sound
+        seen += found
+        shutil.rmtree(copy)
+    assert seen > 75
+
+
+def test_a_damaged_cache_is_found_and_made_anew(folder: Path) -> None:
+    """A changed vector or id in the cache is a problem of the cache alone, and rebuilding mends it."""
+    for ending in ("vectors", "ids"):
+        (path,) = cache(folder).glob(f"items-*.{ending}")
+        flip(path, path.stat().st_size - 8)
+        with EmbeddedCollection.open(folder, write=True) as writer:
+            report = writer.verify()
+            assert not report.problems
+            assert report.cache_problems
+            writer.rebuild()
+            assert writer.verify().ok
+
+
+def remove_all(place: Path) -> None:
+    shutil.rmtree(place)
+
+
+def cut_vectors(place: Path) -> None:
+    for path in place.glob("*.vectors"):
+        path.write_bytes(path.read_bytes()[:-7])
+
+
+def lose_ids(place: Path) -> None:
+    for path in place.glob("*.ids"):
+        path.unlink()
+
+
+def spoil_headers(place: Path) -> None:
+    for path in place.glob("*.json"):
+        path.write_text('{"changes": "many"}')
+
+
+def claim_the_future(place: Path) -> None:
+    for path in place.glob("*.json"):
+        path.write_text(path.read_text().replace('"changes": ', '"changes": 9'))
+
+
+@pytest.mark.parametrize("damage", [remove_all, cut_vectors, lose_ids, spoil_headers, claim_the_future])
+def test_a_cache_that_cannot_be_used_costs_no_answer(folder: Path, damage: Callable[[Path], None]) -> None:
+    """Searches are the same without it, and the next writer makes it again."""
+    with EmbeddedCollection.open(folder) as reader:
+        before = reader.search(QUERIES[0], 100)
+        captions = reader.search_captions(QUERIES[0], 100)
+    damage(cache(folder))
+    with EmbeddedCollection.open(folder) as reader:
+        after = reader.search(QUERIES[0], 100)
+        np.testing.assert_array_equal(after.ids, before.ids)
+        np.testing.assert_array_equal(after.scores, before.scores)
+        assert reader.search_captions(QUERIES[0], 100) == captions
+    EmbeddedCollection.open(folder, write=True).close()
+    with EmbeddedCollection.open(folder) as reader:
+        assert reader.verify().ok
+    assert list(cache(folder).glob("items-*.vectors"))
+
+
+def test_purged_vectors_are_nowhere_on_disk(tmp_path: Path) -> None:
+    """After the writer has closed, no file of the collection holds a vector or the path of what was removed."""
+    vectors = directions(200, seed=12)
+    folder = tmp_path / "collection"
+    with create(folder) as writer:
+        writer.add(batch(vectors))
+    with EmbeddedCollection.open(folder, write=True) as writer:
+        writer.remove([("/photos", "00017.jpg")])
+        writer.add(batch(vectors[30:31], "another"))
+    kept, gone = vectors[16].tobytes(), vectors[17].tobytes()
+    contents = [path.read_bytes() for path in folder.rglob("*") if path.is_file()]
+    assert sum(kept in content for content in contents) >= 2
+    assert not any(gone in content or b"00017.jpg" in content for content in contents)

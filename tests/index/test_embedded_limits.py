@@ -1,0 +1,228 @@
+"""Full disks, folders that may not be written, other writers, wrong folders: one line each, and nothing is lost."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+import textwrap
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tests.index.examples import QUERIES, VECTORS
+from tests.index.support import batch, cache, create, database
+
+from vse.errors import InputError, VSEError
+from vse.index.embedded import EmbeddedCollection
+
+NOBODY = 65534
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    place = tmp_path / "collection"
+    with create(place) as writer:
+        writer.add(batch(VECTORS))
+    return place
+
+
+def run(script: str, *arguments: object) -> str:
+    """What a process of its own says."""
+    command = [sys.executable, "-c", textwrap.dedent(script), *map(str, arguments)]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    return subprocess.run(command, capture_output=True, text=True, check=True, env=environment).stdout
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="has no limits on the size of files")
+def test_a_full_disk_changes_nothing(folder: Path) -> None:
+    """A batch that does not fit is one line; the state before it is there, and adding works once there is room."""
+    said = run(
+        """
+        import resource, sys
+        from tests.index.examples import VECTORS, directions
+        from tests.index.support import batch
+        from vse.errors import VSEError
+        from vse.index.embedded import EmbeddedCollection
+
+        collection = EmbeddedCollection.open(sys.argv[1], write=True)
+        before = list(collection.files())
+        hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
+        for room in (5_000, 50_000, 200_000):
+            resource.setrlimit(resource.RLIMIT_FSIZE, (room, hard))
+            try:
+                collection.add(batch(directions(5_000), "big"))
+            except VSEError as error:
+                assert "\\n" not in str(error), error
+                print(type(error).__name__, "nothing was changed" in str(error))
+            resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
+            assert list(collection.files()) == before
+            assert len(collection.search(VECTORS[0], 100).ids) == len(before)
+            assert collection.verify().ok
+        collection.add(batch(VECTORS[:1], "later"))
+        resource.setrlimit(resource.RLIMIT_FSIZE, (10, hard))
+        collection.close()  # the cache does not fit: it stays behind
+        """,
+        folder,
+    )
+    assert said.splitlines() == ["VSEError True"] * 3
+    with EmbeddedCollection.open(folder) as reader:
+        assert reader.info().files == len(VECTORS) + 1
+        assert len(reader.search(QUERIES[0], 100).ids) == len(VECTORS) + 1
+        assert reader.verify().ok
+
+
+@pytest.fixture
+def shut_folder() -> Iterator[Path]:
+    """A closed collection that may be read by all and written by nobody, in a place that all can reach."""
+    with tempfile.TemporaryDirectory() as place:
+        Path(place).chmod(0o755)
+        folder = Path(place) / "collection"
+        with create(folder) as writer:
+            writer.add(batch(VECTORS))
+        everything = [folder, *folder.rglob("*")]
+        for path in everything:
+            path.chmod(0o555 if path.is_dir() else 0o444)
+        yield folder
+        for path in everything:
+            path.chmod(0o755)
+
+
+def as_nobody(work: Callable[[], None]) -> None:
+    """Run ``work`` in a process that has no rights beyond those of everybody."""
+    child = os.fork()
+    if child == 0:
+        try:
+            if os.getuid() == 0:
+                os.setgid(NOBODY)
+                os.setuid(NOBODY)
+            work()
+        except BaseException as error:  # noqa: BLE001 - told to the parent by the exit code
+            os.write(2, f"{type(error).__name__}: {error}\n".encode())
+            os._exit(1)
+        os._exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="has no fork")
+def test_a_folder_that_may_not_be_written_is_searched(shut_folder: Path) -> None:
+    """Readers need no right to write; opening for writing is one line."""
+    import faiss  # noqa: F401 - before rights are dropped, which may hide where it is installed
+
+    def work() -> None:
+        with EmbeddedCollection.open(shut_folder) as reader:
+            assert reader.search(VECTORS[3], 1).scores[0] > 0.999
+            assert reader.search_captions(VECTORS[3], 1)[0][0] == "caption 3"
+            assert len(list(reader.files())) == len(VECTORS)
+            assert reader.verify().ok
+        with pytest.raises(VSEError, match="cannot be used") as caught:
+            EmbeddedCollection.open(shut_folder, write=True)
+        assert "\n" not in str(caught.value)
+        with pytest.raises(VSEError, match="cannot be used"):
+            create(shut_folder / "inside")
+
+    as_nobody(work)
+
+
+def test_another_process_that_writes_is_named(folder: Path) -> None:
+    """The second writer learns who the first is, and changes nothing; when the first is gone it may write."""
+    script = """
+        import sys
+        from vse.errors import VSEError
+        from vse.index.embedded import EmbeddedCollection
+
+        try:
+            EmbeddedCollection.open(sys.argv[1], write=True).close()
+        except VSEError as error:
+            print(error)
+        """
+    with EmbeddedCollection.open(folder, write=True):
+        assert f"is being written by process {os.getpid()}" in run(script, folder)
+    assert run(script, folder) == ""
+
+
+def test_another_model_is_refused_with_the_command_that_helps(folder: Path) -> None:
+    """Vectors of two models cannot be compared: the message names both and the way to upgrade."""
+    EmbeddedCollection.open(folder, model="old").close()
+    for write in (False, True):
+        with pytest.raises(InputError, match=r"model old .*not of new.*vse collection upgrade .*collection --model"):
+            EmbeddedCollection.open(folder, model="new", write=write)
+    EmbeddedCollection.open(folder, write=True).close()  # the lock was released
+
+
+def test_wrong_folders_are_explained(folder: Path, tmp_path: Path) -> None:
+    """What is no collection, what is one already, what holds other things, what has lost a part."""
+    with pytest.raises(InputError, match="is no collection"):
+        EmbeddedCollection.open(tmp_path / "nowhere", write=True)
+    assert not (tmp_path / "nowhere").exists()
+    with pytest.raises(InputError, match="is a collection already"):
+        create(folder)
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "photo.jpg").touch()
+    with pytest.raises(InputError, match=r"holds 'photo\.jpg'"):
+        create(tmp_path / "full")
+    with pytest.raises(InputError, match="dimensions 0"):
+        create(tmp_path / "new", dimensions=0)
+    header = folder / "collection.json"
+    sound = header.read_text()
+    for spoilt in ("", "[]", '{"format": 9, "generation": 1}', '{"format": 1, "generation": 0}', "{}", "\xff"):
+        header.write_text(spoilt, encoding="latin-1")
+        with pytest.raises(InputError, match=r"collection\.json") as caught:
+            EmbeddedCollection.open(folder)
+        assert "\n" not in str(caught.value)
+    header.write_text(sound)
+    database(folder).write_bytes(b"no database at all" * 1000)
+    with pytest.raises(VSEError, match="damaged"):
+        EmbeddedCollection.open(folder)
+    database(folder).unlink()
+    with pytest.raises(InputError, match="is missing"):
+        EmbeddedCollection.open(folder, write=True)
+
+
+def test_making_one_can_be_repeated_when_it_was_cut_short(tmp_path: Path) -> None:
+    """A process that died before ``collection.json`` was written leaves what the next one clears away."""
+    folder = tmp_path / "collection"
+    create(folder).close()
+    (folder / "collection.json").unlink()
+    with create(folder) as writer:
+        writer.add(batch(VECTORS))
+        assert writer.verify().ok
+
+
+def test_searching_needs_no_heavy_library(folder: Path) -> None:
+    """Opening and searching load numpy, SQLite and FAISS, and of the heavy ones nothing else."""
+    said = run(
+        """
+        import sys
+        import numpy as np
+        from vse.index.embedded import EmbeddedCollection
+
+        with EmbeddedCollection.open(sys.argv[1]) as reader:
+            assert len(reader.items(reader.search(np.eye(8, dtype=np.float32)[0], 3).ids.tolist())) == 3
+        heavy = {"torch", "pydantic", "rich", "onnxruntime", "PIL", "scipy", "pandas", "tokenizers"}
+        print(sorted(heavy & sys.modules.keys()))
+        """,
+        folder,
+    )
+    assert said == "[]\n"
+
+
+def test_a_cache_that_grows_is_followed_by_open_readers(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While the writer works its cache follows, and a reader changes over to it; results never change."""
+    from vse.index.embedded import caches
+
+    monkeypatch.setattr(caches, "FOLLOW_AFTER", 30)
+    with EmbeddedCollection.open(folder, write=True) as writer, EmbeddedCollection.open(folder) as reader:
+        for number in range(20):
+            writer.add(batch(VECTORS[:5], f"{number}/"))
+            writer.remove([("/photos", f"{number - 1}/00001.jpg"), ("/photos", f"{number - 5}/00002.jpg")])
+            found, expected = reader.search(QUERIES[1], 500), writer.search(QUERIES[1], 500)
+            np.testing.assert_array_equal(found.ids, expected.ids)
+            assert len(found.ids) == writer.info().items
+            assert reader.verify().ok
+        known = reader._searchers["items"]._snapshot
+        assert known is not None
+        assert len(known.base.ids) > 50
+    assert len(list(cache(folder).glob("items-*.vectors"))) == 1

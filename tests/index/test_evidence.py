@@ -1,0 +1,133 @@
+"""Evidence: the cells' parts add up to the score, on torch and in an export, and are drawn where they belong."""
+
+from __future__ import annotations
+
+import atexit
+import tempfile
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from tests.index.examples import directions
+from tests.support_models import SIDE, SIZE, build, feature_sets, grid_config, picture
+
+from vse.configuration import PoolingConfig
+from vse.convert.onnx_export import export_onnx
+from vse.errors import InputError
+from vse.index.evidence import evidence, heat_map, seen, write_heat_map
+from vse.inputs.preprocessing import ImagePreprocessing, imagenet, load_pixels
+from vse.model import VSEModel
+from vse.onnx_model import OnnxModel
+
+LARGER = 96  # 3 × 3 cells and more
+QUERIES = directions(3, SIZE, seed=20)
+
+
+@cache
+def torch_model() -> VSEModel:
+    return build(grid_config(image_size=LARGER))
+
+
+@cache
+def exported_folder() -> Path:
+    """The model as an export, made once for all tests of a process."""
+    folder = tempfile.TemporaryDirectory(prefix="vse-export-")
+    atexit.register(folder.cleanup)
+    export_onnx(torch_model(), Path(folder.name) / "export")
+    return Path(folder.name) / "export"
+
+
+@cache
+def onnx_model() -> OnnxModel:
+    return OnnxModel.load(exported_folder(), threads=1)
+
+
+def naive_evidence(model: VSEModel, image: np.ndarray, query: np.ndarray) -> np.ndarray:
+    """Cell by cell and dimension by dimension: sort, weight by rank, divide by the length of the whole."""
+    how = model.preprocessing
+    assert how is not None
+    encoder = model.image_encoder
+    with torch.no_grad():
+        cells = encoder.elements(torch.from_numpy(load_pixels(image, how)[None]))[0][0].double().numpy()  # (N, D)
+        theta = encoder.pooling.coefficients(len(cells)).double().numpy()  # (N,)
+    shares = np.zeros_like(cells)
+    for d in range(cells.shape[1]):
+        for rank, n in enumerate(sorted(range(len(cells)), key=lambda n: -cells[n, d])):
+            shares[n, d] = theta[rank] * cells[n, d]
+    return shares @ query.astype(np.float64) / np.linalg.norm(shares.sum(axis=0))
+
+
+@pytest.mark.parametrize("runtime", [torch_model, onnx_model])
+def test_the_cells_add_up_to_the_score(runtime):
+    """Σ over the cells is the dot product of the picture's vector with the query, within 1e-5."""
+    model = runtime()
+    for seed, query in enumerate(QUERIES):
+        cells = evidence(model, picture(seed), query)
+        assert cells.dtype == np.float32
+        assert cells.shape == torch_model().image_encoder.backbone.grid(LARGER, LARGER)
+        assert cells.size > 1
+        assert float(cells.sum()) == pytest.approx(float(model.encode_images([picture(seed)])[0] @ query), abs=1e-5)
+
+
+@pytest.mark.parametrize("runtime", [torch_model, onnx_model])
+def test_a_cell_has_the_weights_of_its_ranks(runtime):
+    """Equal to the formula computed cell by cell."""
+    found = evidence(runtime(), picture(4), QUERIES[0])
+    np.testing.assert_allclose(found.ravel(), naive_evidence(torch_model(), picture(4), QUERIES[0]), atol=1e-5)
+
+
+def test_what_has_no_evidence_is_one_line():
+    """Sets of features have no places, poolings without ranks no shares, other models' queries other sizes."""
+    attention = build(grid_config(pooling=PoolingConfig(name="self-attention")))
+    for model, source, query, words in (
+        (build(), feature_sets(3)[0], QUERIES[0], "sets of features"),
+        (attention, picture(), QUERIES[0], "rank"),
+        (torch_model(), picture(), QUERIES[0][:5], r"\(5,\)"),
+        (torch_model(), b"no picture", QUERIES[0], "not an image"),
+    ):
+        with pytest.raises(InputError, match=words) as caught:
+            evidence(model, source, query)
+        assert "\n" not in str(caught.value)
+
+
+def test_the_map_is_drawn_over_the_cells():
+    """Red where a cell speaks for the query, blue where against it, the picture itself where nothing is said."""
+    image = np.full((60, 90, 3), 128, np.uint8)
+    cells = np.zeros((3, 3), np.float32)
+    cells[0, 0], cells[2, 2] = 0.2, -0.1
+    drawn = heat_map(image, cells, imagenet(SIDE)).astype(int)
+    assert drawn.shape == image.shape
+    assert drawn[5, 5, 0] > 150
+    assert drawn[5, 5, 2] < 90
+    assert drawn[55, 85, 2] > 140
+    assert drawn[55, 85, 0] < 115
+    assert (drawn[30, 45] == 128).all()
+    assert (heat_map(image, np.zeros((3, 3)), imagenet(SIDE)) == image).all()
+
+
+def test_only_what_the_model_saw_is_covered():
+    """A model that cuts the middle out has no evidence for the edges."""
+    how = ImagePreprocessing((32, 32), mean=(0, 0, 0), std=(1, 1, 1), resize="bilinear", fit="crop", crop_ratio=0.8)
+    assert seen((100, 200), how) == (10, 60, 80, 80)
+    assert seen((200, 100), how) == (60, 10, 80, 80)
+    assert seen((7, 9), imagenet(SIDE)) == (0, 0, 7, 9)
+    image = np.full((100, 200, 3), 128, np.uint8)
+    changed = (heat_map(image, np.ones((2, 2)), how) != image).any(axis=2)
+    rows, columns = np.nonzero(changed)
+    assert (rows.min(), rows.max(), columns.min(), columns.max()) == (10, 89, 60, 139)
+
+
+def test_the_file(tmp_path):
+    """A PNG of the picture's size, in a folder that is made; other names are refused."""
+    model = torch_model()
+    assert model.preprocessing is not None
+    cells = evidence(model, picture(1), QUERIES[1])
+    path = write_heat_map(tmp_path / "new" / "map.png", picture(1), cells, model.preprocessing)
+    with Image.open(path) as image:
+        assert (image.format, image.size) == ("PNG", (50, 30))
+    assert [each.name for each in path.parent.iterdir()] == ["map.png"]
+    with pytest.raises(InputError, match="jpg"):
+        write_heat_map(tmp_path / "map.jpg", picture(1), cells, model.preprocessing)

@@ -1,0 +1,104 @@
+"""Clips: a vector for each window, however the reading is cut into parts."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from tests.index.scan.clips import write_clip
+from tests.index.test_indexing_support import counts, ids_of, later, model, new_collection, save_picture
+
+from vse.index.indexing import index_folder
+from vse.index.scan import frames
+
+
+@pytest.fixture
+def root(tmp_path):
+    """A clip of two windows, one of seven, and pictures between them."""
+    folder = tmp_path / "media"
+    save_picture(folder, "a.png", 1)
+    write_clip(folder / "b.mp4", seconds=8.0, rate=5)
+    save_picture(folder, "c.png", 2)
+    write_clip(folder / "d.mkv", seconds=28.0, rate=5)
+    save_picture(folder, "e.png", 3)
+    return folder
+
+
+@pytest.fixture
+def collection(tmp_path):
+    with new_collection(tmp_path / "index.vse") as made:
+        yield made
+
+
+def naive_moments(path):
+    """The windows of a clip with the mean of its frames' vectors, brought to length 1."""
+    for window in frames(path):
+        mean = model().encode_images(list(window.frames)).astype(np.float64).mean(axis=0)
+        yield window.start, window.end, mean / np.sqrt((mean**2).sum())
+
+
+@pytest.mark.parametrize("batch_size", [1, 8, 32, 200])
+def test_windows(collection, root, batch_size):
+    """Each window of a clip is an item with its seconds and its vector, in the order of time."""
+    report = index_folder(collection, model(), root, batch_size=batch_size)
+    assert counts(report) == {"new": 5}
+    ids = ids_of(collection)
+    assert [len(ids[path]) for path in sorted(ids)] == [1, 2, 1, 7, 1]
+    assert report.images == 3 + sum(len(window.frames) for name in ("b.mp4", "d.mkv") for window in frames(root / name))
+    for name in ("b.mp4", "d.mkv"):
+        expected = list(naive_moments(root / name))
+        items = collection.items(ids[name])
+        assert [(item.start, item.end) for item in items] == [(start, end) for start, end, _ in expected]
+        np.testing.assert_allclose(collection.vectors(ids[name]), [vector for *_, vector in expected], atol=1e-5)
+        assert items[0].file.duration == pytest.approx(items[-1].end, abs=0.5)
+    np.testing.assert_allclose(collection.vectors(ids["c.png"]), model().encode_images([root / "c.png"]), atol=1e-5)
+
+
+def test_a_moved_clip_keeps_its_ids(collection, root):
+    """All of its moments."""
+    index_folder(collection, model(), root)
+    before = ids_of(collection)
+    (root / "d.mkv").rename(root / "z.mkv")
+    report = index_folder(collection, model(), root)
+    assert counts(report) == {"moved": 1, "skipped": 4}
+    assert ids_of(collection)["z.mkv"] == before["d.mkv"]
+
+
+def test_clips_that_are_damaged(collection, root):
+    """One that is no clip is a problem; one that is cut off is used as far as it goes, and this is said."""
+    (root / "no.mp4").write_bytes(b"no clip at all")
+    whole = (root / "d.mkv").read_bytes()
+    (root / "d.mkv").write_bytes(whole[: len(whole) * 2 // 3])
+    report = index_folder(collection, model(), root)
+    assert counts(report) == {"new": 5, "problems": 1}
+    assert report.problems[0].path == "no.mp4"
+    assert 0 < len(ids_of(collection)["d.mkv"]) < 7
+    assert any(note.startswith("d.mkv: ") for note in report.notes)
+
+
+class Interfering:
+    """The tiny model, which gives a file another time when it first encodes something."""
+
+    def __init__(self, path):
+        self._path = path
+
+    def __getattr__(self, name):
+        return getattr(model(), name)
+
+    def embed_images(self, batch, lengths=None):
+        if self._path is not None:
+            later(self._path)
+            self._path = None
+        return model().embed_images(batch, lengths)
+
+
+def test_a_clip_that_changes_while_it_is_read(collection, tmp_path):
+    """Nothing of it is committed, although parts were encoded; the next run takes it in whole."""
+    root = tmp_path / "growing"
+    root.mkdir()
+    write_clip(root / "d.mkv", seconds=28.0, rate=5)
+    report = index_folder(collection, Interfering(root / "d.mkv"), root, batch_size=8)
+    assert counts(report) == {"problems": 1}
+    assert "changed while it was read" in report.problems[0].reason
+    assert collection.info().items == 0
+    assert counts(index_folder(collection, model(), root)) == {"new": 1}
+    assert collection.info().items == 7

@@ -1,0 +1,97 @@
+"""A process that indexes is killed or interrupted: what it had committed is there, and the next one goes on."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+
+import pytest
+from tests.index.test_indexing_support import ids_of, model, new_collection, save_picture
+
+from vse.index.embedded import EmbeddedCollection
+from vse.index.indexing import index_folder
+
+PICTURES = 120
+CHILD = textwrap.dedent(
+    """
+    import sys
+    from tests.index.test_indexing_support import model
+    from vse.index.embedded import EmbeddedCollection
+    from vse.index.indexing import index_folder
+    from vse.progress import SilentProgress
+
+    class Telling(SilentProgress):
+        def advance(self, steps=1, description=None):
+            print("encoded", flush=True)
+
+    class Collection(EmbeddedCollection):
+        def add(self, entries):
+            super().add(entries)
+            print("added", len(entries), flush=True)
+
+    collection = Collection(EmbeddedCollection.open(sys.argv[1], write=True).session)
+    try:
+        index_folder(
+            collection, model(), sys.argv[2], batch_size=4, commit_files=int(sys.argv[3]), progress=Telling()
+        )
+    except KeyboardInterrupt:
+        print("interrupted", flush=True)
+    collection.close()
+    """
+)
+
+
+@pytest.fixture
+def root(tmp_path):
+    for seed in range(PICTURES):
+        save_picture(tmp_path / "photos", f"{seed:03}.png", seed)
+    new_collection(tmp_path / "index.vse").close()
+    return tmp_path / "photos"
+
+
+def stop_after(root, lines, how, commit_files):
+    """What the process said, stopped after that many lines, and everything it had to say until its end."""
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    arguments = [str(root.parent / "index.vse"), str(root), str(commit_files)]
+    process = subprocess.Popen(
+        [sys.executable, "-c", CHILD, *arguments], stdout=subprocess.PIPE, text=True, env=environment
+    )
+    assert process.stdout is not None
+    said = [process.stdout.readline() for _ in range(lines)]
+    process.send_signal(how)
+    said += process.stdout.readlines()
+    process.stdout.close()
+    process.wait()
+    return [line.split() for line in said if line.endswith("\n")]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("lines", [1, 17, 60])
+def test_killed(root, tmp_path, lines):
+    """Every acknowledged file is there and whole; the next run encodes only the others."""
+    said = stop_after(root, lines, signal.SIGKILL, commit_files=5)
+    acknowledged = sum(int(words[1]) for words in said if words[0] == "added")
+    with EmbeddedCollection.open(tmp_path / "index.vse", write=True) as collection:
+        there = set(ids_of(collection))
+        assert acknowledged <= len(there) < PICTURES
+        assert collection.verify().ok
+        report = index_folder(collection, model(), root)
+        assert (report.new, report.skipped) == (PICTURES - len(there), len(there))
+        assert len(ids_of(collection)) == PICTURES
+
+
+@pytest.mark.slow
+def test_interrupted(root, tmp_path):
+    """An interrupt commits what was encoded, although no commit was due."""
+    said = stop_after(root, 30, signal.SIGINT, commit_files=10_000)
+    words = [each[0] for each in said]
+    assert words[-1] == "interrupted"
+    encoded, added = words.count("encoded"), sum(int(each[1]) for each in said if each[0] == "added")
+    assert 30 <= encoded < PICTURES
+    assert encoded - 4 <= added <= encoded + 4, "at most the batch under way is told otherwise"
+    with EmbeddedCollection.open(tmp_path / "index.vse", write=True) as collection:
+        report = index_folder(collection, model(), root)
+        assert (report.new, report.skipped) == (PICTURES - added, added)

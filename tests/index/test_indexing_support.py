@@ -1,0 +1,60 @@
+"""Folders, a tiny model and a look into collections, for the tests of indexing; holds no tests itself."""
+
+from __future__ import annotations
+
+import functools
+import os
+from pathlib import Path
+
+import numpy as np
+from PIL import Image
+from tests.support_models import SIZE, build, grid_config, picture
+
+from vse.index.embedded import EmbeddedCollection
+from vse.model import VSEModel
+
+HOUR = 3_600_000_000_000
+
+
+@functools.cache
+def model() -> VSEModel:
+    """Reads pictures of 40 pixels and a handful of words."""
+    return build(grid_config())
+
+
+def save_picture(root: Path, path: str, seed: int = 0, **options: object) -> Path:
+    """A picture of its own for every seed; all BMP files have one size."""
+    (root / path).parent.mkdir(parents=True, exist_ok=True)
+    Image.fromarray(picture(seed)).save(root / path, **options)
+    return root / path
+
+
+def later(path: Path, by: int = HOUR) -> None:
+    """Give a file another time of change."""
+    status = path.stat()
+    os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns + by))
+
+
+def new_collection(folder: Path, encoder: VSEModel | None = None) -> EmbeddedCollection:
+    encoder = encoder or model()
+    return EmbeddedCollection.create(folder, model=encoder.fingerprint(), model_source="tiny", dimensions=SIZE)
+
+
+def ids_of(collection: EmbeddedCollection) -> dict[str, list[int]]:
+    """The ids of the items by path."""
+    found: dict[str, list[int]] = {}
+    for ids, _ in collection.all_vectors():
+        for item in collection.items(ids.tolist()):
+            found.setdefault(item.file.path, []).append(item.id)
+    return found
+
+
+def vectors_of(collection: EmbeddedCollection, path: str) -> np.ndarray:
+    return collection.vectors(ids_of(collection)[path])
+
+
+def counts(report) -> dict[str, int]:
+    """What is not zero, problems included."""
+    names = ("new", "changed", "touched", "moved", "removed", "kept", "waiting", "skipped")
+    found = {name: getattr(report, name) for name in names} | {"problems": len(report.problems)}
+    return {name: count for name, count in found.items() if count}

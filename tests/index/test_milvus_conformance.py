@@ -1,0 +1,53 @@
+"""The collection in Milvus Lite against the protocol: the whole suite, nothing left out.
+
+Two sentences of the protocol are wider than what Milvus Lite can do, and than what the suite can see: that a machine
+which loses power undoes nothing, and that readers may be in other processes (see ``vse.index.milvus``).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+from hypothesis.stateful import run_state_machine_as_test
+from tests.index.conformance import Conformance
+from tests.index.histories import Backend, history
+
+from vse.index.collection import Collection
+from vse.index.milvus import MilvusCollection, connection
+
+pytest.importorskip("milvus_lite")
+HISTORIES = settings(max_examples=6, stateful_step_count=15, deadline=None)  # each step is some hundred calls
+
+
+@dataclass(frozen=True)
+class Milvus:
+    """A collection in ``folder``."""
+
+    folder: Path
+
+    def create(self, *, model: str, model_source: str, dimensions: int) -> Collection:
+        return MilvusCollection.create(self.folder, model=model, model_source=model_source, dimensions=dimensions)
+
+    def open(self, *, write: bool) -> Collection:
+        return MilvusCollection.open(self.folder, write=write)
+
+
+class TestMilvusLite(Conformance):
+    @staticmethod
+    def backend_in(folder: Path) -> Backend:
+        return Milvus(folder.with_suffix(".db"))
+
+    @pytest.mark.slow
+    @pytest.mark.parametrize("flush_after", [4, 1024])
+    def test_random_histories(self, flush_after: int, monkeypatch: pytest.MonkeyPatch) -> None:  # type: ignore[override]
+        """As in the suite, with rows in the log of Milvus Lite and with rows in its files."""
+        monkeypatch.setattr(connection, "FLUSH_AFTER", flush_after)
+        run_state_machine_as_test(history(self.backend_in), settings=HISTORIES)
+
+    @pytest.mark.slow
+    def test_files_come_by_root_and_path(self, writer: Collection) -> None:
+        """As in the suite; Milvus Lite looks at every row for each of a thousand removals."""
+        super().test_files_come_by_root_and_path(writer)

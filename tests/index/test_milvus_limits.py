@@ -1,0 +1,240 @@
+"""Other models, wrong folders, other processes, servers that are not there: one line each, and nothing is lost."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import textwrap
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tests.index.examples import DIMENSIONS, QUERIES, VECTORS, directions, entry, picture
+from tests.index.support import batch
+
+from vse.errors import InputError, VSEError
+from vse.index.collection import Entry, Moment
+from vse.index.filters import Filter
+from vse.index.milvus import MilvusCollection
+from vse.index.milvus.connection import Connection
+
+pytest.importorskip("milvus_lite")
+
+
+def create(folder: Path, **options: object) -> MilvusCollection:
+    values = {"model": "old", "model_source": "models/old", "dimensions": DIMENSIONS, **options}
+    return MilvusCollection.create(folder, **values)  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    place = tmp_path / "photos.db"
+    with create(place) as writer:
+        writer.add(batch(VECTORS))
+    return place
+
+
+@pytest.fixture
+def silent_port() -> Iterator[int]:
+    """A port that takes connections and never answers."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen()
+        yield listener.getsockname()[1]
+
+
+def run(script: str, *arguments: object) -> str:
+    """What a process of its own says."""
+    command = [sys.executable, "-c", textwrap.dedent(script), *map(str, arguments)]
+    done = subprocess.run(
+        command, capture_output=True, text=True, check=True, env={**os.environ, "OMP_NUM_THREADS": "1"}
+    )
+    return done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("port", ["closed", pytest.param("silent", marks=pytest.mark.slow)])
+def test_a_server_that_does_not_answer_is_told_within_seconds(port: str, silent_port: int) -> None:
+    """One line that names the address, from a process that says nothing else; nobody waits for long."""
+    script = """
+        import sys, time
+        from vse.errors import VSEError
+        from vse.index.milvus import MilvusCollection
+
+        begin = time.monotonic()
+        try:
+            MilvusCollection.open(sys.argv[1])
+        except VSEError as error:
+            print(time.monotonic() - begin < 10, error)
+        """
+    address = f"milvus+http://127.0.0.1:{silent_port if port == 'silent' else 9}/photos"
+    (line,) = run(script, address).splitlines()
+    assert line.startswith(f"True {address} cannot be used (")
+
+
+def test_another_model_is_refused(folder: Path) -> None:
+    """Vectors of two models cannot be compared: the message names both, and the lock is released."""
+    MilvusCollection.open(folder, model="old").close()
+    for write in (False, True):
+        with pytest.raises(InputError, match=r"model old \(models/old\), not of new.*new collection"):
+            MilvusCollection.open(folder, model="new", write=write)
+    MilvusCollection.open(folder, write=True).close()
+
+
+def test_wrong_folders_are_explained(folder: Path, tmp_path: Path) -> None:
+    """What is no collection, what is one already, what holds other things, what is a file; nothing is made."""
+    with pytest.raises(InputError, match="is no collection"):
+        MilvusCollection.open(tmp_path / "nowhere.db", write=True)
+    assert not (tmp_path / "nowhere.db").exists()
+    with pytest.raises(InputError, match="is a collection already"):
+        create(folder)
+    (tmp_path / "full.db").mkdir()
+    (tmp_path / "full.db" / "photo.jpg").touch()
+    with pytest.raises(InputError, match=r"holds 'photo\.jpg'"):
+        create(tmp_path / "full.db")
+    (tmp_path / "file.db").touch()
+    with pytest.raises(InputError, match="is a file"):
+        create(tmp_path / "file.db")
+    with pytest.raises(InputError, match="is a file"):
+        MilvusCollection.open(tmp_path / "file.db")
+    with pytest.raises(InputError, match="dimensions 0"):
+        create(tmp_path / "new.db", dimensions=0)
+    with MilvusCollection.open(folder) as reader:
+        assert reader.info().files == len(VECTORS)
+
+
+def test_another_process_is_told_one_line(folder: Path) -> None:
+    """A writer elsewhere is named; a reader elsewhere learns that Milvus Lite serves one process, and all end well."""
+    script = """
+        import sys
+        from vse.errors import VSEError
+        from vse.index.milvus import MilvusCollection
+
+        for write in (False, True):
+            try:
+                with MilvusCollection.open(sys.argv[1], write=write) as collection:
+                    print(collection.info().files)
+            except VSEError as error:
+                print(error)
+        """
+    with MilvusCollection.open(folder, write=True):
+        reading, writing = run(script, folder).splitlines()
+        assert "serves one process" in reading
+        assert f"is being written by process {os.getpid()}" in writing
+    assert run(script, folder).split() == [str(len(VECTORS))] * 2
+
+
+def test_making_one_can_be_repeated_when_it_was_cut_short(tmp_path: Path) -> None:
+    """What a process that died before publishing had made is no collection, and is made anew."""
+    script = """
+        import os, sys
+        from pathlib import Path
+        from vse.index.milvus.address import parse_address
+        from vse.index.milvus.connection import Connection
+
+        Connection(parse_address(sys.argv[1])).make(3, "flat")
+        os._exit(9)
+        """
+    place = tmp_path / "photos.db"
+    subprocess.run([sys.executable, "-c", textwrap.dedent(script), str(place)], check=False)
+    with pytest.raises(InputError, match="is no collection"):
+        MilvusCollection.open(place)
+    with create(place) as writer:
+        writer.add(batch(VECTORS))
+        assert len(writer.search(QUERIES[0], 10).ids) == len(VECTORS)
+
+
+def test_what_milvus_cannot_hold_is_named_and_nothing_is_added(folder: Path) -> None:
+    """Names, captions and numbers beyond its limits."""
+    with MilvusCollection.open(folder, write=True) as writer:
+        for bad in (
+            picture("x" * 20_000),
+            picture("long.jpg", captions=("a" * 70_000,)),
+            picture("big.jpg", size=2**63),
+            picture("half\ud800.jpg"),
+        ):
+            with pytest.raises(InputError) as caught:
+                writer.add([entry("good.jpg", VECTORS[0]), Entry(bad, (Moment(VECTORS[0]),))])
+            assert "\n" not in str(caught.value)
+            with pytest.raises(InputError):
+                writer.move([(("/photos", "00000.jpg"), bad)])
+        assert len(list(writer.files())) == writer.info().files == len(VECTORS)
+
+
+@pytest.mark.parametrize("step", ["insert", "rewrite", "publish", "delete", "forget"])
+def test_a_change_that_fails_on_its_way(folder: Path, monkeypatch: pytest.MonkeyPatch, step: str) -> None:
+    """Before it is published nothing has happened, also for those who read on; afterwards all has. Work goes on."""
+    with MilvusCollection.open(folder, write=True) as writer, MilvusCollection.open(folder) as reader:
+        before = list(reader.files())
+
+        def fail(*_: object) -> None:
+            raise VSEError("the line is cut")
+
+        new = [entry("00000.jpg", VECTORS[3], digest="new"), entry("more.jpg", VECTORS[4])]
+        with monkeypatch.context() as patch:
+            patch.setattr(Connection, step, fail)
+            if step in ("delete", "forget"):
+                writer.add(new)
+            else:
+                with pytest.raises(VSEError, match="cut"):
+                    writer.add(new)
+        happened = step in ("delete", "forget")
+        for each in (writer, reader):
+            assert each.info().files == len(before) + happened
+            assert (list(each.files()) == before) != happened
+            assert len(each.search(QUERIES[0], 100).ids) == len(before) + happened
+            assert len(each.search_captions(QUERIES[0], 100)) == len(before) - happened
+        writer.add([entry("later.jpg", VECTORS[5])])
+        assert reader.info().items == len(reader.search(QUERIES[0], 100).ids) == len(before) + happened + 1
+        assert len(writer._connection.query("items", "row >= 0", ["row"])) == len(before) + happened + 1
+
+
+def test_an_answer_that_was_lost(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A change that was published although Milvus's answer did not arrive has happened, and is no error."""
+    publish = Connection.publish
+
+    def published_and_cut(self: Connection, state: object) -> None:
+        publish(self, state)  # type: ignore[arg-type]
+        raise VSEError("the line is cut")
+
+    with MilvusCollection.open(folder, write=True) as writer:
+        with monkeypatch.context() as patch:
+            patch.setattr(Connection, "publish", published_and_cut)
+            writer.add([entry("more.jpg", VECTORS[4])])
+        writer.remove([("/photos", "00000.jpg")])
+        assert writer.info().files == len(list(writer.files())) == len(VECTORS)
+
+
+def test_an_approximate_index_says_so(tmp_path: Path) -> None:
+    """Its hits are scored exactly, the fewer are the first of the more; exact=True compares with every vector."""
+    many = directions(1500, seed=9)
+    with create(tmp_path / "photos.db", index="hnsw") as writer:
+        writer.add([entry(f"{row}.jpg", vector, kind="image" if row else "video") for row, vector in enumerate(many)])
+        scores = np.sort(many.astype(np.float64) @ QUERIES[0].astype(np.float64))[::-1]
+        hits = writer.search(QUERIES[0], 50)
+        assert not hits.exact
+        np.testing.assert_allclose(hits.scores, scores[:50], atol=2e-6)
+        np.testing.assert_array_equal(writer.search(QUERIES[0], 5).ids, hits.ids[:5])
+        exact = writer.search(QUERIES[0], 50, exact=True)
+        assert exact.exact
+        np.testing.assert_allclose(exact.scores, scores[:50], atol=2e-6)
+        alone = writer.search(QUERIES[0], 50, where=Filter(kind="video"))
+        assert alone.exact
+        assert len(alone.ids) == 1
+
+
+def test_more_ties_than_milvus_returns(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where equal scores do not fit into one answer every vector is compared here, and the order is as always."""
+    from vse.index.milvus import searching
+
+    with MilvusCollection.open(folder, write=True) as writer:
+        writer.add([entry(f"same{number}.jpg", VECTORS[0]) for number in range(100)])
+        whole = writer.search(VECTORS[0], 1000)
+        monkeypatch.setattr(searching, "MOST_ROWS", 40)
+        for k in (3, 30, 1000):
+            hits = writer.search(VECTORS[0], k)
+            assert hits.exact
+            np.testing.assert_array_equal(hits.ids, whole.ids[:k])
+            np.testing.assert_array_equal(hits.scores, whole.scores[:k])

@@ -1,0 +1,134 @@
+"""Collections behind a network address. The server is Milvus Lite's own, which speaks the same protocol."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import textwrap
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.index.examples import DIMENSIONS, QUERIES, VECTORS, entry
+from tests.index.support import batch
+
+from vse.errors import InputError, VSEError
+from vse.index.milvus import MilvusCollection
+
+server = pytest.importorskip("milvus_lite.adapter.grpc.server")
+
+
+@pytest.fixture
+def address(tmp_path: Path) -> Iterator[str]:
+    running, database, port = server.start_server_in_thread(str(tmp_path / "data"))
+    yield f"milvus+http://127.0.0.1:{port}/photos"
+    running.stop(grace=0)
+    database.close()
+
+
+def create(address: str) -> MilvusCollection:
+    return MilvusCollection.create(address, model="m", model_source="s", dimensions=DIMENSIONS)
+
+
+def test_names_are_collections_of_their_own(address: str) -> None:
+    """Two names on one server, also where one begins with the other; a name that is not there is told."""
+    with create(address) as first, create(address + "2") as second:
+        first.add(batch(VECTORS))
+        second.add(batch(VECTORS[:2]))
+        assert (first.info().files, second.info().files) == (len(VECTORS), 2)
+        assert (first.info().where, first.info().backend) == (address, "milvus")
+        assert not first.search(QUERIES[0], 1).exact, "a server's index is approximate unless asked otherwise"
+    with pytest.raises(InputError, match="is no collection"):
+        MilvusCollection.open(address + "3")
+    with pytest.raises(InputError, match="is a collection already"):
+        create(address)
+
+
+def test_a_reader_in_another_process_follows(address: str) -> None:
+    """Each search sees what was added before it."""
+    script = """
+        import sys
+        from tests.index.examples import QUERIES
+        from vse.index.milvus import MilvusCollection
+
+        with MilvusCollection.open(sys.argv[1]) as reader:
+            for _ in range(3):
+                print(len(reader.search(QUERIES[0], 100).ids), flush=True)
+                sys.stdin.readline()
+        """
+    with create(address) as writer:
+        process = subprocess.Popen(
+            [sys.executable, "-c", textwrap.dedent(script), address],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"},
+        )  # fmt: skip
+        assert process.stdin is not None
+        assert process.stdout is not None
+        for number in range(3):
+            assert process.stdout.readline() == f"{number}\n"
+            writer.add([entry(f"{number}.jpg", VECTORS[number])])
+            process.stdin.write("\n")
+            process.stdin.flush()
+        process.stdin.close()
+        process.stdout.close()
+        assert process.wait() == 0
+
+
+def test_the_last_writer_holds_the_collection(address: str) -> None:
+    """Whoever opens for writing takes over; the one before is refused at its next change, and may read on."""
+    with create(address) as first:
+        first.add(batch(VECTORS))
+        with MilvusCollection.open(address, write=True) as second:
+            with pytest.raises(VSEError, match="opened for writing elsewhere") as caught:
+                first.remove([("/photos", "00000.jpg")])
+            assert "\n" not in str(caught.value)
+            second.add([entry("more.jpg", VECTORS[0])])
+            assert first.info().files == len(first.search(QUERIES[0], 100).ids) == len(VECTORS) + 1
+
+
+def test_a_takeover_in_the_middle_of_a_change(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The writer before notices at its last look, and takes back what it had written."""
+    from vse.index.milvus.connection import Connection
+
+    with create(address) as first:
+        first.add(batch(VECTORS))
+        before = list(first.files())
+        rewrite, others = Connection.rewrite, []
+
+        def rewrite_and_lose(self: Connection, lane: str, rows: list[dict[str, object]]) -> None:
+            rewrite(self, lane, rows)  # type: ignore[arg-type]
+            if lane == "captions" and not others:
+                others.append(None)
+                others[0] = MilvusCollection.open(address, write=True)  # type: ignore[call-overload]
+
+        with monkeypatch.context() as patch:
+            patch.setattr(Connection, "rewrite", rewrite_and_lose)
+            with pytest.raises(VSEError, match="opened for writing elsewhere"):
+                first.add([entry("00000.jpg", VECTORS[1], digest="new"), entry("more.jpg", VECTORS[0])])
+        second = others[0]
+        assert list(second.files()) == before
+        assert len(second.search(QUERIES[0], 100).ids) == len(second.search_captions(QUERIES[0], 100)) == len(before)
+        second.add([entry("more.jpg", VECTORS[0])])
+        assert second.info().files == len(list(second.files())) == len(before) + 1
+        second.close()
+
+
+def test_a_server_that_is_lost_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever is asked of an open collection then; closing is harmless."""
+    from vse.index.milvus import connection
+
+    running, database, port = server.start_server_in_thread(str(tmp_path / "data"))
+    collection = create(f"milvus+http://127.0.0.1:{port}/photos")
+    running.stop(grace=0).wait()
+    database.close()
+    monkeypatch.setattr(connection, "ANSWER_SECONDS", 0.5)
+    for work in (
+        lambda: collection.search(QUERIES[0], 5),
+        lambda: collection.add(batch(VECTORS)),
+        lambda: list(collection.files()),
+        collection.info,
+    ):
+        with pytest.raises(VSEError, match="/photos cannot be used") as caught:
+            work()  # type: ignore[no-untyped-call]
+        assert "\n" not in str(caught.value)
+    collection.close()

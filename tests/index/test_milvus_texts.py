@@ -1,0 +1,58 @@
+"""Names and filters on their way into expressions of Milvus."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from vse.errors import InputError
+from vse.index.filters import Box, Filter
+from vse.index.milvus.filtering import condition
+from vse.index.milvus.texts import from_stored, literal, to_stored
+
+raw_bytes = st.binary(max_size=20).map(lambda raw: raw.decode("utf-8", "surrogateescape"))
+texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=20) | raw_bytes | st.text("%\"'\\0a/\n", max_size=8)
+
+
+@given(texts)
+def test_any_text_survives(text: str) -> None:
+    """Whatever a name holds comes back; what is stored is UTF-8 and cannot end a literal."""
+    stored = to_stored(text)
+    assert from_stored(stored) == text
+    stored.encode()
+    assert not set(stored) & set("\"'\\\n\r\0")
+    assert literal(text) == f'"{stored}"'
+
+
+@given(texts, texts)
+def test_beginnings_stay_beginnings(first: str, second: str) -> None:
+    """A folder's range of stored paths holds what lies below it and nothing else."""
+    below = to_stored(f"{first}/{second}")
+    assert to_stored(first + "/") <= below < to_stored(first + "0")
+    other = to_stored(second)
+    inside = to_stored(first + "/") <= other < to_stored(first + "0")
+    assert inside == second.startswith(first + "/")
+
+
+def test_what_is_no_text_is_an_error() -> None:
+    """Half of a surrogate pair is neither Unicode nor a byte of a name."""
+    with pytest.raises(InputError, match="cannot be stored"):
+        to_stored("a\ud800")
+
+
+def test_a_filter_cannot_leave_its_literal() -> None:
+    """A folder that looks like an expression is compared as a name."""
+    assert condition(Filter(folder='x" or row > 0 or path == "')) == (
+        'path >= "x%22 or row > 0 or path == %22/" and path < "x%22 or row > 0 or path == %220"'
+    )
+
+
+def test_numbers_without_literals() -> None:
+    """Infinite bounds are the widest there are, and NaN compares with nothing; an empty filter is no condition."""
+    assert condition(Filter(after=float("-inf"))) == "taken >= -1.7976931348623157e+308"
+    assert condition(Filter(before=float("nan"))) == "row < 0"
+    assert condition(Filter()) is condition(None) is condition(Filter(folder="/")) is None
+    assert condition(Filter(within=Box(-1, 170, 1, -170))) == (
+        "latitude >= -1.0 and latitude <= 1.0 and (longitude >= 170.0 or longitude <= -170.0)"
+    )

@@ -1,0 +1,233 @@
+"""Searching a collection: pages that continue each other, cut-offs, groups, and what is shown."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from io import StringIO
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from rich.console import Console
+from tests.index.examples import directions, entry, picture
+from tests.index.support import create
+from tests.support_models import SIZE, build
+
+from vse.errors import InputError
+from vse.index.collection import Entry, Moment
+from vse.index.embedded import EmbeddedCollection, approximate
+from vse.index.filters import Filter
+from vse.index.query import Query
+from vse.index.search import DEPTH, SearchResults, search
+
+COUNT = 700
+VECTORS = directions(COUNT, SIZE, seed=30)
+VECTORS[400:] = VECTORS[100:400]  # equal scores, which ids decide, on both sides of the depth
+
+
+@pytest.fixture(scope="module")
+def collection(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedCollection]:
+    """Seven hundred pictures in ten folders, every other one taken some day."""
+    with create(tmp_path_factory.mktemp("search") / "c", SIZE) as made:
+        made.add(
+            [
+                entry(f"{row % 10}/{row:03}.jpg", vector, taken=float(row) if row % 2 else None)
+                for row, vector in enumerate(VECTORS)
+            ]
+        )
+        yield made
+
+
+def ids_of(results: SearchResults) -> list[int]:
+    return [result.id for result in results.results]
+
+
+def naive_order(collection: EmbeddedCollection, vector: np.ndarray) -> list[int]:
+    """Every id by its score, the highest first, equal ones by id."""
+    found = []
+    for ids, vectors in collection.all_vectors():
+        scores = np.float32(vectors.astype(np.float64) @ vector.astype(np.float64))
+        found += [(-float(score), int(each)) for each, score in zip(ids, scores, strict=True)]
+    return [each for _, each in sorted(found)]
+
+
+def test_the_best_in_order(collection):
+    """Ids, scores and files are those of comparing everything in double precision."""
+    found = search(collection, None, Query(like=(5,)), 20)
+    assert ids_of(found) == naive_order(collection, VECTORS[4])[:20]
+    assert found.exact
+    assert found.more
+    for result in found.results:
+        row = result.id - 1
+        assert result.path == f"/photos/{row % 10}/{row:03}.jpg"
+        assert result.score == pytest.approx(float(VECTORS[row] @ VECTORS[4]), abs=1e-6)
+        assert result.taken == (float(row) if row % 2 else None)
+    sure = [result.confidence for result in found.results]
+    assert sure == sorted(sure, reverse=True)
+
+
+def test_a_text(collection):
+    """A sentence is encoded by the model; unknown words come back with the results."""
+    model = build()
+    found = search(collection, model, "a zebra in the snow", 3)
+    assert ids_of(found) == naive_order(collection, model.encode_texts(["a zebra in the snow"])[0])[:3]
+    assert (found.query, found.unknown) == ("a zebra in the snow", ("zebra",))
+
+
+@given(
+    like=st.integers(1, COUNT),
+    cuts=st.lists(st.integers(1, COUNT), max_size=5),
+    threshold=st.sampled_from([None, 0.6, 0.97]),
+    cutoff=st.sampled_from([None, 0.01, 0.2]),
+    folder=st.sampled_from([None, "3"]),
+)
+@settings(max_examples=25)
+def test_pages_continue_each_other(collection, like, cuts, threshold, cutoff, folder):
+    """Pages of any sizes put together are the one long page, also across the depth; only the last has no more."""
+    where = Filter(folder=folder)
+
+    def page(offset: int, k: int) -> SearchResults:
+        return search(
+            collection, None, Query(like=(like,)), k, offset=offset, where=where, cutoff=cutoff,
+            group_duplicates=threshold,
+        )  # fmt: skip
+
+    whole = page(0, COUNT)
+    assert not whole.more
+    bounds = [0, *sorted(set(cuts)), COUNT + 1]
+    parts = [page(start, stop - start) for start, stop in pairwise(bounds)]
+    assert [each for part in parts for each in ids_of(part)] == ids_of(whole)
+    for part, stop in zip(parts, bounds[1:], strict=True):
+        assert part.more == (len(whole.results) > stop)
+    by_id = {result.id: result for result in whole.results}
+    for part in parts:
+        for result in part.results:
+            assert (result.score, result.confidence) == (by_id[result.id].score, by_id[result.id].confidence)
+
+
+def test_pages_over_an_approximate_index(tmp_path, monkeypatch):
+    """The exact search that answers beyond the depth continues the approximate one: nothing twice, nothing left out."""
+    assert DEPTH <= approximate.MOST
+    monkeypatch.setattr(approximate, "HNSW_FROM", 500)
+    monkeypatch.setattr(approximate, "POOL", 280)
+    with create(tmp_path / "c", SIZE) as writer:
+        writer.add([entry(f"{row}.jpg", vector) for row, vector in enumerate(VECTORS)])
+    with EmbeddedCollection.open(tmp_path / "c") as reader:
+        query = Query(like=(9,))
+        pages = [search(reader, None, query, 90, offset=offset) for offset in range(0, COUNT, 90)]
+        assert not pages[0].exact
+        ids = [each for page in pages for each in ids_of(page)]
+        assert sorted(ids) == list(range(1, COUNT + 1))
+        assert ids == ids_of(search(reader, None, query, COUNT))
+
+
+def test_a_filter_leaves_confidence_as_it_is(collection):
+    """Only the results change; what is found has the confidence that it has without a filter."""
+    everything = {result.id: result for result in search(collection, None, Query(like=(5,)), COUNT).results}
+    found = search(collection, None, Query(like=(5,)), 50, where=Filter(folder="3", after=100.0))
+    assert found.results
+    for result in found.results:
+        assert result == everything[result.id]
+        assert result.path.startswith("/photos/3/")
+        assert result.taken is not None
+        assert result.taken >= 100
+
+
+def test_a_cut_off_ends_the_results(collection):
+    """What is left are all results with at least that confidence."""
+    whole = search(collection, None, Query(like=(5,)), COUNT)
+    bound = whole.results[7].confidence
+    found = search(collection, None, Query(like=(5,)), COUNT, cutoff=bound)
+    assert found.results == tuple(result for result in whole.results if result.confidence >= bound)
+    assert search(collection, None, Query(like=(5,)), 3, cutoff=1.0).results == ()
+
+
+def test_groups(collection):
+    """Results that look the same follow the best of them; together they are all that was found."""
+    alone = search(collection, None, Query(like=(150,)), 256)
+    joined = search(collection, None, Query(like=(150,)), 200, group_duplicates=0.97)
+    first = joined.results[0]
+    assert (first.id, first.group) == (150, (450,))
+    rank = {each: number for number, each in enumerate(ids_of(alone))}
+    for result in joined.results:
+        for other in result.group:
+            assert VECTORS[other - 1] @ VECTORS[result.id - 1] >= 0.97
+            assert rank.get(other, 256) > rank.get(result.id, 256) or result.id not in rank
+    seen = [each for result in joined.results for each in (result.id, *result.group)]
+    assert len(seen) == len(set(seen))
+
+
+def test_moments(tmp_path):
+    """A moment of a clip has its seconds; a picture has none."""
+    with create(tmp_path / "c", SIZE) as made:
+        clip = Entry(picture("c.mp4", kind="video"), (Moment(VECTORS[0], 0.0, 2.5), Moment(VECTORS[1], 2.5, 70.0)))
+        made.add([clip, entry("p.jpg", VECTORS[2])])
+        found = search(made, None, Query(like=(2,)))
+    best = found.results[0]
+    assert (best.id, best.kind, best.start, best.end) == (2, "video", 2.5, 70.0)
+    still = next(result for result in found.results if result.kind == "image")
+    assert (still.start, still.end) == (None, None)
+
+
+def test_json(collection):
+    """The keys that others rely on, plain values, ASCII."""
+    told = search(collection, None, Query(like=(5,)), 2).to_json()
+    assert {"query", "exact", "results"} <= told.keys()
+    assert told["query"] == "like 5"
+    for result in told["results"]:
+        assert {"id", "path", "score", "confidence", "start", "end"} <= result.keys()
+        assert 0 <= result["confidence"] <= 1
+    assert json.loads(json.dumps(told, allow_nan=False)) == told
+
+
+def test_text_for_people(tmp_path):
+    """A line a result, with rank, path and seconds; names that are no text are escaped; words not known are said."""
+    with create(tmp_path / "c", SIZE) as made:
+        clip = Entry(picture("[x]\n.mp4", kind="video", taken=86400.0), (Moment(VECTORS[0], 61.0, 62.5),))
+        made.add([clip])
+        found = search(made, build(), "zebra snow", 5)
+        nothing = search(made, None, Query(like=(1,)), 5, offset=5)
+    out = StringIO()
+    for each in (found, nothing):
+        each.render(Console(file=out, width=40))
+    unknown, line, end = out.getvalue().splitlines()
+    assert unknown == "words the model does not know: zebra"
+    assert line.startswith("   1. ")
+    assert line.endswith("1970-01-02  /photos/[x]\\n.mp4  1:01.0–1:02.5")
+    assert end == "no more results"
+
+
+def test_an_empty_collection_has_no_results(tmp_path):
+    """And that is no error."""
+    with create(tmp_path / "c", SIZE) as made:
+        found = search(made, build(), "a dog")
+    assert (found.results, found.more, found.exact) == ((), False, True)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"k": 0}, "k 0"),
+        ({"offset": -1}, "offset -1"),
+        ({"cutoff": 1.5}, r"cutoff 1\.5"),
+        ({"cutoff": float("nan")}, "cutoff nan"),
+        ({"group_duplicates": 0.0}, r"group_duplicates 0\.0"),
+    ],
+)
+def test_wrong_values_are_one_line(collection, options, words):
+    """Each names its value."""
+    with pytest.raises(InputError, match=words) as caught:
+        search(collection, None, Query(like=(1,)), **options)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_query_of_another_size_is_an_error(tmp_path: Path):
+    """The collection says what it expects."""
+    with create(tmp_path / "c", 8) as made:
+        made.add([entry("a.jpg", directions(1)[0])])
+        with pytest.raises(InputError, match="query"):
+            search(made, build(), "a dog")

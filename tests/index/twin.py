@@ -1,0 +1,132 @@
+"""A collection in plain Python, one line a sentence of the protocol, to compare real ones with."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vse.index.collection import Collection, Entry, Item, Vectors
+from vse.index.filters import Box, Filter
+from vse.index.media_file import MediaFile
+
+Place = tuple[str, str]
+
+
+@dataclass
+class Kept:
+    """A file, its moments as (start, end, vector), its captions with their vectors, and the ids that were learnt."""
+
+    file: MediaFile
+    moments: list[tuple[float | None, float | None, Vectors]]
+    captions: list[tuple[str, Vectors | None]]
+    ids: list[int] = field(default_factory=list)
+
+
+class Twin:
+    """What a collection should hold. Ids are the implementation's choice: :meth:`learn` takes them over."""
+
+    def __init__(self) -> None:
+        self.kept: dict[Place, Kept] = {}
+        self.used: set[int] = set()
+
+    def add(self, entries: Sequence[Entry]) -> None:
+        for entry in entries:
+            vectors = entry.caption_vectors if entry.caption_vectors is not None else [None] * len(entry.file.captions)
+            self.kept[entry.file.root, entry.file.path] = Kept(
+                entry.file,
+                [(moment.start, moment.end, moment.vector) for moment in entry.moments],
+                list(zip(entry.file.captions, vectors, strict=True)),
+            )
+
+    def remove(self, places: Iterable[Place]) -> int:
+        return sum(self.kept.pop(place, None) is not None for place in places)
+
+    def move(self, moves: Sequence[tuple[Place, MediaFile]]) -> None:
+        taken = [self.kept.pop(old) for old, _ in moves]
+        for kept, (_, file) in zip(taken, moves, strict=True):
+            vectors = dict(kept.captions)
+            kept.file, kept.captions = file, [(text, vectors.get(text)) for text in file.captions]
+            self.kept[file.root, file.path] = kept
+
+    def learn(self, collection: Collection) -> None:
+        """Compare all that ``collection`` holds with this, and take over the ids of what is new.
+
+        Items that were there have to have their ids still; the ids of new ones must never have been used.
+        """
+        blocks = list(collection.all_vectors(block=3))
+        ids = [int(each) for block, _ in blocks for each in block]
+        assert ids == sorted(set(ids))
+        assert all(len(block) == 3 for block, _ in blocks[:-1])
+        vectors = {each: vector for block, some in blocks for each, vector in zip(block.tolist(), some, strict=True)}
+        found: dict[Place, list[Item]] = {}
+        for item in collection.items(ids):
+            found.setdefault((item.file.root, item.file.path), []).append(item)
+        assert found.keys() == self.kept.keys()
+        for place, kept in self.kept.items():
+            items = found[place]
+            assert all(item.file == kept.file for item in items)
+            assert [(item.start, item.end) for item in items] == [moment[:2] for moment in kept.moments]
+            assert all((vectors[item.id] == moment[2]).all() for item, moment in zip(items, kept.moments, strict=True))
+            given = [item.id for item in items]
+            if kept.ids:
+                assert given == kept.ids, "an item changed its id"
+            else:
+                assert not self.used & set(given), "an id was used again"
+            kept.ids = given
+            self.used.update(given)
+        assert list(collection.files()) == self.files()
+        info = collection.info()
+        assert info.files == len(self.kept)
+        assert info.items == len(ids)
+        assert info.captions == sum(len(kept.captions) for kept in self.kept.values())
+        assert info.roots == tuple(sorted({place[0] for place in self.kept}))
+
+    def files(self, root: str | None = None) -> list[MediaFile]:
+        return [self.kept[place].file for place in sorted(self.kept) if root in (None, place[0])]
+
+    def search(self, query: Vectors, k: int, where: Filter | None = None) -> tuple[list[int], NDArray[np.float64]]:
+        scored = [
+            (-dot(query, moment[2]), each)
+            for kept in self.kept.values()
+            for each, moment in zip(kept.ids, kept.moments, strict=True)
+            if where is None or passes(kept.file, where)
+        ]
+        best = sorted(scored)[:k]
+        return [each for _, each in best], np.array([-score for score, _ in best])
+
+    def search_captions(self, query: Vectors, k: int) -> list[tuple[str, int, float]]:
+        scored = [
+            (text, kept.ids[0], dot(query, vector))
+            for kept in self.kept.values()
+            for text, vector in kept.captions
+            if vector is not None
+        ]
+        return sorted(scored, key=lambda each: -each[2])[:k]
+
+
+def dot(first: Vectors, second: Vectors) -> float:
+    """To six digits, so that equal means equal."""
+    return round(sum(float(a) * float(b) for a, b in zip(first, second, strict=True)), 6)
+
+
+def passes(file: MediaFile, where: Filter) -> bool:
+    """Whether all that is given holds."""
+    return (
+        (where.folder is None or file.path.startswith(where.folder + "/"))
+        and (where.kind is None or file.kind == where.kind)
+        and (where.after is None or (file.taken is not None and file.taken >= where.after))
+        and (where.before is None or (file.taken is not None and file.taken < where.before))
+        and (where.within is None or inside(file.latitude, file.longitude, where.within))
+    )
+
+
+def inside(latitude: float | None, longitude: float | None, box: Box) -> bool:
+    """Whether a place is in a box, edges included."""
+    if latitude is None or longitude is None or not box.south <= latitude <= box.north:
+        return False
+    if box.west <= box.east:
+        return box.west <= longitude <= box.east
+    return longitude >= box.west or longitude <= box.east
