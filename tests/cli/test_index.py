@@ -138,7 +138,7 @@ def test_models_that_do_not_fit(photos, index, exported, tmp_path, capsys):
     other, regions = build(grid_config(), seed=1).save(tmp_path / "other"), build().save(tmp_path / "regions")
     capsys.readouterr()
     assert main(call(photos, index, "--model", other)) == 1
-    assert f"vse collection upgrade {index} --model" in capsys.readouterr().err
+    assert "vse index FOLDER --into ANOTHER.vse --model" in capsys.readouterr().err
     assert main(call(photos, tmp_path / "second.vse", "--model", regions)) == 1
     assert "not pictures" in capsys.readouterr().err
     assert not (tmp_path / "second.vse").exists()

@@ -147,7 +147,7 @@ def test_another_model_is_refused_with_the_command_that_helps(folder: Path) -> N
     """Vectors of two models cannot be compared: the message names both and the way to upgrade."""
     EmbeddedCollection.open(folder, model="old").close()
     for write in (False, True):
-        with pytest.raises(InputError, match=r"model old .*not of new.*vse collection upgrade .*collection --model"):
+        with pytest.raises(InputError, match=r"model old .*not of new.*vse index FOLDER --into .* --model"):
             EmbeddedCollection.open(folder, model="new", write=write)
     EmbeddedCollection.open(folder, write=True).close()  # the lock was released
 

@@ -282,7 +282,7 @@ def test_two_roots(collection, root, tmp_path):
 
 def test_wrong_models(collection, root):
     """Another model than the collection's, and one that takes features, are refused before anything is read."""
-    with pytest.raises(InputError, match="vse collection upgrade"):
+    with pytest.raises(InputError, match="vse index FOLDER --into"):
         index_folder(collection, build(grid_config(), seed=1), root)
     with pytest.raises(InputError, match="not pictures"):
         index_folder(collection, build(), root)

@@ -97,7 +97,7 @@ class EmbeddedCollection:
         if model is not None and model != self.meta.model:
             raise InputError(
                 f"{self.folder} holds vectors of model {self.meta.model} ({self.meta.model_source}), not of {model}: "
-                f"use that model, or run 'vse collection upgrade {self.folder} --model MODEL'"
+                "use that model, or index anew with 'vse index FOLDER --into ANOTHER.vse --model MODEL'"
             )
 
     @property

@@ -121,7 +121,7 @@ def check_model(collection: Collection, model: IndexModel) -> None:
     if info.model != fingerprint:
         raise InputError(
             f"{info.where} holds vectors of model {info.model} ({info.model_source}), not of {fingerprint}: use that "
-            f"model, or run 'vse collection upgrade {info.where} --model MODEL'"
+            "model, or index anew with 'vse index FOLDER --into ANOTHER.vse --model MODEL'"
         )
 
 
