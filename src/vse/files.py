@@ -10,7 +10,7 @@ from typing import Any
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write ``text`` to ``path`` in one step: a new file beside it, flushed, then renamed over it."""
+    """Write ``text`` to ``path`` in one step, durably: a new file beside it, flushed, renamed over it."""
     path.parent.mkdir(parents=True, exist_ok=True)
     descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     temporary = Path(name)
@@ -24,6 +24,18 @@ def write_text(path: Path, text: str) -> None:
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
+    sync_folder(path.parent)
+
+
+def sync_folder(folder: Path) -> None:
+    """Make names that were created or replaced in ``folder`` durable."""
+    if os.name == "nt":  # folders cannot be opened there, and renaming is durable by itself
+        return
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def settle(path: Path) -> None:

@@ -22,7 +22,10 @@ class FolderLock:
 
     def __init__(self, folder: Path) -> None:
         path = folder / NAME
-        self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+        try:
+            self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+        except OSError as error:
+            raise VSEError(f"{folder} cannot be written ({error.strerror}): check its permissions") from error
         try:
             _lock_now(self._descriptor)
         except (BlockingIOError, PermissionError):

@@ -117,7 +117,7 @@ def test_a_folder_that_may_not_be_written_is_searched(shut_folder: Path) -> None
             assert reader.search_captions(VECTORS[3], 1)[0][0] == "caption 3"
             assert len(list(reader.files())) == len(VECTORS)
             assert reader.verify().ok
-        with pytest.raises(VSEError, match="cannot be used") as caught:
+        with pytest.raises(VSEError, match="cannot be written") as caught:
             EmbeddedCollection.open(shut_folder, write=True)
         assert "\n" not in str(caught.value)
         with pytest.raises(VSEError, match="cannot be used"):

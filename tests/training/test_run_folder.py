@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import shutil
 import subprocess
@@ -138,6 +139,7 @@ def test_a_checkpoint_counts_only_when_it_is_on_the_disk(tmp_path, monkeypatch):
     monkeypatch.setattr(shutil, "rmtree", removed)
     write(folder, NEW)
     steps = [step.split(".json.")[0] for step in told]  # temporary files have random endings
+    steps = [step for step, _ in itertools.groupby(steps)]  # twice in a row is as good as once
     assert steps == [
         "flush hidden/state.safetensors",
         "flush hidden/.state",

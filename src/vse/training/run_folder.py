@@ -32,7 +32,7 @@ from typing import Any
 from torch import Tensor
 
 from vse.errors import InputError, VSEError, first_line, require
-from vse.files import settle, write_json
+from vse.files import settle, sync_folder, write_json
 from vse.locking import NAME as LOCK
 from vse.storage import read_weights
 from vse.strict import read_json
@@ -95,7 +95,6 @@ class RunFolder:
         self._install(name, write)
         with explained(self.path / POINTER):
             write_json(self.path / POINTER, {"folder": name})
-            _sync_folder(self.path)
         for old in self.path.glob("checkpoint-*/"):
             if old.name != name:
                 shutil.rmtree(old, ignore_errors=True)
@@ -147,10 +146,10 @@ class RunFolder:
             with explained(self.path / name):
                 staging.mkdir()
                 write(staging)
-                _sync_folder(staging)
+                sync_folder(staging)
                 shutil.rmtree(self.path / name, ignore_errors=True)  # of a run that was killed after this step
                 staging.replace(self.path / name)
-                _sync_folder(self.path)
+                sync_folder(self.path)
         finally:
             shutil.rmtree(staging, ignore_errors=True)
 
@@ -184,14 +183,3 @@ def _remove(path: Path) -> None:
 
 def _reason(error: Exception) -> str:
     return error.strerror if isinstance(error, OSError) and error.strerror else first_line(error)
-
-
-def _sync_folder(path: Path) -> None:
-    """Make renames inside a folder durable; systems without that have nothing to do."""
-    if os.name == "nt":
-        return
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
