@@ -1,143 +1,190 @@
 """How well ``confidence`` tells right results from wrong ones, and the coefficients that make it do so.
 
     vse features DATA --backbone efficientnet-lite0 --into FEATURES
-    python benchmarks/confidence.py --model MODEL --data DATA [--features FEATURES] [--into runs/confidence]
+    python benchmarks/confidence.py --data DATA --features FEATURES --models MODEL... --figure search-reliability.png
 
-Captions of Flickr8k (or any captioned data) are queries against the pictures of a split. Each caption is asked twice:
-with its picture present, where the best result is right or wrong, and with its picture removed, where the best result
-counts as wrong. Coefficients are fitted on one half of the pictures and judged on the other; the split is dev unless
-told, so that what ships has not seen test. Printed are, for the fitted and for the shipped coefficients, the area under
-the ROC curve, the Brier score and the calibration error (ten bins of equal numbers), beside the raw cosine's area.
-Written are ``confidence.json`` (fitted on all, it may take the place of the shipped one), ``reliability.json`` and,
-with matplotlib, ``reliability.png``.
+Captions of Flickr8k (or any captioned data) are queries against collections of several sizes, drawn from the pictures
+of a split. Each caption is asked twice: of a collection with its picture, where the best result is right or wrong, and
+of one from which its picture was removed, where the best result counts as wrong. Coefficients are fitted on dev, on the
+results of all models and sizes together, and judged on test, where a collection of test and dev pictures is larger than
+any that was fitted on. Beside them stand the cosine of the best result and a sigmoid of it, fitted on the same results;
+and each model is judged by coefficients from the others.
 
-Captions describe other pictures than their own too, so "wrong" is what the data calls wrong: confidences come out low
-rather than high. With ``--features`` the pictures are not read; an export cannot use features.
+Printed is a Markdown table; written are ``confidence.json``, which may take the place of the shipped one, and
+``reliability.json``. Vectors are kept below ``--into``: delete them when a model has changed. Captions describe other
+pictures than their own too, so "wrong" is what the data calls wrong, and confidences are low rather than high. With
+``--features`` the pictures are not read; an export cannot use features.
 """
 
 from __future__ import annotations
 
 import argparse
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-BINS = 10
+if TYPE_CHECKING:
+    from vse.index.calibration_queries import Answers
+
+LARGER = 2000
+INK, GRID, REFERENCE = "#1f2a44", "#e6e9ef", "#aab2c0"
+COLOURS = ("#b7791f", "#a3263b", "#12665c", "#3b5fb0", "#6b4fa0")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--model", required=True)
+    parser.add_argument("--models", nargs="+", required=True, metavar="MODEL")
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--features", type=Path)
-    parser.add_argument("--split", default="dev")
-    parser.add_argument("--queries", type=int, default=5000, help="captions at most, spread over the pictures")
     parser.add_argument("--into", type=Path, default=Path("runs/confidence"))
+    parser.add_argument("--figure", type=Path, help="where the picture goes [default: INTO/reliability.png]")
+    parser.add_argument("--date", default="", help="a date for the source of the coefficients")
     options = parser.parse_args()
 
     from vse.files import write_json
-    from vse.index.confidence import fit, shipped_coefficients
+    from vse.index.calibration import SIZES
+    from vse.index.calibration_queries import ask, joined
+    from vse.index.confidence_fit import fit
 
-    images, texts, owners = embed(options.model, options.data, options.split, options.features)
-    chosen = np.unique(np.linspace(0, len(texts) - 1, min(options.queries, len(texts))).astype(int))
-    features, scores, labels, pictures = ask(images, texts[chosen], owners[chosen])
-    first = pictures < len(images) // 2
-    source = f"{options.data.name} {options.split}, model {Path(options.model).resolve().name}"
-    fitted = fit(features[first], labels[first], source)
-    whole = fit(features, labels, source)
-    held = ~first
-    report: dict[str, Any] = {"queries": len(chosen), "pictures": len(images), "right": float(labels.mean())}
-    report["held_out"] = {"results": int(held.sum()), "right": int(labels[held].sum())}
-    report["cosine"] = {"auc": auc(scores[held], labels[held])}
-    for name, coefficients in (("fitted", fitted), ("shipped", shipped_coefficients())):
-        report[name] = judged(coefficients.probability(features[held]), labels[held])
-    options.into.mkdir(parents=True, exist_ok=True)
-    write_json(options.into / "confidence.json", whole.model_dump())
+    dev, test = [], []
+    for model in options.models:
+        known, held = (embed(model, options, split) for split in ("dev", "test"))
+        dev.append(joined([ask(*known, size) for size in SIZES]))
+        test.append(joined([ask(*held, size) for size in SIZES] + [ask(*held, LARGER, more=known[0])]))
+    names = ", ".join(short(model) for model in options.models)
+    sizes = ", ".join(map(str, SIZES))
+    source = f"{options.data.name} dev, collections of {sizes}; models {names}; {options.date}".rstrip("; ")
+    every = joined(dev)
+    coefficients = fit(every.features, every.right, source)
+    report: dict[str, Any] = {"all": judged(joined(test), every, coefficients), "alone": {}}
+    for place, model in enumerate(options.models):
+        if others := [each for other, each in enumerate(dev) if other != place]:
+            rest = joined(others)
+            report["alone"][short(model)] = judged(test[place], rest, fit(rest.features, rest.right, source))
+    write_json(options.into / "confidence.json", asdict(coefficients))
     write_json(options.into / "reliability.json", report)
-    judging = report["held_out"]
-    print(f"{report['queries']:,} captions, {report['pictures']:,} pictures, half of them held out:", end=" ")
-    print(f"{judging['results']:,} results, {judging['right']:,} of them right")
-    print(f"cosine   AUC {report['cosine']['auc']:.3f}")
-    for name in ("fitted", "shipped"):
-        row = report[name]
-        print(f"{name:<8} AUC {row['auc']:.3f}  Brier {row['brier']:.3f}  calibration error {row['error']:.3f}")
-    print(f"intercept {whole.intercept:.3f}, deviations {whole.deviations:.3f}, tails {whole.tails:.3f}")
-    print(f"written to {options.into}" + (" with reliability.png" if plot(report, options.into) else ""))
+    print_tables(report)
+    figure = options.figure or options.into / "reliability.png"
+    plot(report["all"], joined(test), coefficients.probability(joined(test).features), figure)
 
 
-def embed(name: str, path: Path, split: str, features: Path | None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def short(model: str) -> str:
+    """The run's name, where a model is the best of a run."""
+    path = Path(model)
+    return path.parent.name if path.name in {"best", "last", "averaged"} else path.name
+
+
+def embed(model: str, options: argparse.Namespace, split: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Vectors of pictures and captions, and the picture of each caption."""
     import vse
     from vse.data import FeatureStore, attach, open_data
-    from vse.evaluation.embeddings import embed_split
+    from vse.errors import InputError
+    from vse.evaluation.embeddings import Embeddings, embed_split
 
-    model = vse.load(name)
-    data = open_data(path, split, use="features" if model.preprocessing is None else "files")
-    if features is not None:
-        data = attach(data, FeatureStore.open(features), on_bad="drop")
-    found = embed_split(model, data, name=name)
-    return found.images, found.texts, np.asarray(data.caption_to_image)
-
-
-def ask(
-    images: np.ndarray, texts: np.ndarray, owners: np.ndarray
-) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Every caption with its picture present, then removed: features (z, τ), scores and labels of the best results."""
-    from vse.index.confidence import SAMPLE, Background
-
-    generator = np.random.default_rng(0)
-    drawn = generator.permutation(len(images))[:SAMPLE]
-    features, scores, labels, pictures = [], [], [], []
-    for text, owner in zip(texts, owners, strict=True):
-        every = images @ text
-        for present in (True, False):
-            sample = drawn if present else drawn[drawn != owner]
-            background = Background(images[sample], len(images) - (not present), 1)
-            candidates = every if present else np.where(np.arange(len(images)) == owner, -np.inf, every)
-            best = int(candidates.argmax())
-            features.append(background.statistics(text).features(candidates[best : best + 1])[0])
-            scores.append(float(candidates[best]))
-            labels.append(int(best == owner))
-            pictures.append(int(owner))
-    return np.array(features), np.array(scores), np.array(labels), np.array(pictures)
-
-
-def judged(guesses: np.ndarray, labels: np.ndarray) -> dict[str, Any]:
-    """Area, Brier score, calibration error and the bins of the reliability plot."""
-    parts = np.array_split(np.argsort(guesses, kind="stable"), BINS)
-    bins: list[dict[str, Any]] = [
-        {"said": float(guesses[rows].mean()), "were": float(labels[rows].mean()), "count": len(rows)} for rows in parts
-    ]
-    error = sum(each["count"] * abs(each["said"] - each["were"]) for each in bins) / len(labels)
-    return {"auc": auc(guesses, labels), "brier": float(((guesses - labels) ** 2).mean()), "error": error, "bins": bins}
-
-
-def auc(scores: np.ndarray, labels: np.ndarray) -> float:
-    """The part of (right, wrong) pairs that are in order; equal scores count half."""
-    _, inverse, counts = np.unique(scores, return_inverse=True, return_counts=True)
-    ranks = (np.cumsum(counts) - (counts - 1) / 2)[inverse]  # means over equal scores
-    right = labels == 1
-    wins = ranks[right].sum() - right.sum() * (right.sum() + 1) / 2
-    return float(wins / max(1, right.sum() * (~right).sum()))
-
-
-def plot(report: dict[str, Any], into: Path) -> bool:
-    """The reliability plot, where matplotlib is installed."""
+    place = options.into / f"{short(model)}-{split}"
     try:
-        from matplotlib.figure import Figure
-    except ImportError:
-        return False
-    figure = Figure(figsize=(5, 5), layout="constrained")
-    axis = figure.subplots()
-    axis.plot([0, 1], [0, 1], color="#aab2c0", linewidth=1)
-    for name, colour in (("shipped", "#12665c"), ("fitted", "#a3263b")):
-        bins = report[name]["bins"]
-        axis.plot([b["said"] for b in bins], [b["were"] for b in bins], marker="o", color=colour, label=name)
-    axis.set(xlabel="confidence", ylabel="part that was right", xlim=(0, 1), ylim=(0, 1))
-    axis.legend()
-    figure.savefig(into / "reliability.png", dpi=130)
-    return True
+        found = Embeddings.load(place)
+    except InputError:
+        loaded = vse.load(model)
+        data = open_data(options.data, split, use="features" if loaded.preprocessing is None else "files")
+        if options.features is not None:
+            data = attach(data, FeatureStore.open(options.features), on_bad="drop")
+        found = embed_split(loaded, data, name=short(model))
+        found.save(place)
+    return np.array(found.images), np.array(found.texts), np.array(found.text_to_image)
+
+
+def judged(answers: Answers, fitted_on: Answers, coefficients: Any) -> dict[str, Any]:
+    """For all sizes and each: areas, Brier score, calibration error and bins, of confidence and of the sigmoid."""
+    from vse.index.calibration import area
+
+    sigmoid = fitted_sigmoid(fitted_on.scores, fitted_on.right)
+    guesses = {"confidence": coefficients.probability(answers.features), "sigmoid": sigmoid(answers.scores)}
+    report = {}
+    for size in [0, *np.unique(answers.sizes).tolist()]:
+        rows = np.flatnonzero((answers.sizes == size) | (size == 0))
+        some = answers.of(rows)
+        found = float(some.right[some.present].mean())
+        report[str(size or "all")] = {"results": len(rows), "found": found, "bound": (1 + 2 * found - found**2) / 2} | {
+            name: {"presence": area(guess[rows], some.present)} | reliability(guess[rows], some.right)
+            for name, guess in guesses.items()
+        }
+    return report
+
+
+def fitted_sigmoid(scores: np.ndarray, right: np.ndarray) -> Any:
+    """The sigmoid of the cosine that fits best: the same fit, from one feature."""
+    from vse.index.confidence_fit import fit
+
+    def features(values: np.ndarray) -> np.ndarray:
+        return np.stack([values, np.zeros_like(values), np.zeros_like(values)], axis=1)
+
+    coefficients = fit(features(scores), right, "a sigmoid of the cosine")
+    return lambda values: coefficients.probability(features(values))
+
+
+def reliability(guesses: np.ndarray, right: np.ndarray) -> dict[str, Any]:
+    """Area, Brier score, calibration error, and the bins of the reliability plot, which hold equal numbers."""
+    from vse.index.calibration import area, bins, calibration_error
+
+    return {
+        "right": area(guesses, right),
+        "brier": float(((guesses - right) ** 2).mean()),
+        "error": calibration_error(guesses, right),
+        "bins": bins(guesses, right),
+    }
+
+
+def print_tables(report: dict[str, Any]) -> None:
+    """For each size, then over all sizes; an area over several sizes would say more of the sizes than of the scores."""
+    head = ("pictures", "found first", "presence, AUC", "bound", "right, AUC", "Brier", "calibration error")
+    print(f"| {' | '.join(head)} |\n{'|---' * len(head)}|")
+    told = [(f"{int(size):,}", row, True) for size, row in report["all"].items() if size != "all"]
+    told += [("all sizes", report["all"]["all"], False)]
+    told += [(f"all sizes, {name} by the others", rows["all"], False) for name, rows in report["alone"].items()]
+    for name, row, areas in told:
+        presence, right, brier, error = (
+            " / ".join(f"{row[kind][key]:.3f}" for kind in ("sigmoid", "confidence"))
+            for key in ("presence", "right", "brier", "error")
+        )
+        cells = (presence, f"{row['bound']:.3f}", right) if areas else ("", "", "")
+        print(f"| {name} | {row['found']:.1%} | {' | '.join(cells)} | {brier} | {error} |")
+
+
+def plot(report: dict[str, Any], answers: Answers, guesses: np.ndarray, target: Path) -> None:
+    """Reliability of the confidence and of the sigmoid for each size, and the ROC curves of presence."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(12.4, 4.3), layout="constrained", facecolor="white")
+    axes = figure.subplots(1, 3)
+    for size, colour in zip([each for each in report if each != "all"], COLOURS, strict=True):
+        name = f"{int(size):,}"
+        for axis, kind in zip(axes, ("confidence", "sigmoid"), strict=False):
+            said, were, _ = zip(*report[size][kind]["bins"], strict=True)
+            label = f"{name}: error {report[size][kind]['error']:.3f}"
+            axis.plot(said, were, "o-", color=colour, linewidth=1.4, markersize=4, label=label)
+        rows = answers.sizes == int(size)
+        present = answers.present[rows][np.argsort(-guesses[rows])]
+        row = report[size]
+        label = f"{name}: {row['confidence']['presence']:.3f}, bound {row['bound']:.3f}"
+        false, true = (np.cumsum(each) / each.sum() for each in (~present, present))
+        axes[2].plot(false, true, color=colour, linewidth=1.4, label=label)
+    titles = ("confidence", "a fitted sigmoid of the cosine", "is the picture there? area under the curve")
+    labels = (("said", "were right"), ("said", "were right"), ("removed, called present", "present, called present"))
+    for axis, title, (x, y) in zip(axes, titles, labels, strict=True):
+        axis.plot([0, 1], [0, 1], color=REFERENCE, linewidth=1, zorder=0)
+        axis.set(xlim=(0, 1), ylim=(0, 1), aspect="equal")
+        axis.set_title(title, loc="left", color=INK, fontsize=10)
+        axis.set_xlabel(x, color=INK)
+        axis.set_ylabel(y, color=INK)
+        axis.grid(color=GRID)
+        axis.set_axisbelow(True)
+        axis.spines[["top", "right"]].set_visible(False)
+        axis.legend(title="pictures", title_fontsize=8, fontsize=8, frameon=False, loc="lower right")
+    target.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(target, dpi=130)
 
 
 if __name__ == "__main__":

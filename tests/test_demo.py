@@ -38,12 +38,14 @@ def test_the_demo_trains_and_compares_both_methods(demo):
 
 @pytest.mark.slow
 def test_the_demo_leaves_a_model_behind(demo):
-    """The model searches the scenes it was trained on, from pictures and from sentences."""
+    """The model searches scenes, from pictures and from sentences, with a confidence that was fitted to it."""
     out, result = demo
     model = vse.load(result["model"])
     pictures = sorted((out / "scenes" / "images").glob("test_*.png"))[:4]
     scores = model.encode_images(pictures) @ model.encode_texts(["a red circle", "two blue stars"]).T
     assert scores.shape == (4, 2)
+    fitted = json.loads((Path(result["model"]) / "confidence.json").read_text())
+    assert fitted["source"] == f"scenes val, 40 pictures; model {model.fingerprint()}"
 
 
 @pytest.mark.slow

@@ -38,6 +38,8 @@ import vse
 model = vse.load(sys.argv[1])
 images = model.encode_images([np.load(path) for path in sys.argv[2:]])
 texts = model.encode_texts(["a dog runs in the snow", "two cats"])
+many = model.encode_texts(["a dog runs in the snow", "two cats"] * 20)  # more than a query: another session
+assert np.allclose(many, np.tile(texts, (20, 1)), atol=1e-6)
 loaded = sorted(set({absent!r}) & set(sys.modules))
 print(json.dumps({{"images": images.tolist(), "texts": texts.tolist(), "loaded": loaded}}))
 """

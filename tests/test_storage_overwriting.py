@@ -9,6 +9,7 @@ import pytest
 from tests.support_models import assert_same_model, build, contents, draw_nothing, grid_config
 
 import vse
+from vse.coefficients import FILE as CONFIDENCE
 from vse.errors import InputError
 from vse.inputs import Vocabulary
 
@@ -53,6 +54,19 @@ def test_a_model_without_a_tokenizer_does_not_inherit_one(folder):
     other.tokenizer = None
     other.save(folder)
     assert vse.load(folder).tokenizer is None
+
+
+def test_confidence_belongs_to_the_model_it_was_fitted_to(folder):
+    """Saving the same weights keeps the file, other weights drop it; so does a folder whose model cannot be read."""
+    (folder / CONFIDENCE).write_text("{}")
+    vse.load(folder).save(folder)
+    assert (folder / CONFIDENCE).exists()
+    build(seed=1).save(folder)
+    assert not (folder / CONFIDENCE).exists()
+    (folder / CONFIDENCE).write_text("{}")
+    (folder / "config.json").write_text("half of")
+    build(seed=1).save(folder)
+    assert not (folder / CONFIDENCE).exists()
 
 
 def test_a_failure_while_writing_leaves_the_old_model(folder, monkeypatch):

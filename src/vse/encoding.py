@@ -9,9 +9,8 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +19,8 @@ from vse.errors import InputError, VSEError, unknown_choice
 from vse.progress import ProgressReporter, SilentProgress
 
 if TYPE_CHECKING:
+    from concurrent.futures import Future
+
     from vse.inputs.preprocessing import ImagePreprocessing
     from vse.inputs.tokenizer import TextTokenizer
 
@@ -27,6 +28,7 @@ Vectors = NDArray[np.float32]
 Item = TypeVar("Item")
 TEXT_CHUNK = 4096  # texts tokenized at once: bounds memory, and is enough to sort by length
 READERS = min(4, os.cpu_count() or 1)
+CALL_PICTURES = 4  # in one of several calls at a time
 
 
 class Items(Protocol):
@@ -64,6 +66,23 @@ class Towers(Protocol):
 
     def embed_tokens(self, tokens: NDArray[np.int64], lengths: NDArray[np.int64]) -> Vectors:
         """Tokens ``(B, L)`` to unit vectors ``(B, D)``."""
+
+
+class ParallelCalls(NamedTuple):
+    """How many threads should call ``embed_images`` at once, and with how many pictures each."""
+
+    threads: int
+    pictures: int
+
+    @classmethod
+    def sharing(cls, cores: int, batch_size: int) -> ParallelCalls:
+        """One call a core, all of them together with at most ``batch_size`` pictures.
+
+        A call with few pictures keeps what it computes between the layers in the cache of its core; and calls side by
+        side do not wait for each other at every layer, as the threads of one call do.
+        """
+        pictures = min(batch_size, CALL_PICTURES)
+        return cls(max(min(cores, batch_size // pictures), 1), pictures)
 
 
 @dataclass(frozen=True)
@@ -225,6 +244,8 @@ def read_ahead(read: Callable[[int], Item], count: int, batch_size: int) -> Iter
     The next batch is read by threads while the caller works on the current one; never more than these two are held.
     """
     starts = list(range(0, count, batch_size))
+    from concurrent.futures import ThreadPoolExecutor  # which loads logging; texts need neither
+
     with ThreadPoolExecutor(READERS) as pool:
 
         def submit(start: int) -> list[Future[Item]]:

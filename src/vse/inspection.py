@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from vse.coefficients import own_coefficients
 from vse.configuration import About, ImageConfig, ModelConfig, PoolingConfig, TextConfig, split_marks
 from vse.curves import ASCII_BARS, BARS, CURVES_FILE, PoolingCurve, Tower, read_curves
 from vse.errors import InputError, unknown_choice
@@ -28,6 +29,7 @@ CONFIG = "config.json"
 WEIGHTS = "model.safetensors"
 RUNTIMES = ("torch", "onnx")
 NOT_RECORDED = "not recorded"
+UNCALIBRATED = "as shipped ('vse calibrate' fits it to the model)"
 LONGEST_HEADER = 100_000_000  # the limit of the safetensors format
 BUFFERS = ("running_mean", "running_var", "num_batches_tracked", "position_ids", "coefficient_table")
 """Last names of saved tensors that are not trained, so that they are no parameters."""
@@ -47,7 +49,10 @@ class TowerReport:
 
 @dataclass(frozen=True)
 class ModelReport:
-    """Everything that the files of a model tell about it."""
+    """Everything that the files of a model tell about it.
+
+    ``confidence`` is what its own coefficients were fitted on; None if searching uses those of the package.
+    """
 
     folder: str
     runtime: str
@@ -61,6 +66,7 @@ class ModelReport:
     about: About
     curves: tuple[PoolingCurve, ...]
     file_sizes: dict[str, int]
+    confidence: str | None
     plot: str | None = None
 
     def to_json(self) -> dict[str, Any]:
@@ -97,6 +103,7 @@ class ModelReport:
             "source": about.source,
             "recipe": ", ".join(f"{key} = {value}" for key, value in about.recipe.items()),
             "scores": None if not about.scores else "below",
+            "confidence": f"fitted on {self.confidence}" if self.confidence else UNCALIBRATED,
             **({"notes": "; ".join(about.notes)} if about.notes else {}),
         }
         for key, value in rows.items():
@@ -169,6 +176,7 @@ def inspect_folder(path: str | Path) -> ModelReport:
         about=config.about if config else About(),
         curves=read_curves(curves) if curves.is_file() else (),
         file_sizes={file.name: file.stat().st_size for file in weights},
+        confidence=own.source if (own := own_coefficients(folder)) else None,
     )
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vse.errors import InputError, require
-from vse.strict import read_json
+from vse.plain import read_json
 
 if TYPE_CHECKING:
     from vse.model import VSEModel

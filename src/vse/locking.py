@@ -34,7 +34,9 @@ class FolderLock:
                 holder = os.read(self._descriptor, 20).decode("ascii", "replace").strip()
             os.close(self._descriptor)
             who = f"process {holder}" if holder.isdecimal() else "another process"
-            raise VSEError(f"{folder} is being written by {who}: wait for it, or choose another folder") from None
+            raise VSEError(
+                f"{folder} is being written by {who}: wait for it or stop it ('vse index --watch' goes on until Ctrl-C)"
+            ) from None
         except OSError as error:
             os.close(self._descriptor)
             raise VSEError(f"{path} cannot be locked ({error.strerror}): use a folder on another disk") from error

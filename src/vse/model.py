@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -14,7 +16,7 @@ from vse.configuration import ModelConfig
 from vse.encoders.bigru import BiGRUEncoder
 from vse.encoders.build import build_image_encoder, build_text_encoder
 from vse.encoders.evaluation_mode import evaluation_mode
-from vse.encoding import EncodingMethods, Vectors
+from vse.encoding import EncodingMethods, ParallelCalls, Vectors
 from vse.errors import InputError
 
 if TYPE_CHECKING:
@@ -43,6 +45,7 @@ class VSEModel(EncodingMethods, nn.Module):
         self.config = config
         self.tokenizer = tokenizer
         self._preprocessing = config.preprocessing()
+        self._threads_of_a_call: int | None = None
 
     @classmethod
     def build(
@@ -95,6 +98,23 @@ class VSEModel(EncodingMethods, nn.Module):
         """One batch of pixels or features to unit vectors."""
         return self._embed(self.image_encoder, batch, lengths)
 
+    @contextmanager
+    def parallel_calls(self, batch_size: int) -> Iterator[ParallelCalls]:
+        """Share torch's threads between calls of :meth:`embed_images` from several threads, for the time of the block.
+
+        All of the block is in evaluation mode. Another device than the CPU is called by one thread.
+        """
+        threads = torch.get_num_threads()
+        alone = ParallelCalls(1, batch_size)
+        calls = ParallelCalls.sharing(threads, batch_size) if self.device.type == "cpu" else alone
+        try:
+            with evaluation_mode(self):
+                self._threads_of_a_call = threads // calls.threads
+                yield calls
+        finally:
+            self._threads_of_a_call = None
+            torch.set_num_threads(threads)
+
     def embed_tokens(self, tokens: NDArray[np.int64], lengths: NDArray[np.int64]) -> Vectors:
         """One batch of tokens to unit vectors."""
         return self._embed(self.text_encoder, tokens, lengths)
@@ -119,6 +139,8 @@ class VSEModel(EncodingMethods, nn.Module):
 
     @torch.inference_mode()
     def _embed(self, encoder: nn.Module, batch: NDArray[Any], lengths: NDArray[np.int64] | None) -> Vectors:
+        if self._threads_of_a_call is not None:
+            torch.set_num_threads(self._threads_of_a_call)  # it counts for the thread that calls it
         sizes = None if lengths is None else torch.from_numpy(lengths).to(self.device)
         inputs = torch.from_numpy(batch).to(self.device)
         if inputs.is_floating_point():

@@ -5,23 +5,27 @@ The folder that ``vse export`` writes:
     config.json         sizes, preprocessing, precision, the configuration of the model it was made from
     image.onnx          pixels (B, 3, H, W), or features (B, N, F) and lengths (B,) → vectors (B, D)[, contributions]
     text.onnx           tokens (B, L), lengths (B,) → vectors (B, D)
+    *-MARK.onnx.data    the large weights of either, to be mapped; MARK is the fingerprint
     tokenizer.json, tokenizer_settings.json, README.md, pooling_curves.json, pooling.png
+    confidence.json     where 'vse calibrate' was run on it or on its model: what scores are worth; not read here
 """
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import PositiveInt
 
-from vse.encoding import EncodingMethods, Vectors
+from vse.encoding import EncodingMethods, ParallelCalls, Vectors
 from vse.errors import InputError, VSEError, first_line
-from vse.strict import Strict, parse, read_json
+from vse.plain import Positive, parse_plain, read_json
 
 if TYPE_CHECKING:
     from vse.inputs.preprocessing import ImagePreprocessing
@@ -30,11 +34,15 @@ if TYPE_CHECKING:
 Precision = Literal["fp32", "fp16", "int8"]
 IMAGE_FILE = "image.onnx"
 TEXT_FILE = "text.onnx"
+WEIGHTS_ENDING = ".onnx.data"
 MARK = "vse_fingerprint"  # under which a tower carries the fingerprint of its model
 QUIET = 3  # ONNX Runtime's level for errors alone
+FEW = 4
+"""So many texts at most are a query: one thread reads them, and weights are not packed, which takes longer still."""
 
 
-class OnnxConfig(Strict):
+@dataclass(frozen=True, kw_only=True)
+class OnnxConfig:
     """``config.json`` of an exported model."""
 
     format: Literal[1] = 1
@@ -42,13 +50,13 @@ class OnnxConfig(Strict):
     vse_version: str
     fingerprint: str
     precision: Precision
-    embed_size: PositiveInt
-    feature_size: PositiveInt
+    embed_size: Positive
+    feature_size: Positive
     preprocessing: dict[str, Any] | None
-    grid: tuple[PositiveInt, PositiveInt] | None
-    largest_image_set: PositiveInt
-    longest_text: PositiveInt
-    vocabulary_size: PositiveInt
+    grid: tuple[Positive, Positive] | None
+    largest_image_set: Positive
+    longest_text: Positive
+    vocabulary_size: Positive
     explains: bool
     agreement: dict[str, float]
     source: dict[str, Any]
@@ -61,6 +69,8 @@ class OnnxModel(EncodingMethods):
         self.folder = folder
         self.config = config
         self.threads = threads
+        self._parallel: Any = None  # a session while several threads call
+        self._parallel_sessions: dict[int, Any] = {}  # by the threads of a call
 
     @classmethod
     def load(cls, folder: str | Path, *, threads: int | None = None) -> OnnxModel:
@@ -68,7 +78,7 @@ class OnnxModel(EncodingMethods):
         folder = Path(folder)
         if threads is not None and (not isinstance(threads, int) or threads < 1):
             raise InputError(f"threads must be a whole number from 1 up, got {threads!r}")
-        config = parse(OnnxConfig, read_json(folder / "config.json"), str(folder / "config.json"))
+        config = parse_plain(OnnxConfig, read_json(folder / "config.json"), str(folder / "config.json"))
         for name in (IMAGE_FILE, TEXT_FILE):
             if not (folder / name).is_file():
                 raise InputError(f"{folder}: {name} is missing; export the model again")
@@ -104,7 +114,22 @@ class OnnxModel(EncodingMethods):
 
     def embed_images(self, batch: NDArray[Any], lengths: NDArray[np.int64] | None = None) -> Vectors:
         """One batch of pixels ``(B, 3, H, W)`` or features ``(B, N, F)`` to unit vectors."""
-        return self._run(self._image_session, self._image_inputs(batch, lengths), ["vectors"])[0]
+        session = self._parallel or self._image_session
+        return self._run(session, self._image_inputs(batch, lengths), ["vectors"])[0]
+
+    @contextmanager
+    def parallel_calls(self, batch_size: int) -> Iterator[ParallelCalls]:
+        """Share the cores between calls of :meth:`embed_images` from several threads, for the time of the block."""
+        cores = self._cores()
+        calls = ParallelCalls.sharing(cores, batch_size)
+        threads = cores // calls.threads
+        if threads not in self._parallel_sessions:
+            self._parallel_sessions[threads] = self._session(IMAGE_FILE, threads=threads, spinning=False)
+        self._parallel = self._parallel_sessions[threads]
+        try:
+            yield calls
+        finally:
+            self._parallel = None
 
     def embed_tokens(self, tokens: NDArray[np.int64], lengths: NDArray[np.int64]) -> Vectors:
         """One batch of tokens to unit vectors."""
@@ -116,7 +141,8 @@ class OnnxModel(EncodingMethods):
         if tokens.size and not (int(tokens.min()) >= 0 and int(tokens.max()) < known):
             bad = int(tokens.min()) if tokens.min() < 0 else int(tokens.max())
             raise InputError(f"token id {bad} is outside the vocabulary of {known}: tokenized for another model?")
-        return self._run(self._text_session, {"tokens": tokens, "lengths": lengths}, ["vectors"])[0]
+        session = self._query_session if len(tokens) <= FEW else self._text_session
+        return self._run(session, {"tokens": tokens, "lengths": lengths}, ["vectors"])[0]
 
     def contributions(self, batch: NDArray[Any], lengths: NDArray[np.int64] | None = None) -> NDArray[np.float32]:
         """What each cell adds to the embedding, ``(B, N, D)``; times a query vector, the evidence of each cell."""
@@ -167,12 +193,25 @@ class OnnxModel(EncodingMethods):
     def _text_session(self) -> Any:
         return self._session(TEXT_FILE)
 
-    def _session(self, name: str) -> Any:
+    @cached_property
+    def _query_session(self) -> Any:
+        return self._session(TEXT_FILE, threads=1, packing=False)
+
+    def _cores(self) -> int:
+        return self.threads or os.cpu_count() or 1
+
+    def _session(self, name: str, *, threads: int | None = None, spinning: bool = True, packing: bool = True) -> Any:
+        """``spinning`` threads wait for the next layer without rest: faster alone, in the way of who else computes.
+
+        ``packing`` copies the weights into the order in which they are multiplied, which pays over several batches.
+        """
         import onnxruntime
 
         options = onnxruntime.SessionOptions()
         options.log_severity_level = QUIET
-        options.intra_op_num_threads = self.threads or os.cpu_count() or 1
+        options.intra_op_num_threads = threads or self._cores()
+        options.add_session_config_entry("session.intra_op.allow_spinning", "1" if spinning else "0")
+        options.add_session_config_entry("session.disable_prepacking", "0" if packing else "1")
         try:
             session = onnxruntime.InferenceSession(
                 str(self.folder / name), sess_options=options, providers=["CPUExecutionProvider"]

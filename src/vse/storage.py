@@ -1,5 +1,7 @@
 """A torch model as a folder: ``config.json`` + ``model.safetensors`` + tokenizer files + model card.
 
+``vse calibrate`` may add ``confidence.json``; loading does not read it, and it is no part of the fingerprint.
+
 Writing: everything is made in a temporary folder beside the target and moved in file by file, the configuration
 last and the weights first. Both carry the model's fingerprint, and the configuration also that of the tokenizer, so
 that a crash between two moves is recognised when loading and never gives a mixture of two models.
@@ -18,6 +20,7 @@ import torch
 from torch import nn
 
 from vse._version import __version__
+from vse.coefficients import FILE as CONFIDENCE
 from vse.configuration import ModelConfig, split_marks
 from vse.errors import InputError, require
 from vse.files import settle, write_json
@@ -63,6 +66,8 @@ def save_model(model: VSEModel, folder: Path, *, draw: bool = True) -> Path:
         if model.tokenizer is None:  # what another model left here would be taken for this one's
             for name in TOKENIZER_FILES:
                 (folder / name).unlink(missing_ok=True)
+        if _saved_fingerprint(folder) != mark:  # so would its confidence
+            (folder / CONFIDENCE).unlink(missing_ok=True)
         for path in sorted(staging.iterdir(), key=_order):
             path.replace(folder / path.name)
     finally:
@@ -96,6 +101,15 @@ def load_model(folder: Path, *, device: str | torch.device = "cpu") -> VSEModel:
         return model.to(device).eval()
     except (RuntimeError, AssertionError) as error:  # an unknown device, or one that this torch was built without
         raise InputError(f"device {str(device)!r}: {str(error).splitlines()[0]}") from None
+
+
+def _saved_fingerprint(folder: Path) -> str | None:
+    """That of the model which is in the folder now; None if there is none, or none that can be read."""
+    try:
+        found = read_json(folder / CONFIG).get("fingerprint")
+    except InputError:
+        return None
+    return found if isinstance(found, str) else None
 
 
 def tokenizer_digest(folder: Path) -> str | None:

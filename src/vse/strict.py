@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from vse.errors import InputError, unknown_choice
+from vse.plain import read_json
+
+__all__ = ["Strict", "explain", "parse", "read_json"]
 
 
 class Strict(BaseModel):
@@ -46,23 +47,6 @@ def explain(kind: type[BaseModel], error: ValidationError) -> str:
         message = f"{path!r} is {first['input']!r}: {first['msg']}" if path else str(first["msg"])
     more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
     return message + more
-
-
-def read_json(path: Path) -> dict[str, Any]:
-    """The JSON object in ``path``; absence, bad encoding and syntax are one line each."""
-    try:
-        value = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise InputError(f"{path}: no such file") from None
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read ({error.strerror})") from None
-    except UnicodeDecodeError:
-        raise InputError(f"{path}: not UTF-8 text") from None
-    except (ValueError, RecursionError) as error:  # also numbers and nestings beyond what Python reads
-        raise InputError(f"{path}: not JSON ({str(error)[:120]})") from None
-    if not isinstance(value, dict):
-        raise InputError(f"{path}: expected a JSON object, got {type(value).__name__}")
-    return value
 
 
 def _keys_at(kind: type[BaseModel], path: list[str]) -> list[str]:

@@ -15,6 +15,8 @@ from tests.support_models import build, grid_config, picture
 
 from vse.cli.main import main
 from vse.convert.onnx_export import export_onnx
+from vse.errors import VSEError
+from vse.index.embedded import EmbeddedCollection
 from vse.index.open import open_collection
 
 HEAVY = ("torch", "transformers", "timm", "matplotlib", "scipy")
@@ -117,6 +119,9 @@ def test_a_disk_that_is_away(photos, index, exported, capsys):
         (["{photos}/a.png", "--into", "{index}", "--model", "{model}"], 1, "not a folder"),
         (["{photos}", "--into", "{index}", "--model", "nothing"], 1, "no such folder"),
         (["{photos}", "--into", "{photos}", "--model", "{model}"], 1, "expected an empty or new folder"),
+        (["{photos}", "--into", "{photos}/a.png", "--model", "{model}"], 1, "a.png is not a folder"),
+        (["{photos}", "--into", "{photos}/a.png"], 1, "a.png is not a folder"),
+        (["{photos}", "--into", "{photos}/a.png/x.db", "--model", "{model}"], 1, "a.png is not a folder"),
         (["{photos}", "--into", "{index}", "--model", "{model}", "--watch", "--json"], 2, "--watch has no end"),
     ],
 )
@@ -138,7 +143,7 @@ def test_models_that_do_not_fit(photos, index, exported, tmp_path, capsys):
     other, regions = build(grid_config(), seed=1).save(tmp_path / "other"), build().save(tmp_path / "regions")
     capsys.readouterr()
     assert main(call(photos, index, "--model", other)) == 1
-    assert "vse index FOLDER --into ANOTHER.vse --model" in capsys.readouterr().err
+    assert f"vse collection upgrade {index} --model" in capsys.readouterr().err
     assert main(call(photos, tmp_path / "second.vse", "--model", regions)) == 1
     assert "not pictures" in capsys.readouterr().err
     assert not (tmp_path / "second.vse").exists()
@@ -156,6 +161,61 @@ def test_a_model_that_has_moved(photos, index, exported, tmp_path, capsys):
     assert str(here) in said
     assert "--model" in said
     assert main(call(photos, index, "--model", exported)) == 0
+    assert f"no longer at {here}: from now on {exported} is used" in capsys.readouterr().err
+    assert main(call(photos, index)) == 0
+    assert main(["search", str(index), "--image", str(photos / "a.png")]) == 0
+
+
+def test_a_model_that_is_in_two_places(photos, index, exported, tmp_path, capsys):
+    """What is recorded stays as long as the model is there: the other place may be a stick."""
+    main(call(photos, index, "--model", exported))
+    (tmp_path / "stick").symlink_to(exported)
+    assert main(call(photos, index, "--model", tmp_path / "stick")) == 0
+    assert "from now on" not in capsys.readouterr().err
+    collection = open_collection(index)
+    assert collection.info().model_source == str(exported)
+    collection.close()
+
+
+def test_folders_that_overlap(photos, index, exported, capsys):
+    """Those that are given with each other or with what is known: refused before a model is loaded or a file read."""
+    (photos.parent / "more").mkdir()
+    Image.fromarray(picture(9)).save(photos.parent / "more" / "m.png")
+    trip, more = str(photos / "trip"), str(photos.parent / "more")
+    for folders in ((more, str(photos), trip), (trip, str(photos), more)):
+        assert main(["index", *folders, "--into", str(index), "--model", "nothing"]) == 1
+        assert f"is given too, and what they share would be found twice: leave out {trip}" in capsys.readouterr().err
+    assert not index.exists()
+    main(call(photos, index, "--model", exported))
+    capsys.readouterr()
+    assert main(["index", more, trip, "--into", str(index), "--model", "nothing"]) == 1
+    assert f"{photos} is in the index already" in capsys.readouterr().err
+    assert paths(index) == ["a.png", "b.jpg", "trip/é.png"]
+
+
+def test_what_cannot_be_made_fast_to_search(photos, index, exported, capsys, monkeypatch):
+    """It fails the command, and what was indexed is told all the same."""
+
+    def full(self, *, progress=None):
+        raise VSEError("the disk is full")
+
+    monkeypatch.setattr(EmbeddedCollection, "settle", full)
+    assert main(call(photos, index, "--model", exported, "--json")) == 1
+    output = capsys.readouterr()
+    assert json.loads(output.out)["files"] == 3
+    assert output.err.endswith("vse: error: the disk is full\n")
+
+
+def test_work_after_indexing_is_told(photos, index, exported, capsys, monkeypatch):
+    """What makes searches fast may take minutes: it is begun before the index is closed, and narrated."""
+
+    def settle(self, *, progress):
+        progress.start(1, "making it fast")
+        progress.advance()
+
+    monkeypatch.setattr(EmbeddedCollection, "settle", settle)
+    assert main(call(photos, index, "--model", exported)) == 0
+    assert "making it fast" in capsys.readouterr().err
 
 
 def test_no_torch_for_an_export(photos, index, exported):

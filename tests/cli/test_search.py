@@ -100,12 +100,12 @@ def test_a_sentence(place, capsys):
 
 
 def test_a_picture_and_more_like_a_result(place, capsys):
-    """The picture itself is the best; by its id it is found without the model."""
+    """The picture itself is the best; by its id others are found, all of them, and without the model."""
     found = told(capsys, "search", place.index, "--image", place.photos / "b.png", "-k", 1)
     assert paths(found) == ["b.png"]
     assert found["results"][0]["score"] == pytest.approx(1, abs=1e-4)
-    again = told(capsys, "search", place.index, "--like", found["results"][0]["id"], "-k", 1, "--model", "nowhere")
-    assert paths(again) == ["b.png"]
+    again = told(capsys, "search", place.index, "--like", found["results"][0]["id"], "-k", 7, "--model", "nowhere")
+    assert sorted(paths(again)) == ["a.png", "c.png", "copy.png", "d.png", "e.png", "f.mp4", "f.mp4"]
 
 
 def test_what_is_not_wanted(place, capsys):
@@ -152,8 +152,11 @@ def test_text_for_people(place, capsys):
     output = capsys.readouterr()
     lines = output.out.splitlines()
     assert lines[0] == "words the model does not know: zebra"
-    assert [line.split()[0] for line in lines[1:]] == ["1.", "2."]
+    assert [line.split()[0] for line in lines[1:]] == ["1.", "2.", "more"]
+    assert lines[3] == "more with --page 2"
     assert output.err == ""
+    assert main(["search", str(place.index), "snow", "-k", "4", "--page", "2"]) == 0
+    assert "more" not in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
@@ -168,6 +171,13 @@ def test_text_for_people(place, capsys):
         (("snow", "--after", "May"), 2, "--after 'May'"),
         (("snow", "--before", "2024-13"), 2, "2024-13"),
         (("snow", "--after", "2024", "--before", "2023"), 2, "exchange them"),
+        (("snow", "--after", "2024-02", "--before", "2024-01-31"), 2, "exchange them"),
+        (("snow", "--after", "9999", "--before", "9999"), 2, "exchange them"),
+        (("snow", "--after", "2024", "--before", "2024"), 2, "where it ends: for all of 2024 write --before 2025"),
+        (("snow", "--after", "2024-12-24", "--before", "2024"), 2, "for all of 2024 write --before 2025"),
+        (("snow", "--after", "2024-12", "--before", "2024-12"), 2, "for all of 2024-12 write --before 2025-01"),
+        (("snow", "--after", "2024-2", "--before", "2024-2"), 2, "for all of 2024-2 write --before 2024-03"),
+        (("snow", "--after", "2024-02-28", "--before", "2024-02-28"), 2, "write --before 2024-02-29"),
         (("snow", "--min-confidence", "2"), 2, "--min-confidence 2"),
         (("snow", "-k", "0"), 2, "-k"),
         (("snow", "--page", "0"), 2, "--page"),
@@ -218,19 +228,6 @@ class TestCollection:
         assert (found["files"], found["items"], found["model"]) == (7, 8, place.model.fingerprint())
         assert main(["collection", "info", str(place.index)]) == 0
         assert "7 files, 8 items" in capsys.readouterr().out
-
-    def test_verify_and_rebuild(self, place, capsys):
-        """A sound collection passes; damage is told with exit code 1, and a rebuild mends a cache."""
-        assert told(capsys, "collection", "verify", place.index)["ok"]
-        assert "made anew" in told(capsys, "collection", "rebuild", place.index)["note"]
-        (vectors,) = (place.index / "generation-0001" / "cache").glob("items-*.vectors")
-        data = bytearray(vectors.read_bytes())
-        data[5] ^= 0xFF
-        vectors.write_bytes(data)
-        assert main(["collection", "verify", str(place.index), "--json"]) == 1
-        assert not json.loads(capsys.readouterr().out)["ok"]
-        told(capsys, "collection", "rebuild", place.index)
-        assert told(capsys, "collection", "verify", place.index)["ok"]
 
     def test_duplicates(self, place, capsys):
         """The copy and its original, whatever the names."""

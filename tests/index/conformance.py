@@ -17,18 +17,19 @@ import numpy as np
 import pytest
 from hypothesis import settings
 from hypothesis.stateful import run_state_machine_as_test
+from tests.index.conformance_filters import Filters
+from tests.index.conformance_generations import Generations
 from tests.index.examples import DIMENSIONS, QUERIES, VECTORS, directions, entry, picture
 from tests.index.histories import Backend, history
 from tests.index.twin import Twin
 
 from vse.errors import InputError, VSEError
 from vse.index.collection import Collection, Entry, Moment
-from vse.index.filters import Box, Filter
 
 HISTORIES = settings(max_examples=25, stateful_step_count=20, deadline=None)
 
 
-class Conformance:
+class Conformance(Filters, Generations):
     """The protocol of :mod:`vse.index.collection`, sentence by sentence."""
 
     @staticmethod
@@ -88,6 +89,23 @@ class Conformance:
         assert "\n" not in str(caught.value)
         assert list(writer.files()) == before
         assert writer.search(VECTORS[1], 5).scores == pytest.approx([1])
+
+    def test_changes_are_counted(self, writer: Collection, backend: Backend) -> None:
+        """By the items that come and go: what is replaced counts twice, what is moved not at all; also for readers."""
+        reader = backend.open(write=False)
+        begun = writer.info().changes
+        plain = [entry(f"{row}.jpg", VECTORS[row]) for row in range(4)]
+        clip = Entry(picture("c.mp4"), (Moment(VECTORS[4], 0.0, 1.0), Moment(VECTORS[5], 1.0, 2.0)))
+        for change, count in (
+            (lambda: writer.add([*plain, clip]), 6),
+            (lambda: writer.move([(("/photos", "0.jpg"), picture("moved.jpg"))]), 0),
+            (lambda: writer.add([entry("1.jpg", VECTORS[6]), entry("2.jpg", VECTORS[6])]), 4),
+            (lambda: writer.remove([("/photos", "c.mp4"), ("/photos", "unknown.jpg")]), 2),
+        ):
+            change()
+            assert writer.info().changes == reader.info().changes == begun + count
+            begun += count
+        reader.close()
 
     def test_replacing_purges_and_gives_new_ids(self, writer: Collection) -> None:
         """A known (root, path) is replaced: its old items are gone, and their ids never come back."""
@@ -182,36 +200,6 @@ class Conformance:
                 writer.search(vector, k)
             with pytest.raises(InputError, match=r"query|k 0"):
                 writer.search_captions(vector, k)
-
-    def test_filters(self, writer: Collection) -> None:
-        """Each part of a filter alone; bounds: ``after`` is inside, ``before`` is not, a box has its edges."""
-        files = {
-            "plain": picture("a/plain.jpg"),
-            "clip": picture("a/b/clip.mp4", kind="video"),
-            "early": picture("ab/early.jpg", taken=100.0),
-            "late": picture("late.jpg", taken=200.0),
-            "fiji": picture("fiji.jpg", latitude=-17.0, longitude=178.0),
-            "samoa": picture("samoa.jpg", latitude=-14.0, longitude=-172.0),
-        }
-        writer.add([Entry(file, (Moment(VECTORS[0]),)) for file in files.values()])
-
-        def found(**parts: object) -> set[str]:
-            hits = writer.search(QUERIES[0], 50, where=Filter(**parts))  # type: ignore[arg-type]
-            names = {file.path: name for name, file in files.items()}
-            return {names[item.file.path] for item in writer.items(hits.ids.tolist())}
-
-        assert found() == set(files)
-        assert found(folder="a") == {"plain", "clip"}
-        assert found(folder="a/b") == {"clip"}
-        assert found(folder="fiji.jpg") == found(folder="A") == set()
-        assert found(kind="video") == {"clip"}
-        assert found(after=100.0) == {"early", "late"}
-        assert found(before=200.0) == {"early"}
-        assert found(after=100.5, before=200.5) == {"late"}
-        assert found(within=Box(-17, 178, -14, -172)) == {"fiji", "samoa"}
-        assert found(within=Box(-17, -172, -14, 178)) == {"fiji", "samoa"}
-        assert found(within=Box(-16, -180, 0, 180)) == {"samoa"}
-        assert found(within=Box(-17, 178, -14, 179), kind="video") == set()
 
     def test_captions(self, writer: Collection) -> None:
         """The best captions lead to the first item of their file; those without vectors stay, and are not found."""
@@ -317,6 +305,18 @@ class Conformance:
         assert hits.exact
         np.testing.assert_allclose(hits.scores, best, atol=2e-6)
 
+    def test_a_sample_has_the_smallest_hashes(self, writer: Collection) -> None:
+        """Those items of which multiplying and shifting, twice, makes least; all when there are not more."""
+        assert writer.sample(5).shape == (0, DIMENSIONS)
+        many = directions(200, seed=9)
+        writer.add([entry(f"{row}.jpg", vector) for row, vector in enumerate(many)])
+        writer.remove([("/photos", f"{row}.jpg") for row in range(20, 60)])
+        writer.add([entry(f"{row}.jpg", many[row], digest="new") for row in range(100, 120)])
+        ids = np.concatenate([some for some, _ in writer.all_vectors()]).tolist()
+        for count in (1, 50, 159, 160, 1000):
+            chosen = sorted(sorted(ids, key=scrambled)[:count])
+            np.testing.assert_array_equal(writer.sample(count), writer.vectors(chosen))
+
     def test_a_moved_file_keeps_the_vectors_of_captions_that_stay(self, writer: Collection) -> None:
         """A sentence that is still there is found as before; a new one has no vector."""
         old = picture("a.jpg", captions=("stays", "goes"))
@@ -325,3 +325,10 @@ class Conformance:
         writer.move([(("/photos", "a.jpg"), new)])
         assert [hit[0] for hit in writer.search_captions(VECTORS[1], 10)] == ["stays"]
         assert list(writer.files()) == [new]
+
+
+def scrambled(number: int) -> int:
+    for factor in (0x9E3779B97F4A7C15, 0xD6E8FEB86659FD93):
+        number = number * factor % 2**64
+        number ^= number >> 32
+    return number

@@ -93,4 +93,5 @@ def filters(draw: st.DrawFn) -> Filter:
         draw(optional_time),
         draw(optional_time),
         box,
+        draw(st.none() | st.sampled_from(ROOTS)),
     )

@@ -2,17 +2,55 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
-from tests.index.examples import DIMENSIONS, entry
+from tests.index.examples import DIMENSIONS, VECTORS, entry
 
 from vse.index.collection import Entry, Vectors
 from vse.index.embedded import EmbeddedCollection
+from vse.progress import SilentProgress
+
+
+class Watched(SilentProgress):
+    """Keeps what it is told: a list [description, total, done] for each stage, and whether one runs.
+
+    ``during`` is called with every advance, in the thread that works; it may raise, as Ctrl-C does.
+    """
+
+    def __init__(self, during: Callable[[str, int], None] | None = None) -> None:
+        self.stages: list[list[Any]] = []
+        self.running = False
+        self._during = during
+
+    def start(self, total: int, description: str) -> None:
+        self.stages.append([description, total, 0])
+        self.running = True
+
+    def advance(self, steps: int = 1, description: str | None = None) -> None:
+        self.stages[-1][2] += steps
+        if self._during is not None:
+            self._during(self.stages[-1][0], self.stages[-1][2])
+
+    def finish(self) -> None:
+        self.running = False
+
+    def told(self, word: str) -> list[tuple[int, int]]:
+        """Total and done of the stages whose description has ``word``."""
+        return [(total, done) for description, total, done in self.stages if word in description]
 
 
 def create(folder: Path, dimensions: int = DIMENSIONS) -> EmbeddedCollection:
     """A new collection, open for writing."""
     return EmbeddedCollection.create(folder, model="old", model_source="models/old", dimensions=dimensions)
+
+
+def filled(folder: Path) -> Path:
+    """A closed collection of one picture for each of ``VECTORS``."""
+    with create(folder) as writer:
+        writer.add(batch(VECTORS))
+    return folder
 
 
 def batch(vectors: Vectors, name: str = "") -> list[Entry]:

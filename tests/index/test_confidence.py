@@ -1,240 +1,236 @@
-"""Confidence: against what the query scores on the rest, not against the cosine alone."""
+"""Confidence: against what the query and the collection score on the rest, not against the cosine alone."""
 
 from __future__ import annotations
 
+import json
 import math
 import statistics
+import subprocess
+import sys
+import warnings
+from dataclasses import asdict
+from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.index.examples import DIMENSIONS, directions
+from tests.index.examples import directions
 from tests.index.support import batch, create
 
+from vse.coefficients import read_coefficients, shipped_coefficients
 from vse.errors import InputError
-from vse.index.confidence import (
-    CENSORED,
-    GAMMA,
-    NORMAL_MEAN_EXCESS,
-    PRIOR,
-    PRIOR_DEVIATION,
-    RIDGE,
-    TAIL_SHARE,
-    Background,
-    Coefficients,
-    background_of,
-    confidences,
-    fit,
-    sample_vectors,
-    score_statistics,
-    shipped_coefficients,
-)
+from vse.index.confidence import HELD, PRIOR, PRIOR_DEVIATION, Background, background_of, confidences, log_softplus
+from vse.index.embedded import EmbeddedCollection
+from vse.index.query import Query
+from vse.index.search import search
+
+SHIPPED = shipped_coefficients()
+QUERY = directions(1, seed=4)[0]
 
 
-def normal(count: int, mean: float = 0.1, deviation: float = 0.08, seed: int = 0) -> np.ndarray:
-    return np.random.default_rng(seed).normal(mean, deviation, count)
+def naive_spread(values: list[float], weight: int) -> tuple[float, float]:
+    """Mean and deviation together with imagined values of mean 0."""
+    if not weight:
+        return 0.0, PRIOR_DEVIATION
+    share = weight / (weight + PRIOR)
+    variance = share * statistics.pvariance(values) + (1 - share) * PRIOR_DEVIATION**2
+    return share * statistics.fmean(values), math.sqrt(variance)
 
 
-def naive_statistics(scores: list[float], items: int) -> tuple[float, float, float, float]:
-    """The formulas of the module, one after the other, for samples that are large enough for a tail."""
-    count = len(scores)
-    mean = sum(scores) / (count + PRIOR)  # the imagined scores are zero in the mean
-    middle = sum(scores) / count
-    spread = sum((score - middle) ** 2 for score in scores) + PRIOR * PRIOR_DEVIATION**2
-    deviation = math.sqrt(spread / (count + PRIOR))
-    ordered = sorted(scores)
-    tail = max(1, round(TAIL_SHARE * count))
-    start = ordered[-tail - 1]
-    excesses = [score - start for score in ordered[-tail:]]
-    known = len(excesses) - round(CENSORED * len(excesses))
-    total = sum(excesses[:known])
-    if known:
-        total += (len(excesses) - known) * excesses[known - 1]
-    scale = (total + PRIOR * NORMAL_MEAN_EXCESS * deviation) / (known + PRIOR)
-    return mean, deviation, scale, start + scale * (math.log(max(1, TAIL_SHARE * items)) + GAMMA)
+def dot(first: list[float], second: list[float]) -> float:
+    return math.fsum(a * b for a, b in zip(first, second, strict=True))
 
 
-@given(st.lists(st.floats(-1, 1), min_size=PRIOR, max_size=60), st.integers(1, 10**7))
-def test_the_formulas(scores, items):
-    """Mean, deviation, scale and expected best equal those of plain Python."""
-    found = score_statistics(np.array(scores), items)
-    expected = naive_statistics(scores, items)
-    np.testing.assert_allclose(
-        (found.mean, found.deviation, found.scale, found.expected_best), expected, rtol=1e-9, atol=1e-12
-    )
+def naive_confidence(sample: np.ndarray, items: int, vector: np.ndarray, score: float) -> float:
+    """The formulas of the module, one after the other, for samples that are compared as a whole."""
+    rows = [row.tolist() for row in sample.astype(float)]
+    pairs = [dot(a, b) for i, a in enumerate(rows) for b in rows[:i]]
+    mu, sigma = naive_spread(pairs, len(rows) if pairs else 0)
+    scores = sorted(dot(row, vector.astype(float).tolist()) for row in rows)
+    if len(scores) > 1:
+        held = max(1, len(scores) // HELD)
+        scores[-held:] = [scores[-held - 1]] * held
+    m, s = naive_spread(scores, len(scores))
+    k, z = (math.log1p(math.exp(each)) for each in ((score - mu) / sigma, (score - m) / s))
+    odds = math.exp(SHIPPED.intercept) * k**SHIPPED.collection * z**SHIPPED.query / max(items, 1) ** SHIPPED.items
+    return odds / (1 + odds)
 
 
-def test_large_samples_outweigh_the_imagined_scores():
-    """Mean and deviation of the sample itself, nearly."""
-    scores = normal(2048, 0.3, 0.05)
-    found = score_statistics(scores, 2048)
-    assert found.mean == pytest.approx(statistics.fmean(scores), rel=0.01)
-    assert found.deviation == pytest.approx(statistics.stdev(scores), rel=0.02)
+@given(st.sampled_from([0, 1, 2, 3, 5, 39, 40, 70]), st.integers(0, 10**7), st.floats(-0.5, 1))
+def test_the_formulas(rows, items, score):
+    """Confidences equal those of plain Python."""
+    sample = directions(rows, seed=3)
+    found = confidences(Background(sample, items, 1), QUERY, np.array([score]))
+    assert found[0] == pytest.approx(naive_confidence(sample, items, QUERY, score), rel=1e-4, abs=1e-12)
 
 
-@pytest.mark.parametrize("items", [500, 10_000, 1_000_000])
-def test_the_expected_best_of_an_exponential_tail(items):
-    """β (ln n + γ) for exponential scores of scale β, a little less for the imagined scores."""
-    guesses = []
-    for seed in range(20):
-        scores = np.random.default_rng(seed).exponential(0.05, 2048)
-        guesses.append(score_statistics(scores, items).expected_best)
-    assert statistics.fmean(guesses) == pytest.approx(0.05 * (math.log(items) + GAMMA), rel=0.08)
+def test_some_pairs_stand_for_all():
+    """Of a large sample not every pair is compared; mean and deviation are nearly those of all."""
+    turned = directions(2048, 16, seed=15) + np.eye(16, dtype=np.float32)[0] * np.linspace(0, 1, 2048)[:, None]
+    sample = (turned / np.linalg.norm(turned, axis=1, keepdims=True)).astype(np.float32)
+    cosines = (sample @ sample.T)[np.triu_indices(2048, 1)]
+    found = Background(sample, 2048, 1).among_items
+    assert found.mean == pytest.approx(float(cosines.mean()), rel=0.1)
+    assert found.deviation == pytest.approx(float(cosines.std()), rel=0.05)
 
 
-def test_relevant_items_in_the_sample_hardly_move_the_tail():
-    """A handful of very high scores at the top is censored; averaging them in would raise the best by 0.25."""
-    plain = normal(2048)
-    found = np.concatenate([plain[:-6], np.full(6, 0.95)])
-    before, after = score_statistics(plain, 5000), score_statistics(found, 5000)
-    assert after.scale < 1.2 * before.scale
-    assert after.expected_best < before.expected_best + 0.5 * before.deviation
+@given(st.floats(-20, 50))
+def test_log_softplus(value):
+    """ln(ln(1 + exp x)) as plain Python has it, and x itself where that has no more digits."""
+    found = float(log_softplus(np.array([value]))[0])
+    assert found == pytest.approx(math.log(math.log1p(math.exp(value))), rel=1e-7, abs=1e-12)
+    assert float(log_softplus(np.array([-1e5]))[0]) == -1e5
 
 
-@given(st.floats(-0.5, 0.5), st.floats(0.3, 3))
-def test_a_shift_and_a_scale_of_all_scores_change_little(shift, scale):
-    """The same place in the distribution has the same features, at whatever cosine it lies."""
-    scores, item = normal(2048), np.array([0.5])
-    plain = score_statistics(scores, 4000).features(item)
-    moved = score_statistics(scores * scale + shift, 4000).features(item * scale + shift)
-    np.testing.assert_allclose(moved, plain, rtol=0.12, atol=0.25)
-
-
-@given(st.lists(st.floats(-1, 1), min_size=2, max_size=20))
-def test_confidence_rises_with_the_score(scores):
+@given(st.lists(st.floats(-1, 1), min_size=2, max_size=20), st.sampled_from([0, 1, 5, 100]))
+def test_confidence_rises_with_the_score(scores, rows):
     """For one query; always a probability."""
-    background = Background(directions(100, seed=3), 100, 1)
     ordered = np.sort(np.array(scores))
-    found = confidences(background, directions(1, seed=4)[0], ordered)
+    found = confidences(Background(directions(rows, seed=3), rows, 1), QUERY, ordered)
     assert ((found >= 0) & (found <= 1)).all()
     assert (np.diff(found) >= 0).all()
 
 
 def test_the_same_score_means_less_among_more():
     """The best of many unrelated items is higher by chance."""
-    sample, vector = directions(500, seed=5), directions(1, seed=6)[0]
-    sure = [confidences(Background(sample, n, 1), vector, np.array([0.8]))[0] for n in (500, 50_000, 5_000_000)]
+    sample = directions(500, seed=5)
+    sure = [confidences(Background(sample, n, 1), QUERY, np.array([0.8]))[0] for n in (500, 50_000, 5_000_000)]
     assert sure[0] > sure[1] > sure[2]
 
 
-def test_the_smallest_collections_have_confidences():
-    """One item, even none in the sample: a number, and a match is surer than a miss."""
-    for rows in (0, 1, 3):
-        background = Background(directions(rows, seed=7), max(rows, 1), 1)
-        low, high = confidences(background, directions(1, seed=8)[0], np.array([0.0, 0.9]))
+def test_the_same_score_means_less_for_a_query_that_scores_high_on_everything():
+    """Two queries, one near the middle of the collection and one far from it."""
+    middle = np.eye(8, dtype=np.float32)[0]
+    leaning = directions(400, seed=6) + middle
+    sample = (leaning / np.linalg.norm(leaning, axis=1, keepdims=True)).astype(np.float32)
+    background = Background(sample, 400, 1)
+    near, far = (confidences(background, vector, np.array([0.9]))[0] for vector in (middle, np.eye(8)[1]))
+    assert near < far / 3
+
+
+@pytest.mark.parametrize("scale", [0.5, 0.25])
+def test_the_spread_of_a_models_cosines_does_not_matter(scale):
+    """All cosines off the diagonal, scores included, made smaller: as sure as before, whatever the cosine.
+
+    Padding each vector with a direction of its own shrinks the cosines and nothing else.
+    """
+    rows = 400
+    sample = directions(rows, seed=7)
+    padded = np.zeros((rows, 8 + rows), np.float32)
+    padded[:, :8] = sample * math.sqrt(scale)
+    padded[np.arange(rows), 8 + np.arange(rows)] = math.sqrt(1 - scale)
+    vector = np.zeros(8 + rows, np.float32)
+    vector[:8] = QUERY * math.sqrt(scale)
+    scores = np.array([0.4, 0.7, 0.9])
+    plain = confidences(Background(sample, rows, 1), QUERY, scores)
+    shrunk = confidences(Background(padded, rows, 1), vector, scores * scale)
+    np.testing.assert_allclose(shrunk, plain, rtol=0.15)
+
+
+def test_a_collection_in_which_every_picture_is_twice():
+    """As sure as with the pictures once among as many items."""
+    sample, scores = directions(100, seed=8), np.array([0.5, 0.9])
+    twice = confidences(Background(np.concatenate([sample, sample]), 200, 1), QUERY, scores)
+    once = confidences(Background(sample, 200, 1), QUERY, scores)
+    np.testing.assert_allclose(twice, once, rtol=0.15)
+
+
+def test_copies_of_the_best_leave_it_nearly_as_sure():
+    """A burst of thirty of the same moment among a thousand: each is as good an answer as the one was alone."""
+    sample = directions(1000, 64, seed=9)
+    vector = sample[17]
+    copied = np.concatenate([sample, np.repeat(vector[None], 29, axis=0)])
+    alone = confidences(Background(sample, 1000, 1), vector, np.array([0.6]))[0]
+    among = confidences(Background(copied, 1029, 1), vector, np.array([0.6]))[0]
+    assert among > 0.7 * alone
+
+
+@pytest.mark.parametrize("rows", [2, 5, 500])
+def test_equal_scores(rows):
+    """A collection of copies of one picture: a probability, without warnings, for the picture and for others."""
+    sample = np.repeat(directions(1, seed=10), rows, axis=0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = confidences(Background(sample, rows, 1), QUERY, np.array([float(sample[0] @ QUERY), 0.99]))
+    assert np.isfinite(found).all()
+    assert 0 <= found[0] <= found[1] <= 1
+
+
+@pytest.mark.parametrize("rows", [0, 1, 5])
+def test_the_smallest_collections(tmp_path, rows):
+    """Nothing, one picture, five: everything is found and has a confidence, the picture itself the highest."""
+    with create(tmp_path / "c") as collection:
+        collection.add(batch(directions(rows, seed=11)))
+        assert background_of(collection).sample.shape == (rows, 8)
+        low, high = confidences(background_of(collection), QUERY, np.array([0.0, 0.9]))
         assert 0 < low < high < 1
-
-
-def test_the_sample(tmp_path):
-    """All of a small collection; of a larger one so many, the same ones each time, nearly the same after a change."""
-    vectors = directions(300, seed=9)
-    with create(tmp_path / "c") as collection:
-        assert sample_vectors(collection).shape == (0, DIMENSIONS)
-        collection.add(batch(vectors))
-        np.testing.assert_array_equal(sample_vectors(collection), vectors)
-        some = sample_vectors(collection, 40)
-        assert some.shape == (40, DIMENSIONS)
-        np.testing.assert_array_equal(some, sample_vectors(collection, 40))
-        kept = {row.tobytes() for row in some}
-        assert len(kept) == 40
-        collection.remove([("/photos", "00007.jpg")])
-        collection.add(batch(directions(1, seed=10), "new"))
-        assert len(kept & {row.tobytes() for row in sample_vectors(collection, 40)}) >= 38
-
-
-def test_the_sample_is_spread_over_the_collection(tmp_path):
-    """Every tenth of the ids gives about a tenth of the sample."""
-    vectors = directions(2000, seed=11)
-    with create(tmp_path / "c") as collection:
-        collection.add(batch(vectors))
-        place = {row.tobytes(): number for number, row in enumerate(vectors)}
-        chosen = [place[row.tobytes()] for row in sample_vectors(collection, 500)]
-    counts = np.bincount(np.array(chosen) // 200, minlength=10)
-    assert counts.min() > 25
-    assert counts.max() < 75
+        if rows:
+            sure = [result.confidence for result in search(collection, None, Query(like=(1,))).results]
+            assert len(sure) == rows - 1
+            assert sure == sorted(sure, reverse=True)
+            (vector,) = collection.vectors([1])
+            assert 0.5 < confidences(background_of(collection), vector, np.ones(1))[0] < 1
 
 
 def test_the_background_is_kept_while_the_collection_is_much_the_same(tmp_path):
-    """Drawn once; drawn anew after the collection has grown by more than a tenth."""
+    """Drawn once; drawn anew after the collection has grown by more than a tenth. The number of items is never old."""
     with create(tmp_path / "c") as collection:
         assert background_of(collection).items == 0
         collection.add(batch(directions(100, seed=12)))
         first = background_of(collection)
         assert first.items == 100
         collection.add(batch(directions(5, seed=13), "few"))
-        assert background_of(collection) is first
+        second = background_of(collection)
+        assert second.sample is first.sample
+        assert second.among_items is first.among_items
+        assert second.items == 105
         collection.add(batch(directions(20, seed=14), "many"))
-        assert background_of(collection).items == 125
+        assert background_of(collection).items == len(background_of(collection).sample) == 125
 
 
-def simulated(count: int, weights: tuple[float, float, float], seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
-    generator = np.random.default_rng(seed)
-    features = generator.normal([3, 0], [2, 3], (count, 2))
-    chances = 1 / (1 + np.exp(-(weights[0] + features @ np.array(weights[1:]))))
-    return features, (generator.random(count) < chances).astype(int)
-
-
-def test_fit_finds_the_coefficients_that_made_the_labels():
-    """Within their error, from twenty thousand labels; the probabilities are those of the coefficients."""
-    found = fit(*simulated(20_000, (-2.0, 0.4, 0.9)), "simulated")
-    assert (found.intercept, found.deviations, found.tails) == pytest.approx((-2.0, 0.4, 0.9), abs=0.1)
-    assert found.source == "simulated"
-    features = np.array([[3.0, 1.0], [0.0, 0.0]])
-    expected = [1 / (1 + math.exp(-(found.intercept + found.deviations * z + found.tails * t))) for z, t in features]
-    np.testing.assert_allclose(found.probability(features), expected, rtol=1e-12)
-
-
-@given(st.integers(0, 1000))
-def test_fit_is_at_the_maximum(seed):
-    """The gradient of the likelihood is zero, where no slope is held."""
-    features, labels = simulated(200, (-1.0, 0.5, 0.5), seed)
-    found = fit(features, labels, "simulated")
-    slopes = np.array([found.deviations, found.tails])
-    assert (slopes >= 0).all()
-    misses = found.probability(features) - labels
-    gradient = np.array([misses.sum(), *(misses @ features + RIDGE * slopes)])
-    held = np.array([False, *(slopes == 0)])
-    np.testing.assert_allclose(gradient[~held], 0, atol=1e-5)
-    assert (gradient[held] >= -1e-5).all()
-
-
-def test_a_slope_never_falls():
-    """Labels that contradict a feature hold its slope at zero."""
-    features, labels = simulated(2000, (0.0, -1.0, 1.0))
-    found = fit(features, labels, "simulated")
-    assert found.deviations == 0
-    assert found.tails > 0
-
-
-def test_labels_that_can_be_separated_have_finite_coefficients():
-    """The ridge holds them."""
-    features = np.array([[z, z] for z in np.linspace(-3, 3, 50)])
-    found = fit(features, (features[:, 0] > 0).astype(int), "separable")
-    assert np.isfinite([found.intercept, found.deviations, found.tails]).all()
-
-
-@pytest.mark.parametrize(
-    ("features", "labels"),
-    [
-        (np.zeros((3, 2)), np.ones(3)),
-        (np.zeros((3, 2)), np.array([0, 1, 2])),
-        (np.zeros((3, 3)), np.array([0, 1, 1])),
-        (np.full((3, 2), np.nan), np.array([0, 1, 1])),
-        (np.zeros((2, 2)), np.array([0, 1, 1])),
-    ],
-)
-def test_what_cannot_be_fitted_is_one_line(features, labels):
-    """Labels of one kind, wrong shapes, values that are no numbers."""
-    with pytest.raises(InputError) as caught:
-        fit(features, labels, "bad")
-    assert "\n" not in str(caught.value)
+def test_the_background_is_drawn_anew_when_vectors_are_replaced(tmp_path):
+    """Also when the number of items stays the same, and for a reader beside the writer; a few do not count."""
+    with create(tmp_path / "c") as writer, EmbeddedCollection.open(tmp_path / "c") as reader:
+        writer.add(batch(directions(100, seed=12)))
+        first = {each: background_of(each) for each in (writer, reader)}
+        writer.add(batch(directions(3, seed=13)))
+        for each in (writer, reader):
+            assert background_of(each) is first[each]
+        writer.add(batch(directions(100, seed=14)))  # one change of everything
+        for each in (writer, reader):
+            np.testing.assert_array_equal(background_of(each).sample, directions(100, seed=14))
 
 
 def test_the_shipped_coefficients():
-    """They are there, rise with both features, and say where they come from."""
-    found = shipped_coefficients()
-    assert isinstance(found, Coefficients)
-    assert found.deviations >= 0
-    assert found.tails > 0
-    assert found.source
+    """They rise with both features, fall with the number of items, and say where they come from."""
+    assert min(SHIPPED.collection, SHIPPED.query) > 0
+    assert 0.5 < SHIPPED.items < 1.5
+    assert "flickr8k dev" in SHIPPED.source
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [({"query": "high"}, "'query' is 'high'"), ({"format": 2}, "'format' is 2"), ({"querry": 1.0}, "'querry'")],
+)
+def test_a_wrong_file_names_what_is_wrong(tmp_path, change, named):
+    """One line with the file, the key and the value; a key that is missing is named as well."""
+    path = tmp_path / "confidence.json"
+    for values, expected in (({**asdict(SHIPPED), **change}, named), ({"intercept": 1.0}, "'collection' is missing")):
+        path.write_text(json.dumps(values))
+        with pytest.raises(InputError) as caught:
+            read_coefficients(path)
+        assert str(path) in str(caught.value)
+        assert expected in str(caught.value)
+        assert "\n" not in str(caught.value)
+
+
+def test_reading_coefficients_loads_little():
+    """Neither pydantic nor torch: a search that starts cold waits for them."""
+    code = (
+        "import sys; from vse.coefficients import shipped_coefficients; shipped_coefficients(); "
+        "print(sorted({'pydantic', 'torch', 'numpy.ma', 'sqlite3'} & set(sys.modules)))"
+    )
+    root = Path(__file__).parents[2]
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=root)
+    assert done.stdout.strip() == "[]"

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import tempfile
+import tracemalloc
 from io import StringIO
 from pathlib import Path
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -16,8 +18,10 @@ from tests.index.examples import DIMENSIONS, VECTORS, directions, entry, picture
 from tests.index.support import create
 
 from vse.errors import InputError
+from vse.index import duplicates
 from vse.index.collection import Collection, Entry, Moment
 from vse.index.duplicates import leaders, near_duplicates
+from vse.index.scores import rounding
 
 moment_kinds = st.tuples(st.integers(0, 2), st.sampled_from([1.0, 0.99, 0.95, 0.6]))  # near which vector, how near
 
@@ -29,7 +33,8 @@ def naive_groups(collection: Collection, threshold: float) -> set[frozenset[str]
     groups = {path: {path} for path, _ in found}
     for path, vector in found:
         for other, second in found:
-            alike = float(vector.astype(np.float64) @ second.astype(np.float64)) >= threshold
+            cosine = float(vector.astype(np.float64) @ second.astype(np.float64))
+            alike = cosine >= threshold - rounding(len(vector))
             if path != other and alike and groups[path] is not groups[other]:
                 joined = groups[path] | groups[other]
                 for each in joined:
@@ -75,6 +80,21 @@ def test_a_chain_joins_across_blocks(tmp_path):
             assert [len(group) for group in found.groups] == [len(turns)]
 
 
+@pytest.mark.parametrize("dimensions", [8, 300, 1024])
+def test_copies_have_a_cosine_of_one(tmp_path, dimensions):
+    """Whatever rounding left of the length of a vector: each joins its copy, and nothing that is merely near."""
+    vectors = directions(60, dimensions, seed=8)
+    away = [near(vector, 1 - 4 * rounding(dimensions), row) for row, vector in enumerate(vectors)]
+    with create(tmp_path / "c", dimensions) as collection:
+        for name, some in (("a", vectors), ("b", vectors), ("c", away)):
+            collection.add([entry(f"{row}{name}.jpg", vector) for row, vector in enumerate(some)])
+        found = near_duplicates(collection, 1.0, block=50)
+    groups = [[item.file.path for item in group] for group in found.groups]
+    assert groups == [[f"{row}a.jpg", f"{row}b.jpg"] for row in range(60)]
+    leading = leaders(np.concatenate([vectors, vectors, np.stack(away)]), 1.0)
+    assert leading.tolist() == [*range(60), *range(60), *range(120, 180)]
+
+
 def test_the_largest_comes_first(tmp_path):
     """Within a group by pixels, then bytes, then id; groups by their first file."""
     with create(tmp_path / "c") as collection:
@@ -118,14 +138,30 @@ def test_a_threshold_that_is_no_cosine_is_an_error(threshold, tmp_path):
         near_duplicates(collection, threshold)
 
 
-@given(st.integers(1, 20), st.integers(0, 10_000), st.sampled_from([0.3, 0.6, 0.9]))
-def test_leaders_are_decided_in_order(count, seed, threshold):
-    """Each row follows the most alike leader before it, else it leads; later rows change nothing of it."""
+@given(
+    st.integers(1, 20), st.integers(0, 10_000), st.sampled_from([0.3, 0.6, 0.9]), st.integers(1, 20), st.integers(1, 5)
+)
+def test_leaders_are_decided_in_order(count, seed, threshold, at_once, block):
+    """Each row follows the most alike leader before it, else it leads; later rows change nothing of it.
+
+    In how many steps this is computed does not count.
+    """
     vectors = directions(count, DIMENSIONS, seed=seed)
     expected: list[int] = []
     for row in range(count):
         before = [each for each in range(row) if expected[each] == each]
         best = max(before, key=lambda each: float(vectors[row] @ vectors[each]), default=row)
         expected.append(best if best != row and float(vectors[row] @ vectors[best]) >= threshold else row)
-    assert leaders(vectors, threshold).tolist() == expected
-    assert leaders(vectors[: count // 2], threshold).tolist() == expected[: count // 2]
+    with patch.multiple(duplicates, AT_ONCE=at_once, BLOCK=block):
+        assert leaders(vectors, threshold).tolist() == expected
+        assert leaders(vectors[: count // 2], threshold).tolist() == expected[: count // 2]
+
+
+def test_leaders_of_many_take_little_memory():
+    """The products of all pairs, 400 MB here, are never held together."""
+    vectors = directions(10_000, 4, seed=3)
+    tracemalloc.start()
+    leaders(vectors, 0.99)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 50e6

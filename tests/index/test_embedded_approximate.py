@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import sys
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
 import pytest
 from tests.index.examples import directions
-from tests.index.support import batch, cache, create
+from tests.index.support import Watched, batch, cache, create
 
+from vse.errors import VSEError
 from vse.index.embedded import EmbeddedCollection, approximate
 from vse.index.embedded.approximate import Kind
+from vse.index.embedded.searcher import Part
 from vse.index.filters import Filter
 
 COUNT, DIMENSIONS = 1500, 16
@@ -129,6 +133,125 @@ def test_a_damaged_index_is_found_and_does_no_harm(folder: Path, kind: Kind) -> 
         writer.rebuild()
         assert writer.verify().ok
         assert not writer.search(QUERIES[0], 5).exact
+
+
+def interrupt(stage: str, done: int) -> None:
+    """Ctrl-C in the middle of an index."""
+    if "approximate" in stage and done >= 1000:
+        raise KeyboardInterrupt
+
+
+def test_settling_says_where_it_stands_and_can_be_interrupted(
+    tmp_path: Path, kind: Kind, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every row is counted; an interruption leaves the matrices and no half index, and the next time builds it."""
+    monkeypatch.setattr(approximate, "BLOCK", 256)
+    place = tmp_path / "collection"
+    with create(place, DIMENSIONS) as writer:
+        writer.add(batch(VECTORS))
+        watched = Watched(interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            writer.settle(progress=watched)
+        assert watched.told("writing") == [(COUNT, COUNT)] * 2
+        assert (watched.told("approximate"), watched.running) == ([(COUNT, 1024)], False)
+        assert sorted({path.suffix for path in cache(place).iterdir()}) == [".ids", ".json", ".vectors"]
+        assert writer.search(QUERIES[0], 5).exact
+        watched = Watched()
+        writer.settle(progress=watched)
+        assert (watched.told("approximate"), watched.running) == ([(COUNT, COUNT)] * 2, False)
+        assert not writer.search(QUERIES[0], 5).exact
+        again = Watched()
+        writer.settle(progress=again)
+        assert again.stages == [], "there is nothing left to do"
+        writer.rebuild(progress=again)
+        assert again.told("writing") == again.told("approximate") == [(COUNT, COUNT)] * 2
+    with EmbeddedCollection.open(place) as reader, pytest.raises(VSEError, match="reading only"):
+        reader.settle()
+
+
+def test_whoever_is_interrupted_does_not_wait_for_an_index(tmp_path: Path, kind: Kind) -> None:
+    """Closing after it was given up, or because of an error, brings the matrices up to date and builds no index."""
+    place = tmp_path / "collection"
+    with create(place, DIMENSIONS) as writer:
+        writer.add(batch(VECTORS))
+        with pytest.raises(KeyboardInterrupt):
+            writer.settle(progress=Watched(interrupt))
+        writer.add(batch(VECTORS[:1], "late"))
+    assert rows_in_cache(place) == (COUNT + 1, 0)
+    with suppress(KeyboardInterrupt), EmbeddedCollection.open(place, write=True) as writer:
+        writer.add(batch(VECTORS[:1], "later"))
+        raise KeyboardInterrupt
+    assert rows_in_cache(place) == (COUNT + 2, 0)
+    EmbeddedCollection.open(place, write=True).close()
+    assert rows_in_cache(place) == (COUNT + 2, COUNT + 2)
+
+
+def rows_in_cache(place: Path) -> tuple[int, int]:
+    with EmbeddedCollection.open(place) as reader:
+        header = reader.caches.lanes["items"].header()
+        assert header is not None
+        return header.rows, header.approximate_rows
+
+
+def test_faiss_that_fails_costs_no_answer(tmp_path: Path, kind: Kind, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever it raises: settling is one line, closing says nothing, and searches are exact."""
+    place = tmp_path / "collection"
+    with monkeypatch.context() as patch:
+        patch.setattr(approximate, "recipe", lambda kind, count, dimensions: f"IVF{count * 2},PQ4np")
+        with create(place, DIMENSIONS) as writer:
+            writer.add(batch(VECTORS))
+            with pytest.raises(VSEError, match="cannot be built") as caught:
+                writer.settle()
+            assert "\n" not in str(caught.value)
+        EmbeddedCollection.open(place, write=True).close()
+        with pytest.raises(OSError, match="cannot be built"):
+            approximate.build(kind, VECTORS, tmp_path / "index")
+    with EmbeddedCollection.open(place) as reader:
+        assert reader.search(QUERIES[0], 5).exact
+        assert reader.verify().ok
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="has no limits on the size of files")
+def test_an_index_that_does_not_fit_leaves_the_old_one(folder: Path, kind: Kind) -> None:
+    """A full disk is an OSError; what readers use stays as it was, and the half that was written goes."""
+    import resource
+
+    (path,) = cache(folder).glob(f"items-*.{kind}")
+    before = path.read_bytes(), sorted(cache(folder).iterdir())
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, limits[1]))
+    try:
+        with pytest.raises(OSError, match="cannot be written"):
+            approximate.build(kind, VECTORS, path)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert (path.read_bytes(), sorted(cache(folder).iterdir())) == before
+
+
+def test_the_rows_that_may_be_found() -> None:
+    """Those with one of the ids asked for, ids that are not there aside, and never a dead one."""
+    alive = np.array([True, True, False, True])
+    part = Part(np.array([2, 3, 5, 8]), np.eye(4, dtype=np.float32), alive)
+    for only, rows in [([1, 2, 4, 5, 8, 9], [0, 3]), ([], []), ([5], []), ([9, 10], [])]:
+        mask = part.allowed(np.array(only, np.int64))
+        assert mask is not None
+        assert np.flatnonzero(mask).tolist() == rows
+    assert part.allowed(None) is alive
+
+
+def test_a_filter_that_is_asked_again_sees_what_changed(folder: Path) -> None:
+    """What was remembered of a filter is forgotten when items come or go; another filter is another answer."""
+    with EmbeddedCollection.open(folder, write=True) as writer:
+        writer.add(batch(directions(20, DIMENSIONS, seed=45), "few/"))
+        few, images = Filter(folder="few"), Filter(kind="image")
+        for _ in range(2):
+            assert len(writer.search(QUERIES[0], 50, where=few).ids) == 20
+            best = writer.search(QUERIES[0], 50, where=images)
+            assert len(best.ids) == 50
+        (item,) = writer.items(best.ids[:1].tolist())
+        writer.remove([(item.file.root, item.file.path), ("/photos", "few/00003.jpg")])
+        assert len(writer.search(QUERIES[0], 50, where=few).ids) == 19
+        assert item.id not in writer.search(QUERIES[0], 50, where=images).ids
 
 
 def test_sizes() -> None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import select
 import subprocess
 import sys
 import tempfile
 import textwrap
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -82,12 +84,15 @@ def shut_folder() -> Iterator[Path]:
         folder = Path(place) / "collection"
         with create(folder) as writer:
             writer.add(batch(VECTORS))
-        everything = [folder, *folder.rglob("*")]
-        for path in everything:
-            path.chmod(0o555 if path.is_dir() else 0o444)
+        allow(folder, write=False)
         yield folder
-        for path in everything:
-            path.chmod(0o755)
+        allow(folder, write=True)
+
+
+def allow(folder: Path, *, write: bool) -> None:
+    """Let everybody read what is in ``folder``, and its owner write."""
+    for path in [folder, *folder.rglob("*")]:
+        path.chmod((0o555 if path.is_dir() else 0o444) | (0o200 if write else 0))
 
 
 def as_nobody(work: Callable[[], None]) -> None:
@@ -126,6 +131,56 @@ def test_a_folder_that_may_not_be_written_is_searched(shut_folder: Path) -> None
     as_nobody(work)
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="has no fork")
+def test_a_reader_that_may_not_write_sees_what_changes(shut_folder: Path) -> None:
+    """It reads a file, without the log of SQLite; when that has changed, or a log appears, it looks again."""
+    import faiss  # noqa: F401 - before rights are dropped, which may hide where it is installed
+
+    asking, answering = os.pipe(), os.pipe()
+
+    def work() -> None:
+        with EmbeddedCollection.open(shut_folder) as reader:
+            for _ in range(4):
+                items = len(reader.search(VECTORS[0], 100).ids)
+                assert (reader.info().items, len(reader.search_captions(VECTORS[0], 100))) == (items, items)
+                assert reader.verify().ok
+                os.write(answering[1], bytes([items]))
+                os.read(asking[0], 1)
+
+    def told() -> int:
+        assert select.select([answering[0]], [], [], 60)[0], "the reader has failed"
+        return os.read(answering[0], 1)[0]
+
+    def again() -> int:
+        os.write(asking[1], b"?")
+        return told()
+
+    pool = ThreadPoolExecutor(1)
+    reading = pool.submit(as_nobody, work)
+    try:
+        assert told() == len(VECTORS)
+        allow(shut_folder, write=True)
+        writer = EmbeddedCollection.open(shut_folder, write=True)
+        writer.add(batch(VECTORS[:1], "first"))
+        allow(shut_folder, write=False)
+        assert again() == len(VECTORS) + 1, "while the other writes, from its log"
+        allow(shut_folder, write=True)
+        writer.close()
+        allow(shut_folder, write=False)
+        assert again() == len(VECTORS) + 1
+        allow(shut_folder, write=True)
+        with EmbeddedCollection.open(shut_folder, write=True) as writer:
+            writer.add(batch(VECTORS[:2], "second"))
+        allow(shut_folder, write=False)
+        assert again() == len(VECTORS) + 3
+    finally:
+        os.write(asking[1], b"????")  # let the reader end, whatever it has said
+        pool.shutdown()
+    reading.result()
+    for end in (*asking, *answering):
+        os.close(end)
+
+
 def test_another_process_that_writes_is_named(folder: Path) -> None:
     """The second writer learns who the first is, and changes nothing; when the first is gone it may write."""
     script = """
@@ -147,7 +202,7 @@ def test_another_model_is_refused_with_the_command_that_helps(folder: Path) -> N
     """Vectors of two models cannot be compared: the message names both and the way to upgrade."""
     EmbeddedCollection.open(folder, model="old").close()
     for write in (False, True):
-        with pytest.raises(InputError, match=r"model old .*not of new.*vse index FOLDER --into .* --model"):
+        with pytest.raises(InputError, match=r"model old .*not of new.*vse collection upgrade .* --model"):
             EmbeddedCollection.open(folder, model="new", write=write)
     EmbeddedCollection.open(folder, write=True).close()  # the lock was released
 

@@ -8,20 +8,26 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.index.examples import directions
 
-from vse.index.embedded.scan import exact_scores, propose
+from vse.index.embedded import scan
+from vse.index.scores import exact_scores
 
 
+@pytest.mark.parametrize("small", [0, scan.SMALL])
 @given(
     st.integers(1, 3000), st.sampled_from([1, 3, 8, 40]), st.integers(1, 30), st.integers(1, 400),
     st.floats(0, 1), st.integers(0, 2**32),
 )  # fmt: skip
-def test_the_best_rows_are_proposed(rows: int, dimensions: int, k: int, distinct: int, part: float, seed: int) -> None:
-    """All rows above the k-th exact score, and all that equal it, however many vectors are the same."""
+def test_the_best_rows_are_proposed(
+    small: int, rows: int, dimensions: int, k: int, distinct: int, part: float, seed: int
+) -> None:
+    """All rows above the k-th exact score, and all that equal it, however many vectors are the same; with FAISS too."""
     random = np.random.default_rng(seed)
     matrix = directions(distinct, dimensions, seed)[random.integers(0, distinct, rows)]
     query = directions(1, dimensions, seed + 1)[0]
     allowed = None if part == 1 else random.random(rows) < part
-    proposed = propose(matrix, query, k, allowed)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(scan, "SMALL", small)
+        proposed = scan.propose(matrix, query, k, allowed)
     scores = exact_scores(matrix, np.arange(rows), query)
     candidates = np.arange(rows) if allowed is None else np.flatnonzero(allowed)
     best = np.sort(scores[candidates])[::-1][:k]

@@ -11,27 +11,18 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.index.examples import QUERIES, VECTORS, directions, entry, picture
-from tests.index.support import batch, create, database
+from tests.index.conformance_generations import NEW, WIDE, next_generation
+from tests.index.examples import QUERIES, VECTORS, entry, picture
+from tests.index.support import batch, database, filled
 
 from vse.errors import InputError, VSEError
 from vse.index.collection import Entry, Moment
-from vse.index.embedded import EmbeddedCollection, NewGeneration
-
-WIDE = 12
-NEW = directions(len(VECTORS), WIDE, seed=30)
+from vse.index.embedded import EmbeddedCollection
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    place = tmp_path / "collection"
-    with create(place) as writer:
-        writer.add(batch(VECTORS))
-    return place
-
-
-def next_generation(writer: EmbeddedCollection) -> NewGeneration:
-    return writer.new_generation(model="new", model_source="models/new", dimensions=WIDE)
+    return filled(tmp_path / "collection")
 
 
 def test_the_switch(folder: Path) -> None:
@@ -63,43 +54,6 @@ def test_the_switch(folder: Path) -> None:
         writer.add(batch(NEW[:1], "late"))
     with pytest.raises(InputError, match="upgrade"):
         EmbeddedCollection.open(folder, model="old")
-
-
-def test_giving_up_leaves_the_old_generation_untouched(folder: Path) -> None:
-    """Leaving without ``commit``, by an error or not, removes what was made; the next attempt starts afresh."""
-    with EmbeddedCollection.open(folder, write=True) as writer:
-        with next_generation(writer) as new:
-            new.add(batch(NEW))
-        with pytest.raises(InputError, match="expected float32"), next_generation(writer) as new:
-            new.add(batch(VECTORS))
-        assert not database(folder, 2).parent.exists()
-        writer.add(batch(VECTORS[:1], "more"))
-        assert writer.info().files == len(VECTORS) + 1
-        with next_generation(writer) as new:
-            assert new.info().files == 0
-            new.commit()
-    with EmbeddedCollection.open(folder, model="new") as reader:
-        assert reader.info().files == 0
-
-
-def test_a_process_that_dies_while_upgrading_leaves_the_old_generation(folder: Path) -> None:
-    """What it had made is cleared away by the next writer."""
-    script = """
-        import os, sys
-        from tests.index.support import batch
-        from tests.index.examples import directions
-        from vse.index.embedded import EmbeddedCollection
-
-        writer = EmbeddedCollection.open(sys.argv[1], write=True)
-        new = writer.new_generation(model="new", model_source="s", dimensions=12)
-        new.add(batch(directions(5, 12)))
-        os._exit(9)
-        """
-    subprocess.run([sys.executable, "-c", textwrap.dedent(script), str(folder)], check=False)
-    assert database(folder, 2).exists()
-    with EmbeddedCollection.open(folder, write=True, model="old") as writer:
-        assert not database(folder, 2).parent.exists()
-        assert writer.verify().ok
 
 
 def test_items_keep_their_ids(folder: Path) -> None:

@@ -17,7 +17,7 @@ from tests.support_models import SIDE, SIZE, build, feature_sets, grid_config, p
 from vse.configuration import PoolingConfig
 from vse.convert.onnx_export import export_onnx
 from vse.errors import InputError
-from vse.index.evidence import evidence, heat_map, seen, write_heat_map
+from vse.index.evidence import LONGEST, evidence, heat_map, seen, write_png
 from vse.inputs.preprocessing import ImagePreprocessing, imagenet, load_pixels
 from vse.model import VSEModel
 from vse.onnx_model import OnnxModel
@@ -94,7 +94,7 @@ def test_what_has_no_evidence_is_one_line():
 
 
 def test_the_map_is_drawn_over_the_cells():
-    """Red where a cell speaks for the query, blue where against it, the picture itself where nothing is said."""
+    """Red where a cell speaks for the query, blue where against it, grey where nothing is said."""
     image = np.full((60, 90, 3), 128, np.uint8)
     cells = np.zeros((3, 3), np.float32)
     cells[0, 0], cells[2, 2] = 0.2, -0.1
@@ -106,6 +106,17 @@ def test_the_map_is_drawn_over_the_cells():
     assert drawn[55, 85, 0] < 115
     assert (drawn[30, 45] == 128).all()
     assert (heat_map(image, np.zeros((3, 3)), imagenet(SIDE)) == image).all()
+    blank = heat_map(picture(3), np.zeros((3, 3)), imagenet(SIDE))
+    assert (blank == blank[:, :, :1]).all()
+    assert blank.std() > 10
+
+
+@pytest.mark.parametrize("shape", [(200, 30_000, 3), (4000, 1000, 3)])
+def test_large_pictures_are_drawn_smaller(shape):
+    """The longer side has 1600 pixels, and the other keeps the proportion."""
+    drawn = heat_map(np.zeros(shape, np.uint8), np.ones((2, 2), np.float32), imagenet(SIDE))
+    assert max(drawn.shape) == LONGEST
+    assert drawn.shape[0] / drawn.shape[1] == pytest.approx(shape[0] / shape[1], rel=0.1)
 
 
 def test_only_what_the_model_saw_is_covered():
@@ -125,9 +136,10 @@ def test_the_file(tmp_path):
     model = torch_model()
     assert model.preprocessing is not None
     cells = evidence(model, picture(1), QUERIES[1])
-    path = write_heat_map(tmp_path / "new" / "map.png", picture(1), cells, model.preprocessing)
+    drawn = heat_map(picture(1), cells, model.preprocessing)
+    path = write_png(tmp_path / "new" / "map.png", drawn)
     with Image.open(path) as image:
         assert (image.format, image.size) == ("PNG", (50, 30))
     assert [each.name for each in path.parent.iterdir()] == ["map.png"]
     with pytest.raises(InputError, match="jpg"):
-        write_heat_map(tmp_path / "map.jpg", picture(1), cells, model.preprocessing)
+        write_png(tmp_path / "map.jpg", drawn)

@@ -7,7 +7,7 @@ import shutil
 
 import numpy as np
 import pytest
-from tests.index.test_indexing_support import (
+from tests.index.indexing_support import (
     counts,
     ids_of,
     later,
@@ -282,7 +282,7 @@ def test_two_roots(collection, root, tmp_path):
 
 def test_wrong_models(collection, root):
     """Another model than the collection's, and one that takes features, are refused before anything is read."""
-    with pytest.raises(InputError, match="vse index FOLDER --into"):
+    with pytest.raises(InputError, match=r"vse collection upgrade .* --model"):
         index_folder(collection, build(grid_config(), seed=1), root)
     with pytest.raises(InputError, match="not pictures"):
         index_folder(collection, build(), root)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from tests.index.scan.clips import write_clip
-from tests.index.test_indexing_support import counts, ids_of, later, model, new_collection, save_picture
+from tests.index.indexing_support import counts, ids_of, later, model, new_collection, save_picture
+from tests.index.scan.clips import Clock, write_clip
 
 from vse.index.indexing import index_folder
-from vse.index.scan import frames
+from vse.index.indexing.parts import read_parts
+from vse.index.scan import ScanLimits, VideoLimits, frames, walk
 
 
 @pytest.fixture
@@ -102,3 +103,31 @@ def test_a_clip_that_changes_while_it_is_read(collection, tmp_path):
     assert collection.info().items == 0
     assert counts(index_folder(collection, model(), root)) == {"new": 1}
     assert collection.info().items == 7
+
+
+def test_whoever_is_slow_gets_whole_clips(root, monkeypatch):
+    """What passes between two parts, as while a model computes, does not count as time of decoding."""
+    clock, found = Clock(monkeypatch), next(each for each in walk(root) if each.path == "d.mkv")
+    parts = []
+    for part in read_parts(found, str(root), (), model().preprocessing, 1, ScanLimits()):
+        clock.now += 3600
+        parts.append(part)
+    assert [part.last for part in parts] == [False] * 6 + [True]
+    assert parts[-1].remark is None
+
+
+def test_a_clip_that_takes_too_long_is_tried_again(collection, root, monkeypatch):
+    """Nothing of it is kept, although windows of it were encoded, and what was known of it stays."""
+    limits = ScanLimits(video=VideoLimits(max_time=100))  # d.mkv has 140 packets, b.mp4 40
+    Clock(monkeypatch, step=1.0)
+    report = index_folder(collection, model(), root, batch_size=8, limits=limits)
+    assert counts(report) == {"new": 4, "problems": 1}
+    assert str(report.problems[0]) == "d.mkv: took longer than 100 s to decode"
+    assert "d.mkv" not in ids_of(collection)
+    assert counts(index_folder(collection, model(), root, limits=limits)) == {"skipped": 4, "problems": 1}
+    assert counts(index_folder(collection, model(), root)) == {"new": 1, "skipped": 4}
+    before = ids_of(collection)
+    assert len(before["d.mkv"]) == 7
+    write_clip(root / "d.mkv", seconds=29.0, rate=5)
+    assert counts(index_folder(collection, model(), root, limits=limits)) == {"skipped": 4, "problems": 1}
+    assert ids_of(collection) == before

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.index.test_indexing_support import ids_of, model, new_collection, save_picture
+from tests.index.indexing_support import ids_of, model, new_collection, save_picture
 
 from vse.index.indexing import index_folder
 from vse.index.scan import digest
@@ -47,6 +47,9 @@ def test_the_collection_equals_one_made_anew(tmp_path, seed):
     """Paths, digests, times and vectors; a further run finds nothing to do."""
     random, root = np.random.default_rng(seed), tmp_path / "photos"
     save_picture(root, "stays.bmp", 99)
+    (root / "x/y").mkdir(parents=True)
+    for folder in ("x", "x/y"):  # an empty folder may be one whose disk is away
+        (root / folder / "notes.txt").touch()
     step = 0
     with new_collection(tmp_path / "index.vse") as collection:
         for _ in range(12):

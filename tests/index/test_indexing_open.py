@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-import pytest
-from tests.index.scan.clips import write_clip
-from tests.index.test_indexing_support import counts, later, model, save_picture
-from tests.support_models import SIZE
+from dataclasses import replace
 
-from vse.errors import InputError
+import pytest
+from tests.index.indexing_support import counts, later, model, save_picture
+from tests.index.scan.clips import write_clip
+from tests.support_models import SIZE
+from tests.support_rights import ordinary_rights
+
+from vse.errors import InputError, VSEError
 from vse.index.indexing import index_folder
 from vse.index.open import backend_of, collection_exists, create_collection, open_collection
+
+ABOUT = {"model": "m", "model_source": "s", "dimensions": 4}
 
 
 @pytest.mark.parametrize(
@@ -18,6 +23,9 @@ from vse.index.open import backend_of, collection_exists, create_collection, ope
         ("photos.vse", "embedded"),
         ("photos", "embedded"),
         ("photos.db", "milvus"),
+        ("photos.db/", "milvus"),
+        ("photos.vse/", "embedded"),
+        ("milvus+file:/x/photos.db/", "milvus"),
         ("milvus+file:/x/photos.db", "milvus"),
         ("milvus+https://host/photos", "milvus"),
     ],
@@ -32,6 +40,75 @@ def test_bad_addresses():
     for address in ("", "milvus+http://host", "milvus+ftp://host/name"):
         with pytest.raises(InputError):
             collection_exists(address)
+
+
+def test_a_name_that_ends_like_a_folder(tmp_path):
+    """The completion of a shell puts a slash behind it: the same collection."""
+    pytest.importorskip("milvus_lite")
+    create_collection(f"{tmp_path}/photos.db/", **ABOUT).close()
+    for address in (f"{tmp_path}/photos.db", f"{tmp_path}/photos.db/", f"milvus+file:{tmp_path}/photos.db//"):
+        assert collection_exists(address)
+        collection = open_collection(address)
+        assert collection.info().where == f"{tmp_path}/photos.db"
+        collection.close()
+
+
+def test_what_is_no_folder(tmp_path):
+    """A file in the place of a collection, or above it, is neither absent nor a matter of permissions."""
+    (tmp_path / "note").touch()
+    (tmp_path / "note.db").touch()
+    (tmp_path / "link").symlink_to(tmp_path / "nowhere")
+    with pytest.raises(InputError, match="is a file"):
+        collection_exists(f"milvus+file:{tmp_path}/note.db")
+    for name in ("note", "note/photos.vse", "note/photos.db", "note.db", "link"):
+        for work in (collection_exists, open_collection, lambda where: create_collection(where, **ABOUT)):
+            with pytest.raises(InputError, match="is not a folder"):
+                work(tmp_path / name)
+
+
+def test_a_folder_that_may_not_be_entered(tmp_path):
+    """Whether there is a collection cannot be said."""
+    (tmp_path / "locked" / "photos.vse").mkdir(parents=True)
+    (tmp_path / "locked").chmod(0)
+    try:
+        with ordinary_rights(), pytest.raises(VSEError, match="Permission denied"):
+            collection_exists(tmp_path / "locked" / "photos.vse")
+    finally:
+        (tmp_path / "locked").chmod(0o700)
+
+
+@pytest.mark.parametrize("name", ["photos.vse", "photos.db"])
+def test_a_collection_of_a_newer_version_exists(tmp_path, name, monkeypatch):
+    """It is not taken for absent, and is told as what it is."""
+    if name.endswith(".db"):
+        pytest.importorskip("milvus_lite")
+    monkeypatch.setattr("vse.index.milvus.state.FORMAT", 99)
+    monkeypatch.setattr("vse.index.embedded.layout.FORMAT", 99)
+    create_collection(tmp_path / name, **ABOUT).close()
+    monkeypatch.undo()
+
+    def use():
+        return collection_exists(tmp_path / name) and open_collection(tmp_path / name)
+
+    with pytest.raises(InputError, match="has format 99, expected 1"):
+        use()
+
+
+@pytest.mark.parametrize("name", ["photos.vse", "photos.db"])
+def test_a_model_that_has_moved(tmp_path, name):
+    """The new place is found by whoever opens the collection; nothing else changes."""
+    if name.endswith(".db"):
+        pytest.importorskip("milvus_lite")
+    collection = create_collection(tmp_path / name, **ABOUT)
+    before = collection.info()
+    collection.set_model_source("/new/place")
+    assert collection.info() == replace(before, model_source="/new/place")
+    collection.close()
+    collection = open_collection(tmp_path / name)
+    assert collection.info() == replace(before, model_source="/new/place")
+    with pytest.raises(VSEError, match="open for reading only"):
+        collection.set_model_source("/elsewhere")
+    collection.close()
 
 
 @pytest.mark.parametrize("name", ["photos.vse", "photos.db"])

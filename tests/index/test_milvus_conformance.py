@@ -16,7 +16,7 @@ from tests.index.conformance import Conformance
 from tests.index.histories import Backend, history
 
 from vse.index.collection import Collection
-from vse.index.milvus import MilvusCollection, connection
+from vse.index.milvus import MilvusCollection, sampled, tables
 
 pytest.importorskip("milvus_lite")
 HISTORIES = settings(max_examples=6, stateful_step_count=15, deadline=None)  # each step is some hundred calls
@@ -44,8 +44,16 @@ class TestMilvusLite(Conformance):
     @pytest.mark.parametrize("flush_after", [4, 1024])
     def test_random_histories(self, flush_after: int, monkeypatch: pytest.MonkeyPatch) -> None:  # type: ignore[override]
         """As in the suite, with rows in the log of Milvus Lite and with rows in its files."""
-        monkeypatch.setattr(connection, "FLUSH_AFTER", flush_after)
+        monkeypatch.setattr(tables, "FLUSH_AFTER", flush_after)
         run_state_machine_as_test(history(self.backend_in), settings=HISTORIES)
+
+    @pytest.mark.parametrize("most_tried", [0, 100_000])
+    def test_a_sample_has_the_smallest_hashes(  # type: ignore[override]
+        self, writer: Collection, most_tried: int, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """As in the suite, with ids that are tried and with all of them read."""
+        monkeypatch.setattr(sampled, "MOST_TRIED", most_tried)
+        super().test_a_sample_has_the_smallest_hashes(writer)
 
     @pytest.mark.slow
     def test_files_come_by_root_and_path(self, writer: Collection) -> None:

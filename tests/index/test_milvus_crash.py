@@ -1,96 +1,190 @@
-"""A process that adds to Milvus Lite is killed at any moment: what was acknowledged is there, and nothing by halves."""
+"""A process that changes Milvus Lite is killed at any moment: what was acknowledged is there, and nothing by halves."""
 
 from __future__ import annotations
 
-import os
-import signal
-import subprocess
-import sys
 import textwrap
-import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
-from tests.index.examples import DIMENSIONS, QUERIES
+from tests.index.crash import kill_again_and_again, killed
+from tests.index.examples import DIMENSIONS, QUERIES, VECTORS, directions
+from tests.index.support import batch
 
+from vse.index.collection import Collection
 from vse.index.milvus import MilvusCollection
+from vse.index.milvus.connection import Connection
 
 pytest.importorskip("milvus_lite")
-BATCH = 5
-CHILD = textwrap.dedent(
-    """
+TUNING = "from vse.index.milvus import tables; tables.FLUSH_AFTER = 12"  # so that kills hit the moving to files as well
+FILES = 20
+UPGRADING = """
     import sys
-    from tests.index.examples import VECTORS
+    from tests.index.examples import directions
     from tests.index.support import batch
-    from vse.index.milvus import MilvusCollection, connection
+    from vse.index.open import open_collection
 
-    connection.FLUSH_AFTER = 12  # so that kills hit the moving of rows to files as well
-    folder, begin = sys.argv[1], int(sys.argv[2])
-    collection = MilvusCollection.open(folder, write=True)
+    collection = open_collection(sys.argv[1], write=True)
     print("open", flush=True)
-    for number in range(begin, begin + 10_000):
-        collection.add(batch(VECTORS[:5], f"{number:06}/"))
-        print("added", number, flush=True)
-        if number % 3 == 0 and number > begin + 2:
-            gone = number - 3
-            print("removing", gone, flush=True)
-            collection.remove([("/photos", f"{gone:06}/{row:05}.jpg") for row in range(5)])
-            print("removed", gone, flush=True)
+    while True:
+        model = f"m{collection.info().generation + 1}"
+        new = collection.new_generation(model=model, model_source="s", dimensions=8)
+        there = {file.path for file in new.files()}
+        for each in batch(directions(20, seed=collection.info().generation + 1)):
+            if each.file.path not in there:
+                new.add([each])
+                print("added", new.info().generation, flush=True)
+        print("committing", new.info().generation, flush=True)
+        new.commit()
+        collection.close()
+        collection = open_collection(sys.argv[1], write=True)
+        print("serves", collection.info().generation, flush=True)
     """
-)
 
 
-def kill_during_work(folder: Path, begin: int, delay: float) -> list[list[str]]:
-    """What the process had said when it was killed, ``delay`` seconds after it had opened the collection."""
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    process = subprocess.Popen(
-        [sys.executable, "-c", CHILD, str(folder), str(begin)], stdout=subprocess.PIPE, text=True, env=environment
-    )
-    assert process.stdout is not None
-    assert process.stdout.readline() == "open\n"
-    time.sleep(delay)
-    process.send_signal(signal.SIGKILL)
-    said = process.stdout.read().splitlines(keepends=True)
-    process.stdout.close()
-    process.wait()
-    return [line.split() for line in said if line.endswith("\n")]
+def create(folder: Path) -> MilvusCollection:
+    return MilvusCollection.create(folder, model="m1", model_source="s", dimensions=DIMENSIONS)
+
+
+def rows_of(writer: MilvusCollection) -> list[int]:
+    """How many rows there are in each lane, also such as nobody sees."""
+    return [len(writer.tables.query(lane, "row >= 0", ["row"])) for lane in ("items", "captions")]
+
+
+def check(reader: Collection, files: int) -> None:
+    """Counts, captions and searches agree."""
+    info = reader.info()
+    assert info.files == info.items == info.captions == files
+    assert len(reader.search(QUERIES[0], 10**6).ids) == info.items
+    assert len(reader.search_captions(QUERIES[0], 10**6)) == info.captions
 
 
 @pytest.mark.slow
 def test_kill_at_any_moment(tmp_path: Path) -> None:
-    """Read before any writer has cleared up: acknowledged batches are whole, every other is whole or absent.
-
-    Counts, captions and searches agree; afterwards a writer clears up, and no row remains that is not of the state.
-    """
+    """Batches are whole or absent; afterwards a writer clears up, and no row remains that is not of the state."""
     folder = tmp_path / "photos.db"
-    MilvusCollection.create(folder, model="m", model_source="s", dimensions=DIMENSIONS).close()
-    random = np.random.default_rng(20)
-    added: set[int] = set()
-    removed: set[int] = set()
-    begin = 0
-    for _ in range(8):
-        said = kill_during_work(folder, begin, float(random.uniform(0, 0.5)))
-        added |= {int(number) for word, number in said if word == "added"}
-        removed |= {int(number) for word, number in said if word == "removed"}
-        unsure = {int(number) for word, number in said if word == "removing"} - removed
-        with MilvusCollection.open(folder) as reader:
-            there: dict[int, int] = {}
-            for file in reader.files():
-                number = int(file.path.split("/")[0])
-                there[number] = there.get(number, 0) + 1
-            assert set(there.values()) <= {BATCH}, "half a batch"
-            assert added - removed - unsure <= there.keys(), "an acknowledged batch is lost"
-            assert not removed & there.keys(), "a removed batch is back"
-            info = reader.info()
-            assert info.files == info.items == info.captions == BATCH * len(there)
-            assert len(reader.search(QUERIES[0], 10**6).ids) == info.items
-            assert len(reader.search_captions(QUERIES[0], 10**6)) == info.captions
-        assert len(there.keys() - added) <= 1, "at most the batch under way was not acknowledged"
-        added |= there.keys()
-        removed |= unsure - there.keys()
-        begin = max(added, default=0) + 1
-    assert len(added) > 8
+    create(folder).close()
+    files = kill_again_and_again(folder, TUNING, times=8, longest=0.5, check=check)
     with MilvusCollection.open(folder, write=True) as writer:
-        rows = [writer._connection.query(lane, "row >= 0", ["row"]) for lane in ("items", "captions")]
-        assert [len(some) for some in rows] == [BATCH * len(there)] * 2
+        assert rows_of(writer) == [files] * 2
+
+
+def check_generation(collection: Collection, generation: int, ids: list[int]) -> None:
+    """All files with the vectors of this generation, under the ids they had before."""
+    info = collection.info()
+    assert (info.generation, info.model) == (generation, f"m{generation}")
+    check(collection, FILES)
+    np.testing.assert_array_equal(collection.vectors(ids), directions(FILES, seed=generation))
+
+
+@pytest.mark.slow
+def test_kill_while_upgrading(tmp_path: Path) -> None:
+    """The generation that serves is the last acknowledged one or the one being committed, whole and with the same ids;
+    the next process goes on with what was added."""
+    folder = tmp_path / "photos.db"
+    with create(folder) as writer:
+        writer.add(batch(directions(FILES, seed=1)))
+        ids = np.concatenate([some for some, _ in writer.all_vectors()]).tolist()
+    script = f"{TUNING}\n{textwrap.dedent(UPGRADING)}"
+    random = np.random.default_rng(21)
+    serves, half = 1, 0
+    for _ in range(10):
+        said = [(word, int(number)) for word, number in killed(script, folder, delay=float(random.uniform(0, 0.8)))]
+        acknowledged = max([serves, *(number for word, number in said if word == "serves")])
+        committing = max([serves, *(number for word, number in said if word == "committing")])
+        added = Counter(number for word, number in said if word == "added")
+        assert added[serves + 1] <= FILES - half, "what was acknowledged before is not added again"
+        with MilvusCollection.open(folder) as reader:
+            before, serves = serves, reader.info().generation
+            assert acknowledged <= serves <= max(acknowledged, committing)
+            check_generation(reader, serves, ids)
+        half = added[serves + 1] + (half if serves == before else 0)
+    assert serves > 1
+    with MilvusCollection.open(folder, write=True) as writer:
+        check_generation(writer, serves, ids)
+        assert rows_of(writer) == [FILES] * 2
+
+
+class Killed(BaseException):
+    """The process is no more."""
+
+
+@contextmanager
+def dying_at(call: int) -> Iterator[list[int]]:
+    """Everything stops at the n-th use of Milvus; gives the number of uses so far."""
+    using, count = Connection.using, [0]
+
+    def counted(self: Connection) -> Any:
+        count[0] += 1
+        if count[0] >= call:
+            raise Killed
+        return using(self)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Connection, "using", counted)
+        yield count
+
+
+@pytest.mark.slow
+def test_death_at_the_calls_of_an_upgrade(tmp_path: Path) -> None:
+    """Whoever reads finds one whole generation, the old or the new one, and an upgrade that is repeated succeeds."""
+    folder = tmp_path / "photos.db"
+    with create(folder) as writer:
+        writer.add(batch(VECTORS))
+
+    def upgrade(to: str, seed: int) -> None:
+        with MilvusCollection.open(folder, write=True) as writer:
+            if writer.info().model == to:
+                return
+            with writer.new_generation(model=to, model_source="s", dimensions=DIMENSIONS) as new:
+                vectors = directions(len(VECTORS), seed=seed)
+                new.add(batch(vectors[:4]))
+                new.add([*batch(vectors)[3:], *batch(vectors[:1], "new")])
+                new.remove([("/photos", "new00000.jpg")])
+                new.commit()
+
+    with dying_at(10**6) as count:
+        upgrade("m2", 2)
+    calls = sorted({*range(1, count[0], 6), *range(count[0] - 9, count[0] + 1)})  # the switch is near the end
+    for number, call in enumerate(calls, start=3):
+        before, to = f"m{number - 1}", f"m{number}"
+        with suppress(Killed), dying_at(call):
+            upgrade(to, number)
+        with MilvusCollection.open(folder) as reader:
+            assert reader.info().model in (before, to)
+            check(reader, len(VECTORS))
+        upgrade(to, number)
+        with MilvusCollection.open(folder) as reader:
+            assert reader.info().model == to
+            check(reader, len(VECTORS))
+            ids = reader.search(directions(1, seed=number)[0], 100).ids.tolist()
+            assert sorted(ids) == list(range(1, len(VECTORS) + 1)), "items keep their ids"
+    with MilvusCollection.open(folder, write=True) as writer:
+        assert rows_of(writer) == [len(VECTORS)] * 2
+        assert len(writer.tables.connection.names()) == 3
+
+
+@pytest.mark.slow
+def test_death_while_an_unfinished_generation_is_thrown_away(tmp_path: Path) -> None:
+    """It is there as a whole or not at all, whenever it is asked for again."""
+    with create(tmp_path / "photos.db") as writer:
+        for call in range(1, 100):
+            new = writer.new_generation(model="new", model_source="s", dimensions=12)
+            new.add(batch(directions(3, 12)))
+            new.close()
+            done = False
+            with suppress(Killed), dying_at(call):
+                writer.new_generation(model="other", model_source="s", dimensions=5).close()
+                done = True
+            new = writer.new_generation(model="new", model_source="s", dimensions=12)
+            there = new.info().files
+            assert there in (0, 3)
+            assert len(list(new.files())) == len(new.search_captions(directions(1, 12)[0], 10)) == there
+            new.discard()
+            if done:
+                break
+        assert done

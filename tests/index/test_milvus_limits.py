@@ -19,7 +19,8 @@ from vse.errors import InputError, VSEError
 from vse.index.collection import Entry, Moment
 from vse.index.filters import Filter
 from vse.index.milvus import MilvusCollection
-from vse.index.milvus.connection import Connection
+from vse.index.milvus.ledger import Ledger
+from vse.index.milvus.tables import Tables
 
 pytest.importorskip("milvus_lite")
 
@@ -78,7 +79,7 @@ def test_another_model_is_refused(folder: Path) -> None:
     """Vectors of two models cannot be compared: the message names both, and the lock is released."""
     MilvusCollection.open(folder, model="old").close()
     for write in (False, True):
-        with pytest.raises(InputError, match=r"model old \(models/old\), not of new.*new collection"):
+        with pytest.raises(InputError, match=r"model old \(models/old\), not of new: .*vse collection upgrade"):
             MilvusCollection.open(folder, model="new", write=write)
     MilvusCollection.open(folder, write=True).close()
 
@@ -130,12 +131,11 @@ def test_making_one_can_be_repeated_when_it_was_cut_short(tmp_path: Path) -> Non
     """What a process that died before publishing had made is no collection, and is made anew."""
     script = """
         import os, sys
-        from pathlib import Path
-        from vse.index.milvus.address import parse_address
-        from vse.index.milvus.connection import Connection
+        from vse.index.milvus import MilvusCollection
+        from vse.index.milvus.ledger import Ledger
 
-        Connection(parse_address(sys.argv[1])).make(3, "flat")
-        os._exit(9)
+        Ledger.publish = lambda *_: os._exit(9)
+        MilvusCollection.create(sys.argv[1], model="m", model_source="s", dimensions=3)
         """
     place = tmp_path / "photos.db"
     subprocess.run([sys.executable, "-c", textwrap.dedent(script), str(place)], check=False)
@@ -174,7 +174,7 @@ def test_a_change_that_fails_on_its_way(folder: Path, monkeypatch: pytest.Monkey
 
         new = [entry("00000.jpg", VECTORS[3], digest="new"), entry("more.jpg", VECTORS[4])]
         with monkeypatch.context() as patch:
-            patch.setattr(Connection, step, fail)
+            patch.setattr(Tables if hasattr(Tables, step) else Ledger, step, fail)
             if step in ("delete", "forget"):
                 writer.add(new)
             else:
@@ -188,20 +188,20 @@ def test_a_change_that_fails_on_its_way(folder: Path, monkeypatch: pytest.Monkey
             assert len(each.search_captions(QUERIES[0], 100)) == len(before) - happened
         writer.add([entry("later.jpg", VECTORS[5])])
         assert reader.info().items == len(reader.search(QUERIES[0], 100).ids) == len(before) + happened + 1
-        assert len(writer._connection.query("items", "row >= 0", ["row"])) == len(before) + happened + 1
+        assert len(writer.tables.query("items", "row >= 0", ["row"])) == len(before) + happened + 1
 
 
 def test_an_answer_that_was_lost(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A change that was published although Milvus's answer did not arrive has happened, and is no error."""
-    publish = Connection.publish
+    publish = Ledger.publish
 
-    def published_and_cut(self: Connection, state: object) -> None:
+    def published_and_cut(self: Ledger, state: object) -> None:
         publish(self, state)  # type: ignore[arg-type]
         raise VSEError("the line is cut")
 
     with MilvusCollection.open(folder, write=True) as writer:
         with monkeypatch.context() as patch:
-            patch.setattr(Connection, "publish", published_and_cut)
+            patch.setattr(Ledger, "publish", published_and_cut)
             writer.add([entry("more.jpg", VECTORS[4])])
         writer.remove([("/photos", "00000.jpg")])
         assert writer.info().files == len(list(writer.files())) == len(VECTORS)

@@ -15,7 +15,9 @@ from tests.index.support import batch
 
 from vse.errors import InputError, VSEError
 from vse.index.milvus import MilvusCollection
+from vse.index.open import collection_exists
 
+pymilvus = pytest.importorskip("pymilvus")
 server = pytest.importorskip("milvus_lite.adapter.grpc.server")
 
 
@@ -88,21 +90,21 @@ def test_the_last_writer_holds_the_collection(address: str) -> None:
 
 def test_a_takeover_in_the_middle_of_a_change(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The writer before notices at its last look, and takes back what it had written."""
-    from vse.index.milvus.connection import Connection
+    from vse.index.milvus.tables import Tables
 
     with create(address) as first:
         first.add(batch(VECTORS))
         before = list(first.files())
-        rewrite, others = Connection.rewrite, []
+        rewrite, others = Tables.rewrite, []
 
-        def rewrite_and_lose(self: Connection, lane: str, rows: list[dict[str, object]]) -> None:
+        def rewrite_and_lose(self: Tables, lane: str, rows: list[dict[str, object]]) -> None:
             rewrite(self, lane, rows)  # type: ignore[arg-type]
             if lane == "captions" and not others:
                 others.append(None)
                 others[0] = MilvusCollection.open(address, write=True)  # type: ignore[call-overload]
 
         with monkeypatch.context() as patch:
-            patch.setattr(Connection, "rewrite", rewrite_and_lose)
+            patch.setattr(Tables, "rewrite", rewrite_and_lose)
             with pytest.raises(VSEError, match="opened for writing elsewhere"):
                 first.add([entry("00000.jpg", VECTORS[1], digest="new"), entry("more.jpg", VECTORS[0])])
         second = others[0]
@@ -113,15 +115,17 @@ def test_a_takeover_in_the_middle_of_a_change(address: str, monkeypatch: pytest.
         second.close()
 
 
-def test_a_server_that_is_lost_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever is asked of an open collection then; closing is harmless."""
-    from vse.index.milvus import connection
+def test_a_server_that_is_lost_is_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Whatever is asked of an open collection then, and nothing is printed; closing is harmless."""
+    from vse.index.milvus import ledger
 
     running, database, port = server.start_server_in_thread(str(tmp_path / "data"))
     collection = create(f"milvus+http://127.0.0.1:{port}/photos")
     running.stop(grace=0).wait()
     database.close()
-    monkeypatch.setattr(connection, "ANSWER_SECONDS", 0.5)
+    monkeypatch.setattr(ledger, "ANSWER_SECONDS", 0.5)
     for work in (
         lambda: collection.search(QUERIES[0], 5),
         lambda: collection.add(batch(VECTORS)),
@@ -132,3 +136,82 @@ def test_a_server_that_is_lost_is_one_line(tmp_path: Path, monkeypatch: pytest.M
             work()  # type: ignore[no-untyped-call]
         assert "\n" not in str(caught.value)
     collection.close()
+    assert capfd.readouterr() == ("", "")
+
+
+def test_a_takeover_while_the_next_generation_is_made(address: str) -> None:
+    """Whoever opens for writing may go on with it; the one before neither fills, switches nor throws away any more."""
+    with create(address) as first:
+        first.add(batch(VECTORS))
+        new = first.new_generation(model="new", model_source="s", dimensions=DIMENSIONS)
+        new.add(batch(VECTORS[:2]))
+        with MilvusCollection.open(address, write=True) as second:
+            for work in (lambda: new.add(batch(VECTORS)), new.commit, new.discard):
+                with pytest.raises(VSEError, match="opened for writing elsewhere"):
+                    work()
+            again = second.new_generation(model="new", model_source="s", dimensions=DIMENSIONS)
+            assert again.info().files == 2
+            again.add(batch(VECTORS))
+            again.commit()
+        new.close()
+
+
+def others(address: str, name: str) -> pymilvus.MilvusClient:
+    """A client of somebody else, who keeps a row in a Milvus collection of this name."""
+    client = pymilvus.MilvusClient(uri=address.removeprefix("milvus+").rpartition("/")[0])
+    client.create_collection(name, dimension=4, consistency_level="Strong")
+    client.insert(name, [{"id": 1, "vector": [1.0, 0.0, 0.0, 0.0]}])
+    return client
+
+
+@pytest.mark.parametrize("name", ["photos", "photos_captions", "photos_meta", "photos_g2"])
+def test_a_milvus_collection_of_somebody_else_is_never_dropped(address: str, name: str) -> None:
+    """Making a collection of that name is refused, and nothing is made."""
+    client = others(address, name)
+    assert not collection_exists(address)
+    with pytest.raises(InputError, match=f"^{name} at .* is a Milvus collection of something else: choose another"):
+        create(address)
+    assert client.list_collections() == [name]
+    assert len(client.query(name, filter="id >= 0")) == 1
+    client.close()
+
+
+@pytest.mark.parametrize("name", ["photos_g1", "photos_g2", "photos_g2_meta"])
+def test_an_upgrade_drops_nothing_of_somebody_else(address: str, name: str) -> None:
+    """What is in the way of the next generation is named; what only looks like an old one stays."""
+    with create(address) as writer:
+        writer.add(batch(VECTORS))
+    client = others(address, name)
+    options = {"model": "new", "model_source": "s", "dimensions": DIMENSIONS}
+    with MilvusCollection.open(address, write=True) as writer:
+        if name == "photos_g1":
+            writer.new_generation(**options).commit()
+        else:
+            assert writer.unfinished() is None
+            with pytest.raises(InputError, match=f"^{name} at .* of something else: rename or drop it"):
+                writer.new_generation(**options)
+    MilvusCollection.open(address, write=True).close()
+    assert len(client.query(name, filter="id >= 0")) == 1
+    client.close()
+
+
+def test_an_upgrade_leaves_other_collections_alone(address: str) -> None:
+    """Also those whose names begin with the same letters; names that parts have cannot be given."""
+    others = [address + "2", address + "_gallery", address.removesuffix("photos") + "my_photos"]
+    for each in (address, *others):
+        with create(each) as writer:
+            writer.add(batch(VECTORS))
+    for model in ("new", "newer"):
+        with MilvusCollection.open(address, write=True) as writer:
+            new = writer.new_generation(model=model, model_source="s", dimensions=DIMENSIONS)
+            new.add(batch(VECTORS[:3]))
+            new.commit()
+    MilvusCollection.open(address, write=True).close()
+    for each in others:
+        with MilvusCollection.open(each, write=True, model="m") as writer:
+            assert writer.info().files == len(writer.search(QUERIES[0], 100).ids) == len(VECTORS)
+    for part in ("_captions", "_meta", "_g2", "_g3"):
+        with pytest.raises(InputError, match=f"'photos{part}': expected a name that does not end in"):
+            create(address + part)
+    with MilvusCollection.open(address) as reader:
+        assert (reader.info().generation, len(list(reader.files()))) == (3, 3)

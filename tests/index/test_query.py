@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from PIL import Image
 from tests.index.examples import directions, entry
 from tests.index.support import create
 from tests.support_models import SIZE, bert_config, build, grid_config, picture, word_tokenizer, write_wordpieces
@@ -110,11 +111,29 @@ def test_texts_pictures_and_items_together(tmp_path):
         ({"texts": ("a", "")}, "empty"),
         ({"texts": ("x" * (MAX_CHARACTERS + 1),)}, r"2,001 characters, at most 2,000"),
         ({"texts": "a dog"}, "texts is one str"),
+        ({"texts": 5}, "texts is one int"),
+        ({"images": Path("a.jpg")}, "images is one PosixPath"),
+        ({"images": b"GIF89a"}, "images is one bytes"),
+        ({"images": Image.new("RGB", (2, 2))}, "images is one Image"),
+        ({"images": np.zeros((2, 2, 3), np.uint8)}, "images is one ndarray"),
+        ({"images": np.zeros((2, 2), np.uint8)}, "images is one ndarray"),
+        ({"like": 5}, "like is one int"),
+        ({"like": np.array(5)}, "like is one ndarray"),
+        ({"like": ("a",)}, "id a: expected"),
+        ({"like": (1.5,)}, r"id 1\.5"),
+        ({"like": (None,)}, "id None"),
         ({"texts": (3,)}, "int"),
+        ({"texts": ("a \udcff",)}, "no UTF-8"),
+        ({"like": (0,)}, "id 0"),
+        ({"like": (2**63,)}, "id 9223372036854775808"),
         ({"texts": ("a",), "weights": (1.0, 2.0)}, "2 weights for 1"),
         ({"texts": ("a",), "weights": (0.0,)}, r"weight 0\.0"),
         ({"texts": ("a",), "weights": (-1.0,)}, "exclude"),
         ({"texts": ("a",), "weights": (math.nan,)}, "weight nan"),
+        ({"texts": ("a",), "weights": (math.inf,)}, "weight inf"),
+        ({"texts": ("a",), "weights": (10**400,)}, "weight 1000"),
+        ({"texts": ("a",), "weights": ("x",)}, "weight x"),
+        ({"texts": ("a",), "weights": 2.0}, "weights is one float"),
     ],
 )
 def test_what_cannot_be_asked_is_one_line(parts, words):
@@ -122,6 +141,17 @@ def test_what_cannot_be_asked_is_one_line(parts, words):
     with pytest.raises(InputError, match=words) as caught:
         Query(**parts)
     assert "\n" not in str(caught.value)
+
+
+def test_sequences_of_any_kind():
+    """Lists, generators, arrays of ids and of pictures; numbers of numpy become plain ones."""
+    pictures = np.stack([picture(1), picture(2)])
+    query = Query(["a dog"], pictures, like=np.array([3, 4]), weights=np.ones(5, np.float32))  # type: ignore[arg-type]
+    assert query.texts == ("a dog",)
+    np.testing.assert_array_equal(query.images, pictures)
+    assert [(type(each), each) for each in query.like] == [(int, 3), (int, 4)]
+    assert query.weights == (1.0,) * 5
+    assert Query(text for text in ("a", "b")).texts == ("a", "b")  # type: ignore[arg-type]
 
 
 def test_the_longest_text_is_accepted():

@@ -21,8 +21,9 @@ from vse.errors import InputError
 from vse.index.collection import Entry, Moment
 from vse.index.embedded import EmbeddedCollection, approximate
 from vse.index.filters import Filter
-from vse.index.query import Query
-from vse.index.search import DEPTH, SearchResults, search
+from vse.index.query import Query, encode_query
+from vse.index.results import SearchResults, clock
+from vse.index.search import DEPTH, search
 
 COUNT = 700
 VECTORS = directions(COUNT, SIZE, seed=30)
@@ -58,7 +59,9 @@ def naive_order(collection: EmbeddedCollection, vector: np.ndarray) -> list[int]
 def test_the_best_in_order(collection):
     """Ids, scores and files are those of comparing everything in double precision."""
     found = search(collection, None, Query(like=(5,)), 20)
-    assert ids_of(found) == naive_order(collection, VECTORS[4])[:20]
+    order = naive_order(collection, VECTORS[4])
+    assert order[0] == 5
+    assert ids_of(found) == order[1:21]
     assert found.exact
     assert found.more
     for result in found.results:
@@ -68,6 +71,23 @@ def test_the_best_in_order(collection):
         assert result.taken == (float(row) if row % 2 else None)
     sure = [result.confidence for result in found.results]
     assert sure == sorted(sure, reverse=True)
+
+
+@pytest.mark.parametrize("threshold", [None, 0.97])
+def test_what_a_query_is_like_is_not_among_its_results(collection, threshold):
+    """All of those items and no others; a page is as long as ever, a copy stays."""
+    like = (7, 150, 7, 451)
+    vector = encode_query(Query(like=like), None, collection).vector
+    expected = [each for each in naive_order(collection, vector) if each not in like]
+    found = search(collection, None, Query(like=like), 300, group_duplicates=threshold)
+    if threshold is None:
+        assert ids_of(found) == expected[:300]
+    else:
+        assert len(found.results) == 300
+        assert {450, 151} <= {each for result in found.results for each in (result.id, *result.group)}
+    assert not set(like) & {each for result in found.results for each in (result.id, *result.group)}
+    everything = Query(like=range(1, COUNT + 1))
+    assert search(collection, None, everything, where=Filter(folder="3")).results == ()
 
 
 def test_a_text(collection):
@@ -121,7 +141,7 @@ def test_pages_over_an_approximate_index(tmp_path, monkeypatch):
         pages = [search(reader, None, query, 90, offset=offset) for offset in range(0, COUNT, 90)]
         assert not pages[0].exact
         ids = [each for page in pages for each in ids_of(page)]
-        assert sorted(ids) == list(range(1, COUNT + 1))
+        assert sorted([*ids, 9]) == list(range(1, COUNT + 1))
         assert ids == ids_of(search(reader, None, query, COUNT))
 
 
@@ -151,7 +171,12 @@ def test_groups(collection):
     alone = search(collection, None, Query(like=(150,)), 256)
     joined = search(collection, None, Query(like=(150,)), 200, group_duplicates=0.97)
     first = joined.results[0]
-    assert (first.id, first.group) == (150, (450,))
+    assert (first.id, first.group) == (450, ())  # the other one is what it is like
+    pairs = [result for result in joined.results[1:50] if 100 < result.id <= 400]
+    assert len(pairs) > 10
+    for result in pairs:
+        assert result.group == (result.id + 300,)
+        assert result.alike == (collection.items([result.id + 300])[0].file.path.join(["/photos/", ""]),)
     rank = {each: number for number, each in enumerate(ids_of(alone))}
     for result in joined.results:
         for other in result.group:
@@ -166,9 +191,9 @@ def test_moments(tmp_path):
     with create(tmp_path / "c", SIZE) as made:
         clip = Entry(picture("c.mp4", kind="video"), (Moment(VECTORS[0], 0.0, 2.5), Moment(VECTORS[1], 2.5, 70.0)))
         made.add([clip, entry("p.jpg", VECTORS[2])])
-        found = search(made, None, Query(like=(2,)))
-    best = found.results[0]
-    assert (best.id, best.kind, best.start, best.end) == (2, "video", 2.5, 70.0)
+        found = search(made, None, Query(like=(1,)))
+    moment = next(result for result in found.results if result.kind == "video")
+    assert (moment.id, moment.start, moment.end) == (2, 2.5, 70.0)
     still = next(result for result in found.results if result.kind == "image")
     assert (still.start, still.end) == (None, None)
 
@@ -201,6 +226,39 @@ def test_text_for_people(tmp_path):
     assert end == "no more results"
 
 
+def test_text_for_groups(tmp_path):
+    """A group names some of its files, each once."""
+    with create(tmp_path / "c", SIZE) as made:
+        made.add([entry("a.jpg", VECTORS[0]), *(entry(f"x/{row}\n.jpg", VECTORS[1]) for row in range(6))])
+        spans = tuple(Moment(VECTORS[2], second, second + 1.0) for second in (0.0, 1.0, 2.0))
+        made.add([Entry(picture("clip.mp4", kind="video"), spans)])
+        found = search(made, None, Query(like=(1,)), group_duplicates=0.9)
+    ends = {line.split("  ")[-1] for line in found.lines()}
+    assert ends == {"and 5 alike: 1\\n.jpg, 2\\n.jpg, 3\\n.jpg …", "and 2 alike: clip.mp4"}
+    told = [result["group"] for result in found.to_json()["results"]]
+    assert sorted(told) == [[3, 4, 5, 6, 7], [9, 10]]
+    assert "alike" not in found.to_json()["results"][0]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "shown"), [(0.0, "0:00.0"), (59.94, "0:59.9"), (59.96, "1:00.0"), (61.5, "1:01.5"), (3600, "60:00.0")]
+)
+def test_clocks(seconds, shown):
+    """Sixty seconds are a minute, also when they come from rounding."""
+    assert clock(seconds) == shown
+
+
+def test_the_vector_of_the_query(collection):
+    """Results hold what they were compared with, and it changes nothing of what they show or equal."""
+    found = search(collection, None, Query(like=(5,)), 2)
+    assert found.vector is not None
+    np.testing.assert_allclose(
+        collection.vectors(ids_of(found)) @ found.vector, [r.score for r in found.results], atol=1e-6
+    )
+    assert "vector" not in found.to_json()
+    assert found == search(collection, None, Query(like=(5,)), 2)
+
+
 def test_an_empty_collection_has_no_results(tmp_path):
     """And that is no error."""
     with create(tmp_path / "c", SIZE) as made:
@@ -212,6 +270,11 @@ def test_an_empty_collection_has_no_results(tmp_path):
     ("options", "words"),
     [
         ({"k": 0}, "k 0"),
+        ({"k": 2.5}, r"k 2\.5"),
+        ({"k": "10"}, "k 10: expected a whole number"),
+        ({"offset": 1.5}, r"offset 1\.5"),
+        ({"cutoff": "high"}, "cutoff high"),
+        ({"group_duplicates": "yes"}, "group_duplicates yes"),
         ({"offset": -1}, "offset -1"),
         ({"cutoff": 1.5}, r"cutoff 1\.5"),
         ({"cutoff": float("nan")}, "cutoff nan"),
@@ -223,6 +286,12 @@ def test_wrong_values_are_one_line(collection, options, words):
     with pytest.raises(InputError, match=words) as caught:
         search(collection, None, Query(like=(1,)), **options)
     assert "\n" not in str(caught.value)
+
+
+def test_a_query_that_is_none(collection):
+    """What it is, and what was expected."""
+    with pytest.raises(InputError, match="query is list, expected a text or a Query"):
+        search(collection, None, ["a dog"])
 
 
 def test_a_query_of_another_size_is_an_error(tmp_path: Path):

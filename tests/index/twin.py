@@ -115,7 +115,8 @@ def dot(first: Vectors, second: Vectors) -> float:
 def passes(file: MediaFile, where: Filter) -> bool:
     """Whether all that is given holds."""
     return (
-        (where.folder is None or file.path.startswith(where.folder + "/"))
+        (where.root is None or file.root == where.root)
+        and (where.folder is None or file.path.startswith(where.folder + "/"))
         and (where.kind is None or file.kind == where.kind)
         and (where.after is None or (file.taken is not None and file.taken >= where.after))
         and (where.before is None or (file.taken is not None and file.taken < where.before))

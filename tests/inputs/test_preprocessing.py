@@ -5,6 +5,8 @@ from __future__ import annotations
 import io
 import json
 import math
+import subprocess
+import sys
 from dataclasses import FrozenInstanceError, asdict, replace
 
 import numpy as np
@@ -86,6 +88,30 @@ def test_cropping_of_a_known_case():
     picture = gradient(300, 400)
     resized = np.asarray(Image.fromarray(picture).resize((341, 256), Image.Resampling.BICUBIC))
     assert np.array_equal(prepare(picture, how), resized[16:240, 58:282].transpose(2, 0, 1))
+
+
+@pytest.mark.parametrize("method", ["plain-bilinear", "bilinear", "bicubic"])
+@pytest.mark.parametrize("shape", [(1, 30_000), (30_000, 1), (200, 30_000)])
+def test_cropping_a_narrow_image_needs_little_memory(method, shape):
+    """Covering 256 x 256 with a single row of 30,000 pixels would take gigabytes; the middle of it does not.
+
+    Measured as the peak of the whole process, since Pillow's memory is not Python's.
+    """
+    code = f"""
+import resource, sys
+import numpy as np
+from vse.inputs import ImagePreprocessing, prepare
+how = ImagePreprocessing((224, 224), mean=(0, 0, 0), std=(1, 1, 1), resize={method!r}, fit="crop", crop_ratio=0.875)
+prepare(np.zeros((300, 400, 3), np.uint8), how)
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+image = np.zeros((*{shape}, 3), np.uint8)
+image[{shape[0] // 2}:, {shape[1] // 2}:] = 255
+found = prepare(image, how)
+more = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * (1 if sys.platform == "darwin" else 1024)
+print(found.shape == (3, 224, 224), found[0, 0, 0] < found[0, -1, -1], more < 100_000_000, more)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split()[:3] == ["True"] * 3, done.stdout
 
 
 @given(seed=st.integers(0, 2**32 - 1), height=st.integers(1, 50), width=st.integers(1, 50))

@@ -1,12 +1,12 @@
-"""``vse collection``: look after a collection: what it holds, whether it is sound, what is in it twice."""
+"""``vse collection``: look after a collection: what it holds, whether it is sound, what is in it twice, its model."""
 
 from __future__ import annotations
 
 import os
+import shlex
 from contextlib import closing
-from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -15,9 +15,7 @@ from vse.cli.options import JsonOption
 from vse.errors import InputError, UsageError
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
-    from vse.index.collection import Collection, CollectionInfo
+    from vse.index.collection import Collection
     from vse.index.embedded import EmbeddedCollection
 
 FOUND_PROBLEMS = 1
@@ -31,56 +29,28 @@ collection_app = typer.Typer(
 )
 
 
-@dataclass(frozen=True)
-class InfoResult:
-    """What a collection holds, to be shown; ``note`` is what has just been done with it."""
-
-    info: CollectionInfo
-    note: str | None = None
-
-    def to_json(self) -> dict[str, Any]:
-        values = {**asdict(self.info), "roots": list(self.info.roots)}
-        return values if self.note is None else {**values, "note": self.note}
-
-    def render(self, console: Console) -> None:
-        from rich.text import Text
-
-        from vse.index.duplicates import printable
-
-        def say(text: str) -> None:
-            console.print(Text(text), soft_wrap=True)  # Text: a bracket in a file name is no markup
-
-        info = self.info
-        if self.note is not None:
-            say(self.note)
-        say(f"{printable(info.where)}: {info.files} files, {info.items} items, {info.captions} captions")
-        say(f"model {info.model} ({printable(info.model_source)}), {info.dimensions} dimensions")
-        say(f"backend {info.backend}, generation {info.generation}")
-        for root in info.roots:
-            say(f"folder {printable(root)}")
-
-
 @collection_app.callback(invoke_without_command=True)
 def _collection(context: typer.Context) -> None:
     if context.invoked_subcommand is None:
-        known = "'info', 'verify', 'rebuild', 'duplicates' or 'remove'"
+        known = "'info', 'verify', 'rebuild', 'duplicates', 'remove' or 'upgrade'"
         raise UsageError(f"no collection command named: expected {known} (try 'vse collection --help')")
 
 
 @collection_app.command("info")
 def info(index: IndexArgument, as_json: JsonOption = False) -> None:
-    """Say what a collection holds, and of which model its vectors are."""
+    """Say what a collection holds, of which model its vectors are, and whether an upgrade was not finished."""
     from vse.index.open import open_collection
+    from vse.index.overview import overview_of
 
     with closing(open_collection(index)) as collection:
-        show(InfoResult(collection.info()), as_json=as_json)
+        show(overview_of(collection), as_json=as_json)
 
 
 @collection_app.command("verify")
 def verify(index: IndexArgument, as_json: JsonOption = False) -> None:
     """Read everything and compare it with its checksums; exit code 1 if something is wrong."""
-    with _open_folder(index) as collection:
-        report = collection.verify()
+    with _open_folder(index) as collection, progress_on_stderr() as progress:
+        report = collection.verify(progress=progress)
     show(report, as_json=as_json)
     if not report.ok:
         raise typer.Exit(FOUND_PROBLEMS)
@@ -89,16 +59,19 @@ def verify(index: IndexArgument, as_json: JsonOption = False) -> None:
 @collection_app.command("rebuild")
 def rebuild(index: IndexArgument, as_json: JsonOption = False) -> None:
     """Make anew what searching is fast with; the files and vectors stay as they are."""
+    from vse.index.overview import overview_of
+
     with _open_folder(index, write=True) as collection:
-        collection.rebuild()
-        show(InfoResult(collection.info(), "the cache was made anew"), as_json=as_json)
+        with progress_on_stderr() as progress:
+            collection.rebuild(progress=progress)
+        show(overview_of(collection, "the cache was made anew"), as_json=as_json)
 
 
 @collection_app.command("duplicates")
 def duplicates(
     index: IndexArgument,
     threshold: Annotated[
-        float | None, typer.Option(metavar="C", help="The cosine from which files count as the same; default 0.97.")
+        float | None, typer.Option(metavar="C", help="The cosine from which files count as the same; default 0.9.")
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -121,26 +94,81 @@ def remove(
 ) -> None:
     """Forget files and purge their vectors. The files themselves stay, and 'vse index' would add them again."""
     from vse.index.open import open_collection
+    from vse.index.overview import overview_of
 
     with closing(open_collection(index, write=True)) as collection:
         places = _places_below(collection, paths)
         count = collection.remove(places)
-        show(InfoResult(collection.info(), f"{count} files forgotten"), as_json=as_json)
+        show(overview_of(collection, f"{count} files forgotten"), as_json=as_json)
+
+
+@collection_app.command("upgrade")
+def upgrade(
+    index: IndexArgument,
+    model: Annotated[
+        str | None, typer.Option(metavar="MODEL", help="The model folder or hub id that is to be used from now on.")
+    ] = None,
+    drop_missing: Annotated[
+        bool, typer.Option("--drop-missing", help="Leave out files that are not there, instead of refusing.")
+    ] = False,
+    discard: Annotated[
+        bool, typer.Option("--discard", help="Throw away what an unfinished upgrade has encoded, and do nothing else.")
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Encode all files anew with another model; the old vectors serve until the end. Run it again after a stop."""
+    if discard:
+        if model is not None or drop_missing:
+            raise UsageError("--discard throws away and encodes nothing: leave out --model and --drop-missing")
+        _discard(index, as_json)
+        return
+    if model is None:
+        raise UsageError("--model MODEL is needed: the one to upgrade to (or --discard an unfinished upgrade)")
+    from vse.cli.models import load_for_files
+    from vse.index.open import open_collection
+    from vse.index.upgrade import upgrade_collection
+
+    open_collection(index).close()  # a mistyped name is found out before a model is loaded
+    with progress_on_stderr() as progress:
+        encoder, source = load_for_files(model)
+        with closing(open_collection(index, write=True)) as collection:
+            try:
+                report = upgrade_collection(collection, encoder, source, progress=progress, drop_missing=drop_missing)
+            except KeyboardInterrupt:
+                progress.note(
+                    f"{index} serves as before; what was encoded is kept: the same command goes on from there"
+                )
+                raise
+    show(report, as_json=as_json)
+
+
+def _discard(index: str, as_json: bool) -> None:
+    from vse.index.open import open_collection
+    from vse.index.overview import overview_of
+    from vse.index.upgrade import discard_upgrade
+
+    with closing(open_collection(index, write=True)) as collection:
+        left = discard_upgrade(collection)
+        note = f"the upgrade to model {left.model} was thrown away, {left.files:,} files of it were encoded"
+        show(overview_of(collection, note), as_json=as_json)
 
 
 def _open_folder(index: str, *, write: bool = False) -> EmbeddedCollection:
-    """A collection in a folder, whose files we look after; a server looks after its own."""
+    """A collection in a folder, whose files we look after; Milvus looks after its own."""
     from vse.index.embedded import EmbeddedCollection
-    from vse.index.open import backend_of
+    from vse.index.open import backend_of, folder_at
 
     if backend_of(index) != "embedded":
-        raise InputError(f"{index!r} is kept by a server, which looks after its own files: expected a folder")
-    return EmbeddedCollection.open(Path(index).expanduser(), write=write)
+        raise InputError(
+            f"{index} is kept by Milvus, which looks after its own files: 'verify' and 'rebuild' are for collections "
+            f"in a folder, 'vse collection info {shlex.quote(index)}' says what this one holds"
+        )
+    return EmbeddedCollection.open(folder_at(index), write=write)
 
 
 def _places_below(collection: Collection, paths: list[Path]) -> list[tuple[str, str]]:
     """Which files of the collection are meant; a path that means none is an error before anything is done."""
-    from vse.index.duplicates import full_path
+    from vse.index.media_file import full_path
 
     wanted = [os.path.abspath(path) for path in paths]  # noqa: PTH100 (the file may be gone: links are not followed)
     found: list[tuple[str, str]] = []

@@ -10,7 +10,7 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from vse.progress import ProgressReporter
 
@@ -30,10 +30,20 @@ class Result(Protocol):
         """The result as a person reads it."""
 
 
+@runtime_checkable
+class PlainResult(Result, Protocol):
+    """A result that is plain lines for a person too: these are written as they are, and rich is not loaded."""
+
+    def lines(self) -> list[str]:
+        """What :meth:`render` shows, without its wrapping and colours."""
+
+
 def show(result: Result, *, as_json: bool) -> None:
     """Write a result to stdout."""
     if as_json:
         print_json(result.to_json())
+    elif isinstance(result, PlainResult):
+        print("".join(f"{line}\n" for line in result.lines()), end="")
     else:
         result.render(stdout_console())
 

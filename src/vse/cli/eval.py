@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
 
 from vse.cli.console import progress_on_stderr, show
+from vse.cli.embedding import embed
 from vse.cli.options import JsonOption
-from vse.errors import InputError, UsageError, unknown_choice
-
-if TYPE_CHECKING:
-    from vse.data import FeatureStore
-    from vse.evaluation.embeddings import Embeddings
-    from vse.progress import ProgressReporter
+from vse.errors import UsageError, unknown_choice
 
 
 def evaluate(
@@ -98,7 +94,7 @@ def evaluate(
     with progress_on_stderr() as progress:
         embedded = [Embeddings.load(folder) for folder in saved]
         for name in named:
-            found = _embed(name, Path(str(data)), split, images, features, progress)
+            found = embed(name, Path(str(data)), split, images=images, features=features, progress=progress)
             if save_embeddings is not None:
                 header = found.header
                 found.save(save_embeddings / f"{header.model}-{header.data}-{header.split}-{header.fingerprint}")
@@ -119,38 +115,6 @@ def evaluate(
     if markdown is not None:
         append_markdown(markdown, report.results)
     show(report, as_json=as_json)
-
-
-def _embed(
-    name: str, path: Path, split: str, images: Path | None, features: Path | None, progress: ProgressReporter
-) -> Embeddings:
-    """The vectors of one model for the split, from features or from pictures as the model asks."""
-    import vse
-    from vse.data import FeatureStore, attach, open_data
-    from vse.evaluation.embeddings import embed_split
-
-    model = vse.load(name)
-    if model.preprocessing is None:
-        data = open_data(path, split, use="features")
-    else:
-        data = open_data(path, split, images=images, use="files")
-        if features is not None:
-            store = FeatureStore.open(features)
-            _check_store(store, model, name)
-            data = attach(data, store)
-    progress.note(f"{name}: {len(data.images)} images, {len(data.captions)} captions of {data.name} {data.split}")
-    called = Path(name).resolve().name if Path(name).exists() else name.replace("/", "-")
-    return embed_split(model, data, name=called, progress=progress)
-
-
-def _check_store(store: FeatureStore, model: Any, name: str) -> None:
-    """Features of another backbone may have the right width and mean something else."""
-    if not hasattr(model, "image_encoder"):
-        raise UsageError(f"--features: {name} is an export and reads pictures; use the model it was made from")
-    from vse.features import backbone_fingerprint
-
-    if store.header.fingerprint != backbone_fingerprint(model.image_encoder.backbone):
-        raise InputError(f"{store.folder}: features of another backbone ({store.header.backbone}) than that of {name}")
 
 
 def _check_file(option: str, path: Path) -> None:

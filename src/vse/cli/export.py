@@ -36,6 +36,7 @@ def export(
     from vse.errors import require
 
     require("torch", "train", "vse export")
+    from vse.coefficients import own_coefficients
     from vse.convert.onnx_export import export_onnx
     from vse.data import open_data
     from vse.loading import model_folder
@@ -51,6 +52,7 @@ def export(
             precision=cast("Precision", precision),
             data=captioned,
             pictures=chosen,
+            confidence=own_coefficients(source),
             progress=progress,
         )
     show(result, as_json=as_json)

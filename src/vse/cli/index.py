@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -36,6 +37,7 @@ def index(
         raise UsageError("--json prints one result at the end, and --watch has no end: use one of them")
     from vse.index.indexing.folder import root_of
     from vse.index.open import collection_exists, open_collection
+    from vse.index.refusal import other_model
 
     roots = list(dict.fromkeys(root_of(folder) for folder in folders))
     known = None
@@ -46,19 +48,27 @@ def index(
     elif model is None:
         raise UsageError(f"--model MODEL is needed: {into} does not exist yet, and is made for one model")
     _check_folders(roots, known)
-    with progress_on_stderr() as progress:
-        encoder, source = _load(into, model, known)
-        collection = _open(into, encoder, source, new=known is None)
-        try:
-            result = _index(collection, encoder, roots, progress)
-            if watch:
-                _watch(collection, encoder, roots, result, progress)
-        except KeyboardInterrupt:
-            progress.note(f"what was encoded is in {into}: the same command goes on from there")
-            raise
-        finally:
-            collection.close()
-    show(result, as_json=as_json)
+    result = None
+    try:
+        with progress_on_stderr() as progress:
+            encoder, source = _load(into, model, known)
+            if known is not None and known.model != encoder.fingerprint():
+                raise other_model(known.where, known.model, known.model_source, encoder.fingerprint(), source)
+            with closing(_open(into, encoder, source, new=known is None)) as collection:
+                if known is not None:
+                    _record_source(collection, known.model_source, source, progress)
+                try:
+                    result = _index(collection, encoder, roots, progress)
+                    collection.settle(progress=progress)
+                    if watch:
+                        first, result = result, None
+                        _watch(collection, encoder, roots, first, progress)
+                except KeyboardInterrupt:
+                    progress.note(f"what was encoded is in {into}: the same command goes on from there")
+                    raise
+    finally:  # what was indexed stays, also when it could not be made fast to search
+        if result is not None:
+            show(result, as_json=as_json)
 
 
 @dataclass(frozen=True)
@@ -89,9 +99,11 @@ class Indexed:
 
 def _check_folders(roots: list[str], known: CollectionInfo | None) -> None:
     """A mistyped folder is found out before a model is loaded; one that is known may be on a disk that is away."""
+    from vse.index.indexing.folder import check_overlap
     from vse.index.scan import why_absent
 
     for root in roots:
+        check_overlap(() if known is None else known.roots, root, roots)
         reason = why_absent(root)
         if reason is not None and (known is None or root not in known.roots):
             raise InputError(f"{root}: {reason}: expected a folder of pictures and clips")
@@ -99,21 +111,23 @@ def _check_folders(roots: list[str], known: CollectionInfo | None) -> None:
 
 def _load(into: str, model: str | None, known: CollectionInfo | None) -> tuple[IndexModel, str]:
     """The model, and the name under which it is found again from everywhere."""
-    import vse
-    from vse.index.indexing.folder import root_of
+    from vse.cli.models import load_for_files
 
-    source = model if model is not None else known.model_source if known is not None else ""
-    if Path(source).expanduser().exists():
-        source = root_of(source)
     try:
-        loaded = vse.load(source)
+        return load_for_files(model if model is not None else known.model_source if known is not None else "")
     except InputError as error:
         if model is None:
             raise InputError(f"{error}; {into} was made with it: say with --model where it is now") from None
         raise
-    if loaded.preprocessing is None:
-        raise InputError(f"{source} takes sets of features, not pictures: use a model that reads pictures")
-    return loaded, source
+
+
+def _record_source(collection: Collection, recorded: str, source: str, progress: ProgressReporter) -> None:
+    """Let later calls find a model that has moved."""
+    from vse.cli.models import is_gone
+
+    if source != recorded and is_gone(recorded):
+        collection.set_model_source(source)
+        progress.note(f"the model is no longer at {recorded}: from now on {source} is used")
 
 
 def _open(into: str, model: IndexModel, source: str, *, new: bool) -> Collection:
@@ -125,9 +139,9 @@ def _open(into: str, model: IndexModel, source: str, *, new: bool) -> Collection
 
 
 def _index(collection: Collection, model: IndexModel, roots: list[str], progress: ProgressReporter) -> Indexed:
-    from vse.index.indexing import index_folder
+    from vse.index.indexing import index_folders
 
-    reports = tuple(index_folder(collection, model, root, progress=progress) for root in roots)
+    reports = index_folders(collection, model, roots, progress=progress)
     return Indexed(collection.info(), reports)
 
 

@@ -6,58 +6,37 @@ Exit codes: 0 done, 1 failed, 2 wrong call, 130 interrupted.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Iterable
 from contextlib import suppress
+from importlib import import_module
 from typing import Annotated, Any
 
 import typer
 
 from vse._version import __version__
-from vse.cli.collection import collection_app
-from vse.cli.convert import convert
-from vse.cli.data import data_app
-from vse.cli.demo import demo
-from vse.cli.eval import evaluate
-from vse.cli.experiment import experiment
-from vse.cli.export import export
-from vse.cli.features import features
-from vse.cli.index import index
-from vse.cli.inspect import inspect
-from vse.cli.search import search
+from vse.cli.plain_values import keep_plain
 from vse.cli.streams import abandon_if_unwritable, complain, reader_left
-from vse.cli.train import train
 from vse.errors import UsageError, VSEError, unknown_choice
 
 FAILED = 1
 INTERRUPTED = 130
 
-app = typer.Typer(
-    name="vse",
-    help="Visual semantic embedding with learned pooling.",
-    epilog="'vse COMMAND --help' explains one command.",
-    add_completion=False,
-    # Plain help: drawing it with rich would take longer than everything else in "vse --help".
-    rich_markup_mode=None,
-)
-COMMANDS: dict[str, Callable[..., None] | typer.Typer] = {
-    "demo": demo,
-    "data": data_app,
-    "features": features,
-    "train": train,
-    "convert": convert,
-    "eval": evaluate,
-    "inspect": inspect,
-    "export": export,
-    "index": index,
-    "search": search,
-    "collection": collection_app,
-    "experiment": experiment,
+COMMANDS = {
+    "demo": "demo:demo",
+    "data": "data:data_app",
+    "features": "features:features",
+    "train": "train:train",
+    "convert": "convert:convert",
+    "eval": "eval:evaluate",
+    "calibrate": "calibrate:calibrate",
+    "inspect": "inspect:inspect",
+    "export": "export:export",
+    "index": "index:index",
+    "search": "search:search",
+    "collection": "collection:collection_app",
+    "experiment": "experiment:experiment",
 }
-for _name, _command in COMMANDS.items():
-    if isinstance(_command, typer.Typer):
-        app.add_typer(_command, name=_name)
-    else:
-        app.command(_name)(_command)
+"""By name, the module in this package and what it calls the command."""
 
 
 def _show_version(wanted: bool) -> None:
@@ -73,7 +52,6 @@ def _show_help(context: typer.Context, wanted: bool) -> None:
 
 
 # typer's own --help has no default, and converting its absence would load pydantic on every call.
-@app.callback(invoke_without_command=True, add_help_option=False)
 def _root(
     context: typer.Context,
     version: Annotated[
@@ -88,6 +66,27 @@ def _root(
 ) -> None:
     if context.invoked_subcommand is None:
         _show_help(context, wanted=True)
+
+
+def make_app(names: Iterable[str] = COMMANDS) -> typer.Typer:
+    """The command with these commands below it. Only their modules are imported: reading all costs half a search."""
+    app = typer.Typer(
+        name="vse",
+        help="Visual semantic embedding with learned pooling.",
+        epilog="'vse COMMAND --help' explains one command.",
+        add_completion=False,
+        # Plain help: drawing it with rich would take longer than everything else in "vse --help".
+        rich_markup_mode=None,
+    )
+    app.callback(invoke_without_command=True, add_help_option=False)(_root)
+    for name in names:
+        module, attribute = COMMANDS[name].split(":")
+        command = getattr(import_module(f"vse.cli.{module}"), attribute)
+        if isinstance(command, typer.Typer):
+            app.add_typer(command, name=name)
+        else:
+            app.command(name)(command)
+    return app
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -123,9 +122,12 @@ def _take_debug(arguments: list[str]) -> tuple[list[str], bool]:
 
 
 def _dispatch(arguments: list[str]) -> int:
-    if arguments and not arguments[0].startswith("-") and arguments[0] not in COMMANDS:
-        raise UsageError(unknown_choice("command", arguments[0], COMMANDS))
-    command = typer.main.get_command(app)
+    named = arguments[:1] if arguments and not arguments[0].startswith("-") else []
+    for name in named:
+        if name not in COMMANDS:
+            raise UsageError(unknown_choice("command", name, COMMANDS))
+    command = typer.main.get_command(make_app(named or COMMANDS))
+    keep_plain(command)
     try:
         with command.make_context("vse", list(arguments)) as context:
             command.invoke(context)

@@ -1,27 +1,23 @@
-"""``vse search``: the best pictures and moments of a collection for a sentence, a picture, or both."""
+"""``vse search``: the best pictures, moments or captions of a collection for a sentence, a picture, or both."""
 
 from __future__ import annotations
 
-import re
+import os
 from contextlib import closing
-from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, cast
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from vse.cli.console import show
+from vse.cli import search_options as options
+from vse.cli.console import progress_on_stderr, show
 from vse.cli.options import JsonOption
-from vse.errors import InputError, UsageError, unknown_choice
+from vse.cli.page import Page
+from vse.errors import InputError, UsageError
 
 if TYPE_CHECKING:
     from vse.index.collection import CollectionInfo
-    from vse.index.filters import Filter
-    from vse.index.media_file import MediaKind
     from vse.index.query import Model
-
-KINDS = ("image", "video")
-_DATE = re.compile(r"(\d{4})(?:-(\d{1,2})(?:-(\d{1,2}))?)?")
 
 
 def search(
@@ -30,19 +26,37 @@ def search(
         list[str] | None, typer.Argument(metavar="TEXT...", help="What is to be found.", show_default=False)
     ] = None,
     images: Annotated[
-        list[Path] | None, typer.Option("--image", metavar="FILE", help="A picture like it; repeat it.")
-    ] = None,
-    exclude: Annotated[
-        list[str] | None, typer.Option("--not", metavar="TEXT", help="What is not wanted; repeat it.")
+        list[Path] | None,
+        typer.Option("--image", metavar="FILE", help="Pictures like this one; may be given several times."),
     ] = None,
     like: Annotated[
-        list[int] | None, typer.Option("--like", metavar="ID", help="More like this result; repeat it.")
+        list[int] | None,
+        typer.Option(
+            "--like", metavar="ID", help="More like this result, which is left out itself; may be given several times."
+        ),
     ] = None,
+    exclude: Annotated[
+        list[str] | None, typer.Option("--not", metavar="TEXT", help="What is not wanted; may be given several times.")
+    ] = None,
+    weights: Annotated[
+        str | None,
+        typer.Option(metavar="W,W...", help="What counts how much, like 1,0.3: texts, then images, then ids."),
+    ] = None,
+    captions: Annotated[
+        bool, typer.Option("--captions", help="Find captions of the collection instead of pictures.")
+    ] = False,
     folder: Annotated[str | None, typer.Option(metavar="F", help="Only below this folder of the collection.")] = None,
     after: Annotated[
         str | None, typer.Option(metavar="DATE", help="Taken on this day or later: 2024, 2024-05 or 2024-05-31.")
     ] = None,
     before: Annotated[str | None, typer.Option(metavar="DATE", help="Taken before this day begins.")] = None,
+    near: Annotated[
+        str | None, typer.Option(metavar="LAT,LON", help="Taken near this place, in degrees: 48.14,11.58.")
+    ] = None,
+    within: Annotated[
+        float | None,
+        typer.Option(metavar="KM", help="How far from it, north to south and east to west [default: 10]."),
+    ] = None,
     kind: Annotated[str | None, typer.Option("--type", metavar="TYPE", help="image or video.")] = None,
     k: Annotated[int, typer.Option("-k", metavar="N", min=1, help="Results on a page.")] = 10,
     page: Annotated[int, typer.Option(metavar="N", min=1, help="Which page.")] = 1,
@@ -52,6 +66,14 @@ def search(
     group_duplicates: Annotated[
         bool, typer.Option("--group-duplicates", help="Show what looks the same once.")
     ] = False,
+    evidence: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FOLDER",
+            help="Draw why each result was found, as FOLDER/NN-name.png: red cells of a picture or frames of a moment "
+            "speak for the query, blue ones against it. The folder is made, files of these names are replaced.",
+        ),
+    ] = None,
     model: Annotated[
         str | None, typer.Option(metavar="MODEL", help="The collection's model, if it is elsewhere now.")
     ] = None,
@@ -62,68 +84,69 @@ def search(
         raise UsageError(f"--min-confidence {min_confidence}: expected a number from 0 to 1")
     if not (texts or images or like):
         raise UsageError("nothing to search for: write a text, or use --image FILE or --like ID")
-    where = make_filter(folder, kind, after, before)
+    where = options.make_filter(kind, after, before, near, within)
+    of_pictures = not where.empty or group_duplicates or not (folder is None and evidence is None)
+    if captions and (of_pictures or min_confidence is not None):
+        raise UsageError(
+            "--captions finds sentences: leave out filters, --evidence, --min-confidence and --group-duplicates"
+        )
+    options.check_evidence_folder(evidence)
+    parts = tuple(texts or ()), tuple(images or ()), tuple(exclude or ()), tuple(like or ())
+    factors = options.parse_weights(weights, len(parts[0]) + len(parts[1]) + len(parts[3]))
+    # One query is little work, and numpy's threads take longer to start than they save; it asks when it is loaded.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
+    from vse.coefficients import coefficients_of
     from vse.index.duplicates import NEAR
     from vse.index.open import open_collection
     from vse.index.query import Query
     from vse.index.search import search as find
 
-    query = Query(tuple(texts or ()), tuple(images or ()), tuple(exclude or ()), tuple(like or ()))
+    query = Query(*parts, factors)
+    offset = (page - 1) * k
     with closing(open_collection(index)) as collection:
-        loaded = load_model(collection.info(), model) if query.needs_model else None
+        info = collection.info()
+        where = options.in_folder(where, folder, info.roots)
+        loaded = load_model(info, model) if query.needs_model or evidence is not None else None
+        if captions:
+            from vse.index.caption_search import search_captions
+
+            sentences = search_captions(collection, loaded, query, k, offset=offset)
+            show(Page(sentences, page, sentences.more), as_json=as_json)
+            return
         results = find(
             collection,
             loaded,
             query,
             k,
-            offset=(page - 1) * k,
+            offset=offset,
             where=where,
             cutoff=min_confidence,
             group_duplicates=NEAR if group_duplicates else None,
+            coefficients=coefficients_of(model or info.model_source),
         )
-    show(results, as_json=as_json)
+        if evidence is None or loaded is None:
+            show(Page(results, page, results.more), as_json=as_json)
+            return
+        from vse.index.explain import explain
+
+        with progress_on_stderr() as progress:
+            explained = explain(collection, loaded, results, evidence, progress=progress)
+    show(Page(explained, page, results.more), as_json=as_json)
 
 
 def load_model(info: CollectionInfo, given: str | None) -> Model:
     """The model whose vectors a collection holds, from where it was when indexing unless it is ``given``."""
     import vse
+    from vse.index.refusal import other_model
 
+    source = given or info.model_source
     try:
-        model = vse.load(given or info.model_source)
+        model = vse.load(source)
     except InputError as error:
         if given is not None:
             raise
         raise InputError(f"the model of {info.where} cannot be loaded ({error}): name it with --model") from error
     if model.fingerprint() != info.model:
-        name = given or info.model_source
-        raise InputError(
-            f"{name!r} is model {model.fingerprint()}, and {info.where} holds vectors of {info.model}: "
-            "name that one with --model, or index again with this one"
-        )
+        raise other_model(info.where, info.model, info.model_source, model.fingerprint(), source)
     return model
-
-
-def make_filter(folder: str | None, kind: str | None, after: str | None, before: str | None) -> Filter:
-    """The filter of the options; None leaves a part out."""
-    from vse.index.filters import Filter
-
-    if kind is not None and kind not in KINDS:
-        raise UsageError(f"--type: {unknown_choice('type', kind, KINDS)}")
-    first = None if after is None else parse_date("--after", after)
-    last = None if before is None else parse_date("--before", before)
-    if first is not None and last is not None and first >= last:
-        raise UsageError(f"--after {after} --before {before}: nothing lies between, exchange them")
-    return Filter(folder=folder, kind=cast("MediaKind | None", kind), after=first, before=last)
-
-
-def parse_date(option: str, text: str) -> float:
-    """The moment at which a year, a month or a day begins, in the manner of ``MediaFile.taken``."""
-    match = _DATE.fullmatch(text.strip())
-    try:
-        if match is None:
-            raise ValueError
-        year, month, day = (int(part or 1) for part in match.groups())
-        return datetime(year, month, day, tzinfo=UTC).timestamp()
-    except ValueError:
-        raise UsageError(f"{option} {text!r}: expected a date like 2024, 2024-05 or 2024-05-31") from None

@@ -10,7 +10,7 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast, get_args
 
@@ -19,15 +19,16 @@ import torch
 from numpy.typing import NDArray
 
 from vse._version import __version__
+from vse.coefficients import FILE as CONFIDENCE
 from vse.convert.onnx_check import TowerAgreement, random_feature_batches, random_token_batches, recalls
-from vse.convert.onnx_graph import write_graph, write_mark
+from vse.convert.onnx_graph import tower_bytes, write_graph, write_mark
 from vse.convert.onnx_precision import halve_weights, quantize
 from vse.convert.onnx_towers import FeatureTower, PixelTower, TextTower
 from vse.encoding import Items
 from vse.errors import InputError, VSEError, unknown_choice
 from vse.files import settle, write_json
 from vse.model import VSEModel
-from vse.onnx_model import IMAGE_FILE, TEXT_FILE, OnnxConfig, OnnxModel, Precision
+from vse.onnx_model import IMAGE_FILE, TEXT_FILE, WEIGHTS_ENDING, OnnxConfig, OnnxModel, Precision
 from vse.progress import ProgressReporter, SilentProgress
 from vse.storage import TOKENIZER_FILES, fingerprint
 from vse.strict import read_json
@@ -35,6 +36,7 @@ from vse.strict import read_json
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from vse.coefficients import Coefficients
     from vse.data.captioned_images import CaptionedImages
 
 LARGEST_SET = 256  # elements of a set of region features that the pooling's table covers
@@ -97,6 +99,7 @@ def export_onnx(
     data: CaptionedImages | None = None,
     pictures: Items | None = None,
     largest_set: int | None = None,
+    confidence: Coefficients | None = None,
     progress: ProgressReporter | None = None,
 ) -> ExportReport:
     """Write ``model`` into ``folder`` for ONNX Runtime and return how far it is from torch.
@@ -104,6 +107,7 @@ def export_onnx(
     A float32 export that differs by more than 1e-4 anywhere is an error. For the others the loss is measured: of recall
     on ``data`` if that is given, and always of twins (how often the vector of the export is nearest to another
     item's vector of torch). ``pictures`` calibrate the convolutions of an int8 export; generated scenes do otherwise.
+    ``confidence`` goes along: what was fitted to the model is right for its export, and nearly so in eight bits.
     """
     if precision not in get_args(Precision):
         raise InputError(unknown_choice("precision", precision, get_args(Precision)))
@@ -127,6 +131,8 @@ def export_onnx(
         for name in (IMAGE_FILE, TEXT_FILE):
             write_mark(staging / name, mark)
         _write_rest(model, staging, precision, sizes, mark)
+        if confidence is not None:
+            write_json(staging / CONFIDENCE, asdict(confidence))
         report.advance(description="comparing with torch")
         result = _compare(model, staging, target, precision, samples, data)
         _install(staging, target)
@@ -200,7 +206,7 @@ def _write_rest(model: VSEModel, folder: Path, precision: Precision, sizes: _Siz
         agreement={},
         source=model.config.model_dump(mode="json"),
     )
-    write_json(folder / "config.json", config.model_dump(mode="json"))
+    write_json(folder / "config.json", asdict(config))
     write_card(folder, model)
 
 
@@ -239,13 +245,13 @@ def _compare(
     result = ExportReport(
         target,
         precision,
-        {"image": (staging / IMAGE_FILE).stat().st_size, "text": (staging / TEXT_FILE).stat().st_size},
+        {"image": tower_bytes(staging / IMAGE_FILE), "text": tower_bytes(staging / TEXT_FILE)},
         agreement,
         measured,
     )
     lost = {f"recall_lost_{name}": value for name, value in result.recall_lost().items()}
-    config = exported.config.model_copy(update={"agreement": found | lost})
-    write_json(staging / "config.json", config.model_dump(mode="json"))
+    config = replace(exported.config, agreement=found | lost)
+    write_json(staging / "config.json", asdict(config))
     return result
 
 
@@ -286,13 +292,17 @@ def _check_target(target: Path) -> None:
 
 
 def _install(staging: Path, target: Path) -> None:
-    """Move the files in, the configuration last; other files in ``target`` stay.
+    """Move the files in, the configuration last; other files in ``target`` stay, but not those of another model.
 
     Towers and configuration carry the same mark, so that what a crash leaves between two moves is recognised.
     """
-    if not (staging / TOKENIZER_FILES[0]).exists():
-        for name in TOKENIZER_FILES:
+    for name in (*TOKENIZER_FILES, CONFIDENCE):
+        if not (staging / name).exists():
             (target / name).unlink(missing_ok=True)
-    for path in sorted(staging.iterdir(), key=lambda path: path.name == "config.json"):
+    new = sorted(staging.iterdir(), key=lambda path: path.name == "config.json")
+    for path in new:
         settle(path)
         path.replace(target / path.name)
+    for path in target.glob(f"*{WEIGHTS_ENDING}"):  # of the export that was replaced
+        if path.name not in {each.name for each in new}:
+            path.unlink()

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from vse.convert.onnx_gru import gru_translations
 from vse.errors import VSEError, first_line, require
-from vse.onnx_model import MARK
+from vse.onnx_model import MARK, WEIGHTS_ENDING
 
 
 def write_graph(
@@ -49,11 +49,20 @@ def write_graph(
 
 
 def write_mark(path: Path, mark: str) -> None:
-    """Write a model's fingerprint into an ONNX file, for :class:`vse.onnx_model.OnnxModel` to compare."""
+    """Write a model's fingerprint into an ONNX file, for :class:`vse.onnx_model.OnnxModel` to compare.
+
+    Large weights move to a file beside it: ONNX Runtime maps that instead of copying it, which takes a tenth of the
+    time, and processes share it. Its name has the fingerprint, so that a tower never meets another's weights.
+    """
     onnx = require("onnx", "train", "exporting to ONNX")
     model = onnx.load(str(path))
     onnx.helper.set_model_props(model, {MARK: mark})
-    onnx.save(model, str(path))
+    onnx.save(model, str(path), save_as_external_data=True, location=f"{path.stem}-{mark}{WEIGHTS_ENDING}")
+
+
+def tower_bytes(path: Path) -> int:
+    """The size of an ONNX file with the weights beside it."""
+    return sum(each.stat().st_size for each in (path, *path.parent.glob(f"{path.stem}-*{WEIGHTS_ENDING}")))
 
 
 def _cause(error: BaseException) -> str:

@@ -15,6 +15,7 @@ from vse.files import write_json
 from vse.progress import ProgressReporter, SilentProgress
 
 if TYPE_CHECKING:
+    from vse.model import VSEModel
     from vse.training.several import Run
 
 METHODS = {"scenes-vse-plus-plus": "VSE++ (average pooling)", "scenes-vse-infinity": "VSE∞ (GPO)"}
@@ -68,6 +69,7 @@ def run(
     shutil.rmtree(kept, ignore_errors=True)
     shutil.copytree(best.model, kept)
     write_card(kept, model)
+    _calibrate(out, model, kept)
     curves = curves_of(model)
     picture = plot_curves(curves, out / "pooling.png")
     drawn = plot_training({each.name: read_metrics(each.folder) for each in runs if each.recipe.seed == seeds[0]})
@@ -133,3 +135,14 @@ def _evaluate(
         for place, label in enumerate(METHODS.values())
     )
     return methods, (len(test.images), len(test.captions))
+
+
+def _calibrate(out: Path, model: VSEModel, folder: Path) -> None:
+    """Fit the confidence of search results to the model that is left behind, on the scenes its epoch was chosen by."""
+    from vse.data import FeatureStore, attach, open_data
+    from vse.evaluation.embeddings import embed_split
+    from vse.index.calibration import calibrate_embeddings, write_coefficients
+
+    dev = attach(open_data(out / "scenes", "dev"), FeatureStore.open(out / "features"))
+    report = calibrate_embeddings(embed_split(model, dev, name=folder.name))
+    write_coefficients(folder, report.coefficients)

@@ -15,4 +15,8 @@ EXPERIMENTS: dict[str, ExperimentEntry] = {
         "four GPO designs learn five known poolings; coefficient error on seen and unseen set sizes",
         "vse.experiments.synthetic",
     ),
+    "speed": ExperimentEntry(
+        "time of a text query, VSE against a cross-encoder, for 100 to 100,000 pictures",
+        "vse.experiments.speed",
+    ),
 }

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from vse.index.filters import Filter
 from vse.index.media_file import MediaFile
+from vse.progress import ProgressReporter
 
 Vectors = NDArray[np.float32]
 Backend = Literal["embedded", "milvus"]
@@ -27,7 +28,10 @@ class Moment:
 
 @dataclass(frozen=True)
 class Entry:
-    """A file with its vectors, as it is added; ``caption_vectors (C, D)`` belong to its captions, in order."""
+    """A file with its vectors, as it is added: one moment at least.
+
+    ``caption_vectors (C, D)`` belong to its captions, in order; None where the model reads no text.
+    """
 
     file: MediaFile
     moments: tuple[Moment, ...]
@@ -58,7 +62,11 @@ class Hits:
 
 @dataclass(frozen=True)
 class CollectionInfo:
-    """What a collection holds. ``model`` is the fingerprint of the model whose vectors these are."""
+    """What a collection holds. ``model`` is the fingerprint of the model whose vectors these are.
+
+    ``changes`` counts the items that were added and those that are gone since: it rises by as many, in a generation,
+    with whatever changes its vectors, and by 2 for one that is replaced. ``root_files`` counts the files of each root.
+    """
 
     where: str
     backend: Backend
@@ -70,6 +78,8 @@ class CollectionInfo:
     items: int
     captions: int
     roots: tuple[str, ...]
+    changes: int
+    root_files: tuple[int, ...]
 
 
 class Collection(Protocol):
@@ -79,26 +89,37 @@ class Collection(Protocol):
     process or machine that dies afterwards does not undo them, and one that dies before leaves no half of them.
     """
 
+    @property
+    def superseded(self) -> bool:
+        """Whether an upgrade has switched to a newer generation: open the collection again to use it."""
+
     def info(self) -> CollectionInfo:
         """Counts and origin, as of now."""
 
     def add(self, entries: Sequence[Entry]) -> None:
-        """Add files, all of them or none. A file whose (root, path) is known is replaced, its old vectors purged."""
+        """Add files, all of them or none; of a file that is named twice the last counts.
+
+        A file whose (root, path) is known is replaced, its old vectors purged.
+        """
 
     def remove(self, files: Iterable[tuple[str, str]]) -> int:
         """Forget files by (root, path), purge their vectors, and return how many there were."""
 
     def move(self, moves: Sequence[tuple[tuple[str, str], MediaFile]]) -> None:
-        """Files that are elsewhere now: the old (root, path), and the file as it is. Items keep their ids."""
+        """Files that are elsewhere now: the old (root, path), and the file as it is. Items keep their ids.
+
+        All moves happen at once, so that files may change places; a file that was at a new place is forgotten.
+        """
 
     def search(self, vector: Vectors, k: int, *, where: Filter | None = None, exact: bool | None = None) -> Hits:
-        """The ``k`` best items. ``exact=True`` forces comparison with every vector, None lets the size decide.
+        """The ``k`` best items, ``k`` from 1 up; fewer where there are fewer. ``vector`` has length 1.
 
-        The best 5 are the first 5 of the best 15.
+        ``exact=True`` forces comparison with every vector, None lets the size decide. The best 5 are the first 5 of
+        the best 15.
         """
 
     def search_captions(self, vector: Vectors, k: int) -> list[tuple[str, int, float]]:
-        """The best captions as (caption, id of its file's first item, score)."""
+        """The best captions as (caption, id of its file's first item, score); as for :meth:`search`."""
 
     def items(self, ids: Sequence[int]) -> list[Item]:
         """The items with these ids, in this order; one that is gone is an error."""
@@ -109,8 +130,52 @@ class Collection(Protocol):
     def all_vectors(self, block: int = 8192) -> Iterator[tuple[NDArray[np.int64], Vectors]]:
         """Every id with its vector, ascending, in blocks."""
 
+    def sample(self, count: int) -> Vectors:
+        """Vectors ``(n, D)`` of at most ``count`` items, by id: those that :mod:`vse.index.sampling` chooses."""
+
     def files(self, root: str | None = None) -> Iterator[MediaFile]:
         """Every file, by root and path."""
 
+    def settle(self, *, progress: ProgressReporter | None = None) -> None:
+        """Make what was added fast to search, which may take minutes. The collection is open for writing.
+
+        Whoever closes without it waits for the same work, and is told nothing. What was added stays whatever happens
+        here; searches are right before, and go on meanwhile.
+        """
+
+    def new_generation(
+        self, *, model: str, model_source: str, dimensions: int, progress: ProgressReporter | None = None
+    ) -> NextGeneration:
+        """The generation after this one, for the vectors of another model, to be filled while this one serves.
+
+        It is empty, or what an attempt that was not finished has left, when that was for the same model and dimensions;
+        what is left for another model is thrown away. The collection is open for writing, and stays so until the new
+        generation is committed or closed. ``progress`` is told how far what is left has been read and checked.
+        """
+
+    def unfinished(self) -> CollectionInfo | None:
+        """What an upgrade that goes on or was not finished has made so far; None when there is none."""
+
+    def set_model_source(self, model_source: str) -> None:
+        """Record that the model of these vectors is found elsewhere now. The collection is open for writing."""
+
     def close(self) -> None:
         """Release what is held; harmless when closed already."""
+
+
+class NextGeneration(Collection, Protocol):
+    """A generation that nobody finds before :meth:`commit`; closed without it, it is kept to be gone on with.
+
+    A file that is added with the root, path, digest and moments that it has in the generation that serves keeps the ids
+    of its items; other items get ids that neither has used. What an unfinished attempt has left is held to that: files
+    whose items have other ids by now are no longer in it.
+    """
+
+    def commit(self, *, progress: ProgressReporter | None = None) -> None:
+        """Let this generation serve, in one step, and close it; open the collection again to use it.
+
+        It is made fast to search first, while the old one serves.
+        """
+
+    def discard(self) -> None:
+        """Throw away what was made, and close; the generation that serves goes on serving."""

@@ -11,17 +11,24 @@ from numpy.typing import NDArray
 
 from vse.errors import InputError
 from vse.index.collection import Collection, Item, Vectors
-from vse.index.media_file import MediaFile
+from vse.index.media_file import Place, full_path, printable
+from vse.index.scores import rounding
 from vse.progress import ProgressReporter, SilentProgress
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-NEAR = 0.97
-"""The cosine from which two pictures count as the same one; copies at another size or quality are above it."""
+NEAR = 0.9
+"""The cosine from which two pictures count as the same one.
+
+Chosen on Flickr8k with EfficientNet-Lite0, alone and below three trained towers. Of photographs larger than the input
+of the model, copies at another JPEG quality, half the size or another brightness are above it in 91 to 100 of 100
+cases, and with 5 % cropped in 75 to 95 for three of the four. Of the 32 million pairs of different photographs one to
+three are: a second copy in the data, and shots of one scene seconds apart.
+"""
 BLOCK = 2048
-ROOM = 1e-4
-"""Above the rounding of a float32 product of unit vectors: what is this near to the threshold is computed again."""
+AT_ONCE = 512
+"""Rows whose leaders are looked for together."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +66,7 @@ def near_duplicates(
     block: int = BLOCK,
     progress: ProgressReporter | None = None,
 ) -> Duplicates:
-    """Files joined by a chain of items whose cosines are at least ``threshold``.
+    """Files joined by a chain of items whose cosines are at least ``threshold``, up to rounding: 1 finds copies.
 
     Every pair is compared, block by block, so the answer is exact; n items take n²/2 products, and their vectors are
     held in memory. One moment in common joins two clips; moments of one clip are not compared with each other.
@@ -86,26 +93,39 @@ def near_duplicates(
 def leaders(vectors: Vectors, threshold: float) -> NDArray[np.int64]:
     """For each row of ``(n, D)``, the best row before it that leads and is alike, or itself: then it leads.
 
-    Rows are taken in order, so that the leaders of the first rows do not depend on those that follow.
+    Alike are rows with a cosine of at least ``threshold``, up to rounding. Rows are taken in order, so that the leaders
+    of the first rows do not depend on those that follow.
     """
+    bound = threshold - rounding(vectors.shape[1])  # the product of a vector with its copy is often just below 1
     found = np.arange(len(vectors))
-    scores = vectors @ vectors.T
-    for row in range(1, len(vectors)):
-        before = np.flatnonzero(found[:row] == np.arange(row))
-        best = before[np.argmax(scores[row, before])]
-        if scores[row, best] >= threshold:
-            found[row] = best
+    leading = np.empty(0, np.int64)
+    for start in range(0, len(vectors), AT_ONCE):
+        rows = np.arange(start, min(start + AT_ONCE, len(vectors)))
+        best, scores = _best_of(vectors, rows, leading)
+        within = vectors[rows] @ vectors[rows].T
+        for row in rows - start:
+            before = np.flatnonzero(found[rows[:row]] == rows[:row])
+            if len(before) and within[row, before].max() > scores[row]:
+                nearest = before[np.argmax(within[row, before])]
+                best[row], scores[row] = rows[nearest], within[row, nearest]
+            if scores[row] >= bound:
+                found[rows[row]] = best[row]
+        leading = np.concatenate([leading, rows[found[rows] == rows]])
     return found
 
 
-def full_path(file: MediaFile) -> str:
-    """Where the file is."""
-    return f"{file.root.rstrip('/')}/{file.path}"
-
-
-def printable(text: str) -> str:
-    """Line ends and bytes that are no text, which file names may contain, written as escapes."""
-    return "".join(c if c.isprintable() else c.encode("unicode_escape", "surrogatepass").decode() for c in text)
+def _best_of(
+    vectors: Vectors, rows: NDArray[np.int64], others: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+    """For each of ``rows`` the best of ``others``, the first of equals, with its score; few products at a time."""
+    best, scores = np.zeros(len(rows), np.int64), np.full(len(rows), -np.inf, np.float32)
+    for start in range(0, len(others), BLOCK):
+        some = others[start : start + BLOCK]
+        products = vectors[rows] @ vectors[some].T
+        top = products.argmax(axis=1)
+        higher = products[np.arange(len(rows)), top] > scores
+        best[higher], scores[higher] = some[top[higher]], products.max(axis=1)[higher]
+    return best, scores
 
 
 def _pairs(blocks: list[Any], reporter: ProgressReporter) -> Iterator[tuple[int, int]]:
@@ -116,15 +136,19 @@ def _pairs(blocks: list[Any], reporter: ProgressReporter) -> Iterator[tuple[int,
 
 
 def _alike(first: Vectors, second: Vectors, threshold: float) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Rows of both with a cosine of at least ``threshold`` in double precision."""
-    scores = first @ second.T
-    rows, columns = np.nonzero(scores >= threshold - ROOM)
-    near = np.flatnonzero(scores[rows, columns] < threshold + ROOM)
+    """Rows of both with a cosine of at least ``threshold``, up to the rounding of vectors; in double precision.
+
+    What float32 cannot tell is computed again.
+    """
+    scores, room = first @ second.T, rounding(first.shape[1])
+    bound = threshold - room
+    rows, columns = np.nonzero(scores >= bound - room)
+    near = np.flatnonzero(scores[rows, columns] < bound + room)
     sure = np.ones(len(rows), np.bool_)
     for start in range(0, len(near), BLOCK):
         some = near[start : start + BLOCK]
         pairs = first[rows[some]].astype(np.float64), second[columns[some]].astype(np.float64)
-        sure[some] = (pairs[0] * pairs[1]).sum(axis=1) >= threshold
+        sure[some] = (pairs[0] * pairs[1]).sum(axis=1) >= bound
     return rows[sure], columns[sure]
 
 
@@ -159,7 +183,7 @@ def _largest_first(item: Item) -> tuple[int, int, int]:
     return -item.file.width * item.file.height, -item.file.size, item.id
 
 
-def _place(item: Item) -> tuple[str, str]:
+def _place(item: Item) -> Place:
     return item.file.root, item.file.path
 
 

@@ -22,8 +22,11 @@ if TYPE_CHECKING:
 
 FOR = np.array([214, 40, 40], np.float32)
 AGAINST = np.array([29, 78, 216], np.float32)
+LUMINANCE = np.array([0.299, 0.587, 0.114], np.float32)
 STRONGEST = 0.65
 """How much of the picture the colour of the strongest cell covers."""
+LONGEST = 1600
+"""Pixels of the longer side that is drawn: a photograph at full size takes gigabytes while the colour is mixed."""
 
 
 def evidence(model: Model, picture: ImageSource, vector: Vectors) -> NDArray[np.float32]:
@@ -51,14 +54,16 @@ def evidence(model: Model, picture: ImageSource, vector: Vectors) -> NDArray[np.
 
 
 def heat_map(picture: ImageSource, cells: NDArray[Any], how: ImagePreprocessing) -> NDArray[np.uint8]:
-    """The picture ``(H, W, 3)`` with its evidence over it: red for the query, blue against it, the strongest darkest.
+    """The picture ``(H, W, 3)`` in grey with its evidence over it: red for the query, blue against it.
 
-    What the model did not see, where it cuts the middle out, stays as it is.
+    The strongest cell has the most colour, and what the model did not see, where it cuts the middle out, has none. A
+    picture with a side above :data:`LONGEST` is reduced to it.
     """
     from vse.inputs.images import read_image
-    from vse.inputs.resize import resize
+    from vse.inputs.resizing import resize
 
-    image = read_image(picture).astype(np.float32)
+    image = _reduced(read_image(picture, at_least=(LONGEST, LONGEST)))
+    image[:] = (image @ LUMINANCE)[:, :, None]  # colours of its own would be taken for evidence
     top, left, height, width = seen(image.shape[:2], how)
     strongest = float(np.abs(cells).max())
     relative = (cells / strongest if strongest else np.zeros_like(cells)).astype(np.float32)
@@ -69,17 +74,16 @@ def heat_map(picture: ImageSource, cells: NDArray[Any], how: ImagePreprocessing)
     return image.round().clip(0, 255).astype(np.uint8)
 
 
-def write_heat_map(path: Path, picture: ImageSource, cells: NDArray[Any], how: ImagePreprocessing) -> Path:
-    """:func:`heat_map` as a PNG, which appears complete; its folder is made if needed."""
+def write_png(path: Path, pixels: NDArray[np.uint8]) -> Path:
+    """``pixels (H, W, 3)`` as a PNG; the folder is made if needed, and the file appears complete."""
     if path.suffix.lower() != ".png":
         raise InputError(f"{path}: unknown kind of picture {path.suffix!r}: the name must end in .png")
     from PIL import Image
 
-    drawn = Image.fromarray(heat_map(picture, cells, how))
     path.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".drawing-", dir=path.parent) as folder:
         beside = Path(folder) / path.name
-        drawn.save(beside, format="PNG")
+        Image.fromarray(pixels).save(beside, format="PNG")
         beside.replace(path)
     return path
 
@@ -93,6 +97,17 @@ def seen(shape: tuple[int, int], how: ImagePreprocessing) -> tuple[int, int, int
     height = min(rows, max(1, round(how.size[0] / scale)))
     width = min(columns, max(1, round(how.size[1] / scale)))
     return (rows - height) // 2, (columns - width) // 2, height, width
+
+
+def _reduced(image: NDArray[np.uint8]) -> NDArray[np.float32]:
+    """The image as floats, no side above :data:`LONGEST`."""
+    from vse.inputs.resizing import resize
+
+    longer = max(image.shape[:2])
+    if longer <= LONGEST:
+        return image.astype(np.float32)
+    height, width = (max(1, round(side * LONGEST / longer)) for side in image.shape[:2])
+    return resize(image, (height, width), "bilinear")
 
 
 def _preprocessing(model: Model) -> ImagePreprocessing:

@@ -5,8 +5,11 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from vse.errors import InputError
+from vse.errors import InputError, VSEError
 from vse.index.collection import Backend, Collection
+
+_ENDS = os.sep + (os.altsep or "")
+"""What the shell's completion puts behind the name of a folder."""
 
 
 def open_collection(where: str | os.PathLike[str], *, write: bool = False, model: str | None = None) -> Collection:
@@ -17,7 +20,7 @@ def open_collection(where: str | os.PathLike[str], *, write: bool = False, model
         return MilvusCollection.open(_address(where), write=write, model=model)
     from vse.index.embedded import EmbeddedCollection
 
-    return EmbeddedCollection.open(_folder(where), write=write, model=model)
+    return EmbeddedCollection.open(folder_at(where), write=write, model=model)
 
 
 def create_collection(where: str | os.PathLike[str], *, model: str, model_source: str, dimensions: int) -> Collection:
@@ -28,23 +31,25 @@ def create_collection(where: str | os.PathLike[str], *, model: str, model_source
         return MilvusCollection.create(_address(where), model=model, model_source=model_source, dimensions=dimensions)
     from vse.index.embedded import EmbeddedCollection
 
-    return EmbeddedCollection.create(_folder(where), model=model, model_source=model_source, dimensions=dimensions)
+    return EmbeddedCollection.create(folder_at(where), model=model, model_source=model_source, dimensions=dimensions)
 
 
 def collection_exists(where: str | os.PathLike[str]) -> bool:
-    """Whether there is a collection at ``where``; an address that cannot be asked is an error."""
-    if backend_of(where) == "milvus":
-        from vse.index.milvus import parse_address
+    """Whether there is a collection at ``where``; an address that cannot be asked is an error.
 
-        parse_address(_address(where))
-        try:
-            open_collection(where).close()
-        except InputError:
-            return False
-        return True
+    So is a file in its place. A collection that this version cannot open is never taken for absent.
+    """
+    if backend_of(where) == "milvus":
+        from vse.index.milvus import MilvusCollection
+
+        return MilvusCollection.exists(_address(where))
     from vse.index.embedded.layout import is_collection
 
-    return is_collection(_folder(where))
+    folder = folder_at(where)
+    try:
+        return is_collection(folder)
+    except OSError as error:
+        raise VSEError(f"{folder} cannot be read ({error.strerror}): check its permissions") from None
 
 
 def backend_of(where: str | os.PathLike[str]) -> Backend:
@@ -54,13 +59,20 @@ def backend_of(where: str | os.PathLike[str]) -> Backend:
         raise InputError(
             "the address of a collection is empty: expected a folder such as photos.vse, or milvus+http://…"
         )
-    return "milvus" if address.startswith("milvus+") or address.endswith(".db") else "embedded"
+    return "milvus" if address.startswith("milvus+") or address.rstrip(_ENDS).endswith(".db") else "embedded"
 
 
 def _address(where: str | os.PathLike[str]) -> str:
     address = os.fspath(where)
-    return address if address.startswith("milvus+") else str(_folder(address))
+    return address.rstrip(_ENDS) if address.startswith("milvus+") else str(folder_at(address))
 
 
-def _folder(where: str | os.PathLike[str]) -> Path:
-    return Path(where).expanduser()
+def folder_at(where: str | os.PathLike[str]) -> Path:
+    """The place on disk; anything but a folder there, or on the way there, is an error."""
+    folder = Path(where).expanduser()
+    for place in (folder, *folder.parents):
+        if os.path.isdir(place):  # noqa: PTH112 - Path.is_dir raises where a folder may not be entered
+            break
+        if os.path.lexists(place):
+            raise InputError(f"{place} is not a folder, and a collection is kept in one: choose another name")
+    return folder

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from numbers import Integral, Real
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import numpy as np
 
@@ -24,6 +26,9 @@ if TYPE_CHECKING:
 MAX_CHARACTERS = 2000
 EXCLUDED_SHARE = 0.5
 """How much of the excluded direction is taken away: a fixed part of the length of what is wanted."""
+HIGHEST_ID = 2**63 - 1
+ONE_PICTURE = 3
+"""The most dimensions of an array that is a single picture."""
 SMALLEST = 1e-6
 """A sum shorter than this has no direction to speak of."""
 
@@ -50,19 +55,16 @@ class Query:
 
     def __post_init__(self) -> None:
         for name in ("texts", "images", "exclude", "like"):
-            if isinstance(getattr(self, name), (str, bytes)):
-                raise InputError(
-                    f"{name} is one {type(getattr(self, name)).__name__}: expected a sequence, put it in one"
-                )
-            object.__setattr__(self, name, tuple(getattr(self, name)))
+            object.__setattr__(self, name, _sequence(name, getattr(self, name)))
         for text in (*self.texts, *self.exclude):
             _check_text(text)
+        object.__setattr__(self, "like", tuple(map(_checked_id, self.like)))
         wanted = len(self.texts) + len(self.images) + len(self.like)
         if not wanted:
             only = f"only {self.exclude[0]!r} to exclude" if self.exclude else "nothing"
             raise InputError(f"a query of {only}: expected a text, an image or an id of what is wanted")
         if self.weights is not None:
-            object.__setattr__(self, "weights", _checked_weights(self.weights, wanted))
+            object.__setattr__(self, "weights", _checked_weights(_sequence("weights", self.weights), wanted))
 
     @property
     def needs_model(self) -> bool:
@@ -74,6 +76,15 @@ class Query:
         parts = [*self.texts, *(f"image {_name(image)}" for image in self.images)]
         parts += [f"like {each}" for each in self.like]
         return ", ".join(parts) + "".join(f", not {text}" for text in self.exclude)
+
+
+def as_query(query: object) -> Query:
+    """A query, or the text of one, as a query."""
+    if isinstance(query, str):
+        return Query(texts=(query,))
+    if not isinstance(query, Query):
+        raise InputError(f"query is {type(query).__name__}, expected a text or a Query")
+    return query
 
 
 @dataclass(frozen=True)
@@ -150,23 +161,45 @@ def _unit(vector: np.ndarray, what: str) -> np.ndarray:
     return vector / length
 
 
+def _sequence(name: str, value: object) -> tuple[Any, ...]:
+    """The parts of a query; a single one is refused, since some would be taken apart."""
+    several = isinstance(value, Iterable) and not isinstance(value, (str, bytes))
+    if isinstance(value, np.ndarray):  # pictures of one size may come as one array
+        several = value.ndim > (ONE_PICTURE if name == "images" else 0)
+    if not several:
+        raise InputError(f"{name} is one {type(value).__name__}: expected a sequence, put it in one")
+    return tuple(cast("Iterable[Any]", value))
+
+
+def _checked_id(value: object) -> int:
+    if not isinstance(value, Integral) or isinstance(value, bool) or not 0 < int(value) <= HIGHEST_ID:
+        raise InputError(f"id {str(value)[:60]}: expected that of an item, a whole number from 1 up")
+    return int(value)
+
+
 def _check_text(text: object) -> None:
     if not isinstance(text, str):
         raise InputError(f"query text is {type(text).__name__}, expected str")
-    if not text.strip():
-        raise InputError(f"query text {text!r} is empty: write what is to be found, or leave it out")
     if len(text) > MAX_CHARACTERS:
         raise InputError(f"query text has {len(text):,} characters, at most {MAX_CHARACTERS:,}: shorten it")
+    if not text.strip():
+        raise InputError(f"query text {text[:60]!r} is empty: write what is to be found, or leave it out")
+    if any("\ud800" <= character <= "\udfff" for character in text):
+        raise InputError(f"query text {text[:60]!r} holds bytes that are no UTF-8: write it anew")
 
 
-def _checked_weights(weights: Sequence[float], wanted: int) -> tuple[float, ...]:
-    values = tuple(float(weight) for weight in weights)
-    if len(values) != wanted:
-        raise InputError(f"{len(values)} weights for {wanted} texts, images and ids: expected one for each")
-    for value in values:
-        if not (math.isfinite(value) and value > 0):
-            raise InputError(f"weight {value}: expected a number above 0; what is not wanted goes into 'exclude'")
-    return values
+def _checked_weights(weights: tuple[Any, ...], wanted: int) -> tuple[float, ...]:
+    if len(weights) != wanted:
+        raise InputError(f"{len(weights)} weights for {wanted} texts, images and ids: expected one for each")
+    return tuple(map(_checked_weight, weights))
+
+
+def _checked_weight(weight: object) -> float:
+    with suppress(OverflowError):  # an integer may have any size
+        if isinstance(weight, Real) and 0 < float(weight) < math.inf:  # not NaN
+            return float(weight)
+    shown = str(weight)[:60]
+    raise InputError(f"weight {shown}: expected a number above 0; what is not wanted goes into 'exclude'")
 
 
 def _name(image: ImageSource) -> str:

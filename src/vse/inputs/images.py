@@ -88,7 +88,7 @@ def read_image(
         data = source
     elif isinstance(source, (str, os.PathLike)):
         name = _printable(os.fspath(source))
-        data = _file_content(Path(source), name, limits)
+        data = file_content(Path(source), name, limits)
     else:
         raise BadImageError(type(source).__name__, "expected a path, bytes, a PIL image or a numpy array")
     if not data:
@@ -96,7 +96,7 @@ def read_image(
     if len(data) > limits.max_bytes:
         raise BadImageError(name, _too_large(len(data), limits))
     try:
-        image = _identify(io.BytesIO(data))
+        image = identify(io.BytesIO(data))
     except Exception as error:  # a decoder may raise anything on hostile bytes
         raise BadImageError(name, _reason(error)) from error
     if image is None:
@@ -105,7 +105,7 @@ def read_image(
         return _decode(image, name, limits, at_least)
 
 
-def _file_content(path: Path, name: str, limits: ImageLimits) -> bytes:
+def file_content(path: Path, name: str, limits: ImageLimits) -> bytes:
     """The bytes of a regular file within the limit. Reading all at once leaves no open file behind a lazy decoder."""
     try:
         found = path.stat()
@@ -125,7 +125,7 @@ def _file_content(path: Path, name: str, limits: ImageLimits) -> bytes:
     raise BadImageError(name, _too_large(found.st_size, limits))
 
 
-def _identify(stream: io.BytesIO) -> ImageFile.ImageFile | None:
+def identify(stream: io.BytesIO) -> ImageFile.ImageFile | None:
     """The opened but not yet decoded image, or None if no format fits.
 
     ``Image.open`` would do, but it warns about large images, and filters for warnings are not safe between threads; our

@@ -11,7 +11,7 @@ import numpy as np
 
 from vse.errors import InputError, unknown_choice
 from vse.inputs.images import ImageLimits, ImageSource, read_image
-from vse.inputs.resize import Method, resize
+from vse.inputs.resizing import Method, resize
 
 Fit = Literal["stretch", "crop"]
 Channels = Literal["rgb", "bgr"]
@@ -111,7 +111,8 @@ def prepare(image: np.ndarray, how: ImagePreprocessing, augment: np.random.Gener
     elif how.fit == "stretch":
         pixels = resize(image, how.size, how.resize)
     else:
-        pixels = _centre(resize(image, _covering(image, how.resized), how.resize), how.size)
+        size = _covering(image, how.resized)
+        pixels = resize(image, size, how.resize, window=_centre(size, how.size))  # a narrow image covers far more
     return _normalised(pixels, how)
 
 
@@ -155,10 +156,10 @@ def _covering(image: np.ndarray, box: tuple[int, int]) -> tuple[int, int]:
     return max(height, rows * width // max(columns, 1)), width
 
 
-def _centre(pixels: np.ndarray, size: tuple[int, int]) -> np.ndarray:
-    (rows, columns), (height, width) = pixels.shape[:2], size
+def _centre(whole: tuple[int, int], size: tuple[int, int]) -> tuple[slice, slice]:
+    (rows, columns), (height, width) = whole, size
     top, left = round((rows - height) / 2), round((columns - width) / 2)
-    return pixels[top : top + height, left : left + width]
+    return slice(top, top + height), slice(left, left + width)
 
 
 def _normalised(pixels: np.ndarray, how: ImagePreprocessing) -> np.ndarray:

@@ -16,7 +16,7 @@ from tokenizers.processors import TemplateProcessing
 from vse.errors import InputError, first_line, require
 from vse.inputs.tokenizer import SETTINGS_FILE, TOKENIZER_FILE, TextTokenizer, read_tokenizer
 from vse.packaged import packaged_folder
-from vse.strict import read_json
+from vse.plain import read_json
 
 CONFIG_FILE = "tokenizer_config.json"
 VOCABULARY_FILE = "vocab.txt"

@@ -10,12 +10,11 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 import numpy as np
-from pydantic import NonNegativeInt, PositiveInt
 from tokenizers import Encoding, Tokenizer
 
 from vse.errors import InputError, unknown_choice
 from vse.files import write_json, write_text
-from vse.strict import Strict, parse, read_json
+from vse.plain import NonNegative, Positive, parse_plain, read_json
 
 Kind = Literal["words", "subwords"]
 
@@ -70,16 +69,20 @@ class SpecialIds:
         return cls(pad, **found)
 
 
-class _Settings(Strict):
+@dataclass(frozen=True)
+class _Settings:
     """What ``tokenizer_settings.json`` holds: what the library does not keep in its own file."""
 
     kind: Kind
-    max_length: PositiveInt
-    pad: NonNegativeInt
-    unk: NonNegativeInt | None
-    mask: NonNegativeInt | None
-    start: NonNegativeInt | None
-    end: NonNegativeInt | None
+    max_length: Positive
+    pad: NonNegative
+    unk: NonNegative | None
+    mask: NonNegative | None
+    start: NonNegative | None
+    end: NonNegative | None
+
+    def special(self) -> SpecialIds:
+        return SpecialIds(self.pad, self.unk, self.mask, self.start, self.end)
 
 
 class TextTokenizer:
@@ -154,20 +157,20 @@ class TextTokenizer:
 
     def to_json(self) -> dict[str, Any]:
         """Everything that the tokens depend on: what :meth:`save` writes, as one object."""
-        return {**self._settings().model_dump(), "tokenizer": json.loads(self._tokenizer.to_str())}
+        return {**asdict(self._settings()), "tokenizer": json.loads(self._tokenizer.to_str())}
 
     def save(self, folder: str | Path) -> None:
         """Write ``tokenizer.json`` and ``tokenizer_settings.json`` into ``folder``, which is made if it is absent."""
         write_text(Path(folder) / TOKENIZER_FILE, self._tokenizer.to_str())
-        write_json(Path(folder) / SETTINGS_FILE, self._settings().model_dump())
+        write_json(Path(folder) / SETTINGS_FILE, asdict(self._settings()))
 
     @classmethod
     def load(cls, folder: str | Path) -> TextTokenizer:
         """What :meth:`save` wrote."""
         path = Path(folder) / SETTINGS_FILE
-        settings = parse(_Settings, read_json(path), str(path))
+        settings = parse_plain(_Settings, read_json(path), str(path))
         tokenizer = read_tokenizer(Path(folder) / TOKENIZER_FILE)
-        special = SpecialIds(**settings.model_dump(exclude={"kind", "max_length"}))
+        special = settings.special()
         for name, number in asdict(special).items():
             if number is not None and number >= tokenizer.get_vocab_size():
                 raise InputError(f"{path}: {name!r} is {number}, but {TOKENIZER_FILE} ends before that id")

@@ -15,7 +15,7 @@ from vse.errors import InputError
 from vse.files import write_text
 from vse.inputs.tokenizer import SpecialIds, TextTokenizer
 from vse.inputs.words import word_normalizer, word_splitter, words_of
-from vse.strict import read_json
+from vse.plain import read_json
 
 PAD, START, END, UNK, MASK = "<pad>", "<start>", "<end>", "<unk>", "<mask>"
 FIRST = (PAD, START, END, UNK)  # ids 0 to 3

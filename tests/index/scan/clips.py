@@ -98,3 +98,15 @@ def write_silence(container, stream, seconds):
         frame.sample_rate, frame.pts = 44100, start
         container.mux(stream.encode(frame))
     container.mux(stream.encode())
+
+
+class Clock:
+    """In place of the clock that the decoding of clips is held to; ``step`` seconds pass whenever it is looked at."""
+
+    def __init__(self, monkeypatch, step=0.0):
+        self.now, self._step = 0.0, step
+        monkeypatch.setattr("vse.index.scan.decoding_time.time", self)
+
+    def monotonic(self):
+        self.now += self._step
+        return self.now

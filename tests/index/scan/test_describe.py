@@ -168,14 +168,14 @@ def test_a_truncated_photograph(tmp_path):
 def test_a_file_that_changes_meanwhile(tmp_path, monkeypatch):
     """Facts of one content under the digest of another are worse than none."""
     module = sys.modules["vse.index.scan.describe"]
-    reading = module._file_content
+    reading = module.file_content
 
     def slow(path, *rest):
         content = reading(path, *rest)
         path.write_bytes(content + b"more")
         return content
 
-    monkeypatch.setattr(module, "_file_content", slow)
+    monkeypatch.setattr(module, "file_content", slow)
     assert "changed while it was read" in described(tmp_path, "a.png", encoded(PICTURE, "PNG")).reason
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import struct
 from bisect import bisect_right
 from fractions import Fraction
 
@@ -133,14 +134,38 @@ def test_one_frame(tmp_path):
     assert [number_of(frame) for frame in found[0].frames] == [0]
 
 
-def test_a_late_beginning(tmp_path):
-    """Times count from the first frame, whatever its time stamp is."""
-    times = write_clip(tmp_path / "clip.mkv", [100 + k / 10 for k in range(40)])
-    found = windows_of(tmp_path / "clip.mkv", seconds=2.0)
-    assert found[-1].end == pytest.approx(4, abs=0.11)
-    shifted = [time - 100 for time in times]
+@pytest.mark.parametrize("name", ["clip.mp4", "clip.mov", "clip.mkv", "clip.webm", "live.webm"])
+@pytest.mark.parametrize("late", [7, 100])
+def test_a_late_beginning(tmp_path, name, late):
+    """Times count from the first frame, whatever its time stamp is, and so does the duration."""
+    times = write_clip(tmp_path / name, [late + k / 10 for k in range(40)], **KINDS[name])
+    found = windows_of(tmp_path / name, seconds=2.0)
+    assert [window.end for window in found] == pytest.approx([2, 4])
+    assert [window.remark for window in found] == [None, None]
+    shifted = [time - late for time in times]
     for window in found:
         assert [number_of(frame) for frame in window.frames] == seen(shifted, window.start, window.end, 8)
+
+
+@pytest.mark.parametrize("tag", [b"DURATION", b"DURATIOM"])
+@pytest.mark.parametrize("mkvmerge", [False, True])
+def test_a_late_beginning_in_matroska(tmp_path, tag, mkvmerge):
+    """With the tag and without: mostly the end is written, but mkvmerge writes the time from first to last frame."""
+    path = tmp_path / "clip.mkv"
+    changes = [(b"DURATION", tag)]
+    if mkvmerge:
+        changes += [(b"00:00:27.000000000", b"00:00:20.000000000"), (struct.pack(">d", 27e3), struct.pack(">d", 20e3))]
+    statistics = {"_STATISTICS_WRITING_APP": "mkvmerge"} if mkvmerge else {}
+    write_clip(path, [7 + k / 10 for k in range(200)], turn=lambda stream: stream.metadata.update(statistics))
+    content = path.read_bytes()
+    for old, new in changes:
+        assert content.count(old) == 1
+        content = content.replace(old, new)
+    path.write_bytes(content)
+    found = windows_of(path)
+    assert found[-1].end == pytest.approx(20)
+    assert found[-1].remark is None
+    assert number_of(found[-1].frames[-1]) > 190
 
 
 def test_the_number_of_windows():

@@ -6,22 +6,21 @@ import os
 
 import pytest
 
-from vse.index.scan import is_there, why_absent
+from vse.index.scan import why_absent
 
 
 def test_a_folder_is_there(tmp_path):
     """With files, whatever was known; without, if nothing was known."""
-    assert is_there(tmp_path)
+    assert why_absent(tmp_path) is None
     (tmp_path / "a.jpg").touch()
-    assert is_there(tmp_path, known=1000)
-    assert is_there(str(tmp_path))
+    assert why_absent(tmp_path, known=1000) is None
+    assert why_absent(str(tmp_path)) is None
 
 
 def test_an_empty_mount_point_is_not(tmp_path):
     """A folder that held files and is empty, hidden entries aside, counts as not mounted."""
-    assert not is_there(tmp_path, known=3)
+    assert why_absent(tmp_path, known=3) is not None
     (tmp_path / ".Trash").mkdir()
-    assert not is_there(tmp_path, known=3)
     assert "held 3 files" in why_absent(tmp_path, known=3)
 
 
@@ -32,7 +31,6 @@ def test_a_missing_folder_is_not(tmp_path):
     assert why_absent(tmp_path / "file") == "not a folder"
     assert why_absent(tmp_path / "file" / "below") is not None
     assert why_absent("null\0") is not None
-    assert not is_there(tmp_path / "none")
 
 
 @pytest.mark.parametrize("error", [PermissionError(13, "Permission denied"), OSError(107, "not connected")])

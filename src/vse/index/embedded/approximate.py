@@ -8,6 +8,7 @@ that is asked for, and these are scored exactly. More than :data:`MOST` results 
 from __future__ import annotations
 
 import math
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -17,18 +18,21 @@ from numpy.typing import NDArray
 from vse.errors import first_line
 from vse.files import settle
 from vse.index.collection import Vectors
-from vse.index.embedded.cache import BLOCK, Kind
+from vse.index.embedded.cache import Kind
 from vse.index.embedded.faiss_library import library, selector
+from vse.progress import ProgressReporter, SilentProgress
 
 HNSW_FROM = 200_000
 IVFPQ_FROM = 5_000_000
-POOL = 1024
-MOST = POOL // 4
+POOL = 384
+MOST = 256
 TAIL = 0.2
 """The part of the rows that may lie beyond the index, where they are compared exactly, before it is built anew."""
 LINKS = 32
 PROBED = 1 / 32
 """The part of the inverted lists that a search visits."""
+BLOCK = 2048
+"""Rows that are indexed at a time: a second's work or so, after which the build says where it stands."""
 TRAINING_ROWS = 100_000
 LEAST_ALLOWED = 0.5
 """A filter that leaves less than this part of the rows is searched exactly: an index finds too few of them."""
@@ -41,22 +45,41 @@ def kind_for(rows: int) -> Kind | None:
     return "hnsw" if rows >= HNSW_FROM else None
 
 
-def build(kind: Kind, matrix: Vectors, path: Path) -> None:
-    """Index all rows of ``matrix`` and write the index to ``path``; purged rows, being zero, are indexed as well."""
+def build(kind: Kind, matrix: Vectors, path: Path, progress: ProgressReporter | None = None) -> None:
+    """Index all rows of ``matrix`` and write the index to ``path``; purged rows, being zero, are indexed as well.
+
+    Takes minutes. Whatever interrupts it leaves what is at ``path`` as it was; where FAISS fails or memory is short,
+    that is an OSError.
+    """
     faiss = library()
+    report = progress or SilentProgress()
     count, dimensions = matrix.shape
-    index = faiss.index_factory(dimensions, recipe(kind, count, dimensions), faiss.METRIC_INNER_PRODUCT)
-    step = max(1, count // training_rows(kind, count))
-    index.train(np.ascontiguousarray(matrix[::step]))
-    for start in range(0, count, BLOCK):
-        index.add(np.ascontiguousarray(matrix[start : start + BLOCK]))
+    report.start(count, "building the approximate index")
+    try:
+        index = faiss.index_factory(dimensions, recipe(kind, count, dimensions), faiss.METRIC_INNER_PRODUCT)
+        step = max(1, count // training_rows(kind, count))
+        index.train(np.ascontiguousarray(matrix[::step]))
+        for start in range(0, count, BLOCK):
+            index.add(np.ascontiguousarray(matrix[start : start + BLOCK]))
+            report.advance(min(BLOCK, count - start))
+        _write(index, path)
+    except (RuntimeError, MemoryError) as error:
+        raise OSError(f"{path.name} cannot be built: {first_line(error)}") from error
+    finally:
+        report.finish()
+
+
+def _write(index: Any, path: Path) -> None:
     beside = path.with_name(path.name + "-new")  # readers may have mapped the one that is there
     try:
-        faiss.write_index(index, str(beside))
+        library().write_index(index, str(beside))
+        settle(beside)
+        beside.replace(path)
     except RuntimeError as error:
         raise OSError(f"{path.name} cannot be written: {first_line(error)}") from error
-    settle(beside)
-    beside.replace(path)
+    finally:
+        with suppress(OSError):
+            beside.unlink(missing_ok=True)
 
 
 def recipe(kind: Kind, count: int, dimensions: int) -> str:
@@ -89,14 +112,17 @@ def load(path: Path, rows: int, dimensions: int) -> Any:
     return index if (index.ntotal, index.d) == (rows, dimensions) else None
 
 
-def propose(index: Any, query: Vectors, allowed: NDArray[np.bool_] | None) -> NDArray[np.int64]:
-    """Rows that are likely to be among the best, at most :data:`POOL`."""
+def propose(index: Any, query: Vectors, allowed: NDArray[np.bool_] | None) -> NDArray[np.int64] | None:
+    """Rows that are likely to be among the best, at most :data:`POOL`; None when too few are allowed to search for."""
     faiss = library()
-    chosen = selector(allowed)
+    part = 1.0 if allowed is None else np.count_nonzero(allowed) / max(1, len(allowed))
+    if part < LEAST_ALLOWED:
+        return None
+    chosen = None if part == 1.0 else selector(allowed)
     if isinstance(index, faiss.IndexIVF):
         visited = max(8, round(PROBED * index.nlist))
         parameters = faiss.SearchParametersIVF(sel=chosen, nprobe=visited)
     else:
-        parameters = faiss.SearchParametersHNSW(sel=chosen, efSearch=POOL if allowed is None else 2 * POOL)
+        parameters = faiss.SearchParametersHNSW(sel=chosen, efSearch=round(POOL / part))
     rows = index.search(query[None], POOL, params=parameters)[1][0]
     return rows[rows >= 0]

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import json
 import os
-import secrets
 import sqlite3
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
@@ -27,11 +26,14 @@ from numpy.typing import NDArray
 
 from vse.files import write_json
 from vse.index.collection import Vectors
-from vse.index.embedded.database import Ids, changes, removed_after, vectors_after
+from vse.index.embedded.database import Ids, changes, count_after, removed_after, trimmed, vectors_after
 from vse.index.embedded.rows import STORED
-from vse.index.embedded.schema import Lane
+from vse.index.lanes import Lane
+from vse.progress import ProgressReporter
 
 Kind = Literal["hnsw", "ivfpq"]
+Signature = tuple[int, int]
+"""Inode and time of a header: another one whenever it is replaced."""
 ID = np.dtype("<i8")
 BLOCK = 8192
 MOST_DEAD = 0.25
@@ -48,6 +50,16 @@ class CacheHeader:
     stem: str
     approximate: Kind | None = None
     approximate_rows: int = 0
+
+
+@dataclass(frozen=True)
+class OpenCache:
+    """A header with the ``ids (rows,)``, purged ones negative, and the ``matrix (rows, D)``, mapped."""
+
+    signature: Signature | None
+    header: CacheHeader
+    ids: Ids
+    matrix: Vectors
 
 
 class LaneCache:
@@ -72,13 +84,28 @@ class LaneCache:
             return None
         return header if sound else None
 
-    def signature(self) -> tuple[int, int] | None:
+    def signature(self) -> Signature | None:
         """Changes whenever the header is replaced."""
         try:
             status = (self.folder / f"{self.lane}.json").stat()
         except OSError:
             return None
         return status.st_ino, status.st_mtime_ns
+
+    def opened(self) -> OpenCache | None:
+        """The files that the header names; None when there are none, or none that can be used.
+
+        A writer may replace header and files between looking at the one and at the others: then they are read again.
+        """
+        while True:
+            signature = self.signature()
+            header = self.header()
+            if header is not None:
+                ids, matrix = self.ids(header), self.matrix(header)
+                if ids is not None and matrix is not None:
+                    return OpenCache(signature, header, ids, matrix)
+            if self.signature() == signature:
+                return None
 
     def ids(self, header: CacheHeader) -> Ids | None:
         """The column of ids, purged ones negative; None when the file is not what the header says."""
@@ -104,27 +131,27 @@ class LaneCache:
         """One of the files that the header names."""
         return self.folder / f"{header.stem}.{ending}"
 
-    def follow(self, connection: sqlite3.Connection) -> CacheHeader:
+    def follow(self, connection: sqlite3.Connection, progress: ProgressReporter) -> CacheHeader:
         """Bring the cache to the state of the database: append and purge where that is enough, else write anew."""
-        header = self.header()
-        ids = None if header is None else self.ids(header)
-        now = changes(connection)
-        if header is None or ids is None or self.matrix(header) is None or header.changes > now:
-            return self.rewrite(connection)
+        opened, now = self.opened(), changes(connection)
+        if opened is None or not trimmed(connection) <= opened.header.changes <= now:
+            return self.rewrite(connection, progress)
+        header, ids = opened.header, opened.ids
         if header.changes == now:
             return header
         gone = np.isin(ids, removed_after(connection, self.lane, header.changes))
         if ((ids < 0) | gone).sum() > MOST_DEAD * len(ids):
-            return self.rewrite(connection)
-        return self._extend(connection, header, ids, np.flatnonzero(gone), now)
+            return self.rewrite(connection, progress)
+        return self._extend(connection, header, ids, np.flatnonzero(gone), now, progress)
 
-    def rewrite(self, connection: sqlite3.Connection) -> CacheHeader:
+    def rewrite(self, connection: sqlite3.Connection, progress: ProgressReporter) -> CacheHeader:
         """New files with what the database holds; an approximate index has to be built anew."""
         self.folder.mkdir(exist_ok=True)
-        new = CacheHeader(changes(connection), 0, self.dimensions, f"{self.lane}-{secrets.token_hex(8)}")
+        stem = f"{self.lane}-{os.urandom(8).hex()}"
+        new = CacheHeader(changes(connection), 0, self.dimensions, stem)
         try:
             with self.path(new, "vectors").open("wb") as vectors, self.path(new, "ids").open("wb") as ids:
-                rows = self._append(connection, 0, vectors, ids)
+                rows = self._append(connection, 0, vectors, ids, progress)
             return self.commit(replace(new, rows=rows))
         except BaseException:
             for ending in ("vectors", "ids"):
@@ -145,12 +172,18 @@ class LaneCache:
         return header
 
     def _extend(
-        self, connection: sqlite3.Connection, header: CacheHeader, ids: Ids, gone: NDArray[np.int64], now: int
+        self,
+        connection: sqlite3.Connection,
+        header: CacheHeader,
+        ids: Ids,
+        gone: NDArray[np.int64],
+        now: int,
+        progress: ProgressReporter,
     ) -> CacheHeader:
         with self.path(header, "vectors").open("r+b") as vectors, self.path(header, "ids").open("r+b") as column:
             vectors.seek(header.rows * self.dimensions * STORED.itemsize)
             column.seek(header.rows * ID.itemsize)
-            added = self._append(connection, int(abs(ids[-1])) if len(ids) else 0, vectors, column)
+            added = self._append(connection, int(abs(ids[-1])) if len(ids) else 0, vectors, column, progress)
             for row in gone.tolist():
                 vectors.seek(row * self.dimensions * STORED.itemsize)
                 vectors.write(bytes(self.dimensions * STORED.itemsize))
@@ -160,12 +193,24 @@ class LaneCache:
             _flush(column)
         return self.commit(replace(header, changes=now, rows=header.rows + added))
 
-    def _append(self, connection: sqlite3.Connection, last: int, vectors: BinaryIO, column: BinaryIO) -> int:
+    def _append(
+        self,
+        connection: sqlite3.Connection,
+        last: int,
+        vectors: BinaryIO,
+        column: BinaryIO,
+        progress: ProgressReporter,
+    ) -> int:
         added = 0
-        for some, block in vectors_after(connection, self.lane, last, self.dimensions, BLOCK):
-            vectors.write(block.astype(STORED, copy=False).data)
-            column.write(some.astype(ID, copy=False).data)
-            added += len(some)
+        progress.start(count_after(connection, self.lane, last), f"writing the cache of {self.lane}")
+        try:
+            for some, block in vectors_after(connection, self.lane, last, self.dimensions, BLOCK):
+                vectors.write(block.astype(STORED, copy=False).data)
+                column.write(some.astype(ID, copy=False).data)
+                added += len(some)
+                progress.advance(len(some))
+        finally:
+            progress.finish()
         _flush(vectors)
         _flush(column)
         return added

@@ -6,14 +6,13 @@ import sqlite3
 from collections.abc import Iterable, Sequence
 
 from vse.errors import InputError
+from vse.index.checks import check_distinct
 from vse.index.collection import Entry, Moment
 from vse.index.embedded.rows import Cell, checksum, file_cells, to_bytes, vector_bytes
 from vse.index.embedded.schema import FILE_COLUMNS, TABLES
-from vse.index.media_file import MediaFile
+from vse.index.media_file import MediaFile, Place
 
 SEQUENCES = ("files", "items", "captions")
-Place = tuple[str, str]
-"""The root and path of a file."""
 
 
 def make_tables(connection: sqlite3.Connection, meta: dict[str, Cell], last_ids: dict[str, int]) -> None:
@@ -21,7 +20,7 @@ def make_tables(connection: sqlite3.Connection, meta: dict[str, Cell], last_ids:
     for statement in _statements(TABLES):
         connection.execute(statement)
     for key, value in {**meta, "changes": 0}.items():
-        _set_meta(connection, key, value)
+        set_meta(connection, key, value)
     connection.executemany("INSERT INTO sqlite_sequence (name, seq) VALUES (?, ?)", last_ids.items())
 
 
@@ -34,8 +33,14 @@ def last_ids(connection: sqlite3.Connection) -> dict[str, int]:
 def count_change(connection: sqlite3.Connection) -> int:
     """Count one change up; first in a transaction, since removals are listed under this number."""
     (value,) = connection.execute("SELECT value FROM meta WHERE key = 'changes'").fetchone()
-    _set_meta(connection, "changes", int(value) + 1)
+    set_meta(connection, "changes", int(value) + 1)
     return int(value) + 1
+
+
+def trim_removed(connection: sqlite3.Connection, last: int) -> None:
+    """List removals no longer that came with the changes up to ``last``."""
+    connection.execute("DELETE FROM removed WHERE change <= ?", (last,))
+    set_meta(connection, "trimmed", last)
 
 
 def add_entry(connection: sqlite3.Connection, entry: Entry, item_ids: Sequence[int] | None = None) -> None:
@@ -66,8 +71,8 @@ def move_files(connection: sqlite3.Connection, moves: Sequence[tuple[Place, Medi
         if known is None:
             raise InputError(f"no file {place[0]}/{place[1]} to move: expected one of the collection, add it instead")
         ids.append(known)
-    _distinct("moved twice", [place for place, _ in moves])
-    _distinct("the new place of two files", [(file.root, file.path) for _, file in moves])
+    check_distinct("moved twice", [place for place, _ in moves])
+    check_distinct("the new place of two files", [(file.root, file.path) for _, file in moves])
     for known in ids:  # out of the way, to where no path leads
         connection.execute("UPDATE files SET root = x'00', path = CAST(id AS TEXT) WHERE id = ?", (known,))
     for known, (_, file) in zip(ids, moves, strict=True):
@@ -129,20 +134,13 @@ def _next_id(connection: sqlite3.Connection, table: str) -> int:
     return 1 if row is None else int(row[0]) + 1
 
 
-def _set_meta(connection: sqlite3.Connection, key: str, value: Cell) -> None:
+def set_meta(connection: sqlite3.Connection, key: str, value: Cell) -> None:
+    """Write one value of the table ``meta``."""
     connection.execute(
         "INSERT INTO meta VALUES (?, ?, ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value, "
         "checksum = excluded.checksum",
         (key, value, checksum((key, value))),
     )
-
-
-def _distinct(what: str, places: list[Place]) -> None:
-    seen: set[Place] = set()
-    for place in places:
-        if place in seen:
-            raise InputError(f"{place[0]}/{place[1]} is {what}: name each file once")
-        seen.add(place)
 
 
 def _statements(script: str) -> Iterable[str]:

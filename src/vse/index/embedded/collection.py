@@ -6,6 +6,7 @@ import os
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
@@ -14,31 +15,26 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vse.errors import InputError, VSEError
+from vse.index.checks import check_dimensions, check_entry, check_vectors
 from vse.index.collection import CollectionInfo, Entry, Hits, Item, Vectors
 from vse.index.embedded import changing, database
 from vse.index.embedded.caches import Caches
-from vse.index.embedded.checks import check_entry, check_vectors
 from vse.index.embedded.database import Ids, Meta
-from vse.index.embedded.layout import (
-    CACHE,
-    generation_folder,
-    is_collection,
-    read_generation,
-    remove_generations,
-    write_generation,
-)
-from vse.index.embedded.schema import LANES, Lane, one_line, transaction
+from vse.index.embedded.information import info_of, unfinished_info
+from vse.index.embedded.layout import CACHE, generation_folder, read_generation
+from vse.index.embedded.remembered import RememberedFilters
+from vse.index.embedded.schema import transaction
 from vse.index.embedded.searcher import Searcher, Snapshot
-from vse.index.embedded.session import Session, make_session, open_session
+from vse.index.embedded.session import Session, create_session, open_session
 from vse.index.embedded.verify_report import VerifyReport
 from vse.index.filters import Filter
+from vse.index.lanes import LANES, Lane
 from vse.index.media_file import MediaFile
-from vse.locking import FolderLock
+from vse.index.refusal import other_model
+from vse.progress import ProgressReporter
 
 if TYPE_CHECKING:
     from vse.index.embedded.new_generation import NewGeneration
-
-REMEMBERED_FILTERS = 16
 
 
 class EmbeddedCollection:
@@ -53,33 +49,16 @@ class EmbeddedCollection:
         self.meta: Meta = session.meta
         self.caches = Caches(generation_folder(self.folder, self.generation) / CACHE, self.meta.dimensions)
         self._searchers = {lane: Searcher(self.caches.lanes[lane]) for lane in LANES}
-        self._allowed: dict[Filter, tuple[int, Ids]] = {}
+        self._filters = RememberedFilters()
+        self._counted: tuple[int, CollectionInfo] | None = None
 
     @classmethod
     def create(
         cls, path: str | os.PathLike[str], *, model: str, model_source: str, dimensions: int
     ) -> EmbeddedCollection:
         """A new, empty collection, open for writing. ``path`` may be an empty folder."""
-        folder = Path(path)
-        if dimensions < 1:
-            raise InputError(f"dimensions {dimensions}: expected 1 at least, as many as the model's vectors have")
-        if is_collection(folder):
-            raise InputError(f"{folder} is a collection already: open it, or choose another folder")
-        with one_line(folder, fix="choose a folder that may be written"):
-            folder.mkdir(parents=True, exist_ok=True)
-            ours = (".lock", ".collection", "generation-")  # left by a process that was killed before it had made one
-            strangers = [path.name for path in folder.iterdir() if not path.name.startswith(ours)]
-            if strangers:
-                raise InputError(f"{folder} holds {strangers[0]!r}: expected an empty or new folder for a collection")
-            lock = FolderLock(folder)
-            try:
-                remove_generations(folder, keep=None)
-                session = make_session(folder, 1, Meta(model, model_source, dimensions), {}, lock)
-                write_generation(folder, 1)
-                return EmbeddedCollection(session)
-            except BaseException:
-                lock.release()
-                raise
+        meta = Meta(model, model_source, check_dimensions(dimensions))
+        return EmbeddedCollection(create_session(Path(path), meta))
 
     @classmethod
     def open(cls, path: str | os.PathLike[str], *, write: bool = False, model: str | None = None) -> EmbeddedCollection:
@@ -95,10 +74,7 @@ class EmbeddedCollection:
     def expect_model(self, model: str | None) -> None:
         """Raise when the vectors are those of another model; None accepts any."""
         if model is not None and model != self.meta.model:
-            raise InputError(
-                f"{self.folder} holds vectors of model {self.meta.model} ({self.meta.model_source}), not of {model}: "
-                "use that model, or index anew with 'vse index FOLDER --into ANOTHER.vse --model MODEL'"
-            )
+            raise other_model(str(self.folder), self.meta.model, self.meta.model_source, model)
 
     @property
     def superseded(self) -> bool:
@@ -106,15 +82,12 @@ class EmbeddedCollection:
         return read_generation(self.folder) != self.generation
 
     def info(self) -> CollectionInfo:
-        """Counts and origin, as of now."""
+        """Counts and origin, as of now; counted again only when something has changed."""
         with self.session.reading() as connection:
-            files, items, captions = database.counts(connection)
-            roots = database.roots(connection)
-        meta = self.meta
-        return CollectionInfo(
-            str(self.folder), "embedded", meta.model, meta.model_source, meta.dimensions, self.generation,
-            files, items, captions, roots,
-        )  # fmt: skip
+            changes = database.changes(connection)
+            if self._counted is None or self._counted[0] != changes:
+                self._counted = changes, info_of(self.folder, self.generation, connection, self.meta)
+            return self._counted[1]
 
     def add(self, entries: Sequence[Entry]) -> None:
         """Add files, all of them or none; of a file that is named twice the last counts."""
@@ -188,6 +161,12 @@ class EmbeddedCollection:
             last = int(page[0][-1])
             yield page
 
+    def sample(self, count: int) -> Vectors:
+        """Vectors of at most ``count`` items, by id: those whose ids have the smallest hashes."""
+        with self.session.using() as connection:
+            snapshot = self._searchers["items"].current(connection)
+        return snapshot.sample(count)
+
     def files(self, root: str | None = None) -> Iterator[MediaFile]:
         """Every file, by root and path; changes made meanwhile are seen or not."""
         after: tuple[str, str] | None = None
@@ -199,35 +178,57 @@ class EmbeddedCollection:
             after = page[-1].root, page[-1].path
             yield from page
 
-    def verify(self) -> VerifyReport:
-        """Read everything and compare it with its checksums; problems are listed, not raised."""
+    def verify(self, *, progress: ProgressReporter | None = None) -> VerifyReport:
+        """Read everything and compare it with its checksums; problems are listed, not raised.
+
+        It is the state of one moment that is read, whatever is added or removed meanwhile.
+        """
         from vse.index.embedded.verify import verify_generation
 
-        with self.session.using() as connection:
-            return verify_generation(str(self.folder), connection, self.meta.dimensions, self.caches)
+        with self.session.apart() as connection:
+            return verify_generation(str(self.folder), connection, self.meta.dimensions, self.caches, progress)
 
-    def rebuild(self) -> None:
+    def settle(self, *, progress: ProgressReporter | None = None) -> None:
+        """Bring the cache up to date, with an approximate index where the size asks for one.
+
+        When that fails or is interrupted, closing does not try to build the index again.
+        """
+        with self._writing_cache() as connection:
+            self.caches.follow(connection, progress)
+            self.caches.index(progress)
+
+    def rebuild(self, *, progress: ProgressReporter | None = None) -> None:
         """Make the cache anew, with an approximate index where the size asks for one."""
-        with self._changing() as connection:
-            self.caches.rebuild(connection)
+        with self._writing_cache() as connection:
+            self.caches.rewrite(connection, progress)
+            self.caches.index(progress)
 
-    def new_generation(self, *, model: str, model_source: str, dimensions: int) -> NewGeneration:
-        """The next generation, empty and writable, beside this one: see :class:`NewGeneration`."""
+    def new_generation(
+        self, *, model: str, model_source: str, dimensions: int, progress: ProgressReporter | None = None
+    ) -> NewGeneration:
+        """The next generation, to be filled beside this one: see :class:`NewGeneration`."""
         from vse.index.embedded.new_generation import NewGeneration
 
+        meta = Meta(model, model_source, check_dimensions(dimensions))
         with self._changing():
-            return NewGeneration(self, Meta(model, model_source, dimensions))
+            pass
+        return NewGeneration(self, meta, progress)
+
+    def unfinished(self) -> CollectionInfo | None:
+        """What an upgrade that goes on or was not finished has made so far; None when there is none."""
+        return unfinished_info(self.folder, self.generation + 1)
+
+    def set_model_source(self, model_source: str) -> None:
+        """Record that the model of these vectors is found elsewhere now."""
+        with self._changing() as connection:
+            with transaction(connection, "IMMEDIATE"):
+                changing.set_meta(connection, "model_source", model_source)
+            self.meta = replace(self.meta, model_source=model_source)
+            self._counted = None
 
     def close(self) -> None:
-        """Release what is held; a writer brings the cache up to date first. Harmless when closed already."""
-        connection = self.session.end()
-        if connection is None:
-            return
-        try:
-            if self.session.writable:
-                self._settle(connection)
-        finally:
-            self.session.release(connection)
+        """Release what is held; a writer does what :meth:`settle` does first. Harmless when closed already."""
+        self._close(whole=True)
 
     def __enter__(self) -> Self:
         return self
@@ -235,12 +236,32 @@ class EmbeddedCollection:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.close()
+        self._close(whole=kind is None)  # whoever is interrupted does not want to wait for an index
 
-    def _settle(self, connection: sqlite3.Connection) -> None:
-        with suppress(sqlite3.Error, OSError):  # everything is committed; the cache can be made at any time
-            self.caches.follow(connection, whole=True)
+    def _close(self, *, whole: bool) -> None:
+        connection = self.session.end()
+        if connection is None:
+            return
+        try:
+            if self.session.writable:
+                self._finish(connection, whole=whole)
+        finally:
+            self.session.release(connection)
+
+    def _finish(self, connection: sqlite3.Connection, *, whole: bool) -> None:
+        with self.caches.guard:  # another thread may be at it
+            self.caches.finish(connection, whole=whole)
+        with suppress(sqlite3.Error):
             connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
+    @contextmanager
+    def _writing_cache(self) -> Iterator[sqlite3.Connection]:
+        """A connection to write the cache from, beside the one that is searched with: searches and changes go on."""
+        with self.caches.guard:  # first of all: closing waits for it, so that the folder stays locked
+            with self._changing():
+                pass
+            with self.session.apart() as connection:
+                yield connection
 
     @contextmanager
     def _changing(self) -> Iterator[sqlite3.Connection]:
@@ -263,13 +284,8 @@ class EmbeddedCollection:
             raise InputError(f"k {k}: expected 1 result at least")
         with self.session.using() as connection:
             snapshot = self._searchers[lane].current(connection)
-            return snapshot, None if where is None or where.empty else self._ids_allowed(connection, where, snapshot)
-
-    def _ids_allowed(self, connection: sqlite3.Connection, where: Filter, snapshot: Snapshot) -> Ids:
-        changes, ids = self._allowed.get(where, (-1, None))
-        if ids is None or changes != snapshot.changes:
-            ids = database.allowed_items(connection, where)
-            while len(self._allowed) >= REMEMBERED_FILTERS:
-                del self._allowed[next(iter(self._allowed))]
-            self._allowed[where] = snapshot.changes, ids
-        return ids
+            if where is None or where.empty:
+                return snapshot, None
+            return snapshot, self._filters.ids(
+                where, snapshot.changes, lambda: database.allowed_items(connection, where)
+            )

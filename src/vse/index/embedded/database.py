@@ -15,8 +15,9 @@ from vse.errors import InputError
 from vse.index.collection import Item, Vectors
 from vse.index.embedded.filtering import condition
 from vse.index.embedded.rows import file_of, to_bytes, to_text, vectors_of
-from vse.index.embedded.schema import FILE_COLUMNS, Lane
+from vse.index.embedded.schema import FILE_COLUMNS
 from vse.index.filters import Filter
+from vse.index.lanes import Lane
 from vse.index.media_file import MediaFile
 
 Ids = NDArray[np.int64]
@@ -48,15 +49,21 @@ def changes(connection: sqlite3.Connection) -> int:
     return _number(connection, "SELECT value FROM meta WHERE key = 'changes'")
 
 
+def trimmed(connection: sqlite3.Connection) -> int:
+    """The change up to which removals are no longer listed."""
+    return _number(connection, "SELECT coalesce((SELECT value FROM meta WHERE key = 'trimmed'), 0)")
+
+
 def counts(connection: sqlite3.Connection) -> tuple[int, int, int]:
     """Files, items, captions."""
     files, items, captions = (_number(connection, f"SELECT count(*) FROM {t}") for t in ("files", "items", "captions"))
     return files, items, captions
 
 
-def roots(connection: sqlite3.Connection) -> tuple[str, ...]:
-    """The roots that files have, in order."""
-    return tuple(to_text(root) for (root,) in connection.execute("SELECT DISTINCT root FROM files ORDER BY root"))
+def files_by_root(connection: sqlite3.Connection) -> dict[str, int]:
+    """The roots that files have, in order, and how many."""
+    rows = connection.execute("SELECT root, count(*) FROM files GROUP BY root ORDER BY root")
+    return {to_text(root): int(count) for root, count in rows}
 
 
 def count_after(connection: sqlite3.Connection, lane: Lane, last: int) -> int:
@@ -118,6 +125,11 @@ def captions_by_id(connection: sqlite3.Connection, ids: Sequence[int]) -> dict[i
         ids,
     )
     return {each: (to_text(row[1]), row[2]) for each, row in rows.items()}
+
+
+def known_ids(connection: sqlite3.Connection, lane: Lane, ids: Sequence[int]) -> set[int]:
+    """Those of ``ids`` that are there."""
+    return set(_by_id(connection, f"SELECT id FROM {lane} WHERE id IN", ids))
 
 
 def page_of_files(connection: sqlite3.Connection, root: str | None, after: tuple[str, str] | None) -> list[MediaFile]:

@@ -15,8 +15,10 @@ def condition(where: Filter) -> tuple[str, list[Cell]]:
         parts.append(part)
         cells.extend(values)
 
-    folder = to_bytes(where.folder or "").strip(b"/")
-    if folder:
+    if where.root is not None:
+        add("root = ?", to_bytes(where.root))
+    if where.folder is not None:
+        folder = to_bytes(where.folder)
         add("(path >= ? AND path < ?)", folder + b"/", folder + b"0")  # "0" comes right after "/"
     if where.kind is not None:
         add("kind = ?", where.kind)

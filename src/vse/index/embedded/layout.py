@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import shutil
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 from vse.errors import InputError, VSEError
 from vse.files import write_json
+from vse.index.lanes import LANES
+from vse.locking import NAME as LOCK
 
 HEADER, DATABASE, CACHE = "collection.json", "items.sqlite", "cache"
 FORMAT = 1
@@ -32,7 +35,7 @@ def read_generation(folder: Path) -> int:
     try:
         header = json.loads(path.read_bytes())
         found, generation = header["format"], header["generation"]
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         raise InputError(f"{folder} is no collection, it has no {HEADER}: 'vse index' makes one") from None
     except OSError as error:
         raise InputError(f"{path} cannot be read ({error.strerror}): check its permissions") from None
@@ -49,25 +52,50 @@ def write_generation(folder: Path, generation: int) -> None:
     """Let ``generation`` serve from now on: one step, and durable when this returns."""
     try:
         write_json(folder / HEADER, {"format": FORMAT, "generation": generation})
-        sync_folder(folder)
     except OSError as error:
         raise VSEError(f"{folder / HEADER} cannot be written ({error.strerror}): the collection is as before") from None
 
 
-def remove_generations(folder: Path, keep: int | None) -> None:
-    """Delete all generations but ``keep``, as far as the system allows; what stays is tried again next time."""
+def remove_generations(folder: Path, before: int | None) -> None:
+    """Delete the generations before one, or all, as far as the system allows; what stays is tried again next time.
+
+    The generation after the one that serves is not touched: an upgrade is making it, or will go on with it.
+    """
     for path in folder.iterdir():
         match = _GENERATION.fullmatch(path.name)
-        if match and int(match[1]) != keep:
+        if match and (before is None or int(match[1]) < before):
+            remove_generation(path)
+
+
+def remove_generation(path: Path) -> None:
+    """Delete one generation as far as the system allows, unless it holds what no collection wrote."""
+    with suppress(OSError):
+        if is_generation(path):
             shutil.rmtree(path, ignore_errors=True)
 
 
-def sync_folder(folder: Path) -> None:
-    """Make names that were created or replaced in ``folder`` durable."""
-    if os.name == "nt":  # folders cannot be opened there, and renaming is durable by itself
-        return
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+def is_generation(path: Path) -> bool:
+    """Whether a folder has the name of a generation, and holds nothing but what belongs to one."""
+    return bool(_GENERATION.fullmatch(path.name)) and _holds_only(path, _belongs_to_generation)
+
+
+def stranger(folder: Path) -> str | None:
+    """The name of something in ``folder`` that is neither of a collection nor left by one that was not finished."""
+    for path in sorted(folder.iterdir()):
+        if path.name != LOCK and not path.name.startswith(f".{HEADER}.") and not is_generation(path):
+            return path.name
+    return None
+
+
+def _belongs_to_generation(path: Path) -> bool:
+    if path.name == CACHE:
+        return _holds_only(path, _belongs_to_cache)
+    return path.name.startswith(DATABASE) and not path.is_dir()
+
+
+def _belongs_to_cache(path: Path) -> bool:
+    return path.name.lstrip(".").startswith(LANES) and not path.is_dir()
+
+
+def _holds_only(folder: Path, belongs: Callable[[Path], bool]) -> bool:
+    return folder.is_dir() and not folder.is_symlink() and all(map(belongs, folder.iterdir()))

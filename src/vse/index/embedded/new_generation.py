@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-import shutil
 import sqlite3
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from itertools import islice
 
-from vse.errors import VSEError
+from vse.errors import InputError, VSEError
+from vse.index.checks import check_entry
 from vse.index.collection import Entry
 from vse.index.embedded import changing
-from vse.index.embedded.checks import check_entry
 from vse.index.embedded.collection import EmbeddedCollection
-from vse.index.embedded.database import Meta
-from vse.index.embedded.layout import generation_folder, write_generation
-from vse.index.embedded.rows import to_bytes
-from vse.index.embedded.schema import one_line
-from vse.index.embedded.session import make_session
+from vse.index.embedded.database import Meta, changes
+from vse.index.embedded.kept_ids import align_ids, held_elsewhere, ids_before, raise_last, reserve_ids
+from vse.index.embedded.layout import DATABASE, generation_folder, remove_generation, write_generation
+from vse.index.embedded.schema import one_line, transaction
+from vse.index.embedded.session import Session, make_session
+from vse.index.embedded.unfinished import unfinished_session
+from vse.progress import ProgressReporter
 
 
 class NewGeneration(EmbeddedCollection):
@@ -28,16 +31,14 @@ class NewGeneration(EmbeddedCollection):
             new.commit()
 
     A file that is added with the digest and the moments it has in the old generation keeps the ids of its items;
-    other items get ids that were never used. :meth:`commit` lets this generation serve, in one step; leaving the block
-    or closing without it removes what was made. The old collection keeps the lock, and takes no more
-    changes once the switch is made.
+    other items get ids that were never used. :meth:`commit` lets this generation serve, in one step. Leaving the block
+    or closing without it, or dying, keeps what was added: the next call for the same model and dimensions goes on with
+    it, one for another model throws it away, and so does :meth:`discard`. The old collection keeps the lock, and takes
+    no more changes once the switch is made.
     """
 
-    def __init__(self, old: EmbeddedCollection, meta: Meta) -> None:
-        number = old.generation + 1
-        shutil.rmtree(generation_folder(old.folder, number), ignore_errors=True)
-        with old.session.using() as connection:
-            super().__init__(make_session(old.folder, number, meta, changing.last_ids(connection), lock=None))
+    def __init__(self, old: EmbeddedCollection, meta: Meta, progress: ProgressReporter | None) -> None:
+        super().__init__(_session(old, meta, progress))
         self.caches.resting = True
         self._old = old.session
         self._committed = False
@@ -52,45 +53,104 @@ class NewGeneration(EmbeddedCollection):
         entries = tuple(entries)
         for entry in entries:
             check_entry(entry, self.meta.dimensions)
+        ids = self._ids_for(entries)
 
         def change(connection: sqlite3.Connection) -> None:
-            for entry in entries:
-                changing.add_entry(connection, entry, self._ids_before(entry))
+            for entry in entries:  # all of them before any comes: they may have exchanged their ids
+                changing.remove_file(connection, (entry.file.root, entry.file.path))
+            for entry, own in zip(entries, ids, strict=True):
+                changing.add_entry(connection, entry, own)
 
         self._change(change, 0)
         for searcher in self._searchers.values():  # ids that were kept may come before those that are known
             searcher.forget()
 
-    def commit(self) -> None:
-        """Let this generation serve, and close it; open the collection again to use it."""
-        with self._old.using(), self.session.using() as connection:  # the old session holds the lock
-            if self._committed:
-                raise VSEError(
-                    f"generation {self.generation} of {self.folder} serves already: open the collection again"
-                )
-            with one_line(self.folder, fix="the old generation still serves, free space and try again"):
-                self.caches.rebuild(connection)
-                connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-                write_generation(self.folder, self.generation)
-            self._committed = True
+    def commit(self, *, progress: ProgressReporter | None = None) -> None:
+        """Let this generation serve, and close it; open the collection again to use it.
+
+        The cache is made first, while the old generation is searched and changed as always.
+        """
+        while True:
+            with self._old.using(), self.session.using():
+                pass  # both are open, and the old one holds the lock
+            with self.caches.guard, self.session.using() as connection, self._explained():
+                cached = self.caches.rewrite(connection, progress)
+                self.caches.index(progress)
+            if self._switched(cached):
+                break
         self.close()
 
-    def close(self) -> None:
-        """Release what is held; without :meth:`commit` nothing remains."""
-        super().close()
-        if not self._committed:
-            shutil.rmtree(generation_folder(self.folder, self.generation), ignore_errors=True)
+    def _switched(self, cached: int) -> bool:
+        """Let this generation serve, unless another thread has changed it since the cache was made."""
+        with self._old.using() as before, self.session.using() as connection, self._explained():
+            if changes(connection) != cached:
+                return False
+            with transaction(connection, "IMMEDIATE"):
+                raise_last(connection, changing.last_ids(before))  # the old generation may have given ids meanwhile
+            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+            write_generation(self.folder, self.generation)
+            self._committed = True
+        return True
 
-    def _settle(self, connection: sqlite3.Connection) -> None:
-        pass  # either commit has written the cache, or all of it goes
+    def _explained(self) -> AbstractContextManager[None]:
+        return one_line(self.folder, fix="the old generation still serves, free space and try again")
 
-    def _ids_before(self, entry: Entry) -> list[int] | None:
-        file = entry.file
-        with self._old.using() as connection:
-            rows = connection.execute(
-                'SELECT items.id, start, "end" FROM items JOIN files ON files.id = items.file '
-                "WHERE root = ? AND path = ? AND digest = ? ORDER BY items.id",
-                (to_bytes(file.root), to_bytes(file.path), file.digest),
-            ).fetchall()
-        same = [row[1:] for row in rows] == [(moment.start, moment.end) for moment in entry.moments]
-        return [row[0] for row in rows] if same else None
+    def discard(self) -> None:
+        """Throw away what was made, and close; the old generation goes on serving."""
+        if self._committed:
+            raise VSEError(f"generation {self.generation} of {self.folder} serves already: it cannot be thrown away")
+        with self._old.using():  # whoever holds the lock by now may be going on with it
+            self.close()
+            remove_generation(generation_folder(self.folder, self.generation))
+
+    def settle(self, *, progress: ProgressReporter | None = None) -> None:
+        """Nothing to do: :meth:`commit` makes the cache, and before it would be outrun by ids that are kept."""
+
+    def rebuild(self, *, progress: ProgressReporter | None = None) -> None:
+        """Nothing to do, as for :meth:`settle`."""
+
+    def new_generation(
+        self, *, model: str, model_source: str, dimensions: int, progress: ProgressReporter | None = None
+    ) -> NewGeneration:
+        """An error: one is made at a time."""
+        raise VSEError(f"generation {self.generation} of {self.folder} does not serve yet: commit it first")
+
+    def _finish(self, connection: sqlite3.Connection, *, whole: bool) -> None:
+        pass  # commit has written the cache, and before nobody needs it
+
+    def _ids_for(self, entries: tuple[Entry, ...]) -> list[list[int]]:
+        places = {(entry.file.root, entry.file.path) for entry in entries}
+        with self._old.writing() as before, self.session.writing() as connection:
+            known = [ids_before(before, entry) for entry in entries]
+            known = [None if ids and held_elsewhere(connection, ids, places) else ids for ids in known]
+            missing = sum(len(entry.moments) for entry, ids in zip(entries, known, strict=True) if ids is None)
+            fresh = iter(reserve_ids(before, missing))
+        return [
+            list(islice(fresh, len(entry.moments))) if ids is None else ids
+            for entry, ids in zip(entries, known, strict=True)
+        ]
+
+
+def _session(old: EmbeddedCollection, meta: Meta, progress: ProgressReporter | None) -> Session:
+    """What is left of the last attempt, in line with the old generation as it is now; or new tables."""
+    number = old.generation + 1
+    with one_line(old.folder):
+        session = unfinished_session(old.folder, number, meta, progress)  # reads it all, while the old one is searched
+    if session is None:
+        return _made(old, number, meta)
+    try:
+        with old.session.using() as before, session.using() as connection:
+            align_ids(connection, before, generation_folder(old.folder, old.generation) / DATABASE)
+    except BaseException:
+        session.abandon()
+        raise
+    return session
+
+
+def _made(old: EmbeddedCollection, number: int, meta: Meta) -> Session:
+    place = generation_folder(old.folder, number)
+    with old.session.using() as before:
+        remove_generation(place)
+        if place.exists():
+            raise InputError(f"{place} holds what no collection wrote: move it elsewhere, its name is needed")
+        return make_session(old.folder, number, meta, changing.last_ids(before), lock=None)

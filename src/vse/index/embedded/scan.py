@@ -1,9 +1,7 @@
 """Exact search over a matrix of unit vectors.
 
-A score that is returned is the dot product summed in double precision and rounded to float32 once. It depends on the
-two vectors alone and not on their row, on the way they were found or on what is searched beside them, so that equal
-vectors have equal scores and the order (score descending, id ascending) is the same for every ``k``. FAISS sums in
-single precision; it only proposes, with room for its rounding.
+The scores that are returned are those of :mod:`vse.index.scores`. FAISS sums in single precision; it only proposes,
+with room for its rounding.
 """
 
 from __future__ import annotations
@@ -13,32 +11,15 @@ from numpy.typing import NDArray
 
 from vse.index.collection import Vectors
 from vse.index.embedded.faiss_library import library, selector
+from vse.index.scores import BLOCK, rounding
 
 Rows = NDArray[np.int64]
 SPARE = 16
 """How many rows more than asked for are proposed at first."""
 DENSE_PART = 8
 """From an eighth of all rows on, computing every score is faster than keeping the best in order."""
-BLOCK = 8192
-
-
-def exact_scores(matrix: Vectors, rows: Rows, query: Vectors) -> NDArray[np.float32]:
-    """Scores of some rows against ``query (D,)``, NaN for rows that are zero, as those of purged vectors are.
-
-    Products of float32 are exact in double precision, and their sums nearly so.
-    """
-    scores = np.empty(len(rows), np.float32)
-    wide = query.astype(np.float64)
-    for start in range(0, len(rows), BLOCK):
-        block = matrix[rows[start : start + BLOCK]]
-        values = (block.astype(np.float64) * wide).sum(axis=1)
-        scores[start : start + BLOCK] = np.where(block.any(axis=1), values, np.nan)
-    return scores
-
-
-def rounding(dimensions: int) -> float:
-    """How far two float32 sums of a dot product of unit vectors can be apart, whatever their order."""
-    return 2.1 * (dimensions + 1) * 2.0**-24
+SMALL = 32_768
+"""Up to so many rows all scores are computed whatever is asked for: loading FAISS would take longer."""
 
 
 def propose(matrix: Vectors, query: Vectors, k: int, allowed: NDArray[np.bool_] | None) -> Rows:
@@ -46,10 +27,10 @@ def propose(matrix: Vectors, query: Vectors, k: int, allowed: NDArray[np.bool_] 
 
     ``allowed (rows,)`` says which rows may be found; None allows all.
     """
-    count = len(matrix) if allowed is None else int(allowed.sum())
+    count = len(matrix) if allowed is None else int(np.count_nonzero(allowed))
     room = rounding(matrix.shape[1])
     ask = k + SPARE
-    while ask * DENSE_PART < count:
+    while len(matrix) > SMALL and ask * DENSE_PART < count:
         scores, rows = _best(matrix, query, ask, allowed)
         enough = float(scores[k - 1]) - room
         if scores[-1] < enough:

@@ -1,4 +1,4 @@
-"""The tables of a generation, and connections to them."""
+"""The tables of a generation, transactions on them, and how their errors are told."""
 
 from __future__ import annotations
 
@@ -9,14 +9,8 @@ from pathlib import Path
 from typing import Literal
 
 from vse.errors import InputError, VSEError, first_line
+from vse.index.lanes import LANES
 
-Lane = Literal["items", "captions"]
-LANES: tuple[Lane, ...] = ("items", "captions")
-"""The two kinds of vectors that are searched, which are the names of their tables."""
-
-BUSY_SECONDS = 10.0
-PAGE_BYTES = 16384
-"""Four times the usual: vectors have a kilobyte or more, and the end of a page that holds no whole one is unused."""
 DAMAGE = (sqlite3.Error, UnicodeDecodeError)
 """What SQLite raises when a file is not what it wrote; messages that quote its bytes may be no text themselves."""
 FILE_COLUMNS = (
@@ -60,43 +54,6 @@ END;'''
     )
 }
 """
-
-
-def connect_to_write(path: Path) -> sqlite3.Connection:
-    """A connection that commits durably; the file is made when it is not there."""
-    connection = sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False)
-    connection.execute(f"PRAGMA page_size = {PAGE_BYTES}")  # of a file that is made; others keep theirs
-    connection.execute("PRAGMA journal_mode = WAL")
-    connection.execute("PRAGMA synchronous = FULL")
-    connection.execute("PRAGMA secure_delete = ON")
-    connection.execute("PRAGMA foreign_keys = ON")
-    return connection
-
-
-def connect_to_read(path: Path) -> sqlite3.Connection:
-    """A connection that changes nothing.
-
-    The log of SQLite needs a folder that may be written. Where it may not, a database whose log is empty is read as a
-    file that nobody changes.
-    """
-    try:
-        return _probed(path, "mode=ro")
-    except sqlite3.OperationalError:
-        log = path.with_name(path.name + "-wal")
-        if log.exists() and log.stat().st_size:
-            raise
-        return _probed(path, "mode=ro&immutable=1")
-
-
-def _probed(path: Path, options: str) -> sqlite3.Connection:
-    address = f"{path.absolute().as_uri()}?{options}"
-    connection = sqlite3.connect(address, uri=True, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False)
-    try:
-        connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
-    except sqlite3.Error:
-        connection.close()
-        raise
-    return connection
 
 
 @contextmanager

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -11,9 +11,11 @@ from numpy.typing import NDArray
 
 from vse.index.collection import Hits, Vectors
 from vse.index.embedded import approximate, scan
-from vse.index.embedded.cache import CacheHeader, LaneCache
-from vse.index.embedded.database import Ids, changes, count_after, removed_after, vectors_after
+from vse.index.embedded.cache import CacheHeader, LaneCache, OpenCache, Signature
+from vse.index.embedded.database import Ids, changes, count_after, removed_after, trimmed, vectors_after
 from vse.index.embedded.schema import transaction
+from vse.index.sampling import smallest
+from vse.index.scores import exact_scores
 
 BLOCK = 1024
 """Vectors that are read from the database at a time; they exist thrice while they are copied."""
@@ -26,6 +28,7 @@ class Part:
     ids: Ids
     matrix: Vectors
     alive: NDArray[np.bool_] | None = None
+    _masks: list[tuple[Ids, NDArray[np.bool_]]] = field(init=False, default_factory=list, repr=False, compare=False)
 
     def without(self, removed: Ids) -> Part:
         """The same vectors, with these ids no longer alive."""
@@ -38,16 +41,23 @@ class Part:
         """Which rows may be found when only these ids, ascending, are asked for; None means all."""
         if only is None:
             return self.alive
+        for known, mask in self._masks:  # the same array, since the next page or query often has the same filter
+            if known is only:
+                return mask
         mask = np.zeros(len(self.ids), np.bool_)
         rows = np.searchsorted(self.ids, only)
         inside = rows < len(self.ids)
         rows = rows[inside]
         mask[rows[self.ids[rows] == only[inside]]] = True
-        return mask if self.alive is None else mask & self.alive
+        if self.alive is not None:
+            mask &= self.alive
+        self._masks[:] = [(only, mask)]
+        return mask
 
-    def best(self, query: Vectors, k: int, only: Ids | None, start: int = 0) -> NDArray[np.int64]:
-        """Rows from ``start`` on among which the best are."""
-        allowed = self.allowed(only)
+    def best(self, query: Vectors, k: int, allowed: NDArray[np.bool_] | None, start: int = 0) -> NDArray[np.int64]:
+        """Rows from ``start`` on among which the best of the allowed are."""
+        if start == len(self.ids):
+            return np.empty(0, np.int64)
         tail = None if allowed is None else allowed[start:]
         return start + scan.propose(self.matrix[start:], query, k, tail)
 
@@ -69,22 +79,32 @@ class Snapshot:
 
     def search(self, query: Vectors, k: int, only: Ids | None, exact: bool) -> Hits:
         """The best ``k`` of the ids in ``only``; None allows all."""
+        allowed = self.base.allowed(only)
         if not exact and self.index is not None and k <= approximate.MOST:
-            allowed = self.base.allowed(only)
-            allowed = None if allowed is None else allowed[: self.index_rows]
-            if allowed is None or allowed.mean() >= approximate.LEAST_ALLOWED:
-                rows = approximate.propose(self.index, query, allowed)
-                rest = self.base.best(query, k, only, self.index_rows)
+            rows = approximate.propose(self.index, query, None if allowed is None else allowed[: self.index_rows])
+            if rows is not None:
+                rest = self.base.best(query, k, allowed, self.index_rows)
                 hits = self._ordered(query, k, np.concatenate([rows, rest]), only, exact=False)
                 if len(hits.ids) == k:
                     return hits
-        return self._ordered(query, k, self.base.best(query, k, only), only, exact=True)
+        return self._ordered(query, k, self.base.best(query, k, allowed), only, exact=True)
+
+    def sample(self, count: int) -> Vectors:
+        """The vectors of at most ``count`` ids, ascending: those with the smallest hashes."""
+        base, fresh = self.base, self.fresh
+        here, there = (
+            np.arange(len(part.ids)) if part.alive is None else np.flatnonzero(part.alive) for part in (base, fresh)
+        )
+        chosen = smallest(np.concatenate([base.ids[here], fresh.ids[there]]), count)
+        first, second = chosen[chosen < len(here)], chosen[chosen >= len(here)] - len(here)
+        vectors = np.concatenate([base.matrix[here[first]], fresh.matrix[there[second]]])
+        return vectors[vectors.any(axis=1)]  # the writer may purge a row of the cache at this moment
 
     def _ordered(self, query: Vectors, k: int, base_rows: NDArray[np.int64], only: Ids | None, exact: bool) -> Hits:
-        fresh_rows = self.fresh.best(query, k, only)
+        fresh_rows = self.fresh.best(query, k, self.fresh.allowed(only))
         found = [(self.base, base_rows), (self.fresh, fresh_rows)]
         ids = np.concatenate([part.ids[rows] for part, rows in found])
-        scores = np.concatenate([scan.exact_scores(part.matrix, rows, query) for part, rows in found])
+        scores = np.concatenate([exact_scores(part.matrix, rows, query) for part, rows in found])
         there = ~np.isnan(scores)  # the writer may purge a row of the cache at this moment
         ids, scores = ids[there], scores[there]
         order = np.lexsort((ids, -scores))[:k]
@@ -97,7 +117,7 @@ class Searcher:
     def __init__(self, cache: LaneCache) -> None:
         self._cache = cache
         self._snapshot: Snapshot | None = None
-        self._signature: tuple[int, int] | None = None
+        self._signature: Signature | None = None
 
     def forget(self) -> None:
         """Begin anew with the next search."""
@@ -108,27 +128,29 @@ class Searcher:
         known, signature = self._snapshot, self._cache.signature()
         if known is not None and known.changes == changes(connection) and signature == self._signature:
             return known
-        # The header is read before the transaction begins: the database is then at least as new as the cache.
-        header = self._cache.header()
+        opened = None
+        if known is None or signature != self._signature:
+            # Before the transaction begins: the database is then at least as new as the cache.
+            opened = self._cache.opened()
+            signature = signature if opened is None else opened.signature
         with transaction(connection, "DEFERRED"):
-            if known is None or signature != self._signature:
-                known = self._from_cache(connection, header, known)
-            self._snapshot = self._with_changes(connection, known)
+            self._snapshot = self._with_changes(connection, self._base(connection, opened, known))
         self._signature = signature
         return self._snapshot
 
-    def _from_cache(
-        self, connection: sqlite3.Connection, header: CacheHeader | None, known: Snapshot | None
-    ) -> Snapshot:
-        """The state of the cache; the old one when the cache cannot be used."""
+    def _base(self, connection: sqlite3.Connection, opened: OpenCache | None, known: Snapshot | None) -> Snapshot:
+        """The state of the cache that was opened; what is known when there is none that can be used, or nothing.
+
+        Neither is of use when removals since are no longer listed.
+        """
         nothing = Part(np.empty(0, np.int64), np.empty((0, self._cache.dimensions), np.float32))
-        if header is not None and header.changes <= changes(connection):
-            ids, matrix = self._cache.ids(header), self._cache.matrix(header)
-            if ids is not None and matrix is not None:
-                base = Part(np.abs(ids), matrix, ids > 0 if (ids < 0).any() else None)
-                index, rows = self._index(header)
-                return Snapshot(header.changes, base, nothing, index, rows)
-        return known or Snapshot(-1, nothing, nothing)
+        if opened is not None and trimmed(connection) <= opened.header.changes <= changes(connection):
+            base = Part(np.abs(opened.ids), opened.matrix, opened.ids > 0 if (opened.ids < 0).any() else None)
+            index, rows = self._index(opened.header)
+            return Snapshot(opened.header.changes, base, nothing, index, rows)
+        if known is not None and known.changes >= trimmed(connection):
+            return known
+        return Snapshot(-1, nothing, nothing)
 
     def _index(self, header: CacheHeader) -> tuple[Any, int]:
         if header.approximate is None:

@@ -9,10 +9,20 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from vse.errors import InputError, VSEError
+from vse.files import sync_folder
 from vse.index.embedded import changing
+from vse.index.embedded.connecting import FrozenConnection, connect_to_read, connect_to_write
 from vse.index.embedded.database import Meta, read_meta
-from vse.index.embedded.layout import DATABASE, generation_folder, read_generation, remove_generations, sync_folder
-from vse.index.embedded.schema import connect_to_read, connect_to_write, one_line, transaction
+from vse.index.embedded.layout import (
+    DATABASE,
+    generation_folder,
+    is_collection,
+    read_generation,
+    remove_generations,
+    stranger,
+    write_generation,
+)
+from vse.index.embedded.schema import one_line, transaction
 from vse.locking import FolderLock
 
 OPEN_FIX = "check the permissions of the folder; one that was not closed has to be opened once where it may be written"
@@ -27,6 +37,7 @@ class Session:
         self.folder, self.generation, self.writable = folder, generation, writable
         self.meta: Meta = read_meta(connection)
         self._connection: sqlite3.Connection | None = connection
+        self._database = generation_folder(folder, generation) / DATABASE
         self._lock = lock
         self._guard = threading.RLock()
 
@@ -36,7 +47,22 @@ class Session:
         with self._guard, one_line(self.folder):
             if self._connection is None:
                 raise VSEError(f"{self.folder} is closed: open it again")
+            if isinstance(self._connection, FrozenConnection) and self._connection.outdated:
+                fresh = connect_to_read(self._database)
+                self._connection.close()
+                self._connection = fresh
             yield self._connection
+
+    @contextmanager
+    def apart(self) -> Iterator[sqlite3.Connection]:
+        """Another connection, for reading at length: whoever uses the first one does not wait."""
+        with one_line(self.folder):
+            with self.using():
+                connection = connect_to_read(self._database)
+            try:
+                yield connection
+            finally:
+                connection.close()
 
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
@@ -58,6 +84,12 @@ class Session:
             connection, self._connection = self._connection, None
             return connection
 
+    def abandon(self) -> None:
+        """End and release."""
+        connection = self.end()
+        if connection is not None:
+            self.release(connection)
+
     def release(self, connection: sqlite3.Connection) -> None:
         """Close, and let the next writer in."""
         connection.close()
@@ -66,7 +98,7 @@ class Session:
 
 
 def open_session(folder: Path, *, write: bool) -> Session:
-    """The generation that serves; a writer gets the lock, and removes the generations that do not."""
+    """The generation that serves; a writer gets the lock, and removes the generations that served before."""
     while True:
         generation = read_generation(folder)  # first of all: a folder that is no collection gets no lock file
         try:
@@ -85,7 +117,7 @@ def _open(folder: Path, write: bool) -> Session:
             if not file.is_file():
                 raise InputError(f"{file} is missing: restore the collection from a backup, or index again")
             if write:
-                remove_generations(folder, keep=generation)
+                remove_generations(folder, before=generation)
             connection = connect_to_write(file) if write else connect_to_read(file)
             try:
                 return Session(folder, generation, connection, lock, writable=write)
@@ -96,6 +128,38 @@ def _open(folder: Path, write: bool) -> Session:
             if lock is not None:
                 lock.release()
             raise
+
+
+def create_session(folder: Path, meta: Meta) -> Session:
+    """The first generation of a new collection, which serves when this returns."""
+    _check_free(folder)  # before the folder gets a lock file
+    with one_line(folder, fix="choose a folder that may be written"):
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = FolderLock(folder)
+        try:
+            _check_free(folder)  # another process may have made one since
+            remove_generations(folder, before=None)
+            session = make_session(folder, 1, meta, {}, lock)
+        except BaseException:
+            lock.release()
+            raise
+        try:
+            write_generation(folder, 1)
+        except BaseException:
+            session.abandon()
+            raise
+        return session
+
+
+def _check_free(folder: Path) -> None:
+    if is_collection(folder):
+        raise InputError(f"{folder} is a collection already: open it, or choose another folder")
+    if folder.exists() and not folder.is_dir():
+        raise InputError(f"{folder} is a file, expected a new or empty folder for a collection: choose another name")
+    with one_line(folder, fix="choose a folder that may be written"):
+        found = stranger(folder) if folder.is_dir() else None
+    if found is not None:
+        raise InputError(f"{folder} holds {found!r}: expected an empty or new folder for a collection")
 
 
 def make_session(

@@ -15,7 +15,7 @@
 (1204, 3, (Problem(path='old/scan.jpg', reason='empty'),))
 """
 
-from vse.index.indexing.folder import index_folder
+from vse.index.indexing.folder import index_folder, index_folders
 from vse.index.indexing.report import IndexReport
 
-__all__ = ["IndexReport", "index_folder"]
+__all__ = ["IndexReport", "index_folder", "index_folders"]

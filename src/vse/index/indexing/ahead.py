@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -14,6 +15,8 @@ from vse.index.scan import Problem
 File = TypeVar("File")
 Result = TypeVar("Result")
 Parts = Iterator[Part | Problem]
+DECODERS = min(16, os.cpu_count() or 1)
+"""Photographs of a camera take longer to decode than small models to encode, so that all cores are needed for it."""
 
 
 def results_ahead(
@@ -49,7 +52,7 @@ def parts_ahead(
     remaining = iter(files)
     under_way: deque[tuple[File, Parts, Future[Part | Problem | None]]] = deque()
     weighing = 0
-    pool = ThreadPoolExecutor(READERS, thread_name_prefix="vse-read")
+    pool = ThreadPoolExecutor(DECODERS, thread_name_prefix="vse-read")
     try:
         while True:
             while weighing < ahead and (file := next(remaining, None)) is not None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -15,8 +15,10 @@ from vse.index.scan import BadMediaError, Found, Problem, digest
 from vse.index.scan.problem import os_reason
 from vse.progress import ProgressReporter
 
-Move = tuple[tuple[str, str], MediaFile]
-"""The old (root, path), and the file as it is now."""
+Place = tuple[str, str]
+"""Root and path."""
+Move = tuple[Place, MediaFile]
+"""The old place, and the file as it is now."""
 AT_ONCE = 64
 """Touched files in a commit."""
 CHANGING = "changed since the folder was read: it will be read again next time"
@@ -70,23 +72,40 @@ def match_contents(
                 rest.append(candidate)
                 displaced.extend([known] if known is not None else [])
             elif have_vectors(candidate.captions, known):
-                touched.append(as_found(known, candidate))
+                touched.append(as_found(known, root, candidate))
             else:
                 result.to_read.append(candidate)
             if len(touched) >= AT_ONCE:
                 on_touched(touched)
                 touched = []
     on_touched(touched)
-    _take_over(root, result, rest, displaced, list(gone), digests, progress)
+    missing = list(gone)
+    taken = _take_over(root, result, rest, (*missing, *displaced), digests, progress)
+    result.gone = [file for file in missing if _place(file) not in taken]
     result.to_read.sort(key=lambda candidate: candidate.found.path)
     return result
 
 
-def as_found(known: MediaFile, candidate: Candidate) -> Move:
+def match_across(contents: Mapping[str, Contents], progress: ProgressReporter) -> None:
+    """Let files that are new in one folder take over what is gone from the others; ``contents``, by folder, change.
+
+    Only what is gone without a successor counts: where another file has come to the old place, both are read.
+    """
+    for root, own in contents.items():
+        others = [theirs for folder, theirs in contents.items() if folder != root]
+        new = [each for each in own.to_read if each.known is None]
+        own.to_read = [each for each in own.to_read if each.known is not None]
+        taken = _take_over(root, own, new, [file for theirs in others for file in theirs.gone], {}, progress)
+        own.to_read.sort(key=lambda candidate: candidate.found.path)
+        for theirs in others:
+            theirs.gone = [file for file in theirs.gone if _place(file) not in taken]
+
+
+def as_found(known: MediaFile, root: str, candidate: Candidate) -> Move:
     """A known content at the place and time, and with the captions, that it has now."""
-    found = candidate.found
-    file = replace(known, path=found.path, size=found.size, modified=found.modified_ns, captions=candidate.captions)
-    return (known.root, known.path), file
+    found, captions = candidate.found, candidate.captions
+    file = replace(known, root=root, path=found.path, size=found.size, modified=found.modified_ns, captions=captions)
+    return _place(known), file
 
 
 def content_digest(root: str | Path, found: Found) -> str | Problem:
@@ -108,14 +127,13 @@ def _take_over(
     root: str,
     result: Contents,
     rest: list[Candidate],
-    displaced: list[MediaFile],
-    gone: list[MediaFile],
+    homeless: Iterable[MediaFile],
     digests: dict[str, str],
     progress: ProgressReporter,
-) -> None:
-    """Give the contents that lost their place to the files that have them; the others are to be read."""
+) -> set[Place]:
+    """Give the contents that lost their place to the files that have them, and say which; the others are to be read."""
     free: dict[tuple[str, str], list[MediaFile]] = {}
-    for file in (*gone, *displaced):
+    for file in homeless:
         free.setdefault((file.kind, file.digest), []).append(file)
     sizes = {(file.kind, file.size) for files in free.values() for file in files}
     likely = [each for each in rest if (each.found.kind, each.found.size) in sizes]
@@ -124,7 +142,7 @@ def _take_over(
         for candidate, found in looked_at:
             if not isinstance(found, Problem):  # whoever reads it will say what is wrong
                 digests[candidate.found.path] = found
-    taken: set[str] = set()
+    taken: set[Place] = set()
     for candidate in sorted(rest, key=lambda each: each.found.path):
         there = free.get((candidate.found.kind, digests.get(candidate.found.path, "")), [])
         old = next((file for file in there if have_vectors(candidate.captions, file)), None)
@@ -132,9 +150,9 @@ def _take_over(
             result.to_read.append(candidate)
         else:
             there.remove(old)
-            taken.add(old.path)
-            result.moves.append(as_found(old, candidate))
-    result.gone = [file for file in gone if file.path not in taken]
+            taken.add(_place(old))
+            result.moves.append(as_found(old, root, candidate))
+    return taken
 
 
 def _digests(
@@ -148,3 +166,7 @@ def _digests(
             yield candidate, found
             progress.advance()
     progress.finish()
+
+
+def _place(file: MediaFile) -> Place:
+    return file.root, file.path

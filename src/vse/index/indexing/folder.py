@@ -1,8 +1,11 @@
-"""One folder into a collection."""
+"""Folders into a collection."""
 
 from __future__ import annotations
 
 import os
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from vse.encoding import check_batch_size
@@ -10,16 +13,29 @@ from vse.errors import InputError
 from vse.index.collection import Collection
 from vse.index.indexing.captions import folder_captions
 from vse.index.indexing.commits import Commits
-from vse.index.indexing.contents import Move, as_found, match_contents
+from vse.index.indexing.contents import Contents, Move, as_found, match_across, match_contents
 from vse.index.indexing.moments import IndexModel
-from vse.index.indexing.plan import Settled, make_plan
+from vse.index.indexing.plan import Plan, Settled, make_plan, split_gone
 from vse.index.indexing.reading import read_files
 from vse.index.indexing.report import IndexReport
+from vse.index.refusal import other_model
 from vse.index.scan import Problem, ScanLimits, walk, why_absent
 from vse.progress import ProgressReporter, SilentProgress
 
 COMMIT_FILES = 256
 COMMIT_SECONDS = 10.0
+
+
+@dataclass(frozen=True)
+class _Looked:
+    """A folder that was compared with what is known of it; nothing of it has been encoded or removed yet."""
+
+    root: str
+    plan: Plan
+    contents: Contents
+    touched: int
+    problems: tuple[Problem, ...]
+    notes: tuple[str, ...]
 
 
 def index_folder(
@@ -38,30 +54,107 @@ def index_folder(
 
     A file whose size and time are known is not read. One that was touched or moved keeps its vectors and ids; one that
     has changed is encoded anew, and so is one with captions that are new. Files that are gone are removed, unless the
-    folder is not there (a disk that is not mounted), or the place could not be read. A picture has one vector; a
-    clip has one for each window of some seconds, the mean of its frames' vectors brought to length 1.
+    folder is not there (a disk that is not mounted), the folder in it where they lay is there but empty (likewise), or
+    the place could not be read. A picture has one vector; a clip has one for each window of some seconds, the mean of
+    its frames' vectors brought to length 1.
 
     Changes are committed every ``commit_files`` files or ``commit_seconds``: a process that is killed loses what came
-    after the last commit, an interrupt nothing that was encoded, and the next call goes on from there. A known file
+    after the last commit, an interrupt what was in the model, and the next call goes on from there. A known file
     that can no longer be read keeps what is known of it, and is among the problems.
 
     ``settled`` tells files that are no longer being written; others wait, and nothing is removed as long as some do,
     since they may be the missing ones at a new place.
     """
-    check_batch_size(batch_size)
-    folder, report, limits = root_of(root), progress or SilentProgress(), limits or ScanLimits()
-    check_model(collection, model)
-    check_overlap(collection, folder)
-    absent = _why_absent(collection, folder)
-    if absent is not None:
-        known = sum(1 for _ in collection.files(folder))
-        if not known:
-            raise InputError(f"{folder}: {absent}: expected a folder of pictures and clips")
-        return IndexReport(folder, kept=known, notes=(f"{folder}: {absent}; its {known:,} files stay in the index",))
+    (report,) = index_folders(
+        collection,
+        model,
+        (root,),
+        progress=progress,
+        batch_size=batch_size,
+        commit_files=commit_files,
+        commit_seconds=commit_seconds,
+        limits=limits,
+        settled=settled,
+    )
+    return report
 
-    captions = folder_captions(folder, limits)
-    scan = walk(folder, limits=limits)
-    plan = make_plan(scan, collection.files(folder), captions, settled)
+
+def index_folders(
+    collection: Collection,
+    model: IndexModel,
+    roots: Sequence[str | os.PathLike[str]],
+    *,
+    progress: ProgressReporter | None = None,
+    batch_size: int = 32,
+    commit_files: int = COMMIT_FILES,
+    commit_seconds: float = COMMIT_SECONDS,
+    limits: ScanLimits | None = None,
+    settled: Settled | None = None,
+) -> tuple[IndexReport, ...]:
+    """Several folders as :func:`index_folder` does one; a report for each, in their order.
+
+    All are looked at before anything is removed or encoded, so that a file which has gone from one of them and is new
+    in another keeps its vectors and ids; it counts as moved where it is now. From a folder that is not there, or empty
+    as a whole, nothing is taken over.
+    """
+    check_batch_size(batch_size)
+    report, limits = progress or SilentProgress(), limits or ScanLimits()
+    folders = list(dict.fromkeys(root_of(root) for root in roots))
+    check_model(collection, model)
+    for folder in folders:
+        check_overlap(collection.info().roots, folder, folders)
+    states = [_look(collection, folder, limits, settled, report) for folder in folders]
+    looked = [state for state in states if isinstance(state, _Looked)]
+    match_across({each.root: each.contents for each in looked}, report)
+    moves = [move for each in looked for move in each.contents.moves]
+    if moves:  # all at once, so that files may change places
+        collection.move(moves)
+    waiting = any(each.plan.waiting for each in looked)
+
+    def bring_in(each: _Looked) -> IndexReport:
+        commits = Commits(collection, model, files=commit_files, seconds=commit_seconds)
+        gone, empty = split_gone(each.root, each.contents.gone)
+        removed = collection.remove([(each.root, file.path) for file in gone]) if gone and not waiting else 0
+        to_read = each.contents.to_read
+        report.note(f"{each.root}: {len(to_read):,} files to read, {each.plan.skipped:,} as they were")
+        reading = read_files(each.root, to_read, model, commits, batch_size=batch_size, limits=limits, progress=report)
+        where = collection.info().where
+        return IndexReport(
+            each.root,
+            new=reading.new,
+            changed=reading.changed,
+            touched=each.touched,
+            moved=len(each.contents.moves),
+            removed=removed,
+            kept=each.plan.kept + sum(empty.values()),
+            waiting=each.plan.waiting + (len(gone) if waiting else 0),
+            skipped=each.plan.skipped,
+            images=reading.images,
+            seconds=reading.seconds,
+            problems=tuple(sorted((*each.problems, *reading.problems), key=lambda problem: problem.path)),
+            notes=(
+                *(_kept(where, str(Path(each.root, place)), count) for place, count in empty.items()),
+                *each.notes,
+                *reading.notes,
+            ),
+        )
+
+    return tuple(bring_in(state) if isinstance(state, _Looked) else state for state in states)
+
+
+def _look(
+    collection: Collection, root: str, limits: ScanLimits, settled: Settled | None, progress: ProgressReporter
+) -> _Looked | IndexReport:
+    """The folder beside what is known; of a folder that is not there, the report that says so."""
+    absent = _why_absent(collection, root)
+    if absent is not None:
+        known = sum(1 for _ in collection.files(root))
+        if not known:
+            raise InputError(f"{root}: {absent}: expected a folder of pictures and clips")
+        return IndexReport(root, kept=known, notes=(f"{root}: {absent}; its {known:,} files stay in the index",))
+    captions = folder_captions(root, limits)
+    scan = walk(root, limits=limits)
+    plan = make_plan(scan, collection.files(root), captions, settled)
     touched = 0
 
     def on_touched(moves: list[Move]) -> None:
@@ -70,39 +163,11 @@ def index_folder(
             collection.move(moves)
             touched += len(moves)
 
-    on_touched([as_found(each.known, each) for each in plan.recaptioned if each.known is not None])
-    contents = match_contents(folder, plan.candidates, plan.gone, on_touched, report)
-    if contents.moves:  # all at once, so that files may change places
-        collection.move(contents.moves)
-    removed, waiting = 0, plan.waiting
-    if plan.waiting:
-        waiting += len(contents.gone)
-    elif contents.gone:
-        removed = collection.remove([(folder, file.path) for file in contents.gone])
-    report.note(f"{folder}: {len(contents.to_read):,} files to read, {plan.skipped:,} as they were")
-    commits = Commits(collection, model, files=commit_files, seconds=commit_seconds)
-    reading = read_files(
-        folder, contents.to_read, model, commits, batch_size=batch_size, limits=limits, progress=report
-    )
-    problems: tuple[Problem, ...] = (*captions.problems, *scan.problems, *contents.problems, *reading.problems)
-    notes = tuple(reading.notes)
-    if plan.kept:
-        notes = (f"{plan.kept:,} files could not be looked for and stay in the index", *notes)
-    return IndexReport(
-        folder,
-        new=reading.new,
-        changed=reading.changed,
-        touched=touched,
-        moved=len(contents.moves),
-        removed=removed,
-        kept=plan.kept,
-        waiting=waiting,
-        skipped=plan.skipped,
-        images=reading.images,
-        seconds=reading.seconds,
-        problems=tuple(sorted(problems, key=lambda problem: problem.path)),
-        notes=notes,
-    )
+    on_touched([as_found(each.known, root, each) for each in plan.recaptioned if each.known is not None])
+    contents = match_contents(root, plan.candidates, plan.gone, on_touched, progress)
+    notes = (f"{plan.kept:,} files could not be looked for and stay in the index",) if plan.kept else ()
+    problems = (*captions.problems, *scan.problems, *contents.problems)
+    return _Looked(root, plan, contents, touched, problems, notes)
 
 
 def root_of(root: str | os.PathLike[str]) -> str:
@@ -112,27 +177,37 @@ def root_of(root: str | os.PathLike[str]) -> str:
 
 def check_model(collection: Collection, model: IndexModel) -> None:
     """The model reads pictures, and the collection's vectors are its own."""
+    check_reads_pictures(model)
+    info, fingerprint = collection.info(), model.fingerprint()
+    if info.model != fingerprint:
+        raise other_model(info.where, info.model, info.model_source, fingerprint)
+
+
+def check_reads_pictures(model: IndexModel) -> None:
+    """A model that takes features cannot be given files."""
     if model.preprocessing is None:
         raise InputError(
             f"the model takes sets of features (N, {model.feature_size}), not pictures: use one that reads pictures "
             "('vse inspect MODEL' tells)"
         )
-    info, fingerprint = collection.info(), model.fingerprint()
-    if info.model != fingerprint:
-        raise InputError(
-            f"{info.where} holds vectors of model {info.model} ({info.model_source}), not of {fingerprint}: use that "
-            "model, or index anew with 'vse index FOLDER --into ANOTHER.vse --model MODEL'"
-        )
 
 
-def check_overlap(collection: Collection, root: str) -> None:
-    """A folder within another one that is indexed would have its files found twice."""
-    for other in collection.info().roots:
+def check_overlap(known: Sequence[str], root: str, given: Sequence[str] = ()) -> None:
+    """A folder within another one that is ``known``, or ``given`` to be indexed, would have its files found twice."""
+    for other in (*known, *given):
         if other != root and (Path(root).is_relative_to(other) or Path(other).is_relative_to(root)):
-            raise InputError(
-                f"{root}: {other} is in the index already, and what they share would be found twice: "
-                f"index {other} again, or use another index"
-            )
+            there, fix = "in the index already", f"index {other} again, or use another index"
+            if other not in known:
+                there, fix = "given too", f"leave out {max(root, other, key=len)}"
+            raise InputError(f"{root}: {other} is {there}, and what they share would be found twice: {fix}")
+
+
+def _kept(where: str, folder: str, count: int) -> str:
+    command = f"vse collection remove {shlex.quote(where)} {shlex.quote(folder)}"
+    return (
+        f"{folder}: empty, but held {count:,} files, which stay in the index: is a disk to be mounted there? "
+        f"To forget them: {command}"
+    )
 
 
 def _why_absent(collection: Collection, root: str) -> str | None:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager
 from typing import Protocol
 
 import numpy as np
 
-from vse.encoding import Towers
+from vse.encoding import ParallelCalls, Towers
 from vse.index.collection import Moment, Vectors
 from vse.index.indexing.parts import Part, Pixels
 
@@ -20,6 +21,9 @@ class IndexModel(Towers, Protocol):
 
     def fingerprint(self) -> str:
         """A name for exactly these weights."""
+
+    def parallel_calls(self, batch_size: int) -> AbstractContextManager[ParallelCalls]:
+        """For the time of the block several threads may call ``embed_images`` at once; the value says how many."""
 
 
 def embed_parts(model: Towers, parts: Sequence[Part], batch_size: int) -> list[tuple[Moment, ...]]:

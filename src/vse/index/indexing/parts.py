@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,10 +12,9 @@ from numpy.typing import NDArray
 
 from vse.index.media_file import MediaFile
 from vse.index.scan import BadMediaError, Found, Problem, ScanLimits, describe, frames
-from vse.index.scan.digest import digest_of
-from vse.index.scan.picture import picture_facts
+from vse.index.scan.describe import CHANGED, read_picture
 from vse.index.scan.problem import os_reason
-from vse.inputs.images import BadImageError, _file_content
+from vse.inputs.images import BadImageError
 from vse.inputs.preprocessing import load_pixels
 
 if TYPE_CHECKING:
@@ -26,7 +24,6 @@ Pixels = NDArray[np.float32]
 """``(3, H, W)``, as the model takes them."""
 FRAMES = 8
 """Frames of a window of a clip, at most."""
-CHANGED = "changed while it was read: it will be read again next time"
 
 
 @dataclass(frozen=True)
@@ -62,38 +59,16 @@ def read_parts(
     """
     try:
         if found.kind == "image":
-            yield _picture(found, root, captions, how, limits)
+            file, content = read_picture(found, root, captions, limits)
+            yield Part(file, (Shot((load_pixels(content, how, limits=limits.image),)),))
         else:
             yield from _clip(found, root, captions, how, windows, limits)
     except (BadMediaError, BadImageError) as error:
         yield Problem(found.path, error.reason)
     except OSError as error:
-        yield Problem(found.path, "no such file" if isinstance(error, FileNotFoundError) else os_reason(error))
+        yield Problem(found.path, os_reason(error))
     except MemoryError:
         yield Problem(found.path, "not enough memory")
-
-
-def _picture(
-    found: Found, root: str, captions: tuple[str, ...], how: ImagePreprocessing, limits: ScanLimits
-) -> Part | Problem:
-    path = Path(root) / found.path
-    before = path.stat()
-    content = _file_content(path, found.path, limits.image)
-    after = path.stat()
-    if _state(before) != _state(after):
-        return Problem(found.path, CHANGED)
-    facts = picture_facts(content, found.path, limits.image)
-    file = MediaFile(
-        root=root,
-        path=found.path,
-        kind="image",
-        size=after.st_size,
-        modified=after.st_mtime_ns,
-        digest=digest_of(content),
-        captions=captions,
-        **asdict(facts),
-    )
-    return Part(file, (Shot((load_pixels(content, how, limits=limits.image),)),))
 
 
 def _clip(
@@ -122,7 +97,3 @@ def _clip(
         yield Problem(found.path, CHANGED)
     else:
         yield Part(file, tuple(shots), remark=remark)
-
-
-def _state(status: os.stat_result) -> tuple[int, int, int]:
-    return status.st_size, status.st_mtime_ns, status.st_ino

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from vse.errors import VSEError
 from vse.index.indexing.captions import FolderCaptions, have_vectors
 from vse.index.media_file import MediaFile
-from vse.index.scan import Found, Scan
+from vse.index.scan import Found, Scan, empty_folders
 
+Left = TypeVar("Left", Found, MediaFile)
+Right = TypeVar("Right", Found, MediaFile)
 Settled = Callable[[Found], bool]
 """Whether a file is no longer being written."""
 
@@ -49,7 +53,7 @@ def make_plan(scan: Scan, known: Iterable[MediaFile], captions: FolderCaptions, 
     Files that are gone although the scan may have overlooked them are counted as kept.
     """
     plan, missing = Plan(), []
-    for found, file in side_by_side(scan, known):
+    for found, file in side_by_side(scan, ascending(known)):
         if found is None:
             if file is not None:
                 missing.append(file)
@@ -62,20 +66,26 @@ def make_plan(scan: Scan, known: Iterable[MediaFile], captions: FolderCaptions, 
     return plan
 
 
-def side_by_side(scan: Iterable[Found], known: Iterable[MediaFile]) -> Iterator[tuple[Found | None, MediaFile | None]]:
+def split_gone(root: str, gone: Sequence[MediaFile]) -> tuple[list[MediaFile], dict[str, int]]:
+    """Files that were deleted; and empty folders where a disk may be away, each with the number of files to be kept."""
+    places = empty_folders(root, (file.path for file in gone))
+    return [file for file in gone if file.path not in places], dict(Counter(places.values()))
+
+
+def side_by_side(left: Iterable[Left], right: Iterable[Right]) -> Iterator[tuple[Left | None, Right | None]]:
     """Pairs by path, None for what one side lacks; both come in the order of paths."""
-    left, right = iter(scan), ascending(known)
-    found, file = next(left, None), next(right, None)
-    while found is not None or file is not None:
-        if file is None or (found is not None and found.path < file.path):
-            yield found, None
-            found = next(left, None)
-        elif found is None or file.path < found.path:
-            yield None, file
-            file = next(right, None)
+    lefts, rights = iter(left), iter(right)
+    one, other = next(lefts, None), next(rights, None)
+    while one is not None or other is not None:
+        if other is None or (one is not None and one.path < other.path):
+            yield one, None
+            one = next(lefts, None)
+        elif one is None or other.path < one.path:
+            yield None, other
+            other = next(rights, None)
         else:
-            yield found, file
-            found, file = next(left, None), next(right, None)
+            yield one, other
+            one, other = next(lefts, None), next(rights, None)
 
 
 def ascending(known: Iterable[MediaFile]) -> Iterator[MediaFile]:

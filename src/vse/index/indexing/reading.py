@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
 
+from vse.encoding import ParallelCalls
 from vse.errors import InputError, VSEError
 from vse.index.collection import Moment
 from vse.index.indexing.ahead import parts_ahead
@@ -17,6 +20,7 @@ from vse.index.indexing.plan import Candidate
 from vse.index.scan import Problem, ScanLimits
 from vse.progress import ProgressReporter
 
+Taken = tuple[Candidate, Part | Problem]
 NO_VECTOR = "the model gives no finite vector for it"
 
 
@@ -42,7 +46,11 @@ def read_files(
     limits: ScanLimits,
     progress: ProgressReporter,
 ) -> Reading:
-    """Bring files into the collection. However this ends, what was encoded until then is committed if it can be."""
+    """Bring files into the collection. However this ends, what was encoded until then is committed if it can be.
+
+    About ``batch_size`` pictures are in the model or the next to be there, in several calls at once, and up to twice as
+    many are read ahead; of clips, ``batch_size`` frames for each call.
+    """
     how = model.preprocessing
     if how is None:
         raise InputError("the model takes sets of features, not pictures: use one that reads pictures")
@@ -54,67 +62,97 @@ def read_files(
     def weight(candidate: Candidate) -> int:
         return windows * FRAMES if candidate.found.kind == "video" else 1
 
-    encoder = _Encoder(model, commits, batch_size, progress)
+    result, began = Reading(), time.perf_counter()
     if not candidates:
-        return encoder.finished()
+        return result
     progress.start(len(candidates), "indexing")
     try:
-        with closing(parts_ahead(candidates, read, weight, 2 * batch_size)) as parts:
+        with (
+            model.parallel_calls(batch_size) as calls,
+            closing(_Encoder(model, commits, result, progress, calls, batch_size)) as encoder,
+            closing(parts_ahead(candidates, read, weight, 2 * batch_size)) as parts,
+        ):
             for candidate, part in parts:
                 encoder.take(candidate, part)
-        encoder.encode()
+            encoder.finish()
         commits.commit()
     except BaseException:
         with suppress(VSEError):  # the error that is under way says more than a second one
             commits.commit()
         raise
     progress.finish()
-    return encoder.finished()
+    result.seconds = time.perf_counter() - began
+    result.notes.extend(commits.notes)
+    return result
 
 
 class _Encoder:
-    """Gathers parts until they fill a batch."""
+    """Gathers parts until they fill a call of the model, and keeps so many calls under way that none has to wait.
 
-    def __init__(self, model: IndexModel, commits: Commits, batch_size: int, progress: ProgressReporter) -> None:
-        self._model, self._commits, self._batch_size, self._progress = model, commits, batch_size, progress
-        self._result = Reading()
-        self._waiting: list[tuple[Candidate, Part]] = []
-        self._frames = 0
+    Everything happens in the order in which the parts came, problems too: those of a clip may follow parts of it.
+    """
+
+    def __init__(
+        self,
+        model: IndexModel,
+        commits: Commits,
+        result: Reading,
+        progress: ProgressReporter,
+        calls: ParallelCalls,
+        batch_size: int,
+    ) -> None:
+        self._model, self._commits, self._result, self._progress = model, commits, result, progress
+        self._calls, self._batch_size = calls, batch_size
+        self._pool = ThreadPoolExecutor(calls.threads, thread_name_prefix="vse-encode")
+        self._waiting: list[Taken] = []
+        self._under_way: deque[tuple[list[Taken], Future[list[tuple[Moment, ...]]]]] = deque()
+        self._weighing = 0  # of what is under way
         self._begun: dict[str, list[Moment]] = {}  # the moments of clips of which more is to come
         self._began = time.perf_counter()
 
     def take(self, candidate: Candidate, part: Part | Problem) -> None:
-        if isinstance(part, Problem):
-            path = candidate.found.path
-            self._waiting = [each for each in self._waiting if each[0].found.path != path]
-            self._frames = count_frames(waiting for _, waiting in self._waiting)
-            self._begun.pop(path, None)
-            self._result.problems.append(part)
-            self._progress.advance()
-            return
         self._waiting.append((candidate, part))
-        self._frames += count_frames([part])
-        if self._frames >= self._batch_size:
-            self.encode()
+        if _weight(self._waiting) >= self._calls.pictures:
+            self._submit()
+        while self._under_way and (self._under_way[0][1].done() or self._is_full()):
+            self._receive()
         self._commits.commit_if_due()
 
-    def encode(self) -> None:
-        """Everything that is waiting through the model; files that are complete go on to be committed."""
+    def finish(self) -> None:
+        """Wait for everything that is waiting or under way."""
+        self._submit()
+        while self._under_way:
+            self._receive()
+
+    def close(self) -> None:
+        self._pool.shutdown(wait=True, cancel_futures=True)
+
+    def _is_full(self) -> bool:
+        return len(self._under_way) > self._calls.threads and self._weighing > self._batch_size
+
+    def _submit(self) -> None:
         waiting, self._waiting = self._waiting, []
-        self._result.images += self._frames
-        self._frames = 0
-        found = embed_parts(self._model, [part for _, part in waiting], self._batch_size)
+        self._weighing += _weight(waiting)
+        future = self._pool.submit(embed_parts, self._model, _parts(waiting), self._calls.pictures)
+        self._under_way.append((waiting, future))
+
+    def _receive(self) -> None:
+        """Wait for the call that is longest under way; files that are complete go on to be committed."""
+        taken, future = self._under_way.popleft()
+        found = iter(future.result())
+        self._weighing -= _weight(taken)
+        self._result.images += count_frames(_parts(taken))
         rate = self._result.images / (time.perf_counter() - self._began)
-        for (candidate, part), moments in zip(waiting, found, strict=True):
-            self._begun.setdefault(part.file.path, []).extend(moments)
+        for candidate, part in taken:
+            if isinstance(part, Problem):
+                self._begun.pop(candidate.found.path, None)
+                self._result.problems.append(part)
+                self._progress.advance()
+                continue
+            self._begun.setdefault(part.file.path, []).extend(next(found))
             if part.last:
                 self._complete(candidate, part)
                 self._progress.advance(1, f"indexing, {rate:.1f} images/s")
-
-    def finished(self) -> Reading:
-        self._result.seconds = time.perf_counter() - self._began
-        self._result.notes.extend(self._commits.notes)
-        return self._result
 
     def _complete(self, candidate: Candidate, part: Part) -> None:
         moments = self._begun.pop(part.file.path)
@@ -128,3 +166,12 @@ class _Encoder:
         else:
             self._result.changed += 1
         self._commits.add(part.file, tuple(moments))
+
+
+def _parts(taken: Sequence[Taken]) -> list[Part]:
+    return [part for _, part in taken if isinstance(part, Part)]
+
+
+def _weight(taken: Sequence[Taken]) -> int:
+    """Frames, and problems too: a folder full of them shall not be gathered to its end."""
+    return sum(count_frames([part]) if isinstance(part, Part) else 1 for _, part in taken)

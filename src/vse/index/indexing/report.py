@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from vse.index.media_file import printable
 from vse.index.scan import Problem
 
 if TYPE_CHECKING:
@@ -61,7 +62,7 @@ class IndexReport:
         if self.problems:
             said.append(f"{len(self.problems):,} that could not be used:")
             said.extend(f"  {problem}" for problem in self.problems)
-        return [line if line.isprintable() else ascii(line) for line in said]
+        return [printable(line) for line in said]
 
     def render(self, console: Console) -> None:
         """The lines as they are, however long: a path that is broken over two lines cannot be copied."""

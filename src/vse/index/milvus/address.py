@@ -15,6 +15,8 @@ FILE = "milvus+file:"
 LOCAL_NAME = "vse"
 """The name within a Milvus Lite folder, which holds one collection."""
 EXPECTED = "expected milvus+http://host:19530/name, milvus+https://host/name, or a local path that ends in .db"
+RESERVED = re.compile(r".*(_captions|_meta|_g[0-9]+)")
+"""Names that the Milvus collections of another collection may have."""
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,199}")
 
 
@@ -51,6 +53,11 @@ def parse_address(text: str) -> MilvusAddress:
         raise InputError(
             f"address {text!r} names the collection {name!r}: expected letters, digits and _ after the host, "
             "not beginning with a digit, at most 200"
+        )
+    if RESERVED.fullmatch(name):
+        raise InputError(
+            f"address {text!r} names the collection {name!r}: expected a name that does not end in _captions, _meta or "
+            "_g and a number, which are used for parts of collections"
         )
     host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
     scheme = parts.scheme.removeprefix("milvus+")

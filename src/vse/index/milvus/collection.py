@@ -3,34 +3,41 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing
+from dataclasses import replace
 from types import TracebackType
-from typing import Self, TypeVar
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from vse.errors import InputError, VSEError
+from vse.index.checks import check_dimensions, check_entry, check_vectors
 from vse.index.collection import CollectionInfo, Entry, Hits, Item, Vectors
-from vse.index.embedded.checks import check_entry, check_vectors
 from vse.index.filters import Filter
 from vse.index.media_file import MediaFile
-from vse.index.milvus import changing
+from vse.index.milvus import changing, lite, sampled
 from vse.index.milvus.address import parse_address
 from vse.index.milvus.committing import Writer
 from vse.index.milvus.connection import Connection
 from vse.index.milvus.filtering import condition
+from vse.index.milvus.generations import drop_all, drop_older, serving_tables, unfinished_state
 from vse.index.milvus.opening import opened
-from vse.index.milvus.rows import Row, file_of, item_of, vectors_of
+from vse.index.milvus.reading import Reading
+from vse.index.milvus.rows import Row, file_of, item_of, place_key, vectors_of
 from vse.index.milvus.schema import ITEM_COLUMNS
-from vse.index.milvus.searching import Search, best, next_window
+from vse.index.milvus.searching import Found, Search, best
 from vse.index.milvus.state import Index, State
+from vse.index.milvus.tables import Tables
 from vse.index.milvus.texts import from_stored, literal
+from vse.index.refusal import other_model
 from vse.locking import FolderLock
+from vse.progress import ProgressReporter
 
-T = TypeVar("T")
-TRIES = 50
-"""How often something is read again because a change came between."""
+if TYPE_CHECKING:
+    from vse.index.milvus.next_generation import MilvusNextGeneration
+
 PAGE = 512
 
 
@@ -40,12 +47,13 @@ class MilvusCollection:
     May be used from several threads. Queries are unit vectors, as those that are added.
     """
 
-    def __init__(self, connection: Connection, lock: FolderLock | None, *, write: bool) -> None:
-        self.where = connection.where
-        self._connection, self._lock = connection, lock
+    def __init__(self, tables: Tables, lock: FolderLock | None, *, write: bool) -> None:
+        self.tables, self.where = tables, tables.connection.where
+        self.reading = Reading(tables)
+        self._lock = lock
         try:
-            self._writer = Writer(connection) if write else None
-            self.dimensions = connection.state().dimensions
+            self._writer = Writer(tables) if write else None
+            self.dimensions = tables.ledger.state().dimensions
         except BaseException:
             self.close()
             raise
@@ -66,15 +74,16 @@ class MilvusCollection:
         flat for Milvus Lite and hnsw for a server.
         """
         address = parse_address(os.fspath(path))
-        if dimensions < 1:
-            raise InputError(f"dimensions {dimensions}: expected 1 at least, as many as the model's vectors have")
+        check_dimensions(dimensions)
         index = index or ("hnsw" if address.folder is None else "flat")
 
-        def make(connection: Connection) -> None:
-            if connection.exists():
+        def make(connection: Connection) -> Tables:
+            if serving_tables(connection) is not None:
                 raise InputError(f"{address} is a collection already: open it, or choose another name")
-            connection.make(dimensions, index)
-            connection.publish(State(model, model_source, dimensions, index))
+            drop_all(connection)
+            tables = Tables(connection, 1)
+            tables.make(State(model, model_source, dimensions, index))
+            return tables
 
         return cls(*opened(address, make, new=True, write=True), write=True)
 
@@ -83,41 +92,57 @@ class MilvusCollection:
         """The collection at ``path``; ``model`` is the fingerprint that its vectors have to have."""
         address = parse_address(os.fspath(path))
 
-        def expect(connection: Connection) -> None:
-            if not connection.exists():
+        def expect(connection: Connection) -> Tables:
+            tables = serving_tables(connection)
+            if tables is None:
                 raise InputError(f"{address} is no collection: 'vse index' makes one")
-            state = connection.state()
+            state = tables.ledger.state()
             if model is not None and model != state.model:
-                raise InputError(
-                    f"{address} holds vectors of model {state.model} ({state.model_source}), not of {model}: use that "
-                    "model, or index into a new collection"
-                )
+                raise other_model(str(address), state.model, state.model_source, model)
+            return tables
 
-        return cls(*opened(address, expect, new=False, write=write), write=write)
+        collection = cls(*opened(address, expect, new=False, write=write), write=write)
+        try:
+            if write:
+                drop_older(collection.tables)
+        except BaseException:
+            collection.close()
+            raise
+        return collection
+
+    @classmethod
+    def exists(cls, path: str | os.PathLike[str]) -> bool:
+        """Whether a collection was completely made at ``path``, also one that this version cannot open."""
+        address = parse_address(os.fspath(path))
+        if address.folder is not None:
+            lite.check_folder(address.folder, new=True)
+            if not lite.is_used(address.folder):
+                return False
+        with closing(Connection(address)) as connection:
+            return serving_tables(connection) is not None
+
+    @property
+    def superseded(self) -> bool:
+        """Whether an upgrade has switched to a newer generation: open the collection again to use it."""
+        return self.tables.ledger.serving().generation != self.tables.generation
 
     def info(self) -> CollectionInfo:
         """Counts and origin, as of now."""
-        state = self._connection.state()
-        return CollectionInfo(
-            self.where, "milvus", state.model, state.model_source, state.dimensions, state.generation,
-            state.files, state.items, state.captions, tuple(sorted(state.roots)),
-        )  # fmt: skip
+        return self.tables.ledger.state().info(self.where)
 
     def add(self, entries: Sequence[Entry]) -> None:
         """Add files, all of them or none; of a file that is named twice the last counts."""
-        entries = tuple(entries)
-        for entry in entries:
-            check_entry(entry, self.dimensions)
-        self._writing().change(lambda now: changing.adding(self._connection, now, entries))
+        last = self._by_place(entries)
+        self._writing().change(lambda now: changing.adding(self.tables, now, last))
 
     def remove(self, files: Iterable[tuple[str, str]]) -> int:
         """Forget files by (root, path), purge their vectors, and return how many there were."""
-        places = tuple(files)
+        keys = [place_key(place) for place in files]
         count = 0
 
         def planned(now: State) -> changing.Change:
             nonlocal count
-            change, count = changing.removing(self._connection, now, places)
+            change, count = changing.removing(self.tables, now, keys)
             return change
 
         self._writing().change(planned)
@@ -129,7 +154,7 @@ class MilvusCollection:
         A file that was at a new place is forgotten. Captions that stay the same keep their vectors, others have none.
         """
         moves = tuple(moves)
-        self._writing().change(lambda now: changing.moving(self._connection, now, moves))
+        self._writing().change(lambda now: changing.moving(self.tables, now, moves))
 
     def search(self, vector: Vectors, k: int, *, where: Filter | None = None, exact: bool | None = None) -> Hits:
         """The ``k`` best items; what an approximate index proposes is scored exactly as well.
@@ -138,13 +163,13 @@ class MilvusCollection:
         it is not.
         """
         search = Search("items", self._checked(vector, k), k, condition(where))
-        (rows, scores), compared = self._steady(lambda state: best(self._connection, state, search, exact=bool(exact)))
+        (rows, scores), compared = self._best(search, exact=bool(exact))
         return Hits(np.array([row["item"] for row in rows], np.int64), scores, compared)
 
     def search_captions(self, vector: Vectors, k: int) -> list[tuple[str, int, float]]:
         """The best captions as (caption, id of its file's first item, score); those without vectors are not found."""
         search = Search("captions", self._checked(vector, k), k, None, ("text", "first"))
-        (rows, scores), _ = self._steady(lambda state: best(self._connection, state, search, exact=False))
+        (rows, scores), _ = self._best(search, exact=False)
         return [
             (from_stored(row["text"]), int(row["first"]), score)
             for row, score in zip(rows, scores.tolist(), strict=True)
@@ -152,18 +177,18 @@ class MilvusCollection:
 
     def items(self, ids: Sequence[int]) -> list[Item]:
         """The items with these ids, in this order; one that is gone is an error."""
-        return [item_of(row) for row in self._rows(ids, ITEM_COLUMNS)]
+        return [item_of(row) for row in self.reading.rows(ids, ITEM_COLUMNS)]
 
     def vectors(self, ids: Sequence[int]) -> Vectors:
         """Their vectors ``(n, D)``, in this order; one that is gone is an error."""
-        return vectors_of(self._rows(ids, ("item", "vector")), self.dimensions)
+        return vectors_of(self.reading.rows(ids, ("item", "vector")), self.dimensions)
 
     def all_vectors(self, block: int = 8192) -> Iterator[tuple[NDArray[np.int64], Vectors]]:
         """Every id with its vector, ascending, in blocks; changes made meanwhile are seen or not."""
         if block < 1:
             raise InputError(f"block {block}: expected 1 vector at least")
         waiting: list[Row] = []
-        for rows in self._windows(None, ("item", "vector")):
+        for rows in self.reading.windows(None, ("item", "vector")):
             waiting += rows
             while len(waiting) > block:
                 some, waiting = waiting[:block], waiting[block:]
@@ -178,21 +203,49 @@ class MilvusCollection:
         """
         first = "position == 0" if root is None else f"position == 0 and root == {literal(root)}"
         places: list[tuple[str, str, int]] = []
-        for rows in self._windows(first, ("item", "root", "path")):
+        for rows in self.reading.windows(first, ("item", "root", "path")):
             places += [(from_stored(row["root"]), from_stored(row["path"]), int(row["item"])) for row in rows]
         places.sort()
         for start in range(0, len(places), PAGE):
             page = places[start : start + PAGE]
-            known = self._known([item for _, _, item in page], ITEM_COLUMNS)
+            known = self.reading.known([item for _, _, item in page], ITEM_COLUMNS)
             for at_root, path, item in page:
                 if item in known:
                     file = file_of(known[item])
                     if (file.root, file.path) == (at_root, path):  # otherwise it was moved meanwhile
                         yield file
 
+    def sample(self, count: int) -> Vectors:
+        """Vectors of at most ``count`` items, by id: those whose ids have the smallest hashes."""
+        state = self.tables.ledger.state()
+        if sampled.few_to_try(state, count):
+            return vectors_of(sampled.tried(self.reading, state, count), self.dimensions)
+        return sampled.chosen(self.all_vectors(), count, self.dimensions)
+
+    def settle(self, *, progress: ProgressReporter | None = None) -> None:
+        """Nothing to do: Milvus follows by itself."""
+        self._writing()
+
+    def new_generation(
+        self, *, model: str, model_source: str, dimensions: int, progress: ProgressReporter | None = None
+    ) -> MilvusNextGeneration:
+        """The next generation, to be filled beside this one: see :class:`MilvusNextGeneration`."""
+        from vse.index.milvus.next_generation import next_generation
+
+        return next_generation(self, self._writing(), model, model_source, check_dimensions(dimensions))
+
+    def unfinished(self) -> CollectionInfo | None:
+        """What an upgrade that goes on or was not finished has made so far; None when there is none."""
+        state = unfinished_state(self.tables.connection, self.tables.generation + 1)
+        return None if state is None else state.info(self.where)
+
+    def set_model_source(self, model_source: str) -> None:
+        """Record that the model of these vectors is found elsewhere now."""
+        self._writing().amend(lambda now: replace(now, model_source=model_source))
+
     def close(self) -> None:
         """Release what is held; harmless when closed already."""
-        self._connection.close()
+        self.tables.connection.close()
         lock, self._lock = self._lock, None
         if lock is not None:
             lock.release()
@@ -210,42 +263,20 @@ class MilvusCollection:
             raise VSEError(f"{self.where} is open for reading only: open it with write=True")
         return self._writer
 
+    def _by_place(self, entries: Sequence[Entry]) -> dict[str, Entry]:
+        entries = tuple(entries)
+        for entry in entries:
+            check_entry(entry, self.dimensions)
+        return changing.by_place(entries)
+
     def _checked(self, vector: Vectors, k: int) -> Vectors:
         check_vectors(vector, (self.dimensions,), "query")
         if k < 1:
             raise InputError(f"k {k}: expected 1 result at least")
         return np.ascontiguousarray(vector)
 
-    def _steady(self, read: Callable[[State], T]) -> T:
-        """What ``read`` finds in one published state, during which no other was published."""
-        state = self._connection.state()
-        for _ in range(TRIES):
-            found = read(state)
-            before, state = state, self._connection.state()
-            if state.batch == before.batch:
-                return found
-        raise VSEError(f"{self.where} changed {TRIES} times while it was read: try again when less is written")
-
-    def _known(self, ids: Sequence[int], columns: Sequence[str]) -> dict[int, Row]:
-        if not ids:
-            return {}
-        rows = self._steady(lambda state: self._connection.query_in("items", "item", ids, state.alive, columns))
-        return {int(row["item"]): row for row in rows}
-
-    def _rows(self, ids: Sequence[int], columns: Sequence[str]) -> list[Row]:
-        known = self._known([int(each) for each in ids], columns)
-        for each in ids:
-            if int(each) not in known:
-                raise InputError(f"no item has id {each}: it was removed or replaced, search again")
-        return [known[int(each)] for each in ids]
-
-    def _windows(self, only: str | None, columns: Sequence[str]) -> Iterator[list[Row]]:
-        after = 0
-        while window := self._steady(
-            lambda state: next_window(self._connection, state, "items", only, columns, after)  # noqa: B023 - called at once
-        ):
-            rows, after = window
-            yield rows
+    def _best(self, search: Search, *, exact: bool) -> tuple[Found, bool]:
+        return self.reading.steady(lambda state: best(self.tables, state, search, exact=exact))
 
     def _block(self, rows: list[Row]) -> tuple[NDArray[np.int64], Vectors]:
         return np.array([row["item"] for row in rows], np.int64), vectors_of(rows, self.dimensions)

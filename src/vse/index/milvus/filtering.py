@@ -16,8 +16,10 @@ def condition(where: Filter | None) -> str | None:
     if where is None:
         return None
     parts: list[str] = []
-    folder = (where.folder or "").strip("/")
-    if folder:
+    if where.root is not None:
+        parts.append(f"root == {literal(where.root)}")
+    if where.folder is not None:
+        folder = where.folder
         parts += [f"path >= {literal(folder + '/')}", f"path < {literal(folder + '0')}"]  # "0" comes right after "/"
     if where.kind is not None:
         parts.append(f"kind == {literal(where.kind)}")

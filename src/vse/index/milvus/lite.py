@@ -20,13 +20,18 @@ def check_folder(folder: Path, *, new: bool) -> None:
     """What can be said about ``folder`` before Milvus Lite, which makes whatever is absent, is started on it."""
     if folder.exists() and not folder.is_dir():
         raise InputError(f"{folder} is a file: Milvus Lite keeps a folder there since version 3, choose another name")
-    ours = (folder / "collections").is_dir()
+    ours = is_used(folder)
     if not new and not ours:
         raise InputError(f"{folder} is no collection, it holds no Milvus Lite data: 'vse index' makes one")
     if new and folder.is_dir() and not ours:
         strangers = [path.name for path in folder.iterdir() if path.name not in {".lock", "LOCK", "databases"}]
         if strangers:
             raise InputError(f"{folder} holds {strangers[0]!r}: expected a new or empty folder for Milvus Lite")
+
+
+def is_used(folder: Path) -> bool:
+    """Whether Milvus Lite has kept something in ``folder``."""
+    return (folder / "collections").is_dir()
 
 
 def start(folder: Path) -> str:

@@ -9,13 +9,14 @@ from vse.errors import VSEError
 from vse.index.milvus import lite
 from vse.index.milvus.address import MilvusAddress
 from vse.index.milvus.connection import Connection
+from vse.index.milvus.tables import Tables
 from vse.locking import FolderLock
 
 
 def opened(
-    address: MilvusAddress, prepare: Callable[[Connection], None], *, new: bool, write: bool
-) -> tuple[Connection, FolderLock | None]:
-    """A connection for which ``prepare`` has raised nothing, and the lock of a folder that may be written."""
+    address: MilvusAddress, prepare: Callable[[Connection], Tables], *, new: bool, write: bool
+) -> tuple[Tables, FolderLock | None]:
+    """What ``prepare`` finds or makes over a new connection, and the lock of a folder that may be written."""
     lock = None
     if address.folder is not None:
         lite.check_folder(address.folder, new=new)
@@ -23,7 +24,7 @@ def opened(
     try:
         connection = Connection(address)
         try:
-            prepare(connection)
+            return prepare(connection), lock
         except BaseException:
             connection.close()
             raise
@@ -31,7 +32,6 @@ def opened(
         if lock is not None:
             lock.release()
         raise
-    return connection, lock
 
 
 def _locked(folder: Path) -> FolderLock:

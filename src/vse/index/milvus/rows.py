@@ -13,14 +13,12 @@ import numpy as np
 
 from vse.errors import InputError
 from vse.index.collection import Entry, Item, Vectors
-from vse.index.media_file import MediaFile
+from vse.index.media_file import MediaFile, Place
 from vse.index.milvus.schema import DIGEST_BYTES, NAME_BYTES, NEVER
 from vse.index.milvus.state import MOST_BYTES
 from vse.index.milvus.texts import from_stored, to_stored
 
 Row = dict[str, Any]
-Place = tuple[str, str]
-"""The root and path of a file."""
 _TEXTS = {"root": NAME_BYTES, "path": NAME_BYTES, "digest": DIGEST_BYTES, "kind": 16}
 _WHOLE = ("size", "modified", "width", "height")
 _REAL = ("taken", "latitude", "longitude", "duration")
@@ -54,15 +52,15 @@ def file_columns(file: MediaFile) -> Row:
     return row
 
 
-def item_rows(entry: Entry, batch: int, row: int, item: int) -> list[Row]:
-    """A row for each moment, with keys from ``row`` and ids from ``item`` on."""
+def item_rows(entry: Entry, items: Sequence[int], batch: int, row: int) -> list[Row]:
+    """A row for each moment, with keys from ``row`` on and the ids ``items``."""
     file = file_columns(entry.file)
     return [
         {
-            "row": row + position, "born": batch, "died": NEVER, "item": item + position, "position": position, **file,
+            "row": row + position, "born": batch, "died": NEVER, "item": item, "position": position, **file,
             "start": _real(moment.start), "end": _real(moment.end), "vector": moment.vector,
         }
-        for position, moment in enumerate(entry.moments)
+        for position, (item, moment) in enumerate(zip(items, entry.moments, strict=True))
     ]  # fmt: skip
 
 

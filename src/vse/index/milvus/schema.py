@@ -1,13 +1,13 @@
-"""The three Milvus collections of a collection, and their columns."""
+"""The three Milvus collections of a generation, and their columns."""
 
 from __future__ import annotations
 
-from typing import Any, Literal
+import re
+from typing import Any
 
+from vse.index.lanes import LANES, Lane
 from vse.index.milvus.state import MOST_BYTES, Index
 
-Lane = Literal["items", "captions"]
-LANES: tuple[Lane, ...] = ("items", "captions")
 NEVER = 2**62
 """The batch with which rows die that live."""
 NAME_BYTES = 16_384
@@ -38,34 +38,58 @@ _META = [("batch", "INT64", {"is_primary": True}), ("state", "VARCHAR", {"max_le
 
 ITEM_COLUMNS = tuple(name for name, _, _ in (*_VERSION, *_ITEM))
 CAPTION_COLUMNS = tuple(name for name, _, _ in (*_VERSION, *_CAPTION))
+META_COLUMNS = frozenset((*(name for name, _, _ in _META), "vector"))
 COLUMNS = {"items": ITEM_COLUMNS, "captions": CAPTION_COLUMNS}
 NUMBER = {"items": "item", "captions": "caption"}
 """The column that orders equal scores, and that pages go by."""
 
 
-def table(name: str, lane: Lane) -> str:
+def base_name(name: str, generation: int) -> str:
+    """What the names of a generation's Milvus collections begin with."""
+    return name if generation == 1 else f"{name}_g{generation}"
+
+
+def lane_table(base: str, lane: Lane) -> str:
     """The Milvus collection of a lane."""
-    return name if lane == "items" else f"{name}_{lane}"
+    return base if lane == "items" else f"{base}_{lane}"
 
 
-def meta_table(name: str) -> str:
-    """The Milvus collection of the state."""
-    return f"{name}_meta"
+def meta_table(base: str) -> str:
+    """The Milvus collection of the states."""
+    return f"{base}_meta"
 
 
-def make_tables(client: Any, name: str, dimensions: int, index: Index, timeout: float) -> None:
+def tables_of(base: str) -> tuple[str, ...]:
+    """All three, in the order in which they are dropped: without states nobody takes the rest for something whole."""
+    return meta_table(base), *(lane_table(base, lane) for lane in LANES)
+
+
+def generation_of(name: str, table: str) -> int | None:
+    """The generation of the collection ``name`` to which a Milvus collection belongs; None when to none."""
+    match = re.fullmatch(rf"{name}(?:_g([2-9]|[1-9][0-9]+))?(?:_captions|_meta)?", table)
+    return None if match is None else int(match[1] or 1)
+
+
+def columns_of(table: str) -> frozenset[str]:
+    """The columns that a Milvus collection of ours has, by the end of its name."""
+    if table.endswith("_meta"):
+        return META_COLUMNS
+    return frozenset((*COLUMNS["captions" if table.endswith("_captions") else "items"], "vector"))
+
+
+def make_tables(client: Any, base: str, dimensions: int, index: Index, timeout: float) -> None:
     """Make all three, empty and loaded; what a process that was killed had made of them is dropped before."""
-    columns = {table(name, "items"): [*_VERSION, *_ITEM], table(name, "captions"): [*_VERSION, *_CAPTION]}
-    for each, fields in columns.items():
-        _make(client, each, fields, dimensions, index, timeout)
-    _make(client, meta_table(name), _META, 2, "flat", timeout)  # Milvus wants a vector in every collection
+    for each in tables_of(base):
+        if client.has_collection(each, timeout=timeout):
+            client.drop_collection(each, timeout=timeout)
+    _make(client, lane_table(base, "items"), [*_VERSION, *_ITEM], dimensions, index, timeout)
+    _make(client, lane_table(base, "captions"), [*_VERSION, *_CAPTION], dimensions, index, timeout)
+    _make(client, meta_table(base), _META, 2, "flat", timeout)  # Milvus wants a vector in every collection
 
 
 def _make(client: Any, name: str, fields: list[Any], dimensions: int, index: Index, timeout: float) -> None:
     from pymilvus import DataType
 
-    if client.has_collection(name, timeout=timeout):
-        client.drop_collection(name, timeout=timeout)
     schema = client.create_schema(auto_id=False, enable_dynamic_field=False)
     for column, kind, options in fields:
         schema.add_field(column, getattr(DataType, kind), **options)

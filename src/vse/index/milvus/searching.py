@@ -15,11 +15,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vse.index.collection import Vectors
-from vse.index.embedded.scan import exact_scores, rounding
-from vse.index.milvus.connection import BLOCK_BYTES, MOST_ROWS, Connection
+from vse.index.lanes import Lane
 from vse.index.milvus.rows import Row, vectors_of
-from vse.index.milvus.schema import NUMBER, Lane
+from vse.index.milvus.schema import NUMBER
 from vse.index.milvus.state import State
+from vse.index.milvus.tables import BLOCK_BYTES, MOST_ROWS, Tables
+from vse.index.scores import exact_scores, rounding
 
 SPARE = 16
 """How many rows more than asked for are proposed at first."""
@@ -42,22 +43,22 @@ class Search:
         return (NUMBER[self.lane], "vector", *self.columns)
 
 
-def best(connection: Connection, state: State, search: Search, *, exact: bool) -> tuple[Found, bool]:
+def best(tables: Tables, state: State, search: Search, *, exact: bool) -> tuple[Found, bool]:
     """The best rows with their scores, and whether every vector was compared."""
     if state.index == "flat":
-        return _from_exact_index(connection, state, search) or _scanned(connection, state, search), True
+        return _from_exact_index(tables, state, search) or _scanned(tables, state, search), True
     pool = next((pool for most, pool in POOLS if search.k <= most), None)
     if not exact and pool is not None:
-        proposed, _ = connection.nearest(
+        proposed, _ = tables.nearest(
             search.lane, search.query, pool, alive(state, search.condition), search.fields(), breadth=2 * pool
         )
         if len(proposed) >= search.k:
             return _ordered(search, proposed), False
-    return _scanned(connection, state, search), True
+    return _scanned(tables, state, search), True
 
 
 def next_window(
-    connection: Connection, state: State, lane: Lane, condition: str | None, columns: Sequence[str], after: int
+    tables: Tables, state: State, lane: Lane, condition: str | None, columns: Sequence[str], after: int
 ) -> tuple[list[Row], int] | None:
     """The rows of the first window of ids above ``after`` that has any, in order, and where it ends.
 
@@ -68,7 +69,7 @@ def next_window(
     width = max(64, min(8192, BLOCK_BYTES // (4 * state.dimensions + 1024)))
     while after + 1 < end:
         inside = f"{number} > {after} and {number} <= {after + width}"
-        rows = connection.query(lane, f"{inside} and {alive(state, condition)}", columns)
+        rows = tables.query(lane, f"{inside} and {alive(state, condition)}", columns)
         after += width
         if rows:
             return sorted(rows, key=lambda row: int(row[number])), after
@@ -80,12 +81,12 @@ def alive(state: State, condition: str | None) -> str:
     return state.alive if condition is None else f"{state.alive} and {condition}"
 
 
-def _from_exact_index(connection: Connection, state: State, search: Search) -> Found | None:
+def _from_exact_index(tables: Tables, state: State, search: Search) -> Found | None:
     """None when more rows tie than Milvus returns."""
     room = rounding(state.dimensions)
     ask = search.k + SPARE
     while ask <= MOST_ROWS:
-        proposed, complete = connection.nearest(
+        proposed, complete = tables.nearest(
             search.lane, search.query, ask, alive(state, search.condition), search.fields(), breadth=0
         )
         if complete or proposed[-1]["score"] < proposed[: search.k][-1]["score"] - room:
@@ -94,11 +95,11 @@ def _from_exact_index(connection: Connection, state: State, search: Search) -> F
     return None
 
 
-def _scanned(connection: Connection, state: State, search: Search) -> Found:
+def _scanned(tables: Tables, state: State, search: Search) -> Found:
     """Compare with every vector here."""
     kept: list[Row] = []
     after = 0
-    while window := next_window(connection, state, search.lane, search.condition, search.fields(), after):
+    while window := next_window(tables, state, search.lane, search.condition, search.fields(), after):
         rows, after = window
         kept, _ = _ordered(search, [*kept, *rows])
     return _ordered(search, kept)

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Literal
 
 from vse.errors import InputError, VSEError
+from vse.index.collection import CollectionInfo
 
 Index = Literal["flat", "hnsw"]
 FORMAT = 1
@@ -44,6 +45,14 @@ class State:
     def alive(self) -> str:
         """The expression for rows that are there."""
         return f"born <= {self.batch} and died > {self.batch}"
+
+    def info(self, where: str) -> CollectionInfo:
+        """The same as for every collection."""
+        roots, given = dict(sorted(self.roots.items())), self.next_item - 1
+        return CollectionInfo(
+            where, "milvus", self.model, self.model_source, self.dimensions, self.generation,
+            self.files, self.items, self.captions, tuple(roots), given + (given - self.items), tuple(roots.values()),
+        )  # fmt: skip
 
     def to_text(self) -> str:
         """ASCII, also where a root holds bytes that are no UTF-8."""

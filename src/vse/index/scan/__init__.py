@@ -13,7 +13,7 @@ from vse.index.scan.digest import digest
 from vse.index.scan.found import Found
 from vse.index.scan.frames import frames
 from vse.index.scan.limits import ScanLimits, VideoLimits
-from vse.index.scan.presence import is_there, why_absent
+from vse.index.scan.presence import empty_folders, why_absent
 from vse.index.scan.problem import BadMediaError, Problem
 from vse.index.scan.walk import Scan, walk
 from vse.index.scan.window import Window
@@ -28,8 +28,8 @@ __all__ = [
     "Window",
     "describe",
     "digest",
+    "empty_folders",
     "frames",
-    "is_there",
     "read_captions",
     "walk",
     "why_absent",

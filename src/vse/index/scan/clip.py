@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -11,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vse.errors import first_line
+from vse.index.scan.decoding_time import DecodingTime
 from vse.index.scan.limits import VideoLimits
 from vse.index.scan.problem import BadMediaError
 from vse.index.scan.regular import regular_size
@@ -29,8 +29,7 @@ _TIMEOUT = 30.0  # seconds in which a slow disk must answer
 class Clip:
     """``start`` is the time stamp of the first frame and ``duration`` what the file announces, both in seconds.
 
-    ``aspect`` is the width of a pixel over its height. Work on the clip ends at ``deadline``, on the clock of
-    ``time.monotonic``.
+    ``aspect`` is the width of a pixel over its height. ``time`` is what was spent on the clip since it was opened.
     """
 
     container: InputContainer
@@ -38,11 +37,7 @@ class Clip:
     start: float
     duration: float
     aspect: float
-    deadline: float
-
-    @property
-    def late(self) -> bool:
-        return time.monotonic() > self.deadline
+    time: DecodingTime
 
 
 @contextmanager
@@ -50,7 +45,8 @@ def open_clip(path: str | Path, limits: VideoLimits) -> Iterator[Clip]:
     """The clip in a file, closed at the end; whatever is wrong with it raises :class:`BadMediaError`."""
     import av
 
-    name, deadline = str(path), time.monotonic() + limits.max_time
+    name = str(path)
+    time = DecodingTime(name, limits.max_time)
     if regular_size(path) == 0:
         raise BadMediaError(name, "empty")
     try:
@@ -71,10 +67,10 @@ def open_clip(path: str | Path, limits: VideoLimits) -> Iterator[Clip]:
         stream.codec_context.options = {"max_pixels": str(limits.max_pixels)}
         base = float(stream.time_base or 0)
         start = (stream.start_time or 0) * base
-        duration = _announced(container, stream) or _measured(container, stream, start, deadline)
+        duration = _announced(container, stream, start) or _measured(container, stream, start, time)
         if duration > limits.max_duration:
             raise BadMediaError(name, f"lasts {duration:,.0f} s, at most {limits.max_duration:,.0f} s")
-        yield Clip(container, stream, start, duration, _aspect(stream), deadline)
+        yield Clip(container, stream, start, duration, _aspect(stream), time)
 
 
 def _why_closed(error: Exception) -> str:
@@ -110,14 +106,23 @@ def _aspect(stream: VideoStream) -> float:
     return ratio if 0.25 <= ratio <= 4 else 1.0
 
 
-def _announced(container: InputContainer, stream: VideoStream) -> float | None:
-    """What stream, tag or container say, in this order: sound may go on behind the last frame."""
+def _announced(container: InputContainer, stream: VideoStream, start: float) -> float | None:
+    """What stream, tag or container say, in this order: sound may go on behind the last frame.
+
+    Tag and container of Matroska give the end, counted from zero however late the first frame is; mkvmerge, which
+    leaves statistics, writes what lies between, and so do other formats.
+    """
     if stream.duration is not None and stream.duration > 0 and stream.time_base:
         return float(stream.duration * stream.time_base)
-    tagged = _clock(stream.metadata.get("DURATION", ""))
-    if tagged:
-        return tagged
-    return container.duration / 1e6 if container.duration and container.duration > 0 else None
+    counted = any(name.startswith("_STATISTICS_WRITING_APP") for name in stream.metadata)
+    from_zero = "matroska" in container.format.name and not counted
+    seconds = _clock(stream.metadata.get("DURATION", ""))
+    if seconds is not None:
+        seconds -= start if from_zero else 0.0
+    elif container.duration is not None:
+        begin = 0 if from_zero else container.start_time or 0
+        seconds = (begin + container.duration) / 1e6 - start
+    return seconds if seconds is not None and seconds > 0 else None
 
 
 def _clock(text: str) -> float | None:
@@ -130,7 +135,7 @@ def _clock(text: str) -> float | None:
     return total if math.isfinite(total) and total > 0 else None
 
 
-def _measured(container: InputContainer, stream: VideoStream, start: float, deadline: float) -> float:
+def _measured(container: InputContainer, stream: VideoStream, start: float, time: DecodingTime) -> float:
     """The end of the last packet, for recordings that were written without knowing it; nothing is decoded."""
     import av
 
@@ -138,8 +143,7 @@ def _measured(container: InputContainer, stream: VideoStream, start: float, dead
     try:
         for packet in container.demux(stream):
             end = max(end, _end(packet) * base)
-            if time.monotonic() > deadline:
-                break
+            time.check()
         container.seek(0)
     except av.FFmpegError:
         pass  # a broken tail: what came before it counts

@@ -110,7 +110,8 @@ class FrameReader:
 
         clip, damage = self._clip, 0
         packets = clip.container.demux(clip.stream)
-        while not clip.late:
+        while True:
+            clip.time.check()
             try:
                 packet = next(packets, None)
             except av.FFmpegError as error:
@@ -130,7 +131,6 @@ class FrameReader:
                 continue
             for frame in decoded:
                 yield self._time(frame), frame
-        self.remark = "the time allowed for a clip was over before its end"
 
     def _time(self, frame: VideoFrame) -> float:
         """Seconds since the first frame; a frame without time stamps follows the one before it at the usual rate."""

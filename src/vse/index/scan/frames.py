@@ -16,7 +16,7 @@ from vse.errors import InputError
 from vse.index.scan.clip import open_clip
 from vse.index.scan.frame_reader import FrameReader
 from vse.index.scan.limits import VideoLimits
-from vse.index.scan.problem import BadMediaError, Problem
+from vse.index.scan.problem import BadMediaError, Problem, TooSlowError
 from vse.index.scan.upright import upright
 from vse.index.scan.window import Window
 
@@ -24,17 +24,21 @@ if TYPE_CHECKING:
     from av import VideoFrame
 
 WINDOW_SECONDS = 4.0
+WINDOWS = 64
+"""Of one clip at most; those of a longer one are longer."""
 
 
 def frames(
     path: str | Path,
     *,
-    windows: int = 64,
+    windows: int = WINDOWS,
     per_window: int = 8,
     seconds: float = WINDOW_SECONDS,
     limits: VideoLimits | None = None,
 ) -> Iterator[Window | Problem]:
-    """The windows of a clip in the order of time, or one :class:`Problem` and nothing else.
+    """The windows of a clip in the order of time, or one :class:`Problem` if there are none.
+
+    A problem behind windows means that decoding took longer than ``limits.max_time``: they are not the whole clip.
 
     A clip is cut into equal windows of about ``seconds``, and a long one into ``windows`` longer ones. A window is cut
     into ``per_window`` equal parts, and the frame seen at the middle of each is taken; a frame that is seen at several
@@ -63,10 +67,11 @@ def _frames(
         with open_clip(path, limits) as clip, closing(FrameReader(clip)) as reader:
             remark = None
             for start, end in spans(clip.duration, seconds, windows):
-                window, whole = _window(reader, (start, end), per_window, clip.aspect, limits.max_side)
+                window, whole = read_window(reader, (start, end), per_window, clip.aspect, limits.max_side)
                 if window is not None:
                     if ready is not None:
-                        yield ready
+                        with clip.time.stopped():
+                            yield ready
                     ready = window
                 if not whole:
                     remark = f"ends at {min(reader.reached, clip.duration):.1f} s of {clip.duration:.1f} s"
@@ -75,24 +80,29 @@ def _frames(
             if ready is None:
                 raise BadMediaError(str(path), f"not one frame can be decoded ({remark})" if remark else "no frames")
             yield replace(ready, remark=remark)
+    except TooSlowError as error:
+        yield Problem(str(path), error.reason)
     except BadMediaError as error:
         yield Problem(str(path), error.reason) if ready is None else replace(ready, remark=error.reason)
 
 
-def _window(
+def read_window(
     reader: FrameReader, span: tuple[float, float], per_window: int, aspect: float, max_side: int
 ) -> tuple[Window | None, bool]:
     """The window with the frames that are there, None without any; and whether none was missing."""
     start, end = span
     pictures: list[NDArray[np.uint8]] = []
+    times: list[float] = []
     last: VideoFrame | None = None
     for part in range(per_window):
-        frame = reader.at(start + (end - start) * (part + 0.5) / per_window)
+        time = start + (end - start) * (part + 0.5) / per_window
+        frame = reader.at(time)
         if frame is None:
             if not pictures:
                 return None, False
-            return Window(start, min(end, max(reader.reached, start)), tuple(pictures)), False
+            return Window(start, min(end, max(reader.reached, start)), tuple(pictures), tuple(times)), False
         if frame is not last:
             pictures.append(upright(frame, reader.orientation, aspect, max_side))
+            times.append(time)
             last = frame
-    return Window(start, end, tuple(pictures)), True
+    return Window(start, end, tuple(pictures), tuple(times)), True

@@ -12,8 +12,8 @@ class VideoLimits:
     """``max_pixels`` of a stored frame (a little above 8K), ``max_duration`` of a clip in seconds.
 
     ``max_side`` is the longer side of the frames that are handed out: larger ones are reduced, since a window of 4K
-    frames would take 200 MB. ``max_time`` is the time in seconds that one clip may take; what was read until then
-    counts.
+    frames would take 200 MB. ``max_time`` is the time in seconds that decoding one clip may take, without the time
+    in which the caller works with the frames; a clip that takes longer is not used.
     """
 
     max_pixels: int = 36_000_000

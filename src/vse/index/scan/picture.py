@@ -11,7 +11,7 @@ from vse.errors import first_line
 from vse.index.scan.exif import notes
 from vse.index.scan.facts import Facts
 from vse.index.scan.problem import BadMediaError
-from vse.inputs.images import FORMATS, ImageLimits, _identify
+from vse.inputs.images import FORMATS, ImageLimits, identify
 
 _WIDTH, _HEIGHT, _ORIENTATION = 0x0100, 0x0101, 0x0112
 _LYING = (5, 6, 7, 8)  # height and width are exchanged
@@ -24,7 +24,7 @@ def picture_facts(content: bytes, name: str, limits: ImageLimits) -> Facts:
     if not content:
         raise BadMediaError(name, "empty")
     try:
-        image = _identify(io.BytesIO(content))
+        image = identify(io.BytesIO(content))
     except Exception as error:  # a decoder may raise anything on hostile bytes
         raise BadMediaError(name, first_line(error)) from error
     if image is None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from vse.errors import InputError
+from vse.index.media_file import printable
 
 
 @dataclass(frozen=True)
@@ -22,20 +23,24 @@ class Problem:
         object.__setattr__(self, "reason", " ".join(encodable(self.reason).split()))
 
     def __str__(self) -> str:
-        return f"{shown(self.path)}: {self.reason}"
+        return f"{printable(self.path)}: {self.reason}"
 
 
 class BadMediaError(InputError):
     """A file that cannot be used: ``name`` says which, ``reason`` why."""
 
     def __init__(self, name: str, reason: str) -> None:
-        super().__init__(f"{shown(encodable(name))}: {reason}")
+        super().__init__(f"{printable(encodable(name))}: {reason}")
         self.name = name
         self.reason = reason
 
     def __reduce__(self) -> tuple[type[BadMediaError], tuple[str, str]]:
         """Let the error come back from a worker process; the default would hand over the message alone."""
         return type(self), (self.name, self.reason)
+
+
+class TooSlowError(BadMediaError):
+    """A clip that took longer than it may: nothing is wrong with it, and another time it may be faster."""
 
 
 def is_text(name: str) -> bool:
@@ -52,11 +57,6 @@ def encodable(name: str) -> str:
     return name.encode(errors="backslashreplace").decode()
 
 
-def shown(name: str) -> str:
-    """The name if it can be printed on one line, else quoted and escaped."""
-    return name if name.isprintable() else ascii(name)
-
-
 def os_reason(error: OSError) -> str:
     """Why the system refused, without the path that it repeats."""
-    return error.strerror or type(error).__name__
+    return "no such file" if isinstance(error, FileNotFoundError) else error.strerror or type(error).__name__

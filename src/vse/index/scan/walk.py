@@ -8,12 +8,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from vse.errors import InputError
-from vse.index.media_file import MediaKind
+from vse.index.media_file import MediaKind, printable
 from vse.index.scan.formats import SNIFFED_BYTES, kind_of_bytes, kind_of_name, worth_sniffing
 from vse.index.scan.found import Found
 from vse.index.scan.limits import ScanLimits
 from vse.index.scan.presence import why_absent
-from vse.index.scan.problem import Problem, is_text, os_reason, shown
+from vse.index.scan.problem import Problem, is_text, os_reason
 
 VANISHED = "gone before it could be read"
 
@@ -26,7 +26,7 @@ def walk(root: str | Path, *, hidden: bool = False, outside: bool = False, limit
     """
     reason = why_absent(root)
     if reason is not None:
-        raise InputError(f"{shown(str(root))}: {reason}: expected a folder of pictures and clips")
+        raise InputError(f"{printable(str(root))}: {reason}: expected a folder of pictures and clips")
     return Scan(Path(root), hidden=hidden, outside=outside, limits=limits or ScanLimits())
 
 
@@ -75,7 +75,11 @@ class Scan(Iterator[Found]):
                 if len(stack) > self._limits.max_depth:
                     self._problem(path, f"more than {self._limits.max_depth} folders deep", unseen=True)
                     continue
-                is_link = self._place(path).is_symlink()
+                try:
+                    is_link = self._place(path).is_symlink()
+                except OSError as error:  # a path that is longer than the system takes
+                    self._problem(path, f"the folder cannot be read ({os_reason(error)})", unseen=True)
+                    continue
                 if not is_link or self._follow(path):
                     stack.append((*self._enter(path), linked or is_link))
             elif (found := self._file(folder + entry, linked)) is not None:
@@ -171,7 +175,7 @@ class Scan(Iterator[Found]):
         own_kind = real.is_dir() or kind_of_name(real.name) is not None or worth_sniffing(real.name)
         if not real.is_relative_to(self._real_root):
             if not self._outside and own_kind:
-                reason = f"a link to {shown(str(real))}, out of the folder: allow such links, or scan that place"
+                reason = f"a link to {printable(str(real))}, out of the folder: allow such links, or scan that place"
                 self._problem(path, reason)
             return self._outside
         visible = self._hidden or not any(part.startswith(".") for part in real.relative_to(self._real_root).parts)

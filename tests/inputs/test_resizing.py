@@ -12,6 +12,7 @@ from tests.inputs.pictures import gradient
 
 from vse.errors import InputError
 from vse.inputs import resize
+from vse.inputs.resizing import WHOLE
 
 SIDES = st.integers(1, 24)
 
@@ -95,6 +96,44 @@ def test_plain_is_not_antialiased():
     assert np.allclose(resize(stripes, (8, 8), "bilinear")[1:-1], 255 / 8, atol=1)
 
 
+@given(data=st.data(), picture=pictures(), height=SIDES, width=SIDES)
+def test_a_window_is_a_part_of_the_whole(data, picture, height, width):
+    """Whichever rows and columns are asked for, they are those of the whole result, to the bit."""
+    method = data.draw(st.sampled_from(["plain-bilinear", "bilinear", "bicubic"]))
+    if method != "plain-bilinear":
+        picture = picture.astype(np.uint8)
+    rows, columns = (
+        slice(start, data.draw(st.integers(start + 1, side)))
+        for side in (height, width)
+        for start in [data.draw(st.integers(0, side - 1))]
+    )
+    whole = resize(picture, (height, width), method)
+    if whole.size > WHOLE * whole[rows, columns].size:
+        method = "plain-bilinear"
+        whole = resize(picture, (height, width), method)
+    found = resize(picture, (height, width), method, window=(rows, columns))
+    assert found.dtype == np.float32
+    assert np.array_equal(found, whole[rows, columns])
+    assert not np.shares_memory(found, picture)
+
+
+@pytest.mark.parametrize("method", ["bilinear", "bicubic"])
+@pytest.mark.parametrize(("rows", "columns"), [(2, 900), (900, 2), (37, 4000), (3, 200)])
+def test_a_small_part_of_a_large_result(method, rows, columns):
+    """Where Pillow does not make the whole, the part differs by its rounding alone, also at both ends."""
+    picture = np.random.default_rng(0).integers(64, 192, (rows, columns, 3), dtype=np.uint8)  # nothing is clipped
+    scale = max(40 / rows, 40 / columns)
+    size = (round(rows * scale), round(columns * scale))
+    whole = resize(picture, size, method)
+    for start in (0, 0.3, 0.5, 1):
+        top, left = (int(start * (side - 40)) for side in size)
+        window = slice(top, top + 40), slice(left, left + 40)
+        found = resize(picture, size, method, window=window)
+        assert whole.size > WHOLE * found.size
+        np.testing.assert_allclose(found, whole[window], rtol=0, atol=2)
+        assert np.abs(found - whole[window]).mean() < 0.5
+
+
 @pytest.mark.parametrize(
     ("picture", "size", "method", "message"),
     [
@@ -111,3 +150,12 @@ def test_wrong_arguments(picture, size, method, message):
     """The bad value is named."""
     with pytest.raises(InputError, match=message):
         resize(picture, size, method)
+
+
+@pytest.mark.parametrize(
+    "window", [(slice(0, 6), slice(0, 5)), (slice(-1, 3), slice(0, 5)), (slice(0, 5), slice(3, 3))]
+)
+def test_a_window_outside_of_the_result(window):
+    """Is refused; it would be filled with whatever lies at the edge."""
+    with pytest.raises(InputError, match="outside of 5 x 5"):
+        resize(gradient(), (5, 5), "plain-bilinear", window=window)

@@ -1,13 +1,15 @@
-"""What is asked of vectors and files before they enter a collection."""
+"""What is asked of vectors and files before they enter a collection, and of queries."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 
 import numpy as np
 
 from vse.errors import InputError
 from vse.index.collection import Entry, Vectors
+from vse.index.media_file import Place
 
 UNIT_TOLERANCE = 1e-3
 
@@ -46,3 +48,19 @@ def check_vectors(vectors: Vectors, shape: tuple[int, ...], name: str) -> None:
     off = float(np.abs(lengths - 1).max(initial=0))
     if off > UNIT_TOLERANCE:
         raise InputError(f"{name}: vector has a length off 1 by {off:.3g}, expected a unit vector: normalise it")
+
+
+def check_distinct(what: str, places: Iterable[Place]) -> None:
+    """No file is named twice among ``places``; ``what`` says what it would be otherwise."""
+    seen: set[Place] = set()
+    for place in places:
+        if place in seen:
+            raise InputError(f"{place[0]}/{place[1]} is {what}: name each file once")
+        seen.add(place)
+
+
+def check_dimensions(dimensions: int) -> int:
+    """At least 1; returned as they are."""
+    if dimensions < 1:
+        raise InputError(f"dimensions {dimensions}: expected 1 at least, as many as the model's vectors have")
+    return dimensions

@@ -1,4 +1,4 @@
-"""Folders, a tiny model and a look into collections, for the tests of indexing; holds no tests itself."""
+"""Folders, a tiny model and a look into collections, for the tests of indexing."""
 
 from __future__ import annotations
 

@@ -1,0 +1,1 @@
+"""The parts of ``benchmarks/search.py``, one question each: ``run(options)`` measures, ``lines(result)`` tells it."""

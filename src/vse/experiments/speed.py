@@ -1,0 +1,127 @@
+"""The paper's Figure 3: the time of a text query, VSE against a cross-encoder (V+L BERT), over the number of pictures.
+
+Both know the pictures beforehand: VSE as 1024-d vectors in a collection, the cross-encoder as 36 region features of
+2048. VSE encodes the sentence once and compares it with every vector; it goes through :func:`vse.index.search.search`,
+from the sentence to the best 10 with paths and confidences. The cross-encoder runs a BERT over sentence and regions for
+every candidate. Both compute in float32 on the CPU. The cross-encoder is measured up to 1,000 candidates; beyond, its
+times are a straight line through those, and marked as such.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from vse._version import __version__
+from vse.errors import InputError, require
+
+for _module in ("torch", "matplotlib"):  # asked for now, not after minutes of measuring
+    require(_module, extra="train", purpose="vse experiment speed")
+
+from vse.encoders.hugging_face import import_transformers  # noqa: E402
+
+import_transformers("vse experiment speed")
+
+from vse.experiments.runs import run_all, run_name  # noqa: E402
+from vse.experiments.speed_measure import Measurements  # noqa: E402
+from vse.experiments.speed_profile import CONTESTANTS, QUICK, Contestant, Outcome, Profile  # noqa: E402
+from vse.experiments.speed_report import SpeedResult  # noqa: E402
+from vse.experiments.speed_times import measured_sizes  # noqa: E402
+from vse.index.embedded.faiss_library import library  # noqa: E402
+from vse.progress import ProgressReporter, SilentProgress  # noqa: E402
+
+Step = tuple[Contestant, int]
+"""Who is measured, with how many candidates."""
+
+
+def run(
+    *,
+    quick: bool,
+    out: Path,
+    seeds: tuple[int, ...] | None,
+    jobs: int | None,
+    report: ProgressReporter,
+) -> SpeedResult:
+    """Measure everything, once for each seed; what ``out`` holds from the same machine is not measured again."""
+    if seeds is not None and not seeds:
+        raise InputError("seeds is empty; give at least one")
+    if jobs is not None and jobs != 1:
+        raise InputError(f"jobs {jobs}: expected 1, side by side measurements slow each other: leave out --jobs")
+    chosen = seeds or (0,)
+    profile = QUICK if quick else Profile()
+    machine = describe_machine()
+    settings = {**asdict(profile), "machine": machine}
+    plan = plan_of(profile)
+    outcomes: dict[Step, list[Outcome]] = {step: [] for step in plan}
+    report.start(len(plan) * len(chosen), "measuring")
+    for seed in chosen:
+        with Measurements(profile, seed) as measurements:
+            for step, outcome in zip(plan, _measured(measurements, plan, settings, out / "runs", report), strict=True):
+                outcomes[step].append(outcome)
+    report.finish()
+    result = SpeedResult(profile, quick, chosen, machine, outcomes, out)
+    result.save()
+    return result
+
+
+def plan_of(profile: Profile) -> list[Step]:
+    """What is measured, by ascending size, since the collection grows."""
+    return [(name, size) for size in profile.sizes for name in CONTESTANTS if size in measured_sizes(name, profile)]
+
+
+def describe_machine() -> dict[str, Any]:
+    """What times depend on beside the load; measurements of another machine are made anew."""
+    import torch
+    import transformers
+
+    return {
+        "processor": processor_name(),
+        "architecture": platform.machine(),
+        "system": platform.system(),
+        "cores": os.cpu_count(),
+        "threads": torch.get_num_threads(),
+        "torch": str(torch.__version__),
+        "transformers": transformers.__version__,
+        "faiss": str(library().__version__),
+        "vse": __version__,
+    }
+
+
+def processor_name(facts: Path = Path("/proc/cpuinfo")) -> str:
+    """The model of the processor, or its architecture where the system has no such file or no name in it."""
+    try:
+        lines = facts.read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        lines = []
+    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return next(filter(None, names), platform.machine())
+
+
+def _measured(
+    measurements: Measurements,
+    plan: Sequence[Step],
+    settings: Mapping[str, Any],
+    folder: Path,
+    report: ProgressReporter,
+) -> list[Outcome]:
+    """The outcomes of a plan, from ``folder`` where they are there."""
+
+    def measure(task: Mapping[str, Any], _: Mapping[str, Any]) -> dict[str, Any]:
+        outcome = measurements.measure(task["contestant"], task["candidates"])
+        report.advance(
+            1, description=f"{measurements.profile.labels[task['contestant']]} · {task['candidates']:,} candidates"
+        )
+        return asdict(outcome)
+
+    tasks = [{"contestant": name, "candidates": size, "seed": measurements.seed} for name, size in plan]
+    before = sum((folder / f"{run_name(task, settings)}.json").exists() for task in tasks)
+    if before:
+        report.note(f"{before} of {len(plan)} measurements with seed {measurements.seed} were made before, in {folder}")
+        report.advance(before)
+    # One after the other in this process. What run_all would report is training.
+    found = run_all(measure, tasks, settings, folder, jobs=1, report=SilentProgress())
+    return [Outcome(**values) for values in found]

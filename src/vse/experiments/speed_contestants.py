@@ -1,0 +1,142 @@
+"""Who is asked: VSE through the project's own search, and a cross-encoder that reads sentence and regions together.
+
+Whatever does not depend on the sentence is done ahead for both: VSE has the vectors of all pictures, the cross-encoder
+their region features. All weights are random, since time does not depend on them.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import torch
+from torch import Tensor, nn
+
+from vse.configuration import BiGRUConfig, ModelConfig, RegionConfig, TextConfig, TransformerConfig
+from vse.encoders.transformer_text import create_transformer
+from vse.experiments.speed_gallery import Gallery
+from vse.experiments.speed_profile import SENTENCES, Profile
+from vse.index.collection import Collection
+from vse.index.search import search
+from vse.inputs.pretrained import wordpiece
+from vse.inputs.tokenizer import TextTokenizer
+from vse.inputs.vocabulary import Vocabulary
+from vse.model import VSEModel
+
+TUNING_ROUNDS = 2
+
+
+class VSEContestant:
+    """A model with random weights asks a gallery: from the sentence to a page of results."""
+
+    collection: Collection
+    batch_size = None
+
+    def __init__(self, model: VSEModel, gallery: Gallery, results: int) -> None:
+        self.model, self._gallery, self._results = model, gallery, results
+
+    def prepare(self, candidates: int) -> None:
+        """Index so many pictures."""
+        self.collection = self._gallery.of(candidates)
+
+    def answer(self, sentence: str) -> list[int]:
+        """The ids of the best, found by comparing the sentence with every vector."""
+        return [result.id for result in search(self.collection, self.model, sentence, self._results).results]
+
+    def encode(self, sentence: str) -> None:
+        """The part of :meth:`answer` that does not depend on the candidates."""
+        self.model.encode_texts([sentence])
+
+
+class CrossEncoder(nn.Module):
+    """``tokens (L,)`` and ``features (B, R, F)`` → one transformer over L + R elements of each pair → scores ``(B,)``.
+
+    As in V+L BERTs, regions are projected to the width of words and marked as the second segment; the score is read
+    from the first token.
+    """
+
+    def __init__(self, profile: Profile) -> None:
+        super().__init__()
+        self.transformer = create_transformer(profile.bert())
+        self.project = nn.Linear(profile.feature_size, profile.width)
+        self.score = nn.Linear(profile.width, 1)
+
+    def forward(self, tokens: Tensor, features: Tensor) -> Tensor:
+        words = self.transformer.get_input_embeddings()(tokens).expand(len(features), -1, -1)  # (B, L, W)
+        both = torch.cat([words, self.project(features)], dim=1)
+        segments = torch.ones(both.shape[:2], dtype=torch.long)
+        segments[:, : len(tokens)] = 0
+        hidden = self.transformer(inputs_embeds=both, token_type_ids=segments).last_hidden_state  # (B, L + R, W)
+        return self.score(hidden[:, 0]).squeeze(-1)
+
+
+class CrossContestant:
+    """The cross-encoder with the region features of all candidates in memory."""
+
+    def __init__(self, encoder: CrossEncoder, tokenizer: TextTokenizer, profile: Profile, seed: int) -> None:
+        self.encoder, self._tokenizer, self._profile, self._seed = encoder.eval(), tokenizer, profile, seed
+        self.batch_size = profile.batches[0]
+        self.features = torch.empty(0)
+
+    def prepare(self, candidates: int) -> None:
+        """Features ``(candidates, R, F)``; the first are the same for every number."""
+        generator = torch.Generator().manual_seed(self._seed)
+        shape = (candidates, self._profile.regions, self._profile.feature_size)
+        self.features = torch.randn(shape, generator=generator)
+
+    def tune(self) -> None:
+        """Choose the batch size that takes least, each tried twice on as many candidates as the largest holds."""
+        self.prepare(max(self._profile.batches))
+        best = dict.fromkeys(self._profile.batches, math.inf)
+        for batch_size in (*self._profile.batches,) * TUNING_ROUNDS:
+            self.batch_size = batch_size
+            started = time.perf_counter()
+            self.answer(SENTENCES[0])
+            best[batch_size] = min(best[batch_size], time.perf_counter() - started)
+        self.batch_size = min(best, key=lambda size: best[size])
+
+    @torch.inference_mode()
+    def answer(self, sentence: str) -> list[int]:
+        """The numbers of the best candidates, after a pass over every one of them."""
+        tokens = torch.from_numpy(self._tokenizer.encode([sentence]).tokens[0])
+        scores = torch.cat([self.encoder(tokens, part) for part in self.features.split(self.batch_size)])
+        found: list[int] = scores.topk(min(self._profile.results, len(scores))).indices.tolist()
+        return found
+
+
+def build_vse(text: TextConfig, tokenizer: TextTokenizer, profile: Profile, seed: int) -> VSEModel:
+    """The paper's model over region features, with random weights."""
+    torch.manual_seed(seed)
+    image = RegionConfig(feature_size=profile.feature_size)
+    return VSEModel.build(ModelConfig(embed_size=profile.dimensions, image=image, text=text), tokenizer)
+
+
+def build_vse_bert(profile: Profile, seed: int) -> VSEModel:
+    """VSE with a BERT that reads the sentence alone."""
+    return build_vse(TransformerConfig(architecture=profile.bert()), bert_tokenizer(SENTENCES), profile, seed)
+
+
+def build_vse_bigru(profile: Profile, seed: int) -> VSEModel:
+    """VSE with a BiGRU."""
+    vocabulary = Vocabulary.build(SENTENCES, min_count=1)
+    return build_vse(BiGRUConfig(vocabulary_size=len(vocabulary)), vocabulary.tokenizer(), profile, seed)
+
+
+def build_cross(profile: Profile, seed: int) -> CrossContestant:
+    """The cross-encoder, its batch size chosen."""
+    torch.manual_seed(seed)
+    contestant = CrossContestant(CrossEncoder(profile), bert_tokenizer(SENTENCES), profile, seed)
+    contestant.tune()
+    return contestant
+
+
+def bert_tokenizer(sentences: Sequence[str]) -> TextTokenizer:
+    """BERT's tokenizer with the words of ``sentences`` for a vocabulary, so that nothing has to be fetched."""
+    words = sorted({word for sentence in sentences for word in sentence.split()})
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "vocab.txt"
+        path.write_text("\n".join(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *words]), encoding="utf-8")
+        return TextTokenizer(wordpiece(path, lowercase=True), max_length=64, kind="subwords")

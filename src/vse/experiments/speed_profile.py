@@ -1,0 +1,98 @@
+"""What the speed experiment measures: who is asked, about how many candidates, how often."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+Contestant = Literal["vse-bert", "vse-bigru", "cross-encoder"]
+CONTESTANTS: tuple[Contestant, ...] = get_args(Contestant)
+BERT_BASE = (12, 12, 768, 3072)
+"""Layers, heads, width, and width of the feed-forward part."""
+SENTENCES = (
+    "a brown dog runs across the wet sand with a red ball today",
+    "two men in blue shirts stand beside an old truck near the road",
+    "a woman holds a white cup while she reads under a green lamp",
+    "three children play with a large kite on a hill above the lake",
+    "an orange cat sleeps on a wooden chair close to the open window",
+    "a young man jumps over a low fence with his old black bike",
+    "many people wait for the late train on a cold and grey platform",
+    "a small boat with a yellow sail drifts along the quiet river bank",
+)
+"""The queries, in turns: 13 words each, which are 15 tokens for either text encoder."""
+
+
+@dataclass(frozen=True)
+class Profile:
+    """Sizes and repetitions; the defaults are those of the paper's models, and BERT-base for either transformer.
+
+    VSE is measured at every one of ``sizes``, the cross-encoder at ``cross_repetitions``, which says how often at each.
+    ``batches`` are tried before, and the cross-encoder works with the fastest.
+    """
+
+    sizes: tuple[int, ...] = (100, 300, 1_000, 3_000, 10_000, 30_000, 100_000)
+    repetitions: int = 24
+    cross_repetitions: tuple[tuple[int, int], ...] = ((100, 5), (300, 3), (1_000, 3))
+    batches: tuple[int, ...] = (8, 16, 32)
+    layers: int = 12
+    heads: int = 12
+    width: int = 768
+    feed_forward: int = 3072
+    dimensions: int = 1024
+    regions: int = 36
+    feature_size: int = 2048
+    results: int = 10
+
+    @property
+    def cross_sizes(self) -> tuple[int, ...]:
+        """Where the cross-encoder is measured; beyond the last its time is continued."""
+        return tuple(size for size, _ in self.cross_repetitions)
+
+    @property
+    def bert_name(self) -> str:
+        """What the transformers may be called: others than BERT-base by layers and width."""
+        own = (self.layers, self.heads, self.width, self.feed_forward)
+        return "BERT-base" if own == BERT_BASE else f"BERT {self.layers}×{self.width}"
+
+    @property
+    def labels(self) -> dict[Contestant, str]:
+        """The contestants as tables and plots name them."""
+        return {
+            "vse-bert": f"VSE ({self.bert_name} text)",
+            "vse-bigru": "VSE (BiGRU text)",
+            "cross-encoder": "V+L BERT",
+        }
+
+    def bert(self) -> dict[str, Any]:
+        """The architecture of the text encoder and of the cross-encoder, as transformers writes it."""
+        return {
+            "model_type": "bert",
+            "vocab_size": 30522,
+            "num_hidden_layers": self.layers,
+            "num_attention_heads": self.heads,
+            "hidden_size": self.width,
+            "intermediate_size": self.feed_forward,
+        }
+
+
+QUICK = Profile(
+    sizes=(10, 30, 100, 300, 1_000),
+    repetitions=3,
+    cross_repetitions=((10, 3), (30, 3), (100, 2)),
+    batches=(8, 16),
+    layers=2,
+    heads=2,
+    width=64,
+    feed_forward=256,
+    dimensions=64,
+    feature_size=128,
+)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Seconds of each repetition; for VSE also those of ``encoding`` the sentence alone, measured in between."""
+
+    seconds: list[float]
+    encoding: list[float]
+    batch_size: int | None = None

@@ -1,0 +1,109 @@
+"""Asking a collection for sentences: the best captions for a picture, or for another sentence."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from vse.errors import InputError
+from vse.index.collection import Collection, Item
+from vse.index.media_file import full_path, printable
+from vse.index.query import Query, as_query, encode_query
+from vse.index.results import about_words, say
+from vse.index.search import DEPTH, check_page
+from vse.index.steady import of_hits, steadily
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from vse.index.collection import Vectors
+    from vse.index.query import Model
+
+
+@dataclass(frozen=True)
+class CaptionResult:
+    """One caption that was found. ``id`` is the first item of its file, ``path`` the file."""
+
+    caption: str
+    id: int
+    path: str
+    score: float
+
+
+@dataclass(frozen=True)
+class CaptionResults:
+    """One page: captions ``offset + 1`` and following. ``more`` says whether another page follows.
+
+    ``unknown`` and ``cut`` are as in :class:`~vse.index.search.SearchResults`.
+    """
+
+    query: str
+    captions: tuple[CaptionResult, ...]
+    offset: int = 0
+    more: bool = False
+    unknown: tuple[str, ...] = ()
+    cut: tuple[str, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        found = {"query": self.query, "captions": [asdict(each) for each in self.captions]}
+        lists = {"unknown": list(self.unknown), "cut": list(self.cut)}
+        return {**found, "offset": self.offset, "more": self.more, **lists}
+
+    def lines(self) -> list[str]:
+        """A line for each caption, with its file behind it."""
+        lines = about_words(self.unknown, self.cut)
+        if not self.captions:
+            lines.append("no more captions")
+        return lines + [
+            f"{number:>4}.  {each.score:.3f}  {each.id:>7}  {printable(each.caption)}  ({printable(each.path)})"
+            for number, each in enumerate(self.captions, self.offset + 1)
+        ]
+
+    def render(self, console: Console) -> None:
+        """The lines, beside what else is drawn."""
+        say(console, self.lines())
+
+
+def search_captions(
+    collection: Collection, model: Model | None, query: Query | str, k: int = 10, *, offset: int = 0
+) -> CaptionResults:
+    """Captions ``offset`` to ``offset + k`` for ``query``: a picture, an item of the collection, a text, or several.
+
+    A caption of several files comes once for each of them. Pages of an unchanged collection continue each other.
+    A collection without captions is an error. ``model`` is the collection's; a query of ids alone needs none.
+    """
+    k, offset = check_page(k, offset)
+    wanted = as_query(query)
+    info = collection.info()
+    if not info.captions:
+        raise InputError(
+            f"{info.where} holds no captions: put captions.csv with the columns path and caption into an indexed "
+            "folder, and run 'vse index' again"
+        )
+    found = encode_query(wanted, model, collection)
+    need = min(offset + k + 1, info.captions)
+
+    def read() -> tuple[list[tuple[str, int, float]], list[Item]]:
+        hits = _hits(collection, found.vector, need)
+        return hits, of_hits(collection.items, [item for _, item, _ in hits[offset : offset + k]])
+
+    hits, items = steadily(read)
+    if not hits:
+        raise InputError(
+            f"the captions of {info.where} have no vectors, since its model has no vocabulary: "
+            f"use one that has, with 'vse collection upgrade {info.where} --model MODEL'"
+        )
+    captions = tuple(
+        CaptionResult(text, item.id, full_path(item.file), score)
+        for (text, _, score), item in zip(hits[offset : offset + k], items, strict=True)
+    )
+    return CaptionResults(str(wanted), captions, offset, len(hits) > offset + k, found.unknown, found.cut)
+
+
+def _hits(collection: Collection, vector: Vectors, need: int) -> list[tuple[str, int, float]]:
+    """At least the ``need`` best; the first are the same for every need, though a deep search may be another one."""
+    first = collection.search_captions(vector, DEPTH)
+    if need <= DEPTH or len(first) < DEPTH:
+        return first
+    known = {(text, item) for text, item, _ in first}
+    return first + [hit for hit in collection.search_captions(vector, need) if hit[:2] not in known]

@@ -1,0 +1,181 @@
+"""Why results were found: numbers that add up to their scores, and pictures that show them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vse.errors import InputError, VSEError
+from vse.index.collection import Collection, Item, Vectors
+from vse.index.evidence import evidence, heat_map, write_png
+from vse.index.media_file import MediaFile, full_path, printable
+from vse.index.moment_frames import frame_evidence, moment_frames
+from vse.index.results import SearchResults, say
+from vse.index.scan import digest
+from vse.index.timeline import timeline
+from vse.progress import ProgressReporter, SilentProgress
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from vse.index.query import Model
+
+SAME_SCORE = 1e-3
+"""Between the score of a result and the sum of its evidence; more is said."""
+LONGEST_NAME = 150
+"""Bytes of a file's name that are kept in the name of its picture."""
+DECIMALS = 8
+GONE = "the result was removed or replaced since it was found: search again"
+CHANGED = "the file has changed since it was indexed: run 'vse index' again"
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """What the parts of a result add to its score: ``cells`` (rows of numbers) of a picture, ``frames`` of a moment.
+
+    A frame is its second in the clip and its share. ``file`` is the picture that was written, which may have
+    ``replaced`` an older one; ``note`` says why there is no evidence or no picture, or what is odd about it.
+    """
+
+    cells: tuple[tuple[float, ...], ...] = ()
+    frames: tuple[tuple[float, float], ...] = ()
+    file: str | None = None
+    replaced: bool = False
+    note: str | None = None
+
+    @property
+    def total(self) -> float:
+        """The sum of the parts: the score of the result."""
+        return sum(map(sum, self.cells)) + sum(share for _, share in self.frames)
+
+    def to_json(self) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        if self.cells:
+            found = {"cells": [[round(cell, DECIMALS) for cell in row] for row in self.cells]}
+        elif self.frames:
+            found = {"frames": [[round(second, 3), round(share, DECIMALS)] for second, share in self.frames]}
+        return {**found, "file": self.file, "replaced": self.replaced, "note": self.note}
+
+
+@dataclass(frozen=True)
+class Explained:
+    """Results with an explanation for each, in the same order."""
+
+    results: SearchResults
+    explanations: tuple[Explanation, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """The JSON of the results, each with its ``evidence``."""
+        plain = self.results.to_json()
+        pairs = zip(plain["results"], self.explanations, strict=True)
+        return {**plain, "results": [{**result, "evidence": each.to_json()} for result, each in pairs]}
+
+    def lines(self) -> list[str]:
+        """Those of the results, then the files by the numbers of the results."""
+        lines = self.results.lines()
+        for number, each in enumerate(self.explanations, self.results.offset + 1):
+            file = f"{each.file} (replaced)" if each.replaced else each.file
+            said = "; ".join(part for part in (file, each.note) if part is not None)
+            lines.append(f"{number:>4}.  evidence: {printable(said)}")
+        return lines
+
+    def render(self, console: Console) -> None:
+        """The lines, beside what else is drawn."""
+        say(console, self.lines())
+
+
+def explain(
+    collection: Collection,
+    model: Model,
+    results: SearchResults,
+    folder: Path | None = None,
+    *,
+    progress: ProgressReporter | None = None,
+) -> Explained:
+    """The evidence of every result; with a ``folder`` also its picture in ``folder/NN-name.png``, NN being its number.
+
+    The folder is made when the first picture is written, and a file of that name is replaced. A result whose file is
+    gone, has changed or cannot be explained has a note instead, and the others go on.
+    """
+    if results.vector is None:
+        raise InputError("these results do not hold the vector of their query: take them as 'search' returns them")
+    reporter = progress or SilentProgress()
+    items = _items(collection, [result.id for result in results.results])
+    explanations = []
+    reporter.start(len(items), "evidence")
+    for number, (item, result) in enumerate(zip(items, results.results, strict=True), results.offset + 1):
+        path = None if folder is None else folder / picture_name(number, result.path)
+        explanations.append(_explained(model, item, results.vector, result.score, path))
+        reporter.advance()
+    reporter.finish()
+    return Explained(results, tuple(explanations))
+
+
+def explain_item(model: Model, item: Item, vector: Vectors) -> tuple[Explanation, NDArray[np.uint8]]:
+    """The evidence of one item for the query ``vector (D,)``, and the picture ``(H, W, 3)`` that shows it.
+
+    The file is read again. One that is gone or has changed is an error: its evidence would not be that of the vector
+    in the collection.
+    """
+    path = full_path(item.file)
+    _check_unchanged(item.file)
+    if item.start is None:
+        cells = evidence(model, path, vector)
+        how = model.preprocessing
+        if how is None:
+            raise InputError("this model takes sets of features, not pictures")
+        return Explanation(cells=tuple(map(tuple, cells.tolist()))), heat_map(path, cells, how)
+    frames = moment_frames(path, item.start)
+    shares = frame_evidence(model, frames, vector)
+    pairs = tuple(zip(frames.times, shares.tolist(), strict=True))
+    return Explanation(frames=pairs), timeline(frames, shares)
+
+
+def picture_name(number: int, path: str) -> str:
+    """``01-name.png`` for the file at ``path``, with ``_`` for what not every system takes in a name."""
+    stem = PurePosixPath(path).stem
+    plain = "".join(c if c.isprintable() and c not in '\\:*?"<>|' else "_" for c in stem)
+    return f"{number:02}-{plain.encode()[:LONGEST_NAME].decode(errors='ignore')}.png"
+
+
+def _items(collection: Collection, ids: list[int]) -> list[Item | None]:
+    """The items with these ids; None for one that was removed or replaced meanwhile."""
+    try:
+        return [*collection.items(ids)]
+    except InputError:
+        return [None] if len(ids) == 1 else [item for each in ids for item in _items(collection, [each])]
+
+
+def _explained(model: Model, item: Item | None, vector: Vectors, score: float, path: Path | None) -> Explanation:
+    if item is None:
+        return Explanation(note=GONE)
+    try:
+        found, drawn = explain_item(model, item, vector)
+    except MemoryError:
+        return Explanation(note="not enough memory")
+    except (VSEError, OSError) as error:
+        return Explanation(note=str(getattr(error, "reason", error)))
+    if abs(found.total - score) > SAME_SCORE:
+        found = replace(found, note=f"adds up to {found.total:.3f}, and the score is {score:.3f}: not computed alike")
+    if path is None:
+        return found
+    replaced = path.exists()
+    try:
+        return replace(found, file=str(write_png(path, drawn)), replaced=replaced)
+    except OSError as error:
+        return replace(found, note=f"{path} cannot be written ({error.strerror or error})")
+
+
+def _check_unchanged(file: MediaFile) -> None:
+    """Size and time tell, as when indexing; the content where they do not."""
+    path = Path(full_path(file))
+    try:
+        status = path.stat()
+    except OSError as error:
+        raise InputError(f"the file cannot be read ({error.strerror or error})") from None
+    if (status.st_size, status.st_mtime_ns) != (file.size, file.modified) and digest(path) != file.digest:
+        raise InputError(CHANGED)

@@ -1,0 +1,118 @@
+"""A collection over to another model: every file encoded anew beside the vectors that serve, then one switch."""
+
+from __future__ import annotations
+
+from vse.encoding import check_batch_size
+from vse.errors import InputError, VSEError
+from vse.index.collection import Collection, CollectionInfo, NextGeneration
+from vse.index.indexing.commits import Commits
+from vse.index.indexing.folder import COMMIT_FILES, COMMIT_SECONDS, check_reads_pictures
+from vse.index.indexing.moments import IndexModel
+from vse.index.scan import ScanLimits
+from vse.index.upgrading.encoding import Encoded, Encoder
+from vse.index.upgrading.missing import Missing, find_missing
+from vse.index.upgrading.report import UpgradeReport
+from vse.index.upgrading.work import clear_outdated
+from vse.progress import ProgressReporter, SilentProgress
+
+__all__ = ["UpgradeReport", "discard_upgrade", "upgrade_collection"]
+
+
+def upgrade_collection(
+    collection: Collection,
+    model: IndexModel,
+    model_source: str,
+    *,
+    progress: ProgressReporter | None = None,
+    batch_size: int = 32,
+    drop_missing: bool = False,
+    commit_files: int = COMMIT_FILES,
+    commit_seconds: float = COMMIT_SECONDS,
+    limits: ScanLimits | None = None,
+) -> UpgradeReport:
+    """Encode every file that ``collection``, which is open for writing, knows with ``model``, and switch to the result.
+
+    ``model_source`` is where the model is found again. The old vectors serve until the switch, which is one step;
+    afterwards ``collection`` is superseded, and has to be opened again. A file that is as it was keeps the ids of its
+    items; one that has changed is taken as it is now. Captions are those that the collection has. New files are not
+    looked for: index the folders again for them.
+
+    A file that is not there would be lost. Such files are an error before anything is encoded, unless
+    ``drop_missing`` leaves them out. A file that is there and can no longer be used, as one that is damaged or being
+    written, is left out in any case and is among the problems: its old vector cannot be compared with new ones.
+
+    What was encoded is committed every ``commit_files`` files or ``commit_seconds``. An upgrade that is killed, is
+    interrupted or fails leaves it there, and the next one to the same model goes on; files that have changed or left
+    the collection meanwhile are seen to. One to another model begins anew.
+    """
+    check_batch_size(batch_size)
+    check_reads_pictures(model)
+    info, fingerprint, reporter = collection.info(), model.fingerprint(), progress or SilentProgress()
+    if info.model == fingerprint:
+        raise InputError(f"{info.where} holds vectors of that model already ({fingerprint}): choose another one")
+    missing = find_missing(collection, reporter)
+    if missing.count and not drop_missing:
+        raise missing.refusal()
+    left_out = Missing(info.where, absent=missing.absent)  # single files are counted again when it is their turn
+    new = collection.new_generation(
+        model=fingerprint, model_source=model_source, dimensions=model.embed_size, progress=reporter
+    )
+    try:
+        resumed = clear_outdated(collection, new, reporter)
+        if resumed:
+            reporter.note(f"{info.where}: {resumed:,} files were encoded before the interruption")
+        commits = Commits(new, model, files=commit_files, seconds=commit_seconds)
+        encoder = Encoder(
+            collection,
+            new,
+            model,
+            left_out,
+            batch_size=batch_size,
+            commits=commits,
+            limits=limits or ScanLimits(),
+            drop_missing=drop_missing,
+        )
+        encoded = encoder.run(reporter, info.files - resumed - missing.count)
+        return _switched(info.files, new, encoded, resumed, left_out, reporter)
+    finally:
+        new.close()
+
+
+def discard_upgrade(collection: Collection) -> CollectionInfo:
+    """Throw away what an unfinished upgrade of ``collection``, which is open for writing, has left; return what it was.
+
+    It is an error when there is none.
+    """
+    left = collection.unfinished()
+    if left is None:
+        raise InputError(f"{collection.info().where} has no unfinished upgrade: nothing was thrown away")
+    # What is left for another model goes unread, however large or damaged it is; and no model is called this.
+    collection.new_generation(model="none", model_source="", dimensions=1).discard()
+    return left
+
+
+def _switched(
+    before: int,
+    new: NextGeneration,
+    encoded: Encoded,
+    resumed: int,
+    missing: Missing,
+    progress: ProgressReporter,
+) -> UpgradeReport:
+    info = new.info()
+    if before and not info.files:
+        first = f", first {encoded.problems[0]}" if encoded.problems else ""
+        raise VSEError(
+            f"none of the {before:,} files of {info.where} could be encoded{first}: the old vectors still serve"
+        )
+    new.commit(progress=progress)
+    return UpgradeReport(
+        info,
+        encoded=encoded.files,
+        resumed=resumed,
+        left_out=missing.count,
+        images=encoded.images,
+        seconds=encoded.seconds,
+        problems=tuple(encoded.problems),
+        notes=(*missing.notes(), *encoded.notes),
+    )

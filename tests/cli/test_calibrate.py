@@ -1,0 +1,169 @@
+"""``vse calibrate``, and who reads what it wrote."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from types import SimpleNamespace
+
+import pytest
+from tests.cli.search_support import refused, told
+from tests.support_models import SIDE, bigru_config, build, contents, draw_nothing, grid_config
+
+import vse
+from vse.cli.main import main
+from vse.coefficients import FILE, coefficients_of, shipped_coefficients
+from vse.data import open_data
+from vse.data.scenes import write_scenes
+from vse.features import extract_features
+from vse.inputs import Vocabulary
+
+PICTURES = 32
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    """Scenes, an untrained model that knows their words, its export, and a collection of the export's vectors."""
+    home = tmp_path_factory.mktemp("calibrate")
+    scenes = home / "scenes"
+    write_scenes(scenes, train=4, dev=PICTURES, test=4, size=SIDE)
+    tokenizer = Vocabulary.build(open_data(scenes, "dev").captions, min_count=1).tokenizer(20)
+    model = build(grid_config(), bigru_config(vocabulary_size=tokenizer.vocab_size), tokenizer=tokenizer)
+    with pytest.MonkeyPatch.context() as patch:
+        draw_nothing(patch)
+        model.save(home / "model")
+        told("calibrate", home / "model", "--data", scenes)
+        told("export", home / "model", home / "export", "--precision", "fp16")
+    taken = (home / "export" / FILE).read_bytes(), (home / "model" / FILE).read_bytes()
+    for each in ("model", "export"):
+        (home / each / FILE).unlink()
+    told("index", scenes / "images", "--model", home / "export", "--into", home / "scenes.vse")
+    return SimpleNamespace(home=home, scenes=scenes, model=model, index=home / "scenes.vse", taken=taken)
+
+
+@pytest.fixture
+def folder(place, tmp_path):
+    """A copy of the model that a test may change."""
+    return shutil.copytree(place.home / "model", tmp_path / "model")
+
+
+@pytest.fixture
+def export(place):
+    """The export that the collection was made with, without coefficients before and after."""
+    yield place.home / "export"
+    (place.home / "export" / FILE).unlink(missing_ok=True)
+
+
+def test_the_file_and_the_report(place, folder):
+    """Coefficients beside the model, whose other files and fingerprint stay; the same again gives the same bytes."""
+    before = contents(folder)
+    found = told("calibrate", folder, "--data", place.scenes)
+    assert found["written"] == str(folder / FILE)
+    assert (found["pictures"], found["captions"]) == (PICTURES, 5 * PICTURES)
+    assert found["coefficients"] == json.loads((folder / FILE).read_text())
+    fingerprint = place.model.fingerprint()
+    assert found["coefficients"]["source"] == f"scenes val, {PICTURES} pictures; model {fingerprint}"
+    written = (folder / FILE).read_bytes()
+    assert contents(folder) == before | {FILE: written}
+    assert vse.load(folder).fingerprint() == fingerprint
+    told("calibrate", folder, "--data", place.scenes)
+    assert (folder / FILE).read_bytes() == written
+
+
+def test_stored_features_take_the_place_of_pictures(place, folder, tmp_path):
+    """The coefficients are nearly those from pictures."""
+    backbone = place.model.image_encoder.backbone
+    extract_features(open_data(place.scenes, "dev").images, backbone, tmp_path / "store", size=SIDE)
+    pictures = told("calibrate", folder, "--data", place.scenes)
+    stored = told("calibrate", folder, "--data", place.scenes, "--features", tmp_path / "store")
+    assert stored["error"] == pytest.approx(pictures["error"], abs=0.02)
+    assert stored["results"] == pictures["results"]
+
+
+def test_an_export_is_calibrated_too(place, export):
+    """Nearly as the model that it was made from."""
+    found = told("calibrate", export, "--data", place.scenes)
+    assert coefficients_of(export).source == found["coefficients"]["source"]
+    assert place.model.fingerprint() in found["coefficients"]["source"]
+
+
+def test_a_search_uses_it(place, export):
+    """By text and by id alone; ids and scores stay, and without the file the package's coefficients count."""
+    queries = [("search", place.index, "a red circle", "-k", 5), ("search", place.index, "--like", 3, "-k", 5)]
+    plain = [told(*query)["results"] for query in queries]
+    told("calibrate", export, "--data", place.scenes)
+    own = [told(*query)["results"] for query in queries]
+    for before, after in zip(plain, own, strict=True):
+        assert [(r["id"], r["score"]) for r in before] == [(r["id"], r["score"]) for r in after]
+        assert all(b["confidence"] != a["confidence"] for b, a in zip(before, after, strict=True))
+    (export / FILE).unlink()
+    assert [told(*query)["results"] for query in queries] == plain
+
+
+def test_a_search_with_a_model_that_has_moved(place, export, tmp_path):
+    """The coefficients are those of the folder that is named."""
+    moved = shutil.copytree(export, tmp_path / "moved")
+    query = ("search", place.index, "a red circle", "-k", 1)
+    plain = told(*query)["results"][0]["confidence"]
+    told("calibrate", moved, "--data", place.scenes)
+    assert told(*query)["results"][0]["confidence"] == plain
+    assert told(*query, "--model", moved)["results"][0]["confidence"] != plain
+
+
+def test_a_damaged_file_stops_a_search(place, export, capsys):
+    """One line that names it."""
+    (export / FILE).write_text('{"intercept": 1.0}')
+    line = refused(capsys, 1, "search", place.index, "a red circle")
+    assert str(export / FILE) in line
+    assert "vse calibrate" in line
+
+
+def test_an_export_takes_it_along(place):
+    """As it is, whatever the precision."""
+    exported, original = place.taken
+    assert exported == original
+
+
+@pytest.mark.slow
+def test_an_export_of_a_model_without_drops_what_was_there(folder, tmp_path, monkeypatch):
+    """Coefficients of a former model would be taken for this one's."""
+    draw_nothing(monkeypatch)
+    told("export", folder, tmp_path / "out")
+    (tmp_path / "out" / FILE).write_text("{}")
+    told("export", folder, tmp_path / "out")
+    assert coefficients_of(tmp_path / "out") == shipped_coefficients()
+
+
+def test_inspecting_says_so(place, folder, capsys):
+    """What the coefficients were fitted on; without the file, that there are none and how to make them."""
+    assert main(["inspect", str(folder)]) == 0
+    assert "as shipped ('vse calibrate' fits it to the model)" in capsys.readouterr().out
+    assert told("inspect", folder)["confidence"] is None
+    source = told("calibrate", folder, "--data", place.scenes)["coefficients"]["source"]
+    assert told("inspect", folder)["confidence"] == source
+    assert main(["inspect", str(folder)]) == 0
+    assert f"fitted on {source}" in capsys.readouterr().out
+
+
+def test_text_for_people(place, folder, capsys):
+    """The sizes, how much was found, both errors and the place."""
+    assert main(["calibrate", str(folder), "--data", str(place.scenes)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith(f"{PICTURES} pictures")
+    assert [line.split(":")[0].split()[-1] for line in lines[1:3]] == ["10", "30"]
+    assert lines[-1] == f"written: {folder / FILE}"
+
+
+def test_what_cannot_be_calibrated(place, folder, tmp_path, capsys):
+    """Hub ids, ensembles, several models, too little data, features for an export: one line, and nothing is written."""
+    (tmp_path / "ensemble").mkdir()
+    (tmp_path / "ensemble" / "ensemble.json").write_text("{}")
+    data = ("--data", place.scenes)
+    assert "'vse export owner/model DIR'" in refused(capsys, 1, "calibrate", "owner/model", *data)
+    assert "an ensemble" in refused(capsys, 1, "calibrate", tmp_path / "ensemble", *data)
+    assert "no model" in refused(capsys, 1, "calibrate", tmp_path, *data)
+    assert "--help" in refused(capsys, 2, "calibrate", folder, folder, *data)
+    assert "--data" in refused(capsys, 2, "calibrate", folder)
+    assert main(["calibrate", str(folder), "--data", str(place.scenes), "--split", "test"]) == 1
+    assert "4 pictures: expected 30" in capsys.readouterr().err.splitlines()[-1]
+    assert not (folder / FILE).exists()

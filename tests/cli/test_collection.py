@@ -1,0 +1,185 @@
+"""Contracts of ``vse collection``: what it tells of a collection, and commands in its messages that help when typed."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import sqlite3
+from contextlib import closing
+
+import pytest
+from PIL import Image
+from tests.cli.search_support import printed, refused, told
+from tests.index.examples import directions
+from tests.support_models import build, grid_config, picture
+
+from vse.cli.main import main
+from vse.index.collection import Entry, Moment
+from vse.index.open import open_collection
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("models")
+    for seed, name in enumerate(("old", "new")):
+        build(grid_config(), seed=seed).save(folder / name)
+    return folder
+
+
+@pytest.fixture
+def photos(tmp_path):
+    """Two folders with names that a shell would break, of three pictures and of one."""
+    for seed, name in enumerate(("my photos/a.png", "my photos/it's b.png", "my photos/c.png", "more/m.png")):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        Image.fromarray(picture(seed)).save(tmp_path / name)
+    return tmp_path / "my photos"
+
+
+@pytest.fixture
+def index(photos, models, tmp_path):
+    place = tmp_path / "my index.vse"
+    told("index", photos, photos.parent / "more", "--into", place, "--model", models / "old")
+    return place
+
+
+def shown(capsys, *arguments, code=0):
+    capsys.readouterr()
+    assert main([*map(str, arguments)]) == code
+    return capsys.readouterr().out
+
+
+def half_an_upgrade(index):
+    """What an upgrade that was interrupted leaves: one of four files."""
+    with closing(open_collection(index, write=True)) as collection:
+        new = collection.new_generation(model="another", model_source="/models/an other", dimensions=7)
+        new.add([Entry(next(collection.files()), (Moment(directions(1, 7, seed=1)[0]),))])
+        new.close()
+
+
+def test_folders_and_bytes(index, photos, capsys):
+    """How many files come from each folder, and what the collection takes on disk."""
+    found = told("collection", "info", index)
+    assert found["folders"] == [
+        {"root": str(photos.parent / "more"), "files": 1},
+        {"root": str(photos), "files": 3},
+    ]
+    assert found["bytes"] == sum(path.stat().st_size for path in index.rglob("*") if path.is_file())
+    assert found["unfinished"] is None
+    text = shown(capsys, "collection", "info", index)
+    assert f"folder {photos}: 3 files" in text
+    assert "kB on disk" in text
+    assert "upgrade" not in text
+
+
+def test_an_unfinished_upgrade_is_shown_and_thrown_away(index, capsys):
+    """Its model and files, and both commands; afterwards there is none, and the collection serves as before."""
+    half_an_upgrade(index)
+    found = told("collection", "info", index)
+    expected = {"generation": 2, "model": "another", "model_source": "/models/an other", "dimensions": 7, "files": 1}
+    assert found["unfinished"] == expected
+    text = shown(capsys, "collection", "info", index)
+    quoted = shlex.quote(str(index))
+    for part in (
+        "upgrade to model another (/models/an other) is not finished, 1 files are encoded",
+        f"'vse collection upgrade {quoted} --model '/models/an other'' goes on",
+        f"'vse collection upgrade {quoted} --discard' throws it away",
+    ):
+        assert part in text
+    gone = told("collection", "upgrade", index, "--discard")
+    assert gone["unfinished"] is None
+    assert (gone["generation"], gone["files"]) == (1, 4)
+    assert "1 files of it were encoded" in gone["note"]
+    assert not (index / "generation-0002").exists()
+    assert "has no unfinished upgrade" in refused(capsys, 1, "collection", "upgrade", index, "--discard")
+
+
+def test_a_damaged_half_can_be_thrown_away(index, capsys):
+    """Also one of which nothing can be read."""
+    half_an_upgrade(index)
+    (index / "generation-0002" / "items.sqlite").write_bytes(b"no database" * 1000)
+    assert "cannot be read" in shown(capsys, "collection", "info", index)
+    assert told("collection", "upgrade", index, "--discard")["unfinished"] is None
+    assert not (index / "generation-0002").exists()
+
+
+@pytest.mark.parametrize("more", [("--discard", "--model", "x"), ("--discard", "--drop-missing"), ()])
+def test_upgrading_to_nothing(index, capsys, more):
+    """``--discard`` stands alone, and otherwise a model is needed."""
+    assert "--model" in refused(capsys, 2, "collection", "upgrade", index, *more)
+
+
+def test_verify_and_rebuild(index, capsys):
+    """A sound collection passes; damage is told with exit code 1, and a rebuild mends a cache. Both are narrated."""
+    assert told("collection", "verify", index)["ok"]
+    assert "made anew" in told("collection", "rebuild", index)["note"]
+    (vectors,) = (index / "generation-0001" / "cache").glob("items-*.vectors")
+    data = bytearray(vectors.read_bytes())
+    data[5] ^= 0xFF
+    vectors.write_bytes(data)
+    found, code = printed("collection", "verify", index)
+    assert (found["ok"], code) == (False, 1)
+    capsys.readouterr()
+    for command in ("rebuild", "verify"):
+        assert main(["collection", command, str(index)]) == 0
+        assert "steps" in capsys.readouterr().err
+
+
+def test_damaged_rows_name_their_file_and_the_way_back(index, photos, models, capsys):
+    """The commands that are printed, typed as they stand, leave a sound collection with all files."""
+    database = index / "generation-0001" / "items.sqlite"
+    with closing(sqlite3.connect(database)) as connection:
+        connection.execute(
+            "UPDATE items SET vector = zeroblob(length(vector)) WHERE file = "
+            "(SELECT id FROM files WHERE path = CAST('it''s b.png' AS BLOB))"
+        )
+        connection.commit()
+    text = shown(capsys, "collection", "verify", index, code=1)
+    assert f"of items ({photos}/it's b.png) does not match its checksum" in text
+    (line,) = [line for line in text.splitlines() if "backup" in line]
+    for command in line.partition("again: ")[2].split("; "):
+        arguments = shlex.split(command)
+        assert arguments[0] == "vse"
+        assert main(arguments[1:]) == 0
+    capsys.readouterr()
+    assert told("collection", "verify", index)["ok"]
+    assert told("collection", "info", index)["files"] == 4
+
+
+def test_a_file_whose_name_is_damaged_is_not_offered(index, capsys):
+    """It could not be removed by that name: then the whole is to be indexed anew."""
+    database = index / "generation-0001" / "items.sqlite"
+    raw = database.read_bytes()
+    database.write_bytes(raw.replace(b"my photosc.png", b"my photosd.png", 1))
+    assert raw != database.read_bytes()
+    assert main(["collection", "verify", str(index), "--json"]) == 1
+    found = json.loads(capsys.readouterr().out)
+    assert found["problems"]
+    assert found["damaged_files"] == []
+    assert "into a new one" in shown(capsys, "collection", "verify", index, code=1)
+
+
+def test_a_collection_that_is_being_written(index, photos, capsys):
+    """Who holds it, and what to do about it: another folder would not help."""
+    with closing(open_collection(index, write=True)):
+        line = refused(capsys, 1, "collection", "remove", index, photos / "a.png")
+    assert f"is being written by process {os.getpid()}: wait for it or stop it" in line
+    assert "'vse index --watch' goes on until Ctrl-C" in line
+
+
+@pytest.mark.parametrize("command", ["verify", "rebuild"])
+def test_milvus_looks_after_itself(tmp_path, capsys, command):
+    """Said of a local one too, with a command that exists; nothing is made."""
+    line = refused(capsys, 1, "collection", command, tmp_path / "photos.db")
+    assert "kept by Milvus" in line
+    assert f"'vse collection info {tmp_path / 'photos.db'}'" in line
+    assert not (tmp_path / "photos.db").exists()
+
+
+@pytest.mark.parametrize("command", [("info",), ("verify",), ("remove", "x"), ("upgrade", "--model", "x")])
+@pytest.mark.parametrize("name", ["note.txt", "note.txt/photos.vse"])
+def test_a_file_in_the_place_of_a_collection(tmp_path, capsys, command, name):
+    """Is called what it is, whatever is asked of it."""
+    (tmp_path / "note.txt").write_text("note")
+    line = refused(capsys, 1, "collection", command[0], tmp_path / name, *command[1:])
+    assert f"{tmp_path / 'note.txt'} is not a folder" in line

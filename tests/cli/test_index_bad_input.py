@@ -1,0 +1,211 @@
+"""One folder with everything that may lie in a folder of photographs, through ``vse index``.
+
+Each bad file is named with a reason of one line, each good one is indexed, and the command succeeds.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import socket
+import struct
+import zlib
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pillow_heif
+import pytest
+from PIL import Image
+from tests.cli.search_support import printed, saved_folder, told
+from tests.inputs.pictures import encoded, gradient
+from tests.support_models import picture
+from tests.support_rights import ordinary_rights
+
+from vse.cli.main import main
+from vse.index.open import open_collection
+
+NOT_UTF8 = b"caf\xe9.jpg"
+LINE = "two\nlines.jpg"
+RED, BLUE = (np.full((30, 50, 3), colour, np.uint8) for colour in ((220, 30, 30), (20, 40, 200)))
+
+
+def chunk(kind: bytes, body: bytes) -> bytes:
+    return struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
+
+
+def png_bomb() -> bytes:
+    """A header of 100,000 x 100,000 pixels and nothing behind it."""
+    header = chunk(b"IHDR", struct.pack(">IIBBBBB", 100_000, 100_000, 8, 2, 0, 0, 0))
+    return b"\x89PNG\r\n\x1a\n" + header + chunk(b"IDAT", zlib.compress(b"")) + chunk(b"IEND", b"")
+
+
+def heif() -> bytes:
+    stream = io.BytesIO()
+    pillow_heif.from_pillow(Image.fromarray(picture(1))).save(stream, quality=90)
+    return stream.getvalue()
+
+
+def animation() -> bytes:
+    stream = io.BytesIO()
+    Image.fromarray(RED).save(stream, "GIF", save_all=True, append_images=[Image.fromarray(BLUE)])
+    return stream.getvalue()
+
+
+GOOD = {
+    "photo.jpg": encoded(picture(2), "JPEG"),
+    "a.webp": encoded(picture(3), "WEBP"),
+    "a.tiff": encoded(picture(4), "TIFF"),
+    "a.bmp": encoded(picture(5), "BMP"),
+    "a.avif": encoded(picture(6), "AVIF"),
+    "a.heic": heif(),
+    "moving.gif": animation(),
+    "panorama.jpg": encoded(gradient(200, 30_000), "JPEG"),
+    "ünï/写真 \U0001f3d6.png": encoded(picture(7), "PNG"),
+    "[bold]%s{0}.png": encoded(picture(8), "PNG"),
+    LINE: encoded(picture(9), "JPEG"),
+    "-k.png": encoded(picture(10), "PNG"),
+}
+BAD = {
+    "bomb.png": (png_bomb(), "100000 x 100000 pixels"),
+    "truncated.jpg": (encoded(gradient(200, 300), "JPEG")[:2000], "truncated"),
+    "text.jpg": (b"only a note", "not a picture"),
+    "empty.jpg": (b"", "empty"),
+    "zeros.png": (bytes(5000), "not a picture"),
+    "broken.heic": (heif()[:200], ""),
+    "text.mp4": (b"only a note", "not a clip"),
+    "empty.mov": (b"", "empty"),
+}
+
+
+@pytest.fixture(scope="module")
+def done(tmp_path_factory):
+    """What ``vse index --json`` said about the folder, and the index."""
+    home = tmp_path_factory.mktemp("bad")
+    root = home / "photos"
+    for name, content in {**GOOD, **{name: content for name, (content, _) in BAD.items()}}.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_bytes(content)
+    Path(os.fsdecode(os.path.join(os.fsencode(root), NOT_UTF8))).write_bytes(GOOD["photo.jpg"])  # noqa: PTH118
+    (root / "loop").symlink_to(root)
+    (root / "self.jpg").symlink_to("self.jpg")
+    (root / "one").symlink_to("two")
+    (root / "two").symlink_to("one")
+    os.mkfifo(root / "pipe.jpg")
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(os.path.relpath(root / "socket.jpg"))  # a whole path may be too long for a socket
+    (root / "folder.jpg").mkdir()
+    index = home / "photos.vse"
+    output, code = printed("index", root, "--into", index, "--model", saved_folder())
+    (report,) = output["folders"]
+    problems = {problem["path"]: problem["reason"] for problem in report["problems"]}
+    return SimpleNamespace(root=root, index=index, code=code, report=report, problems=problems)
+
+
+def test_the_rest_is_indexed(done):
+    """The command succeeds, every good file is in the index once, and no other."""
+    assert done.code == 0
+    with open_collection(done.index) as collection:
+        assert {file.path for file in collection.files()} == set(GOOD)
+        assert collection.info().items == len(GOOD)
+    assert done.report["new"] == len(GOOD)
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_a_bad_file_is_named_with_its_reason(done, name):
+    """In one line that says what is wrong with it."""
+    assert BAD[name][1] in done.problems[name]
+    assert done.problems[name]
+    assert "\n" not in done.problems[name]
+
+
+@pytest.mark.parametrize(
+    ("path", "reason"),
+    [
+        ("caf\\udce9.jpg", "not UTF-8"),
+        ("pipe.jpg", "not a regular file"),
+        ("socket.jpg", "not a regular file"),
+        ("self.jpg", "leads nowhere"),
+        ("one", "leads nowhere"),
+        ("two", "leads nowhere"),
+    ],
+)
+def test_what_is_no_file_is_named(done, path, reason):
+    """Links in circles, pipes, sockets and names that are no text; nothing is waited for."""
+    assert reason in done.problems[path]
+
+
+def test_nothing_else_is_a_problem(done):
+    """Neither a folder with the ending of a picture nor a link to the folder itself."""
+    named = {*BAD, "caf\\udce9.jpg", "pipe.jpg", "socket.jpg", "self.jpg", "one", "two"}
+    assert set(done.problems) == named
+
+
+def test_a_folder_that_cannot_be_read(tmp_path):
+    """It is named, the rest is indexed, and what was known of it is not taken for deleted."""
+    root, locked = tmp_path / "photos", tmp_path / "photos" / "locked"
+    locked.mkdir(parents=True)
+    for place in (root, locked):
+        (place / "photo.jpg").write_bytes(GOOD["photo.jpg"])
+    arguments = ("index", root, "--into", tmp_path / "photos.vse")
+    assert told(*arguments, "--model", saved_folder())["files"] == 2
+    (root / "new.bmp").write_bytes(GOOD["a.bmp"])
+    locked.chmod(0)
+    try:
+        with ordinary_rights():
+            output, code = printed(*arguments)
+    finally:
+        locked.chmod(0o700)
+    (report,) = output["folders"]
+    assert (code, output["files"]) == (0, 3)
+    assert (report["new"], report["kept"], report["removed"]) == (1, 1, 0)
+    assert report["problems"] == [{"path": "locked", "reason": "the folder cannot be read (Permission denied)"}]
+
+
+def test_a_path_that_is_too_long(tmp_path):
+    """Folders in folders until no system call takes their path: named as well."""
+    (tmp_path / "photos").mkdir()
+    (tmp_path / "photos" / "photo.jpg").write_bytes(GOOD["photo.jpg"])
+    at = os.open(tmp_path / "photos", os.O_RDONLY)
+    for _ in range(20):
+        os.mkdir("n" * 250, dir_fd=at)
+        at, outer = os.open("n" * 250, os.O_RDONLY, dir_fd=at), at
+        os.close(outer)
+    os.close(at)
+    output = told("index", tmp_path / "photos", "--into", tmp_path / "photos.vse", "--model", saved_folder())
+    assert output["files"] == 1
+    assert "File name too long" in output["folders"][0]["problems"][0]["reason"]
+
+
+def test_an_animation_is_its_first_frame(done, tmp_path):
+    """Asked for with that frame it is the best result, without loss."""
+    Image.fromarray(RED).save(tmp_path / "red.png")
+    found = told("search", done.index, "--image", tmp_path / "red.png", "-k", 1)
+    assert found["results"][0]["path"] == str(done.root / "moving.gif")
+    assert found["results"][0]["score"] == pytest.approx(1, abs=1e-4)
+
+
+def test_a_second_run_says_the_same(done):
+    """Bad files are tried again and named again; good ones are as they were."""
+    (report,) = told("index", done.root, "--into", done.index)["folders"]
+    assert (report["new"], report["skipped"], report["removed"]) == (0, len(GOOD), 0)
+    assert {problem["path"]: problem["reason"] for problem in report["problems"]} == done.problems
+
+
+def test_text_for_people_keeps_its_lines(done, capsys):
+    """A line for each problem, whatever the names contain."""
+    assert main(["index", str(done.root), "--into", str(done.index)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    start = next(number for number, line in enumerate(lines) if "could not be used" in line)
+    assert len([line for line in lines[start + 1 :] if line.startswith("  ")]) == len(done.problems)
+
+
+def test_names_in_results(done, capsys):
+    """A name with a line end is one line of text and itself in JSON; markup and options in names mean nothing."""
+    assert main(["search", str(done.index), "snow", "-k", "50"]) == 0
+    shown = capsys.readouterr().out
+    assert "two\\nlines.jpg" in shown
+    assert "[bold]%s{0}.png" in shown
+    assert len(shown.splitlines()) == len(GOOD)
+    found = told("search", done.index, "snow", "-k", 50)
+    assert {result["path"] for result in found["results"]} == {str(done.root / name) for name in GOOD}

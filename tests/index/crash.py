@@ -1,0 +1,89 @@
+"""Processes that are killed while they change a collection, whatever keeps it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+from vse.index.collection import Collection
+from vse.index.open import open_collection
+
+BATCH = 5
+CHANGING = """
+    import sys
+    from tests.index.examples import VECTORS
+    from tests.index.support import batch
+    from vse.index.open import open_collection
+
+    folder, begin = sys.argv[1], int(sys.argv[2])
+    collection = open_collection(folder, write=True)
+    print("open", flush=True)
+    for number in range(begin, begin + 10_000):
+        collection.add(batch(VECTORS[:5], f"{number:06}/"))
+        print("added", number, flush=True)
+        if number % 3 == 0 and number > begin + 2:
+            gone = number - 3
+            print("removing", gone, flush=True)
+            collection.remove([("/photos", f"{gone:06}/{row:05}.jpg") for row in range(5)])
+            print("removed", gone, flush=True)
+        if number % 7 == 6:
+            collection.close()
+            collection = open_collection(folder, write=True)
+    """
+
+
+def killed(script: str, *arguments: object, delay: float) -> list[list[str]]:
+    """What a process had said when it was killed, ``delay`` seconds after it had said "open"."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", script, *map(str, arguments)],
+        stdout=subprocess.PIPE, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )  # fmt: skip
+    assert process.stdout is not None
+    assert process.stdout.readline() == "open\n"
+    time.sleep(delay)
+    process.send_signal(signal.SIGKILL)
+    said = process.stdout.read().splitlines(keepends=True)
+    process.stdout.close()
+    process.wait()
+    return [line.split() for line in said if line.endswith("\n")]
+
+
+def kill_again_and_again(
+    folder: Path, tuning: str, times: int, longest: float, check: Callable[[Collection, int], None]
+) -> int:
+    """Let processes add and remove batches, and kill each within ``longest`` seconds; the number of files at the end.
+
+    After each kill, before any writer has cleared up: acknowledged batches are whole, every other is whole or absent.
+    ``check`` gets a reader and the number of files there have to be. ``tuning`` is what the processes do first.
+    """
+    script = f"{tuning}\n{textwrap.dedent(CHANGING)}"
+    random = np.random.default_rng(20)
+    added: set[int] = set()
+    removed: set[int] = set()
+    there: Counter[int] = Counter()
+    for _ in range(times):
+        said = killed(script, folder, max(added, default=-1) + 1, delay=float(random.uniform(0, longest)))
+        added |= {int(number) for word, number in said if word == "added"}
+        removed |= {int(number) for word, number in said if word == "removed"}
+        unsure = {int(number) for word, number in said if word == "removing"} - removed
+        reader = open_collection(folder)
+        there = Counter(int(file.path.split("/")[0]) for file in reader.files())
+        assert set(there.values()) <= {BATCH}, "half a batch"
+        assert added - removed - unsure <= there.keys(), "an acknowledged batch is lost"
+        assert not removed & there.keys(), "a removed batch is back"
+        assert len(there.keys() - added) <= 1, "at most the batch under way was not acknowledged"
+        check(reader, there.total())
+        reader.close()
+        added |= there.keys()
+        removed |= unsure - there.keys()
+    assert len(added) > times
+    return there.total()

@@ -1,0 +1,105 @@
+"""Making a collection: never over anything that another has put there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.index.examples import VECTORS
+from tests.index.support import batch, create, database
+
+from vse.errors import InputError, VSEError
+from vse.index.embedded import EmbeddedCollection, session
+from vse.locking import FolderLock
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["generation-0001/thesis.txt", "generation-0002/cache/photo.jpg", "generation-0001/cache/old/items.json",
+     "generation-0001/items.sqlite/photo.jpg", "generation-x/a", ".collection/a", "photo.jpg"],
+)  # fmt: skip
+def test_folders_of_others_are_refused_and_kept(tmp_path: Path, path: str) -> None:
+    """Also one that has the name of a generation: it is ours only when it holds nothing else than we write."""
+    theirs = tmp_path / "folder" / path
+    theirs.parent.mkdir(parents=True)
+    theirs.write_text("mine")
+    with pytest.raises(InputError, match=f"holds {path.split('/', maxsplit=1)[0]!r}"):
+        create(tmp_path / "folder")
+    assert theirs.read_text() == "mine"
+    assert [each.name for each in (tmp_path / "folder").iterdir()] == [path.split("/", maxsplit=1)[0]]
+
+
+def test_a_collection_removes_no_folder_of_others(tmp_path: Path) -> None:
+    """Neither an older generation into which somebody has put a file, nor what stands where the next one goes."""
+    folder = tmp_path / "collection"
+    with create(folder) as writer:
+        writer.add(batch(VECTORS))
+        note, taken = folder / "generation-0001" / "note.txt", folder / "generation-0003" / "note.txt"
+        note.write_text("mine")
+        with writer.new_generation(model="new", model_source="s", dimensions=3) as new:
+            new.commit()
+    taken.parent.mkdir()
+    taken.write_text("mine too")
+    with EmbeddedCollection.open(folder, write=True) as writer:
+        with pytest.raises(InputError, match=r"generation-0003 .*move it elsewhere"):
+            writer.new_generation(model="newer", model_source="s", dimensions=3)
+        assert (note.read_text(), taken.read_text()) == ("mine", "mine too")
+        note.unlink()
+    with EmbeddedCollection.open(folder, write=True):
+        assert not database(folder, 1).parent.exists()
+
+
+def test_what_a_killed_process_left_is_cleared_away(tmp_path: Path) -> None:
+    """A lock, half a header, generations with their logs and caches, or an empty one."""
+    folder = tmp_path / "collection"
+    with create(folder) as writer:
+        writer.add(batch(VECTORS))
+    for name in ("items.sqlite-wal", "items.sqlite-shm", "cache/.items.json.abc", "cache/items-1.hnsw-new"):
+        (folder / "generation-0001" / name).touch()
+    (folder / "collection.json").rename(folder / ".collection.json.xyz")
+    (folder / "generation-0002").mkdir()
+    with create(folder) as writer:
+        assert writer.info().files == 0
+        assert writer.verify().ok
+
+
+def test_a_collection_that_is_made_at_the_same_time_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two processes find an empty folder; the second to get the lock looks again, and lets the lock go."""
+    folder = tmp_path / "collection"
+
+    class Late(FolderLock):
+        def __init__(self, place: Path) -> None:
+            monkeypatch.setattr(session, "FolderLock", FolderLock)
+            with create(folder) as first:
+                first.add(batch(VECTORS))
+            super().__init__(place)
+
+    monkeypatch.setattr(session, "FolderLock", Late)
+    with pytest.raises(InputError, match="is a collection already"):
+        create(folder)
+    with EmbeddedCollection.open(folder, write=True) as writer:
+        assert writer.info().files == len(VECTORS)
+        assert writer.verify().ok
+
+
+def test_a_file_is_no_place_for_a_collection(tmp_path: Path) -> None:
+    """Neither to make nor to open one; the line says so."""
+    (tmp_path / "photos.vse").touch()
+    with pytest.raises(InputError, match="is a file, expected"):
+        create(tmp_path / "photos.vse")
+    with pytest.raises(InputError, match="is no collection"):
+        EmbeddedCollection.open(tmp_path / "photos.vse")
+
+
+def test_no_lock_remains_when_making_one_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The next attempt, in the same process too, makes it."""
+    folder = tmp_path / "collection"
+
+    def full(folder: Path, generation: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(session, "write_generation", full)
+        with pytest.raises(VSEError, match="No space left"):
+            create(folder)
+    create(folder).close()

@@ -1,0 +1,215 @@
+"""Long work while others search and change: nobody waits for it, and nobody is misled by it."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.index.examples import directions
+from tests.index.support import Watched, batch, create
+
+from vse.errors import VSEError
+from vse.index.embedded import EmbeddedCollection, approximate, damaged_rows, verify_cache
+from vse.index.embedded.cache import LaneCache
+
+COUNT, DIMENSIONS = 160, 16
+VECTORS = directions(COUNT, DIMENSIONS, seed=50)
+QUERY = directions(1, DIMENSIONS, seed=51)[0]
+
+
+@pytest.fixture(autouse=True)
+def small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Real indexes, and reports, in small collections."""
+    monkeypatch.setattr(approximate, "HNSW_FROM", 100)
+    monkeypatch.setattr(approximate, "LINKS", 4)
+    for module in (approximate, damaged_rows, verify_cache):
+        monkeypatch.setattr(module, "BLOCK", 40)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    place = tmp_path / "collection"
+    with create(place, DIMENSIONS) as writer:
+        writer.add(batch(VECTORS))
+    return place
+
+
+def elsewhere(work: Callable[[], Any]) -> Any:
+    """The result of ``work`` in another thread, which must not have to wait."""
+    pool = ThreadPoolExecutor(1)
+    try:
+        return pool.submit(work).result(timeout=20)
+    finally:
+        pool.shutdown(wait=False)  # one that waits for this thread would never end
+
+
+def beside(collection: EmbeddedCollection, name: str) -> Watched:
+    """A reporter that lets another thread search and change ``collection`` with every step."""
+    number = 0
+
+    def step(stage: str, done: int) -> None:
+        nonlocal number
+        number += 1
+        elsewhere(lambda: collection.add(batch(VECTORS[:1], f"{name}/{number}/")))
+        assert len(elsewhere(lambda: collection.search(QUERY, 10_000)).ids) == collection.info().items
+        elsewhere(lambda: collection.remove([("/photos", f"{name}/{number - 1}/00000.jpg")]))
+
+    return Watched(step)
+
+
+@pytest.mark.parametrize("work", ["rebuild", "settle"])
+def test_the_cache_is_written_beside_searches_and_changes(folder: Path, work: str) -> None:
+    """Another thread neither waits nor loses anything, and the cache follows what it did."""
+    with EmbeddedCollection.open(folder, write=True) as writer:
+        writer.add(batch(VECTORS[: COUNT // 2], "more/"))
+        watched = beside(writer, "late")
+        getattr(writer, work)(progress=watched)
+        assert watched.told("approximate")
+        assert writer.verify().ok
+        assert len(writer.search(QUERY, 10_000).ids) == writer.info().items == COUNT + COUNT // 2 + 1
+    with EmbeddedCollection.open(folder) as reader:
+        assert reader.verify().ok
+        assert len(reader.search(QUERY, 10_000).ids) == reader.info().items
+
+
+def test_the_switch_is_prepared_beside_searches_and_changes(folder: Path) -> None:
+    """The old generation serves and changes until the switch; ids that it gave meanwhile are not given again."""
+    with EmbeddedCollection.open(folder, write=True) as writer:
+        new = writer.new_generation(model="new", model_source="s", dimensions=DIMENSIONS)
+        new.add(batch(VECTORS))
+        watched = beside(writer, "late")
+        new.commit(progress=watched)
+        assert watched.told("writing") == watched.told("approximate") == [(COUNT, COUNT)] * 2
+        highest = max(int(ids[-1]) for ids, _ in writer.all_vectors())
+        assert highest > COUNT
+    with EmbeddedCollection.open(folder, write=True) as writer:
+        assert not writer.search(QUERY, 5).exact
+        writer.add(batch(VECTORS[:1], "last/"))
+        assert max(int(ids[-1]) for ids, _ in writer.all_vectors()) > highest
+        assert writer.verify().ok
+
+
+def test_files_that_come_while_the_switch_is_prepared(folder: Path) -> None:
+    """Another thread that adds to the new generation waits, or its files are in the cache as well."""
+    late = directions(3, DIMENSIONS, seed=52)
+    with EmbeddedCollection.open(folder, write=True) as writer:
+        new = writer.new_generation(model="new", model_source="s", dimensions=DIMENSIONS)
+        new.add(batch(VECTORS)[1:])
+        adding: list[threading.Thread] = []
+
+        def step(stage: str, done: int) -> None:
+            if not adding:  # the file has the lowest of all ids
+                adding.append(threading.Thread(target=new.add, args=([*batch(VECTORS)[:1], *batch(late, "late/")],)))
+                adding[0].start()
+
+        built = Watched(step)
+        switched = new._switched
+        new._switched = lambda cached: [each.join() for each in adding] and switched(cached)  # type: ignore[method-assign]
+        new.commit(progress=built)
+        assert len(built.told("approximate")) == 4, "made twice, since it was outrun"
+    with EmbeddedCollection.open(folder) as reader:
+        assert len(reader.search(QUERY, 10_000, exact=True).ids) == COUNT + 3
+        assert reader.search(VECTORS[0], 1, exact=True).scores[0] > 0.999
+        assert reader.verify().ok
+
+
+def test_closing_waits_for_work_on_the_cache(folder: Path) -> None:
+    """The folder stays locked as long as another thread writes to it."""
+    writer = EmbeddedCollection.open(folder, write=True)
+    closing = threading.Thread(target=writer.close)
+
+    def step(stage: str, done: int) -> None:
+        if not closing.ident:
+            closing.start()
+            while writer.session._connection is not None:  # until the other thread has begun
+                time.sleep(0.001)
+        with pytest.raises(VSEError, match="is being written"):
+            EmbeddedCollection.open(folder, write=True)
+
+    writer.rebuild(progress=Watched(step))
+    closing.join()
+    with pytest.raises(VSEError, match="closed"):
+        writer.rebuild()
+    with EmbeddedCollection.open(folder, write=True) as again:
+        assert again.verify().ok
+
+
+def test_verifying_beside_a_writer_finds_no_damage(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One moment is read: rows that come and go, and vectors that are purged from the cache meanwhile, are no damage.
+
+    Where the cache is damaged, that is found all the same.
+    """
+    monkeypatch.setattr(approximate, "HNSW_FROM", 10**6)
+    with EmbeddedCollection.open(folder, write=True) as writer, EmbeddedCollection.open(folder) as reader:
+        number = 0
+
+        def step(stage: str, done: int) -> None:
+            nonlocal number
+            number += 1
+            if number > 40:
+                return  # whoever reads more than one moment would read for ever
+            writer.remove([("/photos", f"{COUNT - 2 * number:05}.jpg"), ("/photos", f"{2 * number:05}.jpg")])
+            writer.add(batch(VECTORS[:3], f"{number}/"))
+            if number % 3:
+                writer.settle()
+            else:
+                writer.rebuild()
+
+        for collection in (reader, writer):
+            files = collection.info().files
+            watched = Watched(step)
+            report = collection.verify(progress=watched)
+            assert (report.problems, report.cache_problems) == ((), ())
+            assert (report.files, report.items) == (files, files)
+            assert number >= 10
+            origin = 4  # rows of the table that says whose vectors these are
+            assert watched.told("reading") == [(3 * files + origin, 3 * files + origin)]
+            assert watched.told("comparing") == [(2 * files, 2 * files)]
+        cache = writer.caches.lanes["items"]
+        header = cache.header()
+        assert header is not None
+        matrix = np.memmap(cache.path(header, "vectors"), np.float32, "r+", shape=(header.rows, DIMENSIONS))
+        matrix[-1] += 1
+        matrix.flush()
+        watched = Watched(lambda stage, done: writer.add(batch(VECTORS[:1], f"{stage}{done}/")))
+        report = reader.verify(progress=watched)
+        assert report.problems == ()
+        assert ["another vector" in line for line in report.cache_problems] == [True]
+
+
+def replaced_before(step: str, target: Any, writer: EmbeddedCollection, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the writer make its cache anew right before ``step`` is done for the next time."""
+    plain = getattr(target, step)
+
+    def late(*arguments: Any) -> Any:
+        monkeypatch.setattr(target, step, plain)
+        writer.rebuild()
+        return plain(*arguments)
+
+    monkeypatch.setattr(target, step, late)
+
+
+def test_a_cache_that_is_replaced_while_it_is_opened(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The reader maps the new one, and does not take the whole collection into memory."""
+    with EmbeddedCollection.open(folder, write=True) as writer, EmbeddedCollection.open(folder) as reader:
+        replaced_before("ids", LaneCache, writer, monkeypatch)
+        assert len(reader.search(QUERY, 10_000).ids) == COUNT
+        known = reader._searchers["items"]._snapshot
+        assert known is not None
+        assert (len(known.base.ids), len(known.fresh.ids)) == (COUNT, 0)
+
+
+@pytest.mark.parametrize(("step", "target"), [("ids", LaneCache), ("matrix", LaneCache), ("load", approximate)])
+def test_a_cache_that_is_replaced_while_it_is_verified(
+    folder: Path, step: str, target: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its files are gone, which is no damage."""
+    with EmbeddedCollection.open(folder, write=True) as writer, EmbeddedCollection.open(folder) as reader:
+        replaced_before(step, target, writer, monkeypatch)
+        assert reader.verify().ok

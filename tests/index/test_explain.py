@@ -1,0 +1,172 @@
+"""Explanations: of the vectors in the collection, whatever runtime made them, and files that tell."""
+
+from __future__ import annotations
+
+import json
+from io import StringIO
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+from rich.console import Console
+from tests.index.scan.clips import write_clip
+from tests.index.test_evidence import onnx_model, torch_model
+from tests.support_models import picture
+
+from vse.errors import InputError
+from vse.index.embedded import EmbeddedCollection
+from vse.index.explain import CHANGED, GONE, explain, explain_item, picture_name
+from vse.index.indexing import index_folder
+from vse.index.query import Query
+from vse.index.results import SearchResults
+from vse.index.search import search
+
+QUERY = Query(("a dog runs in the snow",), exclude=("two cats",))
+
+
+def indexed(home, model):
+    """Pictures and a clip of two moments through the real way of indexing."""
+    root = home / "photos"
+    root.mkdir(parents=True)
+    for seed in range(3):
+        Image.fromarray(picture(seed, 60 + 10 * seed, 90)).save(root / f"{seed}.png")
+    write_clip(root / "clip.mkv", seconds=8.0, rate=5)
+    index = home / "photos.vse"
+    made = EmbeddedCollection.create(index, model=model.fingerprint(), model_source="here", dimensions=model.embed_size)
+    report = index_folder(made, model, root)
+    assert report.problems == ()
+    return made
+
+
+@pytest.fixture
+def collection(tmp_path):
+    with indexed(tmp_path, torch_model()) as made:
+        yield made
+
+
+@pytest.mark.parametrize("runtime", [torch_model, onnx_model])
+def test_evidence_adds_up_to_the_scores_that_are_shown(tmp_path, runtime):
+    """Within 1e-5 for every result, picture or moment, also after JSON, and without a note."""
+    model = runtime()
+    with indexed(tmp_path, model) as made:
+        results = search(made, model, QUERY, 10)
+        told = json.loads(json.dumps(explain(made, model, results).to_json(), allow_nan=False))
+    kinds = []
+    for result in told["results"]:
+        found = result["evidence"]
+        assert (found["file"], found["replaced"], found["note"]) == (None, False, None)
+        if result["kind"] == "image":
+            assert np.shape(found["cells"]) == torch_model().image_encoder.backbone.grid(96, 96)
+            total = np.sum(found["cells"])
+        else:
+            seconds, shares = np.transpose(found["frames"])
+            assert result["start"] <= seconds.min() < seconds.max() <= result["end"]
+            total = shares.sum()
+        assert total == pytest.approx(result["score"], abs=1e-5)
+        kinds.append(result["kind"])
+    assert sorted(kinds) == ["image"] * 3 + ["video"] * 2
+
+
+def test_the_files(collection, tmp_path):
+    """A picture for each result under its number, in a folder that is made; a second time they are replaced."""
+    results = search(collection, torch_model(), QUERY, 3, offset=2)
+    first = explain(collection, torch_model(), results, tmp_path / "new" / "maps")
+    names = [
+        f"{number:02}-{result.path.rpartition('/')[2][:-4]}.png" for number, result in enumerate(results.results, 3)
+    ]
+    assert [each.file for each in first.explanations] == [str(tmp_path / "new" / "maps" / name) for name in names]
+    assert sorted(each.name for each in (tmp_path / "new" / "maps").iterdir()) == sorted(names)
+    for each in first.explanations:
+        with Image.open(each.file) as image:
+            assert image.format == "PNG"
+            assert image.size[0] > 60
+    assert not any(each.replaced for each in first.explanations)
+    again = explain(collection, torch_model(), results, tmp_path / "new" / "maps")
+    assert all(each.replaced for each in again.explanations)
+    out = StringIO()
+    again.render(Console(file=out, width=30))
+    lines = out.getvalue().splitlines()
+    assert len(lines) == 6
+    assert lines[3] == f"   3.  evidence: {again.explanations[0].file} (replaced)"
+
+
+def test_files_that_are_gone_or_have_changed(collection, tmp_path):
+    """A note instead of evidence that would be of another picture; the others go on. A touched file is the same."""
+    root = tmp_path / "photos"
+    (root / "0.png").unlink()
+    Image.fromarray(picture(9)).save(root / "1.png")
+    (root / "2.png").touch()
+    (root / "clip.mkv").write_bytes(b"")
+    results = search(collection, torch_model(), QUERY, 10)
+    explained = explain(collection, torch_model(), results, tmp_path / "maps")
+    notes = {
+        result.path.rpartition("/")[2]: each.note
+        for result, each in zip(results.results, explained.explanations, strict=True)
+    }
+    assert notes == {
+        "0.png": "the file cannot be read (No such file or directory)",
+        "1.png": CHANGED,
+        "2.png": None,
+        "clip.mkv": CHANGED,
+    }
+    assert len(list((tmp_path / "maps").iterdir())) == 1
+    with pytest.raises(InputError, match="has changed"):
+        explain_item(torch_model(), collection.items([2])[0], results.vector)
+
+
+def test_results_that_are_gone(collection):
+    """A result that a writer has replaced meanwhile has a note; the others are explained."""
+    results = search(collection, torch_model(), QUERY, 10)
+    collection.remove([(str(Path(results.results[1].path).parent), Path(results.results[1].path).name)])
+    explained = explain(collection, torch_model(), results)
+    gone = {result.id for result in results.results if result.path == results.results[1].path}
+    for result, each in zip(results.results, explained.explanations, strict=True):
+        assert each.note == (GONE if result.id in gone else None)
+
+
+def test_a_model_that_computes_otherwise_is_noted(collection):
+    """Evidence that does not add up to the score is said to do so."""
+    results = search(collection, torch_model(), QUERY, 1)
+    other = torch_model().encode_texts(["a red chair"])[0]
+    (found,) = explain(collection, torch_model(), SearchResults("", True, results.results, vector=other)).explanations
+    assert found.note is not None
+    assert f"{results.results[0].score:.3f}" in found.note
+
+
+def test_files_that_cannot_be_written(collection, tmp_path):
+    """The numbers stay, with a note; a folder that is a file, and a picture whose place is a folder."""
+    (tmp_path / "file").touch()
+    results = search(collection, torch_model(), QUERY, 1)
+    name = picture_name(1, results.results[0].path)
+    (tmp_path / "maps" / name).mkdir(parents=True)
+    for folder in (tmp_path / "file", tmp_path / "maps"):
+        (found,) = explain(collection, torch_model(), results, folder).explanations
+        assert found.total == pytest.approx(results.results[0].score, abs=1e-5)
+        assert found.note is not None
+        assert "cannot be written" in found.note
+        assert found.file is None
+
+
+def test_results_without_their_vector_are_an_error(collection):
+    """There is nothing to explain."""
+    with pytest.raises(InputError, match="vector"):
+        explain(collection, torch_model(), SearchResults("", True, ()))
+
+
+@pytest.mark.parametrize(
+    ("path", "name"),
+    [
+        ("a/b.jpg", "07-b.png"),
+        ("a.b.tar.jpg", "07-a.b.tar.png"),
+        ('x/a:b*"?<>|\\\n\t.jpg', "07-a_b_________.png"),
+        ("ünï 写真.jpg", "07-ünï 写真.png"),
+        ("写" * 80 + ".jpg", f"07-{'写' * 50}.png"),
+        ("a/README", "07-README.png"),
+        ("a.b/c", "07-c.png"),
+        (".jpg", "07-.jpg.png"),
+    ],
+)
+def test_names(path, name):
+    """Of the file, without what not every system takes, and not too long."""
+    assert picture_name(7, path) == name

@@ -1,0 +1,147 @@
+"""Several folders in one call: what moves between them keeps its vectors and ids."""
+
+from __future__ import annotations
+
+import shutil
+
+import pytest
+from tests.index.indexing_support import counts, later, model, new_collection, save_picture
+from tests.index.scan.clips import write_clip
+
+from vse.errors import InputError
+from vse.index.indexing import index_folder, index_folders
+
+
+@pytest.fixture
+def roots(tmp_path):
+    """Two folders of three files each."""
+    for name in ("one", "two"):
+        for seed, path in enumerate(("a.png", "trip/b.png", "c.bmp")):
+            save_picture(tmp_path / name, path, seed + 10 * (name == "two"))
+    return tmp_path / "one", tmp_path / "two"
+
+
+@pytest.fixture
+def collection(tmp_path):
+    with new_collection(tmp_path / "index.vse") as made:
+        yield made
+
+
+def index(collection, *roots):
+    return [counts(report) for report in index_folders(collection, model(), roots)]
+
+
+def ids_by_place(collection):
+    found = {}
+    for ids, _ in collection.all_vectors():
+        for item in collection.items(ids.tolist()):
+            found.setdefault(f"{item.file.root}/{item.file.path}", []).append(item.id)
+    return found
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_a_move_between_folders(collection, roots, order):
+    """A picture, also with another name and time, and a clip: ids stay, nothing is encoded, whatever the order."""
+    one, two = roots
+    write_clip(one / "clip.mp4", seconds=8.0, rate=5)
+    index(collection, *roots)
+    before = ids_by_place(collection)
+    (one / "a.png").rename(two / "z.png")
+    later(two / "z.png")
+    (one / "clip.mp4").rename(two / "trip" / "clip.mp4")
+    reports = index_folders(collection, model(), roots[::order])[::order]
+    assert [counts(report) for report in reports] == [{"skipped": 2}, {"moved": 2, "skipped": 3}]
+    assert [report.images for report in reports] == [0, 0]
+    after = ids_by_place(collection)
+    assert after[f"{two}/z.png"] == before[f"{one}/a.png"]
+    assert after[f"{two}/trip/clip.mp4"] == before[f"{one}/clip.mp4"]
+    assert len(after) == len(before)
+    assert index(collection, *roots) == [{"skipped": 2}, {"skipped": 5}]
+
+
+def test_moves_in_both_directions_and_within(collection, roots):
+    """All of them at once; what is deleted is removed, and what is new is encoded."""
+    one, two = roots
+    index(collection, *roots)
+    before = ids_by_place(collection)
+    (one / "a.png").rename(two / "from-one.png")
+    (two / "a.png").rename(one / "from-two.png")
+    (one / "c.bmp").rename(one / "d.bmp")
+    (two / "c.bmp").unlink()
+    save_picture(two, "new.png", 30)
+    assert index(collection, *roots) == [{"moved": 2, "skipped": 1}, {"new": 1, "moved": 1, "removed": 1, "skipped": 1}]
+    after = ids_by_place(collection)
+    assert after[f"{two}/from-one.png"] == before[f"{one}/a.png"]
+    assert after[f"{one}/from-two.png"] == before[f"{two}/a.png"]
+    assert after[f"{one}/d.bmp"] == before[f"{one}/c.bmp"]
+    assert set(after) - set(before) == {
+        f"{two}/from-one.png",
+        f"{one}/from-two.png",
+        f"{one}/d.bmp",
+        f"{two}/new.png",
+    }
+
+
+def test_one_file_for_two_copies(collection, roots):
+    """What is gone from one folder goes to one file only, first to one of its own folder."""
+    one, two = roots
+    index(collection, *roots)
+    before = ids_by_place(collection)
+    shutil.copy2(one / "a.png", two / "copy.png")
+    (one / "a.png").rename(one / "renamed.png")
+    assert index(collection, *roots) == [{"moved": 1, "skipped": 2}, {"new": 1, "skipped": 3}]
+    assert ids_by_place(collection)[f"{one}/renamed.png"] == before[f"{one}/a.png"]
+
+
+def test_what_is_taken_over_once(collection, roots, tmp_path):
+    """What has gone is neither taken over by two folders, nor kept for a disk that may have been in its place."""
+    one, two = roots
+    three = tmp_path / "three"
+    index(collection, *roots)
+    before = ids_by_place(collection)
+    three.mkdir()
+    shutil.copy2(one / "trip" / "b.png", three / "b.png")
+    (one / "trip" / "b.png").rename(two / "b.png")
+    assert index(collection, *roots, three) == [{"skipped": 2}, {"moved": 1, "skipped": 3}, {"new": 1}]
+    assert ids_by_place(collection)[f"{two}/b.png"] == before[f"{one}/trip/b.png"]
+
+
+def test_what_replaces_a_file_is_encoded(collection, roots):
+    """A known place keeps its ids out of the exchange: both contents are read."""
+    one, two = roots
+    index(collection, *roots)
+    (one / "a.png").rename(two / "a.png")
+    later(two / "a.png")
+    assert index(collection, *roots) == [{"removed": 1, "skipped": 2}, {"changed": 1, "skipped": 2}]
+
+
+@pytest.mark.parametrize("how", ["missing", "empty"])
+def test_a_folder_that_is_away(collection, roots, tmp_path, how):
+    """Its files stay where they are known, also when another folder has copies of them."""
+    one, two = roots
+    index(collection, *roots)
+    before = ids_by_place(collection)
+    shutil.copy2(one / "a.png", two / "copy.png")
+    one.rename(tmp_path / "away")
+    if how == "empty":
+        one.mkdir()
+    assert index(collection, *roots) == [{"kept": 3}, {"new": 1, "skipped": 3}]
+    assert {place: ids for place, ids in ids_by_place(collection).items() if place in before} == before
+
+
+def test_one_by_one(collection, roots):
+    """In calls of their own, folders know nothing of each other."""
+    one, two = roots
+    index(collection, *roots)
+    (one / "a.png").rename(two / "z.png")
+    assert counts(index_folder(collection, model(), two)) == {"new": 1, "skipped": 3}
+    assert counts(index_folder(collection, model(), one)) == {"removed": 1, "skipped": 2}
+
+
+def test_folders_that_overlap(collection, roots):
+    """They are refused before anything is indexed; the same folder twice is one."""
+    one, _ = roots
+    with pytest.raises(InputError, match="is given too, and what they share would be found twice"):
+        index_folders(collection, model(), [one, one / "trip"])
+    assert collection.info().files == 0
+    assert index(collection, one, f"{one}/trip/..") == [{"new": 3}]

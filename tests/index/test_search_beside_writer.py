@@ -1,0 +1,86 @@
+"""Searching while a writer works: hits that are replaced before they are read are found anew."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.index.examples import directions
+from tests.index.support import batch, create
+
+from vse.errors import InputError, VSEError
+from vse.index.caption_search import search_captions
+from vse.index.embedded import EmbeddedCollection
+from vse.index.query import Query
+from vse.index.search import search
+from vse.index.steady import TRIES
+
+VECTORS = directions(50, seed=60)
+
+
+@pytest.fixture
+def writer(tmp_path: Path) -> Iterator[EmbeddedCollection]:
+    """Fifty pictures with captions."""
+    with create(tmp_path / "c") as made:
+        made.add(batch(VECTORS))
+        yield made
+
+
+@pytest.fixture
+def reader(writer: EmbeddedCollection) -> Iterator[EmbeddedCollection]:
+    with EmbeddedCollection.open(writer.folder) as made:
+        yield made
+
+
+def replaced_after(monkeypatch, reader: EmbeddedCollection, writer: EmbeddedCollection, times: int) -> None:
+    """Right after each of the first searches, all files but the first are replaced by the same pictures."""
+    left = times
+
+    def meanwhile(ask):
+        def asked(*arguments, **options):
+            nonlocal left
+            hits = ask(*arguments, **options)
+            if left:
+                left -= 1
+                writer.add(batch(VECTORS)[1:])
+            return hits
+
+        return asked
+
+    monkeypatch.setattr(reader, "search", meanwhile(reader.search))
+    monkeypatch.setattr(reader, "search_captions", meanwhile(reader.search_captions))
+
+
+@pytest.mark.parametrize("threshold", [None, 0.9])
+def test_results_that_are_replaced_are_found_anew(monkeypatch, reader, writer, threshold):
+    """The results are those of the last state, whole, however often it changed before."""
+    replaced_after(monkeypatch, reader, writer, 3)
+    found = search(reader, None, Query(like=(1,)), 20, group_duplicates=threshold)
+    assert len(found.results) > 5
+    assert [result.path for result in found.results] == [
+        item.file.path.join(["/photos/", ""]) for item in writer.items([result.id for result in found.results])
+    ]
+    assert found.results == search(writer, None, Query(like=(1,)), 20, group_duplicates=threshold).results
+
+
+def test_captions_that_are_replaced_are_found_anew(monkeypatch, reader, writer):
+    """The same for sentences."""
+    replaced_after(monkeypatch, reader, writer, 3)
+    found = search_captions(reader, None, Query(like=(1,)), 20)
+    assert found.captions == search_captions(writer, None, Query(like=(1,)), 20).captions
+
+
+def test_a_collection_that_never_rests_is_one_line(monkeypatch, reader, writer):
+    """Asking ends some day; the line says what helps."""
+    replaced_after(monkeypatch, reader, writer, TRIES)
+    with pytest.raises(VSEError, match=f"changed {TRIES} times") as caught:
+        search(reader, None, Query(like=(1,)), 5)
+    assert "\n" not in str(caught.value)
+
+
+def test_an_id_that_was_named_and_is_gone_is_an_error(reader, writer):
+    """It is the caller's, and asking again would not bring it back."""
+    writer.remove([("/photos", "00002.jpg")])
+    with pytest.raises(InputError, match="no item has id 3"):
+        search(reader, None, Query(like=(3,)))

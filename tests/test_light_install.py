@@ -1,0 +1,124 @@
+"""The base install in an environment of its own: it indexes and searches with an exported model, and has no torch."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from PIL import Image
+from tests.conftest import REPOSITORY
+from tests.index.scan.clips import write_clip
+from tests.support_models import build, draw_nothing, grid_config, picture
+
+from vse.convert.onnx_export import export_onnx
+from vse.onnx_model import OnnxModel
+
+ABSENT = ("torch", "transformers", "safetensors", "matplotlib")
+PICTURES = 10
+NO_INDEX = re.compile(r"connection broken|NewConnectionError|Max retries exceeded|ReadTimeoutError|name resolution")
+
+pytestmark = pytest.mark.slow
+
+
+def run(*command: object, cwd: Path) -> subprocess.CompletedProcess[str]:
+    """A command that sees neither this checkout nor this environment."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "VIRTUAL_ENV"))}
+    return subprocess.run(
+        [str(part) for part in command], cwd=cwd, env=environment, capture_output=True, text=True, check=False
+    )
+
+
+@pytest.fixture(scope="module")
+def light(tmp_path_factory):
+    """An empty environment with the base package in it, and a folder with a model, pictures and a clip."""
+    home = tmp_path_factory.mktemp("light")
+    made = run(sys.executable, "-m", "venv", home / "venv", cwd=home)
+    assert made.returncode == 0, made.stderr
+    programs = home / "venv" / ("Scripts" if os.name == "nt" else "bin")
+    pip = (programs / "python", "-m", "pip", "install", "--disable-pip-version-check", "--retries", "1")
+    installed = run(*pip, "--constraint", REPOSITORY / "constraints.txt", REPOSITORY, cwd=home)
+    if installed.returncode and NO_INDEX.search(installed.stdout + installed.stderr):
+        pytest.skip("pip reaches no package index")
+    assert installed.returncode == 0, installed.stderr
+    photos = home / "photos"
+    photos.mkdir()
+    for number in range(PICTURES):
+        Image.fromarray(picture(number)).save(photos / f"{number}.png")
+    write_clip(photos / "clip.mp4", seconds=2)
+    with pytest.MonkeyPatch.context() as patch:
+        draw_nothing(patch)
+        export_onnx(build(grid_config()), home / "model")
+    return SimpleNamespace(home=home, photos=photos, programs=programs, model=OnnxModel.load(home / "model", threads=1))
+
+
+def told(light: SimpleNamespace, *arguments: object) -> dict:
+    """What ``vse`` of the light environment prints with ``--json``."""
+    done = run(light.programs / "vse", *arguments, "--json", cwd=light.home)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def names(found: dict) -> Sequence[str]:
+    return [Path(result["path"]).name for result in found["results"]]
+
+
+def test_what_is_not_installed(light):
+    """The package comes from the environment, and what trains models is not there."""
+    code = (
+        "import importlib.util, json, vse;"
+        f"print(json.dumps([vse.__file__, [n for n in {ABSENT!r} if importlib.util.find_spec(n)]]))"
+    )
+    done = run(light.programs / "python", "-c", code, cwd=light.home)
+    where, found = json.loads(done.stdout)
+    assert Path(where).is_relative_to(light.home / "venv")
+    assert found == []
+
+
+def test_indexing_and_searching(light):
+    """Pictures and a clip go in; a sentence, a picture and both find what the model says they should."""
+    made = told(light, "index", "photos", "--into", "photos.vse", "--model", "model")
+    assert made["files"] == PICTURES + 1
+    assert made["items"] > PICTURES
+    found = told(light, "search", "photos.vse", "a dog runs in the snow", "-k", 50)
+    assert len(found["results"]) == made["items"]
+    pictures = light.model.encode_images([light.photos / f"{number}.png" for number in range(PICTURES)])
+    scores = pictures @ light.model.encode_texts(["a dog runs in the snow"])[0]
+    for result in found["results"]:
+        name = Path(result["path"])
+        if name.suffix == ".png":
+            np.testing.assert_allclose(result["score"], scores[int(name.stem)], atol=1e-4)
+    assert names(told(light, "search", "photos.vse", "--image", "photos/7.png", "-k", 1)) == ["7.png"]
+    both = told(light, "search", "photos.vse", "snow", "--image", "photos/7.png", "--not", "two cats")
+    assert both["results"]
+    again = told(light, "index", "photos", "--into", "photos.vse")
+    assert again["items"] == made["items"]
+
+
+def test_results_for_people(light):
+    """The same as lines on stdout; nothing is said on stderr."""
+    told(light, "index", "photos", "--into", "lines.vse", "--model", "model")
+    done = run(light.programs / "vse", "search", "lines.vse", "a zebra in the snow", "-k", 3, cwd=light.home)
+    assert (done.returncode, done.stderr) == (0, "")
+    lines = done.stdout.splitlines()
+    assert lines[0] == "words the model does not know: zebra"
+    assert [line.split()[0] for line in lines[1:]] == ["1.", "2.", "3."]
+
+
+def test_what_needs_torch_says_so(light):
+    """A torch model is refused in one line with the command that helps."""
+    build(grid_config()).save(light.home / "torch-model")
+    done = run(
+        light.programs / "vse", "index", "photos", "--into", "torch.vse", "--model", "torch-model", cwd=light.home
+    )
+    assert done.returncode == 1
+    assert done.stderr.startswith("vse: error: ")
+    assert len(done.stderr.splitlines()) == 1
+    assert 'pip install "vse-infinity[train]"' in done.stderr
