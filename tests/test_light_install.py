@@ -109,7 +109,8 @@ def test_results_for_people(light):
     assert (done.returncode, done.stderr) == (0, "")
     lines = done.stdout.splitlines()
     assert lines[0] == "words the model does not know: zebra"
-    assert [line.split()[0] for line in lines[1:]] == ["1.", "2.", "3."]
+    assert [line.split()[0] for line in lines[1:4]] == ["1.", "2.", "3."]
+    assert lines[4:] == ["more with --page 2"]
 
 
 def test_what_needs_torch_says_so(light):
