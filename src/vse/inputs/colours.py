@@ -32,7 +32,10 @@ def image_to_rgb(image: Image.Image) -> np.ndarray:
         image = image.convert("LA").convert("RGBA") if image.mode == "La" else image.convert("RGBA")
         white = Image.new("RGBA", image.size, (255, 255, 255, 255))
         image = Image.alpha_composite(white, image)
-    return np.array(image.convert("RGB"))
+    if image.mode != "RGB":
+        image = image.convert("RGB")
+    image.load()  # here, since numpy hides some errors of whatever it makes an array of
+    return np.array(image)
 
 
 def array_to_rgb(array: np.ndarray) -> np.ndarray:
