@@ -261,7 +261,7 @@ def test_any_exception_of_a_decoder(monkeypatch, raised):
     def fail(*_args):
         raise raised
 
-    monkeypatch.setattr(Image.Image, "convert", fail)
+    monkeypatch.setattr(Image.Image, "load", fail)
     assert refused(FILES["PNG"]).reason
 
 

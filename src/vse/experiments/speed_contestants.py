@@ -46,10 +46,6 @@ class VSEContestant:
         """The ids of the best, found by comparing the sentence with every vector."""
         return [result.id for result in search(self.collection, self.model, sentence, self._results).results]
 
-    def encode(self, sentence: str) -> None:
-        """The part of :meth:`answer` that does not depend on the candidates."""
-        self.model.encode_texts([sentence])
-
 
 class CrossEncoder(nn.Module):
     """``tokens (L,)`` and ``features (B, R, F)`` → one transformer over L + R elements of each pair → scores ``(B,)``.

@@ -63,18 +63,15 @@ class Measurements:
         contestant.prepare(candidates)
         for sentence in SENTENCES[:WARM_UP]:
             contestant.answer(sentence)
-        seconds, encoding = [], []
-        for sentence in islice(cycle(SENTENCES), self.profile.repetitions):
-            seconds.append(taken(contestant.answer, sentence))
-            encoding.append(taken(contestant.encode, sentence))
-        return Outcome(seconds, encoding)
+        asked = islice(cycle(SENTENCES), self.profile.repetitions)
+        return Outcome([taken(contestant.answer, sentence) for sentence in asked])
 
     def _cross(self, candidates: int) -> Outcome:
         contestant = self.cross  # warm already: its batch size has been chosen
         contestant.prepare(candidates)
         repetitions = dict(self.profile.cross_repetitions)[candidates]
         seconds = [taken(contestant.answer, sentence) for sentence in islice(cycle(SENTENCES), repetitions)]
-        return Outcome(seconds, [], contestant.batch_size)
+        return Outcome(seconds, contestant.batch_size)
 
 
 def taken(function: Callable[[str], Any], sentence: str) -> float:

@@ -91,8 +91,7 @@ QUICK = Profile(
 
 @dataclass(frozen=True)
 class Outcome:
-    """Seconds of each repetition; for VSE also those of ``encoding`` the sentence alone, measured in between."""
+    """Seconds of each repetition."""
 
     seconds: list[float]
-    encoding: list[float]
     batch_size: int | None = None

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
-from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from vse.experiments.speed_plot import plot_times
@@ -55,16 +54,6 @@ class SpeedResult:
         """How many times longer the cross-encoder takes with so many candidates."""
         return self.times["cross-encoder", size].seconds / self.times[contestant, size].seconds
 
-    def encoding_seconds(self, contestant: Contestant) -> float:
-        """The median time of encoding the sentence alone, over all sizes."""
-        return median(
-            seconds
-            for (name, _), outcomes in self.outcomes.items()
-            for outcome in outcomes
-            for seconds in outcome.encoding
-            if name == contestant
-        )
-
     def ratio_line(self) -> str:
         """The two ratios that matter: the last that was measured, and the one at the largest size."""
         last, largest = self.profile.cross_sizes[-1], self.profile.sizes[-1]
@@ -89,7 +78,6 @@ class SpeedResult:
                 "fitted_to": list(line),
                 "largest_deviation": largest_deviation(line),
             },
-            "encoding_seconds": {name: self.encoding_seconds(name) for name in CONTESTANTS if name != "cross-encoder"},
             "cross_encoder_over_vse": [
                 {
                     "contestant": name,
@@ -166,17 +154,10 @@ class SpeedResult:
             f"a straight line through the origin, {duration(seconds_per_candidate(line))} for each candidate, fitted "
             f"to {sizes} candidates"
         )
-        continued = (
-            f"The continued times are {fit}, from which no measured time is further than {deviation:.0%}"
-            if deviation <= STRAIGHT
-            else f"The continued times are rough: the measured ones are up to {deviation:.0%} away from what continues "
-            f"them, {fit}"
-        )
-        return (
-            f"{continued}; of a query of VSE, encoding the sentence takes "
-            f"{duration(self.encoding_seconds('vse-bert'))} ({self.profile.bert_name}) or "
-            f"{duration(self.encoding_seconds('vse-bigru'))} (BiGRU)"
-        )
+        if deviation <= STRAIGHT:
+            return f"The continued times are {fit}, from which no measured time is further than {deviation:.0%}"
+        rough = f"the measured ones are up to {deviation:.0%} away from what continues them"
+        return f"The continued times are rough: {rough}, {fit}"
 
     def _machine_in_words(self) -> str:
         machine = self.machine
