@@ -70,8 +70,8 @@ class TrainingResult:
             "best": self.best,
             "epochs": self.epochs,
             "steps": self.steps,
-            "seconds": round(self.seconds, 2),
-            "waiting_for_data": round(self.waiting, 4),
+            "seconds": self.seconds,  # unrounded, so that a finished run is told again in the same words
+            "waiting_for_data": self.waiting,
         }
 
     def render(self, console: Console) -> None:
