@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -13,11 +13,7 @@ from vse.cli import search_options as options
 from vse.cli.console import progress_on_stderr, show
 from vse.cli.options import JsonOption
 from vse.cli.page import Page
-from vse.errors import InputError, UsageError
-
-if TYPE_CHECKING:
-    from vse.index.collection import CollectionInfo
-    from vse.index.query import Model
+from vse.errors import UsageError
 
 
 def search(
@@ -98,6 +94,7 @@ def search(
 
     from vse.coefficients import coefficients_of
     from vse.index.duplicates import NEAR
+    from vse.index.model_of import model_of
     from vse.index.open import open_collection
     from vse.index.query import Query
     from vse.index.search import search as find
@@ -107,7 +104,7 @@ def search(
     with closing(open_collection(index)) as collection:
         info = collection.info()
         where = options.in_folder(where, folder, info.roots)
-        loaded = load_model(info, model) if query.needs_model or evidence is not None else None
+        loaded = model_of(info, model) if query.needs_model or evidence is not None else None
         if captions:
             from vse.index.caption_search import search_captions
 
@@ -133,20 +130,3 @@ def search(
         with progress_on_stderr() as progress:
             explained = explain(collection, loaded, results, evidence, progress=progress)
     show(Page(explained, page, results.more), as_json=as_json)
-
-
-def load_model(info: CollectionInfo, given: str | None) -> Model:
-    """The model whose vectors a collection holds, from where it was when indexing unless it is ``given``."""
-    import vse
-    from vse.index.refusal import other_model
-
-    source = given or info.model_source
-    try:
-        model = vse.load(source)
-    except InputError as error:
-        if given is not None:
-            raise
-        raise InputError(f"the model of {info.where} cannot be loaded ({error}): name it with --model") from error
-    if model.fingerprint() != info.model:
-        raise other_model(info.where, info.model, info.model_source, model.fingerprint(), source)
-    return model

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from vse.errors import InputError
 from vse.index.collection import Collection, Item
 from vse.index.media_file import full_path, printable
-from vse.index.query import Query, as_query, encode_query
+from vse.index.query import Query, QueryVector, as_query, encode_query
 from vse.index.results import about_words, say
 from vse.index.search import DEPTH, check_page
 from vse.index.steady import of_hits, steadily
@@ -74,30 +74,46 @@ def search_captions(
     """
     k, offset = check_page(k, offset)
     wanted = as_query(query)
+    captions = _expect_captions(collection)
+    return _search(collection, encode_query(wanted, model, collection), k, offset, captions)
+
+
+def search_captions_with(collection: Collection, query: QueryVector, k: int = 10, *, offset: int = 0) -> CaptionResults:
+    """:func:`search_captions` for a query that was encoded before."""
+    k, offset = check_page(k, offset)
+    return _search(collection, query, k, offset, _expect_captions(collection))
+
+
+def _expect_captions(collection: Collection) -> int:
+    """How many captions there are; none is an error."""
     info = collection.info()
     if not info.captions:
         raise InputError(
             f"{info.where} holds no captions: put captions.csv with the columns path and caption into an indexed "
             "folder, and run 'vse index' again"
         )
-    found = encode_query(wanted, model, collection)
-    need = min(offset + k + 1, info.captions)
+    return info.captions
+
+
+def _search(collection: Collection, query: QueryVector, k: int, offset: int, captions: int) -> CaptionResults:
+    need = min(offset + k + 1, captions)
 
     def read() -> tuple[list[tuple[str, int, float]], list[Item]]:
-        hits = _hits(collection, found.vector, need)
+        hits = _hits(collection, query.vector, need)
         return hits, of_hits(collection.items, [item for _, item, _ in hits[offset : offset + k]])
 
     hits, items = steadily(read)
     if not hits:
+        where = collection.info().where
         raise InputError(
-            f"the captions of {info.where} have no vectors, since its model has no vocabulary: "
-            f"use one that has, with 'vse collection upgrade {info.where} --model MODEL'"
+            f"the captions of {where} have no vectors, since its model has no vocabulary: "
+            f"use one that has, with 'vse collection upgrade {where} --model MODEL'"
         )
-    captions = tuple(
+    found = tuple(
         CaptionResult(text, item.id, full_path(item.file), score)
         for (text, _, score), item in zip(hits[offset : offset + k], items, strict=True)
     )
-    return CaptionResults(str(wanted), captions, offset, len(hits) > offset + k, found.unknown, found.cut)
+    return CaptionResults(query.text, found, offset, len(hits) > offset + k, query.unknown, query.cut)
 
 
 def _hits(collection: Collection, vector: Vectors, need: int) -> list[tuple[str, int, float]]:

@@ -42,6 +42,11 @@ def full_path(file: MediaFile) -> str:
     return f"{file.root.rstrip('/')}/{file.path}"
 
 
+def readable(path: str) -> str:
+    """A path as text that can be sent: bytes that are not UTF-8 become replacement characters."""
+    return path.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+
+
 def printable(text: str) -> str:
     """One line: what file names may contain and a terminal would obey, and bytes that are no text, as escapes.
 

@@ -89,9 +89,14 @@ def as_query(query: object) -> Query:
 
 @dataclass(frozen=True)
 class QueryVector:
-    """The unit vector of a query. ``unknown`` are words that the model does not know, ``cut`` the texts it cut."""
+    """The unit vector of a query, and ``text``, how it reads. ``like`` are the ids in it, no results themselves.
+
+    ``unknown`` are words that the model does not know, ``cut`` the texts it cut.
+    """
 
     vector: Vectors
+    text: str = ""
+    like: tuple[int, ...] = ()
     unknown: tuple[str, ...] = ()
     cut: tuple[str, ...] = ()
 
@@ -117,7 +122,8 @@ def encode_query(query: Query, model: Model | None, collection: Collection | Non
         wanted.append(model.encode_images(list(query.images), on_bad="raise"))
     if query.like and collection is not None:
         wanted.append(collection.vectors(query.like))
-    return QueryVector(combine(np.concatenate(wanted), query.weights, unwanted), unknown, cut)
+    vector = combine(np.concatenate(wanted), query.weights, unwanted)
+    return QueryVector(vector, str(query), query.like, unknown, cut)
 
 
 def combine(wanted: Vectors, weights: Sequence[float] | None = None, unwanted: Vectors | None = None) -> Vectors:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from vse.index.collection import Vectors
-from vse.index.media_file import MediaKind, printable
+from vse.index.collection import Item, Vectors
+from vse.index.media_file import MediaKind, full_path, printable
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -23,21 +23,42 @@ class Result:
     ``alike`` are the files of the first :data:`NAMED` of them, for people.
     """
 
-    id: int
-    path: str
+    item: Item
     score: float
     confidence: float
-    start: float | None
-    end: float | None
-    kind: MediaKind
-    taken: float | None
     group: tuple[int, ...] = ()
     alike: tuple[str, ...] = ()
 
+    @property
+    def id(self) -> int:
+        return self.item.id
+
+    @property
+    def path(self) -> str:
+        """Where its file is."""
+        return full_path(self.item.file)
+
+    @property
+    def start(self) -> float | None:
+        """Seconds into a clip; None for a picture."""
+        return self.item.start
+
+    @property
+    def end(self) -> float | None:
+        return self.item.end
+
+    @property
+    def kind(self) -> MediaKind:
+        return self.item.file.kind
+
+    @property
+    def taken(self) -> float | None:
+        """The local time at which it was taken, in the manner of ``MediaFile.taken``."""
+        return self.item.file.taken
+
     def to_json(self) -> dict[str, Any]:
-        values = {**asdict(self), "group": list(self.group)}
-        del values["alike"]
-        return values
+        names = ("id", "path", "score", "confidence", "start", "end", "kind", "taken")
+        return {**{name: getattr(self, name) for name in names}, "group": list(self.group)}
 
 
 @dataclass(frozen=True)

@@ -12,13 +12,13 @@ from numpy.typing import NDArray
 
 from vse.coefficients import Coefficients
 from vse.errors import InputError
-from vse.index.collection import Collection, Hits, Item, Vectors
+from vse.index.collection import Collection, Hits, Vectors
 from vse.index.confidence import Floats, background_of, confidences
 from vse.index.duplicates import leaders
 from vse.index.filters import Filter
 from vse.index.media_file import full_path
 from vse.index.nearest_folder import expect_files
-from vse.index.query import Query, as_query, encode_query
+from vse.index.query import Query, QueryVector, as_query, encode_query
 from vse.index.results import NAMED, Result, SearchResults
 from vse.index.steady import of_hits, steadily
 
@@ -51,17 +51,39 @@ def search(
     the package; :func:`vse.index.confidence.coefficients_of` finds those of a model's folder.
     """
     wanted = as_query(query)
-    page = _Page(*check_page(k, offset), where, cutoff, group_duplicates, wanted.like)
-    found = encode_query(wanted, model, collection)
+    page = _Page(*check_page(k, offset), where, cutoff, group_duplicates, wanted.like)  # before anything is encoded
+    return _search(collection, encode_query(wanted, model, collection), page, coefficients)
+
+
+def search_with(
+    collection: Collection,
+    query: QueryVector,
+    k: int = 10,
+    *,
+    offset: int = 0,
+    where: Filter | None = None,
+    cutoff: float | None = None,
+    group_duplicates: float | None = None,
+    coefficients: Coefficients | None = None,
+) -> SearchResults:
+    """:func:`search` for a query that was encoded before."""
+    page = _Page(*check_page(k, offset), where, cutoff, group_duplicates, query.like)
+    return _search(collection, query, page, coefficients)
+
+
+def _search(
+    collection: Collection, query: QueryVector, page: _Page, coefficients: Coefficients | None
+) -> SearchResults:
     background = background_of(collection)
-    if not background.items:
-        return SearchResults(str(wanted), True, (), page.offset, False, found.unknown, found.cut, found.vector)
 
     def sure_of(scores: NDArray[np.float32]) -> Floats:
-        return confidences(background, found.vector, scores, coefficients)
+        return confidences(background, query.vector, scores, coefficients)
 
-    results, more, exact = steadily(lambda: _read(collection, found.vector, page, background.items, sure_of))
-    return SearchResults(str(wanted), exact, results, page.offset, more, found.unknown, found.cut, found.vector)
+    results: tuple[Result, ...] = ()
+    more, exact = False, True
+    if background.items:
+        results, more, exact = steadily(lambda: _read(collection, query.vector, page, background.items, sure_of))
+    return SearchResults(query.text, exact, results, page.offset, more, query.unknown, query.cut, query.vector)
 
 
 @dataclass(frozen=True)
@@ -159,7 +181,7 @@ def _results(
     ids = hits.ids[rows].tolist()
     item_of = dict(zip(rows, of_hits(collection.items, ids), strict=True))
     return tuple(
-        _result(
+        Result(
             item_of[row],
             float(hits.scores[row]),
             float(sure[row]),
@@ -167,11 +189,4 @@ def _results(
             tuple(full_path(item_of[each].file) for each in others[:NAMED]),
         )
         for row, others in groups
-    )
-
-
-def _result(item: Item, score: float, confidence: float, group: tuple[int, ...], alike: tuple[str, ...]) -> Result:
-    file = item.file
-    return Result(
-        item.id, full_path(file), score, confidence, item.start, item.end, file.kind, file.taken, group, alike
     )

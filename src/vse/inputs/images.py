@@ -91,6 +91,18 @@ def read_image(
         data = file_content(Path(source), name, limits)
     else:
         raise BadImageError(type(source).__name__, "expected a path, bytes, a PIL image or a numpy array")
+    with _opened(data, name, limits) as image:
+        return _decode(image, name, limits, at_least)
+
+
+def check_image(content: bytes, name: str, limits: ImageLimits) -> None:
+    """Refuse what is no image, and one beyond the limits, by its header: nothing is decoded."""
+    with _opened(content, name, limits) as image:
+        _check_size(image, name, limits)
+
+
+def _opened(data: bytes, name: str, limits: ImageLimits) -> ImageFile.ImageFile:
+    """The image, of which only the header was read."""
     if not data:
         raise BadImageError(name, "empty")
     if len(data) > limits.max_bytes:
@@ -101,8 +113,7 @@ def read_image(
         raise BadImageError(name, _reason(error)) from error
     if image is None:
         raise BadImageError(name, f"no known format; known are {', '.join(FORMATS)}, HEIF")
-    with image:
-        return _decode(image, name, limits, at_least)
+    return image
 
 
 def file_content(path: Path, name: str, limits: ImageLimits) -> bytes:
@@ -166,7 +177,7 @@ def _identify_heif(stream: io.BytesIO) -> ImageFile.ImageFile | None:
     return None
 
 
-def _decode(image: Image.Image, name: str, limits: ImageLimits, at_least: tuple[int, int] | None) -> np.ndarray:
+def _check_size(image: Image.Image, name: str, limits: ImageLimits) -> None:
     width, height = image.size
     if width < 1 or height < 1:
         raise BadImageError(name, f"{width} x {height} pixels")
@@ -174,6 +185,10 @@ def _decode(image: Image.Image, name: str, limits: ImageLimits, at_least: tuple[
         raise BadImageError(
             name, f"{width} x {height} pixels, at most {limits.max_pixels:,}: raise max_pixels if you trust it"
         )
+
+
+def _decode(image: Image.Image, name: str, limits: ImageLimits, at_least: tuple[int, int] | None) -> np.ndarray:
+    _check_size(image, name, limits)
     try:
         if at_least is not None and image.format in ("JPEG", "MPO"):
             lying = _orientation(image) in _LYING

@@ -1,0 +1,28 @@
+"""The model whose vectors a collection holds."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from vse.errors import InputError
+from vse.index.collection import CollectionInfo
+from vse.index.refusal import other_model
+
+if TYPE_CHECKING:
+    from vse.index.query import Model
+
+
+def model_of(info: CollectionInfo, given: str | None = None) -> Model:
+    """Loaded from where it was when indexing, unless it is ``given``; another model than that is an error."""
+    import vse
+
+    source = given or info.model_source
+    try:
+        model = vse.load(source)
+    except InputError as error:
+        if given is not None:
+            raise
+        raise InputError(f"the model of {info.where} cannot be loaded ({error}): name it with --model") from error
+    if model.fingerprint() != info.model:
+        raise other_model(info.where, info.model, info.model_source, model.fingerprint(), source)
+    return model
