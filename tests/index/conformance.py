@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 from hypothesis import settings
 from hypothesis.stateful import run_state_machine_as_test
+from tests.index.conformance_browsing import Browsing
 from tests.index.conformance_filters import Filters
 from tests.index.conformance_generations import Generations
 from tests.index.examples import DIMENSIONS, QUERIES, VECTORS, directions, entry, picture
@@ -29,7 +30,7 @@ from vse.index.collection import Collection, Entry, Moment
 HISTORIES = settings(max_examples=25, stateful_step_count=20, deadline=None)
 
 
-class Conformance(Filters, Generations):
+class Conformance(Browsing, Filters, Generations):
     """The protocol of :mod:`vse.index.collection`, sentence by sentence."""
 
     @staticmethod

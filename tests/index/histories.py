@@ -97,6 +97,15 @@ def history(backend_in: Callable[[Path], Backend]) -> type[RuleBasedStateMachine
                 assert len({hit[:2] for hit in found}) == len(found)
                 assert all(abs(everything[hit[:2]] - hit[2]) < 2e-6 for hit in found)
 
+        @rule(k=st.integers(1, 20), offset=st.integers(0, 10), where=st.none() | filters())
+        def browse(self, k: int, offset: int, where: Filter | None) -> None:
+            ids = self.twin.recent(where)[offset : offset + k]
+            for collection in (self.writer, self.reader):
+                found = collection.recent(k, offset=offset, where=where)
+                assert [item.id for item in found] == ids
+                assert found == collection.items(ids)
+                assert collection.facets() == self.twin.facets()
+
         @invariant()
         def both_hold_what_the_twin_holds(self) -> None:
             for collection in (self.writer, self.reader):

@@ -42,6 +42,8 @@ def everything(folder: Path) -> list[object]:
             reader.items(ids),
             [v.tolist() for _, v in blocks],
             captions,
+            reader.recent(1000),
+            reader.facets(),
         ]
 
 

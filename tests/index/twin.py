@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from pathlib import PurePosixPath
 
 import numpy as np
 from numpy.typing import NDArray
 
 from vse.index.collection import Collection, Entry, Item, Vectors
+from vse.index.facets import Facets, FolderCount
 from vse.index.filters import Box, Filter
 from vse.index.media_file import MediaFile
 
@@ -105,6 +107,26 @@ class Twin:
             if vector is not None
         ]
         return sorted(scored, key=lambda each: -each[2])[:k]
+
+    def recent(self, where: Filter | None = None) -> list[int]:
+        """The ids of the first items of all files that pass."""
+        passing = [kept for kept in self.kept.values() if where is None or passes(kept.file, where)]
+        aged = [(newness(kept.file), -kept.ids[0]) for kept in passing]
+        return [-each for _, each in sorted(aged, reverse=True)]
+
+    def facets(self) -> Facets:
+        files = self.files()
+        kinds = [file.kind for file in files]
+        times = sorted(file.taken for file in files if file.taken is not None)
+        above = [str(folder) for file in files for folder in PurePosixPath(file.path).parents if str(folder) != "."]
+        folders = tuple(FolderCount(each, above.count(each)) for each in sorted(set(above)))
+        first, last = (times[0], times[-1]) if times else (None, None)
+        return Facets(kinds.count("image"), kinds.count("video"), first, last, folders)
+
+
+def newness(file: MediaFile) -> float:
+    """When it was taken or, where nobody knows, changed."""
+    return file.taken if file.taken is not None else file.modified / 1_000_000_000
 
 
 def dot(first: Vectors, second: Vectors) -> float:

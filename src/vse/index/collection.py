@@ -9,6 +9,7 @@ from typing import Literal, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from vse.index.facets import Facets
 from vse.index.filters import Filter
 from vse.index.media_file import MediaFile
 from vse.progress import ProgressReporter
@@ -135,6 +136,15 @@ class Collection(Protocol):
 
     def files(self, root: str | None = None) -> Iterator[MediaFile]:
         """Every file, by root and path."""
+
+    def recent(self, k: int, *, offset: int = 0, where: Filter | None = None) -> list[Item]:
+        """The files that pass, the newest first, as the first item of each: ``k`` of them after ``offset``.
+
+        The newest are those with the largest :func:`vse.index.recency.recency`; where it is equal, ids ascend.
+        """
+
+    def facets(self, folders: int = 200) -> Facets:
+        """What the files are and where they lie, as of now; of the folders the ``folders`` with the most files."""
 
     def settle(self, *, progress: ProgressReporter | None = None) -> None:
         """Make what was added fast to search, which may take minutes. The collection is open for writing.

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from vse.errors import InputError, VSEError
 from vse.index.checks import check_dimensions, check_entry, check_vectors
 from vse.index.collection import CollectionInfo, Entry, Hits, Item, Vectors
-from vse.index.embedded import changing, database
+from vse.index.embedded import browsing, changing, database
 from vse.index.embedded.caches import Caches
 from vse.index.embedded.database import Ids, Meta
 from vse.index.embedded.information import info_of, unfinished_info
@@ -27,6 +27,7 @@ from vse.index.embedded.schema import transaction
 from vse.index.embedded.searcher import Searcher, Snapshot
 from vse.index.embedded.session import Session, create_session, open_session
 from vse.index.embedded.verify_report import VerifyReport
+from vse.index.facets import Facets
 from vse.index.filters import Filter
 from vse.index.lanes import LANES, Lane
 from vse.index.media_file import MediaFile
@@ -169,14 +170,15 @@ class EmbeddedCollection:
 
     def files(self, root: str | None = None) -> Iterator[MediaFile]:
         """Every file, by root and path; changes made meanwhile are seen or not."""
-        after: tuple[str, str] | None = None
-        while True:
-            with self.session.reading() as connection:
-                page = database.page_of_files(connection, root, after)
-            if not page:
-                return
-            after = page[-1].root, page[-1].path
-            yield from page
+        return browsing.every_file(self.session, root)
+
+    def recent(self, k: int, *, offset: int = 0, where: Filter | None = None) -> list[Item]:
+        """The files that pass, the newest first, as the first item of each: ``k`` of them after ``offset``."""
+        return browsing.recent(self.session, k, offset, where)
+
+    def facets(self, folders: int = 200) -> Facets:
+        """What the files are and where they lie, as of now; of the folders the ``folders`` with the most files."""
+        return browsing.facets(self.session, folders)
 
     def verify(self, *, progress: ProgressReporter | None = None) -> VerifyReport:
         """Read everything and compare it with its checksums; problems are listed, not raised.

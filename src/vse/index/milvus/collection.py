@@ -15,9 +15,10 @@ from numpy.typing import NDArray
 from vse.errors import InputError, VSEError
 from vse.index.checks import check_dimensions, check_entry, check_vectors
 from vse.index.collection import CollectionInfo, Entry, Hits, Item, Vectors
+from vse.index.facets import Facets
 from vse.index.filters import Filter
 from vse.index.media_file import MediaFile
-from vse.index.milvus import changing, lite, sampled
+from vse.index.milvus import browsing, changing, lite, sampled
 from vse.index.milvus.address import parse_address
 from vse.index.milvus.committing import Writer
 from vse.index.milvus.connection import Connection
@@ -214,6 +215,14 @@ class MilvusCollection:
                     file = file_of(known[item])
                     if (file.root, file.path) == (at_root, path):  # otherwise it was moved meanwhile
                         yield file
+
+    def recent(self, k: int, *, offset: int = 0, where: Filter | None = None) -> list[Item]:
+        """The files that pass, the newest first, as the first item of each: ``k`` of them after ``offset``."""
+        return browsing.recent(self.reading, self.tables.ledger.state(), k, offset, where)
+
+    def facets(self, folders: int = 200) -> Facets:
+        """What the files are and where they lie, as of now; of the folders the ``folders`` with the most files."""
+        return browsing.facets(self.reading, folders)
 
     def sample(self, count: int) -> Vectors:
         """Vectors of at most ``count`` items, by id: those whose ids have the smallest hashes."""

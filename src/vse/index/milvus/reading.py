@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from vse.errors import InputError, VSEError
 from vse.index.milvus.rows import Row
-from vse.index.milvus.searching import next_window
+from vse.index.milvus.searching import alive, next_window
 from vse.index.milvus.state import State
 from vse.index.milvus.tables import Tables
 
@@ -39,11 +39,11 @@ class Reading:
             f"{self._tables.connection.where} changed {TRIES} times while it was read: try again when less is written"
         )
 
-    def known(self, ids: Sequence[int], columns: Sequence[str]) -> dict[int, Row]:
-        """The items with these ids that are there."""
+    def known(self, ids: Sequence[int], columns: Sequence[str], only: str | None = None) -> dict[int, Row]:
+        """The items with these ids that are there and pass."""
         if not ids:
             return {}
-        rows = self.steady(lambda state: self._tables.query_in("items", "item", ids, state.alive, columns))
+        rows = self.steady(lambda state: self._tables.query_in("items", "item", ids, alive(state, only), columns))
         return {int(row["item"]): row for row in rows}
 
     def rows(self, ids: Sequence[int], columns: Sequence[str]) -> list[Row]:

@@ -40,6 +40,8 @@ ITEM_COLUMNS = tuple(name for name, _, _ in (*_VERSION, *_ITEM))
 CAPTION_COLUMNS = tuple(name for name, _, _ in (*_VERSION, *_CAPTION))
 META_COLUMNS = frozenset((*(name for name, _, _ in _META), "vector"))
 COLUMNS = {"items": ITEM_COLUMNS, "captions": CAPTION_COLUMNS}
+NUMBERS = frozenset(name for name, kind, _ in (*_VERSION, *_ITEM) if kind != "VARCHAR")
+"""The columns of items that take eight bytes."""
 NUMBER = {"items": "item", "captions": "caption"}
 """The column that orders equal scores, and that pages go by."""
 

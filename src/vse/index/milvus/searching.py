@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from vse.index.collection import Vectors
 from vse.index.lanes import Lane
 from vse.index.milvus.rows import Row, vectors_of
-from vse.index.milvus.schema import NUMBER
+from vse.index.milvus.schema import NUMBER, NUMBERS
 from vse.index.milvus.state import State
 from vse.index.milvus.tables import BLOCK_BYTES, MOST_ROWS, Tables
 from vse.index.scores import exact_scores, rounding
@@ -62,11 +62,14 @@ def next_window(
 ) -> tuple[list[Row], int] | None:
     """The rows of the first window of ids above ``after`` that has any, in order, and where it ends.
 
-    Milvus returns rows in any order and limits what one call returns, so that pages are ranges of ids.
+    Milvus returns rows in any order and limits what one call returns, so that pages are ranges of ids. They are wide
+    where only numbers are wanted: Milvus Lite looks at every row for each of them.
     """
     number = NUMBER[lane]
     end = state.next_item if lane == "items" else state.next_caption
-    width = max(64, min(8192, BLOCK_BYTES // (4 * state.dimensions + 1024)))
+    numbers = NUMBERS.issuperset(columns)
+    width = BLOCK_BYTES // 128 if numbers else min(8192, BLOCK_BYTES // (4 * state.dimensions + 1024))
+    width = max(64, width)
     while after + 1 < end:
         inside = f"{number} > {after} and {number} <= {after + width}"
         rows = tables.query(lane, f"{inside} and {alive(state, condition)}", columns)

@@ -1,0 +1,113 @@
+"""Reading the files of a generation without a query: the newest, and counts of them.
+
+Milvus Lite neither sorts nor counts by groups, so that small columns of every file are read; changes made between two
+windows of ids are seen or not. What Milvus returns costs by the row. For the newest of many files, some items that are
+chosen at random therefore tell from what time on to look, and all files are read only where that leads to too few.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections import Counter
+from collections.abc import Iterator
+
+from vse.index.collection import Item
+from vse.index.facets import Facets, folder_counts
+from vse.index.filters import Filter
+from vse.index.milvus.filtering import condition
+from vse.index.milvus.reading import Reading
+from vse.index.milvus.rows import Row, item_of
+from vse.index.milvus.sampled import ordered_ids
+from vse.index.milvus.schema import ITEM_COLUMNS
+from vse.index.milvus.state import State
+from vse.index.milvus.texts import from_stored
+from vse.index.recency import check_page, recency
+from vse.index.steady import of_hits, steadily
+
+FIRST = "position == 0"
+"""Each file once."""
+AGE = ("item", "taken", "modified")
+FEW = 5000
+"""Items of which all are read."""
+ASKED = 1000
+"""Items, of more than that, from which the time is told."""
+FAR = 9e9
+"""Seconds from 1970 whose nanoseconds have 64 bits."""
+Key = tuple[float, int]
+"""Smaller for what comes first: recency, turned around, and id."""
+
+
+def recent(reading: Reading, state: State, k: int, offset: int, where: Filter | None) -> list[Item]:
+    """The first items of the files that pass, by :func:`vse.index.recency.recency` descending and then by id.
+
+    No more than ``k + offset`` of them are held in memory. When one of the page was replaced before it was read, all
+    is read again.
+    """
+    check_page(k, offset)
+    passing = condition(where)
+    only = FIRST if passing is None else f"{FIRST} and {passing}"
+
+    def page() -> list[Item]:
+        newest = _newest(reading, state, only, k + offset)[offset:]
+        rows = of_hits(lambda ids: reading.rows(ids, ITEM_COLUMNS), [item for _, item in newest])
+        return [item_of(row) for row in rows]
+
+    return steadily(page)
+
+
+def facets(reading: Reading, folders: int) -> Facets:
+    """Counts over all files, in one pass."""
+    kinds: Counter[str] = Counter()
+    taken: list[float] = []
+
+    def paths() -> Iterator[str]:
+        for rows in reading.windows(FIRST, ("item", "path", "kind", "taken")):
+            kinds.update(row["kind"] for row in rows)
+            taken.extend(row["taken"] for row in rows if row["taken"] is not None)
+            yield from (from_stored(row["path"]) for row in rows)
+
+    largest = folder_counts(paths(), folders)
+    return Facets(kinds["image"], kinds["video"], min(taken, default=None), max(taken, default=None), largest)
+
+
+def _newest(reading: Reading, state: State, only: str, count: int) -> list[Key]:
+    since = likely_since(reading, state, only, count)
+    if since is not None:
+        later = (key for key in _keys(reading, f"{only} and {_not_before(since)}") if -key[0] >= since)
+        found = heapq.nsmallest(count, later)
+        if len(found) == count:
+            return found
+    return heapq.nsmallest(count, _keys(reading, only))
+
+
+def likely_since(reading: Reading, state: State, only: str, count: int) -> float | None:
+    """A time since which there are likely ``count`` files that pass, and few more; None when all may be as many.
+
+    Of n ids, ``ASKED`` are asked for. With m = count · ASKED / n of the wanted files among them on the average, more
+    than m + 4 √m + 4 of them are hardly ever newer than the last one wanted.
+    """
+    ids = state.next_item - 1
+    if ids <= FEW or count >= ids:
+        return None
+    mean = count * ASKED / ids
+    rank = math.ceil(mean + 4 * math.sqrt(mean) + 4)
+    if rank >= ASKED:
+        return None
+    known = reading.known(ordered_ids(state.next_item, ASKED), AGE, only)
+    newest = sorted((-_key(row)[0] for row in known.values()), reverse=True)
+    return newest[rank] if rank < len(newest) and abs(newest[rank]) < FAR else None
+
+
+def _not_before(since: float) -> str:
+    """The expression for files that are as new, and some that are hardly older, since their times are rounded."""
+    return f"(taken >= {since!r} or (taken is null and modified >= {math.floor(since * 1e9) - 10_000}))"
+
+
+def _keys(reading: Reading, only: str) -> Iterator[Key]:
+    for rows in reading.windows(only, AGE):
+        yield from map(_key, rows)
+
+
+def _key(row: Row) -> Key:
+    return -recency(row["taken"], row["modified"]), int(row["item"])
