@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 import textwrap
@@ -108,3 +109,19 @@ def test_an_open_reader_takes_over_a_cache_that_was_made_anew(tmp_path: Path) ->
         known = reader._searchers["items"]._snapshot
         assert known is not None
         assert (len(known.base.ids), len(known.fresh.ids)) == (len(VECTORS), 0)
+
+
+def test_an_open_reader_is_told_that_the_collection_was_made_again(tmp_path: Path) -> None:
+    """One that was deleted and made anew at the same place has the same generation number, and other items."""
+    folder = tmp_path / "collection"
+    with create(folder) as writer:
+        writer.add(batch(VECTORS[:BATCH], "first/"))
+    with EmbeddedCollection.open(folder) as reader:
+        reader.search(QUERIES[0], 1)
+        assert not reader.superseded
+        shutil.rmtree(folder)
+        with create(folder) as writer:
+            writer.add(batch(VECTORS[:1], "second/"))
+        assert reader.superseded
+    with EmbeddedCollection.open(folder) as reader:
+        assert not reader.superseded and reader.info().files == 1

@@ -92,7 +92,10 @@ class Collection(Protocol):
 
     @property
     def superseded(self) -> bool:
-        """Whether an upgrade has switched to a newer generation: open the collection again to use it."""
+        """Whether something else serves here now: open the collection again to use it.
+
+        An upgrade has switched to a newer generation or, where that can be told, the collection was made again.
+        """
 
     def info(self) -> CollectionInfo:
         """Counts and origin, as of now."""

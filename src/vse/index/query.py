@@ -78,6 +78,14 @@ class Query:
         return ", ".join(parts) + "".join(f", not {text}" for text in self.exclude)
 
 
+class UnknownWordsError(InputError):
+    """A ``text`` of which the model knows no word: it has no direction. ``words`` are those of the whole query."""
+
+    def __init__(self, text: str, words: tuple[str, ...]) -> None:
+        super().__init__(f"query {text[:60]!r}: the model knows none of its words, use others")
+        self.text, self.words = text, words
+
+
 def as_query(query: object) -> Query:
     """A query, or the text of one, as a query."""
     if isinstance(query, str):
@@ -152,7 +160,7 @@ def _read(tokenizer: TextTokenizer, texts: Sequence[str]) -> tuple[tuple[str, ..
     batch = tokenizer.encode(texts)
     for text, unknown in zip(texts, batch.unknown, strict=True):
         if unknown:
-            raise InputError(f"query {text[:60]!r}: the model knows none of its words, use others")
+            raise UnknownWordsError(text, unknown_words(tokenizer, texts))
     return unknown_words(tokenizer, texts), tuple(t for t, cut in zip(texts, batch.truncated, strict=True) if cut)
 
 

@@ -79,8 +79,11 @@ class EmbeddedCollection:
 
     @property
     def superseded(self) -> bool:
-        """Whether an upgrade has switched to a newer generation: open the collection again to use it."""
-        return read_generation(self.folder) != self.generation
+        """Whether an upgrade has switched to a newer generation, or the collection was deleted and made again.
+
+        Open it again to use what is there.
+        """
+        return read_generation(self.folder) != self.generation or self.session.replaced
 
     def info(self) -> CollectionInfo:
         """Counts and origin, as of now; counted again only when something has changed."""

@@ -38,8 +38,17 @@ class Session:
         self.meta: Meta = read_meta(connection)
         self._connection: sqlite3.Connection | None = connection
         self._database = generation_folder(folder, generation) / DATABASE
+        self._file = _identity(self._database)
         self._lock = lock
         self._guard = threading.RLock()
+
+    @property
+    def replaced(self) -> bool:
+        """Whether another database lies in the place of the one that is open: the collection was made again.
+
+        The number of a file cannot be used again as long as the file is open, so that equal numbers are the same file.
+        """
+        return _identity(self._database) not in (self._file, None)
 
     @contextmanager
     def using(self) -> Iterator[sqlite3.Connection]:
@@ -95,6 +104,14 @@ class Session:
         connection.close()
         if self._lock is not None:
             self._lock.release()
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino
 
 
 def open_session(folder: Path, *, write: bool) -> Session:
