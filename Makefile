@@ -25,11 +25,10 @@ $(STAMP): pyproject.toml constraints.txt
 	@$(PIP) --editable ".[train,backbones,milvus,tensorboard,dev]"
 	@touch $@
 
-demo: setup  ## run the demonstration; its results go to vse-demo/
+demo: setup  ## run the demonstration, and show its page; results go to vse-demo/
 	@$(BIN)/vse demo
 
-# No test drives a browser yet: when one does, add "browser" to this line.
-test: setup lint  ## lint, then run the tests (PYTEST_ARGS="-k name" chooses, WORKERS=0 keeps one process)
+test: setup browser lint  ## lint, then run the tests (PYTEST_ARGS="-k name" chooses, WORKERS=0 keeps one process)
 	@$(BIN)/python -m pytest -n $(WORKERS) $(PYTEST_ARGS)
 
 lint: setup  ## check style and types
@@ -45,6 +44,7 @@ bench: setup  ## compare speeds, side by side
 	@$(BIN)/python benchmarks/pooling.py
 	@$(BIN)/python benchmarks/evaluation.py
 	@$(BIN)/python benchmarks/training.py
+	@$(BIN)/python benchmarks/service.py
 
 browser:  ## get Debian's chromium for the page tests, where that is possible
 	@if command -v chromium >/dev/null 2>&1; then :; \

@@ -3,11 +3,13 @@
 import json
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 import vse
+from vse.index.open import open_collection
 
 
 @pytest.fixture(scope="module")
@@ -32,6 +34,7 @@ def test_the_demo_trains_and_compares_both_methods(demo):
         for way in ("i2t", "t2i"):
             assert 0 <= method["mean"][way]["r1"] <= method["mean"][way]["r10"] <= 100
     assert {curve["tower"] for curve in result["curves"]} == {"image", "text"}
+    assert Path(result["collection"]) == out / "scenes.vse"
     for key in ("picture", "training_picture"):
         assert Path(result[key]).read_bytes().startswith(b"\x89PNG")
 
@@ -58,3 +61,17 @@ def test_a_second_demo_reads_what_is_done(demo):
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["methods"] == result["methods"]
     assert {path: path.stat().st_mtime_ns for path in out.rglob("metrics.jsonl")} == before
+
+
+@pytest.mark.slow
+def test_the_demo_ends_with_the_page_which_stops_by_itself_where_nobody_looks(demo):
+    """Without a terminal the service is started, asked one question over HTTP, and stopped; the address is said."""
+    out, result = demo
+    command = [sys.executable, "-m", "vse", "demo", "--quick", "--seeds", "1", "--out", str(out)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
+    assert done.returncode == 0, done.stderr
+    last = done.stdout.splitlines()[-1]
+    assert last.startswith("the page: http://127.0.0.1:")
+    assert f"'vse serve {out}/scenes.vse' shows it" in last
+    with closing(open_collection(result["collection"])) as collection:
+        assert (collection.info().files, collection.info().captions) == (60, 300)

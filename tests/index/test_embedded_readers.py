@@ -124,4 +124,5 @@ def test_an_open_reader_is_told_that_the_collection_was_made_again(tmp_path: Pat
             writer.add(batch(VECTORS[:1], "second/"))
         assert reader.superseded
     with EmbeddedCollection.open(folder) as reader:
-        assert not reader.superseded and reader.info().files == 1
+        assert not reader.superseded
+        assert reader.info().files == 1

@@ -33,6 +33,7 @@ COMMANDS = {
     "export": "export:export",
     "index": "index:index",
     "search": "search:search",
+    "serve": "serve:serve",
     "collection": "collection:collection_app",
     "experiment": "experiment:experiment",
 }

@@ -51,6 +51,7 @@ class DemoResult:
     model: Path
     picture: Path
     training_picture: Path
+    collection: Path
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -62,6 +63,7 @@ class DemoResult:
             "model": str(self.model),
             "picture": str(self.picture),
             "training_picture": str(self.training_picture),
+            "collection": str(self.collection),
         }
 
     def render(self, console: Console) -> None:
@@ -87,6 +89,7 @@ class DemoResult:
         console.print(f"curves: {self.picture}", soft_wrap=True, markup=False)
         console.print(f"training: {self.training_picture}", soft_wrap=True, markup=False)
         console.print(f"model: {self.model}   (vse inspect {self.model})", soft_wrap=True, markup=False)
+        console.print(f"index: {self.collection}   (vse serve {self.collection})", soft_wrap=True, markup=False)
 
     def explanation(self) -> list[str]:
         """The learned curves in words, from their numbers."""

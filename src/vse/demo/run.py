@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from vse.demo.gallery import index_gallery
 from vse.demo.result import DemoResult, MethodResult
 from vse.errors import require
 from vse.files import write_json
@@ -43,7 +44,8 @@ def run(
 ) -> DemoResult:
     """Draw scenes, compute their cells once, train both methods for every seed, evaluate on the held-out gallery.
 
-    ``quick`` goes the same way with few scenes and one epoch.
+    The gallery is indexed with the best model, so that it can be searched. ``quick`` goes the same way with few scenes
+    and one epoch.
     """
     scale = QUICK if quick else FULL
     for module in ("torch", "matplotlib", "safetensors"):
@@ -74,6 +76,8 @@ def run(
     picture = plot_curves(curves, out / "pooling.png")
     drawn = plot_training({each.name: read_metrics(each.folder) for each in runs if each.recipe.seed == seeds[0]})
     drawn.savefig(out / "training.png", dpi=130)
+    report.note("indexing the held-out gallery, for the page")
+    collection = index_gallery(out, kept, SCENES_SEED, report)
     result = DemoResult(
         methods,
         curves,
@@ -83,6 +87,7 @@ def run(
         kept,
         picture,
         out / "training.png",
+        collection,
     )
     write_json(out / "result.json", result.to_json())
     return result

@@ -95,10 +95,11 @@ def read_image(
         return _decode(image, name, limits, at_least)
 
 
-def check_image(content: bytes, name: str, limits: ImageLimits) -> None:
-    """Refuse what is no image, and one beyond the limits, by its header: nothing is decoded."""
+def check_image(content: bytes, name: str, limits: ImageLimits) -> int:
+    """Refuse what is no image, and one beyond the limits, by its header: nothing is decoded. Returns its pixels."""
     with _opened(content, name, limits) as image:
         _check_size(image, name, limits)
+        return image.width * image.height
 
 
 def _opened(data: bytes, name: str, limits: ImageLimits) -> ImageFile.ImageFile:

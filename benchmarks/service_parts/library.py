@@ -1,0 +1,71 @@
+"""The collection in this process, without the service: what a search costs by itself, and which files there are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from vse.coefficients import Coefficients
+    from vse.index.collection import Collection, Item
+    from vse.index.query import Model, QueryVector
+    from vse.index.results import SearchResults
+
+
+@dataclass(frozen=True)
+class Library:
+    """A collection with its model, as ``vse serve`` has them."""
+
+    collection: Collection
+    model: Model
+    coefficients: Coefficients
+
+    def search(self, text: str, k: int) -> SearchResults:
+        """The results for a text, encoded now."""
+        from vse.index.search import search
+
+        return search(self.collection, self.model, text, k, coefficients=self.coefficients)
+
+    def encode(self, text: str) -> QueryVector:
+        from vse.index.query import as_query, encode_query
+
+        return encode_query(as_query(text), self.model, self.collection)
+
+    def search_with(self, query: QueryVector, k: int) -> SearchResults:
+        """The results for a text that was encoded before."""
+        from vse.index.search import search_with
+
+        return search_with(self.collection, query, k, coefficients=self.coefficients)
+
+
+@contextmanager
+def open_library(index: Path) -> Iterator[Library]:
+    from vse.coefficients import coefficients_of
+    from vse.index.model_of import model_of
+    from vse.index.open import open_collection
+
+    with closing(open_collection(str(index))) as collection:
+        info = collection.info()
+        yield Library(collection, model_of(info), coefficients_of(info.model_source))
+
+
+def pictures(index: Path, count: int) -> list[Item]:
+    """The newest ones of the collection, so many or all."""
+    from vse.index.filters import Filter
+    from vse.index.open import open_collection
+
+    with closing(open_collection(str(index))) as collection:
+        found = collection.recent(count, where=Filter(kind="image"))
+    if not found:
+        raise SystemExit(f"{index} has no pictures: name another --collection")
+    return found
+
+
+def threads() -> int:
+    """How many requests the service computes at a time."""
+    from vse.service.settings import Limits
+
+    return Limits().threads

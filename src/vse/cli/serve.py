@@ -1,0 +1,98 @@
+"""``vse serve``: a collection as a page in the browser, and as an HTTP interface."""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from vse.cli.console import show
+from vse.cli.options import JsonOption
+from vse.errors import InputError, UsageError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+KEY_VARIABLE = "VSE_API_KEY"
+
+
+def serve(
+    index: Annotated[str, typer.Argument(metavar="INDEX", help="A collection that 'vse index' made.")],
+    host: Annotated[
+        str, typer.Option(metavar="HOST", help="The address to listen on; one that others reach needs a key.")
+    ] = "127.0.0.1",
+    port: Annotated[int, typer.Option(metavar="N", help="The port; 0 takes a free one.")] = 8080,
+    key_file: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help=f"The key that clients must send; {KEY_VARIABLE} may hold it instead."),
+    ] = None,
+    names: Annotated[
+        list[str] | None,
+        typer.Option("--name", metavar="NAME", help="A host name under which it is reached; repeat it."),
+    ] = None,
+    model: Annotated[
+        str | None, typer.Option(metavar="MODEL", help="The collection's model, if it is elsewhere now.")
+    ] = None,
+    log: Annotated[
+        bool | None,
+        typer.Option(
+            "--log/--no-log",
+            help="Write a line for each request to stderr [default: unless that is a terminal].",
+            show_default=False,
+        ),
+    ] = None,
+    log_queries: Annotated[bool, typer.Option("--log-queries", help="Write what is asked for into the log.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Search a collection in the browser, or by HTTP; Ctrl-C ends it."""
+    from vse.service.settings import ServiceSettings
+
+    try:
+        settings = ServiceSettings(
+            host, port, read_key(key_file), tuple(names or ()), log_queries, log_requests=_is_logged(log, log_queries)
+        )
+    except InputError as error:
+        raise UsageError(str(error)) from None
+    from vse.service.run import run_service
+
+    def ready(address: str) -> None:
+        show(Listening(index, address), as_json=as_json)
+        sys.stdout.flush()  # whoever started it may wait for this line
+
+    run_service(index, settings, model=model, ready=ready)
+
+
+@dataclass(frozen=True)
+class Listening:
+    """Where a collection can be asked now."""
+
+    index: str
+    address: str
+
+    def to_json(self) -> dict[str, Any]:
+        return {"index": self.index, "address": self.address, "api": f"{self.address}api/v1/"}
+
+    def render(self, console: Console) -> None:
+        console.print(f"{self.index} is at {self.address}   (Ctrl-C ends it)", soft_wrap=True, markup=False)
+
+
+def _is_logged(wanted: bool | None, queries: bool) -> bool:
+    """A person at a terminal wants the address to stay in sight; whatever keeps a log wants one."""
+    return wanted if wanted is not None else queries or not sys.stderr.isatty()
+
+
+def read_key(file: Path | None) -> str | None:
+    """The key from a file or from the environment; None without either."""
+    if file is None:
+        return os.environ.get(KEY_VARIABLE) or None
+    try:
+        key = file.read_text("utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{file} cannot be read as a key ({error}): expected a file with one line") from None
+    if not key:
+        raise InputError(f"{file} is empty: expected a file with the key in one line")
+    return key

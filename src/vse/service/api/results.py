@@ -1,0 +1,47 @@
+"""From what a search finds to what the interface gives."""
+
+from __future__ import annotations
+
+from vse.index.collection import Item
+from vse.index.media_file import MediaFile, readable
+from vse.service.schemas import ResultModel
+
+PREFIX = "/api/v1"
+
+
+def item_result(
+    item: Item, score: float | None = None, confidence: float | None = None, group: tuple[int, ...] = ()
+) -> ResultModel:
+    """An item as a result; names that are not Unicode are shown with replacement characters."""
+    folder, name = place_of(item.file)
+    return ResultModel(
+        id=item.id,
+        name=name,
+        folder=folder,
+        kind=item.file.kind,
+        score=score,
+        confidence=confidence,
+        start=item.start,
+        end=item.end,
+        taken=item.file.taken,
+        width=item.file.width,
+        height=item.file.height,
+        group=list(group),
+        thumbnail=thumbnail_address(item),
+    )
+
+
+def thumbnail_address(item: Item) -> str:
+    """An address that changes with the content, so that a browser may keep what it leads to."""
+    return f"{PREFIX}/items/{item.id}/thumbnail?v={version_of(item)}"
+
+
+def version_of(item: Item) -> str:
+    """What stands for the content in an address."""
+    return item.file.digest[:16]
+
+
+def place_of(file: MediaFile) -> tuple[str, str]:
+    """The folder below the root, and the name."""
+    folder, _, name = readable(file.path).rpartition("/")
+    return folder, name

@@ -1,0 +1,57 @@
+"""The key that clients have to know: in a header for programs, in a cookie for the page."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+
+from starlette.datastructures import Headers
+from starlette.requests import cookie_parser
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from vse.service.problems import problem_response
+
+OPEN = ("/healthz", "/api/v1/session", "/")
+"""What needs no key: the page itself shows nothing of the collection until it has one."""
+
+
+class RequiresKey:
+    """Answers 401 to requests that do not carry the key, unless there is none."""
+
+    def __init__(self, app: ASGIApp, key: str | None) -> None:
+        self.app, self.key = app, key
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        open_to_all = self.key is None or scope["type"] != "http" or _is_open(scope["path"])
+        if open_to_all or carries(Headers(scope=scope), self.key or ""):
+            await self.app(scope, receive, send)
+        else:
+            detail = "a key is needed: send it as 'Authorization: Bearer KEY'"
+            await problem_response(401, detail, {"WWW-Authenticate": "Bearer"})(scope, receive, send)
+
+
+def carries(headers: Headers, key: str) -> bool:
+    """Whether the request knows the key; compared in a time that does not tell where they differ."""
+    scheme, _, given = headers.get("authorization", "").partition(" ")
+    if scheme.lower() == "bearer" and same(given.strip(), key):
+        return True
+    # Not the parser of the standard library: it stops at the first cookie that it does not like, whoever set it.
+    return same(cookie_parser(headers.get("cookie", "")).get(cookie_name(key), ""), cookie_value(key))
+
+
+def cookie_name(key: str) -> str:
+    """Cookies do not know ports: services with other keys on the same host have other names for theirs."""
+    return f"vse_session_{cookie_value(key)[:8]}"
+
+
+def cookie_value(key: str) -> str:
+    """What the page's cookie holds: proof of the key, from which the key cannot be had."""
+    return hmac.new(key.encode(), b"vse page session", hashlib.sha256).hexdigest()
+
+
+def same(given: str, wanted: str) -> bool:
+    return hmac.compare_digest(given.encode("utf-8", "replace"), wanted.encode())
+
+
+def _is_open(path: str) -> bool:
+    return path in OPEN or path.startswith("/static/")

@@ -1,0 +1,45 @@
+// What the collection holds, and what the poolings of its model have learned.
+
+import { get } from "./api.js";
+import { figure } from "./curves.js";
+import { byId, choose, closesBeside, day, element, pairs } from "./dom.js";
+
+const number = (value) => value.toLocaleString();
+
+export function listenForAbout() {
+  byId("about-open").addEventListener("click", () => {
+    byId("about").showModal();
+    showCurves();
+  });
+  byId("about-close").addEventListener("click", () => byId("about").close());
+  closesBeside(byId("about"));
+}
+
+export function describe(collection) {
+  pairs(byId("about-facts"), [
+    ["Name", collection.name],
+    ["Photos", number(collection.images)],
+    ["Clips", collection.videos ? number(collection.videos) : ""],
+    ["Captions", collection.captions ? number(collection.captions) : ""],
+    ["Taken", collection.first === null ? "" : `${day(collection.first)} – ${day(collection.last)}`],
+    ["Model", collection.model.name],
+    ["Dimensions", number(collection.model.dimensions)],
+  ]);
+  const option = ({ path, files }) => element("option", { value: path, text: `${path} (${number(files)})` });
+  const chosen = byId("folder").value;
+  const all = element("option", { value: "", text: "everywhere" });
+  byId("folder").replaceChildren(all, ...collection.folders.map(option));
+  choose(byId("folder"), chosen);
+}
+
+async function showCurves() {
+  const place = byId("curves");
+  if (place.querySelector("figure")) return;
+  try {
+    const { curves } = await get("model/curves", [], { keep: true });
+    const none = element("p", { className: "small", text: "This model came without its curves." });
+    place.replaceChildren(...(curves.length ? curves.map(figure) : [none]));
+  } catch (problem) {
+    place.replaceChildren(element("p", { className: "small", text: problem.message }));
+  }
+}

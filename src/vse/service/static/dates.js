@@ -1,0 +1,73 @@
+// The time of capture, behind one button: a first and a last month, either of which may be open.
+
+import { byId } from "./dom.js";
+
+const EDGE = 8; // pixels between the popover and the edge of the page
+
+export class Dates {
+  constructor(changed) {
+    const popover = byId("dates");
+    const button = byId("dates-open");
+    popover.addEventListener("beforetoggle", ({ newState }) => newState === "open" && below(popover, button));
+    for (const name of ["after", "before"]) byId(name).addEventListener("change", changed);
+    byId("dates-clear").addEventListener("click", () => {
+      byId("after").value = byId("before").value = "";
+      popover.hidePopover();
+      button.focus();
+      changed();
+    });
+  }
+
+  // Both as they were meant: whoever exchanges them still means what lies between.
+  get range() {
+    const first = byId("after").value.trim();
+    const last = byId("before").value.trim();
+    return first && last && first > last ? [last, first] : [first, last];
+  }
+
+  // The interface leaves out the moment that "before" names, people mean all of the last month.
+  parameters() {
+    const [first, last] = this.range;
+    const found = first ? [["after", first]] : [];
+    return last ? [...found, ["before", following(last)]] : found;
+  }
+
+  show() {
+    const [first, last] = this.range;
+    byId("dates-shown").textContent = said(first, last);
+    byId("dates-open").classList.toggle("set", Boolean(first || last));
+    byId("dates-clear").disabled = !(first || last);
+  }
+}
+
+// Not every browser can place a popover beside its button.
+function below(popover, button) {
+  const box = button.getBoundingClientRect();
+  const page = document.documentElement;
+  const width = 17 * parseFloat(getComputedStyle(page).fontSize);
+  const left = Math.min(Math.max(box.left, EDGE), page.clientWidth - width - EDGE);
+  popover.style.setProperty("width", `${width}px`);
+  popover.style.setProperty("left", `${left + scrollX}px`);
+  popover.style.setProperty("top", `${box.bottom + scrollY + EDGE}px`);
+}
+
+function said(first, last) {
+  if (!first && !last) return "Any time";
+  if (!last) return `Since ${month(first)}`;
+  if (!first) return `Until ${month(last)}`;
+  return first === last ? month(first) : `${month(first)} – ${month(last)}`;
+}
+
+function month(text) {
+  const at = new Date(`${text}-01T00:00:00Z`);
+  if (Number.isNaN(at.getTime())) return text; // a browser without a field for months lets anything be typed
+  return at.toLocaleDateString(undefined, { month: "short", year: "numeric", timeZone: "UTC" });
+}
+
+function following(text) {
+  const match = /^(\d{4})(?:-(\d{1,2}))?$/.exec(text);
+  if (!match) return text; // the server says what is wrong with it
+  const [year, number] = [Number(match[1]), Number(match[2] ?? 12)];
+  const next = number >= 12 ? [year + 1, 1] : [year, number + 1];
+  return `${String(next[0]).padStart(4, "0")}-${String(next[1]).padStart(2, "0")}`;
+}

@@ -1,0 +1,105 @@
+"""A server that has too much to do for a moment."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+THUMBNAIL = re.compile(r"/api/v1/items/(\d+)/thumbnail")
+BUSY = {"status": 503, "headers": {"Retry-After": "1"}, "json": {"detail": "too many requests are waiting"}}
+
+
+@pytest.fixture
+def begun(visiting):
+    """Opens the page anew, where ``refuse`` decides about requests. The console speaks of those alone."""
+    page = visiting(locale="en-GB")  # a clock is that of a whole visitor
+
+    def opened(pattern, refuse, path="", *, paused=False):
+        page.page.route(pattern, refuse)
+        if paused:
+            page.page.clock.install(time="2024-05-17T12:00:00")
+            page.page.clock.pause_at("2024-05-17T13:00:00")
+        page.page.goto(f"{page.address}{path}")
+        page.page.wait_for_selector("#results > *, #notice:not([hidden])")
+        return page
+
+    yield opened
+    assert all("503" in message or "429" in message for message in page.messages)
+    page.messages.clear()
+
+
+def refusing(times, answer=BUSY, asked=None):
+    """Refuses the first requests for each address."""
+    counts = asked if asked is not None else {}
+
+    def refuse(route):
+        counts[route.request.url] = counts.get(route.request.url, 0) + 1
+        if counts[route.request.url] <= times:
+            route.fulfill(**answer)
+        else:
+            route.continue_()
+
+    return refuse
+
+
+def test_results_do_not_wait_for_the_collection(begun):
+    """They are there while nothing is known of it yet."""
+    page = begun("**/api/v1/collection", lambda route: None, "?q=red")  # an answer that does not come
+    page.page.wait_for_selector(".tile")
+    assert page.names()[1] == "plain red.png"
+    assert page.page.title() == "vse"
+
+
+def test_what_is_refused_for_now_is_asked_again(begun):
+    """After the time that the server names; the page says so meanwhile, and the collection is described in the end."""
+    asked: dict[str, int] = {}
+    page = begun(re.compile(r"/api/v1/(collection|search)"), refusing(1, asked=asked), "?q=red")
+    assert "too many requests are waiting" in page.text("#notice")
+    assert "asked again" in page.text("#notice")
+    page.page.wait_for_selector(".tile")
+    assert not page.page.locator("#notice").is_visible()
+    page.page.wait_for_function("() => document.title === 'scenes.vse · vse'")
+    assert set(asked.values()) == {2}
+
+
+def test_another_page_that_is_refused(begun, served):
+    """It is asked for again, and the results before it stay."""
+    page = begun("**/api/v1/search?*offset=*", refusing(1, {**BUSY, "status": 429}), "?q=red")
+    page.page.wait_for_selector(".tile")
+    first = page.names()
+    page.page.click("#more")
+    page.page.wait_for_selector("[data-index='48']")
+    assert page.names()[:48] == first
+    assert page.names() == [each["name"] for each in served.get("search", ("q", "red"), ("k", 200))["results"]]
+
+
+@pytest.mark.parametrize("times", [2, 99])
+def test_thumbnails_are_loaded_again(begun, times):
+    """After one second, and once more after a longer pause; then those that still fail are called missing."""
+    asked: dict[str, int] = {}
+    page = begun(THUMBNAIL, refusing(times, asked=asked), "?type=video", paused=True)
+    for number, pause in enumerate((1000, 2500), 1):
+        page.page.wait_for_function("() => [...document.images].every((each) => each.complete)")
+        page.page.clock.run_for(pause - 1)
+        assert list(asked.values()) == [number, number]
+        assert page.page.locator(".broken").count() == 0
+        with page.page.expect_response(THUMBNAIL), page.page.expect_response(THUMBNAIL):
+            page.page.clock.run_for(1)
+    shown = "[...document.images].filter((each) => each.complete && each.naturalWidth > 0).length"
+    if times == 2:
+        page.page.wait_for_function(f"() => {shown} === 2")
+    else:
+        page.page.wait_for_selector(".broken")
+        page.page.wait_for_selector(".tile:not(.broken)", state="detached")
+    page.page.clock.run_for(60_000)
+    assert page.page.locator(".broken").count() == (0 if times == 2 else 2)
+    assert list(asked.values()) == [3, 3]
+
+
+def test_a_preview_that_is_refused_is_loaded_again(begun):
+    """The picture is shown, and not called moved or deleted."""
+    page = begun("**/preview", refusing(1), "?q=red")
+    page.page.wait_for_selector(".tile")
+    page.page.locator("[data-index='1']").click()
+    page.page.wait_for_function("() => document.querySelector('#stage img')?.naturalWidth > 0")

@@ -1,0 +1,148 @@
+"""The way back from a result that is open."""
+
+from __future__ import annotations
+
+import pytest
+
+LENGTH = "history.length"
+PHONE = {"viewport": {"width": 390, "height": 844}, "has_touch": True, "is_mobile": True}
+
+
+def two_questions(page):
+    """Red, then blue, each a step of its own."""
+    page.search("red")
+    page.changing(lambda: page.page.keyboard.press("Enter"))
+    page.search("blue")
+
+
+def test_back_closes_the_viewer(visiting):
+    """As on a phone: the results below stay, are not asked for again, and the next step back leaves them."""
+    page = visiting(**PHONE)
+    two_questions(page)
+    asked, names = len(page.asked()), page.names()
+    page.page.tap("[data-index='1']")
+    page.page.wait_for_selector("#viewer[open]")
+    assert page.page.url.endswith("/?q=blue")
+    page.page.go_back()
+    page.closed("#viewer")
+    assert page.focused() == "1"
+    assert page.names() == names
+    assert len(page.asked()) == asked
+    page.changing(page.page.go_back)
+    assert page.page.input_value("#words") == "red"
+
+
+@pytest.mark.parametrize("way", ["Escape", "button", "beside"])
+def test_closing_leaves_nothing_behind(page, way):
+    """However it is closed, and however often: one step back leads to the question before."""
+    two_questions(page)
+    before = page.page.evaluate(LENGTH)
+    for _ in range(3):
+        page.page.locator("[data-index='1']").click()
+        page.page.wait_for_selector("#viewer[open]")
+        if way == "Escape":
+            page.page.keyboard.press("Escape")
+        elif way == "button":
+            page.page.click("#viewer-close")
+        else:
+            page.page.mouse.click(4, 4)
+        page.closed("#viewer")
+        page.page.wait_for_function("() => !history.state.opened")
+    assert page.page.evaluate(LENGTH) == before + 1  # the way forward, to the result
+    assert page.focused() == "1"
+    page.changing(page.page.go_back)
+    assert page.page.input_value("#words") == "red"
+
+
+def test_forward_and_reload_open_it_again(page):
+    """The entry of the history names the result."""
+    page.open_named("red", "plain red.png")
+    page.page.go_back()
+    page.closed("#viewer")
+    page.page.go_forward()
+    page.page.wait_for_selector("#viewer[open]")
+    assert page.text("#viewer-name") == "plain red.png"
+    page.page.reload()
+    page.page.wait_for_selector("#viewer[open]")
+    assert page.text("#viewer-name") == "plain red.png"
+    page.page.go_back()
+    page.closed("#viewer")
+    assert page.names()[1] == "plain red.png"
+
+
+def test_a_result_that_is_not_there_any_more_is_left(page):
+    """A reload that does not find it shows the results alone, and the next step back leads on."""
+    two_questions(page)
+    page.page.evaluate("() => history.pushState({ ...history.state, opened: 999999 }, '')")
+    page.page.reload()
+    page.page.wait_for_selector(".tile")
+    page.page.wait_for_function("() => !history.state.opened")
+    assert not page.page.locator("#viewer").is_visible()
+    page.changing(page.page.go_back)
+    assert page.page.input_value("#words") == "red"
+
+
+def test_a_step_over_the_question_closes_the_viewer(page):
+    """Two steps at once: the results are those of the other question, and no result of this one stays open."""
+    two_questions(page)
+    page.page.locator("[data-index='40']").click()
+    page.page.wait_for_selector("#viewer[open]")
+    page.page.keyboard.press("e")
+    page.changing(lambda: page.page.evaluate("() => history.go(-2)"))
+    page.closed("#viewer")
+    assert page.names()[1] == "plain red.png"
+    assert page.focused() == "0"
+
+
+def test_more_like_this_takes_the_place_of_the_viewer(page):
+    """One step back from there are the results in which it was found."""
+    page.open_named("red", "plain red.png")
+    length = page.page.evaluate(LENGTH)
+    page.changing(lambda: page.page.keyboard.press("m"))
+    assert page.page.evaluate(LENGTH) == length
+    page.changing(page.page.go_back)
+    assert page.page.url.endswith("/?q=red")
+    assert not page.page.locator("#viewer").is_visible()
+
+
+def test_what_is_changed_while_the_viewer_closes_is_kept(page):
+    """The step back takes a moment, and what happens in it comes after it."""
+    page.open_named("red", "plain red.png")
+    act = """() => {
+      const box = document.getElementById("sure");
+      document.getElementById("viewer").addEventListener("close", () => setTimeout(() => box.click()), { once: true });
+      const { back } = History.prototype; // slower than it is, as on a machine that has much to do
+      history.back = () => setTimeout(() => back.call(history), 100);
+      addEventListener("popstate", () => setTimeout(() => (window.stepped = true)));
+      document.getElementById("viewer-close").click();
+    }"""
+    page.changing(lambda: page.page.evaluate(act))
+    page.page.wait_for_function("() => window.stepped")
+    assert page.page.url.endswith("/?q=red&sure=1")
+    assert page.page.is_checked("#sure")
+    assert not page.page.locator("#viewer").is_visible()
+    page.changing(page.page.go_back)
+    assert page.page.url.endswith("/?q=red")
+
+
+def test_results_that_change_beneath_do_not_change_the_viewer(page):
+    """It goes on with those among which it was opened: name, next ones, evidence, more like this."""
+    page.search("red")
+    names = page.names()
+    held: list = []
+    page.page.route("**/api/v1/search?q=blue&*", lambda route: held.append(route))  # noqa: PLW0108 (as in visits.py)
+    with page.page.expect_request("**/api/v1/search?q=blue&*"):
+        page.page.fill("#words", "blue")
+    page.page.locator("[data-index='1']").click()
+    page.page.wait_for_selector("#viewer[open]")
+    page.changing(held[0].continue_)
+    assert page.names() != names
+    page.page.keyboard.press("ArrowRight")
+    assert page.text("#viewer-name") == names[2]
+    page.page.keyboard.press("ArrowLeft")
+    with page.page.expect_response("**/evidence?*") as explained:
+        page.page.keyboard.press("e")
+    assert explained.value.json()["score"] > 0.9  # of red, for a red one
+    page.page.wait_for_selector("#stage canvas")
+    page.changing(lambda: page.page.keyboard.press("m"))
+    assert page.names()[0] == "lights.mp4"

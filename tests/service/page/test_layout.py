@@ -1,0 +1,173 @@
+"""How the page fits screens, and whether it can be read."""
+
+from __future__ import annotations
+
+import pytest
+
+PHONE = {"viewport": {"width": 390, "height": 844}, "has_touch": True, "is_mobile": True}
+OVERFLOW = "() => document.documentElement.scrollWidth - document.documentElement.clientWidth"
+ROWS = """() => {
+  const rows = [];
+  for (const tile of document.querySelectorAll(".tile")) {
+    const box = tile.getBoundingClientRect();
+    const row = rows.at(-1);
+    if (row && Math.abs(row.top - box.top) < 2) Object.assign(row, { right: box.right, count: row.count + 1 });
+    else rows.push({ top: box.top, left: box.left, right: box.right, height: box.height, count: 1 });
+  }
+  const wall = document.getElementById("results").getBoundingClientRect();
+  return { rows, left: wall.left, right: wall.right };
+}"""
+COLOURS = """(names) => {
+  const probe = document.body.appendChild(document.createElement("i"));
+  const found = names.map((name) => {
+    probe.style.setProperty("color", `var(--${name})`);
+    return [name, getComputedStyle(probe).color.match(/[\\d.]+/g).map(Number)];
+  });
+  probe.remove();
+  return Object.fromEntries(found);
+}"""
+TEXTS = [
+    ("ink", "paper"), ("ink", "raised"), ("ink", "accent-soft"), ("ink", "warm-soft"),
+    ("quiet", "paper"), ("quiet", "raised"), ("on-accent", "accent"), ("warm", "raised"), ("accent", "paper"),
+]  # fmt: skip
+MARKS = [("for", "raised"), ("against", "raised"), ("accent", "raised")]
+
+
+def luminance(colour):
+    """As WCAG 2 defines it, of sRGB in 0 … 255."""
+    parts = [value / 255 for value in colour[:3]]
+    linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+def contrast(first, second):
+    light, dark = sorted((luminance(first), luminance(second)), reverse=True)
+    return (light + 0.05) / (dark + 0.05)
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_contrast(visiting, scheme):
+    """Every text has 4.5 : 1 against what lies below it, every mark 3 : 1, by day and by night."""
+    colours = visiting(color_scheme=scheme).page.evaluate(
+        COLOURS, sorted({name for pair in TEXTS + MARKS for name in pair})
+    )
+    assert (luminance(colours["paper"]) < luminance(colours["ink"])) == (scheme == "dark")
+    low = {(text, ground): contrast(colours[text], colours[ground]) for text, ground in TEXTS + MARKS}
+    assert {pair: ratio for pair, ratio in low.items() if ratio < (3 if pair in MARKS else 4.5)} == {}
+
+
+def test_badges_can_be_read_on_any_picture(page):
+    """Their ground is dark enough over white, where it is lightest."""
+    page.search("red")
+    style = page.page.locator(".sure").first.evaluate("each => getComputedStyle(each).backgroundColor")
+    *ground, cover = (float(part) for part in style.removeprefix("rgba(").rstrip(")").replace("/", ",").split(","))
+    mixed = [cover * part + (1 - cover) * 255 for part in ground]
+    assert contrast((255, 255, 255), mixed) >= 4.5
+
+
+@pytest.mark.parametrize(
+    "options", [PHONE, {"viewport": {"width": 320, "height": 640}}, {"viewport": {"width": 1920, "height": 1080}}]
+)
+def test_nothing_is_wider_than_the_screen(visiting, options):
+    """The page does not scroll sideways, with or without words, nor does the viewer."""
+    page = visiting(**options)
+    assert page.page.evaluate(OVERFLOW) == 0
+    page.search("red")
+    assert page.page.evaluate(OVERFLOW) == 0
+    page.page.locator("[data-index='1']").click()
+    page.page.wait_for_selector("#viewer[open]")
+    assert (
+        page.page.evaluate(
+            "() => { const each = document.getElementById('viewer'); return each.scrollWidth - each.clientWidth; }"
+        )
+        == 0
+    )
+    assert page.page.evaluate(OVERFLOW) == 0
+
+
+@pytest.mark.parametrize("options", [PHONE, {}])
+def test_the_wall_fills_the_width(visiting, options):
+    """Every row but the last reaches both edges, and none is very tall, also where likely and unlikely ones meet."""
+    page = visiting(**options)
+    for words in ("", "red"):
+        if words:
+            page.search(words)
+        wall = page.page.evaluate(ROWS)
+        edge = page.page.locator(".divider").evaluate_all(
+            "each => each.map((one) => one.getBoundingClientRect().width + 8)"
+        )
+        for row in wall["rows"][:-1]:
+            assert row["left"] - wall["left"] <= sum(edge) + 1
+            assert wall["right"] - row["right"] <= sum(edge) + 1
+            assert row["height"] < 450
+        counts = [row["count"] for row in wall["rows"][:-1]]
+        assert (1.5 if options else 3) < sum(counts) / len(counts) < (4.5 if options else 8)
+
+
+def test_filters_take_one_row(page):
+    """At 1280 pixels; on a phone they are one row that is moved sideways."""
+    page.page.set_viewport_size({"width": 1280, "height": 800})
+    boxes = [page.page.locator(".filters > *").nth(at).bounding_box() for at in (0, 1, 2, 4, 5, 6)]
+    middles = {round(box["y"] + box["height"] / 2) for box in boxes}
+    assert max(middles) - min(middles) <= 1
+    page.page.set_viewport_size({"width": 390, "height": 844})
+    assert page.box(".filters")["height"] < 60
+    assert page.page.locator(".filters").evaluate("each => each.scrollWidth > each.clientWidth")
+
+
+def test_the_viewer_on_a_phone(visiting):
+    """The picture on top, facts below, and the ways out and on within reach."""
+    page = visiting(**PHONE)
+    page.open_named("green", "plain green.png")
+    page.settle()
+    picture, name = page.box("#stage img"), page.box("#viewer-name")
+    assert (picture["x"], picture["width"]) == pytest.approx((0, 390), abs=1)
+    assert picture["y"] == pytest.approx(0, abs=60)
+    assert picture["bottom"] <= name["y"]
+    for button in ("#viewer-close", "#viewer-previous", "#viewer-next"):
+        box = page.box(button)
+        assert min(box["width"], box["height"]) >= 40
+        assert box["x"] >= 0
+        assert box["right"] <= 390
+        assert box["y"] >= 0
+        assert box["bottom"] <= 844
+    page.page.tap("#viewer-next")
+    assert page.text("#viewer-name") != "plain green.png"
+    page.page.tap("#viewer-close")
+    page.closed("#viewer")
+
+
+def test_a_dialog_leaves_no_strip(page):
+    """What lies behind it is dark from edge to edge."""
+    page.page.click("#about-open")
+    page.page.wait_for_selector("#about[open]")
+    assert page.page.evaluate("() => getComputedStyle(document.documentElement).scrollbarGutter") == "auto"
+
+
+def test_no_motion_where_none_is_wanted(visiting):
+    """Nothing moves by itself or on the way when the system asks for that."""
+    page = visiting(reduced_motion="reduce")
+    page.search("red")
+    page.page.evaluate("() => document.body.classList.add('busy')")
+    moving = """() => [...document.querySelectorAll("*")].filter((each) => {
+      const style = getComputedStyle(each);
+      const times = style.transitionDuration.split(", ");
+      return style.animationName !== "none" || times.some((time) => parseFloat(time) > 0);
+    }).length"""
+    assert page.page.evaluate(moving) == 0
+
+
+def test_colours_that_the_system_forces(visiting):
+    """The chosen kind, a pressed button and the bars of a clip can still be told from the others."""
+    page = visiting(forced_colors="active")
+    ground = "each => getComputedStyle(each).backgroundColor"
+    chosen, other = (page.page.locator(".segments span").nth(at).evaluate(ground) for at in (0, 1))
+    assert chosen != other
+    page.changing(page.page.locator(".segments").get_by_text("Clips").click)
+    page.open_named("green", "lights.mp4")
+    page.page.click("#viewer-why")
+    page.page.wait_for_selector("#viewer-timeline i")
+    assert page.page.locator("#viewer-timeline i").first.evaluate(ground) != page.page.locator("#viewer").evaluate(
+        ground
+    )
+    assert page.page.locator("#viewer-why").evaluate(ground) != page.page.locator("#viewer-like").evaluate(ground)

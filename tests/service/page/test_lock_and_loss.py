@@ -1,0 +1,78 @@
+"""A collection with a key, and a server that comes and goes."""
+
+from __future__ import annotations
+
+import pytest
+from tests.service.page.support import KEY, free_port, serving
+from tests.service.page.visits import new_context, visit
+
+
+@pytest.fixture(scope="module")
+def locked(index):
+    with serving(index, key=KEY) as made:
+        yield made
+
+
+def test_the_key(browser, locked):
+    """It is asked for once: a wrong one is refused in words, the right one goes on with what was wanted."""
+    page = visit(new_context(browser), locked.address, "?q=red", wait=False)
+    page.page.wait_for_selector("#key[open]")
+    assert page.focused() == "key-value"
+    page.page.fill("#key-value", "a-key-that-is-wrong")
+    page.page.keyboard.press("Enter")
+    page.page.wait_for_function("() => document.getElementById('key-problem').textContent !== ''")
+    assert page.text("#key-problem") == "that is not the key"
+    assert page.names() == []
+    page.page.keyboard.type(KEY)  # what was typed is marked, and so replaced
+    page.page.keyboard.press("Enter")
+    page.page.wait_for_selector(".tile")
+    assert page.names()[1] == "plain red.png"
+    assert not page.page.locator("#key").is_visible()
+    page.settle()
+    assert page.page.locator(".broken").count() == 0
+    page.page.reload()
+    page.page.wait_for_selector(".tile")
+    assert page.strangers == []
+    assert all("401" in message for message in page.messages)
+    page.page.context.close()
+
+
+def test_a_locked_page_can_be_tried_again(browser, locked):
+    """Whoever closes the question for the key is told, and the next search asks again."""
+    page = visit(new_context(browser), locked.address, wait=False)
+    page.page.wait_for_selector("#key[open]")
+    page.page.keyboard.press("Escape")
+    page.page.wait_for_selector("#notice:not([hidden])")
+    assert "locked" in page.text("#notice")
+    page.page.fill("#words", "blue")
+    page.page.wait_for_selector("#key[open]")
+    page.page.fill("#key-value", KEY)
+    page.page.keyboard.press("Enter")
+    page.page.wait_for_selector(".tile")
+    assert page.names()[1] == "plain blue.png"
+    assert page.page.locator("#folder option").count() > 1
+    page.page.context.close()
+
+
+@pytest.mark.slow
+def test_a_server_that_is_away_for_a_while(browser, index):
+    """The page says so and keeps what it shows; when the server is back it goes on by itself, evidence included."""
+    port = free_port()
+    with serving(index, port) as first:
+        page = visit(new_context(browser), first.address)
+        page.search("red")
+        first.stop()
+        page.page.fill("#words", "blue")
+        page.page.wait_for_selector("#notice:not([hidden])")
+        assert "does not answer" in page.text("#notice")
+        assert page.names()[1] == "plain red.png"
+        with serving(index, port):
+            page.page.wait_for_function(
+                "() => document.querySelectorAll('.name span')[1].textContent === 'plain blue.png'"
+            )
+            assert not page.page.locator("#notice").is_visible()
+            page.search("red")  # kept from before: the server that is there now has never been asked
+            page.page.locator("[data-index='1']").click()
+            page.page.keyboard.press("e")
+            page.page.wait_for_selector("#stage canvas")
+        page.page.context.close()

@@ -1,0 +1,260 @@
+"""From words and filters to results."""
+
+from __future__ import annotations
+
+import pytest
+from tests.service.page.support import MARKUP, SCENES, SHAPES
+
+
+def names(found):
+    return [result["name"] for result in found["results"]]
+
+
+def test_results_appear_while_typing(page, served):
+    """The tiles are the results of the interface in their order; each says its name, likelihood and score."""
+    page.search("red")
+    found = served.get("search", ("q", "red"), ("k", 48))
+    assert page.names() == names(found)
+    assert page.text("#status").startswith("48 results so far")
+    best = found["results"][0]
+    label = page.page.locator("[data-index='0']").get_attribute("aria-label")
+    assert label.split(", ")[:5] == [
+        "lights.mp4", "clip", "from 0:00 to 0:04", f"{best['confidence']:.0%}".replace("%", " %") + " likely",
+        f"score {best['score']:.3f}",
+    ]  # fmt: skip
+    assert page.text("[data-index='0'] .sure").strip() == f"{best['confidence'] * 100:.0f} %"
+    assert page.page.locator(".tile img").first.get_attribute("alt") == ""
+    assert not page.page.locator("#notice").is_visible()
+    assert not page.page.locator("#remark").is_visible()
+
+
+def test_name_and_score_appear_under_the_pointer(page):
+    """Not before, so that the pictures are what is seen; and with the keyboard as well."""
+    page.search("red")
+    below = page.page.locator("[data-index='1'] .name")
+    shown = "element => getComputedStyle(element).opacity"
+    assert below.evaluate(shown) == "0"
+    page.page.locator("[data-index='1']").hover()
+    page.page.wait_for_function(
+        "() => getComputedStyle(document.querySelector('[data-index=\"1\"] .name')).opacity === '1'"
+    )
+    assert below.locator("b").inner_text() == "1.000"
+    page.page.mouse.move(0, 0)
+    page.page.focus("#words")
+    page.page.keyboard.press("ArrowDown")
+    page.page.wait_for_function(
+        "() => getComputedStyle(document.querySelector('[data-index=\"0\"] .name')).opacity === '1'"
+    )
+
+
+def test_typing_waits_for_a_pause(visiting):
+    """A search begins 130 ms after the last letter, and not before."""
+    page = visiting(locale="en-GB")  # the clock is that of a whole visitor
+    page.page.clock.install(time="2024-05-17T12:00:00")
+    page.page.reload()
+    page.page.wait_for_selector(".tile")
+    page.page.clock.pause_at("2024-05-17T13:00:00")
+    for letter in "red":
+        page.page.locator("#words").press(letter)
+        page.page.clock.run_for(100)
+    assert page.asked() == []
+    page.page.clock.run_for(31)
+    page.page.wait_for_url("**/?q=red")
+    page.page.wait_for_function("() => document.querySelector('.name span').textContent === 'lights.mp4'")
+    assert [dict(each)["q"] for each in page.asked()] == ["red"]
+
+
+def test_a_newer_question_ends_the_older(page):
+    """An answer that is no longer wanted is given up, and never shown."""
+    page.page.route("**/api/v1/search?q=red*", lambda route: None)  # an answer that does not come
+    failed = []
+    page.page.on("requestfailed", lambda request: failed.append((request.url, request.failure)))
+    with page.page.expect_request("**/api/v1/search?q=red*"):
+        page.page.fill("#words", "red")
+    page.page.wait_for_selector("body.busy")
+    page.search("blue")
+    assert page.names()[1] == "plain blue.png"
+    assert [reason for url, reason in failed if "q=red" in url] == ["net::ERR_ABORTED"]
+    assert not page.page.locator("body.busy").count()
+
+
+def test_an_answer_is_asked_for_once(page):
+    """Back and forth between two questions costs two requests."""
+    for words in ("red", "blue", "red", "blue"):
+        page.search(words)
+    assert [dict(each)["q"] for each in page.asked()] == ["red", "blue"]
+
+
+def test_without_words_the_newest_come_first(page, served):
+    """At the start, and when the words are taken away again."""
+    newest = names(served.get("items", ("k", 48)))
+    assert page.names() == newest
+    assert page.text("#status") == "Newest first"
+    page.search("red")
+    page.search("")
+    assert page.names() == newest
+
+
+def test_the_address_holds_the_question(page):
+    """A reload repeats it; a step back leads to the question before, not to a letter less."""
+    start = page.names()
+    page.search("green")  # on the way to what is meant
+    page.search("red")
+    assert page.page.url.endswith("/?q=red")
+    page.changing(lambda: page.page.keyboard.press("Enter"))
+    page.search("blue")
+    page.changing(lambda: page.page.keyboard.press("Enter"))
+    page.changing(lambda: page.page.check("#sure"))
+    assert page.page.url.endswith("/?q=blue&sure=1")
+    sure = page.names()
+    page.page.reload()
+    page.page.wait_for_selector(".tile")
+    assert page.names() == sure
+    assert page.page.input_value("#words") == "blue"
+    page.changing(page.page.go_back)
+    assert not page.page.is_checked("#sure")
+    page.changing(page.page.go_back)
+    assert page.page.input_value("#words") == "red"
+    assert page.names()[1] == "plain red.png"
+    page.changing(page.page.go_back)
+    assert page.page.input_value("#words") == ""
+    assert page.names() == start
+    page.changing(page.page.go_forward)
+    assert page.names()[1] == "plain red.png"
+
+
+@pytest.mark.parametrize("way", ["field", "minus"])
+def test_words_are_left_out(page, served, way):
+    """By the field and by a minus: the same request, and what is left out comes last."""
+    if way == "field":
+        page.search("green")
+        page.changing(lambda: page.page.fill("#exclude", "red"))
+    else:
+        page.search("green -red")
+    assert [each for each in page.asked()[-1] if each[0] != "k"] == [("q", "green"), ("not", "red")]
+    found = served.get("search", ("q", "green"), ("not", "red"), ("k", 48))
+    assert page.names() == names(found)
+    assert page.names()[0] in ("lights.mp4", "plain green.png")
+    assert page.names().index("scene-06.jpg") < page.names().index("red left green right.png")
+
+
+def test_only_words_to_leave_out_are_no_search(page):
+    """Everything is still shown, and it is said why."""
+    page.search("-red")
+    assert page.asked() == []
+    assert "something to look for" in page.text("#remark")
+
+
+def test_what_the_model_does_not_know(page):
+    """Unknown words beside known ones are named, wanted or not; alone they find nothing, which is no error."""
+    page.search("red zyx")
+    assert "words the model does not know: zyx" in page.text("#status")
+    found = page.names()
+    page.changing(lambda: page.page.fill("#exclude", "xyz"))
+    assert "words the model does not know: zyx, xyz" in page.text("#status")
+    assert page.names() == found
+    page.search("zyx")
+    assert "The model knows none of these words." in page.text("#results")
+    assert not page.page.locator("#notice").is_visible()
+    assert page.page.locator(".tile").count() == 0
+
+
+def test_a_search_in_which_nothing_stands_out(page, served):
+    """One quiet line says so, where even the best result is unlikely; it is no error."""
+    assert served.get("search", ("q", "a"))["results"][0]["confidence"] < 0.03
+    page.search("a")
+    assert page.text("#remark") == "Nothing stands out for this search; the nearest come first."
+    assert not page.page.locator("#notice").is_visible()
+    quiet, error = (
+        page.page.locator(f"#{name}").evaluate("each => getComputedStyle(each).backgroundColor")
+        for name in ("remark", "notice")
+    )
+    assert quiet != error
+    page.search("red")
+    assert not page.page.locator("#remark").is_visible()
+
+
+def test_likely_and_unlikely_results_are_parted(page, served):
+    """By one line before the first unlikely one, and by a switch that leaves those out."""
+    found = served.get("search", ("q", "red"), ("k", 48))["results"]
+    likely = [result["name"] for result in found if result["confidence"] >= 0.03]
+    page.search("red")
+    assert page.page.locator(".divider").count() == 1
+    assert page.page.locator(".tile:has(~ .divider)").count() == len(likely)
+    page.changing(lambda: page.page.check("#sure"))
+    assert page.names() == likely
+
+
+def test_filters(page):
+    """Kind and folder narrow what is searched and what is browsed; a filter that is set can be seen."""
+    page.changing(lambda: page.page.locator(".segments").get_by_text("Clips").click())
+    assert set(page.names()) == {"lights.mp4", "sunset.webm"}
+    page.search("green")
+    assert [page.names()[0], page.text("[data-index='0'] .badge")] == ["lights.mp4", "▶ 0:04 – 0:08"]
+    page.changing(lambda: page.page.locator(".segments").get_by_text("Photos").click())
+    page.changing(lambda: page.page.select_option("#folder", "2024/beach"))
+    assert len(page.names()) == SCENES // 4
+    assert all(name.startswith("scene-") for name in page.names())
+    assert "set" in page.page.locator(".pill", has=page.page.locator("#folder")).get_attribute("class")
+    page.page.reload()
+    page.page.wait_for_selector(".tile")
+    assert page.page.input_value("#folder") == "2024/beach"
+    assert len(page.names()) == SCENES // 4
+
+
+def test_dates(page):
+    """Months behind one button: the last one is meant whole, the order does not matter, and the button tells both."""
+    assert page.text("#dates-open").endswith("Any time")
+    page.page.click("#dates-open")
+    page.changing(lambda: page.page.fill("#after", "2024-05"))
+    assert page.text("#dates-shown") == "Since May 2024"
+    page.changing(lambda: page.page.fill("#before", "2024-03"))
+    assert page.text("#dates-shown") == "Mar 2024 – May 2024"
+    assert dict(page.asked("items")[-1]) == {"after": "2024-03", "before": "2024-06", "k": "48"}
+    months = {1 + number % 12 for number in range(SCENES) if not number % 2} & {3, 4, 5}
+    assert len(page.names()) == sum(1 for number in range(0, SCENES, 2) if 1 + number % 12 in months)
+    page.page.keyboard.press("Escape")
+    assert not page.page.locator("#dates").is_visible()
+    page.page.click("#dates-open")
+    page.changing(lambda: page.page.click("#dates-clear"))
+    assert page.text("#dates-shown") == "Any time"
+    assert page.focused() == "dates-open"
+
+
+def test_look_alikes_are_joined(page):
+    """The copies leave the wall, and their number is told."""
+    page.search("pink")
+    before = len(page.names())
+    page.changing(lambda: page.page.check("#group"))
+    assert "+2 alike" in page.page.locator(".badge").all_text_contents()
+    assert len(page.names()) <= before
+
+
+def test_more_results(page, served):
+    """Another page is added below, and the focus goes on with its first picture."""
+    page.search("red")
+    assert len(page.names()) == 48
+    page.page.focus("#more")
+    page.page.keyboard.press("Enter")
+    page.page.wait_for_selector("[data-index='48']")
+    assert page.names() == names(served.get("search", ("q", "red"), ("k", 200)))
+    assert page.focused() == "48"
+    assert not page.page.locator("#more").is_visible()
+
+
+def test_a_file_name_is_never_markup(page):
+    """It is shown as it is, in the wall, in the viewer, and in what is read aloud."""
+    alerts = []
+    page.page.on("dialog", lambda dialog: (alerts.append(dialog.message), dialog.dismiss()))
+    page.open_named("pink", MARKUP)
+    assert page.text("#viewer-name") == MARKUP
+    assert page.page.locator("#stage img").get_attribute("alt") == MARKUP
+    assert page.page.locator("img[src='x']").count() == 0
+    assert alerts == []
+
+
+def test_plain_colours_are_found(page):
+    """The picture that is nothing but the colour comes among the first two, whatever its shape."""
+    for colour in SHAPES:
+        page.search(colour)
+        assert f"plain {colour}.png" in page.names()[:2]

@@ -1,0 +1,120 @@
+"""The page in a real browser, with an eye on what it says and whom it asks."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import parse_qsl, urlsplit
+
+import pytest
+from playwright.sync_api import Browser, BrowserContext, Page, Request, sync_playwright
+
+FOCUSED = "() => { const each = document.activeElement; return each.id || each.dataset.index || each.tagName; }"
+CHANGED = "() => document.querySelector('#results > :first-child:not([data-old])') !== null"
+ALONE = "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1"
+"""Leaves no other host within reach. Intercepting requests instead would switch off the browser's cache."""
+SETTLED = "() => ![...document.images].some((image) => image.loading === 'eager' && !image.complete)"
+
+
+@dataclass
+class Visit:
+    """One page; ``messages`` is what its console said, ``strangers`` what it asked of others."""
+
+    page: Page
+    address: str
+    messages: list[str] = field(default_factory=list)
+    requests: list[Request] = field(default_factory=list)
+
+    @property
+    def strangers(self) -> list[str]:
+        own = (self.address, f"blob:{self.address}")
+        return [request.url for request in self.requests if not request.url.startswith(own)]
+
+    def search(self, words: str) -> None:
+        """Type, and wait until the results are those of what was typed."""
+        self.changing(lambda: self.page.fill("#words", words))
+
+    def changing(self, act: Callable[[], Any]) -> None:
+        """Do something, and wait until its results are shown."""
+        self.page.evaluate("() => document.getElementById('results').firstElementChild?.setAttribute('data-old', '')")
+        act()
+        self.page.wait_for_function(CHANGED)
+
+    def names(self) -> list[str]:
+        """Of the results, in their order."""
+        return self.page.locator(".tile .name span").all_text_contents()
+
+    def asked(self, path: str = "search") -> list[list[tuple[str, str]]]:
+        """The parameters of the requests to a part of the interface, in order."""
+        found = [urlsplit(request.url) for request in self.requests]
+        return [parse_qsl(each.query) for each in found if each.path == f"/api/v1/{path}"]
+
+    def text(self, selector: str) -> str:
+        return self.page.locator(selector).inner_text()
+
+    def focused(self) -> str:
+        """What has the focus: its id, or the number of the tile."""
+        found: str = self.page.evaluate(FOCUSED)
+        return found
+
+    def closed(self, selector: str) -> None:
+        """Wait until a dialog is closed, and what it does then is done."""
+        self.page.wait_for_selector(selector, state="hidden")
+        self.page.evaluate("() => new Promise((done) => requestAnimationFrame(() => setTimeout(done)))")
+
+    def box(self, selector: str) -> dict[str, float]:
+        found = self.page.locator(selector).bounding_box()
+        assert found, f"{selector} is not shown"
+        return {**found, "right": found["x"] + found["width"], "bottom": found["y"] + found["height"]}
+
+    def open_first(self, words: str) -> None:
+        """Search, and open the best result."""
+        self.search(words)
+        self.page.locator("[data-index='0']").click()
+        self.page.wait_for_selector("#viewer[open]")
+
+    def open_named(self, words: str, name: str) -> None:
+        """Search, and open the result with this name."""
+        self.search(words)
+        self.page.locator(f".tile button[aria-label^={json.dumps(name, ensure_ascii=False)}]").first.click()
+        self.page.wait_for_selector("#viewer[open]")
+
+    def settle(self) -> None:
+        """Until what is shown has been loaded."""
+        self.page.wait_for_function(SETTLED)
+
+
+@contextmanager
+def chromium() -> Iterator[Browser]:
+    """The browser of this machine; a test without one is skipped."""
+    program = "/usr/bin/chromium" if os.access("/usr/bin/chromium", os.X_OK) else shutil.which("chromium")
+    if program is None:
+        pytest.skip("no chromium in PATH: install it to test the page")
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox", ALONE])
+        yield browser
+        browser.close()
+
+
+def new_context(browser: Browser, **options: Any) -> BrowserContext:
+    """A new visitor."""
+    context = browser.new_context(**{"viewport": {"width": 1024, "height": 680}, "locale": "en-GB"} | options)
+    context.set_default_timeout(15_000)
+    return context
+
+
+def visit(context: BrowserContext, address: str, path: str = "", *, wait: bool = True) -> Visit:
+    """Open the page, and unless told otherwise wait until it shows something."""
+    made = Visit(context.new_page(), address)
+    made.page.on("console", lambda message: made.messages.append(message.text))
+    made.page.on("pageerror", lambda error: made.messages.append(str(error)))
+    made.page.on("request", lambda request: made.requests.append(request))  # noqa: PLW0108 (Playwright marks handlers)
+    made.page.goto(address + path)
+    if wait:
+        made.page.wait_for_selector("#results > *")
+    return made

@@ -1,0 +1,162 @@
+"""The interface answers as the command and the index do, for every kind of question."""
+
+from __future__ import annotations
+
+from pathlib import PurePosixPath
+
+import pytest
+from tests.service.support import API, assert_problem, id_of
+
+from vse.index.open import open_collection
+
+QUESTIONS = [
+    ({"q": "a dog in the snow"}, ["a dog in the snow"]),
+    ({"q": ["snow", "a red chair"], "weight": [1, 0.25]}, ["snow", "a red chair", "--weights", "1,0.25"]),
+    ({"q": "snow", "not": ["a dog", "a horse"]}, ["snow", "--not", "a dog", "--not", "a horse"]),
+    ({"like": [1, 2]}, ["--like", "1", "--like", "2"]),
+    ({"like": 3, "q": "snow", "weight": [2, 1]}, ["snow", "--like", "3", "--weights", "2,1"]),
+    ({"q": "snow", "k": 2, "offset": 2}, ["snow", "-k", "2", "--page", "2"]),
+    ({"q": "snow", "folder": "sea"}, ["snow", "--folder", "sea"]),
+    ({"q": "snow", "type": "video"}, ["snow", "--type", "video"]),
+    ({"q": "snow", "after": "2024-05", "before": "2024-06"}, ["snow", "--after", "2024-05", "--before", "2024-06"]),
+    ({"q": "snow", "near": "48.1,11.6", "within": 20}, ["snow", "--near", "48.1,11.6", "--within", "20"]),
+    ({"q": "snow", "near": "0,0"}, ["snow", "--near", "0,0"]),
+    ({"q": "a snow leopard"}, ["a snow leopard"]),
+]
+
+
+def assert_same(found: dict, expected: dict, photos) -> None:
+    """Ids, scores, confidence, places, pages and remarks are those of the command."""
+    for name in ("query", "exact", "offset", "more", "unknown", "cut"):
+        assert found[name] == expected[name], name
+    assert len(found["results"]) == len(expected["results"])
+    for ours, theirs in zip(found["results"], expected["results"], strict=True):
+        for name in ("id", "score", "confidence", "start", "end", "kind", "taken", "group"):
+            assert ours[name] == pytest.approx(theirs[name], abs=1e-6), name
+        path = PurePosixPath(theirs["path"]).relative_to(photos)
+        assert (ours["folder"], ours["name"]) == (str(path.parent).removeprefix("."), path.name)
+
+
+@pytest.mark.parametrize(("asked", "command"), QUESTIONS, ids=[str(asked) for asked, _ in QUESTIONS])
+def test_search_is_that_of_the_command(client, home, asked, command):
+    """GET /search finds what ``vse search --json`` finds, with the same default of everything but k."""
+    found = client.get(f"{API}/search", params={"k": 10, **asked})
+    assert found.status_code == 200
+    assert_same(found.json(), home.told(*command), home.photos)
+
+
+def test_confidence_and_groups(client, home):
+    """``min_confidence`` and ``group`` leave out and join what the command leaves out and joins; both do something."""
+    everything = home.told("snow", "-k", "50")["results"]
+    middle = sorted(each["confidence"] for each in everything)[len(everything) // 2]
+    sure = client.get(f"{API}/search", params={"q": "snow", "min_confidence": middle, "k": 50}).json()
+    assert_same(sure, home.told("snow", "--min-confidence", middle, "-k", "50"), home.photos)
+    assert 0 < len(sure["results"]) < len(everything)
+    joined = client.get(f"{API}/search", params={"q": "snow", "group": "true", "k": 50}).json()
+    assert_same(joined, home.told("snow", "--group-duplicates", "-k", "50"), home.photos)
+    assert any(each["group"] for each in joined["results"])
+
+
+def test_search_with_pictures(client, home, tmp_path):
+    """POST /search with pictures, words and items is ``vse search --image``; the order of weights is the same."""
+    pictures = [home.photos / "sea" / "d.png", home.photos / "b.jpg"]
+    files = [("image", (path.name, path.read_bytes())) for path in pictures]
+    data = {"q": "snow", "not": "a dog", "like": "1", "weight": ["1", "2", "3", "4"], "k": "5"}
+    found = client.post(f"{API}/search", files=files, data=data)
+    command = ["snow", "--not", "a dog", "--like", "1", "--weights", "1,2,3,4", "-k", "5"]
+    expected = home.told(*command, "--image", pictures[0], "--image", pictures[1])
+    assert found.status_code == 200
+    named = "snow, image of bytes, image of bytes, like 1, not a dog"  # the names of files are not sent on
+    assert_same(found.json(), {**expected, "query": named}, home.photos)
+    assert home.told("--image", pictures[0])["results"][0]["path"] == str(pictures[0])
+
+
+def test_words_that_the_model_does_not_know(client):
+    """Alone they find nothing, and nothing is wrong; as what is not wanted they are left out. Both are told."""
+    for words, unknown in (("qqqzzz", ["qqqzzz"]), ("\ufffd\ufffd", [])):
+        nothing = client.get(f"{API}/search", params={"q": words}).json()
+        assert (nothing["results"], nothing["more"], nothing["query_id"]) == ([], False, None)
+        assert nothing["unknown"] == unknown
+    found = client.get(f"{API}/search", params={"q": "snow", "not": ["a dog", "qqqzzz"]}).json()
+    without = client.get(f"{API}/search", params={"q": "snow", "not": "a dog"}).json()
+    assert found["results"] == without["results"]
+    assert found["unknown"] == ["qqqzzz"]
+    assert_problem(client.get(f"{API}/captions", params={"q": "qqqzzz"}), 422, "knows none of its words")
+
+
+def test_a_query_has_an_id(client, home):
+    """``query`` stands for what was asked before, alone: for pages, filters and captions, as long as it is known."""
+    first = client.get(f"{API}/search", params={"q": "snow", "not": "a dog", "k": 3}).json()
+    more = client.get(f"{API}/search", params={"query": first["query_id"], "k": 3, "offset": 3, "type": "image"})
+    expected = home.told("snow", "--not", "a dog", "--type", "image", "-k", "3", "--page", "2")
+    assert_same(more.json(), expected, home.photos)
+    assert more.json()["query_id"] == first["query_id"]
+    captions = client.get(f"{API}/captions", params={"query": first["query_id"]}).json()
+    assert captions["results"] == client.get(f"{API}/captions", params={"q": "snow", "not": "a dog"}).json()["results"]
+    again = client.get(f"{API}/search", params={"q": "snow", "not": "a dog"}).json()
+    assert again["query_id"] == first["query_id"]
+    assert_problem(client.get(f"{API}/search", params={"query": "unknown"}), 404, "ask it again")
+    both = client.get(f"{API}/search", params={"query": first["query_id"], "q": "snow"})
+    assert_problem(both, 422, "leave out q")
+
+
+@pytest.mark.parametrize(
+    ("asked", "command"), [({"q": "snow"}, ["snow"]), ({"like": 1, "k": 2}, ["--like", 1, "-k", 2])]
+)
+def test_captions_are_those_of_the_command(client, home, asked, command):
+    """GET /captions is ``vse search --captions``."""
+    found, expected = client.get(f"{API}/captions", params=asked).json(), home.told(*command, "--captions")
+    for name in ("query", "offset", "more", "unknown", "cut"):
+        assert found[name] == expected[name]
+    pairs = [(each["caption"], each["id"], pytest.approx(each["score"], abs=1e-6)) for each in expected["captions"]]
+    assert [(each["caption"], each["id"], each["score"]) for each in found["results"]] == pairs
+    assert pairs
+
+
+def test_browsing_and_items(client, home):
+    """GET /items pages through the files as the index does; GET /items/ID tells what the index knows of one."""
+    collection = open_collection(home.index)
+    try:
+        expected = [item.id for item in collection.recent(100)]
+        pages = [client.get(f"{API}/items", params={"k": 3, "offset": offset}).json() for offset in (0, 3, 6, 9)]
+        assert [each["id"] for page in pages for each in page["results"]] == expected
+        assert [page["more"] for page in pages] == [len(expected) > end for end in (3, 6, 9, 12)]
+        assert all(each["score"] is None for page in pages for each in page["results"])
+        for item in collection.items(expected):
+            found = client.get(f"{API}/items/{item.id}").json()
+            file = item.file
+            for name in ("kind", "size", "taken", "width", "height", "latitude", "longitude", "duration"):
+                assert found[name] == getattr(file, name), name
+            assert found["captions"] == list(file.captions)
+            assert (found["start"], found["end"]) == (item.start, item.end)
+            assert f"{found['folder']}/{found['name']}".lstrip("/") == file.path
+            assert found["available"] is True
+            assert (found["media"] is not None) == (file.kind == "video")
+    finally:
+        collection.close()
+
+
+def test_evidence_adds_up_to_the_score(client, home):
+    """Over the cells of a picture and the frames of a moment, whichever a query finds."""
+    found = client.get(f"{API}/search", params={"q": "a dog in the snow", "k": 50}).json()
+    kinds = set()
+    for result in found["results"]:
+        parts = client.get(f"{API}/items/{result['id']}/evidence", params={"query": found["query_id"]}).json()
+        assert parts["score"] == pytest.approx(result["score"], abs=2e-3)
+        shares = [cell for row in parts["cells"] for cell in row] if "cells" in parts else []
+        shares += [frame["share"] for frame in parts.get("frames", [])]
+        assert sum(shares) == pytest.approx(parts["score"], abs=1e-3)
+        kinds.add(parts["kind"])
+    assert kinds == {"image", "video"}
+
+
+def test_the_collection(client, home):
+    """Counts as the index has them; of places on this machine only their names."""
+    found = client.get(f"{API}/collection").json()
+    assert (found["name"], found["model"]["name"]) == ("photos.vse", "old")
+    assert (found["files"], found["images"], found["videos"], found["captions"]) == (7, 6, 1, 3)
+    assert found["folders"] == [{"path": "sea", "files": 2}]
+    assert str(home.folder) not in client.get(f"{API}/collection").text
+    curves = client.get(f"{API}/model/curves").json()["curves"]
+    assert {curve["tower"] for curve in curves} == {"image", "text"}
+    assert id_of(client, "clip.mp4") > 0

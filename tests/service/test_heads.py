@@ -1,0 +1,34 @@
+"""HEAD: the status and headers of GET, and no body."""
+
+from __future__ import annotations
+
+import pytest
+from tests.service.support import API, id_of
+
+PATHS = (
+    "/", "/healthz", "/openapi.json", "/static/app.js", f"{API}/search?q=snow", f"{API}/search", f"{API}/items",
+    f"{API}/items/{{item}}", f"{API}/items/{{item}}/thumbnail", f"{API}/items/{{clip}}/media", f"{API}/items/9999",
+    "/nowhere",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_the_same_without_a_body(served, path):
+    """Whoever watches a service asks so; errors too."""
+    items = {"item": id_of(served.client, "b.jpg"), "clip": id_of(served.client, "clip.mp4")}
+    where = path.format(**items)
+    whole, head = served.client.get(where), served.client.head(where)
+    assert head.status_code == whole.status_code
+    assert head.content == b""
+    assert head.headers["content-type"] == whole.headers["content-type"]
+    if "search" not in path:  # whose answers hold the time that they took
+        assert head.headers.get("content-length") == whole.headers.get("content-length")
+
+
+def test_a_clip_that_is_known(client):
+    """304 for whoever has it already, and closed again."""
+    where = f"{API}/items/{id_of(client, 'clip.mp4')}/media"
+    tag = client.get(where).headers["etag"]
+    again = client.get(where, headers={"if-none-match": f'"other", {tag}'})
+    assert (again.status_code, again.content) == (304, b"")
+    assert client.get(where, headers={"if-none-match": '"other"'}).status_code == 200

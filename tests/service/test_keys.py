@@ -1,0 +1,115 @@
+"""Who may ask: a key as a bearer token or, for the page, as a cookie; nothing without it."""
+
+from __future__ import annotations
+
+import pytest
+from tests.service.support import API, KEY, application, assert_problem
+
+from vse.errors import InputError
+from vse.service import ServiceSettings
+from vse.service.asgi.keys import cookie_name
+
+PROTECTED = [f"{API}/search?q=snow", f"{API}/items", f"{API}/items/1/thumbnail", f"{API}/collection", "/metrics"]
+PROTECTED += ["/openapi.json", f"{API}/nothing", "/healthz/", "/static", "/metrics?x=/healthz"]
+
+
+@pytest.fixture(scope="module")
+def locked(home):
+    with application(home.index, key=KEY) as made:
+        yield made
+
+
+def bearer(key: str) -> dict[str, str]:
+    return {"authorization": f"Bearer {key}"}
+
+
+@pytest.mark.parametrize("path", PROTECTED)
+def test_nothing_without_the_key(locked, path):
+    """401 tells how to send it, for paths that exist and for others alike."""
+    for headers in ({}, bearer("wrong"), bearer(""), bearer(KEY[:-1]), bearer(KEY + "x"), bearer("ä" * 20)):
+        sent = {name: value.encode("latin-1") for name, value in headers.items()}
+        answer = locked.get(path, headers=sent, follow_redirects=False)
+        assert_problem(answer, 401, "Authorization: Bearer")
+        assert answer.headers["www-authenticate"] == "Bearer"
+        assert KEY not in answer.text
+
+
+def test_the_key_opens(locked):
+    """As a bearer token, whatever the case of the scheme."""
+    for scheme in ("Bearer", "bearer", "BEARER"):
+        answer = locked.get(f"{API}/search?q=snow", headers={"authorization": f"{scheme} {KEY}"})
+        assert answer.status_code == 200
+    assert locked.get("/metrics", headers=bearer(KEY)).status_code == 200
+
+
+def test_what_needs_no_key(locked):
+    """The page, its files and /healthz, which show nothing of the collection."""
+    for path in ("/", "/static/app.js", "/healthz"):
+        assert locked.get(path).status_code == 200
+    assert locked.get("/static/../api/v1/items").status_code in (401, 404)
+    assert locked.get("/static/%2e%2e/%2e%2e/metrics").status_code == 404
+
+
+def test_a_session(home):
+    """The right key gives a cookie that scripts cannot read, other sites cannot send, and the key is not in."""
+    with application(home.index, key=KEY) as client:
+        assert_problem(client.post(f"{API}/session", json={"key": "a wrong one"}), 401, "not the key")
+        assert client.get(f"{API}/items").status_code == 401
+        opened = client.post(f"{API}/session", json={"key": KEY})
+        assert opened.status_code == 204
+        cookie = opened.headers["set-cookie"]
+        value, *flags = [part.strip().lower() for part in cookie.split(";")]
+        assert {"httponly", "samesite=strict", "path=/"} <= set(flags)
+        assert "secure" not in flags
+        assert KEY not in cookie
+        assert client.get(f"{API}/items").status_code == 200
+        client.cookies.clear()
+        others = 'theme={"dark": true}; bad cookie; =; ' + value
+        assert client.get(f"{API}/items", headers={"cookie": others}).status_code == 200
+        assert client.get(f"{API}/items", headers={"cookie": value[:-1]}).status_code == 401
+    with application(home.index, key="another-key-of-many-letters") as client:
+        assert client.get(f"{API}/items", headers={"cookie": value}).status_code == 401
+
+
+def test_a_cookie_of_https_stays_there(home):
+    """Where the page came over TLS, the browser sends the cookie over nothing else."""
+    with application(home.index, key=KEY) as client:
+        opened = client.post("https://127.0.0.1:8080/api/v1/session", json={"key": KEY})
+        assert "secure" in opened.headers["set-cookie"].lower()
+
+
+def test_keys_are_compared_in_constant_time(locked, monkeypatch):
+    """Both ways go through hmac.compare_digest, with all of what was sent."""
+    import hmac
+
+    seen = []
+    compare = hmac.compare_digest
+    monkeypatch.setattr("hmac.compare_digest", lambda one, other: seen.append(one) or compare(one, other))
+    locked.get(f"{API}/items", headers={**bearer("a guess"), "cookie": f"{cookie_name(KEY)}=another"})
+    locked.post(f"{API}/session", json={"key": "a third"})
+    assert seen == [b"a guess", b"another", b"a third"]
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"host": "0.0.0.0"}, "VSE_API_KEY"),
+        ({"host": "::"}, "set a key"),
+        ({"host": "192.168.1.5"}, "set a key"),
+        ({"host": ""}, "set a key"),
+        ({"host": "photos.example"}, "set a key"),
+        ({"key": "short"}, "16"),
+        ({"key": "a key with some spaces"}, "spaces"),
+        ({"key": "schlüssel-schlüssel"}, "ASCII"),
+        ({"port": 70000}, "65535"),
+    ],
+)
+def test_settings_that_are_refused(settings, words):
+    """A place that others reach without a key, and keys that are weak or cannot be sent."""
+    with pytest.raises(InputError, match=words):
+        ServiceSettings(**settings)
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.8.9.1", "::1", "localhost"])
+def test_this_machine_needs_no_key(host):
+    assert ServiceSettings(host=host).key is None

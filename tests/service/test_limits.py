@@ -1,0 +1,166 @@
+"""How much at once and how long: 429 for one client, 503 for all, and recovery from both."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from tests.service.support import API, application, assert_problem, service
+
+from vse.service import Limits
+from vse.service.problems import ProblemError
+from vse.service.serving import Serving
+from vse.service.workers import Workers
+
+
+@pytest.fixture
+def held(monkeypatch):
+    """Searches wait until this event is set."""
+    released = threading.Event()
+    ask = Serving.ask
+
+    def waiting(self, query):
+        assert released.wait(20)
+        return ask(self, query)
+
+    monkeypatch.setattr(Serving, "ask", waiting)
+    yield released
+    released.set()
+
+
+async def refused(workers: Workers, client: str) -> tuple[int, str]:
+    """The status of a function that is not admitted, and when to try again."""
+    with pytest.raises(ProblemError) as error:
+        await workers.run(client, lambda: None)
+    assert error.value.headers
+    return error.value.status_code, error.value.headers["Retry-After"]
+
+
+def test_one_client_and_all_clients():
+    """One has ``per_client`` at once, then 429, while others are served; all together ``waiting``, then 503."""
+
+    async def scene() -> None:
+        workers, released = Workers(Limits(threads=1, waiting=5, per_client=3)), threading.Event()
+        under_way = [asyncio.create_task(workers.run("a", released.wait)) for _ in range(3)]
+        await asyncio.sleep(0.05)
+        assert (await refused(workers, "a"))[0] == 429
+        under_way += [asyncio.create_task(workers.run("b", released.wait)) for _ in range(2)]
+        await asyncio.sleep(0.05)
+        assert (await refused(workers, "b"))[0] == 503
+        assert (await refused(workers, "c"))[0] == 503
+        released.set()
+        assert await asyncio.gather(*under_way) == [True] * 5
+        assert await workers.run("a", lambda: 7) == 7
+        assert (workers.admitted, dict(workers.clients)) == (0, {})
+        workers.close()
+
+    asyncio.run(scene())
+
+
+def test_what_takes_too_long():
+    """503 at once; the place is free again when the work has ended, and what had not begun is not done at all."""
+
+    async def scene() -> None:
+        workers, released, done = Workers(Limits(threads=1, waiting=3, seconds=0.1)), threading.Event(), []
+
+        def work() -> None:
+            assert released.wait(20)
+            done.append("long")
+
+        tasks = [
+            asyncio.create_task(workers.run("a", work)),
+            asyncio.create_task(workers.run("a", lambda: done.append(1))),
+        ]
+        for task in tasks:
+            with pytest.raises(ProblemError) as error:
+                await task
+            assert error.value.status_code == 503
+            assert "0.1 s" in error.value.detail
+        assert workers.admitted == 1
+        released.set()
+        for _ in range(100):
+            await asyncio.sleep(0.01)
+            if not workers.admitted:
+                break
+        assert (workers.admitted, dict(workers.clients)) == (0, {})
+        assert done == ["long"]
+        assert await workers.run("a", lambda: 7) == 7
+        workers.close()
+
+    asyncio.run(scene())
+
+
+def test_an_error_frees_its_place():
+    """Whatever the function raises comes back, and nobody has to wait longer for it."""
+
+    async def scene() -> None:
+        workers = Workers(Limits(per_client=1))
+        for _ in range(3):
+            with pytest.raises(ZeroDivisionError):
+                await workers.run("a", lambda: 1 / 0)
+        assert workers.admitted == 0
+        workers.close()
+
+    asyncio.run(scene())
+
+
+def test_over_http(home, held):
+    """429 with Retry-After while searches of this client are under way; health, page and figures answer meanwhile."""
+    with application(home.index, limits={"per_client": 2, "threads": 1}) as client, ThreadPoolExecutor(2) as pool:
+        under_way = [pool.submit(client.get, f"{API}/search?q=snow") for _ in range(2)]
+        workers = client.app.state.service.workers
+        while workers.admitted < 2:
+            time.sleep(0.01)
+        answer = client.get(f"{API}/items")
+        assert_problem(answer, 429, "2 of your requests")
+        assert answer.headers["retry-after"] == "1"
+        for path in ("/healthz", "/", "/static/app.js", "/metrics"):
+            assert client.get(path).status_code == 200
+        held.set()
+        assert [task.result().status_code for task in under_way] == [200, 200]
+        assert client.get(f"{API}/items").status_code == 200
+
+
+def test_time_over_http(home, held):
+    """503 with Retry-After while the work goes on; when it has ended the service is as before."""
+    with application(home.index, limits={"seconds": 0.1, "waiting": 2, "threads": 1}) as client:
+        for _ in range(2):
+            answer = client.get(f"{API}/search?q=snow")
+            assert_problem(answer, 503, "longer than 0.1 s")
+            assert answer.headers["retry-after"] == "5"
+        workers = client.app.state.service.workers
+        assert workers.admitted == 1  # the second had not begun, and never will
+        held.set()
+        for _ in range(200):
+            if client.get(f"{API}/search?q=snow").status_code == 200:
+                break
+            time.sleep(0.01)
+        assert client.get(f"{API}/items").status_code == 200
+        assert workers.admitted == 0
+
+
+def test_connections(home, tmp_path):
+    """Beyond so many a new connection is closed at once, and those that are open go on."""
+    import socket
+
+    import httpx2
+
+    with service(home.index, tmp_path, limits={"connections": 4}) as served:
+        assert served.client.get("/healthz").status_code == 200
+        others = [socket.create_connection(("127.0.0.1", served.port)) for _ in range(3)]
+        with pytest.raises(httpx2.TransportError):
+            httpx2.get(f"{served.address}healthz", trust_env=False)
+        assert served.client.get("/healthz").status_code == 200
+        for each in others:
+            each.close()
+        for _ in range(100):
+            try:
+                assert httpx2.get(f"{served.address}healthz", trust_env=False).status_code == 200
+                break
+            except httpx2.TransportError:
+                time.sleep(0.05)
+        else:
+            pytest.fail("no connection was accepted again")

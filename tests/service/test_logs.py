@@ -1,0 +1,139 @@
+"""A line of JSON for each request, and figures for Prometheus; neither tells what was asked for, unless wanted."""
+
+from __future__ import annotations
+
+import json
+import logging
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+from tests.service.support import API, KEY, application, id_of, service, soon
+
+from vse.service.asgi.keys import cookie_name
+
+FIELDS = {"time", "method", "route", "status", "milliseconds", "bytes"}
+
+
+@pytest.fixture
+def lines(caplog):
+    """The log of requests so far."""
+    caplog.set_level(logging.INFO, "vse.service")
+    return lambda: [json.loads(record.getMessage()) for record in caplog.records if record.name == "vse.service"]
+
+
+def figures(client, **headers: str) -> dict[tuple[str, tuple[str, ...]], float]:
+    """The samples by name and values of their labels, read by the parser of Prometheus."""
+    text = client.get("/metrics", headers=headers).text
+    families = text_string_to_metric_families(text)
+    samples = [sample for family in families for sample in family.samples]
+    return {
+        (sample.name, tuple(sample.labels[name] for name in sorted(sample.labels))): sample.value for sample in samples
+    }
+
+
+def test_a_line_for_each_request(home, lines):
+    """The whole template of the route, the status, the time and the size; no words, no id, no file, no address."""
+    with application(home.index) as client:
+        item = id_of(client, "b.jpg")
+        before = len(lines())
+        asked = [f"{API}/search?q=snow&not=dog", f"{API}/items/{item}/thumbnail", f"{API}/items/{item}?x=1"]
+        asked += ["/secret/place", "/static/app.js", "/", f"{API}/captions?q=%00"]
+        answers = [client.get(path) for path in asked]
+        found = lines()[before:]
+    assert [line["status"] for line in found] == [answer.status_code for answer in answers]
+    routes = [
+        f"{API}/search",
+        f"{API}/items/{{item_id}}/thumbnail",
+        f"{API}/items/{{item_id}}",
+        "other",
+        "/static",
+        "/",
+    ]
+    assert [line["route"] for line in found] == [*routes, f"{API}/captions"]
+    for line, answer in zip(found, answers, strict=True):
+        assert set(line) == FIELDS
+        assert line["bytes"] == len(answer.content)
+        assert line["milliseconds"] >= 0
+    told = json.dumps(found)
+    for word in ("snow", "dog", "secret", "b.jpg", str(home.folder), "testclient", "127.0.0.1"):
+        assert word not in told
+
+
+def test_queries_are_logged_when_that_is_wanted(home, lines):
+    """Those in addresses as they came, those in bodies in words."""
+    with application(home.index, log_queries=True) as client:
+        client.get(f"{API}/search?q=a+dog")
+        picture = (home.photos / "a.png").read_bytes()
+        client.post(f"{API}/search", data={"q": "red chair"}, files=[("image", ("name.png", picture))])
+        first, second = lines()
+    assert first["query"] == "q=a+dog"
+    assert second["query"].startswith("red chair, image")
+    assert set(first) == set(second) == {*FIELDS, "query"}
+
+
+def test_keys_are_in_no_log(home, tmp_path):
+    """Right ones and wrong ones, however they were sent; every line on stderr is JSON."""
+    wrong = "a-wrong-key-that-somebody-mistyped"
+    with service(home.index, tmp_path, key=KEY, log_queries=True) as served:
+        for key in (KEY, wrong):
+            served.client.get(f"{API}/items", headers={"authorization": f"Bearer {key}"})
+            served.client.post(f"{API}/session", json={"key": key})
+            served.client.get(f"{API}/items")
+            served.client.post(f"{API}/session", json={"key": key * 100})
+        assert soon(lambda: len(served.lines()) == 8)  # a line is written after its answer
+        found = served.lines()
+        assert [line["status"] for line in found] == [200, 204, 200, 422, 200, 401, 200, 422]  # the cookie stays
+        log = served.log.read_text()
+    assert KEY not in log
+    assert wrong not in log
+    assert served.client.cookies[cookie_name(KEY)] not in log
+
+
+def test_counters_count(home):
+    """Requests by method, route and status; seconds by route; what the collection holds; what is under way."""
+    with application(home.index) as client:
+        item = id_of(client, "b.jpg")
+        before = figures(client)
+        for _ in range(3):
+            client.get(f"{API}/search?q=snow")
+        client.get(f"{API}/search")
+        client.get(f"{API}/items/{item}/thumbnail")
+        client.get("/nowhere")
+        client.request("PURGE", "/elsewhere")
+        client.get("/", headers={"host": "evil.example"})
+        after = figures(client)
+        info = client.get(f"{API}/collection").json()
+
+    def grown(*labels: str) -> float:
+        key = ("vse_requests_total", labels)
+        return after.get(key, 0) - before.get(key, 0)
+
+    assert grown("GET", f"{API}/search", "200") == 3
+    assert grown("GET", f"{API}/search", "422") == 1
+    assert grown("GET", f"{API}/items/{{item_id}}/thumbnail", "200") == 1
+    assert grown("GET", "other", "404") == 1
+    assert grown("other", "other", "404") == 1
+    assert grown("GET", "other", "421") == 1
+    assert grown("GET", "/metrics", "200") == 1
+    assert after["vse_request_seconds_count", (f"{API}/search",)] == 4
+    assert after["vse_request_seconds_sum", (f"{API}/search",)] > 0
+    assert after["vse_requests_under_way", ()] == 1  # this one
+    assert after["vse_collection_items", ()] == info["items"]
+    assert after["vse_collection_files", ()] == info["files"]
+    assert not [key for key in after if "nowhere" in str(key) or "PURGE" in str(key)]
+
+
+def test_figures_do_not_grow_with_what_is_asked(home):
+    """Strangers cannot fill the memory with names: paths, methods and queries of all kinds are the same few series."""
+    with application(home.index) as client:
+        for number in range(3):
+            client.request(f"M{number}", f"/path{number}")
+            client.get(f"{API}/items/{number + 50}")
+            client.get(f"{API}/nothing{number}?q={number}")
+        figures(client)  # which is a series too
+        before = len(figures(client))
+        for number in range(3, 20):
+            client.request(f"M{number}", f"/path{number}")
+            client.get(f"{API}/items/{number + 50}")
+            client.get(f"{API}/nothing{number}?q={number}")
+        assert len(figures(client)) == before

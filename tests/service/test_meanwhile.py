@@ -1,0 +1,175 @@
+"""Serving while others change the collection: no request fails, and answers follow."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+from PIL import Image
+from tests.service.support import API, application, assert_problem, id_of, painted, run, service
+
+from vse.errors import InputError
+from vse.service.run import opener
+
+CHANGES = """
+import sys, time
+from pathlib import Path
+from PIL import Image
+from vse.cli.main import main
+photos, index, model = Path(sys.argv[1]), sys.argv[2], sys.argv[3]
+while True:
+    for names in (("x", "y"), ("y", "z"), ()):
+        for name in "xyz":
+            (photos / f"{name}.png").unlink(missing_ok=True)
+        for name in names:
+            Image.new("RGB", (60, 40), (hash(name) % 255, 9, 9)).save(photos / f"{name}.png")
+        assert main(["index", str(photos), "--into", index, "--model", model]) == 0
+        print("changed", flush=True)
+"""
+
+
+def test_files_come_and_go(own, tmp_path):
+    """While another process adds and removes without end, 200 requests of all kinds are answered, none with 5xx."""
+    command = [sys.executable, "-c", CHANGES, str(own.photos), str(own.index), str(own.model)]
+    with service(own.index, tmp_path) as served:
+        writer = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        counts, statuses = set(), []
+        try:
+            assert writer.stdout
+            writer.stdout.readline()
+            for number in range(40):
+                found = served.client.get(f"{API}/search", params={"q": "snow", "k": 50, "group": number % 2 == 0})
+                listed = served.client.get(f"{API}/items", params={"k": 50})
+                counts.add(len(listed.json()["results"]))
+                newest = max(each["id"] for each in listed.json()["results"])
+                answers = [found, listed, served.client.get(f"{API}/items/{newest}/thumbnail")]
+                answers.append(served.client.get(f"{API}/search", params={"like": newest}))
+                answers.append(served.client.get(f"{API}/collection"))
+                statuses += [answer.status_code for answer in answers]
+            assert writer.poll() is None
+        finally:
+            writer.kill()
+            writer.wait()
+            writer.stdout.close()
+    assert len(statuses) == 200
+    assert set(statuses) <= {200, 404}
+    assert statuses.count(200) > 150
+    assert len(counts) > 1
+
+
+def test_what_is_added_is_found(own):
+    """Without a restart, by the next request; what is removed is not."""
+    with application(own.index) as client:
+        before = client.get(f"{API}/collection").json()["files"]
+        Image.fromarray(painted(11, 60, 80)).save(own.photos / "new.png")
+        own.indexed()
+        assert client.get(f"{API}/collection").json()["files"] == before + 1
+        item = id_of(client, "new.png")
+        results = client.get(f"{API}/search", params={"q": "snow", "k": 50}).json()["results"]
+        assert item in [each["id"] for each in results]
+        (own.photos / "new.png").unlink()
+        own.indexed()
+        assert_problem(client.get(f"{API}/items/{item}"), 404, str(item))
+
+
+def test_an_upgrade(own, models, tmp_path):
+    """Requests go on while another model takes over; then they are answered by it, and older query ids are unknown."""
+    with service(own.index, tmp_path) as served:
+        first = served.client.get(f"{API}/search", params={"q": "snow", "k": 50}).json()
+        statuses, names, done = [], [], threading.Event()
+
+        def ask() -> None:
+            while not done.is_set():
+                answer = served.client.get(f"{API}/search", params={"q": "snow", "k": 50})
+                statuses.append(answer.status_code)
+                names.append(served.client.get(f"{API}/collection").json()["model"]["name"])
+
+        thread = threading.Thread(target=ask)
+        thread.start()
+        try:
+            command = [sys.executable, "-m", "vse", "collection", "upgrade", str(own.index)]
+            subprocess.run([*command, "--model", str(models / "newer")], check=True, capture_output=True)
+            time.sleep(0.5)
+        finally:
+            done.set()
+            thread.join()
+        assert set(statuses) == {200}
+        assert names[0] == "old"
+        assert names[-1] == "newer"
+        assert names == sorted(names, reverse=True)  # it does not change back
+        later = served.client.get(f"{API}/search", params={"q": "snow", "k": 50}).json()
+        expected = own.told("snow", "-k", 50)
+        pairs = [(each["id"], pytest.approx(each["score"], abs=1e-6)) for each in expected["results"]]
+        assert [(each["id"], each["score"]) for each in later["results"]] == pairs
+        assert later["results"] != first["results"]
+        assert_problem(served.client.get(f"{API}/search", params={"query": first["query_id"]}), 404, "ask it again")
+
+
+def test_an_upgrade_to_a_model_that_is_not_there(own, models, monkeypatch):
+    """503 with the reason, without the way to it, until the model is back; health tells it too."""
+    monkeypatch.setattr("vse.service.engine.RETRY_SECONDS", 0.0)
+    shutil.copytree(models / "newer", own.folder / "moving")
+    with application(own.index) as client:
+        run("collection", "upgrade", own.index, "--model", own.folder / "moving")
+        (own.folder / "moving").rename(own.folder / "away")
+        for path in (f"{API}/search?q=snow", f"{API}/items", "/healthz", "/metrics"):
+            answer = client.get(path)
+            detail = assert_problem(answer, 503, "cannot be loaded", "moving")
+            assert str(own.folder) not in detail
+            assert "retry-after" in answer.headers
+        (own.folder / "away").rename(own.folder / "moving")
+        assert client.get(f"{API}/search?q=snow").status_code == 200
+        assert client.get(f"{API}/collection").json()["model"]["name"] == "moving"
+
+
+def test_an_index_that_is_deleted(own):
+    """503 with the reason for all that asks it; the page is still there. Put back or made anew, the index is served."""
+    with application(own.index) as client:
+        assert client.get(f"{API}/search?q=snow").status_code == 200
+        own.index.rename(own.folder / "away")
+        for path in (f"{API}/search?q=snow", f"{API}/items", f"{API}/items/1/thumbnail", "/healthz", "/metrics"):
+            detail = assert_problem(client.get(path), 503, "photos.vse is no collection")
+            assert str(own.folder) not in detail
+        assert client.get("/").status_code == 200
+        (own.folder / "away").rename(own.index)
+        assert client.get(f"{API}/search?q=snow").status_code == 200
+        shutil.rmtree(own.index)
+        assert_problem(client.get(f"{API}/search?q=dog"), 503)
+        (own.photos / "e.png").unlink()
+        own.indexed()
+        assert client.get(f"{API}/collection").json()["files"] == 6
+        assert len(client.get(f"{API}/search?q=dog&type=image").json()["results"]) == 5
+
+
+def test_an_index_that_is_made_again(own):
+    """Deleted and made anew with other files at the same place: all answers are about the new one, at once."""
+    with application(own.index) as client:
+        assert len(client.get(f"{API}/search?q=snow&k=50").json()["results"]) > 2
+        shutil.rmtree(own.index)
+        for path in own.photos.rglob("*"):
+            if path.is_file() and path.name != "a.png":
+                path.unlink()
+        own.indexed()
+        assert client.get(f"{API}/collection").json()["files"] == 1
+        found = client.get(f"{API}/search?q=snow&k=50").json()["results"]
+        assert [each["name"] for each in found] == ["a.png"]
+        assert [each["name"] for each in client.get(f"{API}/items").json()["results"]] == ["a.png"]
+
+
+def test_an_upgrade_of_a_collection_whose_model_was_named(own, models):
+    """The model that the service was started with is left behind, and the new one found where the upgrade had it."""
+    open_it = opener(str(own.index), str(own.model))
+    first = open_it()
+    assert first.source == str(own.model)
+    run("collection", "upgrade", own.index, "--model", models / "newer")
+    assert first.collection.superseded
+    second = open_it()
+    assert second.source == str(models / "newer")
+    first.collection.close()
+    second.collection.close()
+    with pytest.raises(InputError, match="holds vectors of"):
+        opener(str(own.index), str(own.model))()

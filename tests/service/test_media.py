@@ -1,0 +1,147 @@
+"""Clips as players ask for them: whole or in part, and nothing left open behind a client that leaves."""
+
+from __future__ import annotations
+
+import os
+import socket
+from pathlib import Path
+
+import pytest
+from tests.service.support import API, application, assert_problem, id_of, service, soon
+
+
+@pytest.fixture(scope="module")
+def clip(client, home):
+    """The address of the clip, and its bytes."""
+    return f"{API}/items/{id_of(client, 'clip.mp4')}/media", (home.photos / "clip.mp4").read_bytes()
+
+
+def test_the_whole(client, clip):
+    """All bytes, their type and length, and that parts may be asked for; each client asks again whether it is true."""
+    where, content = clip
+    answer = client.get(where)
+    assert (answer.status_code, answer.content) == (200, content)
+    assert answer.headers["content-type"] == "video/mp4"
+    assert answer.headers["content-length"] == str(len(content))
+    assert answer.headers["accept-ranges"] == "bytes"
+    assert answer.headers["cache-control"] == "private, no-cache"
+
+
+@pytest.mark.parametrize(
+    ("asked", "part"),
+    [
+        ("0-0", slice(0, 1)),
+        ("100-199", slice(100, 200)),
+        ("500-", slice(500, None)),
+        ("0-", slice(0, None)),
+        ("-10", slice(-10, None)),
+        ("7-999999999999", slice(7, None)),
+        ("-999999999999", slice(0, None)),
+    ],
+)
+def test_a_part(client, clip, asked, part):
+    """206 with exactly these bytes, and where they lie in the whole."""
+    where, content = clip
+    answer = client.get(where, headers={"range": f"bytes={asked}"})
+    assert answer.status_code == 206
+    assert answer.content == content[part]
+    start, end, size = part.indices(len(content))[0], part.indices(len(content))[1], len(content)
+    assert answer.headers["content-range"] == f"bytes {start}-{end - 1}/{size}"
+    assert answer.headers["content-length"] == str(end - start)
+
+
+def test_beyond_the_end(client, clip):
+    """416 with the size, as a problem."""
+    where, content = clip
+    for asked in (f"{len(content)}-", f"{len(content) + 5}-{len(content) + 9}", "-0", "9-5"):
+        answer = client.get(where, headers={"range": f"bytes={asked}"})
+        assert_problem(answer, 416, f"{len(content):,} bytes")
+        assert answer.headers["content-range"] == f"bytes */{len(content)}"
+
+
+@pytest.mark.parametrize("asked", ["bytes=0-1,5-6", "bytes=-", "lines=1-2", "bytes=a-b", "bytes 1-2", ""])
+def test_ranges_that_are_not_served(client, clip, asked):
+    """Several ranges, other units and nonsense mean the whole, as the standard allows."""
+    where, content = clip
+    answer = client.get(where, headers={"range": asked})
+    assert (answer.status_code, answer.content) == (200, content)
+
+
+def test_a_part_of_what_was_seen_before(own):
+    """With If-Range a part is sent only while the clip is the one that the client has begun."""
+    with application(own.index) as client:
+        where = f"{API}/items/{id_of(client, 'clip.mp4')}/media"
+        tag = client.get(where).headers["etag"]
+        asked = {"range": "bytes=10-19", "if-range": tag}
+        assert client.get(where, headers=asked).status_code == 206
+        os.utime(own.photos / "clip.mp4")
+        assert client.get(where, headers=asked).status_code == 200
+
+
+def test_pictures_are_not_given_away(client):
+    """A photograph as it is tells where it was taken: 404, and its preview does instead."""
+    assert_problem(client.get(f"{API}/items/{id_of(client, 'b.jpg')}/media"), 404, "preview")
+
+
+def test_clients_that_leave(own, tmp_path):
+    """In the middle, before the first byte, and after a refused range: no file stays open, and others are served."""
+    with (own.photos / "clip.mp4").open("ab") as file:
+        file.truncate(60_000_000)  # more than the buffers of a connection take
+    with service(own.index, tmp_path) as served:
+        where = f"{API}/items/{id_of(served.client, 'clip.mp4')}/media"
+        assert served.client.head(where).headers["content-length"] == "60000000"
+        before = served.descriptors()
+        for number in range(12):
+            with socket.create_connection(("127.0.0.1", served.port), 20) as connection:
+                connection.sendall(f"GET {where} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+                if number % 2:
+                    assert connection.recv(1000)
+            served.client.get(where, headers={"range": "bytes=99999999-"})
+        assert soon(lambda: served.descriptors() <= before)
+        assert len(served.client.get(where).content) == 60_000_000
+        assert served.peak_memory() - served.memory() < 50_000_000  # it is read as far as it is sent
+
+
+@pytest.mark.filterwarnings("ignore::ResourceWarning")  # that is how Python says that it closed it
+def test_an_answer_that_nobody_receives(own):
+    """A clip that is opened too late for the client, since the service was busy, is closed all the same."""
+    import threading
+
+    from vse.service.serving import Serving
+
+    release = threading.Event()
+    original = Serving.item
+
+    def slow(self, item_id):
+        release.wait(5)
+        return original(self, item_id)
+
+    with application(own.index, limits={"seconds": 0.05}) as client:
+        where = f"{API}/items/{id_of(client, 'clip.mp4')}/media"
+        before = len(list(Path("/proc/self/fd").iterdir()))
+        Serving.item = slow  # type: ignore[method-assign]
+        try:
+            answers = [client.get(where).status_code for _ in range(5)]
+        finally:
+            Serving.item = original  # type: ignore[method-assign]
+            release.set()
+        assert answers == [503] * 5
+    assert len(list(Path("/proc/self/fd").iterdir())) <= before
+
+
+def test_a_clip_that_becomes_shorter(own, tmp_path):
+    """While it is sent: the client sees that something is missing, the service goes on, the log stays JSON."""
+    clip = own.photos / "clip.mp4"
+    with clip.open("ab") as file:
+        file.truncate(40_000_000)
+    with service(own.index, tmp_path) as served:
+        where = f"{API}/items/{id_of(served.client, 'clip.mp4')}/media"
+        with socket.create_connection(("127.0.0.1", served.port), 20) as connection:
+            connection.sendall(f"GET {where} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+            received = len(connection.recv(1000))
+            os.truncate(clip, 1000)
+            while block := connection.recv(1 << 20):
+                received += len(block)
+        assert received < 40_000_000
+        assert served.client.get("/healthz").status_code == 200
+        assert served.lines()

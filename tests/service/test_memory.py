@@ -1,0 +1,42 @@
+"""A service that runs for long stays as large as it is."""
+
+from __future__ import annotations
+
+import pytest
+from tests.service.support import API, id_of
+
+WARM, MEASURED = 500, 2000
+ROOM = 40_000_000
+
+
+@pytest.mark.slow
+def test_many_requests(served, home):
+    """2,000 requests of mixed kinds, right and wrong, each query a new one: memory and open files hardly grow."""
+    client = served.client
+    items = [id_of(client, name) for name in ("a.png", "b.jpg", "clip.mp4")]
+    picture = (home.photos / "sea" / "d.png").read_bytes()
+
+    def ask(number: int) -> int:
+        kind, item = number % 8, items[number // 8 % len(items)]
+        words = f"a dog {'in the snow ' * (number % 7)}{number}"
+        if kind == 0:
+            return client.post(f"{API}/search", files=[("image", ("a.png", picture))], data={"q": words}).status_code
+        if kind == 1:
+            return client.post(f"{API}/search", files=[("image", ("a.png", b"no picture"))]).status_code
+        path = {
+            2: f"{API}/search?q={words}&k=50&group=true",
+            3: f"{API}/items/{item}/thumbnail?size={(160, 320, 640)[number % 3]}",
+            4: f"{API}/items/{item}/media",
+            5: f"{API}/items?offset={number % 10}",
+            6: f"{API}/search?q=snow&folder=nowhere{number}",
+            7: f"{API}/captions?q={words}",
+        }[kind]
+        return client.get(path).status_code
+
+    warm = [ask(number) for number in range(WARM)]
+    assert set(warm) == {200, 404, 422}
+    memory, descriptors = served.memory(), served.descriptors()
+    for number in range(WARM, WARM + MEASURED):
+        ask(number)
+    assert served.memory() - memory < ROOM
+    assert served.descriptors() <= descriptors + 4

@@ -1,0 +1,130 @@
+"""Whatever goes wrong is a problem of RFC 9457 with a reason, and every answer carries the same careful headers."""
+
+from __future__ import annotations
+
+import pytest
+from tests.service.support import API, KEY, application, assert_problem
+
+from vse.service.asgi.headers import HEADERS
+from vse.service.serving import Serving
+
+JSON = {"content-type": "application/json"}
+IMAGE = {"content-type": "multipart/form-data; boundary=x"}
+WRONG = [
+    ("GET", "/nothing", {}, 404, "/openapi.json"),
+    ("GET", f"{API}/nothing", {}, 404, "/openapi.json"),
+    ("GET", "/static/nothing.js", {}, 404, "/openapi.json"),
+    ("GET", f"{API}/items/999999", {}, 404, "999999"),
+    ("GET", f"{API}/items/999999/thumbnail", {}, 404, "999999"),
+    ("GET", f"{API}/search?like=999999", {}, 404, "999999"),
+    ("DELETE", f"{API}/items/1", {}, 405, "Method Not Allowed"),
+    ("POST", "/static/app.js", {}, 405, "Method Not Allowed"),
+    ("POST", f"{API}/search", {"headers": IMAGE, "content": b"--y\r\nno part of it"}, 400, ""),
+    ("POST", f"{API}/search", {"headers": {"content-type": "multipart/form-data"}, "content": b"--x"}, 400, "boundary"),
+    ("POST", f"{API}/session", {"headers": JSON, "content": b"{"}, 422, "JSON"),
+    ("POST", f"{API}/session", {"headers": JSON, "content": b"[]"}, 422, "request: "),
+    ("POST", f"{API}/session", {"content": b" " * 20_000}, 413, "16,384 bytes"),
+    ("GET", f"{API}/search", {}, 422, "nothing to search for"),
+    ("GET", f"{API}/search?q=snow&unknown=1", {}, 422, "unknown"),
+    ("GET", f"{API}/search?q=snow&query=" + "x" * 65, {}, 422, "query: "),
+    ("GET", f"{API}/items/no-number", {}, 422, "item_id"),
+    ("GET", f"{API}/collection", {"headers": {"host": "evil.example"}}, 421, "host name"),
+]
+
+
+@pytest.fixture(scope="module")
+def strict(home):
+    """With a small limit of bodies."""
+    with application(home.index, limits={"body": 1000}) as made:
+        yield made
+
+
+@pytest.mark.parametrize(("method", "path", "options", "status", "words"), WRONG)
+def test_errors_are_problems(strict, method, path, options, status, words):
+    """Type, title, status and one line of detail, as application/problem+json, kept by no cache; 405 names the ways."""
+    answer = strict.request(method, path, **options)
+    assert_problem(answer, status, words)
+    assert answer.headers["cache-control"] == "no-store"
+    if status == 405:
+        assert "GET" in answer.headers["allow"]
+
+
+GOOD = [
+    "/",
+    "/healthz",
+    "/metrics",
+    "/openapi.json",
+    "/static/app.js",
+    f"{API}/search?q=snow",
+    f"{API}/items/1/preview",
+]
+
+
+@pytest.mark.parametrize(
+    "path", [*GOOD, *(path for method, path, options, *_ in WRONG if method == "GET" and not options)]
+)
+def test_every_answer_has_the_headers(strict, path):
+    """Right or wrong: nothing of another origin runs, frames or reads it, and there is no CORS."""
+    headers = strict.get(path).headers
+    for name in HEADERS.keys() - {"Cache-Control"}:
+        assert headers[name] == HEADERS[name]
+    policy = dict(part.strip().split(" ", 1) for part in headers["Content-Security-Policy"].split(";"))
+    assert policy["default-src"] == "'none'"
+    assert policy["script-src"] == "'self'"
+    assert policy["frame-ancestors"] == "'none'"
+    assert "unsafe" not in headers["Content-Security-Policy"]
+    assert "cache-control" in headers
+    assert not [name for name in headers if name.startswith("access-control")]
+    assert "server" not in headers
+
+
+def test_what_nobody_foresaw(home, monkeypatch, caplog):
+    """A bug is 500 as a problem with the headers, its place is in the log, and neither tells what was asked for."""
+
+    def broken(*_: object) -> None:
+        raise KeyError("the words that were asked for")
+
+    monkeypatch.setattr(Serving, "ask", broken)
+    with application(home.index) as client, caplog.at_level("ERROR", "vse.service"):
+        answer = client.get(f"{API}/search?q=snow")
+    assert_problem(answer, 500, "log")
+    assert answer.headers["Content-Security-Policy"] == HEADERS["Content-Security-Policy"]
+    (line,) = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
+    assert "KeyError" in line
+    assert "api/search.py" in line
+    assert "words that were asked for" not in line + answer.text
+
+
+def test_places_on_this_machine_are_not_told(models, tmp_path):
+    """Errors of the index name the collection, not where it lies, also below a folder with spaces."""
+    from tests.service.support import Home, make_home
+
+    home: Home = make_home(tmp_path / "anna b", models / "old")
+    (home.photos / "captions.csv").write_text("path,caption\n")
+    home.indexed()
+    with application(home.index) as client:
+        detail = assert_problem(client.get(f"{API}/captions?q=snow"), 422, "photos.vse holds no captions")
+    assert "/" not in detail.replace("captions.csv", "")
+    assert "anna" not in detail
+
+
+@pytest.mark.parametrize(
+    "host", ["evil.example", "evil.example:8080", "127.0.0.1.evil.example", "", "localhost.evil", "[::2]"]
+)
+def test_other_host_names_are_refused(home, host):
+    """A page elsewhere may let its own name lead here; it gets nothing, whatever the path, not even /healthz."""
+    with application(home.index) as client:
+        for path in ("/", "/healthz", f"{API}/search?q=snow", "/static/app.js"):
+            assert_problem(client.get(path, headers={"host": host}), 421)
+        for good in ("localhost", "LOCALHOST:99", "127.0.0.1:8080", "[::1]:8080"):
+            assert client.get("/healthz", headers={"host": good}).status_code == 200
+
+
+def test_names_that_are_allowed(home):
+    """``names`` are added to those of this machine; with a key and no names, any will do."""
+    with application(home.index, host="0.0.0.0", key=KEY, names=("Photos.Example",)) as client:
+        assert client.get("/healthz", headers={"host": "photos.example:443"}).status_code == 200
+        assert client.get("/healthz", headers={"host": "127.0.0.1"}).status_code == 200
+        assert client.get("/healthz", headers={"host": "other.example"}).status_code == 421
+    with application(home.index, host="0.0.0.0", key=KEY) as client:
+        assert client.get("/healthz", headers={"host": "any.example"}).status_code == 200
