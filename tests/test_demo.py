@@ -52,24 +52,16 @@ def test_the_demo_leaves_a_model_behind(demo):
 
 
 @pytest.mark.slow
-def test_a_second_demo_reads_what_is_done(demo):
-    """Nothing is drawn or trained again, and the figures are the same."""
+def test_a_second_demo_reads_what_is_done_and_ends_with_the_page(demo):
+    """Nothing is drawn, trained or encoded again. Where nobody looks, the page is asked one question and stopped."""
     out, result = demo
     before = {path: path.stat().st_mtime_ns for path in out.rglob("metrics.jsonl")}
-    command = [sys.executable, "-m", "vse", "demo", "--quick", "--seeds", "1", "--json", "--out", str(out)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
-    assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout)["methods"] == result["methods"]
-    assert {path: path.stat().st_mtime_ns for path in out.rglob("metrics.jsonl")} == before
-
-
-@pytest.mark.slow
-def test_the_demo_ends_with_the_page_which_stops_by_itself_where_nobody_looks(demo):
-    """Without a terminal the service is started, asked one question over HTTP, and stopped; the address is said."""
-    out, result = demo
     command = [sys.executable, "-m", "vse", "demo", "--quick", "--seeds", "1", "--out", str(out)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
     assert done.returncode == 0, done.stderr
+    assert json.loads((out / "result.json").read_text())["methods"] == result["methods"]
+    assert {path: path.stat().st_mtime_ns for path in out.rglob("metrics.jsonl")} == before
+    assert "gallery: 0 files to read, 60 as they were" in done.stderr
     last = done.stdout.splitlines()[-1]
     assert last.startswith("the page: http://127.0.0.1:")
     assert f"'vse serve {out}/scenes.vse' shows it" in last

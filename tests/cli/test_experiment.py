@@ -64,12 +64,12 @@ def test_options_reach_the_experiment(calls, tmp_path):
 
 def test_demo_writes_to_its_own_folder(calls):
     """The demo's default folder is vse-demo."""
-    assert main(["demo"]) == 0
+    assert main(["demo", "--no-page"]) == 0
     assert calls[0]["out"] == Path("vse-demo")
     assert isinstance(calls[0]["progress"], ProgressReporter)
 
 
-@pytest.mark.parametrize("command", [["demo"], ["experiment", "curve"]])
+@pytest.mark.parametrize("command", [["demo", "--no-page"], ["experiment", "curve"]])
 def test_stdout_is_data_and_stderr_narration(calls, capsys, command):
     """The result alone is on stdout; with ``--json`` it is exactly one ASCII object."""
     assert main(command) == 0

@@ -5,12 +5,15 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from vse.cli.console import progress_on_stderr, show
 from vse.cli.options import JsonOption, output_folder, parse_seeds
+
+if TYPE_CHECKING:
+    from vse.demo.result import DemoResult
 
 
 def demo(
@@ -46,14 +49,14 @@ def demo(
     with progress_on_stderr() as progress:
         result = run(out=folder, seeds=chosen, quick=quick, progress=progress)
     show(result, as_json=as_json)
-    _page(result.collection, page, as_json=as_json)
+    _page(result, page, as_json=as_json)
 
 
-def _page(collection: Path, wanted: bool | None, *, as_json: bool) -> None:
+def _page(result: DemoResult, wanted: bool | None, *, as_json: bool) -> None:
     """To a person the page stays; a program is shown that it works, unless it wants JSON alone."""
     if wanted is False or (wanted is None and as_json):
         return
     from vse.demo.page import show_page, try_page
 
     person = sys.stdout.isatty() and not os.environ.get("CI")
-    (show_page if wanted or person else try_page)(collection, lambda line: print(line, flush=True))
+    (show_page if wanted or person else try_page)(result.collection, lambda line: print(line, flush=True))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from fractions import Fraction
 
 import av
@@ -101,12 +102,16 @@ def write_silence(container, stream, seconds):
 
 
 class Clock:
-    """In place of the clock that the decoding of clips is held to; ``step`` seconds pass whenever it is looked at."""
+    """In place of the clock that the decoding of clips is held to; ``step`` seconds pass whenever it is looked at.
+
+    Each thread has its own, so that one clip takes as long however many are read beside it.
+    """
 
     def __init__(self, monkeypatch, step=0.0):
         self.now, self._step = 0.0, step
+        self._passed = threading.local()
         monkeypatch.setattr("vse.index.scan.decoding_time.time", self)
 
     def monotonic(self):
-        self.now += self._step
-        return self.now
+        self._passed.seconds = getattr(self._passed, "seconds", 0.0) + self._step
+        return self.now + self._passed.seconds
