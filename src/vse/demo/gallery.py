@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 
 from vse.coefficients import own_coefficients
 from vse.errors import InputError
+from vse.files import write_json
+from vse.plain import read_json
 from vse.progress import ProgressReporter
 
 if TYPE_CHECKING:
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
     from vse.data.captioned_images import ImageFiles
 
 EXPORT = "model-onnx"
+SOURCE = "model-onnx.json"
 GALLERY = "gallery"
 COLLECTION = "scenes.vse"
 
@@ -57,11 +60,18 @@ def _model_of(where: Path) -> str:
 
 
 def _export(model: Path, folder: Path, progress: ProgressReporter) -> None:
+    """The model as ONNX, unless it is there already; a file beside it says of which weights it is."""
     from vse.convert.onnx_export import export_onnx
     from vse.storage import load_model
 
+    note = folder.with_name(SOURCE)
+    source = {"fingerprint": read_json(model / "config.json")["fingerprint"]}
+    if folder.is_dir() and note.is_file() and read_json(note) == source:
+        return
+    note.unlink(missing_ok=True)  # first of all: an export that is interrupted is made again
     shutil.rmtree(folder, ignore_errors=True)
     export_onnx(load_model(model), folder, confidence=own_coefficients(model), progress=progress)
+    write_json(note, source)
 
 
 def _lay_out(scenes: Path, folder: Path, seed: int) -> Path:

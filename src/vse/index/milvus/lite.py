@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from vse.errors import InputError, VSEError, first_line, require
+from vse.index.milvus.torn_indexes import remove_torn_indexes
 
 _guard = threading.Lock()
 _users: Counter[str] = Counter()
@@ -38,6 +39,8 @@ def start(folder: Path) -> str:
     """The address of the server on ``folder``; :func:`stop` has to be called as often as this."""
     key = str(folder.resolve())
     with _guard:
+        if not _users[key]:
+            remove_torn_indexes(folder)
         with _heard() as reasons:
             uri = _servers().start_and_get_uri(key)
         if uri is None:
