@@ -18,8 +18,8 @@ from vse.service.remembered import Remembered
 if TYPE_CHECKING:
     from vse.index.query import Model
 
-MEMORY = 4_000_000
-"""Bytes of questions that are kept: about a thousand of them."""
+MEMORY = 2_000_000
+"""Bytes of questions that are kept: some hundred of them."""
 FACETS_SECONDS = 60
 FORGOTTEN = "this query is not known any more: ask it again"
 

@@ -17,7 +17,7 @@ from vse.index.scan.digest import digest_of
 from vse.inputs.images import BadImageError, ImageLimits, read_image
 from vse.service.api.filtering import FilterParameters
 from vse.service.api.media_stream import Wanted, names, stream
-from vse.service.api.results import PREFIX, item_result, place_of, thumbnail_address, version_of
+from vse.service.api.results import PREFIX, as_json, item_result, place_of, thumbnail_address, version_of
 from vse.service.context import Context, Ctx
 from vse.service.media import OpenFile, is_available, open_media
 from vse.service.problems import ProblemError, responses
@@ -45,14 +45,14 @@ class BrowseParameters(FilterParameters):
     offset: int = Field(0, ge=0, le=MOST_OFFSET, description="files before the page")
 
 
-@router.get("/items", responses=ERRORS, summary="The files of the collection, newest first")
-async def browse(context: Ctx, parameters: Annotated[BrowseParameters, Parameter()]) -> PageModel:
+@router.get("/items", response_model=PageModel, responses=ERRORS, summary="The files of the collection, newest first")
+async def browse(context: Ctx, parameters: Annotated[BrowseParameters, Parameter()]) -> Response:
     where = parameters.to_filter()
 
-    def answer(serving: Serving) -> PageModel:
+    def answer(serving: Serving) -> Response:
         found = serving.collection.recent(parameters.k + 1, offset=parameters.offset, where=where)
         results = [item_result(item) for item in found[: parameters.k]]
-        return PageModel(offset=parameters.offset, more=len(found) > parameters.k, results=results)
+        return as_json(PageModel(offset=parameters.offset, more=len(found) > parameters.k, results=results))
 
     return await context.compute(answer)
 

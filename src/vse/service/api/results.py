@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+from fastapi import Response
+from pydantic import BaseModel
+
 from vse.index.collection import Item
 from vse.index.media_file import MediaFile, readable
 from vse.service.schemas import ResultModel
 
 PREFIX = "/api/v1"
+
+
+def as_json(answer: BaseModel) -> Response:
+    """The answer, written in the thread that made it: FastAPI would check it again, and write it where others wait."""
+    return Response(answer.model_dump_json(), media_type="application/json")
 
 
 def item_result(

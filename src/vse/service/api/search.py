@@ -6,7 +6,7 @@ import sys
 import time
 from typing import Annotated
 
-from fastapi import APIRouter, Form, UploadFile
+from fastapi import APIRouter, Form, Response, UploadFile
 from fastapi import Query as Parameter
 from pydantic import Field
 
@@ -17,7 +17,7 @@ from vse.index.search import search_with
 from vse.inputs.images import ImageLimits, check_image
 from vse.service.api.asking import QueryParameters
 from vse.service.api.filtering import FilterParameters
-from vse.service.api.results import PREFIX, item_result
+from vse.service.api.results import PREFIX, as_json, item_result
 from vse.service.context import Ctx
 from vse.service.problems import ProblemError, responses
 from vse.service.schemas import CaptionModel, CaptionsModel, SearchModel
@@ -52,29 +52,35 @@ class CaptionParameters(QueryParameters):
     offset: int = Field(0, ge=0, le=MOST_OFFSET, description="captions before the page")
 
 
-@router.get("/search", responses=ERRORS, summary="Search with words, or with items of the collection")
-async def search(context: Ctx, parameters: Annotated[SearchParameters, Parameter()]) -> SearchModel:
-    return await context.compute(lambda serving: _answer(serving, parameters))
+@router.get(
+    "/search",
+    response_model=SearchModel,
+    responses=ERRORS,
+    summary="Search with words, or with items of the collection",
+)
+async def search(context: Ctx, parameters: Annotated[SearchParameters, Parameter()]) -> Response:
+    return await context.compute(lambda serving: as_json(_answer(serving, parameters)))
 
 
 @router.post(
     "/search",
+    response_model=SearchModel,
     responses={**ERRORS, **responses(400, 408, 415)},
     summary="Search with pictures, and with words beside them",
 )
 async def search_with_pictures(
     context: Ctx, parameters: Annotated[PictureSearchParameters, Form(media_type="multipart/form-data")]
-) -> SearchModel:
+) -> Response:
     limits = context.service.settings.limits
 
-    def answer(serving: Serving) -> SearchModel:
+    def answer(serving: Serving) -> Response:
         contents = tuple(picture.file.read() for picture in parameters.image)  # here, so that few are in memory at once
         _check_pictures(contents, limits)
-        return _answer(serving, parameters, contents)
+        found = _answer(serving, parameters, contents)
+        context.asked(found.query)
+        return as_json(found)
 
-    found = await context.compute(answer)
-    context.asked(found.query)
-    return found
+    return await context.compute(answer)
 
 
 @router.get("/captions", responses=ERRORS, summary="The captions of the collection that fit a query")
