@@ -13,8 +13,8 @@ from vse.service.remembered import Remembered
 ThumbnailSize = Literal[160, 320, 640]
 PREVIEW = 1600
 QUALITY = {160: 72, 320: 78, 640: 82, PREVIEW: 88}
-MEMORY = 8_000_000
-"""Bytes that are kept: some hundred thumbnails. Browsers keep what they have seen themselves."""
+MEMORY = 32_000_000
+"""Bytes that are kept: some thousand thumbnails. Browsers keep what they have seen themselves."""
 
 
 def shrink(pixels: NDArray[np.uint8], side: int) -> bytes:
