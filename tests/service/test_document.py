@@ -12,7 +12,7 @@ from schemathesis import Case, GenerationMode
 from schemathesis.specs.openapi.checks import positive_data_acceptance
 from tests.service.support import API, application
 
-EXAMPLES = 15
+EXAMPLES = 8
 FURTHER_RULES = ("search", "search_with_pictures", "captions", "browse")
 """Parameters of these have to go together, or with what the collection holds, which no schema says: 422."""
 OPERATIONS = {
