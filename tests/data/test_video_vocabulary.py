@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 
+import numpy as np
 import pytest
 from tests.data.video_support import write_json
 
 from vse.data.video_graphs import role_graphs
+from vse.data.video_open import open_videos
 from vse.data.video_vocabulary import VideoVocabulary
 from vse.errors import InputError
+from vse.inputs.tokenizer import TextTokenizer
 
 TRAIN = ["a man runs", "a dog runs", "a man"]
 
@@ -97,3 +100,26 @@ def test_malformed_graphs(tmp_path, content, message):
     write_json(tmp_path / "sent2rolegraph.json", content)
     with pytest.raises(InputError, match=message):
         role_graphs(["a man"], tmp_path)
+
+
+def test_the_tokenizer_is_the_vocabulary(tmp_path):
+    """Tokens, lengths, cut and unknown sentences as :meth:`encode` has them, also once saved; gaps in ids close."""
+    captions = ["a cat  sits", "dog " * 31, "unheard of", "cat\tdog\u00a0a"]
+    words = VideoVocabulary.build(TRAIN)
+    tokenizer = words.tokenizer()
+    tokenizer.save(tmp_path)
+    for found in (tokenizer.encode(captions), TextTokenizer.load(tmp_path).encode(captions)):
+        expected = words.encode(captions)
+        for name in ("tokens", "lengths", "words", "unknown", "truncated"):
+            np.testing.assert_array_equal(getattr(found, name), getattr(expected, name), err_msg=name)
+    assert (tokenizer.vocab_size, tokenizer.max_length) == (len(words), 30)
+    gaps = VideoVocabulary({"b": 9, "a": 5}).tokenizer(4)
+    assert gaps.encode(["a b c"]).tokens.tolist() == [[3, 4, 2]]
+    assert gaps.vocab_size == 5
+
+
+def test_the_tokenizer_splits_real_captions_as_python_does(shared_data):
+    """Every caption of MSVD: as many tokens as words, the first thirty."""
+    captions = open_videos(shared_data / "msvd", "test").captions
+    lengths = VideoVocabulary.build(captions).tokenizer().encode(captions).lengths
+    assert lengths.tolist() == [min(30, len(caption.split())) for caption in captions]

@@ -10,8 +10,8 @@ from tests.hgr import naive
 from tests.hgr.support import GRAPHS, SIZE, VOCABULARY, WIDTH, model, sentences
 from torch.nn.functional import pad
 
+from vse.encoders.word_states import WordStates
 from vse.errors import InputError
-from vse.hgr.word_states import WordStates
 from vse.pooling.kernels import runtime
 
 EXACT = {"rtol": 0, "atol": 1e-12}

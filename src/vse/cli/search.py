@@ -137,12 +137,12 @@ def search(
 
 def load_model(info: CollectionInfo, given: str | None) -> Model:
     """The model whose vectors a collection holds, from where it was when indexing unless it is ``given``."""
-    import vse
     from vse.index.refusal import other_model
+    from vse.loading import load_towers
 
     source = given or info.model_source
     try:
-        model = vse.load(source)
+        model = load_towers(source)
     except InputError as error:
         if given is not None:
             raise

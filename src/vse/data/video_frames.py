@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -54,6 +54,10 @@ class VideoFrames:
         return len(self.ids)
 
     def __getitem__(self, index: int) -> NDArray[np.float32]:
+        return np.asarray(self.stored(index), dtype=np.float32)  # (n, C)
+
+    def stored(self, index: int) -> NDArray[Any]:
+        """The frames that are used of a video, ``(n, C)`` in the type they are stored in."""
         video = range(len(self.ids))[operator.index(index)]
         array = self.source.read(stored_name(self.ids[video]))
         rows = array.reshape(-1, array.shape[-1])  # (frames, C), also from (1, frames, C)
@@ -62,7 +66,7 @@ class VideoFrames:
                 f"{self.source.place}, video {self.ids[video]!r}: {rows.shape[0]} × {rows.shape[1]}, but it was "
                 f"{self.counts[video]} × {self.dim} when it was opened: open the data again"
             )
-        return np.asarray(rows[even_frames(len(rows), self.limit)], dtype=np.float32)  # (n, C)
+        return rows if self.limit is None or len(rows) <= self.limit else rows[even_frames(len(rows), self.limit)]
 
 
 def find_frames(

@@ -35,6 +35,9 @@ class FrameSource(Protocol):
     def read(self, name: str) -> NDArray[Any]:
         """A video's array."""
 
+    def stamp(self) -> str:
+        """Another text when the files may have changed."""
+
 
 def open_frames(path: Path) -> FrameSource:
     """The frames in an hdf5 or npz file, or in a folder with a ``.npy`` or ``.npz`` file for each video."""
@@ -73,6 +76,9 @@ class _Opened:
                 raise InputError(f"{self.path} cannot be read ({first_line(error)}): copy or make it again") from None
         handle: _Handle = self._handle[1]
         return handle
+
+    def stamp(self) -> str:
+        return _stamp(self.path)
 
     def __getstate__(self) -> dict[str, Any]:
         return {"path": self.path, "_handle": None}
@@ -147,6 +153,14 @@ class FrameFolder:
             return NpzFrames(path).read(_only(path))
         with path.open("rb") as file:
             return _npy_array(file, str(path))
+
+    def stamp(self) -> str:
+        return "\n".join(map(_stamp, self._files.values()))
+
+
+def _stamp(path: Path) -> str:
+    found = path.stat()
+    return f"{path.name} {found.st_size} {found.st_mtime_ns}"
 
 
 def _feature_files(folder: Path) -> Iterable[Path]:

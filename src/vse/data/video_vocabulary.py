@@ -7,12 +7,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
+from tokenizers.pre_tokenizers import WhitespaceSplit
 
 from vse.data.text_files import parse_json, read_text
 from vse.data.video_words import WORD_LIMIT, video_words
 from vse.errors import InputError
 from vse.files import write_json
-from vse.inputs.tokenizer import TokenBatch
+from vse.inputs.tokenizer import SpecialIds, TextTokenizer, TokenBatch
 
 WORD_FILE = "word2int.json"
 BOS, EOS, UNK = 0, 1, 2
@@ -59,6 +62,15 @@ class VideoVocabulary:
         """The ``word2int.json`` of ``folder``; where there is none, the words of the training ``captions``."""
         file = folder / WORD_FILE
         return cls.load(file) if file.is_file() else cls.build(captions)
+
+    def tokenizer(self, limit: int = WORD_LIMIT) -> TextTokenizer:
+        """A tokenizer of words at white space, nothing around them; gaps between ids are closed, in their order."""
+        order = sorted(self._ids, key=self._ids.__getitem__)
+        ids = {word: number for number, word in enumerate((*SPECIAL, *order))}
+        pipeline = Tokenizer(WordLevel(ids, unk_token=SPECIAL[UNK]))
+        pipeline.pre_tokenizer = WhitespaceSplit()
+        special = SpecialIds(pad=EOS, unk=UNK, start=BOS, end=EOS)
+        return TextTokenizer(pipeline, max_length=limit, kind="words", special=special)
 
     def save(self, file: Path) -> None:
         """Write ``{word: id}``, the special ones included."""

@@ -72,6 +72,6 @@ class CaptionedVideos(CaptionedImages):
     had no frames.
     """
 
-    images: VideoFrames  # type: ignore[assignment]  # read-only, and an ImageSet like the two other kinds
+    images: VideoFrames
     dropped: tuple[str, ...] = ()
     remarks: tuple[str, ...] = ()

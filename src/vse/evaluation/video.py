@@ -7,26 +7,35 @@ sentence is right for every video that has it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from vse._version import __version__
 from vse.errors import InputError
+from vse.evaluation.bootstrap import LEVEL, FoldRanks, Interval, intervals, resample
 from vse.evaluation.embeddings import split_hash
 from vse.evaluation.evaluate import RECALL, TIE_RULES
-from vse.evaluation.metrics import RetrievalMetrics, metrics_of_scores
+from vse.evaluation.metrics import DirectionMetrics, RetrievalMetrics
 from vse.evaluation.positives import Positives, distinct_sentences
-from vse.evaluation.ranks import Ties
+from vse.evaluation.ranks import Ties, ranks_both_ways
 from vse.evaluation.scores import Scores
 from vse.progress import ProgressReporter
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.table import Table
 
     from vse.data.captioned_images import CaptionedImages
 
 HEADS = ("v→t R@1", "R@5", "R@10", "t→v R@1", "R@5", "R@10", "rsum")
 """The columns of the paper's table, in its order."""
+COLUMNS = ("i2t_r1", "i2t_r5", "i2t_r10", "t2i_r1", "t2i_r5", "t2i_r10", "rsum")
+"""The figures below them, as everything that measures both directions calls them."""
+UNIT = "videos, drawn with replacement; a sentence counts as often as its videos on average; gallery fixed"
 PAPER_TESTS = {("msrvtt", "test", 2990): "msrvtt", ("vatex", "test-1500", 1500): "vatex"}
 """Data set, split and number of videos → the published protocol."""
 
@@ -83,6 +92,8 @@ class VideoResult:
     name: str
     metrics: RetrievalMetrics
     card: dict[str, Any]
+    intervals: dict[str, Interval] = field(default_factory=dict)
+    draws: NDArray[np.float64] | None = None
 
     def row(self) -> tuple[str, ...]:
         """The cells under :data:`HEADS`, with one decimal as the paper prints them."""
@@ -92,22 +103,39 @@ class VideoResult:
     def to_json(self) -> dict[str, Any]:
         """Figures and card."""
         both = {"v2t": self.metrics.i2t.to_json(), "t2v": self.metrics.t2i.to_json(), "rsum": self.metrics.rsum}
-        return {"name": self.name, "metrics": both, "card": self.card}
+        spread = {_directed(name): each.to_json() for name, each in self.intervals.items()}
+        shown = {"intervals": spread} if spread else {}
+        return {"name": self.name, "metrics": both, **shown, "card": self.card}
 
     def render(self, console: Console) -> None:
         """A table with this row, the card below it."""
-        from rich.table import Table
+        table = video_table(f"{self.card['data']} {self.card['split']}")
+        self.add_to(table)
+        console.print(table)
+        console.print(footer(self.card), style="dim", markup=False)
+
+    def add_to(self, table: Table) -> None:
+        """The row, and below it the intervals if there are any."""
         from rich.text import Text
 
-        table = Table(title=Text(f"{self.card['data']} {self.card['split']}"), title_justify="left")
-        table.add_column("model", overflow="fold")
-        for head in (*HEADS, "median", "mean rank"):
-            table.add_column(head, justify="right", no_wrap=True)
         v2t, t2v = self.metrics.i2t, self.metrics.t2i
         medians = f"{v2t.median_rank:g}/{t2v.median_rank:g}"
         table.add_row(Text(self.name), *self.row(), medians, f"{v2t.mean_rank:.1f}/{t2v.mean_rank:.1f}")
-        console.print(table)
-        console.print(footer(self.card), style="dim", markup=False)
+        if self.intervals:
+            spread = (self.intervals[name] for name in COLUMNS)
+            table.add_row("95 %", *(f"{each.low:.1f}–{each.high:.1f}" for each in spread), style="dim")
+
+
+def video_table(title: str) -> Table:
+    """An empty table like the paper's."""
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(title=Text(title), title_justify="left", padding=(0, 0, 0, 1))
+    table.add_column("model", overflow="fold")
+    for head in (*HEADS, "median", "mean rank"):
+        table.add_column(head, justify="right", no_wrap=True)
+    return table
 
 
 def evaluate_videos(
@@ -116,14 +144,22 @@ def evaluate_videos(
     *,
     name: str = "model",
     ties: Ties = "pessimistic",
+    samples: int | None = None,
+    seed: int = 0,
+    models: Sequence[dict[str, Any]] = (),
     progress: ProgressReporter | None = None,
 ) -> VideoResult:
     """Recall and ranks both ways for ``scores (videos, sentences)`` in the order of ``test.sentences``.
 
     Any scores do: :class:`DotScores` of two sets of vectors, a :class:`MatrixScores` that another model computed, a
-    mean of several. A video without captions is a candidate and no query.
+    mean of several. A video without captions is a candidate and no query. ``samples`` draws of the videos give
+    intervals; ``models`` go to the card.
     """
-    metrics = metrics_of_scores(scores, test.positives, ties=ties, progress=progress)
+    rows, columns = ranks_both_ways(scores, test.positives, ties=ties, progress=progress)
+    metrics = RetrievalMetrics(DirectionMetrics.of(rows), DirectionMetrics.of(columns))
+    draws = None
+    if samples is not None:
+        draws = resample([FoldRanks(rows, columns, test.positives.T)], samples=samples, seed=seed)
     card = {
         **test.about,
         "protocol": test.protocol or "all",
@@ -132,9 +168,17 @@ def evaluate_videos(
         "ties": ties,
         "tie_rule": TIE_RULES[ties],
         "recall": RECALL,
+        "models": list(models),
+        "ensemble": len(models) > 1,
         "vse_version": __version__,
     }
-    return VideoResult(name, metrics, card)
+    if draws is not None:
+        card["bootstrap"] = {"level": LEVEL, "samples": samples, "seed": seed, "unit": UNIT}
+    return VideoResult(name, metrics, card, {} if draws is None else intervals(draws), draws)
+
+
+def _directed(name: str) -> str:
+    return name.replace("i2t", "v2t").replace("t2i", "t2v")
 
 
 def footer(card: dict[str, Any]) -> str:
@@ -147,5 +191,6 @@ def footer(card: dict[str, Any]) -> str:
         f"{card['sentences']} distinct sentences of {card['captions']} captions, "
         f"{card['shared_sentences']} of them right for several videos.\n"
         f"Recall {card['recall']}. Ties {card['ties']}: {card['tie_rule']}."
+        + (f" Intervals: {card['bootstrap']['samples']} draws of {UNIT}." if "bootstrap" in card else "")
         + "".join(f"\nNote: {note}." for note in notes)
     )

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from vse.hgr.role_graph import RoleGraph
     from vse.hgr.roles import ROLES, role_id
     from vse.hgr.scores import LevelScores, level_scores
+    from vse.hgr.sentence_graphs import SentenceGraphs
 
 __all__ = [
     "ROLES",
@@ -30,6 +31,7 @@ __all__ = [
     "LevelScores",
     "RoleGraph",
     "SentenceFeatures",
+    "SentenceGraphs",
     "VideoFeatures",
     "join",
     "level_scores",
@@ -46,6 +48,7 @@ _MODULES = {
     "role_graph": ("RoleGraph",),
     "roles": ("ROLES", "role_id"),
     "scores": ("LevelScores", "level_scores"),
+    "sentence_graphs": ("SentenceGraphs",),
 }
 _HOMES = {name: module for module, names in _MODULES.items() for name in names}
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field
 
-from vse.configuration import LARGEST, PoolingConfig
+from vse.configuration import LARGEST, About, PoolingConfig
 from vse.strict import Strict
 
 ATTENTION = "attention"
@@ -22,6 +22,9 @@ class HGRConfig(Strict):
     and of word embeddings, ``graph_dropout`` that of what a node takes from its neighbours.
     """
 
+    format: Literal[1] = 1
+    runtime: Literal["torch"] = "torch"
+    kind: Literal["hgr"] = "hgr"
     feature_size: Width = 2048
     vocabulary_size: Annotated[int, Field(ge=1, le=100 * LARGEST)]
     word_size: Width = 300
@@ -30,3 +33,4 @@ class HGRConfig(Strict):
     sentence_pooling: PoolingConfig = PoolingConfig(name=ATTENTION)
     dropout: Share = 0.2
     graph_dropout: Share = 0.5
+    about: About = About()

@@ -5,11 +5,11 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from vse.encoders.word_states import WordStates
 from vse.errors import InputError
 from vse.hgr.graph_attention import GraphAttention
 from vse.hgr.level_features import SentenceFeatures
 from vse.hgr.roles import ROLES
-from vse.hgr.word_states import WordStates
 from vse.pooling.base import Pooling
 from vse.pooling.kernels.runtime import compiled
 from vse.pooling.sets import Lengths
