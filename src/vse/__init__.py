@@ -13,13 +13,16 @@ from vse._version import __version__
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from vse.hgr.model import HGRModel
     from vse.model import VSEModel
     from vse.onnx_model import OnnxModel
 
 __all__ = ["__version__", "load"]
 
 
-def load(source: str | Path, *, device: str | None = None, threads: int | None = None) -> VSEModel | OnnxModel:
+def load(
+    source: str | Path, *, device: str | None = None, threads: int | None = None
+) -> VSEModel | OnnxModel | HGRModel:
     """The model in a local folder or of a hub id; see :func:`vse.loading.load`."""
     from vse.loading import load as load_from
 

@@ -15,18 +15,20 @@ from vse.curves import CURVES_FILE, PoolingCurve, curves_of, write_curves
 from vse.curves_plot import plot_curves
 from vse.errors import MissingDependencyError
 from vse.files import write_text
+from vse.hgr.config import HGRConfig
 from vse.inspection import (
     NOT_RECORDED,
     TowerReport,
     describe_preprocessing,
     describe_tokenizer,
+    hgr_towers,
     image_tower,
     text_tower,
 )
 
 if TYPE_CHECKING:
     from vse.configuration import About
-    from vse.model import VSEModel
+    from vse.storage import TorchModel
 
 CARD_FILE = "README.md"
 PICTURE_FILE = "pooling.png"
@@ -42,7 +44,7 @@ tags:
 SPECIAL = str.maketrans({character: f"\\{character}" for character in "\\`*_[]|#~$"} | {"<": "&lt;", ">": "&gt;"})
 
 
-def write_card(folder: Path, model: VSEModel, *, draw: bool = True) -> None:
+def write_card(folder: Path, model: TorchModel, *, draw: bool = True) -> None:
     """Write ``README.md``, ``pooling_curves.json`` and, where there are curves and matplotlib, ``pooling.png``.
 
     ``draw=False`` leaves the picture out: it takes longer than all the rest, and training saves after every epoch.
@@ -58,7 +60,7 @@ def write_card(folder: Path, model: VSEModel, *, draw: bool = True) -> None:
     write_text(folder / CARD_FILE, card_text(model, curves, picture=picture))
 
 
-def card_text(model: VSEModel, curves: Sequence[PoolingCurve], *, picture: bool) -> str:
+def card_text(model: TorchModel, curves: Sequence[PoolingCurve], *, picture: bool) -> str:
     """The card as Markdown; ``picture`` tells whether to show ``pooling.png``."""
     about = model.config.about
     parts = [
@@ -88,29 +90,46 @@ def table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     return "\n".join(f"| {line} |" for line in lines)
 
 
-def _what_it_is(model: VSEModel) -> str:
+def _what_it_is(model: TorchModel) -> str:
     def size(tower: str) -> int:
         return sum(parameter.numel() for parameter in getattr(model, tower).parameters())
 
-    def row(report: TowerReport) -> tuple[object, ...]:
-        count = "" if report.parameters is None else f"{report.parameters:,}"
-        return report.tower, report.kind, report.network, report.feature_size or NOT_RECORDED, report.pooling, count
-
+    if isinstance(model.config, HGRConfig):
+        told = (
+            "Videos and sentences compared in three ways, as wholes, by verbs and by nouns; the score of a pair is the "
+            "mean of the three, each a cosine. There is no single vector of either."
+        )
+        towers = hgr_towers(model.config, size("video_encoder"), size("text_encoder"))
+        return _described(told, towers, model.config.about)
     linear = getattr(model.text_encoder, "linear", None)  # of a transformer; a BiGRU's width is in the configuration
     towers = (
         image_tower(model.config.image, model.feature_size, size("image_encoder")),
         text_tower(model.config.text, getattr(linear, "in_features", None), size("text_encoder")),
     )
-    return (
-        f"Images and sentences as unit vectors of {model.embed_size} dimensions in one space; the score of a pair is "
-        "their cosine.\n\n"
-        + table(("tower", "encoder", "network", "features", "pooling", "parameters"), map(row, towers))
-        + f"\n\nSource: {escaped(model.config.about.source or NOT_RECORDED)}"
+    seen = "Videos" if model.config.image.kind == "frames" else "Images"
+    told = (
+        f"{seen} and sentences as unit vectors of {model.embed_size} dimensions in one space; the score of a pair is "
+        "their cosine."
     )
+    return _described(told, towers, model.config.about)
 
 
-def _usage(model: VSEModel) -> str:
+def _described(told: str, towers: Sequence[TowerReport], about: About) -> str:
+    def row(report: TowerReport) -> tuple[object, ...]:
+        count = "" if report.parameters is None else f"{report.parameters:,}"
+        return report.tower, report.kind, report.network, report.feature_size or NOT_RECORDED, report.pooling, count
+
+    shown = table(("tower", "encoder", "network", "features", "pooling", "parameters"), map(row, towers))
+    return f"{told}\n\n{shown}\n\nSource: {escaped(about.source or NOT_RECORDED)}"
+
+
+def _usage(model: TorchModel) -> str:
     lines = ["import vse", "", 'model = vse.load("path/to/this/folder")  # or its id on the hub']
+    if isinstance(model.config, HGRConfig):
+        lines.insert(0, "import numpy as np")
+        lines.append(f'videos = [np.load("frames.npy")]  # (n, {model.feature_size}) each')
+        lines.append('scores = model.score_pairs(videos, ["two dogs play in the snow"])  # (videos, sentences)')
+        return _python(lines)
     if model.preprocessing is None:
         lines.insert(0, "import numpy as np")
         lines.append(f'images = model.encode_images(np.load("features.npy"))  # (n, regions, {model.feature_size})')
@@ -152,7 +171,7 @@ def _figure(value: float | None) -> str:
     return "" if value is None else f"{value:.5g}"
 
 
-def _inputs(model: VSEModel) -> str:
+def _inputs(model: TorchModel) -> str:
     images, texts = describe_preprocessing(model.preprocessing), describe_tokenizer(model.tokenizer)
     return f"- images: {escaped(images)}\n- texts: {escaped(texts)}"
 

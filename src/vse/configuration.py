@@ -47,6 +47,15 @@ class RegionConfig(Strict):
     pooling: PoolingConfig = PoolingConfig()
 
 
+class FramesConfig(Strict):
+    """Frame features of videos, from disk."""
+
+    kind: Literal["frames"] = "frames"
+    feature_size: Annotated[int, Field(ge=1, le=LARGEST)] = 2048
+    dropout: Annotated[float, Field(ge=0, lt=1)] = 0.2
+    pooling: PoolingConfig = PoolingConfig()
+
+
 class BackboneConfig(Named):
     """A vision backbone by name, see :func:`vse.encoders.create_backbone`."""
 
@@ -78,6 +87,16 @@ class BiGRUConfig(Strict):
     kind: Literal["bigru"] = "bigru"
     vocabulary_size: Annotated[int, Field(ge=1, le=100 * LARGEST)]
     word_size: Annotated[int, Field(ge=1, le=LARGEST)] = 300
+    pooling: PoolingConfig = PoolingConfig()
+
+
+class WordsConfig(Strict):
+    """Words of video captions through a bidirectional GRU, with dropout."""
+
+    kind: Literal["words"] = "words"
+    vocabulary_size: Annotated[int, Field(ge=1, le=100 * LARGEST)]
+    word_size: Annotated[int, Field(ge=1, le=LARGEST)] = 300
+    dropout: Annotated[float, Field(ge=0, lt=1)] = 0.2
     pooling: PoolingConfig = PoolingConfig()
 
 
@@ -120,8 +139,8 @@ def split_marks(raw: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     return {key: value for key, value in raw.items() if key not in MARKS}, marks
 
 
-ImageConfig = Annotated[RegionConfig | GridConfig, Field(discriminator="kind")]
-TextConfig = Annotated[BiGRUConfig | TransformerConfig, Field(discriminator="kind")]
+ImageConfig = Annotated[RegionConfig | GridConfig | FramesConfig, Field(discriminator="kind")]
+TextConfig = Annotated[BiGRUConfig | TransformerConfig | WordsConfig, Field(discriminator="kind")]
 
 
 class ModelConfig(Strict):
@@ -135,8 +154,8 @@ class ModelConfig(Strict):
     about: About = About()
 
     def preprocessing(self) -> ImagePreprocessing | None:
-        """How pictures are prepared; None for a model of region features."""
-        if self.image.kind == "region" or self.image.preprocessing is None:
+        """How pictures are prepared; None for a model of features."""
+        if self.image.kind != "grid" or self.image.preprocessing is None:
             return None
         from vse.inputs.preprocessing import ImagePreprocessing
 

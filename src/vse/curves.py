@@ -20,6 +20,7 @@ from vse.errors import InputError, unknown_choice
 from vse.files import write_json
 
 if TYPE_CHECKING:
+    from vse.hgr.model import HGRModel
     from vse.model import VSEModel
 
 Tower = Literal["image", "text"]
@@ -27,8 +28,10 @@ Simple = Literal["avg", "max", "linear", "k-max"]
 
 REGION_SIZES = (10, 20, 36, 50, 100)
 """Set sizes shown for a model of regions; detectors give 36 of them, or 10 to 100."""
+FRAME_SIZES = (5, 10, 20)
 TEXT_SIZES = (6, 12, 24, 48)
 REASONS = {
+    "attention": "each element decides its own weight by its values",
     "cls": "it takes the first element, whatever its values",
     "self-attention": "its elements look at each other before they are averaged",
     "seq2seq": "a GRU reads the elements in their order",
@@ -185,16 +188,23 @@ def read_curves(path: Path) -> tuple[PoolingCurve, ...]:
         raise InputError(f"{path}: {error}") from None
 
 
-def curves_of(model: VSEModel) -> list[PoolingCurve]:
+def curves_of(model: VSEModel | HGRModel) -> list[PoolingCurve]:
     """The curves of both towers at the set sizes they meet, or for a pooling without curves one entry with a note.
 
     Image sizes are the model's own number of cells, its half and its quarter, or for a model of regions
-    :data:`REGION_SIZES`. A size that the pooling refuses (a table or an embedding of ranks ends before it) is left out.
+    :data:`REGION_SIZES`, of videos :data:`FRAME_SIZES`. A size that the pooling refuses (a table or an embedding of
+    ranks ends before it) is left out. Those of HGR are the poolings of whole videos and sentences.
     """
-    image, text = model.config.image.pooling.name, model.config.text.pooling.name
+    given: Any = model
+    if hasattr(model, "image_encoder"):
+        image, text = given.config.image.pooling.name, given.config.text.pooling.name
+        seen, sizes = given.image_encoder, _image_sizes(given)
+    else:
+        image, text = given.config.video_pooling.name, given.config.sentence_pooling.name
+        seen, sizes = given.video_encoder, FRAME_SIZES
     return [
-        *_tower_curves("image", image, getattr(model.image_encoder, "pooling", None), _image_sizes(model)),
-        *_tower_curves("text", text, getattr(model.text_encoder, "pooling", None), TEXT_SIZES),
+        *_tower_curves("image", image, getattr(seen, "pooling", None), sizes),
+        *_tower_curves("text", text, getattr(given.text_encoder, "pooling", None), TEXT_SIZES),
     ]
 
 
@@ -202,6 +212,8 @@ def _image_sizes(model: VSEModel) -> tuple[int, ...]:
     from vse.encoders.grid import GridEncoder
 
     encoder, how = model.image_encoder, model.preprocessing
+    if model.config.image.kind == "frames":
+        return FRAME_SIZES
     if not isinstance(encoder, GridEncoder) or how is None:
         return REGION_SIZES
     rows, columns = encoder.backbone.grid(*how.size)

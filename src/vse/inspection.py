@@ -10,11 +10,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from vse.coefficients import own_coefficients
-from vse.configuration import About, ImageConfig, ModelConfig, PoolingConfig, TextConfig, split_marks
+from vse.configuration import About, ImageConfig, PoolingConfig, TextConfig, split_marks
 from vse.curves import ASCII_BARS, BARS, CURVES_FILE, PoolingCurve, Tower, read_curves
 from vse.errors import InputError, unknown_choice
+from vse.hgr.config import HGRConfig
 from vse.inputs.preprocessing import ImagePreprocessing
-from vse.strict import parse, read_json
+from vse.model_config import AnyConfig, read_config
+from vse.strict import read_json
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -96,7 +98,7 @@ class ModelReport:
         rows = {
             "model": about.name or Path(self.folder).resolve().name,
             "runtime": self.runtime + (f", {self.precision}" if self.precision else ""),
-            "vectors": f"{self.embed_size} dimensions" if self.embed_size else None,
+            "vectors": self._vectors(),
             "files": f"{sum(self.file_sizes.values()) / 1e6:,.1f} MB ({', '.join(self.file_sizes)})",
             "fingerprint": self.fingerprint,
             "data": about.data,
@@ -109,6 +111,11 @@ class ModelReport:
         for key, value in rows.items():
             table.add_row(key, _plain(value))
         return table
+
+    def _vectors(self) -> str | None:
+        if any(tower.kind == "hgr" for tower in self.towers):
+            return f"of three levels, {self.embed_size} dimensions; the score of a pair is the mean of three"
+        return f"{self.embed_size} dimensions" if self.embed_size else None
 
     def _towers(self) -> Table:
         table = _table("Towers", "", *(tower.tower for tower in self.towers))
@@ -152,7 +159,7 @@ def inspect_folder(path: str | Path) -> ModelReport:
     described = raw.get("source") if exported else raw
     config = None
     if isinstance(described, dict):
-        config = parse(ModelConfig, split_marks(described)[0], str(folder / CONFIG))
+        config = read_config(split_marks(described)[0], str(folder / CONFIG))
     shapes: Shapes = {}
     if not exported:
         shapes, metadata = read_header(folder / WEIGHTS)
@@ -171,7 +178,7 @@ def inspect_folder(path: str | Path) -> ModelReport:
         version=_text(raw, "vse_version"),
         precision=_text(raw, "precision"),
         towers=_towers(config, shapes, raw.get("feature_size")) if config else (),
-        preprocessing=ImagePreprocessing.from_json(how) if how else config.preprocessing() if config else None,
+        preprocessing=ImagePreprocessing.from_json(how) if how else _preprocessing(config),
         tokenizer=_tokenizer(folder),
         about=config.about if config else About(),
         curves=read_curves(curves) if curves.is_file() else (),
@@ -210,12 +217,13 @@ def read_header(path: Path) -> tuple[Shapes, dict[str, str]]:
 def image_tower(config: ImageConfig, feature_size: int | None = None, parameters: int | None = None) -> TowerReport:
     """The image encoder of a configuration; what the configuration does not hold is handed in."""
     if config.kind == "region":
-        network, feature_size = "regions from disk", config.feature_size
+        network, feature_size = f"regions from disk, {config.head} head", config.feature_size
+    elif config.kind == "frames":
+        network, feature_size = "frames of videos from disk, linear", config.feature_size
     else:
         architecture = config.backbone.options.get("architecture", {})
         model_type = architecture.get("model_type") if isinstance(architecture, dict) else None
-        network = config.backbone.name + (f" ({model_type})" if model_type else "")
-    network += f", {config.head} head"
+        network = config.backbone.name + (f" ({model_type})" if model_type else "") + f", {config.head} head"
     return TowerReport("image", config.kind, network, describe_pooling(config.pooling), feature_size, parameters)
 
 
@@ -227,6 +235,18 @@ def text_tower(config: TextConfig, feature_size: int | None = None, parameters: 
     else:
         network, feature_size = f"bidirectional GRU, {config.vocabulary_size:,} words", config.word_size
     return TowerReport("text", config.kind, network, describe_pooling(config.pooling), feature_size, parameters)
+
+
+def hgr_towers(
+    config: HGRConfig, video_parameters: int | None = None, text_parameters: int | None = None
+) -> tuple[TowerReport, TowerReport]:
+    """Both encoders of an HGR model, with the poolings of the whole video and the whole sentence."""
+    words = f"bidirectional GRU, {config.vocabulary_size:,} words, role graph"
+    pooled = describe_pooling(config.video_pooling), describe_pooling(config.sentence_pooling)
+    return (
+        TowerReport("image", "hgr", "frames of videos, three levels", pooled[0], config.feature_size, video_parameters),
+        TowerReport("text", "hgr", words, pooled[1], config.word_size, text_parameters),
+    )
 
 
 def describe_pooling(config: PoolingConfig) -> str:
@@ -251,7 +271,11 @@ def describe_tokenizer(tokenizer: TextTokenizer | None) -> str:
     return f"{tokenizer.kind}, {tokenizer.vocab_size:,} of them known, at most {tokenizer.max_length} tokens a text"
 
 
-def _towers(config: ModelConfig, shapes: Shapes, feature_size: Any) -> tuple[TowerReport, ...]:
+def _preprocessing(config: AnyConfig | None) -> ImagePreprocessing | None:
+    return None if config is None or isinstance(config, HGRConfig) else config.preprocessing()
+
+
+def _towers(config: AnyConfig, shapes: Shapes, feature_size: Any) -> tuple[TowerReport, ...]:
     def count(prefix: str) -> int | None:
         own = (shape for name, shape in shapes.items() if name.startswith(prefix) and not name.endswith(BUFFERS))
         return sum(map(math.prod, own)) if shapes else None
@@ -260,6 +284,8 @@ def _towers(config: ModelConfig, shapes: Shapes, feature_size: Any) -> tuple[Tow
         shape = shapes.get(name, ())
         return shape[1] if len(shape) == 2 else None
 
+    if isinstance(config, HGRConfig):
+        return hgr_towers(config, count("video_encoder."), count("text_encoder."))
     image = width("image_encoder.projection.fc.weight") or (feature_size if isinstance(feature_size, int) else None)
     return (
         image_tower(config.image, image, count("image_encoder.")),

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from vse.errors import InputError, require
 from vse.plain import read_json
 
 if TYPE_CHECKING:
+    from vse.hgr.model import HGRModel
     from vse.model import VSEModel
     from vse.onnx_model import OnnxModel
 
 
-def load(source: str | Path, *, device: str | None = None, threads: int | None = None) -> VSEModel | OnnxModel:
+def load(
+    source: str | Path, *, device: str | None = None, threads: int | None = None
+) -> VSEModel | OnnxModel | HGRModel:
     """The model in a local folder, or of a hub id such as ``"owner/model"``.
 
     A folder that ``vse export`` wrote is run by ONNX Runtime and loads no torch; any other by torch. ``device`` is for
@@ -32,6 +35,16 @@ def load(source: str | Path, *, device: str | None = None, threads: int | None =
     if threads is not None:
         raise InputError("threads= is for exports; for a torch model call torch.set_num_threads")
     return load_model(folder, device=device or "cpu")
+
+
+def load_towers(source: str | Path) -> VSEModel | OnnxModel:
+    """As :func:`load`, for work that needs vectors: a model that scores pairs and has none is refused."""
+    model = load(source)
+    if hasattr(model, "score_pairs"):  # asked by name: importing its class would load torch for an export
+        from vse.hgr.model import NO_VECTORS
+
+        raise InputError(f"{source}: {NO_VECTORS}")
+    return cast("VSEModel | OnnxModel", model)
 
 
 def model_folder(source: str | Path) -> Path:

@@ -16,8 +16,10 @@ from vse.configuration import ModelConfig
 from vse.encoders.bigru import BiGRUEncoder
 from vse.encoders.build import build_image_encoder, build_text_encoder
 from vse.encoders.evaluation_mode import evaluation_mode
-from vse.encoding import EncodingMethods, ParallelCalls, Vectors
+from vse.encoders.words import WordEncoder
+from vse.encoding import EncodingMethods, Items, ParallelCalls, Vectors
 from vse.errors import InputError
+from vse.progress import ProgressReporter
 
 if TYPE_CHECKING:
     from vse.inputs.preprocessing import ImagePreprocessing
@@ -71,7 +73,7 @@ class VSEModel(EncodingMethods, nn.Module):
 
     @property
     def preprocessing(self) -> ImagePreprocessing | None:
-        """How pictures are prepared; None for a model of region features."""
+        """How pictures are prepared; None for a model of features."""
         return self._preprocessing
 
     @property
@@ -93,6 +95,12 @@ class VSEModel(EncodingMethods, nn.Module):
         """
         image = self.image_encoder(images, lengths=image_lengths, mask=image_mask)
         return image, self.text_encoder(tokens, lengths=text_lengths)
+
+    def encode_videos(
+        self, videos: Items, *, batch_size: int = 64, progress: ProgressReporter | None = None
+    ) -> Vectors:
+        """Unit vectors ``(n, D)`` float32 of videos, each an array of frame features ``(frames, C)``."""
+        return self.encode_images(videos, batch_size=batch_size, progress=progress, on_bad="raise")
 
     def embed_images(self, batch: NDArray[Any], lengths: NDArray[np.int64] | None = None) -> Vectors:
         """One batch of pixels or features to unit vectors."""
@@ -151,7 +159,7 @@ class VSEModel(EncodingMethods, nn.Module):
 
 def _check_tokenizer(tokenizer: TextTokenizer, encoder: Any) -> None:
     """Refuse a tokenizer whose ids or texts the encoder could not take."""
-    if isinstance(encoder, BiGRUEncoder):
+    if isinstance(encoder, BiGRUEncoder | WordEncoder):
         known, expected = tokenizer.vocab_size, encoder.embed.num_embeddings
         if known != expected:
             raise InputError(f"the tokenizer knows {known} words, the text encoder {expected}")

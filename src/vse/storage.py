@@ -14,7 +14,7 @@ import json
 import shutil
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import torch
 from torch import nn
@@ -25,18 +25,23 @@ from vse.configuration import ModelConfig, split_marks
 from vse.errors import InputError, require
 from vse.files import settle, write_json
 from vse.fingerprints import DIGITS, state_fingerprint
+from vse.hgr.config import HGRConfig
+from vse.hgr.model import NO_VECTORS, HGRModel
 from vse.model import VSEModel
-from vse.strict import parse, read_json
+from vse.model_config import read_config
+from vse.strict import read_json
 
 if TYPE_CHECKING:
     from vse.inputs.tokenizer import TextTokenizer
+
+TorchModel: TypeAlias = VSEModel | HGRModel
 
 CONFIG = "config.json"
 WEIGHTS = "model.safetensors"
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer_settings.json")
 
 
-def save_model(model: VSEModel, folder: Path, *, draw: bool = True) -> Path:
+def save_model(model: TorchModel, folder: Path, *, draw: bool = True) -> Path:
     """Write the model into ``folder``, which is made if needed; other files in it stay.
 
     ``draw=False`` saves a card without the picture of the pooling curves.
@@ -75,20 +80,25 @@ def save_model(model: VSEModel, folder: Path, *, draw: bool = True) -> Path:
     return folder
 
 
-def load_model(folder: Path, *, device: str | torch.device = "cpu") -> VSEModel:
+def load_model(folder: Path, *, device: str | torch.device = "cpu") -> TorchModel:
     """The model in ``folder``, strictly: every tensor must be there and nothing else."""
     raw = read_json(folder / CONFIG)
     if raw.get("runtime") == "onnx":
         raise InputError(f"{folder}: already an export for ONNX Runtime; this needs the torch model it was made from")
     described, marks = split_marks(raw)
     mark = marks.get("fingerprint")
-    config = parse(ModelConfig, described, str(folder / CONFIG))
-    _check_self_contained(config, str(folder / CONFIG))
+    config = read_config(described, str(folder / CONFIG))
+    if isinstance(config, ModelConfig):
+        _check_self_contained(config, str(folder / CONFIG))
     tokenizer = load_tokenizer(folder)
     if tokenizer_digest(folder) != marks.get("tokenizer"):
         raise InputError(f"{folder}: {CONFIG} and the tokenizer belong to different models; save the model again")
     try:
-        model = VSEModel.build(config, tokenizer)
+        model: TorchModel
+        if isinstance(config, HGRConfig):
+            model = HGRModel(config, tokenizer)
+        else:
+            model = VSEModel.build(config, tokenizer)
     except InputError as error:
         raise InputError(f"{folder}: {error}") from None
     state, metadata = read_weights(folder / WEIGHTS)
@@ -101,6 +111,14 @@ def load_model(folder: Path, *, device: str | torch.device = "cpu") -> VSEModel:
         return model.to(device).eval()
     except (RuntimeError, AssertionError) as error:  # an unknown device, or one that this torch was built without
         raise InputError(f"device {str(device)!r}: {str(error).splitlines()[0]}") from None
+
+
+def load_towers(folder: Path, *, device: str | torch.device = "cpu") -> VSEModel:
+    """As :func:`load_model`, for work that needs vectors: a model without any is refused."""
+    model = load_model(folder, device=device)
+    if isinstance(model, HGRModel):
+        raise InputError(f"{folder}: {NO_VECTORS}")
+    return model
 
 
 def _saved_fingerprint(folder: Path) -> str | None:
@@ -185,7 +203,7 @@ def load_state(module: nn.Module, state: dict[str, torch.Tensor], where: str) ->
     module.load_state_dict(state, strict=True)
 
 
-def fingerprint(model: VSEModel) -> str:
+def fingerprint(model: TorchModel) -> str:
     """A name for exactly these weights and this way of preparing inputs.
 
     What follows from the weights' names and shapes is left out, so that another version of a library that spells an

@@ -7,8 +7,10 @@ import sys
 
 import pytest
 from tests.data.support import entry, features, write_image, write_karpathy, write_lines, write_precomp
+from tests.data.video_support import frames, msrvtt_json, write_hdf5, write_hgr, write_json
 
 from vse.data import LAYOUTS, detect_layout, list_splits, open_data
+from vse.data.video_open import VIDEO_LAYOUTS
 from vse.errors import InputError
 
 
@@ -23,8 +25,26 @@ def make(layout, folder):
         return write_karpathy(folder / "dataset_x.json", [entry("a.jpg", "test", "x")])
     elif layout == "table":
         return write_lines(folder / "t.csv", ["path,caption", "a.jpg,x"])
+    elif layout in VIDEO_LAYOUTS:
+        return make_videos(layout, folder)
     write_image(folder / "images/a.jpg")
     return folder
+
+
+def make_videos(layout, folder):
+    """One video with its frames; those of the published layouts are beside the captions."""
+    write_hdf5(folder / FRAMES, {"v": frames(3)})
+    if layout == "hgr":
+        return write_hgr(folder, {"v": ["x"]}, {"test": {"v": frames(3)}})
+    if layout == "msrvtt":
+        write_json(folder / "test_videodatainfo.json", msrvtt_json({"v": ("test", ["x"])}))
+        write_lines(folder / "t.csv", ["path,caption", "a.jpg,x"])
+    else:
+        write_json(folder / "vatex_public_test_english_v1.1.json", [{"videoID": "v", "enCap": ["x"]}])
+    return folder
+
+
+FRAMES = "frames.hdf5"
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
@@ -34,8 +54,22 @@ def test_every_layout_is_recognised(tmp_path, layout):
     assert detect_layout(str(path)) == layout
     (split,) = list_splits(path)
     for choice in ("auto", layout):
-        data = open_data(str(path), split, layout=choice)
+        features = {"features": tmp_path / FRAMES} if layout in {"msrvtt", "vatex"} else {}
+        data = open_data(str(path), split, layout=choice, **features)
         assert (data.layout, data.split, len(data.images)) == (layout, split, 1)
+
+
+@pytest.mark.parametrize("layout", VIDEO_LAYOUTS)
+def test_videos_are_read_as_frames_alone(tmp_path, layout):
+    """Pictures of them are refused, frame features of images too, and a layout without frames asks for them."""
+    path = make(layout, tmp_path)
+    with pytest.raises(InputError, match="holds videos as frame features, no pictures"):
+        open_data(path, use="files")
+    with pytest.raises(InputError, match=r"features='f' is for videos, and .* holds images"):
+        open_data(make("table", tmp_path / "images"), "all", features="f")
+    if layout != "hgr":
+        with pytest.raises(InputError, match="has no frame features of its own"):
+            open_data(path)
 
 
 def test_special_names_come_first(tmp_path):

@@ -11,6 +11,7 @@ from vse.errors import InputError
 from vse.evaluation import bootstrap
 from vse.evaluation.bootstrap import FIGURES, Difference, FoldRanks, Interval, differences, intervals, resample
 from vse.evaluation.metrics import DirectionMetrics, RetrievalMetrics, mean_metrics
+from vse.evaluation.positives import Positives
 
 
 def fold(images, texts, owners) -> FoldRanks:
@@ -56,6 +57,32 @@ def test_draws_are_those_of_a_loop(seed, images, folds, samples):
     generator = np.random.default_rng(seed)
     made = [random_fold(generator, images) for _ in range(folds)]
     np.testing.assert_array_equal(resample(made, samples=samples, seed=seed), naive_draws(made, samples, seed))
+
+
+@settings(max_examples=40)
+@given(seed=st.integers(0, 10**6), images=st.integers(1, 10), texts=st.integers(1, 12), samples=st.integers(1, 9))
+def test_a_shared_text_is_drawn_as_often_as_its_images_on_average(seed, images, texts, samples):
+    """Written out: each text once for each drawing of each of its images, in a scale where its share is whole."""
+    generator = np.random.default_rng(seed)
+    owners = [set(generator.integers(0, images, size=generator.integers(1, 4)).tolist()) for _ in range(texts)]
+    ranks = generator.integers(1, 30, size=images), generator.integers(1, 30, size=texts)
+    made = FoldRanks(*ranks, Positives.from_lists([sorted(each) for each in owners], images))
+    found = resample([made], samples=samples, seed=seed)
+    drawing = np.random.Generator(np.random.Philox(key=np.array([seed, 0], dtype=np.uint64)))
+    for row in found:
+        times = np.bincount(drawing.integers(0, images, size=images), minlength=images)
+        repeated = [6 // len(each) * sum(int(times[i]) for i in each) for each in owners]  # of 1, 2 or 3 images
+        asked = np.repeat(ranks[1], repeated) if any(repeated) else ranks[1]
+        np.testing.assert_allclose(row[5:10], naive_side(asked.tolist()))
+        np.testing.assert_allclose(row[:5], naive_side(np.repeat(ranks[0], times).tolist()))
+
+
+def test_texts_of_one_image_each_are_drawn_alike_in_both_forms():
+    """As a list of images, or as sets of one image."""
+    made = random_fold(np.random.default_rng(3), 9)
+    images = Positives.from_lists([[int(owner)] for owner in made.owners], 9)
+    shared = FoldRanks(made.images, made.texts, images)
+    np.testing.assert_array_equal(resample([shared], samples=30), resample([made], samples=30))
 
 
 def test_images_without_a_caption_are_drawn_and_not_asked():

@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 import torch
 from tests.training.support import tiny_values, write_pairs, write_toml
+from tests.training.support_video import CALM, video_values, write_videos
 
 from vse.progress import SilentProgress
 from vse.training import Recipe, train
@@ -71,10 +72,10 @@ def first_step(values, ranks, folder):
     recipe = Recipe.model_validate(values)
     splits = open_splits(recipe)
     model = build_model(recipe, build_tokenizer(recipe, splits.train.captions), splits, "test")
-    pairs = training_pairs(recipe, model, splits.train)
+    pairs = training_pairs(recipe, model, splits.train, splits.graphs)
     trainer = Trainer(
         recipe, model, pairs, splits.dev, RunFolder(folder), ranks, SilentProgress(), stored_features=False,
-        stopping=lambda: False,
+        stopping=lambda: False, graphs=splits.graphs,
     )
     trainer.step.prepare(train_backbone=False)
     samples = pairs.order(0)[: recipe.schedule.batch_size]
@@ -120,6 +121,9 @@ class TestFirstStep:
             "odd": tiny_values(data, run=double, schedule=SCHEDULE | {"batch_size": 15}),
             "batch-norm": tiny_values(data, **clip, run=double, model={"image": RESIDUAL}),
         }
+        videos = write_videos(folder / "videos")
+        for name, run in (("levels", double), ("levels-in-parts", double | {"micro_batches": 2})):
+            variants[name] = video_values(videos, "hgr-infinity", **clip, run=run, model=CALM)
         (folder / "variants.json").write_text(json.dumps(variants))
         (folder / "first_step.py").write_text(FIRST_STEP)
         command = torchrun(folder / "first_step.py", folder / "variants.json", folder)
@@ -135,6 +139,8 @@ class TestFirstStep:
             "hardest",
             "parts",
             "batch-norm",
+            "levels",
+            "levels-in-parts",
         ],
     )
     def test_two_processes_have_the_gradients_of_one(self, variant, folder):
@@ -194,6 +200,19 @@ def test_a_run_of_two_processes_is_a_run_of_one(data, alone, tmp_path):
         assert written["best"]["dev"][way]["r1"] == pytest.approx(expected[way]["r1"], abs=6)
     assert "epoch 6/6" in output(tmp_path / "logs", 0, "stderr")
     assert (output(tmp_path / "logs", 1, "stdout"), output(tmp_path / "logs", 1, "stderr")) == ("", "")
+
+
+def test_a_run_of_videos_by_two_processes_is_a_run_of_one(tmp_path):
+    """HGR without dropout, by the command: the losses of two epochs to 1e-4, and frames packed once for both."""
+    data = write_videos(tmp_path / "videos")
+    values = video_values(data, "hgr", run=ONE_THREAD, model=CALM)
+    recipe = write_toml(tmp_path / "hgr.toml", values)
+    command = torchrun("-m", "vse", "train", recipe, "--into", tmp_path / "run", "--json", logs=tmp_path / "logs")
+    done = subprocess.run(command, env=environment(), timeout=120, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    train(Recipe.model_validate(values), tmp_path / "alone")
+    assert len(losses(tmp_path / "run")) == 20
+    np.testing.assert_allclose(losses(tmp_path / "run"), losses(tmp_path / "alone"), rtol=1e-4)
 
 
 def children(pid: int) -> dict[int, int]:

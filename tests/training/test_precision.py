@@ -11,16 +11,12 @@ import pytest
 import torch
 from tests.support_models import BERT, write_wordpieces
 from tests.training.support import tiny_values, write_pairs
+from tests.training.support_steps import first_gradients, trainer_of
 
 from vse.encoders.transformer_text import create_transformer
 from vse.errors import InputError
-from vse.progress import SilentProgress
 from vse.training import Recipe, train
-from vse.training.build import build_model, build_tokenizer, open_splits, training_pairs
-from vse.training.distributed import Ranks
 from vse.training.metrics_log import read_metrics
-from vse.training.run_folder import RunFolder
-from vse.training.trainer import Trainer
 
 SCHEDULE = {"epochs": 6, "batch_size": 16, "decay_epochs": 1}
 ONE_THREAD: dict[str, Any] = {"threads": 1, "readers": 1}
@@ -39,33 +35,6 @@ def bert(tmp_path_factory) -> str:
     torch.manual_seed(0)
     create_transformer({**BERT, "hidden_dropout_prob": 0.4}).save_pretrained(folder)
     return str(folder)
-
-
-def trainer_of(values: Mapping[str, Any], folder: Path) -> Trainer:
-    """A trainer at step 0, ready for a step."""
-    recipe = Recipe.model_validate(values)
-    torch.set_num_threads(1)
-    splits = open_splits(recipe)
-    model = build_model(recipe, build_tokenizer(recipe, splits.train.captions), splits, "test")
-    trainer = Trainer(
-        recipe,
-        model,
-        training_pairs(recipe, model, splits.train),
-        splits.dev,
-        RunFolder(folder),
-        Ranks(),
-        SilentProgress(),
-        stored_features=False,
-        stopping=lambda: False,
-    )
-    trainer.step.prepare(train_backbone=False)
-    return trainer
-
-
-def first_gradients(values: Mapping[str, Any], folder: Path) -> dict[str, torch.Tensor]:
-    trainer = trainer_of(values, folder)
-    trainer.step(trainer.pairs.batch(0, trainer.pairs.order(0)[:16]), 0)
-    return {name: parameter.grad.clone() for name, parameter in trainer.step.parameters.items()}
 
 
 def double(data: Path, micro_batches: int, **changes: Any) -> dict[str, Any]:
@@ -110,11 +79,11 @@ class TestMicroBatches:
             for rows in (slice(0, 8), slice(8, 16))
         ]
         encoded = [step._encode(half, 0, number) for number, half in enumerate(halves)]
-        image, text = (torch.cat(side) for side in zip(*encoded, strict=True))
+        image, text = (torch.cat([part for (part,) in side]) for side in zip(*encoded, strict=True))
         step.objective(image @ text.T, torch.from_numpy(batch.image_ids), 0).backward()
         expected = {name: parameter.grad for name, parameter in step.parameters.items()}
         assert_close(found, expected)
-        again = [step._encode(half, 1, number)[1] for number, half in enumerate(halves)]
+        again = [step._encode(half, 1, number)[1][0] for number, half in enumerate(halves)]
         assert not torch.allclose(torch.cat(again), text)  # another step drops others
 
     def test_a_run_in_parts_is_a_run(self, data, tmp_path):

@@ -111,7 +111,7 @@ class TestIdentity:
 
     def test_every_key_is_decided_on(self):
         """A new key must be added here, and with it the question whether it may change in the middle of a run."""
-        assert keys_of(changed()) - {"model.image.kind", "model.text.kind"} == set(OTHER)
+        assert keys_of(changed()) - {"model.kind", "model.image.kind", "model.text.kind"} == set(OTHER)
 
     @pytest.mark.parametrize("key", OTHER)
     def test_only_how_the_machine_is_used_may_differ(self, key):

@@ -133,6 +133,12 @@ OWN = {
     "scenes-vse-plus-plus",
 }
 
+VIDEO = {
+    f"{data}-{method}"
+    for data in ("msrvtt", "vatex", "msvd", "msvd-small")
+    for method in ("vse-plus-plus", "vse-infinity", "hgr", "hgr-infinity")
+}
+
 ALL = [(data, *key) for data in DATA for key in (SINGLE | ENSEMBLES)]
 
 
@@ -140,8 +146,8 @@ class TestShipped:
     """What comes with the package."""
 
     def test_every_configuration_of_the_paper_is_there_and_no_other(self):
-        """Every row of its image-text tables, for both data sets; besides them what anybody can run."""
-        assert set(list_recipes()) == {"-".join(key) for key in ALL} | OWN
+        """Every row of its tables, for all data sets; besides them what anybody can run."""
+        assert set(list_recipes()) == {"-".join(key) for key in ALL} | OWN | VIDEO
 
     @pytest.mark.parametrize("name", list_recipes())
     def test_each_can_be_read_and_says_what_it_is(self, name):
@@ -160,7 +166,7 @@ class TestShipped:
 
         configs = {
             describe(recipe).model_dump_json(): recipe
-            for recipe in map(read_recipe, list_recipes())
+            for recipe in map(read_recipe, sorted(set(list_recipes()) - VIDEO))
             if isinstance(recipe, Recipe)
         }
         for text, recipe in configs.items():

@@ -37,6 +37,10 @@ data_app.command("vocabulary")(vocabulary)
 def check(
     path: Annotated[Path, typer.Argument(metavar="DIR", help="A folder, or a file that lists images and captions.")],
     layout: Annotated[str, typer.Option(metavar="NAME", help="How the data is laid out.")] = "auto",
+    features: Annotated[
+        Path | None,
+        typer.Option(metavar="PLACE", help="The frames of videos: a file, a folder, or a kind that the data has."),
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Say what a data set holds and what is wrong with it; exit code 1 if there are errors."""
@@ -48,7 +52,7 @@ def check(
     from vse.data.check import check_data
 
     with progress_on_stderr() as progress:
-        report = check_data(path, layout=layout, progress=progress)
+        report = check_data(path, layout=layout, features=features, progress=progress)
     show(report, as_json=as_json)
     if not report.ok:
         raise typer.Exit(FOUND_ERRORS)

@@ -23,11 +23,11 @@ def embed(
     progress: ProgressReporter,
 ) -> Embeddings:
     """The vectors of one model for the split, from features or from pictures as the model asks."""
-    import vse
     from vse.data import FeatureStore, attach, open_data
     from vse.evaluation.embeddings import embed_split
+    from vse.loading import load_towers
 
-    model = vse.load(name)
+    model = load_towers(name)
     if model.preprocessing is None:
         data = open_data(path, split, use="features")
     else:

@@ -10,6 +10,7 @@ import typer
 from vse.cli.console import progress_on_stderr, show
 from vse.cli.embedding import embed
 from vse.cli.options import JsonOption
+from vse.cli.video_eval import evaluate_video_models, holds_videos, refuse_for_videos
 from vse.errors import UsageError, unknown_choice
 
 
@@ -24,7 +25,8 @@ def evaluate(
         Path | None, typer.Option(metavar="DIR", help="The folder of the image files, if it is elsewhere.")
     ] = None,
     features: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="A store of 'vse features' to use in the place of pictures.")
+        Path | None,
+        typer.Option(metavar="PLACE", help="A store of 'vse features' in the place of pictures, or a video's frames."),
     ] = None,
     ensemble: Annotated[bool, typer.Option("--ensemble", help="Average the scores of all models.")] = False,
     compare: Annotated[
@@ -81,10 +83,40 @@ def evaluate(
     if (ensemble or compare) and len(named) + len(saved) < 2:
         raise UsageError(f"{'--ensemble' if ensemble else '--compare'} needs at least two models")
 
+    from vse.files import write_json
+
+    if data is not None and holds_videos(data):
+        refuse_for_videos(
+            {
+                "--protocol": protocol not in {AUTO, "all"},
+                "--images": images,
+                "--from-embeddings": saved,
+                "--save-embeddings": save_embeddings,
+                "--cxc": cxc,
+                "--eccv": eccv,
+                "--markdown": markdown,
+            },
+            data,
+        )
+        videos = evaluate_video_models(
+            named,
+            data,
+            split,
+            features=features,
+            ensemble=ensemble,
+            comparing=compare,
+            against_paper=against is not None,
+            ties=ties,
+            samples=samples,
+            seed=seed,
+        )
+        write_json(out, videos.to_json())
+        show(videos, as_json=as_json)
+        return
+
     from vse.evaluation.embeddings import Embeddings
     from vse.evaluation.report import append_markdown
     from vse.evaluation.run import run_evaluation
-    from vse.files import write_json
 
     coco = None
     if coco_ids is not None:

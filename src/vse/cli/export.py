@@ -40,14 +40,14 @@ def export(
     from vse.convert.onnx_export import export_onnx
     from vse.data import open_data
     from vse.loading import model_folder
-    from vse.storage import load_model
+    from vse.storage import load_towers
 
     source = model_folder(model)
     captioned = None if data is None else open_data(data, split)
     chosen = None if pictures is None else open_data(pictures, "all", layout="folder").images
     with progress_on_stderr() as progress:
         result = export_onnx(
-            load_model(source),
+            load_towers(source),
             folder,
             precision=cast("Precision", precision),
             data=captioned,

@@ -30,7 +30,9 @@ def train(
     ] = None,
     features: Annotated[
         Path | None,
-        typer.Option(metavar="DIR", help="A store of 'vse features'; short for --set data.features=DIR."),
+        typer.Option(
+            metavar="PLACE", help="Stored features, or a video's frames; short for --set data.features=PLACE."
+        ),
     ] = None,
     show_recipe: Annotated[bool, typer.Option("--show", help="Print the complete recipe as JSON and stop.")] = False,
     listing: Annotated[bool, typer.Option("--list", help="Name the recipes that come with vse.")] = False,

@@ -257,7 +257,7 @@ def _compare(
 
 def _vocabulary(model: VSEModel) -> int:
     text = model.config.text
-    return text.vocabulary_size if text.kind == "bigru" else int(text.architecture.get("vocab_size", 1000))
+    return text.vocabulary_size if text.kind != "transformer" else int(text.architecture.get("vocab_size", 1000))
 
 
 def _pictures(model: VSEModel, given: Items | None) -> NDArray[np.float32] | None:

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from vse.encoders.bigru import BiGRUEncoder
+from vse.encoders.words import WordEncoder
 from vse.errors import require
 from vse.pooling.base import Pooling
 from vse.pooling.seq2seq import Seq2SeqPool
@@ -52,7 +53,7 @@ class ExportableGRU(nn.Module):
 class ExportableBiGRU(nn.Module):
     """A :class:`BiGRUEncoder` up to its pooling, with the recurrence as one operator."""
 
-    def __init__(self, encoder: BiGRUEncoder) -> None:
+    def __init__(self, encoder: BiGRUEncoder | WordEncoder) -> None:
         super().__init__()
         self.embed = encoder.embed
         self.rnn = ExportableGRU(encoder.rnn)

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from vse.convert.onnx_gru import ExportableBiGRU, without_packing
 from vse.encoders.bigru import BiGRUEncoder
 from vse.encoders.unit_norm import unit_norm
+from vse.encoders.words import WordEncoder
 from vse.pooling.base import Pooling
 from vse.pooling.contributions import has_contributions, pool_with_contributions
 
@@ -50,7 +51,7 @@ class TextTower(nn.Module):
     def __init__(self, encoder: Any, longest: int) -> None:
         super().__init__()
         frozen = _frozen(encoder, longest)
-        self.encoder = ExportableBiGRU(frozen) if isinstance(frozen, BiGRUEncoder) else frozen
+        self.encoder = ExportableBiGRU(frozen) if isinstance(frozen, BiGRUEncoder | WordEncoder) else frozen
 
     def forward(self, tokens: Tensor, lengths: Tensor) -> Tensor:
         elements, mask = self.encoder.elements(tokens, lengths)

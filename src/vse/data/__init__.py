@@ -12,15 +12,19 @@ from vse.data.data_report import DataReport
 from vse.data.feature_store import FeatureStore, attach
 from vse.data.layouts import LAYOUTS
 from vse.data.open import detect_layout, list_splits, open_data
+from vse.data.video_frames import VideoFrames
+from vse.data.videos import CaptionedVideos
 
 __all__ = [
     "LAYOUTS",
     "CaptionedImages",
+    "CaptionedVideos",
     "DataReport",
     "FeatureRows",
     "FeatureStore",
     "ImageFiles",
     "ImageSet",
+    "VideoFrames",
     "attach",
     "check_data",
     "detect_layout",

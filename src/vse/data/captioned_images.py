@@ -13,6 +13,7 @@ from typing import Any, Literal, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from vse.data.video_frames import VideoFrames
 from vse.errors import InputError
 
 Kind = Literal["files", "features"]
@@ -122,7 +123,7 @@ class CaptionedImages:
     name: str
     split: str
     layout: str
-    images: ImageFiles | FeatureRows
+    images: ImageFiles | FeatureRows | VideoFrames
     captions: tuple[str, ...]
     caption_to_image: NDArray[np.int64]
 

@@ -15,21 +15,33 @@ from vse.data.layouts import AUTO, LAYOUTS, find_layout
 from vse.data.overlaps import file_contents, shared
 from vse.data.reading import ReadOptions
 from vse.data.splits import ALL
+from vse.data.video_check import check_videos
 from vse.errors import InputError
 from vse.progress import ProgressReporter, SilentProgress
 
 _SILENT = SilentProgress()
 
 
-def check_data(path: str | os.PathLike[str], *, layout: str = AUTO, progress: ProgressReporter = _SILENT) -> DataReport:
+def check_data(
+    path: str | os.PathLike[str],
+    *,
+    layout: str = AUTO,
+    features: str | os.PathLike[str] | None = None,
+    progress: ProgressReporter = _SILENT,
+) -> DataReport:
     """Read every split and every image once, and say what is there and what is wrong.
 
     A split that cannot be read becomes an error in the report, and the others are still checked. Image files are not
-    decoded: they are missing, empty or there.
+    decoded: they are missing, empty or there. Videos are checked by :func:`vse.data.video_check.check_videos`, with
+    their frames in ``features``.
     """
     where = Path(path)
     name = find_layout(where, layout)
     known = LAYOUTS[name]
+    if known.videos:
+        return check_videos(where, features=features, layout=name, progress=progress)
+    if features is not None:
+        raise InputError(f"features={str(features)!r} is for videos, and {where} holds images: leave it out")
     findings = Findings()
     try:
         splits = known.splits(where)
@@ -73,7 +85,7 @@ def _check_split(
     features, files = None, None
     if isinstance(data.images, FeatureRows):
         features, contents[data.split] = _check_features(data.split, data.images, findings, progress)
-    else:
+    elif isinstance(data.images, ImageFiles):
         files = _check_files(data.split, data.images, findings, progress)
     words = [len(caption.split()) for caption in data.captions]
     return SplitReport(

@@ -22,6 +22,7 @@ def open_data(
     layout: str = AUTO,
     images: StrPath | None = None,
     use: Use = "auto",
+    features: StrPath | None = None,
     check_files: bool = False,
 ) -> CaptionedImages:
     """One split of the data at ``path``.
@@ -29,16 +30,19 @@ def open_data(
     ``layout`` is ``auto`` or a name of :data:`~vse.data.layouts.LAYOUTS`; ``dev`` and ``val`` are the same split.
     ``images`` is the folder of the image files, if they are not where the layout has them. ``use`` chooses between the
     ``features`` and the ``files`` of a layout that has both; ``auto`` takes features unless ``images`` is given. Image
-    files are not looked at unless ``check_files`` is set: a hundred thousand of them take their time.
+    files are not looked at unless ``check_files`` is set: a hundred thousand of them take their time. ``features`` are
+    the frame features of videos: an hdf5 or npz file, a folder of arrays, or in the layout ``hgr`` the name of a kind.
     """
     if use not in {"auto", "features", "files"}:
         raise InputError(unknown_choice("use", use, ("auto", "features", "files")))
     where = Path(path)
     known = LAYOUTS[find_layout(where, layout)]
+    if features is not None and not known.videos:
+        raise InputError(f"features={str(features)!r} is for videos, and {where} holds images: leave it out")
     available = known.splits(where)
     # Without any split the reader knows best what is wrong: a missing list, or rows of which none can be understood.
     name = find_split(split, available, where) if available else split
-    data = known.read(where, name, ReadOptions(None if images is None else Path(images), use))
+    data = known.read(where, name, ReadOptions(None if images is None else Path(images), use, features))
     if check_files and isinstance(data.images, ImageFiles):
         missing = missing_files(data.images.paths)
         if missing:

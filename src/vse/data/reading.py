@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,10 +23,12 @@ def stop(kind: str, message: str) -> None:
 
 @dataclass(frozen=True)
 class ReadOptions:
-    """``images``: the folder of the image files where a layout leaves it open; ``use``: the kind of images wanted."""
+    """``images``: the folder of the image files where a layout leaves it open; ``use``: the kind of images wanted;
+    ``features``: the frame features of videos, a path or the name of one kind of several."""
 
     images: Path | None = None
     use: Use = "auto"
+    features: str | os.PathLike[str] | None = None
     on_problem: OnProblem = stop
 
     def image_folder(self) -> Path | None:

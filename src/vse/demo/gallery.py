@@ -62,7 +62,7 @@ def _model_of(where: Path) -> str:
 def _export(model: Path, folder: Path, progress: ProgressReporter) -> None:
     """The model as ONNX, unless it is there already; a file beside it says of which weights it is."""
     from vse.convert.onnx_export import export_onnx
-    from vse.storage import load_model
+    from vse.storage import load_towers
 
     note = folder.with_name(SOURCE)
     source = {"fingerprint": read_json(model / "config.json")["fingerprint"]}
@@ -70,7 +70,7 @@ def _export(model: Path, folder: Path, progress: ProgressReporter) -> None:
         return
     note.unlink(missing_ok=True)  # first of all: an export that is interrupted is made again
     shutil.rmtree(folder, ignore_errors=True)
-    export_onnx(load_model(model), folder, confidence=own_coefficients(model), progress=progress)
+    export_onnx(load_towers(model), folder, confidence=own_coefficients(model), progress=progress)
     write_json(note, source)
 
 

@@ -53,7 +53,7 @@ def run(
     from vse.card import write_card
     from vse.curves import curves_of
     from vse.curves_plot import plot_curves
-    from vse.storage import load_model
+    from vse.storage import load_towers
     from vse.training.curves_plot import plot_training
     from vse.training.metrics_log import read_metrics
     from vse.training.several import train_several
@@ -66,7 +66,7 @@ def run(
     methods, gallery = _evaluate(out, seeds, [result.model for result in results])
     ours = [result for result, each in zip(results, runs, strict=True) if each.name.startswith("VSE∞")]
     best = max(ours, key=lambda result: float(result.best["rsum"]))
-    model = load_model(best.model)
+    model = load_towers(best.model)
     kept = out / "model"
     shutil.rmtree(kept, ignore_errors=True)
     shutil.copytree(best.model, kept)
@@ -112,8 +112,9 @@ def _prepare(out: Path, seeds: Sequence[int], scale: Scale, report: ProgressRepo
             recipe = read_recipe(name, [*places, f"seed={seed}"])
             if isinstance(recipe, Recipe):
                 runs.append(Run(recipe, out / "runs" / f"{name}-seed{seed}", f"{label.split()[0]} seed {seed}"))
-    image = runs[0].recipe.model.image
-    if image.kind == "grid":
+    wanted = runs[0].recipe.model
+    if wanted.kind == "vse" and wanted.image.kind == "grid":
+        image = wanted.image
         extract_features(
             find_images(scenes),
             image.backbone.name,
@@ -130,11 +131,11 @@ def _evaluate(
 ) -> tuple[tuple[MethodResult, ...], tuple[int, int]]:
     """Every model on the test scenes, which neither training nor the choice of epochs has seen."""
     from vse.data import FeatureStore, attach, open_data
-    from vse.storage import load_model
-    from vse.training.trainer import evaluate_split
+    from vse.storage import load_towers
+    from vse.training.dev import evaluate_split
 
     test = attach(open_data(out / "scenes", "test"), FeatureStore.open(out / "features"))
-    figures = [evaluate_split(load_model(model), test) for model in models]
+    figures = [evaluate_split(load_towers(model), test) for model in models]
     methods = tuple(
         MethodResult(label, tuple(seeds), tuple(figures[place :: len(METHODS)]))
         for place, label in enumerate(METHODS.values())

@@ -7,9 +7,10 @@ from typing import Any
 
 from torch import nn
 
-from vse.configuration import BiGRUConfig, GridConfig, PoolingConfig, RegionConfig, TransformerConfig
+from vse.configuration import FramesConfig, ImageConfig, PoolingConfig, RegionConfig, TextConfig, TransformerConfig
 from vse.encoders.backbones import VisionTransformer, create_backbone
 from vse.encoders.bigru import BiGRUEncoder
+from vse.encoders.frames import FrameEncoder
 from vse.encoders.grid import GridEncoder
 from vse.encoders.projection import create_projection
 from vse.encoders.region import RegionEncoder
@@ -19,6 +20,7 @@ from vse.encoders.transformer_text import (
     create_transformer,
     load_transformer,
 )
+from vse.encoders.words import WordEncoder
 from vse.errors import InputError
 from vse.pooling import create_pooling
 from vse.pooling.base import Pooling
@@ -33,14 +35,14 @@ def build_pooling(config: PoolingConfig, size: int) -> Pooling:
     return create_pooling(config.name, **options)
 
 
-def build_image_encoder(
-    config: RegionConfig | GridConfig, size: int, *, pretrained: bool = False
-) -> tuple[nn.Module, RegionConfig | GridConfig]:
+def build_image_encoder(config: ImageConfig, size: int, *, pretrained: bool = False) -> tuple[nn.Module, ImageConfig]:
     """An image encoder and its complete configuration: preprocessing and a transformer's architecture filled in."""
     pooling = build_pooling(config.pooling, size)
     if isinstance(config, RegionConfig):
         projection = create_projection(config.head, config.feature_size, size, config.hidden_size)
         return RegionEncoder(projection, pooling, config.feature_size), config
+    if isinstance(config, FramesConfig):
+        return FrameEncoder(config.feature_size, size, pooling, config.dropout), config
     backbone = create_backbone(config.backbone.name, pretrained=pretrained, **config.backbone.options)
     projection = create_projection(config.head, backbone.channels, size, config.hidden_size)
     update: dict[str, Any] = {}
@@ -52,13 +54,14 @@ def build_image_encoder(
     return GridEncoder(backbone, projection, pooling), config.model_copy(update=update)
 
 
-def build_text_encoder(
-    config: BiGRUConfig | TransformerConfig, size: int
-) -> tuple[nn.Module, BiGRUConfig | TransformerConfig]:
+def build_text_encoder(config: TextConfig, size: int) -> tuple[nn.Module, TextConfig]:
     """A text encoder and its complete configuration."""
     pooling = build_pooling(config.pooling, size)
-    if isinstance(config, BiGRUConfig):
-        return BiGRUEncoder(config.vocabulary_size, config.word_size, size, pooling), config
+    if not isinstance(config, TransformerConfig):
+        words, width = config.vocabulary_size, config.word_size
+        if config.kind == "words":
+            return WordEncoder(words, width, size, pooling, config.dropout), config
+        return BiGRUEncoder(words, width, size, pooling), config
     if config.architecture:
         transformer = create_transformer(config.architecture)
     elif config.pretrained is not None:

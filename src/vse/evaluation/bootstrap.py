@@ -9,12 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from vse.errors import InputError
 from vse.evaluation.metrics import CUTOFFS, RetrievalMetrics
+from vse.evaluation.positives import Positives
 from vse.evaluation.ranks import NO_POSITIVE, Ranks
 
 FIGURES = (
@@ -24,15 +26,20 @@ FIGURES = (
 SAMPLES = 1000
 LEVEL = 0.95
 CHUNK_VALUES = 1 << 22  # weights held at once
+ROUNDING = 1e-9  # of a sum of weights, relative
 
 
 @dataclass(frozen=True, eq=False)
 class FoldRanks:
-    """Ranks of the images and of the texts of one gallery, and the image (from 0) that each text belongs to."""
+    """Ranks of the images and of the texts of one gallery, and the image (from 0) that each text belongs to.
+
+    Texts that several images share have their images as :class:`Positives` instead. Such a text is asked about as often
+    as its images are on average.
+    """
 
     images: Ranks
     texts: Ranks
-    owners: NDArray[np.int64]
+    owners: NDArray[np.int64] | Positives
 
 
 @dataclass(frozen=True)
@@ -68,7 +75,8 @@ def resample(folds: Sequence[FoldRanks], *, samples: int = SAMPLES, seed: int = 
     for number, fold in enumerate(folds):
         images = len(fold.images)
         generator = np.random.Generator(np.random.Philox(key=np.array([seed, number], dtype=np.uint64)))
-        step = max(1, CHUNK_VALUES // max(images, len(fold.texts)))
+        pairs = len(fold.owners.columns) if isinstance(fold.owners, Positives) else len(fold.owners)
+        step = max(1, CHUNK_VALUES // max(images, pairs))
         for start in range(0, samples, step):
             count = min(step, samples - start)
             drawn = generator.integers(0, images, size=(count, images))
@@ -97,13 +105,20 @@ def differences(
 
 def _figures(fold: FoldRanks, weights: NDArray[np.int64]) -> NDArray[np.float64]:
     image_side = _side(fold.images, weights)
-    text_side = _side(fold.texts, weights[:, fold.owners])
+    text_side = _side(fold.texts, _text_weights(weights, fold.owners))
     recalls = len(CUTOFFS)
     rsum = image_side[:, :recalls].sum(axis=1) + text_side[:, :recalls].sum(axis=1)
     return np.column_stack((image_side, text_side, rsum))
 
 
-def _side(ranks: Ranks, weights: NDArray[np.int64]) -> NDArray[np.float64]:
+def _text_weights(weights: NDArray[np.int64], owners: NDArray[np.int64] | Positives) -> NDArray[Any]:
+    """How often each text is asked about, ``(draws, texts)``, when its images are drawn ``weights`` times."""
+    if isinstance(owners, Positives):
+        return np.add.reduceat(weights[:, owners.columns], owners.starts[:-1], axis=1) / owners.counts
+    return weights[:, owners]
+
+
+def _side(ranks: Ranks, weights: NDArray[Any]) -> NDArray[np.float64]:
     """R@1, 5, 10, median and mean rank of weighted queries, ``(draws, 5)``."""
     valid = ranks != NO_POSITIVE
     ranks, weights = ranks[valid], weights[:, valid]
@@ -115,6 +130,7 @@ def _side(ranks: Ranks, weights: NDArray[np.int64]) -> NDArray[np.float64]:
     means = (weights @ measured) / total[:, None]
     order = np.argsort(ranks, kind="stable")
     running = np.cumsum(weights[:, order], axis=1)
-    lower = ranks[order][(running >= ((total + 1) // 2)[:, None]).argmax(axis=1)]
-    upper = ranks[order][(running >= (total // 2 + 1)[:, None]).argmax(axis=1)]
+    half, rounding = total[:, None] / 2, ROUNDING * total[:, None]  # shares of thirds do not add up to the bit
+    lower = ranks[order][(running >= half - rounding).argmax(axis=1)]
+    upper = ranks[order][(running > half + rounding).argmax(axis=1)]
     return np.column_stack((means[:, :3], (lower + upper) / 2, means[:, 3]))

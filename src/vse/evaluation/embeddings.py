@@ -22,6 +22,7 @@ from vse.strict import Strict, parse, read_json
 
 if TYPE_CHECKING:
     from vse.data.captioned_images import CaptionedImages
+    from vse.hgr.model import HGRModel
     from vse.model import VSEModel
     from vse.onnx_model import OnnxModel
 
@@ -125,19 +126,30 @@ def embed_split(
     return Embeddings(images, texts, data.caption_to_image, header, data.captions)
 
 
-def model_traits(model: VSEModel | OnnxModel) -> dict[str, str]:
+def model_traits(model: VSEModel | OnnxModel | HGRModel) -> dict[str, str]:
     """What the model is made of, in the words of the published tables: region or grid, BiGRU or BERT, its poolings."""
-    raw: dict[str, Any] = model.config.source if hasattr(model.config, "source") else model.config.model_dump()
+    config: Any = model.config
+    raw: dict[str, Any] = config.source if hasattr(config, "source") else config.model_dump()
+    if raw.get("kind") == "hgr":
+        return _hgr_traits(raw)
     image, text = raw["image"], raw["text"]
     traits = {
         "image": image["kind"],
-        "text": "bert" if text["kind"] == "transformer" else text["kind"],
+        "text": {"transformer": "bert", "words": "bigru"}.get(text["kind"], text["kind"]),
         "image_pooling": _pooling_name(image["pooling"]),
         "text_pooling": _pooling_name(text["pooling"]),
     }
     if image.get("backbone") is not None:
         traits["backbone"] = _backbone_name(image["backbone"], raw.get("about", {}).get("recipe", {}))
     return traits
+
+
+def _hgr_traits(raw: dict[str, Any]) -> dict[str, str]:
+    """HGR∞ has GPO in both places; the tables name no poolings of the two."""
+    poolings = [_pooling_name(raw[name]) for name in ("video_pooling", "sentence_pooling")]
+    named = {("attention", "attention"): "HGR", ("gpo", "gpo"): "HGR∞"}.get((poolings[0], poolings[1]))
+    described = {"video_pooling": poolings[0], "sentence_pooling": poolings[1]}
+    return {"image": "frames", "text": "bigru", "method": named or "HGR", **({} if named else described)}
 
 
 def _pooling_name(pooling: dict[str, Any]) -> str:

@@ -84,7 +84,7 @@ class EvaluationReport:
         for protocol, test in dict.fromkeys((each.protocol.name, each.card["split_hash"]) for each in self.results):
             self._table(console, protocol, test)
         for comparison in self.comparisons:
-            _render_comparison(console, comparison)
+            render_comparison(console, comparison)
         for extras in self.extras.values():
             for extra in extras:
                 extra.render(console)
@@ -213,7 +213,8 @@ def append_markdown(path: Path, results: list[Result]) -> None:
     write_text(path, text)
 
 
-def _render_comparison(console: Console, comparison: Comparison) -> None:
+def render_comparison(console: Console, comparison: Comparison, sides: tuple[str, str] = ("i2t", "t2i")) -> None:
+    """A table of the differences; ``sides`` are what the two directions are called."""
     from rich.table import Table
     from rich.text import Text
 
@@ -224,5 +225,6 @@ def _render_comparison(console: Console, comparison: Comparison) -> None:
     for name in (*COLUMNS, *RANKS):
         each = comparison.differences[name]
         verdict = "real" if each.real else "may be chance"
-        table.add_row(name, f"{each.value:+.2f}", f"{each.interval.low:+.2f} … {each.interval.high:+.2f}", verdict)
+        called = name.replace("i2t", sides[0]).replace("t2i", sides[1])
+        table.add_row(called, f"{each.value:+.2f}", f"{each.interval.low:+.2f} … {each.interval.high:+.2f}", verdict)
     console.print(table)

@@ -14,11 +14,11 @@ if TYPE_CHECKING:
 
 def model_of(info: CollectionInfo, given: str | None = None) -> Model:
     """Loaded from where it was when indexing, unless it is ``given``; another model than that is an error."""
-    import vse
+    from vse.loading import load_towers
 
     source = given or info.model_source
     try:
-        model = vse.load(source)
+        model = load_towers(source)
     except InputError as error:
         if given is not None:
             raise

@@ -12,8 +12,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from vse.data import CaptionedImages, FeatureRows
+from vse.data import CaptionedImages, FeatureRows, VideoFrames
 from vse.errors import InputError
+from vse.hgr.graph_batch import GraphBatch
+from vse.hgr.role_graph import RoleGraph
 from vse.inputs.preprocessing import ImagePreprocessing, load_pixels
 from vse.training.augmentation import TextAugmentation, image_elements
 from vse.training.keyed import Purpose, keyed
@@ -29,7 +31,7 @@ class Batch:
     """B pairs. ``images`` are pixels ``(B, 3, H, W)``, or the features ``(B, N, F)`` that were kept, padded.
 
     ``lengths`` counts the features of each image; ``mask (B, cells)`` tells which cells of a picture are kept, once
-    the backbone has made them. Both are None where everything is kept.
+    the backbone has made them. Both are None where everything is kept. ``graphs`` are for models that read them.
     """
 
     images: NDArray[Any]
@@ -39,6 +41,7 @@ class Batch:
     token_lengths: NDArray[np.int64]
     image_ids: NDArray[np.int64]
     samples: Samples
+    graphs: GraphBatch | None = None
 
     def __len__(self) -> int:
         return len(self.samples)
@@ -47,7 +50,7 @@ class Batch:
 class TrainingPairs:
     """Captions with their images, augmented by draws that are keyed by (seed, epoch, sample).
 
-    A sample is the number of a caption.
+    A sample is the number of a caption; ``graphs[sample]`` is its role graph, for models that read them.
     """
 
     def __init__(
@@ -60,6 +63,7 @@ class TrainingPairs:
         seed: int,
         preprocessing: ImagePreprocessing | None = None,
         cells: int | None = None,
+        graphs: Sequence[RoleGraph] | None = None,
     ) -> None:
         self.data = data
         self.seed = seed
@@ -68,6 +72,8 @@ class TrainingPairs:
         self._recipe = recipe
         self._preprocessing = preprocessing
         self._cells = cells
+        self._graphs = graphs
+        self._most_frames = int(data.images.sizes.max()) if isinstance(data.images, VideoFrames) else 0
         self._keep = image_elements(recipe.image, grid=preprocessing is not None)
 
     def order(self, epoch: int, captions_per_image: int | None = None) -> Samples:
@@ -89,6 +95,10 @@ class TrainingPairs:
         if isinstance(self.data.images, FeatureRows):
             images, lengths = self._features(epoch, samples, owners, self.data.images)
             return Batch(images, lengths, None, tokens, token_lengths, owners, samples)
+        if isinstance(self.data.images, VideoFrames):
+            graphs = self._role_graphs(samples, tokens.shape[1])
+            images, lengths = self._frames(epoch, samples, owners, self.data.images)
+            return Batch(images, lengths, None, tokens, token_lengths, owners, samples, graphs)
         images, mask = self._pictures(epoch, samples, owners)
         return Batch(images, None, mask, tokens, token_lengths, owners, samples)
 
@@ -117,6 +127,30 @@ class TrainingPairs:
         for image, source, chosen, length in zip(images, sources, kept, lengths, strict=True):
             image[:length] = rows.array[source].reshape(count, rows.dim)[chosen]
         return images, lengths
+
+    def _frames(
+        self, epoch: int, samples: Samples, owners: Samples, videos: VideoFrames
+    ) -> tuple[NDArray[Any], NDArray[np.int64] | None]:
+        """The frames that are kept, in the type they are stored in, padded to the longest video of the split.
+
+        Not to that of the batch: parts of a batch and processes would differ in shape.
+        """
+        keep, most = self._keep, self._most_frames
+        sets = [videos.stored(owner) for owner in owners.tolist()]
+        if keep is not None:
+            rate = self._recipe.rate
+            draws = (keyed(self.seed, epoch, Purpose.IMAGE_ELEMENTS, sample) for sample in samples.tolist())
+            sets = [frames[keep(len(frames), rate, draw)] for frames, draw in zip(sets, draws, strict=True)]
+        lengths = np.array([len(frames) for frames in sets], dtype=np.int64)
+        images = np.zeros((len(samples), most, videos.dim), dtype=sets[0].dtype)
+        for image, frames in zip(images, sets, strict=True):
+            image[: len(frames)] = frames
+        return images, None if (lengths == most).all() else lengths
+
+    def _role_graphs(self, samples: Samples, length: int) -> GraphBatch | None:
+        if self._graphs is None:
+            return None
+        return GraphBatch.of([self._graphs[sample] for sample in samples.tolist()], length)
 
     def _pictures(
         self, epoch: int, samples: Samples, owners: Samples

@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -12,22 +14,29 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
-from vse.configuration import About, BiGRUConfig, ModelConfig, TransformerConfig
+from vse.configuration import About, BiGRUConfig, ModelConfig, TextConfig, WordsConfig
 from vse.convert.checkpoint import read_state
-from vse.data import CaptionedImages, FeatureRows, FeatureStore, attach, open_data
+from vse.data import CaptionedImages, FeatureRows, FeatureStore, ImageFiles, VideoFrames, attach, open_data
+from vse.data.reading import Use
+from vse.data.video_hgr import annotation_folder
+from vse.data.video_vocabulary import WORD_FILE, VideoVocabulary
+from vse.data.video_words import WORD_LIMIT
 from vse.encoders.grid import GridEncoder
 from vse.encoders.torchvision_operators import mend_torchvision
 from vse.errors import InputError, require
 from vse.evaluation.embeddings import split_hash
 from vse.features import backbone_fingerprint
+from vse.hgr.config import HGRConfig
+from vse.hgr.model import HGRModel
+from vse.hgr.sentence_graphs import SentenceGraphs
 from vse.inputs.tokenizer import TextTokenizer
 from vse.inputs.vocabulary import DEFAULT_LENGTH, Vocabulary
 from vse.model import VSEModel
-from vse.storage import load_state, read_weights
+from vse.storage import TorchModel, load_state, read_weights
 from vse.training.augmentation import TextAugmentation
 from vse.training.batches import TrainingPairs
 from vse.training.keyed import Purpose, keyed_seed
-from vse.training.recipe import Recipe
+from vse.training.recipe import DataRecipe, ModelRecipe, Recipe
 from vse.training.token_store import TokenStore
 
 PREFIXES = {"module", "image_encoder", "backbone", "resnet", "model"}
@@ -36,11 +45,12 @@ PREFIXES = {"module", "image_encoder", "backbone", "resnet", "model"}
 
 @dataclass(frozen=True)
 class Splits:
-    """The two splits a run needs, and the store its features come from, if any."""
+    """The two splits a run needs, the store its features come from and the graphs of its sentences, if any."""
 
     train: CaptionedImages
     dev: CaptionedImages
     store: FeatureStore | None
+    graphs: SentenceGraphs | None = None
 
     def identity(self, tokenizer: TextTokenizer) -> dict[str, Any]:
         """What must be equal for a run to be continued: captions, words, pictures' names, features."""
@@ -50,6 +60,7 @@ class Splits:
             "train": _split_identity(self.train, stored=self.store is not None),
             "dev": _split_identity(self.dev, stored=self.store is not None),
             "features": None if self.store is None else self.store.header.fingerprint,
+            **({} if self.graphs is None else {"graphs": self.graphs.digest()}),
         }
 
 
@@ -58,27 +69,37 @@ def open_splits(recipe: Recipe) -> Splits:
     data = recipe.data
     if not data.path:
         raise InputError("data.path is missing: name the data set in the recipe, or with --data DIR")
-    region = recipe.model.image.kind == "region"
+    wanted = recipe.model
+    seen = "frames" if wanted.kind == "hgr" else wanted.image.kind
+    frames = data.features if seen == "frames" else None
 
     def opened(split: str) -> CaptionedImages:
-        return open_data(
-            data.path, split, layout=data.layout, images=data.images, use="features" if region else "files"
-        )
+        use: Use = "files" if seen == "grid" else "features"
+        return open_data(data.path, split, layout=data.layout, images=data.images, use=use, features=frames)
 
     train, dev = opened(data.train), opened(data.dev)
+    if seen == "frames" and not isinstance(train.images, VideoFrames):
+        raise InputError(f"{data.path}: layout {train.layout!r} holds images, and the model takes frames of videos")
     store = None
-    if data.features is not None:
+    if data.features is not None and frames is None:
         store = FeatureStore.open(data.features)
         train, dev = attach(train, store, on_bad="drop"), attach(dev, store, on_bad="drop")
     for each in (train, dev):
         if not each.captions:
             raise InputError(f"{each.name}, split {each.split!r}: no captions to learn from")
-    return Splits(train, dev, store)
+    graphs = None
+    if wanted.kind == "hgr":
+        sentences = (*train.captions, *dev.captions)
+        graphs = SentenceGraphs.of(sentences, annotation_folder(Path(data.path)), limit=data.max_tokens or WORD_LIMIT)
+    return Splits(train, dev, store, graphs)
 
 
 def build_tokenizer(recipe: Recipe, captions: tuple[str, ...]) -> TextTokenizer:
     """The words of the training captions, or the tokenizer of the pretrained transformer."""
-    text, data = recipe.model.text, recipe.data
+    data = recipe.data
+    if recipe.model.kind == "hgr" or recipe.model.text.kind == "words":
+        return _video_words(data, captions).tokenizer(data.max_tokens or WORD_LIMIT)
+    text = recipe.model.text
     if text.kind == "transformer":
         if text.pretrained is None:
             raise InputError("model.text.pretrained is missing: a transformer is trained from a pretrained one")
@@ -90,48 +111,86 @@ def build_tokenizer(recipe: Recipe, captions: tuple[str, ...]) -> TextTokenizer:
     return vocabulary.tokenizer(data.max_tokens or DEFAULT_LENGTH)
 
 
-def build_model(recipe: Recipe, tokenizer: TextTokenizer, splits: Splits, name: str) -> VSEModel:
+def _video_words(data: DataRecipe, captions: tuple[str, ...]) -> VideoVocabulary:
+    """A file of words that the recipe or the data has, or the words of the training captions."""
+    own = annotation_folder(Path(data.path)) / WORD_FILE
+    file = Path(data.vocabulary) if data.vocabulary is not None else own
+    if data.vocabulary is not None or own.is_file():
+        return VideoVocabulary.load(file)
+    return VideoVocabulary.build(captions, min_count=data.min_count)
+
+
+def build_model(recipe: Recipe, tokenizer: TextTokenizer, splits: Splits, name: str) -> TorchModel:
     """The model at step 0: random weights drawn from the recipe's seed, pretrained parts loaded."""
-    wanted = recipe.model
-    text: BiGRUConfig | TransformerConfig
-    if wanted.text.kind == "bigru":
-        text = BiGRUConfig(vocabulary_size=tokenizer.vocab_size, **wanted.text.model_dump())
-    else:
-        text = wanted.text
     shown = {key: value for key, value in flat(recipe.identity()).items() if value not in (None, {})}
-    about = About(name=name, data=splits.train.name, source="trained with vse", recipe=shown)
-    config = ModelConfig(embed_size=wanted.embed_size, image=wanted.image, text=text, about=about)
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(keyed_seed(recipe.seed, 0, Purpose.WEIGHTS))
-        model = VSEModel.build(config, tokenizer, pretrained=wanted.pretrained)
-    if wanted.backbone_weights is not None:
-        _load_backbone(model, wanted.backbone_weights)
+    notes = () if splits.graphs is None else (splits.graphs.note,)
+    about = About(name=name, data=splits.train.name, source="trained with vse", recipe=shown, notes=notes)
+    model: TorchModel
+    if recipe.model.kind == "hgr":
+        size = tokenizer.vocab_size
+        config = HGRConfig(vocabulary_size=size, about=about, **recipe.model.model_dump(exclude={"kind"}))
+        with _drawn_from(recipe):
+            model = HGRModel(config, tokenizer)
+    else:
+        model = _build_towers(recipe, recipe.model, tokenizer, about)
     images = splits.train.images
-    if isinstance(images, FeatureRows) and images.dim != model.feature_size:
+    if isinstance(images, FeatureRows | VideoFrames) and images.dim != model.feature_size:
+        where = "model.feature_size" if recipe.model.kind == "hgr" else "model.image.feature_size"
         raise InputError(
             f"{splits.train.name}: features of {images.dim} values, and the model takes {model.feature_size}: "
-            + ("compute them with the recipe's backbone" if splits.store else "set model.image.feature_size")
+            + ("compute them with the recipe's backbone" if splits.store else f"set {where}")
         )
-    if splits.store is not None:
-        backbone = cast(Any, model.image_encoder).backbone
-        if splits.store.header.fingerprint != backbone_fingerprint(backbone):
-            raise InputError(
-                f"{splits.store.folder}: features of {splits.store.header.backbone} with other weights than the "
-                "recipe's backbone: compute them with the same one (model.pretrained, model.backbone_weights)"
-            )
-        how = model.preprocessing
-        if how is None or splits.store.header.preprocessing != how.to_json():
-            raise InputError(f"{splits.store.folder}: its pictures were prepared in another way than the recipe's")
+    if splits.store is not None and isinstance(model, VSEModel):
+        _check_store(splits.store, model)
     return model.double() if recipe.run.precision == "fp64" else model
 
 
-def training_pairs(recipe: Recipe, model: VSEModel, data: CaptionedImages) -> TrainingPairs:
+@contextmanager
+def _drawn_from(recipe: Recipe) -> Iterator[None]:
+    """The first weights depend on the recipe's seed alone."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(keyed_seed(recipe.seed, 0, Purpose.WEIGHTS))
+        yield
+
+
+def _build_towers(recipe: Recipe, wanted: ModelRecipe, tokenizer: TextTokenizer, about: About) -> VSEModel:
+    text: TextConfig
+    if wanted.text.kind == "bigru":
+        text = BiGRUConfig(vocabulary_size=tokenizer.vocab_size, **wanted.text.model_dump())
+    elif wanted.text.kind == "words":
+        text = WordsConfig(vocabulary_size=tokenizer.vocab_size, **wanted.text.model_dump())
+    else:
+        text = wanted.text
+    config = ModelConfig(embed_size=wanted.embed_size, image=wanted.image, text=text, about=about)
+    with _drawn_from(recipe):
+        model = VSEModel.build(config, tokenizer, pretrained=wanted.pretrained)
+    if wanted.backbone_weights is not None:
+        _load_backbone(model, wanted.backbone_weights)
+    return model
+
+
+def _check_store(store: FeatureStore, model: VSEModel) -> None:
+    """Features of another backbone or of other pictures may have the right width and mean something else."""
+    backbone = cast(Any, model.image_encoder).backbone
+    if store.header.fingerprint != backbone_fingerprint(backbone):
+        raise InputError(
+            f"{store.folder}: features of {store.header.backbone} with other weights than the recipe's backbone: "
+            "compute them with the same one (model.pretrained, model.backbone_weights)"
+        )
+    how = model.preprocessing
+    if how is None or store.header.preprocessing != how.to_json():
+        raise InputError(f"{store.folder}: its pictures were prepared in another way than the recipe's")
+
+
+def training_pairs(
+    recipe: Recipe, model: TorchModel, data: CaptionedImages, graphs: SentenceGraphs | None = None
+) -> TrainingPairs:
     """The training split as batches, tokenized once."""
     tokenizer = model.tokenizer
     if tokenizer is None:
         raise InputError("the model has no tokenizer")
     cells = None
-    if isinstance(model.image_encoder, GridEncoder) and model.preprocessing is not None:
+    if isinstance(model, VSEModel) and isinstance(model.image_encoder, GridEncoder) and model.preprocessing is not None:
         rows, columns = model.image_encoder.backbone.grid(*model.preprocessing.size)
         cells = rows * columns
     return TrainingPairs(
@@ -142,6 +201,7 @@ def training_pairs(recipe: Recipe, model: VSEModel, data: CaptionedImages) -> Tr
         seed=recipe.seed,
         preprocessing=model.preprocessing,
         cells=cells,
+        graphs=None if graphs is None else [graphs[caption] for caption in data.captions],
     )
 
 
@@ -191,9 +251,11 @@ def _own_name(name: str, own: dict[str, Tensor]) -> str:
 def _split_identity(data: CaptionedImages, *, stored: bool) -> dict[str, Any]:
     names = hashlib.sha256("\n".join(data.images.ids).encode()).hexdigest()[:16]
     counted = {"images": len(data.images), "captions": len(data.captions), "text": split_hash(data), "names": names}
-    if isinstance(data.images, FeatureRows) and not stored:  # a store has a fingerprint
-        # A few rows stand for all: a large file takes minutes to read, and features of another origin differ anywhere.
-        rows = [data.images[place] for place in (0, len(data.images) // 2, len(data.images) - 1)]
-        sample = hashlib.sha256(b"".join(row.tobytes() for row in rows)).hexdigest()[:16]
-        return counted | {"regions": data.images.regions, "width": data.images.dim, "sample": sample}
-    return counted
+    images = data.images
+    if isinstance(images, ImageFiles) or stored:  # a store has a fingerprint
+        return counted
+    # A few rows stand for all: a large file takes minutes to read, and features of another origin differ anywhere.
+    rows = [images[place] for place in (0, len(images) // 2, len(images) - 1)]
+    sample = hashlib.sha256(b"".join(row.tobytes() for row in rows)).hexdigest()[:16]
+    size = {"regions": images.regions} if isinstance(images, FeatureRows) else {"frames": int(images.sizes.sum())}
+    return counted | size | {"width": images.dim, "sample": sample}

@@ -8,14 +8,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from vse.model import VSEModel
 from vse.training.recipe import OptimizerRecipe
 
 BACKBONE = "image_encoder.backbone."
 TRANSFORMER = "text_encoder.transformer."
 
 
-def trained_parameters(model: VSEModel, *, backbone: bool) -> dict[str, nn.Parameter]:
+def trained_parameters(model: nn.Module, *, backbone: bool) -> dict[str, nn.Parameter]:
     """The parameters that training changes, by name; without the image backbone where stored features replace it."""
     return {name: value for name, value in model.named_parameters() if backbone or not name.startswith(BACKBONE)}
 

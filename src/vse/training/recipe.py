@@ -4,36 +4,27 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import ConfigDict, Field, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
-from vse.configuration import LARGEST, GridConfig, PoolingConfig, RegionConfig, TransformerConfig
 from vse.data.layouts import AUTO, LAYOUTS
 from vse.errors import unknown_choice
 from vse.losses import MARGIN, TEMPERATURE
-from vse.pooling.registry import pooling_builder
-from vse.strict import Strict
+from vse.training.recipe_model import AnyModelRecipe, BiGRURecipe, HGRRecipe, ModelRecipe, WordsRecipe
+from vse.training.recipe_table import Count, Positive, Rate, Share, Table
 
-Count = Annotated[int, Field(ge=1)]
-Rate = Annotated[float, Field(ge=0, lt=1)]
-Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-Share = Annotated[float, Field(ge=0, allow_inf_nan=False)]
-
-
-class Table(Strict):
-    """A table of a recipe. ``true`` is no number and ``"3"`` neither."""
-
-    model_config = ConfigDict(strict=True)
+__all__ = ["BiGRURecipe", "HGRRecipe", "ModelRecipe", "Recipe", "WordsRecipe"]
 
 
 class DataRecipe(Table):
     """Where images and captions come from.
 
     ``path`` is the data set and ``layout`` how it is laid out (``auto`` finds out); ``images`` the folder of its
-    pictures, if they are elsewhere. ``max_tokens`` cuts longer captions.
-    ``features`` is a store of ``vse features`` that takes the place of pictures (the backbone is then not trained).
-    ``vocabulary`` is a file of words for a BiGRU; without it the words that occur at least ``min_count`` times in the
-    training captions are taken. ``captions_per_image`` draws that many captions of each image anew for every epoch;
-    without it an epoch goes through all.
+    pictures, if they are elsewhere. ``max_tokens`` cuts longer captions (those of videos are cut at 30 words).
+    ``features`` is a store of ``vse features`` that takes the place of pictures (the backbone is then not trained), or
+    of videos their frames: a file, a folder, or a kind that the data has.
+    ``vocabulary`` is a file of words for a BiGRU; without it the ``word2int.json`` of videos, where they have one, or
+    the words that occur at least ``min_count`` times in the training captions are taken. ``captions_per_image`` draws
+    that many captions of each image anew for every epoch; without it an epoch goes through all.
     """
 
     path: str = ""
@@ -53,49 +44,6 @@ class DataRecipe(Table):
         if value not in {AUTO, *LAYOUTS}:
             raise ValueError(unknown_choice("layout", value, (AUTO, *LAYOUTS)))
         return value
-
-
-class BiGRURecipe(Table):
-    """Words through a bidirectional GRU; how many words there are is known once the data is."""
-
-    kind: Literal["bigru"] = "bigru"
-    word_size: Annotated[int, Field(ge=1, le=LARGEST)] = 300
-    pooling: PoolingConfig = PoolingConfig()
-
-
-class ModelRecipe(Table):
-    """The two towers.
-
-    ``pretrained`` asks for the published weights of the image backbone. ``backbone_weights`` loads them from a file
-    (``.safetensors`` or a state saved by torch) or, as ``timm:NAME``, from a timm model of the same layer names.
-    """
-
-    embed_size: Annotated[int, Field(ge=1, le=LARGEST)] = 1024
-    image: Annotated[RegionConfig | GridConfig, Field(discriminator="kind")] = RegionConfig()
-    text: Annotated[BiGRURecipe | TransformerConfig, Field(discriminator="kind")] = BiGRURecipe()
-    pretrained: bool = False
-    backbone_weights: str | None = None
-
-    @model_validator(mode="before")
-    @classmethod
-    def _usual_kinds(cls, value: Any) -> Any:
-        """A table without a kind is the usual one."""
-        if not isinstance(value, dict):
-            return value
-        usual = {"image": "grid" if "backbone" in _table(value.get("image")) else "region", "text": "bigru"}
-        return value | {
-            side: {"kind": kind, **value[side]} for side, kind in usual.items() if isinstance(value.get(side), dict)
-        }
-
-    @model_validator(mode="after")
-    def _known_poolings(self) -> ModelRecipe:
-        for side in (self.image, self.text):
-            pooling_builder(side.pooling.name)
-        return self
-
-
-def _table(value: Any) -> dict[str, Any]:
-    return value if isinstance(value, dict) else {}
 
 
 class LossRecipe(Table):
@@ -218,13 +166,21 @@ class Recipe(Table):
     about: str = ""
     seed: Annotated[int, Field(ge=0, lt=2**32)] = 0
     data: DataRecipe = DataRecipe()
-    model: ModelRecipe = ModelRecipe()
+    model: AnyModelRecipe = ModelRecipe()
     loss: LossRecipe = LossRecipe()
     optimizer: OptimizerRecipe = OptimizerRecipe()
     schedule: ScheduleRecipe = ScheduleRecipe()
     augmentation: AugmentationRecipe = AugmentationRecipe()
     guard: GuardRecipe = GuardRecipe()
     run: RunRecipe = RunRecipe()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _usual_model(cls, value: Any) -> Any:
+        """A model without a kind has two towers."""
+        if isinstance(value, dict) and isinstance(value.get("model"), dict):
+            return value | {"model": {"kind": "vse", **value["model"]}}
+        return value
 
     @model_validator(mode="after")
     def _consistent(self) -> Recipe:
@@ -240,9 +196,20 @@ class Recipe(Table):
             )
         if self.run.compile and self.run.micro_batches > 1:
             raise ValueError("run.compile and run.micro_batches: compiled dropout may differ between the two passes")
-        if self.data.features is not None and self.model.image.kind == "region":
-            raise ValueError("data.features is for grid models; region features are read from data.path")
+        if self.model.kind == "hgr":
+            self._consistent_hgr()
+        elif self.data.features is not None and self.model.image.kind == "region":
+            raise ValueError("data.features is for grid models and videos; region features are read from data.path")
         return self
+
+    def _consistent_hgr(self) -> None:
+        if self.augmentation.text != "none":
+            raise ValueError(
+                f"augmentation.text {self.augmentation.text!r} would move the words that role graphs point to: set it "
+                'to "none" for model.kind "hgr", which has dropout of words instead'
+            )
+        if self.run.compile:
+            raise ValueError('run.compile is for towers of vectors: leave it out for model.kind "hgr"')
 
     def identity(self) -> dict[str, Any]:
         """Everything that the result depends on: what must be equal for a run to be continued."""

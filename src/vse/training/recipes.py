@@ -15,7 +15,7 @@ from vse.strict import parse
 from vse.training.recipe import EnsembleRecipe, Recipe
 
 EXTENDS = "extends"
-NAMED = ("pooling", "backbone")
+NAMED = ("pooling", "video_pooling", "sentence_pooling", "backbone")
 DEEPEST = 8  # levels of "extends": more is a circle
 
 

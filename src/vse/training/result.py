@@ -84,7 +84,8 @@ class TrainingResult:
         )
         for column in ("", "R@1", "R@5", "R@10", "median rank"):
             table.add_column(column, justify="left" if not column else "right")
-        for key, label in (("i2t", "image → text"), ("t2i", "text → image")):
+        seen = "video" if self.best.get("videos") else "image"
+        for key, label in (("i2t", f"{seen} → text"), ("t2i", f"text → {seen}")):
             if key in dev:
                 side = dev[key]
                 table.add_row(label, *(f"{side[name]:.1f}" for name in ("r1", "r5", "r10")), f"{side['median_rank']:g}")

@@ -7,6 +7,7 @@
     RUN/checkpoint-00000120/      state.safetensors (weights, optimiser, average) and state.json (where the run stands)
     RUN/model-00000120/           a model that vse.load takes
     RUN/best, last, averaged      links to models
+    RUN/frames/                   the training videos in one array, while the run lasts; can be deleted
     RUN/metrics.jsonl             one line for each step and epoch: only what a repetition gives again, bit for bit
     RUN/timings.jsonl             seconds; not repeatable
     RUN/result.json, curves.png   written at the end
@@ -46,6 +47,7 @@ RUN, POINTER, METRICS, TIMINGS, RESULT, CURVES = (
     "curves.png",
 )
 STATE, TENSORS = "state.json", "state.safetensors"
+FRAMES = "frames"
 LINKS = ("best", "last", "averaged")
 HIDDEN = ".writing-"
 NO_LINKS = {errno.EPERM, errno.ENOTSUP, errno.ENOSYS}  # what disks without links answer; a model is then copied
@@ -102,6 +104,19 @@ class RunFolder:
     def write_model(self, name: str, save: Callable[[Path], object]) -> None:
         """Write the model ``name`` with ``save``; no link leads to it yet."""
         self._install(name, save)
+
+    @property
+    def frames(self) -> Path:
+        """Where the frames of the training videos are packed."""
+        return self.path / FRAMES
+
+    def write_frames(self, write: Callable[[Path], object]) -> None:
+        """Pack the frames with ``write``, in the place of others."""
+        self._install(FRAMES, write)
+
+    def remove_frames(self) -> None:
+        """They are made again when they are missing."""
+        shutil.rmtree(self.frames, ignore_errors=True)
 
     def show_models(self, models: Mapping[str, str]) -> None:
         """Let the links lead to these models, each in one step, and remove all other models.

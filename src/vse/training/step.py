@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
@@ -14,10 +14,12 @@ from torch.nn.parallel import DistributedDataParallel
 from vse.errors import InputError, VSEError
 from vse.losses import satisfied
 from vse.model import VSEModel
+from vse.storage import TorchModel
 from vse.training.batches import Batch
 from vse.training.distributed import Ranks
 from vse.training.guard import spread
 from vse.training.keyed import Purpose, keyed_seed
+from vse.training.matcher import Side, create_matcher
 from vse.training.objective import Objective
 from vse.training.optimizer import BACKBONE
 from vse.training.recipe import Recipe
@@ -52,13 +54,13 @@ class TrainingStep:
     """Applies batches to a model.
 
     With ``micro_batches`` m the batch is encoded in m parts twice: first without gradients, for the loss of the whole
-    batch and its gradient with respect to every vector; then each part again, with that gradient sent back through it.
+    batch and its gradient with respect to all that was computed; then each part again, with that gradient sent back.
     The negatives are those of the whole batch, and memory is that of one part.
     """
 
     def __init__(
         self,
-        model: VSEModel,
+        model: TorchModel,
         parameters: Mapping[str, nn.Parameter],
         optimizer: torch.optim.Optimizer,
         objective: Objective,
@@ -73,7 +75,8 @@ class TrainingStep:
         self.ranks = ranks
         self.skipped = 0
         self.scaler = torch.amp.GradScaler(enabled=recipe.run.precision == "fp16")
-        self._network: nn.Module = model
+        self.matcher = create_matcher(model)
+        self._network: nn.Module = self.matcher
         self._trained: frozenset[str] = frozenset()
         own = recipe.schedule.batch_size // ranks.world
         if own % recipe.run.micro_batches:
@@ -85,9 +88,9 @@ class TrainingStep:
             _refuse_batch_statistics(model)
         if not ranks.alone:
             synchronise_norms(model)
-        if recipe.run.compile:
+        if recipe.run.compile and isinstance(model, VSEModel):
             model.image_encoder.compile(dynamic=True)  # packed sequences of the BiGRU break a graph into pieces
-            if recipe.model.text.kind == "transformer":
+            if model.config.text.kind == "transformer":
                 model.text_encoder.compile(dynamic=True)
 
     def prepare(self, *, train_backbone: bool) -> None:
@@ -97,8 +100,8 @@ class TrainingStep:
             parameter.requires_grad_(name in trained)
         self.model.train()
         if not self.ranks.alone and trained != self._trained:
-            self._network = self.model  # lets go of the buffers of the one before
-            self._network = DistributedDataParallel(self.model)
+            self._network = self.matcher  # lets go of the buffers of the one before
+            self._network = DistributedDataParallel(self.matcher)
         self._trained = trained
 
     def __call__(self, batch: Batch, step: int, *, softened: bool = False) -> StepFigures:
@@ -113,13 +116,13 @@ class TrainingStep:
         else:
             with torch.no_grad():
                 encoded = [self._encode(part, step, number) for number, part in enumerate(parts)]
-            image, text = (torch.cat(side).requires_grad_() for side in zip(*encoded, strict=True))
-        images, texts = self.ranks.gather(image), self.ranks.gather(text)
-        scores = images @ texts.T
+            image, text = (_joined(side) for side in zip(*encoded, strict=True))
+        images, texts = self._gather(image), self._gather(text)
+        scores = self.matcher.scores(images, texts)
         loss = self.objective(scores, all_ids, step, softened=softened)
         value = float(loss.detach())
         if not _finite(value):
-            raise NotFiniteError("loss", self._bad_rows(inputs["images"], images, texts))
+            raise NotFiniteError("loss", self._bad_rows(inputs[self.matcher.seen], (*images, *texts)))
         whole = self.scaler.scale(loss * self.ranks.world)
         if len(parts) == 1:
             whole.backward()
@@ -127,9 +130,13 @@ class TrainingStep:
             self._backward_in_parts(whole, image, text, parts, step)
         norm = self._update()
         measured = satisfied(scores.detach(), all_ids, margin=self.recipe.loss.margin)
-        return StepFigures(value, measured, spread(images.detach(), all_ids), spread(texts.detach(), all_ids), norm)
+        seen, read = (spread(self.matcher.vectors(side).detach(), all_ids) for side in (images, texts))
+        return StepFigures(value, measured, seen, read, norm)
 
-    def _bad_rows(self, inputs: Tensor | None, images: Tensor, texts: Tensor) -> list[int]:
+    def _gather(self, side: Side) -> Side:
+        return tuple(map(self.ranks.gather, side))
+
+    def _bad_rows(self, inputs: Tensor | None, computed: Side) -> list[int]:
         """The rows of the whole batch whose input is not finite; if there is none, those whose vectors are not.
 
         A batch norm spreads one bad input over the vectors of all.
@@ -138,51 +145,45 @@ class TrainingStep:
             broken = self.ranks.gather((~inputs.isfinite().flatten(1).all(1)).long())
             if broken.any():
                 return broken.nonzero().flatten().tolist()
-        return (~(images.isfinite().all(1) & texts.isfinite().all(1))).nonzero().flatten().tolist()
+        finite = torch.stack([tensor.isfinite().flatten(1).all(1) for tensor in computed]).all(0)
+        return (~finite).nonzero().flatten().tolist()
 
     def _inputs(self, batch: Batch) -> dict[str, Tensor | None]:
         device = self.model.device
-        arrays: dict[str, Any] = {
-            "images": batch.images,
-            "tokens": batch.tokens,
-            "image_lengths": batch.lengths,
-            "text_lengths": batch.token_lengths,
-            "image_mask": batch.mask,
-        }
-        tensors = {
-            name: None if array is None else torch.from_numpy(array).to(device) for name, array in arrays.items()
-        }
-        if self.recipe.run.precision == "fp64" and tensors["images"] is not None:
-            tensors["images"] = tensors["images"].double()
+        wide = self.recipe.run.precision == "fp64"
+        tensors: dict[str, Tensor | None] = {}
+        for name, array in self.matcher.inputs(batch).items():
+            tensor = None if array is None else torch.from_numpy(array).to(device)
+            tensors[name] = tensor.double() if tensor is not None and wide and tensor.is_floating_point() else tensor
         return tensors
 
-    def _encode(self, inputs: Mapping[str, Tensor | None], step: int, part: int) -> tuple[Tensor, Tensor]:
-        """Unit vectors of one part. Whatever the networks draw (dropout) is keyed by step, rank and part."""
+    def _encode(self, inputs: Mapping[str, Tensor | None], step: int, part: int) -> tuple[Side, Side]:
+        """Both sides of one part. Whatever the networks draw (dropout) is keyed by step, rank and part."""
         number = self.ranks.rank * self.recipe.run.micro_batches + part
         torch.manual_seed(keyed_seed(self.recipe.seed, step, Purpose.NETWORK, number))
         with self._autocast():
             image, text = self._network(**inputs)
         if self.recipe.run.precision == "fp64":
             return image, text
-        return image.float(), text.float()
+        return tuple(map(_single, image)), tuple(map(_single, text))
 
     def _autocast(self) -> AbstractContextManager[Any]:
         dtype = AUTOCAST.get(self.recipe.run.precision)
         return nullcontext() if dtype is None else torch.autocast(self.model.device.type, dtype=dtype)
 
     def _backward_in_parts(
-        self, loss: Tensor, image: Tensor, text: Tensor, parts: list[dict[str, Tensor | None]], step: int
+        self, loss: Tensor, image: Side, text: Side, parts: list[dict[str, Tensor | None]], step: int
     ) -> None:
-        toward = torch.autograd.grad(loss, (image, text))
-        size = len(image) // len(parts)
+        toward = torch.autograd.grad(loss, _floats((*image, *text)))
+        size = len(image[0]) // len(parts)
         for number, part in enumerate(parts):
             last = number == len(parts) - 1
             network = self._network
             quiet = nullcontext() if last or not isinstance(network, DistributedDataParallel) else network.no_sync()
             rows = slice(number * size, (number + 1) * size)
             with quiet:
-                encoded = self._encode(part, step, number)
-                torch.autograd.backward(encoded, [gradient[rows] for gradient in toward])
+                seen, read = self._encode(part, step, number)
+                torch.autograd.backward(_floats((*seen, *read)), [gradient[rows] for gradient in toward])
 
     def _update(self) -> float:
         self.scaler.unscale_(self.optimizer)
@@ -203,7 +204,25 @@ def _split(inputs: Mapping[str, Tensor | None], count: int) -> list[dict[str, Te
     return [{name: values[number] for name, values in chunks.items()} for number in range(count)]
 
 
-def _refuse_batch_statistics(model: VSEModel) -> None:
+def _joined(parts: Sequence[Side]) -> Side:
+    """The rows of all parts, from which gradients are asked."""
+    return tuple(_leaf(torch.cat(tensors)) for tensors in zip(*parts, strict=True))
+
+
+def _leaf(tensor: Tensor) -> Tensor:
+    return tensor.requires_grad_() if tensor.is_floating_point() else tensor
+
+
+def _floats(tensors: Side) -> list[Tensor]:
+    """Those that have a gradient; masks have none."""
+    return [tensor for tensor in tensors if tensor.is_floating_point()]
+
+
+def _single(tensor: Tensor) -> Tensor:
+    return tensor.float() if tensor.is_floating_point() else tensor
+
+
+def _refuse_batch_statistics(model: nn.Module) -> None:
     """Batch norm in parts would see other statistics than the whole batch: the result would be another one."""
     found = [
         name

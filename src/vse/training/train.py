@@ -13,6 +13,7 @@ import torch
 
 from vse._version import __version__
 from vse.card import write_card
+from vse.data import VideoFrames
 from vse.errors import InputError, first_line, require
 from vse.files import write_json
 from vse.locking import FolderLock
@@ -22,6 +23,7 @@ from vse.strict import read_json
 from vse.training.build import build_model, build_tokenizer, flat, open_splits, training_pairs
 from vse.training.distributed import Ranks, process_group, ranks_of_environment
 from vse.training.metrics_log import read_metrics
+from vse.training.packing import packed_videos
 from vse.training.recipe import Recipe
 from vse.training.result import TrainingResult
 from vse.training.run_folder import CURVES, RESULT, RUN, RunFolder, is_leftover
@@ -69,12 +71,19 @@ def _train(
     if (folder.path / RESULT).is_file():
         report.note(f"{folder.path}: this run is finished")
         return TrainingResult.read(folder.path)
+    kind = "videos" if isinstance(splits.train.images, VideoFrames) else "images"
     report.note(
-        f"{splits.train.name}: {len(splits.train.images)} images with {len(splits.train.captions)} captions to train "
+        f"{splits.train.name}: {len(splits.train.images)} {kind} with {len(splits.train.captions)} captions to train "
         f"on, {len(splits.dev.images)} with {len(splits.dev.captions)} to choose by"
     )
+    for each in (splits.train, splits.dev):
+        dropped = getattr(each, "dropped", ())
+        if dropped:
+            report.note(f"{each.split}: {len(dropped)} videos without frames are left out, {dropped[0]} is the first")
+    if splits.graphs is not None:
+        report.note(splits.graphs.note)
     model = build_model(recipe, tokenizer, splits, name).to(device)
-    pairs = training_pairs(recipe, model, splits.train)
+    pairs = training_pairs(recipe, model, packed_videos(splits.train, folder, ranks, report), splits.graphs)
     with _asked_to_stop() as stopping:
         trainer = Trainer(
             recipe,
@@ -86,6 +95,7 @@ def _train(
             report,
             stored_features=splits.store is not None,
             stopping=stopping.is_set,
+            graphs=splits.graphs,
         )
         if ranks.first:
             folder.clear_leftovers()
@@ -99,6 +109,7 @@ def _train(
         write_card(result.model, load_model(result.model))
         result.draw(folder.path / CURVES, read_metrics(folder.path))
         write_json(folder.path / RESULT, result.to_json())
+        folder.remove_frames()
     return result
 
 

@@ -8,17 +8,16 @@ from dataclasses import asdict, dataclass, field
 from functools import partial
 from typing import Any
 
-import numpy as np
-
 from vse.configuration import Score
-from vse.data import CaptionedImages
+from vse.data import CaptionedImages, VideoFrames
 from vse.errors import InputError, VSEError
-from vse.evaluation.metrics import RetrievalMetrics, retrieval_metrics
-from vse.model import VSEModel
+from vse.evaluation.metrics import RetrievalMetrics
+from vse.hgr.sentence_graphs import SentenceGraphs
 from vse.progress import ProgressReporter
-from vse.storage import load_state, save_model
+from vse.storage import TorchModel, load_state, save_model
 from vse.training.averaging import AveragedWeights
 from vse.training.batches import Batch, Samples, TrainingPairs, read_ahead
+from vse.training.dev import evaluate_split
 from vse.training.distributed import Ranks
 from vse.training.guard import CollapseGuard
 from vse.training.learning_rate import rate_factor
@@ -60,7 +59,7 @@ class Trainer:
     def __init__(
         self,
         recipe: Recipe,
-        model: VSEModel,
+        model: TorchModel,
         pairs: TrainingPairs,
         dev: CaptionedImages,
         folder: RunFolder,
@@ -69,9 +68,12 @@ class Trainer:
         *,
         stored_features: bool,
         stopping: Callable[[], bool],
+        graphs: SentenceGraphs | None = None,
     ) -> None:
         self.recipe, self.model, self.pairs, self.dev = recipe, model, pairs, dev
         self.folder, self.ranks, self.report, self._stopping = folder, ranks, report, stopping
+        self._graphs = graphs
+        self._videos = isinstance(dev.images, VideoFrames)
         schedule = recipe.schedule
         size = len(pairs.order(0, recipe.data.captions_per_image))
         self.steps_per_epoch = size // schedule.batch_size
@@ -81,7 +83,7 @@ class Trainer:
                 f"{schedule.batch_size}: lower schedule.batch_size"
             )
         self.own_rows = ranks.part(schedule.batch_size)
-        has_backbone = hasattr(model.image_encoder, "backbone")
+        has_backbone = hasattr(getattr(model, "image_encoder", None), "backbone")
         self.fine_tuning = has_backbone and not stored_features
         parameters = trained_parameters(model, backbone=self.fine_tuning)
         objective = Objective(recipe.loss, self.steps_per_epoch, schedule.epochs)
@@ -205,11 +207,11 @@ class Trainer:
         means = {key: value / self.steps_per_epoch for key, value in position.sums.items()}
         found: dict[str, RetrievalMetrics] = {}
         if self.ranks.first:
-            found["last"] = evaluate_split(self.model, self.dev)
+            found["last"] = self._evaluate()
             self._keep("last", found["last"])
             if self.average is not None:
                 with self.average.in_place(self.model):
-                    found["averaged"] = evaluate_split(self.model, self.dev)
+                    found["averaged"] = self._evaluate()
                     self._keep("averaged", found["averaged"])
         scores = self.ranks.share({name: metrics.rsum for name, metrics in found.items()})
         name = max(scores, key=lambda each: scores[each])
@@ -218,6 +220,7 @@ class Trainer:
             position.best = {"rsum": scores[name], "epoch": position.epoch, "step": position.step, "weights": name}
             if self.ranks.first:
                 position.best["dev"] = found[name].to_json()
+                position.best |= {"videos": True} if self._videos else {}
                 position.models["best"] = position.models[name]
         if log is not None:
             dev = {each: metrics.figures() for each, metrics in found.items()}
@@ -236,6 +239,9 @@ class Trainer:
         position.sums = {}
         position.epoch += 1
 
+    def _evaluate(self) -> RetrievalMetrics:
+        return evaluate_split(self.model, self.dev, self._graphs)
+
     def _keep(self, link: str, metrics: RetrievalMetrics) -> None:
         """Save the model as it is now, with its figures on dev in its card."""
         name = f"model-{self.position.step:08d}{'-averaged' if link == 'averaged' else ''}"
@@ -246,7 +252,8 @@ class Trainer:
             split=self.dev.split,
             values={key: float(value) for key, value in metrics.figures().items()},
         )
-        self.model.config = config.model_copy(update={"about": config.about.model_copy(update={"scores": (score,)})})
+        scored: Any = config.model_copy(update={"about": config.about.model_copy(update={"scores": (score,)})})
+        self.model.config = scored
         try:
             self.folder.write_model(name, partial(save_model, self.model, draw=False))
         finally:
@@ -272,8 +279,9 @@ class Trainer:
         """Which step and which samples, in one line."""
         data = self.pairs.data
         rows = error.rows or range(len(samples))
+        kind = "video" if self._videos else "image"
         named = [
-            f"caption {samples[row]} of image {data.images.ids[data.caption_to_image[samples[row]]]!r}"
+            f"caption {samples[row]} of {kind} {data.images.ids[data.caption_to_image[samples[row]]]!r}"
             for row in list(rows)[:NAMED_SAMPLES]
         ]
         more = f" and {len(rows) - NAMED_SAMPLES} more" if len(rows) > NAMED_SAMPLES else ""
@@ -293,7 +301,8 @@ class Trainer:
             self.report.note(f"{where}: the embeddings have spread out again ({figures.spread:.3f})")
             return
         told = (
-            f"{where}: the embeddings are collapsing, different images have a mean cosine of {1 - figures.spread:.3f} "
+            f"{where}: the embeddings are collapsing, different {'videos' if self._videos else 'images'} have a mean "
+            f"cosine of {1 - figures.spread:.3f} "
             f"(loss {figures.loss:.4g})"
         )
         if action == "stop":
@@ -327,13 +336,6 @@ class Trainer:
             f"zero-loss pairs {100 * means['satisfied']:.0f} %, spread {means['spread']:.3f}, {shown}"
             f"{' (best so far)' if better else ''}"
         )
-
-
-def evaluate_split(model: VSEModel, data: CaptionedImages) -> RetrievalMetrics:
-    """The whole split, every image encoded once."""
-    images = model.encode_images(data.images, batch_size=64, on_bad="raise")
-    texts = model.encode_texts(data.captions, unknown="allow")
-    return retrieval_metrics(images, texts, np.asarray(data.caption_to_image))
 
 
 def _under(prefix: str, tensors: dict[str, Any]) -> dict[str, Any]:

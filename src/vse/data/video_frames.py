@@ -1,0 +1,100 @@
+"""Videos as sets of frame features of varying size: the third kind of image set."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vse.data.video_sources import FrameSource, stored_name
+from vse.errors import InputError
+
+FRAME_LIMIT = 20
+
+
+def even_frames(count: int, limit: int | None = FRAME_LIMIT) -> NDArray[np.int64]:
+    """Which frames of ``count`` are used: all, or ``limit`` of them evenly spaced, the first and the last included.
+
+    As in HGR: ``round(linspace(0, count - 1, limit))``, a half rounded to the even number.
+    """
+    if limit is not None and limit < 1:
+        raise InputError(f"limit={limit}: expected at least one frame a video, or None for all of them")
+    if limit is None or count <= limit:
+        return np.arange(count, dtype=np.int64)
+    return np.round(np.linspace(0, count - 1, limit)).astype(np.int64)
+
+
+@dataclass(frozen=True, eq=False)
+class VideoFrames:
+    """Videos as rows of frame features that stay on disk; ``videos[i]`` is float32 ``(n, C)``, ``n <= limit``.
+
+    ``counts[i]`` is how many frames the source has of video i, and ``sizes[i]`` how many of them are used.
+    """
+
+    source: FrameSource
+    ids: tuple[str, ...]
+    counts: NDArray[np.int64]
+    dim: int
+    limit: int | None = FRAME_LIMIT
+
+    @property
+    def kind(self) -> Literal["features"]:
+        return "features"
+
+    @property
+    def sizes(self) -> NDArray[np.int64]:
+        """The number of frames of each video, ``(len(self),)``."""
+        return self.counts if self.limit is None else np.minimum(self.counts, self.limit)
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def __getitem__(self, index: int) -> NDArray[np.float32]:
+        return np.asarray(self.stored(index), dtype=np.float32)  # (n, C)
+
+    def stored(self, index: int) -> NDArray[Any]:
+        """The frames that are used of a video, ``(n, C)`` in the type they are stored in."""
+        video = range(len(self.ids))[operator.index(index)]
+        array = self.source.read(stored_name(self.ids[video]))
+        rows = array.reshape(-1, array.shape[-1])  # (frames, C), also from (1, frames, C)
+        if rows.shape != (self.counts[video], self.dim):
+            raise InputError(
+                f"{self.source.place}, video {self.ids[video]!r}: {rows.shape[0]} × {rows.shape[1]}, but it was "
+                f"{self.counts[video]} × {self.dim} when it was opened: open the data again"
+            )
+        return rows if self.limit is None or len(rows) <= self.limit else rows[even_frames(len(rows), self.limit)]
+
+
+def find_frames(
+    source: FrameSource, videos: Sequence[str], limit: int | None = FRAME_LIMIT
+) -> tuple[VideoFrames, tuple[str, ...]]:
+    """The frames of ``videos`` in this order, and the videos that the source has no frame of.
+
+    When it has none of them that is an error which names the first.
+    """
+    even_frames(1, limit)
+    there = source.names()
+    shapes = {name: source.shape(stored_name(name)) for name in videos if stored_name(name) in there}
+    found = [name for name in videos if name in shapes and shapes[name][0] > 0]
+    if not found:
+        some = ", ".join(map(repr, videos[:3])) + (" …" if len(videos) > 3 else "")
+        raise InputError(
+            f"{source.place}: no frames of any of the {len(videos)} videos ({some}), it holds {len(there)} others: "
+            "give the features of this split with features="
+        )
+    widths = {name: shapes[name][1] for name in found}
+    width = widths[found[0]]
+    other = next((name for name in found if widths[name] != width), None)
+    if other is not None:
+        raise InputError(
+            f"{source.place}: frames of {found[0]!r} have {width} values, of {other!r} {widths[other]}: "
+            "expected one size, extract them again"
+        )
+    counts = np.array([shapes[name][0] for name in found], dtype=np.int64)
+    kept = set(found)
+    dropped = tuple(name for name in videos if name not in kept)
+    return VideoFrames(source, tuple(found), counts, width, limit), dropped

@@ -1,0 +1,205 @@
+"""Files of frame features, one array ``(frames, size)`` a video, which stay on disk until a video is asked for."""
+
+from __future__ import annotations
+
+import os
+import zipfile
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
+
+import numpy as np
+from numpy.lib import format as npy_format
+from numpy.typing import NDArray
+
+from vse.errors import InputError, first_line, require
+
+HDF5_ENDINGS = (".hdf5", ".h5")
+EXPECTED = "expected floats of shape (frames, size)"
+_Handle = TypeVar("_Handle")
+
+
+class FrameSource(Protocol):
+    """Where the frames of videos are. Names hold no slash: one in a video's name is an underscore here, as in HGR."""
+
+    @property
+    def place(self) -> str:
+        """How errors call it."""
+
+    def names(self) -> frozenset[str]:
+        """The videos that are there."""
+
+    def shape(self, name: str) -> tuple[int, ...]:
+        """The shape of a video's array, without reading it."""
+
+    def read(self, name: str) -> NDArray[Any]:
+        """A video's array."""
+
+    def stamp(self) -> str:
+        """Another text when the files may have changed."""
+
+
+def open_frames(path: Path) -> FrameSource:
+    """The frames in an hdf5 or npz file, or in a folder with a ``.npy`` or ``.npz`` file for each video."""
+    if path.is_dir():
+        return FrameFolder(path)
+    if not path.exists():
+        raise InputError(f"{path} does not exist: expected frame features as .hdf5, .npz or a folder of .npy files")
+    if path.suffix in HDF5_ENDINGS:
+        return Hdf5Frames(path)
+    if path.suffix == ".npz":
+        return NpzFrames(path)
+    raise InputError(f"{path}: unknown ending {path.suffix!r}: expected .hdf5, .h5, .npz or a folder of .npy files")
+
+
+def stored_name(video: str) -> str:
+    """The name under which a video's frames are stored."""
+    return video.replace("/", "_")
+
+
+class _Opened:
+    """An open file that is opened again in every process: handles can be neither pickled nor shared with a child."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._handle: tuple[int, Any] | None = None
+
+    @property
+    def place(self) -> str:
+        return str(self.path)
+
+    def _open(self, opener: Callable[[Path], _Handle]) -> _Handle:
+        if self._handle is None or self._handle[0] != os.getpid():
+            try:
+                self._handle = os.getpid(), opener(self.path)
+            except (OSError, zipfile.BadZipFile, ValueError) as error:
+                raise InputError(f"{self.path} cannot be read ({first_line(error)}): copy or make it again") from None
+        handle: _Handle = self._handle[1]
+        return handle
+
+    def stamp(self) -> str:
+        return _stamp(self.path)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"path": self.path, "_handle": None}
+
+
+class Hdf5Frames(_Opened):
+    """``{name: (frames, size)}`` in one hdf5 file."""
+
+    def _file(self) -> Any:
+        return self._open(lambda path: require("h5py", "train", "reading frame features").File(path, "r"))
+
+    def names(self) -> frozenset[str]:
+        return frozenset(self._file())
+
+    def shape(self, name: str) -> tuple[int, ...]:
+        found = self._file()[name]
+        return _checked(getattr(found, "shape", None), getattr(found, "dtype", None), f"{self.path}, {name!r}")
+
+    def read(self, name: str) -> NDArray[Any]:
+        try:
+            return np.asarray(self._file()[name][...])
+        except OSError as error:
+            raise InputError(f"{self.path}, {name!r} cannot be read ({first_line(error)}): copy it again") from None
+
+
+class NpzFrames(_Opened):
+    """``{name: (frames, size)}`` in one npz file; one array is read at a time."""
+
+    def _file(self) -> zipfile.ZipFile:
+        return self._open(zipfile.ZipFile)
+
+    def names(self) -> frozenset[str]:
+        return frozenset(name.removesuffix(".npy") for name in self._file().namelist() if name.endswith(".npy"))
+
+    def shape(self, name: str) -> tuple[int, ...]:
+        with self._file().open(f"{name}.npy") as file:
+            return _npy_shape(file, f"{self.path}, {name!r}")
+
+    def read(self, name: str) -> NDArray[Any]:
+        with self._file().open(f"{name}.npy") as file:
+            return _npy_array(file, f"{self.path}, {name!r}")
+
+
+class FrameFolder:
+    """A folder with ``NAME.npy`` or ``NAME.npz`` (one array) for each video, or with such folders inside it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._files: dict[str, Path] = {}
+        for path in sorted(_feature_files(folder)):
+            earlier = self._files.setdefault(path.stem, path)
+            if earlier != path:
+                raise InputError(f"{folder}: two files for video {path.stem!r}, {earlier} and {path}: remove one")
+
+    @property
+    def place(self) -> str:
+        return str(self.folder)
+
+    def names(self) -> frozenset[str]:
+        return frozenset(self._files)
+
+    def shape(self, name: str) -> tuple[int, ...]:
+        path = self._files[name]
+        if path.suffix == ".npz":
+            return NpzFrames(path).shape(_only(path))
+        with path.open("rb") as file:
+            return _npy_shape(file, str(path))
+
+    def read(self, name: str) -> NDArray[Any]:
+        path = self._files[name]
+        if path.suffix == ".npz":
+            return NpzFrames(path).read(_only(path))
+        with path.open("rb") as file:
+            return _npy_array(file, str(path))
+
+    def stamp(self) -> str:
+        return "\n".join(map(_stamp, self._files.values()))
+
+
+def _stamp(path: Path) -> str:
+    found = path.stat()
+    return f"{path.name} {found.st_size} {found.st_mtime_ns}"
+
+
+def _feature_files(folder: Path) -> Iterable[Path]:
+    for pattern in ("[!.]*.npy", "[!.]*.npz", "[!.]*/[!.]*.npy", "[!.]*/[!.]*.npz"):
+        yield from folder.glob(pattern)
+
+
+def _only(path: Path) -> str:
+    names = sorted(NpzFrames(path).names())
+    if len(names) != 1:
+        raise InputError(f"{path} holds {len(names)} arrays: expected one, the frames of the video {path.stem!r}")
+    return names[0]
+
+
+def _npy_shape(file: Any, place: str) -> tuple[int, ...]:
+    """From the header alone, so that an object array is refused before anything could unpickle it."""
+    try:
+        version = npy_format.read_magic(file)
+        read = npy_format.read_array_header_1_0 if version == (1, 0) else npy_format.read_array_header_2_0
+        shape, _, dtype = read(file)
+    except (ValueError, OSError) as error:
+        raise InputError(f"{place} is not a .npy file ({first_line(error)}): save it with numpy.save") from None
+    return _checked(shape, dtype, place)
+
+
+def _npy_array(file: Any, place: str) -> NDArray[Any]:
+    try:
+        array: NDArray[Any] = npy_format.read_array(file, allow_pickle=False)
+    except (ValueError, OSError, EOFError, zipfile.BadZipFile) as error:
+        raise InputError(f"{place} cannot be read ({first_line(error)}): copy or extract it again") from None
+    return array
+
+
+def _checked(shape: Any, dtype: Any, place: str) -> tuple[int, ...]:
+    if shape is None or dtype is None or not np.issubdtype(dtype, np.floating):
+        raise InputError(f"{place} holds {'a group' if dtype is None else dtype}: {EXPECTED}")
+    found = tuple(int(n) for n in shape)
+    if len(found) == 3 and found[0] == 1:  # as the I3D features of VATEX were published
+        found = found[1:]
+    if len(found) != 2:
+        raise InputError(f"{place} has shape {shape}: {EXPECTED}")
+    return found

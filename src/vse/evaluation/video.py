@@ -1,0 +1,196 @@
+"""Video–text retrieval: distinct sentences are ranked, and one that describes several videos is right for each.
+
+Captions of video data sets repeat: "a man is singing" describes dozens of videos. As in HGR, the candidates of a video
+are the distinct sentences of the split, and the queries of the other direction are the same sentences, each once. A
+sentence is right for every video that has it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vse._version import __version__
+from vse.errors import InputError
+from vse.evaluation.bootstrap import LEVEL, FoldRanks, Interval, intervals, resample
+from vse.evaluation.embeddings import split_hash
+from vse.evaluation.evaluate import RECALL, TIE_RULES
+from vse.evaluation.metrics import DirectionMetrics, RetrievalMetrics
+from vse.evaluation.positives import Positives, distinct_sentences
+from vse.evaluation.ranks import Ties, ranks_both_ways
+from vse.evaluation.scores import Scores
+from vse.progress import ProgressReporter
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+    from vse.data.captioned_images import CaptionedImages
+
+HEADS = ("v→t R@1", "R@5", "R@10", "t→v R@1", "R@5", "R@10", "rsum")
+"""The columns of the paper's table, in its order."""
+COLUMNS = ("i2t_r1", "i2t_r5", "i2t_r10", "t2i_r1", "t2i_r5", "t2i_r10", "rsum")
+"""The figures below them, as everything that measures both directions calls them."""
+UNIT = "videos, drawn with replacement; a sentence counts as often as its videos on average; gallery fixed"
+PAPER_TESTS = {("msrvtt", "test", 2990): "msrvtt", ("vatex", "test-1500", 1500): "vatex"}
+"""Data set, split and number of videos → the published protocol."""
+
+
+@dataclass(frozen=True, eq=False)
+class VideoTest:
+    """What a model has to score: every video of a split against every distinct sentence.
+
+    Attributes:
+        sentences: the distinct captions, in the order in which they first stand.
+        positives: the right sentences of each video.
+        about: data set, split and counts, for the card.
+    """
+
+    sentences: tuple[str, ...]
+    positives: Positives
+    about: dict[str, Any]
+
+    @classmethod
+    def of(cls, data: CaptionedImages) -> VideoTest:
+        """The test of a split; ``dropped`` videos and ``remarks``, where it has them, go to the card."""
+        if not data.captions:
+            raise InputError(f"{data.name}, split {data.split!r}: no captions, so there is nothing to search with")
+        sentences, videos = distinct_sentences(data.captions, data.caption_to_image, len(data.images))
+        right = videos.T
+        about = {
+            "data": data.name,
+            "split": data.split,
+            "split_hash": split_hash(data),
+            "videos": len(data.images),
+            "captions": len(data.captions),
+            "sentences": len(sentences),
+            "shared_sentences": int((videos.counts > 1).sum()),
+            "sentences_per_video": {
+                "min": int(right.counts.min()),
+                "mean": float(right.counts.mean()),
+                "max": int(right.counts.max()),
+            },
+            "dropped": list(getattr(data, "dropped", ())),
+            "remarks": list(getattr(data, "remarks", ())),
+        }
+        return cls(sentences, right, about)
+
+    @property
+    def protocol(self) -> str | None:
+        """The name under which the paper reports this test; None for any other."""
+        return PAPER_TESTS.get((self.about["data"], self.about["split"], self.about["videos"]))
+
+
+@dataclass(frozen=True, eq=False)
+class VideoResult:
+    """One row of the table: ``metrics.i2t`` is video to text, ``metrics.t2i`` text to video."""
+
+    name: str
+    metrics: RetrievalMetrics
+    card: dict[str, Any]
+    intervals: dict[str, Interval] = field(default_factory=dict)
+    draws: NDArray[np.float64] | None = None
+
+    def row(self) -> tuple[str, ...]:
+        """The cells under :data:`HEADS`, with one decimal as the paper prints them."""
+        figures = (*self.metrics.i2t.recalls, *self.metrics.t2i.recalls, self.metrics.rsum)
+        return tuple(f"{figure:.1f}" for figure in figures)
+
+    def to_json(self) -> dict[str, Any]:
+        """Figures and card."""
+        both = {"v2t": self.metrics.i2t.to_json(), "t2v": self.metrics.t2i.to_json(), "rsum": self.metrics.rsum}
+        spread = {_directed(name): each.to_json() for name, each in self.intervals.items()}
+        shown = {"intervals": spread} if spread else {}
+        return {"name": self.name, "metrics": both, **shown, "card": self.card}
+
+    def render(self, console: Console) -> None:
+        """A table with this row, the card below it."""
+        table = video_table(f"{self.card['data']} {self.card['split']}")
+        self.add_to(table)
+        console.print(table)
+        console.print(footer(self.card), style="dim", markup=False)
+
+    def add_to(self, table: Table) -> None:
+        """The row, and below it the intervals if there are any."""
+        from rich.text import Text
+
+        v2t, t2v = self.metrics.i2t, self.metrics.t2i
+        medians = f"{v2t.median_rank:g}/{t2v.median_rank:g}"
+        table.add_row(Text(self.name), *self.row(), medians, f"{v2t.mean_rank:.1f}/{t2v.mean_rank:.1f}")
+        if self.intervals:
+            spread = (self.intervals[name] for name in COLUMNS)
+            table.add_row("95 %", *(f"{each.low:.1f}–{each.high:.1f}" for each in spread), style="dim")
+
+
+def video_table(title: str) -> Table:
+    """An empty table like the paper's."""
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(title=Text(title), title_justify="left", padding=(0, 0, 0, 1))
+    table.add_column("model", overflow="fold")
+    for head in (*HEADS, "median", "mean rank"):
+        table.add_column(head, justify="right", no_wrap=True)
+    return table
+
+
+def evaluate_videos(
+    scores: Scores,
+    test: VideoTest,
+    *,
+    name: str = "model",
+    ties: Ties = "pessimistic",
+    samples: int | None = None,
+    seed: int = 0,
+    models: Sequence[dict[str, Any]] = (),
+    progress: ProgressReporter | None = None,
+) -> VideoResult:
+    """Recall and ranks both ways for ``scores (videos, sentences)`` in the order of ``test.sentences``.
+
+    Any scores do: :class:`DotScores` of two sets of vectors, a :class:`MatrixScores` that another model computed, a
+    mean of several. A video without captions is a candidate and no query. ``samples`` draws of the videos give
+    intervals; ``models`` go to the card.
+    """
+    rows, columns = ranks_both_ways(scores, test.positives, ties=ties, progress=progress)
+    metrics = RetrievalMetrics(DirectionMetrics.of(rows), DirectionMetrics.of(columns))
+    draws = None
+    if samples is not None:
+        draws = resample([FoldRanks(rows, columns, test.positives.T)], samples=samples, seed=seed)
+    card = {
+        **test.about,
+        "protocol": test.protocol or "all",
+        "candidates": "distinct sentences; one that several videos share is right for each",
+        "queries": {"v2t": metrics.i2t.queries, "t2v": metrics.t2i.queries},
+        "ties": ties,
+        "tie_rule": TIE_RULES[ties],
+        "recall": RECALL,
+        "models": list(models),
+        "ensemble": len(models) > 1,
+        "vse_version": __version__,
+    }
+    if draws is not None:
+        card["bootstrap"] = {"level": LEVEL, "samples": samples, "seed": seed, "unit": UNIT}
+    return VideoResult(name, metrics, card, {} if draws is None else intervals(draws), draws)
+
+
+def _directed(name: str) -> str:
+    return name.replace("i2t", "v2t").replace("t2i", "t2v")
+
+
+def footer(card: dict[str, Any]) -> str:
+    """What the row means, in a few lines."""
+    notes = list(card["remarks"])
+    if card["dropped"]:
+        notes.append(f"{len(card['dropped'])} videos without frames are left out, {card['dropped'][0]} is the first")
+    return (
+        f"{card['data']} {card['split']} (content {card['split_hash']}): {card['videos']} videos, "
+        f"{card['sentences']} distinct sentences of {card['captions']} captions, "
+        f"{card['shared_sentences']} of them right for several videos.\n"
+        f"Recall {card['recall']}. Ties {card['ties']}: {card['tie_rule']}."
+        + (f" Intervals: {card['bootstrap']['samples']} draws of {UNIT}." if "bootstrap" in card else "")
+        + "".join(f"\nNote: {note}." for note in notes)
+    )

@@ -1,0 +1,140 @@
+"""Several models on one test of videos: a table, comparisons, the published rows beside ours."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from vse.errors import InputError
+from vse.evaluation.bootstrap import SAMPLES, differences
+from vse.evaluation.published import ClosestRow, closest_row
+from vse.evaluation.ranks import Ties
+from vse.evaluation.report import Comparison, describe_published, published_json, render_comparison
+from vse.evaluation.scores import MeanScores, Scores
+from vse.evaluation.video import COLUMNS, VideoResult, VideoTest, evaluate_videos, footer, video_table
+from vse.progress import ProgressReporter, SilentProgress
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+SIDES = ("v2t", "t2v")
+
+
+@dataclass(frozen=True, eq=False)
+class ScoredModel:
+    """What a model says about a test; ``traits`` are its properties in the words of the published tables."""
+
+    name: str
+    fingerprint: str
+    traits: dict[str, str]
+    scores: Scores
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class VideoReport:
+    """What ``vse eval`` shows for videos."""
+
+    results: list[VideoResult]
+    comparisons: list[Comparison] = field(default_factory=list)
+    published: dict[int, ClosestRow] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        """Everything, cards included."""
+        rows = [
+            result.to_json()
+            | ({"published": published_json(self.published[number])} if number in self.published else {})
+            for number, result in enumerate(self.results)
+        ]
+        return {"results": rows, "comparisons": [each.to_json() for each in self.comparisons]}
+
+    def render(self, console: Console) -> None:
+        """One table, its card below it, then comparisons."""
+        card = self.results[0].card
+        table = video_table(f"{card['data']} {card['split']}")
+        for number, result in enumerate(self.results):
+            result.add_to(table)
+            if number in self.published:
+                values = self.published[number].row.values
+                table.add_row("paper", *(f"{values[n]:.1f}" if n in values else "" for n in COLUMNS), style="italic")
+        console.print(table)
+        for number, found in self.published.items():
+            told = f"paper, beside {self.results[number].name}: {describe_published(found)}"
+            console.print(told, style="italic", markup=False, soft_wrap=True)
+        named = dict.fromkeys(_described(model) for each in self.results for model in each.card["models"])
+        console.print(f"{footer(card)}\nModels: {', '.join(named)}.", style="dim", markup=False)
+        for comparison in self.comparisons:
+            render_comparison(console, comparison, SIDES)
+
+
+def evaluate_on_videos(
+    members: Sequence[ScoredModel],
+    test: VideoTest,
+    *,
+    ensemble: bool = False,
+    comparing: bool = False,
+    against_paper: bool = False,
+    ties: Ties = "pessimistic",
+    samples: int = SAMPLES,
+    seed: int = 0,
+    progress: ProgressReporter | None = None,
+) -> VideoReport:
+    """Each model by itself, or all as one ensemble (the mean of their scores); ``comparing`` also to the first row."""
+    if not members:
+        raise InputError("nothing to evaluate: give at least one model")
+    report = progress or SilentProgress()
+    groups = [list(members)] if ensemble else [[each] for each in members]
+    if ensemble and comparing:
+        groups += [[each] for each in members]
+    results = [
+        evaluate_videos(
+            group[0].scores if len(group) == 1 else MeanScores([each.scores for each in group]),
+            test,
+            name=" + ".join(each.name for each in group),
+            ties=ties,
+            samples=samples,
+            seed=seed,
+            models=[_card(each) for each in group],
+            progress=report,
+        )
+        for group in groups
+    ]
+    published: dict[int, ClosestRow] = {}
+    if against_paper and test.protocol is None:
+        report.note(f"the paper has no rows for {test.about['data']} {test.about['split']}")
+    elif against_paper and test.protocol is not None:
+        published = {n: _closest(test.protocol, group) for n, group in enumerate(groups)}
+    return VideoReport(results, _comparisons(results) if comparing else [], published)
+
+
+def _closest(protocol: str, group: Sequence[ScoredModel]) -> ClosestRow:
+    """The published row nearest to what the members have in common."""
+    common: dict[str, Any] = {
+        name: value
+        for name, value in group[0].traits.items()
+        if name in {"method", "image", "text", "image_pooling", "text_pooling"}
+        and all(each.traits.get(name) == value for each in group)
+    }
+    return closest_row(protocol=protocol, ensemble=len(group) > 1, **common)
+
+
+def _comparisons(results: Sequence[VideoResult]) -> list[Comparison]:
+    base, *others = results
+    found = []
+    for other in others:
+        if base.draws is None or other.draws is None:
+            raise InputError("results without draws cannot be compared: evaluate them with samples")
+        paired = differences(other.metrics, base.metrics, other.draws, base.draws)
+        found.append(Comparison(other.name, base.name, base.card["protocol"], paired))
+    return found
+
+
+def _card(model: ScoredModel) -> dict[str, Any]:
+    note = {"role_graphs": model.note} if model.note else {}
+    return {"name": model.name, "fingerprint": model.fingerprint, **model.traits, **note}
+
+
+def _described(card: dict[str, Any]) -> str:
+    graphs = f", {card['role_graphs']}" if "role_graphs" in card else ""
+    return f"{card['name']} ({card['fingerprint']}{graphs})"

@@ -1,0 +1,59 @@
+"""Hierarchical graph reasoning for video and text: sentences as small graphs of roles, scores of three levels.
+
+HGR compares a video and a sentence as wholes, by the sentence's verbs and by its nouns. HGR∞ is the same with GPO in
+the place of the attention that pools frames and words into the two wholes.
+
+>>> from vse.hgr import HGRConfig, HGRModel
+>>> model = HGRModel(HGRConfig(vocabulary_size=9000, video_pooling="gpo", sentence_pooling="gpo"))  # doctest: +SKIP
+
+A name is loaded when it is asked for: reading role graphs needs no torch.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from vse.hgr.blocked_scores import score_blocks
+    from vse.hgr.config import HGRConfig
+    from vse.hgr.graph_batch import GraphBatch
+    from vse.hgr.level_features import SentenceFeatures, VideoFeatures, join
+    from vse.hgr.model import HGRModel
+    from vse.hgr.role_graph import RoleGraph
+    from vse.hgr.roles import ROLES, role_id
+    from vse.hgr.scores import LevelScores, level_scores
+    from vse.hgr.sentence_graphs import SentenceGraphs
+
+__all__ = [
+    "ROLES",
+    "GraphBatch",
+    "HGRConfig",
+    "HGRModel",
+    "LevelScores",
+    "RoleGraph",
+    "SentenceFeatures",
+    "SentenceGraphs",
+    "VideoFeatures",
+    "join",
+    "level_scores",
+    "role_id",
+    "score_blocks",
+]
+
+_MODULES = {
+    "blocked_scores": ("score_blocks",),
+    "config": ("HGRConfig",),
+    "graph_batch": ("GraphBatch",),
+    "level_features": ("SentenceFeatures", "VideoFeatures", "join"),
+    "model": ("HGRModel",),
+    "role_graph": ("RoleGraph",),
+    "roles": ("ROLES", "role_id"),
+    "scores": ("LevelScores", "level_scores"),
+    "sentence_graphs": ("SentenceGraphs",),
+}
+_HOMES = {name: module for module, names in _MODULES.items() for name in names}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)

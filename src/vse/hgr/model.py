@@ -1,0 +1,155 @@
+"""The two encoders and their scores of three levels: the model that is trained, saved, loaded and asked for scores."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from vse.encoders.word_states import WordStates
+from vse.encoding import Items
+from vse.errors import InputError
+from vse.hgr.attention_pool import build_level_pooling
+from vse.hgr.config import HGRConfig
+from vse.hgr.graph_attention import GraphAttention
+from vse.hgr.level_features import SentenceFeatures, VideoFeatures
+from vse.hgr.scores import level_scores
+from vse.hgr.text_encoder import TextEncoder
+from vse.hgr.video_encoder import VideoEncoder
+from vse.pooling.sets import Lengths
+from vse.progress import ProgressReporter
+
+if TYPE_CHECKING:
+    from vse.hgr.sentence_graphs import SentenceGraphs
+    from vse.inputs.tokenizer import TextTokenizer
+
+
+class HGRModel(nn.Module):
+    """HGR, or HGR∞ when both poolings of ``config`` are ``"gpo"``; new, with random weights.
+
+    Everything is differentiable. A loss over a batch is one over :meth:`scores`, as in :mod:`vse.losses`. A sentence is
+    compared with the frames of a video, phrase by phrase: there is no single vector of either.
+    """
+
+    preprocessing = None  # pictures are not read: frames come as features
+
+    def __init__(self, config: HGRConfig, tokenizer: TextTokenizer | None = None) -> None:
+        super().__init__()
+        size = config.embed_size
+        if tokenizer is not None and tokenizer.vocab_size != config.vocabulary_size:
+            raise InputError(
+                f"the tokenizer knows {tokenizer.vocab_size} words, the text encoder {config.vocabulary_size}"
+            )
+        self.config = config
+        self.tokenizer = tokenizer
+        video_pooling, sentence_pooling = (
+            build_level_pooling(each, size) for each in (config.video_pooling, config.sentence_pooling)
+        )
+        words = WordStates(config.vocabulary_size, config.word_size, size, config.dropout)
+        graph = GraphAttention(size, config.graph_dropout)
+        self.video_encoder = VideoEncoder(config.feature_size, size, video_pooling, config.dropout)
+        self.text_encoder = TextEncoder(words, sentence_pooling, graph)
+
+    @property
+    def embed_size(self) -> int:
+        """Dimensions of the vectors of each level."""
+        return self.config.embed_size
+
+    @property
+    def feature_size(self) -> int:
+        """The width of a frame's features."""
+        return self.config.feature_size
+
+    @property
+    def device(self) -> torch.device:
+        """Where the parameters are."""
+        return next(self.parameters()).device
+
+    def to_device(self, array: NDArray[Any]) -> Tensor:
+        """An array as a tensor where the parameters are."""
+        return torch.from_numpy(array).to(self.device)
+
+    def encode_videos(self, frames: Tensor, lengths: Lengths | None = None) -> VideoFeatures:
+        """``frames (V, F, C)``, of which the first ``lengths (V,)`` count, to features of each level."""
+        features: VideoFeatures = self.video_encoder(frames, lengths)
+        return features
+
+    def encode_sentences(
+        self,
+        tokens: Tensor,
+        lengths: Lengths | None,
+        *,
+        verb_words: Tensor,
+        noun_words: Tensor,
+        roles: Tensor,
+        edges: Tensor,
+    ) -> SentenceFeatures:
+        """``tokens (T, L)`` and their graphs, the arrays of a ``GraphBatch`` as tensors, to features of each level."""
+        features: SentenceFeatures = self.text_encoder(tokens, lengths, verb_words, noun_words, roles, edges)
+        return features
+
+    def scores(self, videos: VideoFeatures, sentences: SentenceFeatures) -> Tensor:
+        """The score ``(V, T)`` of every video with every sentence; see ``score_blocks`` for very many."""
+        return level_scores(videos, sentences).mean
+
+    def score_pairs(
+        self,
+        videos: Items,
+        sentences: Sequence[str],
+        *,
+        graphs: SentenceGraphs | None = None,
+        progress: ProgressReporter | None = None,
+    ) -> NDArray[np.float32]:
+        """The score ``(V, T)`` of arrays of frames with texts; see :func:`vse.hgr.pair_scores.score_pairs`."""
+        from vse.hgr.pair_scores import score_pairs
+
+        return score_pairs(self, videos, sentences, graphs=graphs, progress=progress)
+
+    def encode_images(self, *_: Any, **__: Any) -> NoReturn:
+        """There is no single vector of a video."""
+        raise InputError(NO_VECTORS)
+
+    def encode_texts(self, *_: Any, **__: Any) -> NoReturn:
+        """There is no single vector of a sentence."""
+        raise InputError(NO_VECTORS)
+
+    def save(self, folder: str | Path) -> Path:
+        """Write ``config.json``, ``model.safetensors``, the tokenizer and a model card into ``folder``."""
+        from vse.storage import save_model
+
+        return save_model(self, Path(folder))
+
+    def fingerprint(self) -> str:
+        """A short name for exactly these weights and inputs: models with equal fingerprints give equal scores."""
+        from vse.storage import fingerprint
+
+        return fingerprint(self)
+
+    def forward(
+        self,
+        frames: Tensor,
+        tokens: Tensor,
+        frame_lengths: Tensor | None = None,
+        token_lengths: Tensor | None = None,
+        *,
+        verb_words: Tensor,
+        noun_words: Tensor,
+        roles: Tensor,
+        edges: Tensor,
+    ) -> tuple[VideoFeatures, SentenceFeatures]:
+        """Both encoders at once, which is what several processes share."""
+        sentences = self.encode_sentences(
+            tokens, token_lengths, verb_words=verb_words, noun_words=noun_words, roles=roles, edges=edges
+        )
+        return self.encode_videos(frames, frame_lengths), sentences
+
+
+NO_VECTORS = (
+    "an HGR model scores pairs of a video and a sentence and has no single vector of either: ask it with score_pairs "
+    "or 'vse eval', or use a VSE model, which can be indexed and searched"
+)

@@ -1,0 +1,131 @@
+"""Contracts of ``vse eval`` on videos."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+import torch
+from tests.evaluation import naive
+from tests.training.support_video import video_recipe, write_videos
+
+import vse
+from vse.cli.main import main
+from vse.data import open_data
+from vse.data.role_parser import parse_roles
+from vse.hgr import GraphBatch, RoleGraph
+from vse.hgr.scores import plain_level_scores
+from vse.training import train
+
+SHORT = {"epochs": 1, "batch_size": 16, "decay_epochs": 0}
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    return write_videos(tmp_path_factory.mktemp("eval") / "tiny", 16, 9)
+
+
+@pytest.fixture(scope="module")
+def models(data, tmp_path_factory):
+    """A model of vectors and one of pairs."""
+    folder = tmp_path_factory.mktemp("models")
+    return {
+        name: str(train(video_recipe(data, name, schedule=SHORT), folder / name).model)
+        for name in ("vse-infinity", "hgr")
+    }
+
+
+@pytest.fixture(autouse=True)
+def _here(tmp_path, monkeypatch):
+    """Results are written into the current folder."""
+    monkeypatch.chdir(tmp_path)
+
+
+def evaluate(capsys, *arguments) -> dict:
+    assert main(["eval", *map(str, arguments), "--json", "--samples", "50"]) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+def naive_scores(model, split, sentences) -> np.ndarray:
+    """One video and one sentence at a time, nothing padded; HGR's by the definition of its score."""
+    scores = np.empty((len(split.images), len(sentences)))
+    for i in range(len(split.images)):
+        frames = torch.from_numpy(split.images[i])[None]
+        for j, sentence in enumerate(sentences):
+            tokens = torch.from_numpy(model.tokenizer.encode([sentence]).tokens)
+            if hasattr(model, "score_pairs"):
+                graph = RoleGraph.from_official(parse_roles(sentence).graph(), len(sentence.split()))
+                arrays = {name: torch.from_numpy(a) for name, a in GraphBatch.of([graph]).arrays().items()}
+                with torch.no_grad():
+                    seen, read = model.encode_videos(frames), model.encode_sentences(tokens, None, **arrays)
+                scores[i, j] = plain_level_scores(seen, read).mean
+            else:
+                with torch.no_grad():
+                    scores[i, j] = model.image_encoder(frames) @ model.text_encoder(tokens)[0]
+    return scores
+
+
+@pytest.mark.parametrize("name", ["vse-infinity", "hgr"])
+def test_figures_are_those_of_a_loop_over_pairs(name, models, data, capsys):
+    """Recall, ranks and rsum of both directions, from scores computed one by one and captions as they stand."""
+    found = evaluate(capsys, models[name], "--data", data)["results"][0]
+    model, split = vse.load(models[name]), open_data(data, "test")
+    sentences = list(dict.fromkeys(split.captions))
+    scores = naive_scores(model, split, sentences)
+    right = [{j for j, s in enumerate(sentences) if s in split.captions_of(i)} for i in range(len(split.images))]
+    owners = [{i for i in range(len(right)) if j in right[i]} for j in range(len(sentences))]
+    assert max(map(len, owners)) > 1  # sentences are shared
+    for way, matrix, positives in (("v2t", scores, right), ("t2v", scores.T, owners)):
+        ranks = naive.ranks(matrix.tolist(), positives, 1e-6)
+        side = found["metrics"][way]
+        assert [side[f"r{k}"] for k in (1, 5, 10)] == pytest.approx([naive.recall(ranks, k) for k in (1, 5, 10)])
+        assert side["median_rank"] == naive.median(ranks)
+        assert found["intervals"][f"{way}_r5"][0] <= side["r5"] <= found["intervals"][f"{way}_r5"][1]
+    assert found["card"]["sentences"] == len(sentences)
+    assert ("role_graphs" in found["card"]["models"][0]) == (name == "hgr")
+
+
+def test_an_ensemble_is_the_mean_of_scores(models, data, capsys):
+    """Of vectors and of pairs together; and a model beside itself does not differ from itself."""
+    both = evaluate(capsys, *models.values(), "--data", data, "--ensemble")["results"]
+    assert [row["card"]["ensemble"] for row in both] == [True]
+    split = open_data(data, "test")
+    sentences = list(dict.fromkeys(split.captions))
+    mean = sum(naive_scores(vse.load(path), split, sentences) for path in models.values()) / 2
+    right = [{j for j, s in enumerate(sentences) if s in split.captions_of(i)} for i in range(len(split.images))]
+    ranks = naive.ranks(mean.tolist(), right, 1e-6)
+    assert both[0]["metrics"]["v2t"]["mean_rank"] == pytest.approx(naive.mean(ranks))
+    report = evaluate(capsys, models["hgr"], models["hgr"], "--data", data, "--compare")
+    assert report["comparisons"][0]["differences"]["rsum"] == {"value": 0.0, "interval": [0.0, 0.0], "real": False}
+
+
+def test_the_table(models, data, capsys):
+    """Directions are those of videos, the card is below, and the paper has no row for this data."""
+    arguments = [models["vse-infinity"], models["hgr"], "--compare", "--against", "paper", "--samples", "20"]
+    assert main(["eval", *arguments, "--data", str(data), "--split", "dev"]) == 0
+    output = capsys.readouterr()
+    assert "v→t R@1" in output.out
+    assert "v2t_median_rank" in output.out
+    assert "9 videos" in output.out
+    assert "the paper has no rows for tiny val" in output.err
+
+
+@pytest.mark.parametrize(
+    ("option", "value"), [("--protocol", "coco-5k"), ("--images", "x"), ("--save-embeddings", "x"), ("--markdown", "x")]
+)
+def test_what_is_for_images_is_refused(option, value, models, data, capsys):
+    """In one line, exit code 2, before anything is computed."""
+    assert main(["eval", models["hgr"], "--data", str(data), option, value]) == 2
+    assert f"{option} is for images, and" in capsys.readouterr().err
+
+
+def test_features_of_another_width(models, tmp_path, capsys):
+    """One line that names both widths, for both kinds of models."""
+    wide = write_videos(tmp_path / "wide", 4, 4, width=5)
+    for name in models.values():
+        assert main(["eval", name, "--data", str(wide)]) == 1
+        error = capsys.readouterr().err.splitlines()[-1]
+        assert error.startswith("vse: error: ")
+        assert "5)" in error
+        assert "12)" in error

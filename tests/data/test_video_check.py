@@ -1,0 +1,89 @@
+"""Contracts of the check of a data set of videos."""
+
+from __future__ import annotations
+
+import io
+import json
+
+import numpy as np
+from rich.console import Console
+from tests.data.video_support import frames, msrvtt_json, write_hgr, write_json
+
+from vse.data.video_check import check_videos
+
+CAPTIONS = {"v1": ["a man runs"], "v2": ["a man runs", "word " * 31], "v3": ["a dog"]}
+
+
+def kinds(findings) -> dict[str, int]:
+    return {finding.kind: finding.count for finding in findings}
+
+
+def test_sound_data(tmp_path):
+    """Counts, frames and captions of every split; no errors, no warnings; the report is plain JSON."""
+    splits = {"train": {"v1": frames(30, seed=1)}, "test": {"v3": frames(2, seed=3)}}
+    report = check_videos(write_hgr(tmp_path, CAPTIONS, splits))
+    assert (report.ok, report.layout, report.warnings) == (True, "hgr", ())
+    assert [(one.split, one.images, one.captions) for one in report.splits] == [("train", 1, 1), ("test", 1, 1)]
+    assert str(report.splits[0].features) == "1 × 30 frames × 4 float16"
+    assert json.loads(json.dumps(report.to_json()))["splits"][0]["features"]["frames"] == [30, 30.0, 30]
+    text = io.StringIO()
+    report.render(Console(file=text, width=200))
+    assert "no errors, no warnings" in text.getvalue()
+
+
+def test_what_a_user_should_know(tmp_path):
+    """Videos without frames or captions, long captions, zeros, and what is in two splits are warnings."""
+    same = frames(3, seed=1)
+    splits = {
+        "train": {"v1": same, "v3": None},
+        "test": {"v2": same, "v1": frames(2), "v9": np.zeros((2, 4), "float16")},
+    }
+    report = check_videos(write_hgr(tmp_path, CAPTIONS, splits))
+    assert report.ok
+    assert kinds(report.warnings) == {
+        "videos without frames, left out": 1,
+        "videos without captions": 1,
+        "captions cut after 30 words": 1,
+        "frames that are all zero": 2,
+        "videos in two splits": 1,
+        "identical frames in two splits": 1,
+        "identical captions in two splits": 1,
+    }
+    assert report.warnings[0].examples == ("train: v3",)
+
+
+def test_errors(tmp_path):
+    """NaN, empty captions and splits that cannot be read; the sound splits are still checked."""
+    broken = frames(3, seed=1)
+    broken[0, 0] = np.nan
+    captions = {**CAPTIONS, "v3": [""]}
+    splits = {"train": {"v1": broken}, "val": {"v2": None}, "test": {"v3": frames(2)}}
+    report = check_videos(write_hgr(tmp_path, captions, splits))
+    assert kinds(report.errors) == {"frames with NaN or infinity": 1, "unreadable split": 1, "empty caption": 1}
+    assert [one.split for one in report.splits] == ["train", "test"]
+
+
+def test_no_splits(tmp_path):
+    """Captions alone are no data to train on."""
+    assert kinds(check_videos(write_hgr(tmp_path, CAPTIONS, {})).errors) == {"no splits": 1}
+
+
+def test_role_graphs(tmp_path):
+    """Sentences that a file of role graphs lacks are listed; without a file nothing is said."""
+    root = write_hgr(tmp_path, CAPTIONS, {"train": {"v1": frames(1)}, "test": {"v3": frames(2)}})
+    write_json(root / "annotation/RET/sent2rolegraph.augment.json", {"a man runs": [{}, []]})
+    assert kinds(check_videos(root).warnings) == {"sentences without a role graph, parsed by rules": 1}
+
+
+def test_protocols_are_kept_apart(tmp_path):
+    """1k-A is a part of the official test and of no training list: that is no overlap. Captions need no frames."""
+    videos = {"a": ("train", ["x"]), "b": ("test", ["y"]), "c": ("test", ["z"]), "d": ("validate", ["w"])}
+    write_json(tmp_path / "MSRVTT_data.json", msrvtt_json(videos))
+    (tmp_path / "MSRVTT_train.9k.csv").write_text("video_id\na\nc\n")
+    (tmp_path / "MSRVTT_JSFUSION_test.csv").write_text("video_id,sentence\nb,y\n")
+    report = check_videos(tmp_path)
+    assert report.ok
+    assert [one.split for one in report.splits] == ["train", "val", "test", "test-1k-A", "train-9k"]
+    assert kinds(report.warnings) == {"remarks on splits": 1}
+    (tmp_path / "MSRVTT_train.9k.csv").write_text("video_id\na\nb\n")
+    assert kinds(check_videos(tmp_path).warnings)["videos in two splits"] == 1

@@ -1,0 +1,147 @@
+"""Contracts of frame features: where they are, which frames are used, what is refused."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.data.video_support import frames, write_hdf5
+
+from vse.data.video_frames import even_frames, find_frames
+from vse.data.video_sources import open_frames
+from vse.errors import InputError
+
+VIDEOS = {"a": frames(3, seed=1), "b": frames(50, seed=2), "c_d": frames(20, seed=3)}
+
+
+def write_as(form: str, folder: Path, videos: dict[str, np.ndarray]) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    if form == "hdf5":
+        return write_hdf5(folder / "x.hdf5", videos)
+    if form == "npz":
+        np.savez(folder / "x.npz", **videos)
+        return folder / "x.npz"
+    for number, (name, array) in enumerate(videos.items()):
+        home = folder / ("part" if number and form == "folders" else ".")
+        home.mkdir(exist_ok=True)
+        if number % 2:
+            np.savez(home / f"{name}.npz", features=array)
+        else:
+            np.save(home / f"{name}.npy", array[None] if form == "folders" else array)  # (1, frames, size): I3D
+    return folder
+
+
+@given(st.integers(1, 300), st.integers(1, 40))
+def test_frames_are_evenly_spaced(count, limit):
+    """All frames of a short video; of a long one ``limit``: the nearest frames to equal steps, first to last."""
+    chosen = even_frames(count, limit).tolist()
+    if count <= limit:
+        assert chosen == list(range(count))
+        return
+    assert len(set(chosen)) == limit
+    assert chosen == sorted(chosen)
+    assert chosen[0] == 0
+    for k, frame in enumerate(chosen):
+        exact = k * (count - 1) / (limit - 1) if limit > 1 else 0
+        assert abs(frame - exact) <= 0.5 + 1e-9
+    if limit > 1:
+        assert chosen[-1] == count - 1
+
+
+def test_frames_of_hgr():
+    """Worked out by hand for 39 frames: every second one, and a half goes to the even number."""
+    assert even_frames(39, 20).tolist() == list(range(0, 39, 2))
+    assert even_frames(4, 3).tolist() == [0, 2, 3]
+    assert even_frames(6, 3).tolist() == [0, 2, 5]
+
+
+@pytest.mark.parametrize("form", ["hdf5", "npz", "folder", "folders"])
+def test_every_form_gives_the_same_videos(tmp_path, form):
+    """An hdf5 file, one npz, and a folder of npy and npz files; a slash in a name is an underscore in the file."""
+    source = open_frames(write_as(form, tmp_path / "x", VIDEOS))
+    videos, dropped = find_frames(source, ["b", "nothing", "c/d", "a"])
+    assert (videos.ids, dropped) == (("b", "c/d", "a"), ("nothing",))
+    assert (len(videos), videos.dim, videos.kind) == (3, 4, "features")
+    assert videos.counts.tolist() == [50, 20, 3]
+    assert videos.sizes.tolist() == [20, 20, 3]
+    expected = VIDEOS["b"][np.round(np.linspace(0, 49, 20)).astype(int)].astype(np.float32)
+    assert videos[0].dtype == np.float32
+    assert np.array_equal(videos[0], expected)
+    assert np.array_equal(videos[-1], VIDEOS["a"].astype(np.float32))
+    again = pickle.loads(pickle.dumps(videos))
+    assert np.array_equal(again[0], expected)
+    with pytest.raises(IndexError):
+        videos[3]
+
+
+def test_no_limit_keeps_every_frame(tmp_path):
+    """``limit=None`` uses all frames; a limit below one is refused."""
+    source = open_frames(write_as("hdf5", tmp_path, VIDEOS))
+    assert find_frames(source, ["b"], None)[0][0].shape == (50, 4)
+    with pytest.raises(InputError, match="limit=0"):
+        find_frames(source, ["b"], 0)
+
+
+def test_a_video_of_no_frames_has_none(tmp_path):
+    """An empty array is as good as no array; when no video is left, the error names the first ones."""
+    source = open_frames(write_as("npz", tmp_path, {"a": frames(0), "b": frames(2)}))
+    assert find_frames(source, ["a", "b"])[1] == ("a",)
+    with pytest.raises(InputError, match=r"no frames of any of the 2 videos \('a', 'z'\), it holds 2 others"):
+        find_frames(source, ["a", "z"])
+
+
+BAD = {
+    "sizes": ({"a": frames(2, 4), "b": frames(2, 5)}, "'a' have 4 values, of 'b' 5"),
+    "shape": ({"a": np.zeros((2, 3, 4))}, r"shape \(2, 3, 4\)"),
+    "vector": ({"a": np.zeros(3)}, r"shape \(3,\)"),
+    "whole numbers": ({"a": np.zeros((2, 3), dtype=int)}, "holds int64"),
+}
+
+
+@pytest.mark.parametrize("form", ["hdf5", "npz", "folder"])
+@pytest.mark.parametrize("case", BAD)
+def test_what_is_no_frames_is_refused(tmp_path, case, form):
+    """One line names the file, the video and what was expected."""
+    videos, message = BAD[case]
+    with pytest.raises(InputError, match=message) as caught:
+        find_frames(open_frames(write_as(form, tmp_path / "x", videos)), list(videos))
+    assert "\n" not in str(caught.value)
+    assert str(tmp_path) in str(caught.value)
+
+
+def test_objects_are_never_unpickled(tmp_path):
+    """An array of objects is refused by its header."""
+    np.save(tmp_path / "a.npy", np.array([[{}]], dtype=object), allow_pickle=True)
+    with pytest.raises(InputError, match="holds object"):
+        find_frames(open_frames(tmp_path), ["a"])
+
+
+@pytest.mark.parametrize("name", ["x.hdf5", "x.npz", "x.pt", "missing.hdf5"])
+def test_files_that_are_none(tmp_path, name):
+    """A file of rubbish, of an unknown kind, or none at all is one line."""
+    if name != "missing.hdf5":
+        (tmp_path / name).write_bytes(b"rubbish")
+    with pytest.raises(InputError, match=name):
+        open_frames(tmp_path / name).names()
+
+
+def test_two_files_for_one_video(tmp_path):
+    """A folder that has a video twice does not say which is meant."""
+    for home in ("x", "y"):
+        (tmp_path / home).mkdir()
+        np.save(tmp_path / home / "a.npy", frames(2))
+    with pytest.raises(InputError, match="two files for video 'a'"):
+        open_frames(tmp_path)
+
+
+def test_a_file_that_changes_is_noticed(tmp_path):
+    """A video that is another than when it was opened is an error, not a silently different set."""
+    np.save(tmp_path / "a.npy", frames(3))
+    videos, _ = find_frames(open_frames(tmp_path), ["a"])
+    np.save(tmp_path / "a.npy", frames(4))
+    with pytest.raises(InputError, match=r"video 'a': 4 × 4, but it was 3 × 4"):
+        videos[0]

@@ -1,0 +1,133 @@
+"""Contracts of the layout of HGR."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from tests.data.video_support import frames, write_hdf5, write_hgr
+
+from vse.data.captioned_images import CaptionedImages
+from vse.data.video_open import open_videos, read_video_captions
+from vse.errors import InputError
+
+CAPTIONS = {
+    "v1": ["a man runs", " a dog barks "],
+    "v2": ["a man runs"],
+    "v3": ["a cat", "a cat", "a bird"],
+    "v/4": ["in a folder"],
+}
+SPLITS = {
+    "train": {"v3": frames(25, seed=3)},
+    "test": {"v2": frames(4, seed=2), "v1": frames(7, seed=1), "v/4": frames(2, seed=4), "v5": frames(2, seed=5)},
+}
+
+
+def test_a_split(tmp_path):
+    """Videos in the order of the list, captions by video, a sentence of two videos once for each."""
+    data = open_videos(write_hgr(tmp_path / "msvd", CAPTIONS, SPLITS), "test")
+    assert isinstance(data, CaptionedImages)
+    assert (data.name, data.split, data.layout) == ("msvd", "test", "hgr")
+    assert data.images.ids == ("v2", "v1", "v/4", "v5")
+    assert data.captions == ("a man runs", "a man runs", "a dog barks", "in a folder")
+    assert data.caption_to_image.tolist() == [0, 1, 1, 2]
+    assert data.captions_of(1) == ("a man runs", "a dog barks")
+    assert data.captions_of(3) == ()
+    assert data.images.sizes.tolist() == [4, 7, 2, 2]
+    assert np.array_equal(data.images[1], SPLITS["test"]["v1"].astype(np.float32))
+    assert data.dropped == ()
+
+
+def test_videos_without_frames_are_left_out_with_their_captions(tmp_path):
+    """They are listed; owners follow. A split of which nothing is left is an error that names a video."""
+    splits = {"test": {**SPLITS["test"], "v2": None}}
+    data = open_videos(write_hgr(tmp_path, CAPTIONS, splits))
+    assert data.dropped == ("v2",)
+    assert data.captions == ("a man runs", "a dog barks", "in a folder")
+    assert data.caption_to_image.tolist() == [0, 0, 1]
+    write_hgr(tmp_path / "none", CAPTIONS, {"test": {"v1": None}})
+    with pytest.raises(InputError, match="'v1'"):
+        open_videos(tmp_path / "none")
+
+
+def test_splits_and_their_names(tmp_path):
+    """``dev`` is ``val``; an unknown split names the known ones; ``test`` is not read from train's file."""
+    root = write_hgr(tmp_path, CAPTIONS, {**SPLITS, "val": {"v1": frames(1)}})
+    assert open_videos(root, "dev").split == "val"
+    assert open_videos(root, "train", limit=10).images.sizes.tolist() == [10]
+    with pytest.raises(InputError, match="unknown split 'all'"):
+        open_videos(root, "all")
+
+
+def test_which_features(tmp_path):
+    """Of several kinds one has to be named; a file or a folder of one's own is taken as it is."""
+    root = write_hgr(tmp_path, CAPTIONS, SPLITS, kind="i3d")
+    write_hgr(root, CAPTIONS, {"test": {name: frames(3, 6) for name in SPLITS["test"]}}, kind="resnet")
+    with pytest.raises(InputError, match="2 kinds of features, i3d, resnet"):
+        open_videos(root)
+    with pytest.raises(InputError, match=r"unknown kind of features 'resnets'.*did you mean 'resnet'"):
+        open_videos(root, features="resnets")
+    assert open_videos(root, features="resnet").images.dim == 6
+    assert open_videos(root, features=root / "ordered_feature/SA/i3d").images.dim == 4
+    own = write_hdf5(tmp_path / "own.h5", {"v1": frames(2, 9)})
+    assert open_videos(root, features=own).images.ids == ("v1",)
+
+
+def test_lists_of_objects_are_not_opened(tmp_path):
+    """A pickled list could run anything: the error says how to convert it, in one line."""
+    root = write_hgr(tmp_path, CAPTIONS, SPLITS)
+    np.save(root / "public_split/tst_names.npy", np.array(["v1"], dtype=object), allow_pickle=True)
+    with pytest.raises(InputError, match=r"tst_names\.npy.*allow_pickle=True\)\.astype\(str\)") as caught:
+        open_videos(root)
+    assert "\n" not in str(caught.value)
+    np.save(root / "public_split/tst_names.npy", np.array([b"v1"]))
+    assert open_videos(root).images.ids == ("v1",)
+
+
+BAD = {
+    "a list": ([], r"expected an object \{video: \[sentence\]\}"),
+    "no list of sentences": ({"v2": "a man"}, "'v2': expected a list of sentences"),
+    "a number": ({"v2": [3]}, "'v2': expected a list of sentences"),
+    "an empty caption": ({"v2": ["a", " "]}, r"'v2'\[1\]: empty caption"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_malformed_captions(tmp_path, case):
+    """What is wrong with the file is one line that says where."""
+    content, message = BAD[case]
+    root = write_hgr(tmp_path, {}, SPLITS)
+    (root / "annotation/RET/ref_captions.json").write_text(json.dumps(content))
+    with pytest.raises(InputError, match=message):
+        open_videos(root)
+
+
+def test_a_name_listed_twice(tmp_path):
+    """It is a flaw; a check goes on with one of them."""
+    root = write_hgr(tmp_path, CAPTIONS, SPLITS)
+    np.save(root / "public_split/tst_names.npy", np.array(["v1", "v2", "v1"]))
+    with pytest.raises(InputError, match="v1 is listed 2 times"):
+        open_videos(root)
+    flaws: list[str] = []
+    captions = read_video_captions(root, on_problem=lambda kind, place: flaws.append(kind))
+    assert captions.ids == ("v1", "v2")
+    assert flaws == ["name listed twice"]
+
+
+def test_what_is_no_data(tmp_path):
+    """A folder of something else, and a path that is none."""
+    for path, message in ((tmp_path, "no known layout of videos"), (tmp_path / "x", "is no folder")):
+        with pytest.raises(InputError, match=message):
+            open_videos(path)
+    with pytest.raises(InputError, match="unknown video layout 'hrg'"):
+        open_videos(tmp_path, layout="hrg")
+
+
+def test_msvd(shared_data):
+    """The real splits: 1,200, 100 and 670 videos of 20 frames, all 80,827 captions."""
+    splits = [open_videos(shared_data / "msvd", split) for split in ("train", "val", "test")]
+    assert [len(one.images) for one in splits] == [1200, 100, 670]
+    assert sum(len(one.captions) for one in splits) == 80827
+    assert all((one.images.sizes == 20).all() and one.images.dim == 512 for one in splits)
+    assert splits[2].images[669].shape == (20, 512)

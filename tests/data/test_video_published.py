@@ -1,0 +1,174 @@
+"""Contracts of the layouts of MSR-VTT and VATEX."""
+
+from __future__ import annotations
+
+import zipfile
+from collections import Counter
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.data.video_support import frames, msrvtt_json, write_json
+
+from vse.data.video_open import open_videos, read_video_captions
+from vse.data.video_vatex import halves
+from vse.data.video_words import plain_sentence, video_words
+from vse.errors import InputError
+
+TRAIN = {"video0": ("train", ["A dog runs.", "a dog  barks"]), "video1": ("validate", ["a cat"])}
+TEST = {"video2": ("test", ["a man sings", "a man's song"]), "video3": ("test", ["a man sings"])}
+
+
+def write_msrvtt(folder, zipped: bool):
+    names = ("train_val_videodatainfo.json", "test_videodatainfo.json")
+    for name, videos in zip(names, (TRAIN, TEST), strict=True):
+        file = write_json(folder / name, msrvtt_json(videos))
+        if zipped:
+            archive = "train_val_annotation.zip" if name.startswith("train") else f"{name}.zip"
+            with zipfile.ZipFile(folder / archive, "w") as target:
+                target.write(file, f"inside/{name}")
+                target.writestr("readme.txt", "x")
+            file.unlink()
+    (folder / "MSRVTT_train.9k.csv").write_text("video_id\nvideo3\nvideo0\n")
+    (folder / "MSRVTT_JSFUSION_test.csv").write_text("key,vid_key,video_id,sentence\nret0,msr2,video2,A song\n")
+    return folder
+
+
+@pytest.mark.parametrize("zipped", [False, True])
+def test_splits_of_msrvtt(tmp_path, zipped):
+    """Official splits by their field, lists in their order over both files, 1k-A with its own sentence."""
+    root = write_msrvtt(tmp_path, zipped)
+    train, val, test = (read_video_captions(root, split) for split in ("train", "dev", "test"))
+    assert (train.ids, train.captions) == (("video0",), ("a dog runs", "a dog barks"))
+    assert (val.ids, val.split) == (("video1",), "val")
+    assert test.ids == ("video2", "video3")
+    assert test.captions == ("a man sings", "a man s song", "a man sings")
+    assert test.owners.tolist() == [0, 0, 1]
+    listed = read_video_captions(root, "train-9k")
+    assert (listed.ids, listed.captions) == (("video3", "video0"), ("a man sings", "a dog runs", "a dog barks"))
+    one = read_video_captions(root, "test-1k-A")
+    assert (one.ids, one.captions) == (("video2",), ("a song",))
+    assert "one sentence" in one.remarks[0]
+    with pytest.raises(InputError, match="unknown split 'train-7k'"):
+        read_video_captions(root, "train-7k")
+
+
+def test_frames_of_msrvtt(tmp_path):
+    """Its frames have to be given; videos without any are left out."""
+    root = write_msrvtt(tmp_path, False)
+    with pytest.raises(InputError, match="features="):
+        open_videos(root)
+    with pytest.raises(InputError, match="does not exist"):
+        open_videos(root, features=tmp_path / "nothing")
+    np.savez(tmp_path / "x.npz", video3=frames(3))
+    data = open_videos(root, features=tmp_path / "x.npz")
+    assert (data.images.ids, data.dropped, data.captions) == (("video3",), ("video2",), ("a man sings",))
+
+
+def test_flaws_of_msrvtt(tmp_path):
+    """A list that names unknown videos, an unknown split, a caption that is none."""
+    (write_msrvtt(tmp_path, False) / "MSRVTT_train.9k.csv").write_text("video_id\nvideo0\nvideo9\n")
+    with pytest.raises(InputError, match="1 of 2 videos are in no annotation file, 'video9'"):
+        read_video_captions(tmp_path, "train-9k")
+    for videos, message in (
+        ({"video0": ("dev", ["x"])}, "\"split\" is 'dev'"),
+        ({"video0": ("test", [3])}, '"caption" is 3'),
+        ({"video0": ("test", [" "])}, r"sentences\[0\]: empty caption"),
+    ):
+        write_json(tmp_path / "test_videodatainfo.json", msrvtt_json(videos))
+        with pytest.raises(InputError, match=message):
+            read_video_captions(tmp_path, "test")
+    write_json(tmp_path / "test_videodatainfo.json", {"videos": [{"video_id": "video0", "split": "test"}]})
+    with pytest.raises(InputError, match='"sentences"'):
+        read_video_captions(tmp_path, "test")
+
+
+@pytest.mark.slow
+def test_msrvtt(shared_data):
+    """The real files: 6,513 / 497 / 2,990 videos with 20 captions each; 7,010, 9,000 and 1,000 in the lists."""
+    expected = {"train": 6513, "val": 497, "test": 2990, "train-7k": 7010, "train-9k": 9000, "test-1k-A": 1000}
+    found = {split: read_video_captions(shared_data / "msrvtt", split) for split in expected}
+    assert {split: len(one.ids) for split, one in found.items()} == expected
+    for split, one in found.items():
+        assert set(Counter(one.owners.tolist()).values()) == {1 if split == "test-1k-A" else 20}
+    assert not set(found["train-9k"].ids) & set(found["test-1k-A"].ids)
+    assert set(found["train-7k"].ids) == set(found["train"].ids) | set(found["val"].ids)
+
+
+def write_vatex(folder, count: int = 9):
+    entries = [{"videoID": f"v{i}", "enCap": [f"A man {i}.", "A dog."], "chCap": ["x"]} for i in range(count)]
+    write_json(folder / "vatex_validation_v1.0.json", entries)
+    write_json(folder / "vatex_training_v1.0.json", entries[:1])
+    return folder
+
+
+def test_splits_of_vatex(tmp_path):
+    """Official splits as they are, English captions; the halves divide the official val and say that they are ours."""
+    root = write_vatex(tmp_path)
+    whole = read_video_captions(root, "val")
+    assert whole.captions[:2] == ("a man 0", "a dog")
+    assert (len(whole.ids), whole.remarks) == (9, ())
+    first, second = read_video_captions(root, "val-1500"), read_video_captions(root, "test-1500")
+    assert set(first.ids) | set(second.ids) == set(whole.ids)
+    assert len(first.ids) + len(second.ids) == 9
+    assert first.ids == tuple(video for video in whole.ids if video in first.ids)
+    assert "seed 0" in first.remarks[0]
+    assert "4 videos here, 1500 in the whole set" in first.remarks[0]
+    with pytest.raises(InputError, match="unknown split 'test'"):
+        read_video_captions(root, "test")
+
+
+@given(st.sets(st.text(min_size=1), min_size=1, max_size=20), st.integers(0, 3), st.randoms())
+def test_halves_do_not_depend_on_the_order(videos, seed, random):
+    """The same videos in any order give the same halves, whose sizes differ by one at most."""
+    names = sorted(videos)
+    shuffled = random.sample(names, len(names))
+    first, second = halves(names, seed)
+    assert halves(shuffled, seed) == (first, second)
+    assert first | second == videos
+    assert not first & second
+    assert 0 <= len(second) - len(first) <= 1
+
+
+def test_halves_stay_the_same_for_ever():
+    """Results are reported on them."""
+    assert sorted(halves([f"v{i}" for i in range(9)])[0]) == HALF_OF_NINE
+
+
+HALF_OF_NINE = ["v3", "v4", "v5", "v7"]  # the four smallest of sha256("0:v0") … sha256("0:v8")
+
+
+def test_flaws_of_vatex(tmp_path):
+    """Two versions of a file, a test without captions, entries without a name."""
+    root = write_vatex(tmp_path)
+    for entry, message in (({"videoID": "a"}, '"enCap" is no list'), ({"enCap": []}, '"videoID" is None'), (3, "None")):
+        write_json(root / "vatex_training_v1.0.json", [entry])
+        with pytest.raises(InputError, match=message):
+            read_video_captions(root, "train")
+    write_json(root / "vatex_training_v1.1.json", [])
+    with pytest.raises(InputError, match="exactly one vatex_training"):
+        read_video_captions(root, "train")
+
+
+@pytest.mark.parametrize(
+    ("caption", "expected"),
+    [
+        ("a man runs", "a man runs"),
+        (" A man's DOG,  runs... fast! ", "a man s dog runs fast"),
+        ("a t-shirt - and 20 cats", "a t-shirt and 20 cats"),
+        ("he said “go”", "he said go"),
+        ("Ein Mädchen läuft", "ein mädchen läuft"),
+        ("?!", "?!"),
+    ],
+)
+def test_plain_sentences(caption, expected):
+    """Lower case without punctuation; a plain sentence stays as it is, and a caption never becomes empty."""
+    assert plain_sentence(caption) == expected
+    assert plain_sentence(expected) == expected
+
+
+def test_words_end_at_the_limit():
+    """Thirty words, or as many as are asked for."""
+    assert video_words(" ".join(map(str, range(40)))) == list(map(str, range(30)))
+    assert video_words("a b c", 2) == ["a", "b"]

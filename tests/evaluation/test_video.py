@@ -1,0 +1,108 @@
+"""Contracts of the evaluation of video–text retrieval."""
+
+from __future__ import annotations
+
+import io
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.console import Console
+from tests.evaluation import naive
+
+from vse.data.captioned_images import CaptionedImages, FeatureRows
+from vse.errors import InputError
+from vse.evaluation import DotScores, MatrixScores
+from vse.evaluation.published import load_table
+from vse.evaluation.video import HEADS, PAPER_TESTS, VideoTest, evaluate_videos
+
+
+def split(captions: list[str], owners: list[int], videos: int) -> CaptionedImages:
+    images = FeatureRows(np.zeros((videos, 2), "float32"), np.arange(videos), tuple(f"v{i}" for i in range(videos)))
+    return CaptionedImages("msvd", "test", "hgr", images, tuple(captions), np.array(owners, dtype=np.int64))
+
+
+@st.composite
+def problems(draw):
+    """A few videos, captions out of a handful so that videos share them, and scores with many ties."""
+    videos = draw(st.integers(1, 6))
+    pairs = draw(st.lists(st.tuples(st.sampled_from("abcdefg"), st.integers(0, videos - 1)), min_size=1, max_size=15))
+    data = split([caption for caption, _ in pairs], [owner for _, owner in pairs], videos)
+    distinct = len({caption for caption, _ in pairs})
+    scores = draw(
+        st.lists(st.lists(st.integers(0, 3), min_size=distinct, max_size=distinct), min_size=videos, max_size=videos)
+    )
+    return data, [[float(score) for score in row] for row in scores]
+
+
+@given(problems(), st.booleans())
+def test_both_directions_equal_the_definition(problem, optimistic):
+    """Ranks of distinct sentences and of videos, straight from the captions: a caption is right where it stands."""
+    data, matrix = problem
+    test = VideoTest.of(data)
+    assert sorted(test.sentences) == sorted(set(data.captions))
+    right = [{j for j, s in enumerate(test.sentences) if s in data.captions_of(i)} for i in range(len(data.images))]
+    turned = [list(column) for column in zip(*matrix, strict=True)]
+    owners = [{i for i in range(len(right)) if j in right[i]} for j in range(len(test.sentences))]
+    result = evaluate_videos(MatrixScores(np.array(matrix)), test, ties="optimistic" if optimistic else "pessimistic")
+    for side, scores, positives in ((result.metrics.i2t, matrix, right), (result.metrics.t2i, turned, owners)):
+        found = naive.ranks(scores, positives, 0.0, optimistic=optimistic)
+        assert [side.r1, side.r5, side.r10] == pytest.approx([naive.recall(found, k) for k in (1, 5, 10)])
+        assert side.median_rank == naive.median(found)
+        assert side.mean_rank == pytest.approx(naive.mean(found))
+
+
+def test_a_shared_sentence_is_one_candidate():
+    """Two videos with the same caption: it is ranked once, and right for both, so that everything is found first."""
+    test = VideoTest.of(split(["a man", "a man", "a dog"], [0, 1, 2], 3))
+    assert test.sentences == ("a man", "a dog")
+    result = evaluate_videos(DotScores(np.array([[1.0, 0], [1, 0], [0, 1]]), np.eye(2)), test)
+    assert result.metrics.rsum == 600
+    assert (result.metrics.i2t.queries, result.metrics.t2i.queries) == (3, 2)
+    assert result.card["shared_sentences"] == 1
+
+
+def test_a_row_of_the_table():
+    """Seven cells in the paper's order, one decimal, the last the sum of the unrounded six; JSON names directions."""
+    test = VideoTest.of(split(list("abc"), [0, 1, 2], 3))
+    scores = np.array([[3.0, 2, 1], [3, 2, 1], [3, 2, 1]])
+    result = evaluate_videos(MatrixScores(scores), test, name="[x]")
+    assert len(HEADS) == len(result.row()) == 7
+    assert result.row() == ("33.3", "100.0", "100.0", "0.0", "100.0", "100.0", "433.3")
+    told = json.loads(json.dumps(result.to_json()))
+    assert told["metrics"]["v2t"]["r1"] == pytest.approx(100 / 3)
+    assert told["metrics"]["t2v"]["median_rank"] == 3
+    text = io.StringIO()
+    result.render(Console(file=text, width=160))
+    assert "[x]" in text.getvalue()
+    assert "3 distinct sentences of 3 captions" in text.getvalue()
+
+
+def test_the_card_tells_what_was_left_out():
+    """Dropped videos and remarks of a split are in the card and below the table."""
+    data = split(["a"], [0], 1)
+    object.__setattr__(data, "dropped", ("v7",))
+    object.__setattr__(data, "remarks", ("a half",))
+    result = evaluate_videos(MatrixScores(np.ones((1, 1))), VideoTest.of(data))
+    assert (result.card["dropped"], result.card["remarks"]) == (["v7"], ["a half"])
+    text = io.StringIO()
+    result.render(Console(file=text, width=160))
+    assert "1 videos without frames are left out, v7 is the first" in text.getvalue()
+
+
+def test_only_the_papers_tests_have_its_protocol():
+    """The names are those of the published tables; another split, or a part of one, is not the paper's test."""
+    assert set(PAPER_TESTS.values()) == {row.protocol for row in load_table("video")}
+    test = VideoTest.of(split(["a"], [0], 1))
+    assert test.protocol is None
+    assert evaluate_videos(MatrixScores(np.ones((1, 1))), test).card["protocol"] == "all"
+
+
+def test_what_cannot_be_evaluated():
+    """A split without captions, and scores of another size than the test."""
+    with pytest.raises(InputError, match="no captions"):
+        VideoTest.of(split([], [], 2))
+    with pytest.raises(InputError, match="1 queries and 1 candidates"):
+        evaluate_videos(MatrixScores(np.ones((1, 2))), VideoTest.of(split(["a"], [0], 1)))
