@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from PIL import Image
 from rich.console import Console
-from tests.index.scan.clips import write_clip
 from tests.index.test_evidence import onnx_model, torch_model
+from tests.inputs.clips import write_clip
 from tests.support_models import picture
 
 from vse.errors import InputError

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from tests.index.indexing_support import counts, ids_of, later, model, new_collection, save_picture
-from tests.index.scan.clips import Clock, write_clip
+from tests.inputs.clips import Clock, write_clip
 
 from vse.index.indexing import index_folder
 from vse.index.indexing.parts import read_parts

@@ -6,7 +6,7 @@ import shutil
 
 import pytest
 from tests.index.indexing_support import counts, later, model, new_collection, save_picture
-from tests.index.scan.clips import write_clip
+from tests.inputs.clips import write_clip
 
 from vse.errors import InputError
 from vse.index.indexing import index_folder, index_folders

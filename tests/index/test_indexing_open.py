@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 from tests.index.indexing_support import counts, later, model, save_picture
-from tests.index.scan.clips import write_clip
+from tests.inputs.clips import write_clip
 from tests.support_models import SIZE
 from tests.support_rights import ordinary_rights
 

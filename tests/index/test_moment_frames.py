@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.index.examples import directions
-from tests.index.scan.clips import number_of, write_clip
+from tests.inputs.clips import number_of, write_clip
 from tests.support_models import SIZE, build, grid_config
 
 from vse.errors import InputError
@@ -15,8 +15,8 @@ from vse.index.indexing.moments import direction
 from vse.index.indexing.parts import FRAMES
 from vse.index.moment_frames import frame_evidence, moment_frames, shares
 from vse.index.scan import frames
-from vse.index.scan.window import Window
 from vse.index.timeline import BAR, GAP, HEIGHT, LINE, timeline
+from vse.inputs.clips.window import Window
 
 QUERIES = directions(4, SIZE, seed=60)
 

@@ -13,9 +13,9 @@ import time
 
 import pytest
 from tests.index.indexing_support import ids_of, later, model, save_picture
-from tests.index.scan.clips import write_clip
 from tests.index.support import database
 from tests.index.upgrade_support import Counting, assert_like_indexing_anew, filled, other
+from tests.inputs.clips import write_clip
 
 from vse.convert.onnx_export import export_onnx
 from vse.errors import VSEError

@@ -20,8 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 from starlette.testclient import TestClient
-from tests.index.scan.clips import write_clip
 from tests.index.scan.support import exif_of, gps_of
+from tests.inputs.clips import write_clip
 
 from vse.cli.main import main
 from vse.service import Limits, ServiceSettings, create_app

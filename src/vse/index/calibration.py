@@ -17,7 +17,7 @@ from vse.index.calibration_queries import Answers, ask, joined
 from vse.index.checks import check_vectors
 from vse.index.collection import Vectors
 from vse.index.confidence_fit import fit
-from vse.index.media_file import printable
+from vse.inputs.printable import printable
 from vse.progress import ProgressReporter, SilentProgress
 
 if TYPE_CHECKING:

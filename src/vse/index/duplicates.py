@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 
 from vse.errors import InputError
 from vse.index.collection import Collection, Item, Vectors
-from vse.index.media_file import Place, full_path, printable
+from vse.index.media_file import Place, full_path
 from vse.index.scores import rounding
+from vse.inputs.printable import printable
 from vse.progress import ProgressReporter, SilentProgress
 
 if TYPE_CHECKING:

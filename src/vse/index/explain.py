@@ -12,11 +12,12 @@ from numpy.typing import NDArray
 from vse.errors import InputError, VSEError
 from vse.index.collection import Collection, Item, Vectors
 from vse.index.evidence import evidence, heat_map, write_png
-from vse.index.media_file import MediaFile, full_path, printable
+from vse.index.media_file import MediaFile, full_path
 from vse.index.moment_frames import frame_evidence, moment_frames
 from vse.index.results import SearchResults, say
 from vse.index.scan import digest
 from vse.index.timeline import timeline
+from vse.inputs.printable import printable
 from vse.progress import ProgressReporter, SilentProgress
 
 if TYPE_CHECKING:

@@ -14,10 +14,10 @@ from vse.index.collection import Vectors
 from vse.index.indexing.moments import SHORTEST
 from vse.index.indexing.parts import FRAMES
 from vse.index.scan import VideoLimits
-from vse.index.scan.clip import open_clip
-from vse.index.scan.frame_reader import FrameReader
-from vse.index.scan.frames import WINDOW_SECONDS, WINDOWS, read_window, spans
-from vse.index.scan.window import Window
+from vse.inputs.clips.clip import open_clip
+from vse.inputs.clips.frame_reader import FrameReader
+from vse.inputs.clips.frames import WINDOW_SECONDS, WINDOWS, read_window, spans
+from vse.inputs.clips.window import Window
 
 if TYPE_CHECKING:
     from vse.index.query import Model

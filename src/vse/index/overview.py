@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from vse.index.collection import Collection, CollectionInfo
-from vse.index.media_file import printable
+from vse.inputs.printable import printable
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from vse.index.evidence import AGAINST, FOR
 from vse.index.results import clock
-from vse.index.scan.window import Window
+from vse.inputs.clips.window import Window
 
 HEIGHT, NARROWEST, WIDEST = 120, 56, 240
 """Of a column, in pixels; a frame that would be wider is reduced, and the text needs some room."""

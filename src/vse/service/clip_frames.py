@@ -17,11 +17,11 @@ def frame_at(opened: OpenFile, path: str, second: float, seconds: float) -> NDAr
 
     ``path`` is where it was opened. Finding it may take ``seconds``.
     """
-    from vse.index.scan.clip import open_clip
-    from vse.index.scan.frame_reader import FrameReader
-    from vse.index.scan.limits import VideoLimits
-    from vse.index.scan.problem import BadMediaError
-    from vse.index.scan.upright import upright
+    from vse.inputs.clips.clip import open_clip
+    from vse.inputs.clips.frame_reader import FrameReader
+    from vse.inputs.clips.limits import VideoLimits
+    from vse.inputs.clips.upright import upright
+    from vse.inputs.problem import BadMediaError
 
     limits = VideoLimits(max_time=seconds)
     try:

@@ -10,7 +10,7 @@ from vse.index.evidence import evidence, seen
 from vse.index.media_file import full_path
 from vse.index.moment_frames import frame_evidence, moment_frames
 from vse.index.scan.digest import digest_of
-from vse.index.scan.limits import VideoLimits
+from vse.inputs.clips.limits import VideoLimits
 from vse.inputs.images import ImageLimits
 from vse.service.clip_frames import reachable
 from vse.service.media import open_media

@@ -17,8 +17,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from PIL import Image
-from tests.index.scan.clips import write_clip
 from tests.index.scan.support import exif_of, gps_of
+from tests.inputs.clips import write_clip
 from tests.inputs.pictures import encoded, gradient, with_orientation
 
 from vse.index.media_file import MediaFile

@@ -10,7 +10,8 @@ from typing import Any
 from vse.index.embedded.changing import find_file
 from vse.index.embedded.rows import STORED, Cell, checksum, to_text
 from vse.index.embedded.schema import DAMAGE, FILE_COLUMNS
-from vse.index.media_file import Place, printable
+from vse.index.media_file import Place
+from vse.inputs.printable import printable
 from vse.progress import ProgressReporter, SilentProgress
 
 BLOCK = 4096

@@ -6,7 +6,8 @@ import shlex
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from vse.index.media_file import Place, printable
+from vse.index.media_file import Place
+from vse.inputs.printable import printable
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -12,7 +12,7 @@ from vse.index.indexing.captions import have_vectors
 from vse.index.indexing.plan import Candidate
 from vse.index.media_file import MediaFile
 from vse.index.scan import BadMediaError, Found, Problem, digest
-from vse.index.scan.problem import os_reason
+from vse.inputs.problem import os_reason
 from vse.progress import ProgressReporter
 
 Place = tuple[str, str]

@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from vse.index.media_file import MediaFile
 from vse.index.scan import BadMediaError, Found, Problem, ScanLimits, describe, frames
 from vse.index.scan.describe import CHANGED, read_picture
-from vse.index.scan.problem import os_reason
 from vse.inputs.images import BadImageError
 from vse.inputs.preprocessing import load_pixels
+from vse.inputs.problem import os_reason
 
 if TYPE_CHECKING:
     from vse.inputs.preprocessing import ImagePreprocessing

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from vse.index.media_file import printable
 from vse.index.scan import Problem
+from vse.inputs.printable import printable
 
 if TYPE_CHECKING:
     from rich.console import Console

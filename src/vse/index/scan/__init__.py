@@ -11,12 +11,13 @@ from vse.index.scan.captions import read_captions
 from vse.index.scan.describe import describe
 from vse.index.scan.digest import digest
 from vse.index.scan.found import Found
-from vse.index.scan.frames import frames
-from vse.index.scan.limits import ScanLimits, VideoLimits
+from vse.index.scan.limits import ScanLimits
 from vse.index.scan.presence import empty_folders, why_absent
-from vse.index.scan.problem import BadMediaError, Problem
 from vse.index.scan.walk import Scan, walk
-from vse.index.scan.window import Window
+from vse.inputs.clips.frames import frames
+from vse.inputs.clips.limits import VideoLimits
+from vse.inputs.clips.window import Window
+from vse.inputs.problem import BadMediaError, Problem
 
 __all__ = [
     "BadMediaError",

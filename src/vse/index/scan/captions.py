@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from vse.errors import InputError
 from vse.index.scan.limits import ScanLimits
-from vse.index.scan.problem import Problem, is_text, os_reason
+from vse.inputs.problem import Problem, is_text, os_reason
 
 if TYPE_CHECKING:
     from vse.data.reading import OnProblem

@@ -9,13 +9,13 @@ from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 
-from vse.index.scan.clip import open_clip
 from vse.index.scan.exif import Place
 from vse.index.scan.facts import Facts
-from vse.index.scan.frame_reader import FrameReader
-from vse.index.scan.limits import VideoLimits
-from vse.index.scan.problem import BadMediaError
-from vse.index.scan.upright import square
+from vse.inputs.clips.clip import open_clip
+from vse.inputs.clips.frame_reader import FrameReader
+from vse.inputs.clips.limits import VideoLimits
+from vse.inputs.clips.upright import square
+from vse.inputs.problem import BadMediaError
 
 _DATES = ("com.apple.quicktime.creationdate", "creation_time", "date")
 _PLACES = ("com.apple.quicktime.location.ISO6709", "location", "location-eng")

@@ -14,8 +14,8 @@ from vse.index.scan.facts import Facts
 from vse.index.scan.found import Found
 from vse.index.scan.limits import ScanLimits
 from vse.index.scan.picture import picture_facts
-from vse.index.scan.problem import BadMediaError, Problem, os_reason
 from vse.inputs.images import BadImageError, file_content
+from vse.inputs.problem import BadMediaError, Problem, os_reason
 
 Content = TypeVar("Content")
 CHANGED = "changed while it was read: it will be read again next time"

@@ -5,8 +5,8 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
-from vse.index.scan.problem import BadMediaError, os_reason
-from vse.index.scan.regular import regular_size
+from vse.inputs.problem import BadMediaError, os_reason
+from vse.inputs.regular import regular_size
 
 DIGITS = 32
 _BLOCK = 1 << 20

@@ -10,8 +10,8 @@ from PIL import Image
 from vse.errors import first_line
 from vse.index.scan.exif import notes
 from vse.index.scan.facts import Facts
-from vse.index.scan.problem import BadMediaError
 from vse.inputs.images import FORMATS, ImageLimits, identify
+from vse.inputs.problem import BadMediaError
 
 _WIDTH, _HEIGHT, _ORIENTATION = 0x0100, 0x0101, 0x0112
 _LYING = (5, 6, 7, 8)  # height and width are exchanged

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 
-from vse.index.scan.problem import os_reason
+from vse.inputs.problem import os_reason
 
 
 def why_absent(root: str | Path, known: int = 0) -> str | None:

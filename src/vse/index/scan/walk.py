@@ -8,12 +8,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from vse.errors import InputError
-from vse.index.media_file import MediaKind, printable
+from vse.index.media_file import MediaKind
 from vse.index.scan.formats import SNIFFED_BYTES, kind_of_bytes, kind_of_name, worth_sniffing
 from vse.index.scan.found import Found
 from vse.index.scan.limits import ScanLimits
 from vse.index.scan.presence import why_absent
-from vse.index.scan.problem import Problem, is_text, os_reason
+from vse.inputs.printable import printable
+from vse.inputs.problem import Problem, is_text, os_reason
 
 VANISHED = "gone before it could be read"
 

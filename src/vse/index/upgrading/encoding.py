@@ -12,9 +12,9 @@ from vse.index.indexing.plan import Candidate
 from vse.index.indexing.reading import Reading, read_files
 from vse.index.media_file import MediaFile, full_path
 from vse.index.scan import Problem, ScanLimits, why_absent
-from vse.index.scan.problem import encodable, os_reason
 from vse.index.upgrading.missing import Missing, note_absent, why_missing
 from vse.index.upgrading.work import candidate_for, to_encode
+from vse.inputs.problem import encodable, os_reason
 from vse.progress import ProgressReporter
 
 

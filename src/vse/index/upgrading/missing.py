@@ -9,9 +9,10 @@ from pathlib import Path
 
 from vse.errors import InputError
 from vse.index.collection import Collection
-from vse.index.media_file import MediaFile, printable
+from vse.index.media_file import MediaFile
 from vse.index.scan import empty_folders, why_absent
-from vse.index.scan.problem import os_reason
+from vse.inputs.printable import printable
+from vse.inputs.problem import os_reason
 from vse.progress import ProgressReporter
 
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vse.index.indexing import IndexReport
-from vse.index.media_file import printable
+from vse.inputs.printable import printable
 
 TURNING = {"LRE", "RLE", "PDF", "LRO", "RLO", "LRI", "RLI", "FSI", "PDI"}
 MARKS = {"\u061c", "\u200e", "\u200f"}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from vse.errors import InputError
-from vse.index.media_file import printable
+from vse.inputs.printable import printable
 
 
 @dataclass(frozen=True)

@@ -13,12 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vse.errors import InputError
-from vse.index.scan.clip import open_clip
-from vse.index.scan.frame_reader import FrameReader
-from vse.index.scan.limits import VideoLimits
-from vse.index.scan.problem import BadMediaError, Problem, TooSlowError
-from vse.index.scan.upright import upright
-from vse.index.scan.window import Window
+from vse.inputs.clips.clip import open_clip
+from vse.inputs.clips.frame_reader import FrameReader
+from vse.inputs.clips.limits import VideoLimits
+from vse.inputs.clips.upright import upright
+from vse.inputs.clips.window import Window
+from vse.inputs.problem import BadMediaError, Problem, TooSlowError
 
 if TYPE_CHECKING:
     from av import VideoFrame

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vse.errors import first_line
-from vse.index.scan.decoding_time import DecodingTime
-from vse.index.scan.limits import VideoLimits
-from vse.index.scan.problem import BadMediaError
-from vse.index.scan.regular import regular_size
+from vse.inputs.clips.decoding_time import DecodingTime
+from vse.inputs.clips.limits import VideoLimits
+from vse.inputs.problem import BadMediaError
+from vse.inputs.regular import regular_size
 
 if TYPE_CHECKING:
     from av import VideoStream

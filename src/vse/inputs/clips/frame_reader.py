@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from vse.errors import first_line
-from vse.index.scan.clip import Clip
-from vse.index.scan.orientation import Orientation, orientation_of
+from vse.inputs.clips.clip import Clip
+from vse.inputs.clips.orientation import Orientation, orientation_of
 
 if TYPE_CHECKING:
     from av import VideoFrame

@@ -5,7 +5,7 @@ from __future__ import annotations
 import stat
 from pathlib import Path
 
-from vse.index.scan.problem import BadMediaError, os_reason
+from vse.inputs.problem import BadMediaError, os_reason
 
 
 def regular_size(path: str | Path) -> int:

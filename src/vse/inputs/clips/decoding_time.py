@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from vse.index.scan.problem import TooSlowError
+from vse.inputs.problem import TooSlowError
 
 
 class DecodingTime:

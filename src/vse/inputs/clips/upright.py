@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vse.errors import first_line
-from vse.index.scan.orientation import Orientation
-from vse.index.scan.problem import BadMediaError
+from vse.inputs.clips.orientation import Orientation
+from vse.inputs.problem import BadMediaError
 
 if TYPE_CHECKING:
     from av import VideoFrame

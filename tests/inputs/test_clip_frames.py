@@ -10,11 +10,11 @@ from fractions import Fraction
 import av
 import numpy as np
 import pytest
-from tests.index.scan.clips import number_of, scene, write_clip
+from tests.inputs.clips import number_of, scene, write_clip
 
 from vse.errors import InputError
 from vse.index.scan import Problem, VideoLimits, Window, frames
-from vse.index.scan.frames import spans
+from vse.inputs.clips.frames import spans
 
 KINDS = {
     "clip.mp4": {},
