@@ -24,6 +24,16 @@ def experiment(
     ] = None,
     seeds: Annotated[str | None, typer.Option(metavar="N,N,…", help='Random seeds, such as "0,1,2".')] = None,
     jobs: Annotated[int | None, typer.Option(metavar="N", min=1, help="Processes to run at once.")] = None,
+    data: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="The data set, for experiments that train on one.")
+    ] = None,
+    features: Annotated[
+        Path | None, typer.Option(metavar="PLACE", help="Its stored features, or the frames of its videos.")
+    ] = None,
+    changes: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="Change a value of all its recipes; repeat it."),
+    ] = None,
 ) -> None:
     """Run one table or figure of the paper."""
     from vse.experiments import EXPERIMENTS
@@ -40,14 +50,19 @@ def experiment(
         )
     if name not in EXPERIMENTS:
         raise UsageError(unknown_choice("experiment", name, EXPERIMENTS))
+    given = {"--data": data, "--features": features, "--set": changes}
+    if not EXPERIMENTS[name].trains:
+        for option in (option for option, value in given.items() if value):
+            raise UsageError(f"{option}: the experiment {name!r} takes no data set; leave it out")
     folder = output_folder(out or Path("runs") / name)
     chosen_seeds = None if seeds is None else parse_seeds(seeds)
 
     from importlib import import_module
 
     module = import_module(EXPERIMENTS[name].module)
+    more = {"data": data, "features": features, "changes": changes or ()} if EXPERIMENTS[name].trains else {}
     with progress_on_stderr() as report:
-        result = module.run(quick=quick, out=folder, seeds=chosen_seeds, jobs=jobs, report=report)
+        result = module.run(quick=quick, out=folder, seeds=chosen_seeds, jobs=jobs, report=report, **more)
     show(result, as_json=as_json)
 
 

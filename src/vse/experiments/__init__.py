@@ -8,6 +8,8 @@ class ExperimentEntry(NamedTuple):
 
     summary: str
     module: str
+    trains: bool = False
+    """On a data set that is given: it takes ``data``, ``features`` and ``changes`` of its recipes."""
 
 
 EXPERIMENTS: dict[str, ExperimentEntry] = {
@@ -18,5 +20,10 @@ EXPERIMENTS: dict[str, ExperimentEntry] = {
     "speed": ExperimentEntry(
         "time of a text query, VSE against a cross-encoder, for 100 to 100,000 pictures",
         "vse.experiments.speed",
+    ),
+    "video": ExperimentEntry(
+        "VSE++, VSE∞, HGR and HGR∞ trained on a video data set and compared on its test split",
+        "vse.experiments.video",
+        trains=True,
     ),
 }

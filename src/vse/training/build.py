@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -66,32 +66,44 @@ class Splits:
 
 def open_splits(recipe: Recipe) -> Splits:
     """The data that the recipe names; one that cannot be trained on is an error."""
-    data = recipe.data
-    if not data.path:
-        raise InputError("data.path is missing: name the data set in the recipe, or with --data DIR")
-    wanted = recipe.model
-    seen = "frames" if wanted.kind == "hgr" else wanted.image.kind
-    frames = data.features if seen == "frames" else None
-
-    def opened(split: str) -> CaptionedImages:
-        use: Use = "files" if seen == "grid" else "features"
-        return open_data(data.path, split, layout=data.layout, images=data.images, use=use, features=frames)
-
-    train, dev = opened(data.train), opened(data.dev)
-    if seen == "frames" and not isinstance(train.images, VideoFrames):
-        raise InputError(f"{data.path}: layout {train.layout!r} holds images, and the model takes frames of videos")
-    store = None
-    if data.features is not None and frames is None:
-        store = FeatureStore.open(data.features)
-        train, dev = attach(train, store, on_bad="drop"), attach(dev, store, on_bad="drop")
+    store = _store(recipe)
+    train, dev = open_split(recipe, recipe.data.train, store), open_split(recipe, recipe.data.dev, store)
     for each in (train, dev):
         if not each.captions:
             raise InputError(f"{each.name}, split {each.split!r}: no captions to learn from")
-    graphs = None
-    if wanted.kind == "hgr":
-        sentences = (*train.captions, *dev.captions)
-        graphs = SentenceGraphs.of(sentences, annotation_folder(Path(data.path)), limit=data.max_tokens or WORD_LIMIT)
-    return Splits(train, dev, store, graphs)
+    return Splits(train, dev, store, graphs_of(recipe, (*train.captions, *dev.captions)))
+
+
+def open_split(recipe: Recipe, split: str, store: FeatureStore | None = None) -> CaptionedImages:
+    """One split of the recipe's data, as the recipe's model takes it; ``store`` is that of its features, if open."""
+    data = recipe.data
+    if not data.path:
+        raise InputError("data.path is missing: name the data set in the recipe, or with --data DIR")
+    seen = _seen(recipe)
+    use: Use = "files" if seen == "grid" else "features"
+    frames = data.features if seen == "frames" else None
+    found = open_data(data.path, split, layout=data.layout, images=data.images, use=use, features=frames)
+    if seen == "frames" and not isinstance(found.images, VideoFrames):
+        raise InputError(f"{data.path}: layout {found.layout!r} holds images, and the model takes frames of videos")
+    store = store or _store(recipe)
+    return found if store is None else attach(found, store, on_bad="drop")
+
+
+def graphs_of(recipe: Recipe, sentences: Sequence[str]) -> SentenceGraphs | None:
+    """The role graphs of sentences of the recipe's data, for a model that reads them."""
+    if recipe.model.kind != "hgr":
+        return None
+    folder = annotation_folder(Path(recipe.data.path))
+    return SentenceGraphs.of(sentences, folder, limit=recipe.data.max_tokens or WORD_LIMIT)
+
+
+def _seen(recipe: Recipe) -> str:
+    return "frames" if recipe.model.kind == "hgr" else recipe.model.image.kind
+
+
+def _store(recipe: Recipe) -> FeatureStore | None:
+    features = recipe.data.features
+    return None if features is None or _seen(recipe) == "frames" else FeatureStore.open(features)
 
 
 def build_tokenizer(recipe: Recipe, captions: tuple[str, ...]) -> TextTokenizer:

@@ -2,21 +2,54 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from vse.data import CaptionedImages, VideoFrames
-from vse.evaluation.metrics import RetrievalMetrics, metrics_of_scores, retrieval_metrics
+from vse.evaluation.metrics import DirectionMetrics, RetrievalMetrics
+from vse.evaluation.positives import Positives, text_positives
+from vse.evaluation.ranks import Ranks, ranks_both_ways
+from vse.evaluation.scores import DotScores, Scores
 from vse.evaluation.video import VideoTest
 from vse.evaluation.video_models import video_scores
 from vse.hgr.sentence_graphs import SentenceGraphs
 from vse.storage import TorchModel
 
 
+@dataclass(frozen=True, eq=False)
+class SplitRanks:
+    """The ranks of the images and of the texts of a split, and the right texts of each image."""
+
+    images: Ranks
+    texts: Ranks
+    right: Positives
+
+    @property
+    def metrics(self) -> RetrievalMetrics:
+        """Recall and ranks both ways."""
+        return RetrievalMetrics(DirectionMetrics.of(self.images), DirectionMetrics.of(self.texts))
+
+
 def evaluate_split(model: TorchModel, data: CaptionedImages, graphs: SentenceGraphs | None = None) -> RetrievalMetrics:
     """The whole split, every image encoded once; of videos every distinct sentence, right for all that it describes."""
+    return rank_split(model, data, graphs).metrics
+
+
+def rank_split(model: TorchModel, data: CaptionedImages, graphs: SentenceGraphs | None = None) -> SplitRanks:
+    """As :func:`evaluate_split`, query by query."""
+    right = right_texts(data)
+    scores: Scores
     if isinstance(data.images, VideoFrames):
-        test = VideoTest.of(data)
-        return metrics_of_scores(video_scores(model, data, test, graphs=graphs), test.positives)
-    images = model.encode_images(data.images, batch_size=64, on_bad="raise")
-    texts = model.encode_texts(data.captions, unknown="allow")
-    return retrieval_metrics(images, texts, np.asarray(data.caption_to_image))
+        scores = video_scores(model, data, VideoTest.of(data), graphs=graphs)
+    else:
+        images = model.encode_images(data.images, batch_size=64, on_bad="raise")
+        scores = DotScores(images, model.encode_texts(data.captions, unknown="allow"), ("images", "texts"))
+    return SplitRanks(*ranks_both_ways(scores, right), right)
+
+
+def right_texts(data: CaptionedImages) -> Positives:
+    """The captions of each image; of videos those among the distinct sentences."""
+    if isinstance(data.images, VideoFrames):
+        return VideoTest.of(data).positives
+    return text_positives(np.asarray(data.caption_to_image), len(data.images)).T

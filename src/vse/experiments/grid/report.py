@@ -1,0 +1,145 @@
+"""What an experiment ends with: the table, the claims, and where everything is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from vse._version import __version__
+from vse.evaluation.bootstrap import LEVEL
+from vse.evaluation.video import COLUMNS
+from vse.experiments.grid.compare import Contrast, Row
+from vse.experiments.grid.plan import Grid
+from vse.files import write_json, write_text
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+UNFINISHED = "*"
+"""Marks a row whose dev score was still rising."""
+
+
+@dataclass(frozen=True)
+class GridResult:
+    """Rows in the order of the plan. ``test`` says what was ranked, ``profile`` what all runs have in common."""
+
+    grid: Grid
+    rows: tuple[Row, ...]
+    contrasts: tuple[Contrast, ...]
+    test: dict[str, Any]
+    profile: dict[str, Any]
+    folder: Path
+    quick: bool = False
+
+    @property
+    def heads(self) -> tuple[str, ...]:
+        """The columns of figures."""
+        seen = "v" if self.test["videos"] else "i"
+        return (f"{seen}→t R@1", "R@5", "R@10", f"t→{seen} R@1", "R@5", "R@10", "rsum")
+
+    @property
+    def training_seconds(self) -> float:
+        """Of all runs, one after the other."""
+        return sum(each.trained.result.seconds for row in self.rows for each in row.seeds)
+
+    def cells(self, row: Row) -> list[str]:
+        """Label, seeds and figures; rsum with its deviation."""
+        figures = [f"{row.mean[name]:.1f}" for name in COLUMNS]
+        if row.deviation is not None:
+            figures[-1] += f" ± {row.deviation['rsum']:.1f}"
+        return [row.variant.label + ("" if row.finished else UNFINISHED), str(len(row.seeds)), *figures]
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "experiment": self.grid.name,
+            "title": self.grid.title,
+            "quick": self.quick,
+            "test": self.test,
+            "profile": self.profile,
+            "rows": [self._row_json(row) for row in self.rows],
+            "claims": [each.to_json() for each in self.contrasts],
+            "level": LEVEL,
+            "training_seconds": self.training_seconds,
+            "vse_version": __version__,
+            "files": [str(self.folder / name) for name in ("result.json", "table.md", "seeds.png", "dev.png")],
+        }
+
+    def markdown(self) -> str:
+        """Both tables for a document."""
+        lines = [_line(("", "seeds", *self.heads)), _line(("---",) * 2 + ("--:",) * len(self.heads))]
+        lines += [_line(self.cells(row)) for row in self.rows]
+        if not all(row.finished for row in self.rows):
+            lines += ["", f"{UNFINISHED} unfinished: rsum on dev was still rising at the end of a run."]
+        if self.contrasts:
+            lines += ["", _line(("claim", "difference in rsum", "95 %", "seed by seed", "")), _line(("---",) * 5)]
+            lines += [_line(_contrast_cells(each)) for each in self.contrasts]
+        return "\n".join(lines) + "\n"
+
+    def render(self, console: Console) -> None:
+        """The tables, what was ranked, where the files are."""
+        from rich.table import Table
+        from rich.text import Text
+
+        table = Table(title=Text(f"{self.grid.title}, {self.test['data']} {self.test['split']}"), title_justify="left")
+        for head in ("", "seeds", *self.heads):
+            table.add_column(head, justify="right" if head else "left", no_wrap=True)
+        for row in self.rows:
+            table.add_row(*self.cells(row))
+        console.print(table)
+        if not all(row.finished for row in self.rows):
+            console.print(f"{UNFINISHED} unfinished: rsum on dev was still rising at the end of a run")
+        for each in self.contrasts:
+            claim, value, interval, _, verdict = _contrast_cells(each)
+            console.print(f"{claim}: {value} (95 %: {interval}), {verdict}", markup=False, highlight=False)
+        unit = "videos" if self.test["videos"] else "images"
+        console.print(
+            f"{self.test['images']} {unit}, {self.test['texts']} texts; intervals over {self.test['samples']} draws of "
+            f"{unit} and of seeds",
+            style="dim",
+        )
+        if self.quick:
+            console.print("This was the quick version: far too little training for figures that mean anything.")
+        console.print(f"Tables, figures and runs are in {self.folder}", soft_wrap=True)
+
+    def save(self) -> None:
+        """``result.json``, ``table.md`` and the pictures."""
+        from vse.experiments.grid.plot import plot_dev, plot_seeds
+
+        self.folder.mkdir(parents=True, exist_ok=True)
+        write_text(self.folder / "table.md", self.markdown())
+        plot_seeds(self.rows, self.grid.title).savefig(self.folder / "seeds.png", dpi=130)
+        plot_dev(self.rows, self.grid.title).savefig(self.folder / "dev.png", dpi=130)
+        write_json(self.folder / "result.json", self.to_json())
+
+    def _row_json(self, row: Row) -> dict[str, Any]:
+        return {
+            "label": row.variant.label,
+            "recipe": row.variant.recipe,
+            "changes": list(row.variant.changes),
+            "mean": row.mean,
+            "deviation": row.deviation,
+            "finished": row.finished,
+            "seeds": [
+                {
+                    "seed": each.trained.seed,
+                    "folder": str(each.trained.result.folder),
+                    "best_epoch": each.trained.result.best["epoch"] + 1,
+                    "dev_rsum": each.trained.result.best["rsum"],
+                    "still_rising": rising,
+                    "test": each.metrics.figures(),
+                }
+                for each, rising in zip(row.seeds, row.rising, strict=True)
+            ],
+        }
+
+
+def _contrast_cells(each: Contrast) -> tuple[str, ...]:
+    seeds = ", ".join(f"{value:+.1f}" for value in each.by_seed)
+    interval = f"{each.interval.low:+.1f} to {each.interval.high:+.1f}"
+    return (each.claim.text, f"{each.value:+.1f}", interval, seeds, each.verdict)
+
+
+def _line(cells: Sequence[str]) -> str:
+    return "| " + " | ".join(cells) + " |"
