@@ -38,7 +38,10 @@ def calls(monkeypatch):
     recorder = ModuleType("recorder")
     recorder.run = run
     registry = ModuleType("vse.experiments")
-    registry.EXPERIMENTS = {"curve": SimpleNamespace(summary="A curve.", module="recorder")}
+    registry.EXPERIMENTS = {
+        "curve": SimpleNamespace(summary="A curve.", module="recorder", trains=False),
+        "table": SimpleNamespace(summary="A table.", module="recorder", trains=True),
+    }
     monkeypatch.setitem(sys.modules, "recorder", recorder)
     monkeypatch.setitem(sys.modules, "vse.experiments", registry)
     monkeypatch.setitem(sys.modules, "vse.demo", recorder)
@@ -60,6 +63,22 @@ def test_options_reach_the_experiment(calls, tmp_path):
     (arguments,) = calls
     del arguments["report"]
     assert arguments == {"quick": True, "out": tmp_path, "seeds": (3, 1), "jobs": 2}
+
+
+def test_data_reach_an_experiment_that_trains(calls):
+    """With the changes of its recipes in their order."""
+    options = ["--data", "d", "--features", "f", "--set", "a=1", "--set", "b=2"]
+    assert main(["experiment", "table", *options]) == 0
+    given = {"data": Path("d"), "features": Path("f"), "changes": ["a=1", "b=2"]}
+    assert given.items() <= calls[0].items()
+
+
+@pytest.mark.parametrize("option", ["--data", "--features", "--set"])
+def test_data_are_refused_by_an_experiment_without(calls, capsys, option):
+    """Rather than ignored."""
+    assert main(["experiment", "curve", option, "a=1"]) == 2
+    assert f"{option}: the experiment 'curve' takes no data set" in capsys.readouterr().err
+    assert not calls
 
 
 def test_demo_writes_to_its_own_folder(calls):

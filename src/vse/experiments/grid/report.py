@@ -94,9 +94,10 @@ class GridResult:
             claim, value, interval, _, verdict = _contrast_cells(each)
             console.print(f"{claim}: {value} (95 %: {interval}), {verdict}", markup=False, highlight=False)
         unit = "videos" if self.test["videos"] else "images"
+        drawn = f"{unit} and of seeds" if any(len(row.seeds) > 1 for row in self.rows) else unit
         console.print(
             f"{self.test['images']} {unit}, {self.test['texts']} texts; intervals over {self.test['samples']} draws of "
-            f"{unit} and of seeds",
+            f"{drawn}",
             style="dim",
         )
         if self.quick:
