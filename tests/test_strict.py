@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pydantic import Field, PositiveInt, ValidationError
+from pydantic import Field, PositiveInt, ValidationError, field_validator, model_validator
 
 from vse.errors import InputError
 from vse.strict import Strict, parse, read_json
@@ -86,6 +86,38 @@ def test_the_closest_key_is_sought_among_those_of_the_place():
 def test_an_unknown_key_in_a_list_is_named():
     """Also inside a sequence of objects."""
     assert "color" in message(others=[{"color": "red"}])
+
+
+class Crate(Strict):
+    weight: int = 1
+    most: int = 9
+
+    @field_validator("weight")
+    @classmethod
+    def _even(cls, value: int) -> int:
+        if value % 2:
+            raise ValueError("a crate has an even weight")
+        return value
+
+    @model_validator(mode="after")
+    def _light(self) -> Crate:
+        if self.weight > self.most:
+            raise ValueError(f"weight is {self.weight}, at most {self.most}")
+        return self
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ({"weight": 3}, "c.json: 'weight' is 3: a crate has an even weight"),
+        ({"weight": 10}, "c.json: weight is 10, at most 9"),
+    ],
+)
+def test_what_our_own_checks_say_is_all_that_is_said(values, said):
+    """The message of a ``ValueError``, of a field or of the whole, without words of the library around it."""
+    with pytest.raises(InputError) as caught:
+        parse(Crate, values, "c.json")
+    assert str(caught.value) == said
 
 
 @given(st.dictionaries(st.text(max_size=8), st.recursive(st.none() | st.integers() | st.text(), st.lists), max_size=4))

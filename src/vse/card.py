@@ -16,7 +16,7 @@ from vse.curves_plot import plot_curves
 from vse.errors import MissingDependencyError
 from vse.files import write_text
 from vse.hgr.config import HGRConfig
-from vse.inspection import (
+from vse.tower_report import (
     NOT_RECORDED,
     TowerReport,
     describe_preprocessing,

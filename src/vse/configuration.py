@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from vse.strict import Strict
 
@@ -47,17 +47,37 @@ class RegionConfig(Strict):
     pooling: PoolingConfig = PoolingConfig()
 
 
+class BackboneConfig(Named):
+    """A vision backbone by name, see :func:`vse.encoders.create_backbone`."""
+
+
+def _known_preprocessing(value: dict[str, Any] | None) -> dict[str, Any] | None:
+    if value is not None:
+        from vse.inputs.preprocessing import ImagePreprocessing
+
+        ImagePreprocessing.from_json(value)
+    return value
+
+
+class FrameBackboneConfig(BackboneConfig):
+    """The backbone that saw the frames of a model, with its published weights, and how it saw them.
+
+    ``fingerprint`` stands for the weights and ``frames`` is how many of a clip were taken, evenly spaced.
+    """
+
+    preprocessing: Annotated[dict[str, Any], AfterValidator(_known_preprocessing)]
+    fingerprint: str
+    frames: Annotated[int, Field(ge=1, le=LARGEST)]
+
+
 class FramesConfig(Strict):
-    """Frame features of videos, from disk."""
+    """Frame features of videos, from disk; ``backbone`` made them, None where that is not known."""
 
     kind: Literal["frames"] = "frames"
     feature_size: Annotated[int, Field(ge=1, le=LARGEST)] = 2048
     dropout: Annotated[float, Field(ge=0, lt=1)] = 0.2
     pooling: PoolingConfig = PoolingConfig()
-
-
-class BackboneConfig(Named):
-    """A vision backbone by name, see :func:`vse.encoders.create_backbone`."""
+    backbone: FrameBackboneConfig | None = None
 
 
 class GridConfig(Strict):
@@ -66,19 +86,10 @@ class GridConfig(Strict):
     kind: Literal["grid"] = "grid"
     backbone: BackboneConfig
     image_size: Annotated[int, Field(ge=1, le=LARGEST)] | None = None
-    preprocessing: dict[str, Any] | None = None
+    preprocessing: Annotated[dict[str, Any] | None, AfterValidator(_known_preprocessing)] = None
     head: Literal["linear", "residual-mlp"] = "linear"
     hidden_size: Annotated[int, Field(ge=1, le=LARGEST)] = 512
     pooling: PoolingConfig = PoolingConfig()
-
-    @field_validator("preprocessing")
-    @classmethod
-    def _known_preprocessing(cls, value: dict[str, Any] | None) -> dict[str, Any] | None:
-        if value is not None:
-            from vse.inputs.preprocessing import ImagePreprocessing
-
-            ImagePreprocessing.from_json(value)
-        return value
 
 
 class BiGRUConfig(Strict):

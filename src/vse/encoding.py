@@ -22,13 +22,15 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
 
     from vse.inputs.preprocessing import ImagePreprocessing
-    from vse.inputs.tokenizer import TextTokenizer
+    from vse.inputs.tokenizer import TextTokenizer, TokenBatch
 
 Vectors = NDArray[np.float32]
 Item = TypeVar("Item")
 TEXT_CHUNK = 4096  # texts tokenized at once: bounds memory, and is enough to sort by length
 READERS = min(4, os.cpu_count() or 1)
 CALL_PICTURES = 4  # in one of several calls at a time
+SHORTEST = 1e-6
+"""Length of a mean below which it has no direction."""
 
 
 class Items(Protocol):
@@ -52,6 +54,10 @@ class Towers(Protocol):
     @property
     def feature_size(self) -> int:
         """The width of an image's features, for models and calls that take features in the place of pictures."""
+
+    @property
+    def takes_frames(self) -> bool:
+        """Whether features are those of a video's frames, of which 20 are used, evenly spaced."""
 
     @property
     def preprocessing(self) -> ImagePreprocessing | None:
@@ -106,26 +112,29 @@ def encode_images(
     progress: ProgressReporter | None = None,
     on_bad: Literal["report", "raise"] = "report",
     problems: list[BadImage] | None = None,
+    what: Literal["images", "videos"] = "images",
 ) -> Vectors:
     """Unit vectors ``(n, D)`` of pictures: paths, bytes, PIL images or arrays; or of feature sets ``(N, F)``.
 
     A picture that cannot be read does not stop the others: its row is NaN (never mistaken for a vector), it is
     added to ``problems`` and, if no such list was given, a :class:`BadImageWarning` names the first ones.
-    ``on_bad="raise"`` stops instead. While one batch is computed the next one is read.
+    ``on_bad="raise"`` stops instead. While one batch is computed the next one is read. ``what`` they are called in
+    messages and to ``progress``. A model of frames uses 20 of a larger set, evenly spaced, as when data are read.
     """
     check_batch_size(batch_size)
-    _check_choice("on_bad", on_bad, ("report", "raise"))
+    check_choice("on_bad", on_bad, ("report", "raise"))
     sources = _as_sources(images, towers)
     reporter = progress or SilentProgress()
     out = np.full((len(sources), towers.embed_size), np.nan, dtype=np.float32)
     found: list[BadImage] = [] if problems is None else problems
     known = len(found)
-    reporter.start(len(sources), "images")
-    for start, loaded in read_ahead(lambda i: _read_one(towers, sources[i], i), len(sources), batch_size):
+    one = what.removesuffix("s")
+    reporter.start(len(sources), what)
+    for start, loaded in read_ahead(lambda i: _read_one(towers, sources[i], f"{one} {i}"), len(sources), batch_size):
         read: dict[int, list[tuple[int, NDArray[Any]]]] = {}  # pictures and feature sets apart
         for offset, item in enumerate(loaded):
             if isinstance(item, VSEError):
-                name = getattr(item, "name", None) or f"image {start + offset}"
+                name = getattr(item, "name", None) or f"{one} {start + offset}"
                 if on_bad == "raise":
                     raise item if hasattr(item, "name") else InputError(f"{name}: {item}")
                 found.append(BadImage(start + offset, name, getattr(item, "reason", str(item))))
@@ -137,7 +146,7 @@ def encode_images(
         reporter.advance(len(loaded))
     reporter.finish()
     if problems is None and found[known:]:
-        _warn(found)
+        warn_of(found, what)
     return out
 
 
@@ -152,10 +161,11 @@ def encode_texts(
     """Unit vectors ``(n, D)`` of sentences.
 
     A sentence without a single word that the model knows has no meaning to it and is an error;
-    ``unknown="allow"`` encodes it all the same. Longer texts than the model reads are cut.
+    ``unknown="allow"`` encodes it all the same. Longer texts than the model reads are cut. Texts are spelled as the
+    model's vocabulary spells (:meth:`~vse.inputs.tokenizer.TextTokenizer.respell`).
     """
     check_batch_size(batch_size)
-    _check_choice("unknown", unknown, ("error", "allow"))
+    check_choice("unknown", unknown, ("error", "allow"))
     if not isinstance(texts, Iterable):
         raise InputError(f"texts must be a list of sentences, got {type(texts).__name__}")
     texts = [texts] if isinstance(texts, str) else list(texts)
@@ -169,13 +179,9 @@ def encode_texts(
     reporter.start(len(texts), "texts")
     for start in range(0, len(texts), TEXT_CHUNK):
         chunk = texts[start : start + TEXT_CHUNK]
-        batch = tokenizer.encode(chunk, first=start)
-        if unknown == "error" and batch.unknown.any():
-            which = int(batch.unknown.argmax())
-            raise InputError(
-                f"text {start + which}, {chunk[which]!r}: the model knows none of its words "
-                f"(vocabulary of {tokenizer.vocab_size}); use other words, or unknown='allow'"
-            )
+        batch = tokenizer.encode(tokenizer.respell(chunk, first=start), first=start)
+        if unknown == "error":
+            check_known(batch, chunk, tokenizer, first=start)
         order = np.argsort(batch.lengths, kind="stable")  # alike lengths together: less padding
         for first in range(0, len(chunk), batch_size):
             rows = order[first : first + batch_size]
@@ -184,6 +190,16 @@ def encode_texts(
             reporter.advance(len(rows))
     reporter.finish()
     return out
+
+
+def check_known(batch: TokenBatch, texts: Sequence[str], tokenizer: TextTokenizer, *, first: int = 0) -> None:
+    """Refuse a text without a single word that the model knows; ``first`` is the number of the first text."""
+    if batch.unknown.any():
+        which = int(batch.unknown.argmax())
+        raise InputError(
+            f"text {first + which}, {texts[which]!r}: the model knows none of its words "
+            f"(vocabulary of {tokenizer.vocab_size}); use other words, or unknown='allow'"
+        )
 
 
 class EncodingMethods:
@@ -213,13 +229,21 @@ class EncodingMethods:
         return encode_texts(self, texts, batch_size=batch_size, progress=progress, unknown=unknown)
 
 
+def direction(vectors: Vectors) -> Vectors | None:
+    """The mean of unit vectors ``(F, D)`` brought to length 1; None where there is none."""
+    mean = vectors.mean(axis=0, dtype=np.float64)
+    length = float(np.linalg.norm(mean))
+    return (mean / length).astype(np.float32) if np.isfinite(length) and length > SHORTEST else None
+
+
 def check_batch_size(value: int) -> None:
     """A batch holds at least one item."""
     if not isinstance(value, int) or isinstance(value, bool) or value < 1:
         raise InputError(f"batch_size must be a whole number from 1 up, got {value!r}")
 
 
-def _check_choice(name: str, value: str, choices: Sequence[str]) -> None:
+def check_choice(name: str, value: str, choices: Sequence[str]) -> None:
+    """A value of a closed set."""
     if value not in choices:
         raise InputError(unknown_choice(f"value for {name!r}", value, choices))
 
@@ -269,7 +293,7 @@ def read_picture(source: Any, how: ImagePreprocessing) -> NDArray[np.float32] | 
         return error
 
 
-def _read_one(towers: Towers, source: Any, index: int) -> NDArray[Any] | VSEError:
+def _read_one(towers: Towers, source: Any, name: str) -> NDArray[Any] | VSEError:
     """The array for one source, or the error that says why there is none."""
     if hasattr(source, "detach"):
         source = source.detach().cpu().numpy()
@@ -277,13 +301,17 @@ def _read_one(towers: Towers, source: Any, index: int) -> NDArray[Any] | VSEErro
     if is_set and source.shape[1] == towers.feature_size:
         if not len(source):
             return InputError("an empty set of features; a set needs at least one element")
+        if towers.takes_frames:
+            from vse.data.video_frames import even_frames
+
+            source = source[even_frames(len(source))]
         if not np.isfinite(source).all():
             return InputError("its features hold NaN or infinite values")
         return source
     if towers.preprocessing is None:
         found = f"an array {source.shape}" if isinstance(source, np.ndarray) else f"{str(source)[:80]!r}"
         raise InputError(
-            f"image {index} is {found}; this model takes sets of features (N, {towers.feature_size}), not pictures: "
+            f"{name} is {found}; this model takes sets of features (N, {towers.feature_size}), not pictures: "
             "compute them with its detector, or use a model that reads pictures ('vse inspect MODEL' tells)"
         )
     return read_picture(source, towers.preprocessing)
@@ -300,7 +328,8 @@ def _stack(arrays: Sequence[NDArray[Any]]) -> tuple[NDArray[Any], NDArray[np.int
     return batch, lengths
 
 
-def _warn(found: list[BadImage]) -> None:
+def warn_of(found: list[BadImage], what: str) -> None:
+    """Warn whoever called the method of a model that some of what was given has no vectors."""
     shown = "; ".join(f"{bad.name}: {bad.reason}" for bad in found[:3])
     more = f"; and {len(found) - 3} more" if len(found) > 3 else ""
-    warnings.warn(f"{len(found)} images could not be encoded: {shown}{more}", BadImageWarning, stacklevel=4)
+    warnings.warn(f"{len(found)} {what} could not be encoded: {shown}{more}", BadImageWarning, stacklevel=4)

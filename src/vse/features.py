@@ -21,6 +21,7 @@ from vse.data.open import list_splits, open_data
 from vse.data.splits import ALL
 from vse.encoders.backbones import Backbone, create_backbone
 from vse.encoders.evaluation_mode import evaluation_mode
+from vse.encoders.frame_features import LARGEST, NAN, as_float16, see_cells
 from vse.encoding import Items, check_batch_size, read_ahead, read_picture
 from vse.errors import InputError, VSEError
 from vse.fingerprints import state_fingerprint
@@ -30,8 +31,6 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from vse.inputs.preprocessing import ImagePreprocessing
-
-LARGEST = float(np.finfo(np.float16).max)  # 65504
 
 
 class NamedImages(Items, Protocol):
@@ -117,26 +116,50 @@ def extract_features(
     batch under way. A named backbone runs on the GPU if there is one; ``device`` decides otherwise.
     """
     check_batch_size(batch_size)
+    opened = open_backbone(backbone, size, name, options, device)
+    with evaluation_mode(opened.network):
+        plan = FeaturePlan(
+            backbone=opened.name,
+            options=opened.options,
+            preprocessing=opened.preprocessing.to_json(),
+            grid=opened.grid,
+            channels=opened.network.channels,
+            fingerprint=backbone_fingerprint(opened.network),
+            ids=tuple(images.ids),
+        )
+        with FeatureWriter.open_or_create(into, plan) as writer:
+            return _fill(writer, images, opened.network, opened.preprocessing, batch_size, progress or SilentProgress())
+
+
+@dataclass(frozen=True)
+class OpenedBackbone:
+    """A network that is ready to see pictures of one size, and how it is described beside its features."""
+
+    network: Backbone
+    name: str
+    options: dict[str, Any]
+    preprocessing: ImagePreprocessing
+    grid: tuple[int, int]
+
+
+def open_backbone(
+    backbone: str | Backbone,
+    size: int | None,
+    name: str | None,
+    options: Mapping[str, Any] | None,
+    device: str | torch.device | None,
+) -> OpenedBackbone:
+    """The parameters are those of :func:`extract_features`."""
     if size is not None and size < 1:
         raise InputError(f"size must be a whole number from 1 up, got {size!r}")
     given = dict(options or {})
     ready = isinstance(backbone, Backbone)
-    model = create_backbone(backbone, pretrained=True, **({} if ready else given))
+    network = create_backbone(backbone, pretrained=True, **({} if ready else given))
     if device is not None or not ready:
-        model.to(device or ("cuda" if torch.cuda.is_available() else "cpu"))
-    with evaluation_mode(model):
-        preprocessing = model.preprocessing(size)
-        plan = FeaturePlan(
-            backbone=name or (type(model).__name__ if ready else str(backbone)),
-            options=given,
-            preprocessing=preprocessing.to_json(),
-            grid=_grid(model, preprocessing.size),
-            channels=model.channels,
-            fingerprint=backbone_fingerprint(model),
-            ids=tuple(images.ids),
-        )
-        with FeatureWriter.open_or_create(into, plan) as writer:
-            return _fill(writer, images, model, preprocessing, batch_size, progress or SilentProgress())
+        network.to(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+    preprocessing = network.preprocessing(size)
+    called = name or (type(network).__name__ if ready else str(backbone))
+    return OpenedBackbone(network, called, given, preprocessing, _grid(network, preprocessing.size))
 
 
 def backbone_fingerprint(backbone: Backbone) -> str:
@@ -197,21 +220,16 @@ def _fill(
     )
 
 
-@torch.inference_mode()
 def _compute(model: Backbone, loaded: Mapping[int, NDArray[Any] | VSEError], shape: tuple[int, ...]) -> _Batch:
     """One batch through the backbone: pixels ``(3, H, W)`` by row, or the error that stands in their place."""
     bad = {row: getattr(item, "reason", str(item)) for row, item in loaded.items() if isinstance(item, VSEError)}
     rows = [row for row in loaded if row not in bad]
     if not rows:
         return _Batch([], np.empty((0, *shape), np.float16), bad, 0)
-    like = next(model.parameters())
-    pixels = torch.from_numpy(np.stack([cast(Any, loaded[row]) for row in rows]))  # (B, 3, H, W)
-    cells = model(pixels.to(like.device, like.dtype)).float()  # (B, h·w, C)
+    cells = see_cells(model, np.stack([cast(Any, loaded[row]) for row in rows]))  # (B, h·w, C)
     unusable = cells.isnan().flatten(1).any(1)
-    bad |= {row: "the backbone gives NaN for it" for row, broken in zip(rows, unusable.tolist(), strict=True) if broken}
-    cells = cells[~unusable]
-    clipped = int((cells.abs() > LARGEST).sum())
-    features = cells.clamp(-LARGEST, LARGEST).half().cpu().numpy()
+    bad |= {row: NAN for row, broken in zip(rows, unusable.tolist(), strict=True) if broken}
+    features, clipped = as_float16(cells[~unusable])
     return _Batch([row for row in rows if row not in bad], features, bad, clipped)
 
 

@@ -10,13 +10,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from vse.coefficients import own_coefficients
-from vse.configuration import About, ImageConfig, PoolingConfig, TextConfig, split_marks
-from vse.curves import ASCII_BARS, BARS, CURVES_FILE, PoolingCurve, Tower, read_curves
+from vse.configuration import About, split_marks
+from vse.curves import ASCII_BARS, BARS, CURVES_FILE, PoolingCurve, read_curves
 from vse.errors import InputError, unknown_choice
 from vse.hgr.config import HGRConfig
 from vse.inputs.preprocessing import ImagePreprocessing
 from vse.model_config import AnyConfig, read_config
 from vse.strict import read_json
+from vse.tower_report import (
+    NOT_RECORDED,
+    TowerReport,
+    describe_preprocessing,
+    describe_tokenizer,
+    hgr_towers,
+    image_tower,
+    text_tower,
+)
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -30,23 +39,10 @@ Shapes = dict[str, tuple[int, ...]]
 CONFIG = "config.json"
 WEIGHTS = "model.safetensors"
 RUNTIMES = ("torch", "onnx")
-NOT_RECORDED = "not recorded"
 UNCALIBRATED = "as shipped ('vse calibrate' fits it to the model)"
 LONGEST_HEADER = 100_000_000  # the limit of the safetensors format
 BUFFERS = ("running_mean", "running_var", "num_batches_tracked", "position_ids", "coefficient_table")
 """Last names of saved tensors that are not trained, so that they are no parameters."""
-
-
-@dataclass(frozen=True)
-class TowerReport:
-    """One encoder; None where its folder does not tell."""
-
-    tower: Tower
-    kind: str
-    network: str
-    pooling: str
-    feature_size: int | None = None
-    parameters: int | None = None
 
 
 @dataclass(frozen=True)
@@ -212,63 +208,6 @@ def read_header(path: Path) -> tuple[Shapes, dict[str, str]]:
     if 8 + length + end != size:
         raise InputError(f"{broken} where its header announces {8 + length + end}; copy or save it again")
     return shapes, metadata
-
-
-def image_tower(config: ImageConfig, feature_size: int | None = None, parameters: int | None = None) -> TowerReport:
-    """The image encoder of a configuration; what the configuration does not hold is handed in."""
-    if config.kind == "region":
-        network, feature_size = f"regions from disk, {config.head} head", config.feature_size
-    elif config.kind == "frames":
-        network, feature_size = "frames of videos from disk, linear", config.feature_size
-    else:
-        architecture = config.backbone.options.get("architecture", {})
-        model_type = architecture.get("model_type") if isinstance(architecture, dict) else None
-        network = config.backbone.name + (f" ({model_type})" if model_type else "") + f", {config.head} head"
-    return TowerReport("image", config.kind, network, describe_pooling(config.pooling), feature_size, parameters)
-
-
-def text_tower(config: TextConfig, feature_size: int | None = None, parameters: int | None = None) -> TowerReport:
-    """The text encoder of a configuration; what the configuration does not hold is handed in."""
-    if config.kind == "transformer":
-        model_type = config.architecture.get("model_type", "transformer")
-        network = f"{model_type}{f' from {config.pretrained}' if config.pretrained else ''}"
-    else:
-        network, feature_size = f"bidirectional GRU, {config.vocabulary_size:,} words", config.word_size
-    return TowerReport("text", config.kind, network, describe_pooling(config.pooling), feature_size, parameters)
-
-
-def hgr_towers(
-    config: HGRConfig, video_parameters: int | None = None, text_parameters: int | None = None
-) -> tuple[TowerReport, TowerReport]:
-    """Both encoders of an HGR model, with the poolings of the whole video and the whole sentence."""
-    words = f"bidirectional GRU, {config.vocabulary_size:,} words, role graph"
-    pooled = describe_pooling(config.video_pooling), describe_pooling(config.sentence_pooling)
-    return (
-        TowerReport("image", "hgr", "frames of videos, three levels", pooled[0], config.feature_size, video_parameters),
-        TowerReport("text", "hgr", words, pooled[1], config.word_size, text_parameters),
-    )
-
-
-def describe_pooling(config: PoolingConfig) -> str:
-    """Such as ``gpo`` or ``k-max (k = 5)``."""
-    options = ", ".join(f"{name} = {value}" for name, value in config.options.items())
-    return f"{config.name} ({options})" if options else config.name
-
-
-def describe_preprocessing(how: ImagePreprocessing | None) -> str:
-    """One line; a model without preprocessing takes features."""
-    if how is None:
-        return "sets of features, no pictures"
-    mean, std = (" ".join(f"{value:g}" for value in values) for values in (how.mean, how.std))
-    fitted = "stretched to" if how.fit == "stretch" else "cropped to"
-    return f"{fitted} {how.size[0]} x {how.size[1]}, {how.resize}, {how.channels}, mean {mean}, std {std}"
-
-
-def describe_tokenizer(tokenizer: TextTokenizer | None) -> str:
-    """One line; a converted model may have been given no vocabulary."""
-    if tokenizer is None:
-        return "token numbers: no vocabulary was saved with it"
-    return f"{tokenizer.kind}, {tokenizer.vocab_size:,} of them known, at most {tokenizer.max_length} tokens a text"
 
 
 def _preprocessing(config: AnyConfig | None) -> ImagePreprocessing | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -17,16 +18,18 @@ from vse.encoders.bigru import BiGRUEncoder
 from vse.encoders.build import build_image_encoder, build_text_encoder
 from vse.encoders.evaluation_mode import evaluation_mode
 from vse.encoders.words import WordEncoder
-from vse.encoding import EncodingMethods, Items, ParallelCalls, Vectors
+from vse.encoding import EncodingMethods, ParallelCalls, Vectors
 from vse.errors import InputError
-from vse.progress import ProgressReporter
+from vse.video_encoding import VideoMethods
 
 if TYPE_CHECKING:
+    from vse.clip_encoding import ClipEncoder
+    from vse.encoders.frame_backbone import FrameBackbone
     from vse.inputs.preprocessing import ImagePreprocessing
     from vse.inputs.tokenizer import TextTokenizer
 
 
-class VSEModel(EncodingMethods, nn.Module):
+class VSEModel(EncodingMethods, VideoMethods, nn.Module):
     """``image_encoder`` and ``text_encoder`` map into one space of unit vectors; the score is their cosine.
 
     Both can be called directly: ``image_encoder(features_or_pixels, lengths=…)`` and
@@ -48,6 +51,7 @@ class VSEModel(EncodingMethods, nn.Module):
         self.tokenizer = tokenizer
         self._preprocessing = config.preprocessing()
         self._threads_of_a_call: int | None = None
+        self._frame_backbone: FrameBackbone | None = None  # no module: it is not saved with the model
 
     @classmethod
     def build(
@@ -70,6 +74,11 @@ class VSEModel(EncodingMethods, nn.Module):
     def feature_size(self) -> int:
         """The width of the features that the image encoder projects."""
         return int(cast(Any, self.image_encoder).feature_size)
+
+    @property
+    def takes_frames(self) -> bool:
+        """Whether features are those of a video's frames."""
+        return self.config.image.kind == "frames"
 
     @property
     def preprocessing(self) -> ImagePreprocessing | None:
@@ -96,11 +105,23 @@ class VSEModel(EncodingMethods, nn.Module):
         image = self.image_encoder(images, lengths=image_lengths, mask=image_mask)
         return image, self.text_encoder(tokens, lengths=text_lengths)
 
-    def encode_videos(
-        self, videos: Items, *, batch_size: int = 64, progress: ProgressReporter | None = None
-    ) -> Vectors:
-        """Unit vectors ``(n, D)`` float32 of videos, each an array of frame features ``(frames, C)``."""
-        return self.encode_images(videos, batch_size=batch_size, progress=progress, on_bad="raise")
+    def clip_encoder(self) -> ClipEncoder:
+        """How clips are seen: as pictures, or by the backbone that the model's frames were seen by.
+
+        The backbone is made when it is first needed, with its published weights.
+        """
+        from vse.clip_encoding import FeatureClips, PixelClips
+        from vse.encoders.frame_backbone import FrameBackbone
+        from vse.inputs.preprocessing import ImagePreprocessing
+
+        image = self.config.image
+        if image.kind != "frames" or image.backbone is None:
+            return PixelClips(self)
+        if self._frame_backbone is None:
+            self._frame_backbone = FrameBackbone(image.backbone)
+        how = ImagePreprocessing.from_json(image.backbone.preprocessing)
+        see = partial(self._frame_backbone.features, device=self.device)
+        return FeatureClips(self, how, image.backbone.frames, see)
 
     def embed_images(self, batch: NDArray[Any], lengths: NDArray[np.int64] | None = None) -> Vectors:
         """One batch of pixels or features to unit vectors."""

@@ -26,8 +26,10 @@ from numpy.typing import NDArray
 from vse.encoding import EncodingMethods, ParallelCalls, Vectors
 from vse.errors import InputError, VSEError, first_line
 from vse.plain import Positive, parse_plain, read_json
+from vse.video_encoding import VideoMethods
 
 if TYPE_CHECKING:
+    from vse.clip_encoding import PixelClips
     from vse.inputs.preprocessing import ImagePreprocessing
     from vse.inputs.tokenizer import TextTokenizer
 
@@ -62,7 +64,7 @@ class OnnxConfig:
     source: dict[str, Any]
 
 
-class OnnxModel(EncodingMethods):
+class OnnxModel(EncodingMethods, VideoMethods):
     """Encodes images and texts with ONNX Runtime; a tower is loaded when it is first used."""
 
     def __init__(self, folder: Path, config: OnnxConfig, threads: int | None = None) -> None:
@@ -93,6 +95,11 @@ class OnnxModel(EncodingMethods):
     def feature_size(self) -> int:
         """The width of the features that the image tower takes or computes."""
         return self.config.feature_size
+
+    @property
+    def takes_frames(self) -> bool:
+        """Whether features are those of a video's frames."""
+        return self.config.source.get("image", {}).get("kind") == "frames"
 
     @cached_property
     def preprocessing(self) -> ImagePreprocessing | None:
@@ -149,6 +156,12 @@ class OnnxModel(EncodingMethods):
         if not self.config.explains:
             raise InputError("this model's pooling does not weight ranks, so it has no evidence to show")
         return self._run(self._image_session, self._image_inputs(batch, lengths), ["contributions"])[0]
+
+    def clip_encoder(self) -> PixelClips:
+        """Clips are seen frame by frame, as pictures; an export of a model of features sees none."""
+        from vse.clip_encoding import PixelClips
+
+        return PixelClips(self)
 
     def fingerprint(self) -> str:
         """A name for exactly these towers: that of the model they come from, and the precision."""

@@ -13,6 +13,7 @@ import hashlib
 import json
 import shutil
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -144,12 +145,18 @@ def _check_self_contained(config: ModelConfig, where: str) -> None:
     """A folder from a stranger must not make us open other files or ask a hub."""
     if config.text.kind == "transformer" and not config.text.architecture:
         raise InputError(f"{where}: 'text.architecture' is missing; a saved model describes its transformer itself")
-    if config.image.kind == "grid":
-        name, options = config.image.backbone.name, config.image.backbone.options
-        outside = [key for key in options if key.startswith(("pretrained", "checkpoint", "cache"))]
-        if name.startswith("transformers:") or outside:
-            asked = name if name.startswith("transformers:") else f"options {outside}"
-            raise InputError(f"{where}: 'image.backbone' asks for other files ({asked}); a saved model holds its own")
+    if config.image.kind == "region" or config.image.backbone is None:
+        return
+    name, outside = config.image.backbone.name, other_files(config.image.backbone.options)
+    own = config.image.kind == "grid"  # frames are seen by published weights, which are fetched when clips are encoded
+    if outside or (own and name.startswith("transformers:")):
+        asked = f"options {outside}" if outside else name
+        raise InputError(f"{where}: 'image.backbone' asks for other files ({asked}); a saved model holds its own")
+
+
+def other_files(options: Mapping[str, Any]) -> list[str]:
+    """The options of a backbone by which it would read files that somebody names."""
+    return [key for key in options if key.startswith(("pretrained", "checkpoint", "cache"))]
 
 
 def _order(path: Path) -> int:
@@ -210,6 +217,9 @@ def fingerprint(model: TorchModel) -> str:
     architecture differently does not change it.
     """
     derived: Any = {"about": True, "text": {"architecture", "pretrained"}, "image": {"backbone": {"options"}}}
+    image = model.config.image if isinstance(model.config, ModelConfig) else None
+    if image is not None and image.kind == "frames" and image.backbone is None:
+        derived["image"] = {"backbone"}  # models that were saved before it was remembered keep their names
     inputs: dict[str, Any] = {"config": model.config.model_dump(mode="json", exclude=derived)}
     if model.tokenizer is not None:
         inputs["tokenizer"] = model.tokenizer.to_json()

@@ -44,7 +44,8 @@ def explain(kind: type[BaseModel], error: ValidationError) -> str:
     elif first["type"] == "missing":
         message = f"{path!r} is missing"
     else:
-        message = f"{path!r} is {first['input']!r}: {first['msg']}" if path else str(first["msg"])
+        said = str(first["msg"]).removeprefix("Value error, ")  # what our own checks raise, after pydantic's prefix
+        message = f"{path!r} is {first['input']!r}: {said}" if path else said
     more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
     return message + more
 

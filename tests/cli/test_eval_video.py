@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 from tests.evaluation import naive
-from tests.training.support_video import video_recipe, write_videos
+from tests.training.support_video import video_recipe, without_matplotlib, write_videos
 
 import vse
 from vse.cli.main import main
@@ -30,10 +30,11 @@ def data(tmp_path_factory):
 def models(data, tmp_path_factory):
     """A model of vectors and one of pairs."""
     folder = tmp_path_factory.mktemp("models")
-    return {
-        name: str(train(video_recipe(data, name, schedule=SHORT), folder / name).model)
-        for name in ("vse-infinity", "hgr")
-    }
+    with without_matplotlib():
+        return {
+            name: str(train(video_recipe(data, name, schedule=SHORT), folder / name).model)
+            for name in ("vse-infinity", "hgr")
+        }
 
 
 @pytest.fixture(autouse=True)
@@ -97,6 +98,7 @@ def test_an_ensemble_is_the_mean_of_scores(models, data, capsys):
     ranks = naive.ranks(mean.tolist(), right, 1e-6)
     assert both[0]["metrics"]["v2t"]["mean_rank"] == pytest.approx(naive.mean(ranks))
     report = evaluate(capsys, models["hgr"], models["hgr"], "--data", data, "--compare")
+    assert report["comparisons"][0]["differences"].keys() == report["results"][0]["intervals"].keys()
     assert report["comparisons"][0]["differences"]["rsum"] == {"value": 0.0, "interval": [0.0, 0.0], "real": False}
 
 

@@ -9,6 +9,7 @@ from types import ModuleType, SimpleNamespace
 
 import pytest
 
+import vse.experiments.call  # noqa: F401  the fixture takes the package away, not this module
 from vse.cli.main import main
 from vse.progress import ProgressReporter
 
@@ -28,7 +29,8 @@ def calls(monkeypatch):
     """The keyword arguments the library was called with; experiments and demo are replaced by a recorder."""
     seen = []
 
-    def run(**arguments):
+    def run(call=None, **arguments):
+        arguments = arguments if call is None else vars(call)
         seen.append(arguments)
         progress = arguments.get("report") or arguments["progress"]
         progress.start(2, "working")
@@ -67,13 +69,14 @@ def test_options_reach_the_experiment(calls, tmp_path):
 
 def test_data_reach_an_experiment_that_trains(calls):
     """With the changes of its recipes in their order."""
-    options = ["--data", "d", "--features", "f", "--set", "a=1", "--set", "b=2"]
-    assert main(["experiment", "table", *options]) == 0
-    given = {"data": Path("d"), "features": Path("f"), "changes": ["a=1", "b=2"]}
+    options = ["--data", "d", "--features", "f", "--set", "a=1", "--set", "b=2", "--recipe", "r", "--runs", "t"]
+    assert main(["experiment", "table", *options, "--seeds", "3,1", "--jobs", "2", "--quick", "--out", "o"]) == 0
+    given = {"data": Path("d"), "features": Path("f"), "changes": ("a=1", "b=2"), "recipe": "r", "runs": Path("t")}
+    given |= {"seeds": (3, 1), "jobs": 2, "quick": True, "out": Path("o")}
     assert given.items() <= calls[0].items()
 
 
-@pytest.mark.parametrize("option", ["--data", "--features", "--set"])
+@pytest.mark.parametrize("option", ["--data", "--features", "--set", "--recipe", "--runs"])
 def test_data_are_refused_by_an_experiment_without(calls, capsys, option):
     """Rather than ignored."""
     assert main(["experiment", "curve", option, "a=1"]) == 2

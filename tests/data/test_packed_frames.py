@@ -89,3 +89,13 @@ def test_a_folder_of_files_is_stamped_by_all_of_them(tmp_path):
     assert pickle.loads(pickle.dumps(found))[1].shape == (2, 4)
     np.save(tmp_path / "many" / "d.npy", frames(3))
     assert open_packed(videos, tmp_path / "packed") is None
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, 1e60])
+def test_frames_that_are_not_finite_are_not_packed(tmp_path, value):
+    """In the type they are packed in: a float64 that float32 cannot hold is infinite. The video is named."""
+    videos = {"a": frames(2, dtype="float64"), "b_c": frames(2, dtype="float64"), "d": frames(2, dtype="float64")}
+    videos["b_c"][1, 1] = value
+    with pytest.raises(InputError, match=r"video 'b/c': its frames hold NaN or infinite values"):
+        packed(write_hdf5(tmp_path / "x.hdf5", videos), tmp_path / "packed")
+    assert open_packed(find_frames(open_frames(tmp_path / "x.hdf5"), ["a"])[0], tmp_path / "packed") is None

@@ -29,6 +29,8 @@ def test_sound_data(tmp_path):
     text = io.StringIO()
     report.render(Console(file=text, width=200))
     assert "no errors, no warnings" in text.getvalue()
+    assert "videos" in text.getvalue()
+    assert "images" not in text.getvalue()
 
 
 def test_what_a_user_should_know(tmp_path):
@@ -68,11 +70,44 @@ def test_no_splits(tmp_path):
     assert kinds(check_videos(write_hgr(tmp_path, CAPTIONS, {})).errors) == {"no splits": 1}
 
 
+def test_no_captions(tmp_path):
+    """Videos that nobody described are no data to train on either."""
+    report = check_videos(write_hgr(tmp_path, {}, {"train": {"v1": frames(1)}, "test": {"v3": frames(2)}}))
+    assert kinds(report.errors) == {"splits without captions": 2}
+
+
+def test_frames_that_do_not_fit_together(tmp_path):
+    """Sizes that differ between splits, and a type within one that packed frames could not hold."""
+    splits = {
+        "train": {"v1": frames(2, 4), "v2": frames(2, 4, dtype="float32")},
+        "test": {"v3": frames(2, 5), "v4": frames(2, 5)},
+    }
+    report = check_videos(write_hgr(tmp_path, CAPTIONS, splits))
+    assert kinds(report.errors) == {"frames of several types": 1, "frames of several sizes": 1}
+    assert "train 4, test 5" in report.errors[1].examples[0]
+
+
 def test_role_graphs(tmp_path):
-    """Sentences that a file of role graphs lacks are listed; without a file nothing is said."""
+    """Sentences that a file of role graphs lacks, and graphs that point outside; without a file nothing is said."""
     root = write_hgr(tmp_path, CAPTIONS, {"train": {"v1": frames(1)}, "test": {"v3": frames(2)}})
-    write_json(root / "annotation/RET/sent2rolegraph.augment.json", {"a man runs": [{}, []]})
+    file = root / "annotation/RET/sent2rolegraph.augment.json"
+    write_json(file, {"a man runs": [{}, []]})
     assert kinds(check_videos(root).warnings) == {"sentences without a role graph, parsed by rules": 1}
+    graph = [{"0": {"role": "ROOT", "spans": []}, "1": {"role": "V", "spans": [1, 2]}}, []]  # of three words
+    write_json(file, dict.fromkeys(("a man runs", "a dog", "unused"), graph))
+    (found,) = check_videos(root).warnings
+    assert (found.kind, found.examples) == ("role graphs with nodes outside of their sentence, left out", ("a dog",))
+
+
+def test_words(tmp_path):
+    """A file of numbered words that training could not take is an error, one that lacks its words a warning."""
+    root = write_hgr(tmp_path, CAPTIONS, {"train": {"v1": frames(1)}})
+    file = write_json(root / "annotation/RET/word2int.json", {"a": 3, "man": 3})
+    assert kinds(check_videos(root).errors) == {"unreadable words": 1}
+    write_json(file, {})
+    (found,) = check_videos(root).warnings
+    assert found.kind == "words that the file of words lacks"
+    assert f"{file} lacks 100 % of the words of the training captions" in found.examples[0]
 
 
 def test_protocols_are_kept_apart(tmp_path):

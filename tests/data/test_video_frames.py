@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.data.video_support import frames, write_hdf5
+from tests.data.video_support import Bomb, frames, write_hdf5
 
 from vse.data.video_frames import even_frames, find_frames
 from vse.data.video_sources import open_frames
@@ -86,10 +86,13 @@ def test_no_limit_keeps_every_frame(tmp_path):
         find_frames(source, ["b"], 0)
 
 
-def test_a_video_of_no_frames_has_none(tmp_path):
+@pytest.mark.parametrize("form", ["hdf5", "npz", "folder"])
+@pytest.mark.parametrize("nothing", [np.zeros((0, 4)), np.zeros((0, 0)), np.zeros(0)])
+def test_a_video_of_no_frames_has_none(tmp_path, form, nothing):
     """An empty array is as good as no array; when no video is left, the error names the first ones."""
-    source = open_frames(write_as("npz", tmp_path, {"a": frames(0), "b": frames(2)}))
-    assert find_frames(source, ["a", "b"])[1] == ("a",)
+    source = open_frames(write_as(form, tmp_path / "x", {"a": nothing, "b": frames(2)}))
+    videos, dropped = find_frames(source, ["a", "b"])
+    assert (videos.ids, videos.dim, dropped) == (("b",), 4, ("a",))
     with pytest.raises(InputError, match=r"no frames of any of the 2 videos \('a', 'z'\), it holds 2 others"):
         find_frames(source, ["a", "z"])
 
@@ -98,6 +101,7 @@ BAD = {
     "sizes": ({"a": frames(2, 4), "b": frames(2, 5)}, "'a' have 4 values, of 'b' 5"),
     "shape": ({"a": np.zeros((2, 3, 4))}, r"shape \(2, 3, 4\)"),
     "vector": ({"a": np.zeros(3)}, r"shape \(3,\)"),
+    "no values": ({"a": np.zeros((3, 0))}, r"shape \(3, 0\)"),
     "whole numbers": ({"a": np.zeros((2, 3), dtype=int)}, "holds int64"),
 }
 
@@ -114,10 +118,16 @@ def test_what_is_no_frames_is_refused(tmp_path, case, form):
 
 
 def test_objects_are_never_unpickled(tmp_path):
-    """An array of objects is refused by its header."""
-    np.save(tmp_path / "a.npy", np.array([[{}]], dtype=object), allow_pickle=True)
+    """An array of objects is refused by its header, and so is one that took the place of frames after opening."""
+    (tmp_path / "x").mkdir()
+    np.save(tmp_path / "x" / "a.npy", frames(2))
+    videos, _ = find_frames(open_frames(tmp_path / "x"), ["a"])
+    np.save(tmp_path / "x" / "a.npy", np.array([[Bomb(tmp_path / "fired")]], dtype=object), allow_pickle=True)
     with pytest.raises(InputError, match="holds object"):
-        find_frames(open_frames(tmp_path), ["a"])
+        find_frames(open_frames(tmp_path / "x"), ["a"])
+    with pytest.raises(InputError, match="Object arrays"):
+        videos[0]
+    assert not (tmp_path / "fired").exists()
 
 
 @pytest.mark.parametrize("name", ["x.hdf5", "x.npz", "x.pt", "missing.hdf5"])
@@ -127,6 +137,45 @@ def test_files_that_are_none(tmp_path, name):
         (tmp_path / name).write_bytes(b"rubbish")
     with pytest.raises(InputError, match=name):
         open_frames(tmp_path / name).names()
+
+
+@pytest.mark.parametrize("form", ["npz", "folder"])
+@given(st.lists(st.tuples(st.integers(0, 10_000), st.integers(0, 255)), max_size=3), st.floats(0, 1))
+def test_a_damaged_file_gives_frames_or_one_line(tmp_path_factory, form, flips, kept):
+    """Whatever bytes are changed, and wherever it is cut."""
+    folder = tmp_path_factory.mktemp("damaged")
+    source = write_as(form, folder / "x", {"a": frames(3)})
+    file = source if form == "npz" else source / "a.npy"
+    content = bytearray(file.read_bytes())
+    for place, value in flips:
+        content[place % len(content)] = value
+    file.write_bytes(content[: round(kept * len(content)) if not flips else None])
+    told = "nothing"
+    try:
+        videos, _ = find_frames(open_frames(source), ["a"])
+        assert np.isfinite(videos[0]).all()
+    except InputError as error:
+        told = str(error)
+    assert len(told.splitlines()) == 1
+
+
+@pytest.mark.parametrize("value", [np.nan, -np.inf, 1e60])
+def test_frames_are_finite(tmp_path, value):
+    """A video that holds no numbers is named by file and name when it is read; the others are not touched by it."""
+    videos = {"a": frames(2, dtype="float64"), "b/c": frames(2, dtype="float64")}
+    videos["b/c"][1, 1] = value
+    file = write_hdf5(tmp_path / "x.h5", {name.replace("/", "_"): array for name, array in videos.items()})
+    found, _ = find_frames(open_frames(file), ["a", "b/c"])
+    assert np.array_equal(found[0], videos["a"].astype(np.float32))
+    with pytest.raises(InputError, match=r"x\.h5, video 'b/c': its frames hold NaN or infinite values"):
+        found[1]
+
+
+def test_two_names_for_the_frames_of_one(tmp_path):
+    """``a/b`` and ``a_b`` would be given the same frames."""
+    file = write_hdf5(tmp_path / "x.h5", {"a_b": frames(2)})
+    with pytest.raises(InputError, match="'a/b' and 'a_b' are both stored as 'a_b'"):
+        find_frames(open_frames(file), ["a/b", "a_b"])
 
 
 def test_two_files_for_one_video(tmp_path):

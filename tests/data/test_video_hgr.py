@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import shlex
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -88,7 +91,7 @@ def test_lists_of_objects_are_not_opened(tmp_path):
 BAD = {
     "a list": ([], r"expected an object \{video: \[sentence\]\}"),
     "no list of sentences": ({"v2": "a man"}, "'v2': expected a list of sentences"),
-    "a number": ({"v2": [3]}, "'v2': expected a list of sentences"),
+    "a number": ({"v2": [3]}, r"'v2'\[0\]: the caption is 3, expected a sentence"),
     "an empty caption": ({"v2": ["a", " "]}, r"'v2'\[1\]: empty caption"),
 }
 
@@ -113,6 +116,27 @@ def test_a_name_listed_twice(tmp_path):
     captions = read_video_captions(root, on_problem=lambda kind, place: flaws.append(kind))
     assert captions.ids == ("v1", "v2")
     assert flaws == ["name listed twice"]
+
+
+def test_a_video_described_twice(tmp_path):
+    """JSON would keep the last of two lists without a word. It is a flaw where the split has the video."""
+    root = write_hgr(tmp_path, CAPTIONS, SPLITS)
+    file = root / "annotation/RET/ref_captions.json"
+    file.write_text(file.read_text()[:-1] + ', "v1": ["a ghost"]}')
+    with pytest.raises(InputError, match="v1 is described twice"):
+        open_videos(root)
+    assert open_videos(root, "train").images.ids == ("v3",)
+
+
+def test_the_command_that_converts_a_list_of_objects(tmp_path):
+    """The error's command works from anywhere, and the list is read afterwards."""
+    root = write_hgr(tmp_path / "it's a folder", CAPTIONS, SPLITS)
+    np.save(root / "public_split/tst_names.npy", np.array(["v1", "v2"], dtype=object), allow_pickle=True)
+    with pytest.raises(InputError) as caught:
+        open_videos(root)
+    command = shlex.split(str(caught.value).rpartition("convert it with ")[2])
+    subprocess.run([sys.executable, *command[1:]], check=True, cwd="/")
+    assert open_videos(root).images.ids == ("v1", "v2")
 
 
 def test_what_is_no_data(tmp_path):

@@ -73,7 +73,8 @@ def test_flaws_of_msrvtt(tmp_path):
         read_video_captions(tmp_path, "train-9k")
     for videos, message in (
         ({"video0": ("dev", ["x"])}, "\"split\" is 'dev'"),
-        ({"video0": ("test", [3])}, '"caption" is 3'),
+        ({"video0": ("test", [3])}, r"sentences\[0\]: the caption is 3, expected a sentence"),
+        ({None: ("test", ["x"])}, r'videos\[0\]: "video_id" is None'),
         ({"video0": ("test", [" "])}, r"sentences\[0\]: empty caption"),
     ):
         write_json(tmp_path / "test_videodatainfo.json", msrvtt_json(videos))
@@ -82,6 +83,31 @@ def test_flaws_of_msrvtt(tmp_path):
     write_json(tmp_path / "test_videodatainfo.json", {"videos": [{"video_id": "video0", "split": "test"}]})
     with pytest.raises(InputError, match='"sentences"'):
         read_video_captions(tmp_path, "test")
+
+
+def test_a_video_of_two_files_is_described_once(tmp_path):
+    """Whoever has both forms of the annotations has every sentence twice on disk: those of the official files count."""
+    root = write_msrvtt(tmp_path, False)
+    write_json(root / "MSRVTT_data.json", msrvtt_json(TRAIN | TEST | {"video0": ("train", ["a dog runs", "a bird"])}))
+    assert read_video_captions(root, "train").captions == ("a dog runs", "a dog barks")
+    assert read_video_captions(root, "train-9k").captions == ("a man sings", "a dog runs", "a dog barks")
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        ("video2,", r"JSFUSION_test\.csv:2: empty caption"),
+        ("video2", r"JSFUSION_test\.csv:2: the caption is None"),
+        ("video2,x\nvideo2,y", "video2 is listed 2 times"),
+        (",x", "expected rows with a column video_id"),
+    ],
+)
+def test_flaws_of_the_list_with_sentences(tmp_path, rows, message):
+    """A row without a sentence or a video, and a video twice."""
+    write_msrvtt(tmp_path, False)
+    (tmp_path / "MSRVTT_JSFUSION_test.csv").write_text(f"video_id,sentence\n{rows}\n")
+    with pytest.raises(InputError, match=message):
+        read_video_captions(tmp_path, "test-1k-A")
 
 
 @pytest.mark.slow
@@ -140,10 +166,17 @@ HALF_OF_NINE = ["v3", "v4", "v5", "v7"]  # the four smallest of sha256("0:v0") â
 
 
 def test_flaws_of_vatex(tmp_path):
-    """Two versions of a file, a test without captions, entries without a name."""
+    """Two versions of a file, a test without captions, entries without a name or with that of another."""
     root = write_vatex(tmp_path)
-    for entry, message in (({"videoID": "a"}, '"enCap" is no list'), ({"enCap": []}, '"videoID" is None'), (3, "None")):
-        write_json(root / "vatex_training_v1.0.json", [entry])
+    for entries, message in (
+        ([{"videoID": "a"}], '"enCap" is no list'),
+        ([{"enCap": []}], '"videoID" is None'),
+        ([3], "None"),
+        ([{"videoID": "a", "enCap": ["x", 3]}], r"enCap\[1\]: the caption is 3"),
+        ([{"videoID": "a", "enCap": ["x"]}] * 2, "a is listed 2 times"),
+        ([], "zero videos"),
+    ):
+        write_json(root / "vatex_training_v1.0.json", entries)
         with pytest.raises(InputError, match=message):
             read_video_captions(root, "train")
     write_json(root / "vatex_training_v1.1.json", [])

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import numpy as np
 import pytest
 from tests.data.video_support import write_json
@@ -13,47 +11,38 @@ from vse.data.video_open import open_videos
 from vse.data.video_vocabulary import VideoVocabulary
 from vse.errors import InputError
 from vse.inputs.tokenizer import TextTokenizer
+from vse.inputs.vocabulary import Vocabulary
 
 TRAIN = ["a man runs", "a dog runs", "a man"]
 
 
+def numbers(words: VideoVocabulary, *captions: str) -> list[list[int]]:
+    return words.tokenizer().encode(captions).tokens.tolist()
+
+
 def test_building():
     """0 to 2 are special, then the words by frequency, equally frequent ones by the alphabet."""
-    words = VideoVocabulary.build(TRAIN)
-    assert words.encode(["a man runs dog"]).tokens.tolist() == [[3, 4, 5, 6]]
-    assert len(words) == 7
-    assert "dog" in words
-    assert "dog" not in VideoVocabulary.build(TRAIN, min_count=2)
+    assert numbers(VideoVocabulary.build(TRAIN), "a man runs dog") == [[3, 4, 5, 6]]
+    assert numbers(VideoVocabulary.build(TRAIN, min_count=2), "a man runs dog") == [[3, 4, 5, 2]]
 
 
-def test_encoding():
-    """No begin and end marks, unknown is 2, padding is the end mark 1, words behind the thirtieth are cut."""
-    batch = VideoVocabulary.build(TRAIN).encode(["a cat", "dog " * 31, "cat"])
-    assert batch.tokens.shape == (3, 30)
-    assert batch.tokens[0].tolist() == [3, 2] + [1] * 28
-    assert batch.lengths.tolist() == [2, 30, 1]
-    assert batch.truncated.tolist() == [False, True, False]
-    assert batch.unknown.tolist() == [False, False, True]
-    assert batch.words[0, :3].tolist() == [0, 1, -1]
-    with pytest.raises(InputError, match="caption 1 has no words"):
-        VideoVocabulary.build(TRAIN).encode(["a", " "])
+def test_a_published_file(tmp_path):
+    """Its special words are those that are always there; ids are taken in their order, gaps close."""
+    file = write_json(tmp_path / "word2int.json", {"<BOS>": 0, "<EOS>": 1, "<UNK>": 2, "dog": 9, "a": 5})
+    words = VideoVocabulary.load(file)
+    assert numbers(words, "dog a cat") == [[4, 3, 2]]
+    assert words.tokenizer().vocab_size == 5
 
 
-def test_a_published_file_comes_first(tmp_path):
-    """``word2int.json`` is read where it is, with its gaps and special words; otherwise the captions are counted."""
-    assert VideoVocabulary.load_or_build(tmp_path, TRAIN).encode(["dog"]).tokens.tolist() == [[6]]
-    write_json(tmp_path / "word2int.json", {"<BOS>": 0, "<EOS>": 1, "<UNK>": 2, "dog": 9})
-    words = VideoVocabulary.load_or_build(tmp_path, TRAIN)
-    assert (words.encode(["dog a"]).tokens.tolist(), len(words)) == ([[9, 2]], 10)
-
-
-def test_saving(tmp_path):
-    """What was saved is what is loaded."""
-    words = VideoVocabulary.build(TRAIN)
-    words.save(tmp_path / "word2int.json")
-    assert json.loads((tmp_path / "word2int.json").read_text())["<UNK>"] == 2
-    again = VideoVocabulary.load(tmp_path / "word2int.json")
-    assert (again.encode(TRAIN).tokens == words.encode(TRAIN).tokens).all()
+def test_a_file_that_lacks_words(tmp_path):
+    """Up to five words in a hundred may be missing; more are told as a share, with the most frequent ones."""
+    words = VideoVocabulary.load(write_json(tmp_path / "word2int.json", {"a": 3}))
+    assert words.lacking(["a"] * 95 + ["b"] * 5) is None
+    assert words.lacking([]) is None
+    told = words.lacking(["a a"] * 47 + ["b", "c c c", "d d"])
+    assert f"{tmp_path / 'word2int.json'} lacks 6 % of the words of the training captions ('c', 'd', 'b' …)" in told
+    nothing = VideoVocabulary({})
+    assert "lacks 100 %" in nothing.lacking(["a man"])
 
 
 @pytest.mark.parametrize(
@@ -102,24 +91,67 @@ def test_malformed_graphs(tmp_path, content, message):
         role_graphs(["a man"], tmp_path)
 
 
-def test_the_tokenizer_is_the_vocabulary(tmp_path):
-    """Tokens, lengths, cut and unknown sentences as :meth:`encode` has them, also once saved; gaps in ids close."""
+def naive_batch(captions: list[str], limit: int) -> dict[str, list]:
+    """Words at white space, looked up one by one: no begin and end marks, unknown is 2, padding the end mark 1."""
+    ids = {"a": 3, "man": 4, "runs": 5, "dog": 6}
+    rows = [caption.split() for caption in captions]
+    longest = min(limit, max(map(len, rows)))
+    cut = [row[:limit] for row in rows]
+    return {
+        "tokens": [[ids.get(word, 2) for word in row] + [1] * (longest - len(row)) for row in cut],
+        "lengths": [len(row) for row in cut],
+        "words": [[*range(len(row))] + [-1] * (longest - len(row)) for row in cut],
+        "unknown": [not ids.keys() & set(row) for row in cut],
+        "truncated": [len(row) > limit for row in rows],
+    }
+
+
+@pytest.mark.parametrize("limit", [4, 30, 40])
+def test_the_tokenizer_is_the_vocabulary(tmp_path, limit):
+    """Tokens, lengths, cut and unknown sentences as one by one, also once saved."""
     captions = ["a cat  sits", "dog " * 31, "unheard of", "cat\tdog\u00a0a"]
-    words = VideoVocabulary.build(TRAIN)
-    tokenizer = words.tokenizer()
+    tokenizer = VideoVocabulary.build(TRAIN).tokenizer(limit)
     tokenizer.save(tmp_path)
     for found in (tokenizer.encode(captions), TextTokenizer.load(tmp_path).encode(captions)):
-        expected = words.encode(captions)
-        for name in ("tokens", "lengths", "words", "unknown", "truncated"):
-            np.testing.assert_array_equal(getattr(found, name), getattr(expected, name), err_msg=name)
-    assert (tokenizer.vocab_size, tokenizer.max_length) == (len(words), 30)
-    gaps = VideoVocabulary({"b": 9, "a": 5}).tokenizer(4)
-    assert gaps.encode(["a b c"]).tokens.tolist() == [[3, 4, 2]]
-    assert gaps.vocab_size == 5
+        for name, expected in naive_batch(captions, limit).items():
+            np.testing.assert_array_equal(getattr(found, name), expected, err_msg=name)
+    assert (tokenizer.vocab_size, tokenizer.max_length) == (7, limit)
+
+
+@pytest.mark.parametrize(
+    ("typed", "read"),
+    [
+        ("A man runs.", "a man runs"),
+        ("  a\x1cman \n runs ", "a man runs"),
+        ("Zebra!", "Zebra!"),  # unknown either way
+        ("a Man's dog", "a Man's dog"),  # would be three words, two of them unknown
+        ("...", "..."),
+    ],
+)
+def test_typed_sentences_are_spelled_as_the_words_are(typed, read, tmp_path):
+    """The plain form, if it has fewer unknown words; white space as one blank in any case."""
+    tokenizer = VideoVocabulary({"a": 3, "runs": 4, "dog": 5, "man": 6}).tokenizer()
+    tokenizer.save(tmp_path)
+    for each in (tokenizer, TextTokenizer.load(tmp_path)):
+        assert each.respell([typed, "a dog"]) == [read, "a dog"]
+
+
+def test_words_that_are_known_stay_as_they_are():
+    """A vocabulary of captions with capitals and full stops reads these as it learned them, and ``A`` is not ``a``."""
+    tokenizer = VideoVocabulary.build(["A dog runs.", "a dog runs"]).tokenizer()
+    assert tokenizer.respell(["A dog runs.", "a Dog runs."]) == ["A dog runs.", "a dog runs"]
+    with pytest.raises(InputError, match="text 8 is int"):
+        tokenizer.respell(["a", 3], first=7)
+
+
+def test_other_tokenizers_spell_for_themselves():
+    """A pipeline that normalises is given what was typed."""
+    assert Vocabulary.build(["a dog"], 1).tokenizer().respell(["A  Dog."]) == ["A  Dog."]
 
 
 def test_the_tokenizer_splits_real_captions_as_python_does(shared_data):
-    """Every caption of MSVD: as many tokens as words, the first thirty."""
+    """Every caption of MSVD's test: as many tokens as words, the first thirty; and respelling changes none."""
     captions = open_videos(shared_data / "msvd", "test").captions
-    lengths = VideoVocabulary.build(captions).tokenizer().encode(captions).lengths
-    assert lengths.tolist() == [min(30, len(caption.split())) for caption in captions]
+    tokenizer = VideoVocabulary.build(open_videos(shared_data / "msvd", "train").captions).tokenizer()
+    assert tokenizer.encode(captions).lengths.tolist() == [min(30, len(caption.split())) for caption in captions]
+    assert tokenizer.respell(captions) == list(captions)

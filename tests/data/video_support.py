@@ -16,6 +16,16 @@ def frames(count: int, size: int = 4, seed: int = 0, dtype: str = "float16") -> 
     return np.random.default_rng(seed).normal(size=(count, size)).astype(dtype)
 
 
+class Bomb:
+    """Leaves a file at ``place`` when it is unpickled."""
+
+    def __init__(self, place: Path) -> None:
+        self.place = place
+
+    def __reduce__(self):
+        return Path.touch, (self.place,)
+
+
 def write_hdf5(path: Path, videos: dict[str, np.ndarray]) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     with h5py.File(path, "w") as file:

@@ -17,6 +17,7 @@ from vse.errors import InputError
 from vse.evaluation import DotScores, MatrixScores
 from vse.evaluation.published import load_table
 from vse.evaluation.video import HEADS, PAPER_TESTS, VideoTest, evaluate_videos
+from vse.evaluation.video_report import ScoredModel, evaluate_on_videos
 
 
 def split(captions: list[str], owners: list[int], videos: int) -> CaptionedImages:
@@ -98,6 +99,21 @@ def test_only_the_papers_tests_have_its_protocol():
     test = VideoTest.of(split(["a"], [0], 1))
     assert test.protocol is None
     assert evaluate_videos(MatrixScores(np.ones((1, 1))), test).card["protocol"] == "all"
+
+
+def test_published_figures_are_called_as_ours():
+    """In the JSON of a report both directions are those of videos, whoever measured them."""
+    captions = [f"sentence {i}" for i in range(2990)]
+    images = split(captions, list(range(2990)), 2990).images
+    data = CaptionedImages("msrvtt", "test", "msrvtt", images, tuple(captions), np.arange(2990))
+    vectors = np.random.default_rng(0).standard_normal((2990, 4)).astype(np.float32)
+    model = ScoredModel("ours", "0", {"method": "HGR"}, DotScores(vectors, vectors))
+    report = evaluate_on_videos([model] * 2, VideoTest.of(data), against_paper=True, comparing=True, samples=2)
+    (first, _), (compared,) = (report.to_json()[key] for key in ("results", "comparisons"))
+    figures = set(first["intervals"])
+    assert {"v2t_r1", "t2v_r10", "t2v_mean_rank", "rsum"} < figures
+    assert set(compared["differences"]) == figures
+    assert {"v2t_r1", "t2v_r10", "rsum"} <= set(first["published"]["values"]) <= figures
 
 
 def test_what_cannot_be_evaluated():

@@ -39,13 +39,13 @@ GRAPHS = (
     ),
     RoleGraph.from_official(entry([], {"a": ("NOUN", [1])}, []), 3),
     RoleGraph.from_official(entry([[0]], {}, []), 1),
-    RoleGraph.sentence_only(5),
+    RoleGraph(5),
 )
 """Two verbs that share a noun and a noun without a verb; a noun alone; a verb alone; nothing."""
 
 
 def sentences(graphs: Sequence[RoleGraph] = GRAPHS, length: int | None = None, seed: int = 3) -> dict[str, Tensor]:
-    """The arguments of ``encode_sentences`` for random words."""
+    """The arguments of ``embed_sentences`` for random words."""
     batch = GraphBatch.of(graphs, length)
     random = torch.Generator().manual_seed(seed)
     tokens = torch.randint(VOCABULARY, (len(graphs), 30), generator=random)[:, : batch.verb_words.shape[2]]

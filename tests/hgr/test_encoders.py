@@ -23,7 +23,7 @@ LENGTHS = torch.tensor([6, 2, 1])
 def test_videos_follow_the_definition(pooling):
     """Every level of every video, computed alone and without padding; GPO makes it HGR∞."""
     ours = model(pooling)
-    found = ours.encode_videos(FRAMES, LENGTHS)
+    found = ours.embed_videos(FRAMES, LENGTHS)
     state = naive.part(ours.state_dict(), "video_encoder.")
     for row, length in enumerate(LENGTHS.tolist()):
         whole, verb, noun = naive.video(FRAMES[row, :length], state)
@@ -40,7 +40,7 @@ def test_sentences_follow_the_definition(pooling, compiled, monkeypatch):
     monkeypatch.setattr(runtime, "_available", None if compiled else False)
     ours = model(pooling)
     inputs = sentences()
-    found = ours.encode_sentences(**inputs)
+    found = ours.embed_sentences(**inputs)
     state = naive.part(ours.state_dict(), "text_encoder.")
     for row, graph in enumerate(GRAPHS):
         verbs, nouns = ([(phrase.role, phrase.words) for phrase in side] for side in (graph.verbs, graph.nouns))
@@ -60,10 +60,10 @@ def test_sentences_follow_the_definition(pooling, compiled, monkeypatch):
 def test_more_frames_of_padding_change_nothing(more, pooling, held):
     """Whatever the padding holds: features and gradients of the weights."""
     ours = model(pooling)
-    expected = ours.encode_videos(FRAMES, LENGTHS)
+    expected = ours.embed_videos(FRAMES, LENGTHS)
     padded = pad(FRAMES, (0, 0, 0, more))
     padded[~(torch.arange(6 + more) < LENGTHS[:, None])] = held
-    found = ours.encode_videos(padded, LENGTHS)
+    found = ours.embed_videos(padded, LENGTHS)
     torch.testing.assert_close(found.whole, expected.whole, **EXACT)
     for level in ("verb_frames", "noun_frames"):
         torch.testing.assert_close(getattr(found, level)[:, :6], getattr(expected, level), **EXACT)
@@ -78,7 +78,7 @@ def test_longer_sentences_and_empty_nodes_change_nothing(more, verbs, nouns, poo
     """Words past the end, and room for more nodes of either kind, whatever roles these claim."""
     ours = model(pooling)
     inputs = sentences()
-    expected = ours.encode_sentences(**inputs)
+    expected = ours.embed_sentences(**inputs)
     wider = dict(inputs)
     wider["tokens"] = pad(inputs["tokens"], (0, more), value=VOCABULARY - 1)
     wider["verb_words"] = pad(inputs["verb_words"], (0, more, 0, verbs))
@@ -89,7 +89,7 @@ def test_longer_sentences_and_empty_nodes_change_nothing(more, verbs, nouns, poo
     wider["edges"] = torch.zeros(4, 11 + verbs + nouns, 11 + verbs + nouns)
     kept = torch.tensor([0, *(1 + place for place in places)])
     wider["edges"][:, kept[:, None], kept] = inputs["edges"]
-    found = ours.encode_sentences(**wider)
+    found = ours.embed_sentences(**wider)
     torch.testing.assert_close(found.whole, expected.whole, **EXACT)
     torch.testing.assert_close(found.verbs[:, :4], expected.verbs, **EXACT)
     torch.testing.assert_close(found.nouns[:, :6], expected.nouns, **EXACT)
@@ -138,11 +138,11 @@ def test_new_weights():
 def test_graphs_that_do_not_fit_their_sentences(changes, message):
     """One line names the argument and what would fit."""
     with pytest.raises(InputError, match=message):
-        model().encode_sentences(**(sentences() | changes))
+        model().embed_sentences(**(sentences() | changes))
 
 
 def test_frames_of_another_width():
     """The error names the width that is expected; half precision from disk is welcome."""
     with pytest.raises(InputError, match=rf"\(B, F, {WIDTH}\)"):
-        model().encode_videos(torch.zeros(2, 3, WIDTH + 1))
-    assert model().encode_videos(torch.zeros(2, 3, WIDTH, dtype=torch.float16)).whole.shape == (2, SIZE)
+        model().embed_videos(torch.zeros(2, 3, WIDTH + 1))
+    assert model().embed_videos(torch.zeros(2, 3, WIDTH, dtype=torch.float16)).whole.shape == (2, SIZE)

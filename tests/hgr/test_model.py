@@ -8,7 +8,7 @@ from pydantic import ValidationError
 from tests.hgr.support import GRAPHS, SIZE, WIDTH, features, model, sentences
 
 from vse.errors import InputError
-from vse.hgr import HGRConfig, HGRModel, SentenceFeatures, join, level_scores
+from vse.hgr import HGRConfig, HGRModel, RoleGraph, SentenceFeatures, join, level_scores
 from vse.losses import triplet_from_scores
 from vse.pooling import GPO, MaxPool
 
@@ -68,15 +68,15 @@ def test_a_few_steps_bring_pairs_together(pooling):
     still = [name for name, value in trained.named_parameters() if torch.equal(value, before[name])]
     assert [name for name in still if not name.endswith("score.bias")] == []  # a softmax does not see its bias
     with torch.no_grad():
-        scores = trained.eval().scores(trained.encode_videos(frames, lengths), trained.encode_sentences(**inputs))
+        scores = trained.eval().scores(trained.embed_videos(frames, lengths), trained.embed_sentences(**inputs))
     assert scores.argmax(dim=1).tolist() == scores.argmax(dim=0).tolist() == [0, 1, 2, 3]
 
 
 def test_sentences_alone_score_by_the_whole():
     """Without any graph the two finer levels are 0, and the order of videos is that of the wholes."""
     made = model()
-    alone = [type(graph).sentence_only(graph.n_words) for graph in GRAPHS]
-    found = level_scores(made.encode_videos(torch.randn(3, 4, WIDTH)), made.encode_sentences(**sentences(alone)))
+    alone = [RoleGraph(graph.n_words) for graph in GRAPHS]
+    found = level_scores(made.embed_videos(torch.randn(3, 4, WIDTH)), made.embed_sentences(**sentences(alone)))
     assert not found.verb.any()
     assert not found.noun.any()
     torch.testing.assert_close(found.mean, found.sentence / 3)
@@ -86,10 +86,10 @@ def test_features_in_batches_are_features_at_once():
     """Joined batches score as one batch does, also when they are padded to different sizes."""
     made, inputs = model(), sentences()
     frames, lengths = torch.randn(4, 5, WIDTH, dtype=torch.float64), torch.tensor([2, 1, 5, 3])
-    at_once = made.scores(made.encode_videos(frames, lengths), made.encode_sentences(**inputs))
-    videos = [made.encode_videos(frames[:2, :2], lengths[:2]), made.encode_videos(frames[2:], lengths[2:])]
+    at_once = made.scores(made.embed_videos(frames, lengths), made.embed_sentences(**inputs))
+    videos = [made.embed_videos(frames[:2, :2], lengths[:2]), made.embed_videos(frames[2:], lengths[2:])]
     texts = [
-        made.encode_sentences(**{name: value[part] for name, value in inputs.items()}) for part in ([0], [1, 2, 3])
+        made.embed_sentences(**{name: value[part] for name, value in inputs.items()}) for part in ([0], [1, 2, 3])
     ]
     assert len(join(videos)) == 4
     torch.testing.assert_close(made.scores(join(videos), join(texts)), at_once, rtol=0, atol=1e-12)
@@ -101,7 +101,7 @@ def test_an_empty_batch():
     """No sentences and no videos have features of no rows."""
     inputs = {name: value[:0] for name, value in sentences().items()}
     made = model()
-    found = made.encode_sentences(**inputs)
+    found = made.embed_sentences(**inputs)
     assert isinstance(found, SentenceFeatures)
     assert (found.whole.shape, found.verbs.shape) == ((0, SIZE), (0, 4, SIZE))
     assert made.scores(features(2, 0, size=SIZE)[0], found).shape == (2, 0)

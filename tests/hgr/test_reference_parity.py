@@ -44,14 +44,14 @@ def model(numbers):
 
 @pytest.fixture(scope="module")
 def videos(model, numbers):
-    return model.encode_videos(numbers["frames"], numbers["frame_lengths"])
+    return model.embed_videos(numbers["frames"], numbers["frame_lengths"])
 
 
 @pytest.fixture(scope="module")
 def sentences(model, numbers):
     graphs = {"verb_words": "verb_masks", "noun_words": "noun_masks", "roles": "node_roles", "edges": "edges"}
     tensors = {ours: numbers[theirs] for ours, theirs in graphs.items()}
-    return model.encode_sentences(numbers["tokens"], numbers["lengths"], **tensors)
+    return model.embed_sentences(numbers["tokens"], numbers["lengths"], **tensors)
 
 
 def test_the_arrays_of_graphs(numbers):

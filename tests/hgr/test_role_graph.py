@@ -54,12 +54,12 @@ def test_a_dropped_node_takes_no_place():
     assert (found.dropped, found.surplus) == (1, 0)
 
 
-@pytest.mark.parametrize(("n_words", "kept"), [(4, (3,)), (31, (3, 29)), (30, (3, 29)), (29, (3,))])
+@pytest.mark.parametrize(("n_words", "kept"), [(4, (3,)), (32, (3, 29, 30, 31)), (30, (3, 29)), (29, (3,))])
 def test_words_past_the_end_are_left_out(n_words, kept):
-    """The end is that of the sentence, or thirty words; a node is as good as the words that remain."""
+    """The end is that of the words that are read, few or many; a node is as good as the words that remain."""
     found = RoleGraph.from_official(entry([[3, 29, 30, 31]], {}, []), n_words)
     assert found.verbs == (Phrase(0, kept),)
-    assert found.n_words == min(n_words, 30)
+    assert found.n_words == n_words
 
 
 @pytest.mark.parametrize(
@@ -107,11 +107,11 @@ def test_an_entry_that_is_no_pair_is_an_error(bad):
         RoleGraph.from_official(bad, 5)
 
 
-def test_a_sentence_without_a_graph():
-    """The root alone, of as many words as are read; a sentence without words is an error."""
-    assert RoleGraph.sentence_only(45) == RoleGraph(30)
-    with pytest.raises(InputError, match="0 words"):
-        RoleGraph.sentence_only(0)
+def test_a_sentence_without_words():
+    """Has no graph, not even of its root."""
+    assert RoleGraph.from_official([{}, []], 1) == RoleGraph(1)
+    with pytest.raises(InputError, match="a sentence of 0 words has no graph"):
+        RoleGraph.from_official([{}, []], 0)
 
 
 JSON = st.recursive(
@@ -130,7 +130,7 @@ def test_any_json_gives_a_graph_within_the_limits(nodes, edges, n_words):
     for phrase in (*found.verbs, *found.nouns):
         assert 0 <= phrase.role < 16
         assert phrase.words
-        assert all(0 <= place < min(n_words, 30) for place in phrase.words)
+        assert all(0 <= place < n_words for place in phrase.words)
     assert all(verb < len(found.verbs) and noun < len(found.nouns) for verb, noun in found.edges)
 
 

@@ -10,8 +10,8 @@ from tests.index.examples import directions
 from tests.inputs.clips import number_of, write_clip
 from tests.support_models import SIZE, build, grid_config
 
+from vse.encoding import direction
 from vse.errors import InputError
-from vse.index.indexing.moments import direction
 from vse.index.indexing.parts import FRAMES
 from vse.index.moment_frames import frame_evidence, moment_frames, shares
 from vse.index.scan import frames

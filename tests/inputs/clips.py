@@ -56,10 +56,12 @@ def write_clip(
     sound=0.0,
     end=None,
     reordered=True,
+    draw=scene,
 ):
     """A clip whose frames begin at ``times`` (evenly at ``rate`` if not given); returns the times.
 
-    ``turn`` is called with the stream, to set its display matrix; ``end`` is the end of the last frame.
+    ``draw`` gives the picture of a frame's number, height and width; ``turn`` is called with the stream, to set its
+    display matrix; ``end`` is the end of the last frame.
     ``reordered`` frames are stored in another order than they are seen; the writer of MP4 then counts the duration of
     a clip with very uneven frames too short.
     """
@@ -80,7 +82,7 @@ def write_clip(
             turn(stream)
         tone = container.add_stream("aac", rate=44100, layout="mono") if sound else None
         for number, time in enumerate(times):
-            frame = av.VideoFrame.from_ndarray(scene(number, *size), format="rgb24")
+            frame = av.VideoFrame.from_ndarray(draw(number, *size), format="rgb24")
             frame.pts, frame.time_base = round(time * TICKS), base
             following = times[number + 1] if number + 1 < len(times) else end
             if following is not None:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 from tests.data.video_support import write_hgr
 from tests.training.support import tiny_values
 
@@ -73,3 +77,12 @@ SCHEDULE = {"epochs": 2, "batch_size": 16, "decay_epochs": 0}
 def video_recipe(data: Path, model: str, /, **changes: Any) -> Recipe:
     """:func:`video_values` as a recipe."""
     return parse(Recipe, video_values(data, model, **changes), "test")
+
+
+@contextmanager
+def without_matplotlib() -> Iterator[None]:
+    """As in an install without it, where runs draw no pictures: these take longer than a small training."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("matplotlib", "matplotlib.figure"):
+            patch.setitem(sys.modules, name, None)
+        yield

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from tests.data.video_support import frames, write_hdf5, write_json
 from tests.training.support_recipes import at
-from tests.training.support_video import write_videos
+from tests.training.support_video import without_matplotlib, write_videos
 
 from vse.cli.main import main
 from vse.training.recipes import read_recipe
@@ -84,13 +84,11 @@ def test_the_constants_are_those_of_the_paper(data, method):
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_the_small_ones_differ_in_size_and_length_alone(method):
-    """Embedding, captions of an epoch, epochs: the four are comparable with each other."""
+def test_the_small_ones_differ_in_size_alone(method):
+    """Embedding and captions of an epoch: the four are comparable with each other, and have the paper's schedule."""
     small, whole = (read_recipe(name).identity() for name in (f"msvd-small-{method}", f"msvd-{method}"))
     for key, table in (("embed_size", "model"), ("captions_per_image", "data")):
         assert small[table].pop(key) != whole[table].pop(key)
-    for key in ("epochs", "decay_epochs"):
-        assert small["schedule"].pop(key) < whole["schedule"].pop(key)
     assert small == whole
 
 
@@ -117,5 +115,6 @@ def test_each_trains_on_a_truncated_copy_of_its_data(name, method, truncated, tm
     data, features = truncated[name.removesuffix("-small")]
     changes = [part for key, value in TINY.items() for part in ("--set", f"{key}={value}")]
     into = ["--into", str(tmp_path / "run")]
-    assert main(["train", f"{name}-{method}", "--data", str(data), *features, *changes, *into]) == 0
+    with without_matplotlib():
+        assert main(["train", f"{name}-{method}", "--data", str(data), *features, *changes, *into]) == 0
     assert "rsum" in capsys.readouterr().out

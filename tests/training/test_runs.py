@@ -253,9 +253,10 @@ class TestGuard:
         told = [line for line in warned.notes.said if "collaps" in line]
         (event,) = warned.of_kind("event")
         assert len(told) == 1
+        assert event["side"] in {"images", "texts"}
         assert told[0].startswith(f"step {event['step']} of {COLLAPSING} (epoch {event['epoch'] + 1}): the embeddings ")
         assert warned.result.steps == COLLAPSING
-        spreads = [line["spread"] for line in warned.of_kind("step")]
+        spreads = [min(line["spread"], line["text_spread"]) for line in warned.of_kind("step")]
         assert max(spreads[event["step"] - 3 : event["step"]]) < 0.02
         assert {line["loss_kind"] for line in warned.of_kind("epoch")} == {"hardest negatives"}
 
@@ -281,6 +282,20 @@ class TestGuard:
         assert len(str(caught.value).splitlines()) == 1
         assert f"step 33 of {COLLAPSING}" in str(caught.value)
         assert not (tmp_path / "run" / "result.json").exists()
+
+    def test_texts_that_collapse_alone_are_seen_and_named(self, tmp_path):
+        """Images far apart and one sentence for all of them: the event and its line are about the texts."""
+        data = write_pairs(tmp_path / "data")
+        for split in ("train", "dev"):
+            file = data / f"{split}_caps.txt"
+            file.write_text("a dog\n" * len(file.read_text().splitlines()))
+        run = Run(tiny_recipe(data, guard={"action": "warn", "spread": 0.02, "patience": 1}), tmp_path / "run")
+        (event,) = run.of_kind("event")
+        assert (event["event"], event["side"], event["step"]) == ("collapsed", "texts", 11)
+        assert event["spread"] == run.of_kind("step")[10]["text_spread"] < 0.02
+        assert min(line["spread"] for line in run.of_kind("step")) > 0.04
+        (told,) = (line for line in run.notes.said if "collaps" in line)
+        assert f"different texts have a mean cosine of {1 - event['spread']:.3f}" in told
 
     def test_off_watches_nothing(self, warned, tmp_path):
         """The figures are those of a run that is only warned."""

@@ -8,12 +8,12 @@ from pathlib import Path
 import h5py
 import numpy as np
 import pytest
-from tests.data.video_support import SHORT, frames, write_hdf5
+from tests.data.video_support import frames, write_hdf5
 from tests.training.support import write_pairs, write_toml
-from tests.training.support_video import HGR, WIDTH, video_recipe, video_values, write_videos
+from tests.training.support_video import HGR, WIDTH, video_recipe, video_values, without_matplotlib, write_videos
 
 from vse.cli.main import main
-from vse.errors import InputError, VSEError
+from vse.errors import InputError
 from vse.strict import parse
 from vse.training import Recipe, train
 from vse.training.build import open_splits
@@ -24,10 +24,6 @@ ONE = {"epochs": 1, "batch_size": 8, "decay_epochs": 0}
 @pytest.fixture
 def data(tmp_path) -> Path:
     return write_videos(tmp_path / "tiny", 12, 4)
-
-
-def names_file(data: Path, split: str) -> Path:
-    return data / "public_split" / f"{SHORT[split]}_names.npy"
 
 
 def captions_file(data: Path) -> Path:
@@ -46,24 +42,11 @@ def refusal(values: dict) -> str:
     return line
 
 
-def test_a_video_without_frames_is_left_out_and_named(data, tmp_path, capsys):
-    """It and its captions; the others are trained on."""
-    names = np.load(names_file(data, "train"))
-    np.save(names_file(data, "train"), np.array([*names, "ghost"]))
-    captions = json.loads(captions_file(data).read_text())
-    captions_file(data).write_text(json.dumps(captions | {"ghost": ["a ghost runs"]}))
-    assert run(data, tmp_path) == 0
-    error = capsys.readouterr().err
-    assert "train: 1 videos without frames are left out, ghost is the first" in error
-    assert "12 videos with 48 captions" in error
-
-
-def test_a_caption_of_three_hundred_words_is_cut(data, tmp_path):
+def test_a_caption_of_three_hundred_words_is_cut(data):
     """Words and graph alike: the batch holds thirty of them, and a word that is cut is no node."""
     captions = json.loads(captions_file(data).read_text())
     captions["train/0"][0] = "a dog runs " * 100
     captions_file(data).write_text(json.dumps(captions))
-    assert run(data, tmp_path) == 0
     splits = open_splits(video_recipe(data, "hgr"))
     graph = splits.graphs[splits.train.captions[0]]
     assert graph.n_words == 30
@@ -121,13 +104,27 @@ def test_what_makes_no_sense_together(tmp_path, data):
 
 
 def test_frames_that_are_not_finite_are_blamed(data, tmp_path):
-    """The video whose frames hold NaN, by its name."""
+    """The video whose frames hold NaN, by its name, before the first step; nothing is left of the packed frames."""
     file = data / "ordered_feature" / "SA" / "resnet" / "trn_ft.hdf5"
     with h5py.File(file, "r+") as stored:
         stored["train_3"][0, 0] = np.nan
-    with pytest.raises(VSEError, match=r"of video 'train/3'") as caught:
-        train(video_recipe(data, "hgr", schedule=ONE | {"batch_size": 48}), tmp_path / "run")
+    with pytest.raises(InputError, match=r"trn_ft\.hdf5, video 'train/3': its frames hold NaN") as caught:
+        train(video_recipe(data, "hgr", schedule=ONE), tmp_path / "run")
     assert "'train/4'" not in str(caught.value)
+    assert {each.name for each in (tmp_path / "run").iterdir()} <= {"run.json", ".lock"}
+
+
+def test_a_file_that_lacks_words_is_told_of(data, tmp_path, capsys):
+    """The share of the training captions' words that it does not know."""
+    captions = open_splits(video_recipe(data, "hgr", schedule=ONE)).train.captions
+    words = [word for caption in captions for word in caption.split()]
+    known = ("a", "the", "one", "in", "park", "outside")
+    file = captions_file(data).parent / "word2int.json"
+    file.write_text(json.dumps({word: number for number, word in enumerate(known, 3)}))
+    with without_matplotlib():
+        assert run(data, tmp_path) == 0
+    share = 100 * sum(word not in known for word in words) / len(words)
+    assert f"{file} lacks {share:.0f} % of the words of the training captions" in capsys.readouterr().err
 
 
 def test_a_file_of_words_and_of_graphs_is_used(data, tmp_path):
@@ -137,7 +134,8 @@ def test_a_file_of_words_and_of_graphs_is_used(data, tmp_path):
     captions = open_splits(video_recipe(data, "hgr")).train.captions
     graph = [{"ROOT": {"role": "ROOT", "spans": []}, "1": {"role": "V", "spans": [0]}}, []]
     (folder / "sent2rolegraph.augment.json").write_text(json.dumps(dict.fromkeys(captions, graph)))
-    found = train(video_recipe(data, "hgr", schedule=ONE), tmp_path / "run")
+    with without_matplotlib():
+        found = train(video_recipe(data, "hgr", schedule=ONE), tmp_path / "run")
     config = json.loads((found.model / "config.json").read_text())
     assert config["vocabulary_size"] == 4
     assert config["about"]["notes"][0].startswith("role graphs of sent2rolegraph.augment.json")

@@ -16,7 +16,7 @@ import torch
 from tests.training.support import write_toml
 from tests.training.support_runs import EVERY_STEP, assert_same_run, interrupted, position
 from tests.training.support_steps import first_gradients, trainer_of
-from tests.training.support_video import CALM, MODELS, video_recipe, video_values, write_videos
+from tests.training.support_video import CALM, MODELS, video_recipe, video_values, without_matplotlib, write_videos
 
 import vse
 from vse.cli.main import main
@@ -32,8 +32,10 @@ from vse.training import Recipe, train
 from vse.training.augmentation import keep_elements
 from vse.training.keyed import Purpose, keyed
 from vse.training.metrics_log import read_metrics
+from vse.training.run_folder import CURVES
 
 HGRS = ("hgr", "hgr-infinity")
+UNDISTURBED = EVERY_STEP | {"checkpoint_minutes": 0}  # a checkpoint takes twice as long as a step
 
 
 @pytest.fixture(scope="module")
@@ -60,7 +62,8 @@ def runs(data, tmp_path_factory) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("runs")
     for model in MODELS:
         recipe = write_toml(folder / f"{model}.toml", video_values(data, model, run={"threads": 1, "readers": 2}))
-        assert main(["train", str(recipe), "--into", str(folder / model), "--json"]) == 0
+        with without_matplotlib():
+            assert main(["train", str(recipe), "--into", str(folder / model), "--json"]) == 0
     return {model: folder / model for model in MODELS}
 
 
@@ -77,13 +80,14 @@ def test_two_epochs_are_better_than_chance(model, runs, data):
 
 
 def test_narration_tells_of_videos_and_of_guessed_roles(data, tmp_path, capsys):
-    """Numbers of videos and captions, and once where role graphs come from."""
+    """Numbers of videos and captions, and once where role graphs come from; in the end the curves are drawn."""
     recipe = write_toml(tmp_path / "hgr.toml", video_values(data, "hgr"))
     assert main(["train", str(recipe), "--into", str(tmp_path / "run")]) == 0
     output = capsys.readouterr()
     assert "tiny: 40 videos with 160 captions to train on, 15 with 60 to choose by" in output.err
     assert output.err.count(NOTE) == 1
     assert "video → text" in output.out
+    assert (tmp_path / "run" / CURVES).stat().st_size > 10_000
 
 
 @pytest.mark.parametrize("augmentation", ["none", "drop"])
@@ -91,7 +95,7 @@ def test_interrupted_anywhere_a_run_ends_with_the_same_bits(data, tmp_path, augm
     """HGR, with and without frames dropped: parameters, optimiser, metrics and models."""
     values = {"run": EVERY_STEP, "augmentation": {"image": augmentation, "text": "none"}}
     recipe = video_recipe(data, "hgr-infinity", **values)
-    interrupted(recipe, tmp_path / "whole")
+    interrupted(video_recipe(data, "hgr-infinity", **values | {"run": UNDISTURBED}), tmp_path / "whole")
     for report in (6, 9, 13, 17):
         interrupted(recipe, tmp_path / "run", at=report)
         assert position(tmp_path / "run")["step"] > 0
@@ -103,18 +107,19 @@ def test_interrupted_anywhere_a_run_ends_with_the_same_bits(data, tmp_path, augm
 @pytest.mark.slow
 def test_killed_by_the_system_the_same_command_goes_on(data, tmp_path):
     """kill -9 in the middle of a run of HGR, more than once: the same bits as a run that nobody disturbed."""
-    values = video_values(data, "hgr", run=EVERY_STEP, schedule={"epochs": 12, "batch_size": 16, "decay_epochs": 1})
+    schedule = {"epochs": 5, "batch_size": 16, "decay_epochs": 1}
+    values = video_values(data, "hgr", run=EVERY_STEP, schedule=schedule)
     recipe, run = write_toml(tmp_path / "hgr.toml", values), tmp_path / "run"
     command = [sys.executable, "-m", "vse", "train", str(recipe), "--into", str(run)]
-    for least in (2, 20):
+    for least in (2, 14):
         with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
             deadline = time.monotonic() + 120
             while steps_saved(run) < least and time.monotonic() < deadline:
                 time.sleep(0.01)
             process.kill()
         assert process.returncode == -signal.SIGKILL
-    for folder in (run, tmp_path / "whole"):
-        interrupted(Recipe.model_validate(values), folder)
+    interrupted(Recipe.model_validate(values), run)
+    interrupted(video_recipe(data, "hgr", run=UNDISTURBED, schedule=schedule), tmp_path / "whole")
     assert_same_run(run, tmp_path / "whole")
 
 
@@ -185,7 +190,8 @@ def _without_dropout(model: str) -> dict:
 def test_a_saved_model_gives_the_same_scores(model, runs, data, tmp_path):
     """Loaded, saved and loaded again: the same fingerprint and the same scores of every pair, to the bit."""
     first = vse.load(runs[model] / "best")
-    second = vse.load(first.save(tmp_path / "again"))
+    with without_matplotlib():
+        second = vse.load(first.save(tmp_path / "again"))
     assert first.fingerprint() == second.fingerprint()
     split = open_data(data, "test")
     sentences = VideoTest.of(split).sentences
@@ -211,6 +217,7 @@ def test_an_hgr_model_has_no_vectors(runs, capsys):
     assert "of three levels" in shown
 
 
+@pytest.mark.slow
 def test_an_export_of_frames_and_words_agrees(runs, tmp_path, data):
     """A VSE model of videos runs without torch: the same vectors to 1e-4."""
     assert main(["export", str(runs["vse-infinity"] / "best"), str(tmp_path / "export"), "--json"]) == 0

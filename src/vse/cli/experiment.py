@@ -30,6 +30,13 @@ def experiment(
     features: Annotated[
         Path | None, typer.Option(metavar="PLACE", help="Its stored features, or the frames of its videos.")
     ] = None,
+    recipe: Annotated[
+        str | None, typer.Option(metavar="NAME", help="The recipe that is varied, or what the names of several share.")
+    ] = None,
+    runs: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Training runs; experiments may share them [default: in the output folder]."),
+    ] = None,
     changes: Annotated[
         list[str] | None,
         typer.Option("--set", metavar="KEY=VALUE", help="Change a value of all its recipes; repeat it."),
@@ -50,8 +57,9 @@ def experiment(
         )
     if name not in EXPERIMENTS:
         raise UsageError(unknown_choice("experiment", name, EXPERIMENTS))
-    given = {"--data": data, "--features": features, "--set": changes}
-    if not EXPERIMENTS[name].trains:
+    given = {"--data": data, "--features": features, "--recipe": recipe, "--runs": runs, "--set": changes}
+    trains = EXPERIMENTS[name].trains
+    if not trains:
         for option in (option for option, value in given.items() if value):
             raise UsageError(f"{option}: the experiment {name!r} takes no data set; leave it out")
     folder = output_folder(out or Path("runs") / name)
@@ -60,9 +68,15 @@ def experiment(
     from importlib import import_module
 
     module = import_module(EXPERIMENTS[name].module)
-    more = {"data": data, "features": features, "changes": changes or ()} if EXPERIMENTS[name].trains else {}
     with progress_on_stderr() as report:
-        result = module.run(quick=quick, out=folder, seeds=chosen_seeds, jobs=jobs, report=report, **more)
+        if trains:
+            from vse.experiments.call import Call
+
+            more = tuple(changes or ())
+            called = Call(folder, report, quick, chosen_seeds, jobs, data, features, recipe, runs, more)
+            result = module.run(called)
+        else:
+            result = module.run(quick=quick, out=folder, seeds=chosen_seeds, jobs=jobs, report=report)
     show(result, as_json=as_json)
 
 

@@ -1,40 +1,91 @@
-"""``vse features``: compute the features of pictures once, for training to read."""
+"""``vse features``: compute the features of pictures or clips once, for training to read."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
 from vse.cli.console import progress_on_stderr, show
 from vse.cli.options import JsonOption
-from vse.errors import UsageError, require, unknown_choice
+from vse.errors import InputError, UsageError, require, unknown_choice
+
+Kind = Literal["auto", "images", "videos"]
 
 
 def features(
-    images: Annotated[Path, typer.Argument(metavar="IMAGES", help="A folder of pictures, or a data set.")],
+    place: Annotated[Path, typer.Argument(metavar="PLACE", help="A folder of pictures or of clips, or a data set.")],
     backbone: Annotated[str, typer.Option(metavar="NAME", help="The network, such as efficientnet-lite0.")],
     into: Annotated[Path, typer.Option(metavar="DIR", help="Where the features go; a run that stopped goes on here.")],
+    kind: Annotated[Kind, typer.Option(help="What to look at, where a folder holds both.")] = "auto",
     size: Annotated[
         int | None, typer.Option(min=1, metavar="PIXELS", help="The side of a picture [default: the network's own].")
     ] = None,
-    batch_size: Annotated[int, typer.Option(min=1, metavar="N", help="Pictures computed at once.")] = 16,
+    frames: Annotated[
+        int | None, typer.Option(min=1, max=256, metavar="N", help="Of a clip, evenly spaced [default: 20].")
+    ] = None,
+    batch_size: Annotated[int, typer.Option(min=1, metavar="N", help="Pictures or frames computed at once.")] = 16,
     layout: Annotated[str, typer.Option(metavar="NAME", help="How a data set is laid out.")] = "auto",
     split: Annotated[
         str | None, typer.Option(metavar="NAME", help="One split of a data set [default: all of them].")
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Extract grid features into a memory-mapped store; run again to resume."""
+    """Extract grid features of pictures, or frame features of clips; run again to resume."""
     from vse.data.layouts import AUTO, LAYOUTS
 
     if layout not in {AUTO, *LAYOUTS}:
         raise UsageError(f"--layout: {unknown_choice('layout', layout, (AUTO, *LAYOUTS))}")
+    data_set = layout != AUTO or split is not None
+    if kind == "videos" and data_set:
+        raise UsageError(f"{'--layout' if layout != AUTO else '--split'} is for data sets of pictures: leave it out")
+    if kind == "auto":
+        kind = "images" if data_set else _kind_of(place)
+    if kind == "images" and frames is not None:
+        raise UsageError("--frames is for clips, and these are pictures: leave it out, or add --kind videos")
     require("torch", "train", "vse features")
+    if kind == "videos":
+        _videos(place, backbone, into, frames, size, batch_size, as_json)
+        return
     from vse.features import extract_features, find_images
 
-    found = find_images(images, layout=layout, split=split)
+    found = find_images(place, layout=layout, split=split)
     with progress_on_stderr() as progress:
         report = extract_features(found, backbone, into, size=size, batch_size=batch_size, progress=progress)
     show(report, as_json=as_json)
+
+
+def _videos(
+    place: Path, backbone: str, into: Path, frames: int | None, size: int | None, batch_size: int, as_json: bool
+) -> None:
+    from vse.clip_features import extract_clip_features, find_clips
+    from vse.inputs.clips.even_frames import FRAMES
+
+    clips = find_clips(place)
+    with progress_on_stderr() as progress:
+        report = extract_clip_features(
+            clips, backbone, into, frames=frames or FRAMES, size=size, batch_size=batch_size, progress=progress
+        )
+    show(report, as_json=as_json)
+
+
+def _kind_of(place: Path) -> Literal["images", "videos"]:
+    """A data set is pictures; a folder is what it holds."""
+    from vse.data.clip_files import media_kinds
+    from vse.data.folder import NAME as FOLDER
+    from vse.data.layouts import LAYOUTS
+
+    if not place.is_dir():
+        return "images"
+    layout = next((name for name, known in LAYOUTS.items() if known.detect(place)), None)
+    if layout is not None and LAYOUTS[layout].videos:
+        raise InputError(
+            f"{place} holds captions of videos (layout {layout!r}): name the folder of their clips, with --kind videos"
+        )
+    if layout not in {None, FOLDER}:
+        return "images"
+    kinds = media_kinds(place)
+    if len(kinds) > 1:
+        raise InputError(f"{place} holds pictures and clips: choose with --kind images or --kind videos")
+    return "videos" if "video" in kinds else "images"

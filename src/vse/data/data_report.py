@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from vse.data.findings import Finding
 
@@ -65,13 +65,17 @@ class SplitReport:
 
 @dataclass(frozen=True)
 class DataReport:
-    """The whole check. ``ok`` means no errors; warnings are for the user to judge."""
+    """The whole check. ``ok`` means no errors; warnings are for the user to judge.
+
+    ``shown`` is what the sentences describe, for the heads of the table; the JSON calls both ``images``.
+    """
 
     path: str
     layout: str
     splits: tuple[SplitReport, ...]
     errors: tuple[Finding, ...]
     warnings: tuple[Finding, ...]
+    shown: Literal["images", "videos"] = "images"
 
     @property
     def ok(self) -> bool:
@@ -98,7 +102,7 @@ class DataReport:
         say(f"{self.path}: layout {self.layout}")
         if self.splits:
             table = Table()
-            for heading in ("split", "images", "captions", "captions each", "words"):
+            for heading in ("split", self.shown, "captions", "captions each", "words"):
                 table.add_column(heading, justify="left" if heading == "split" else "right", no_wrap=True)
             table.add_column("features" if any(split.features for split in self.splits) else "files")
             for split in self.splits:

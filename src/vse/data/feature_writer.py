@@ -7,13 +7,11 @@ process with a bus error.
 
 from __future__ import annotations
 
-import errno
 import json
 import os
 import shutil
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -23,6 +21,7 @@ import numpy as np
 from numpy.lib.format import open_memmap
 from numpy.typing import NDArray
 
+from vse.data.feature_folders import another, expect_own_folder, expect_same, explained
 from vse.data.feature_store import (
     BAD,
     DONE,
@@ -42,8 +41,6 @@ from vse.data.feature_store import (
 from vse.errors import InputError, VSEError
 from vse.files import write_json, write_text
 from vse.locking import FolderLock
-
-_FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 @dataclass(frozen=True)
@@ -106,15 +103,8 @@ class FeatureWriter:
     def open_or_create(cls, folder: str | os.PathLike[str], plan: FeaturePlan) -> FeatureWriter:
         """A new store in ``folder``, or the one there if it was begun with the same plan."""
         where = Path(folder)
-        if where.is_file():
-            raise InputError(f"{where} is a file: expected a folder for the features")
-        if where.is_dir() and not (where / HEADER).exists():
-            strange = sorted(path.name for path in where.iterdir() if not path.name.startswith("."))
-            if strange:
-                raise InputError(
-                    f"{where} is no feature store and not empty, it holds {strange[0]!r}: name a folder of its own"
-                )
-        with _explained(where):
+        expect_own_folder(where, HEADER)
+        with explained(where):
             where.mkdir(parents=True, exist_ok=True)
             lock = FolderLock(where)
             try:
@@ -131,7 +121,7 @@ class FeatureWriter:
                 f"features are {features.dtype} {features.shape}: expected float16 "
                 f"{(len(rows), *self.header.shape[1:])}"
             )
-        with _explained(self.folder):
+        with explained(self.folder):
             for row, values in zip(rows, features, strict=True):
                 self._features.write(row, values.tobytes())
             self._features.flush()
@@ -149,7 +139,7 @@ class FeatureWriter:
         waiting = int((self._marks == TO_DO).sum())
         if waiting:
             raise InputError(f"{self.folder}: {waiting} rows are still to do, a store cannot be complete without them")
-        with _explained(self.folder):
+        with explained(self.folder):
             self._reasons = dict(self.bad)
             self._write_problems()
             write_json(self.folder / HEADER, self.header.model_copy(update={"complete": True}).model_dump(mode="json"))
@@ -211,7 +201,10 @@ def _lay_out(folder: Path, plan: FeaturePlan) -> None:
     laid_out = (folder / DONE).exists()
     if (folder / HEADER).exists():
         found = read_header(folder)
-        _expect_same(folder, found, wanted)
+        exclude = {"complete"}
+        expect_same(
+            folder, found.model_dump(mode="json", exclude=exclude), wanted.model_dump(mode="json", exclude=exclude)
+        )
         if found.complete and not laid_out:
             raise InputError(f"{folder / DONE} is missing: the store is damaged, delete its folder and start again")
     else:
@@ -220,36 +213,13 @@ def _lay_out(folder: Path, plan: FeaturePlan) -> None:
         there = read_ids(folder, wanted)
         for row, (old, new) in enumerate(zip(there, plan.ids, strict=True)):
             if old != new:
-                raise InputError(_another(folder, f"ids[{row}]", old, new))
+                raise InputError(another(folder, f"ids[{row}]", old, new))
         return
     write_json(folder / IDS, list(plan.ids))
     open_memmap(folder / FEATURES, mode="w+", dtype=np.float16, shape=wanted.shape).flush()
     beside = folder / f".{DONE}"
     open_memmap(beside, mode="w+", dtype=np.uint8, shape=(wanted.count,)).flush()
     beside.replace(folder / DONE)
-
-
-def _expect_same(folder: Path, found: StoreHeader, wanted: StoreHeader) -> None:
-    """Refuse a store of something else: its rows and ours would be mixed."""
-    old, new = (_flat(header.model_dump(mode="json", exclude={"complete"})) for header in (found, wanted))
-    for key in (*old, *(key for key in new if key not in old)):
-        if old.get(key) != new.get(key):
-            raise InputError(_another(folder, key, old.get(key), new.get(key)))
-
-
-def _flat(values: Mapping[str, Any]) -> dict[str, Any]:
-    """``{"a": {"b": 1}}`` as ``{"a.b": 1}``: a difference is told by its smallest name."""
-    flat: dict[str, Any] = {}
-    for key, value in values.items():
-        flat.update({f"{key}.{k}": v for k, v in _flat(value).items()} if isinstance(value, dict) else {key: value})
-    return flat
-
-
-def _another(folder: Path, key: str, old: object, new: object) -> str:
-    return (
-        f"{folder} was begun with {key} {old!r}, now it is {new!r}: "
-        "call with what it was begun with, or choose another folder"
-    )
 
 
 def _expect_space(folder: Path, size: int) -> None:
@@ -267,16 +237,3 @@ def _expect_space(folder: Path, size: int) -> None:
 
 def _lines(reasons: Mapping[str, str]) -> str:
     return "".join(json.dumps({"id": name, "reason": reason}) + "\n" for name, reason in reasons.items())
-
-
-@contextmanager
-def _explained(folder: Path) -> Iterator[None]:
-    """Errors of the file system as one line."""
-    try:
-        yield
-    except OSError as error:
-        if error.errno in _FULL:
-            raise VSEError(
-                f"{folder}: the disk is full; what is done stays: make room and run the same command again"
-            ) from error
-        raise VSEError(f"{folder} cannot be written: {error.strerror or error}") from error

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.lib import format as npy_format
 from numpy.typing import NDArray
 
-from vse.data.video_frames import VideoFrames
+from vse.data.video_frames import VideoFrames, not_finite
 from vse.data.video_sources import stored_name
 from vse.errors import InputError
 from vse.files import settle, write_json
@@ -62,21 +62,34 @@ def frames_identity(videos: VideoFrames) -> str:
     return hashlib.sha256(counted.encode()).hexdigest()
 
 
+def packed_type(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """The type in which videos are packed whose first one is stored in ``dtype``."""
+    return dtype if dtype in TYPES else np.dtype(np.float32)
+
+
+def expect_type(videos: VideoFrames, number: int, found: np.dtype[Any], packed: np.dtype[Any]) -> None:
+    """Refuse a video of ``found`` values among halves, which could not hold them."""
+    if packed == TYPES[0] and found != packed:
+        raise InputError(
+            f"{videos.source.place}: frames of {videos.ids[0]!r} are {packed}, of {videos.ids[number]!r} {found}: "
+            "expected one type, extract them again"
+        )
+
+
 def write_packed(videos: VideoFrames, folder: Path) -> None:
     """Write the frames of ``videos`` into ``folder``, which exists; memory is one video."""
-    dtype = videos.stored(0).dtype
-    dtype = dtype if dtype in TYPES else np.dtype(np.float32)
+    dtype = packed_type(videos.stored(0).dtype)
     header = {"descr": npy_format.dtype_to_descr(dtype), "fortran_order": False}
     with (folder / ARRAY).open("wb") as file:
         npy_format.write_array_header_2_0(file, header | {"shape": (int(videos.sizes.sum()), videos.dim)})
         for number, video in enumerate(videos.ids):
             frames = videos.stored(number)
-            if frames.dtype.itemsize > dtype.itemsize and dtype == TYPES[0]:
-                raise InputError(
-                    f"{videos.source.place}: frames of {videos.ids[0]!r} are {dtype}, of {video!r} {frames.dtype}: "
-                    "expected one type, extract them again"
-                )
-            file.write(np.ascontiguousarray(frames, dtype=dtype).data)
+            expect_type(videos, number, frames.dtype, dtype)
+            with np.errstate(over="ignore"):  # what becomes infinite is refused below
+                kept = np.ascontiguousarray(frames, dtype=dtype)
+            if not np.isfinite(kept).all():  # said now, and not in the middle of an epoch
+                raise not_finite(videos.source, video)
+            file.write(kept.data)
     settle(folder / ARRAY)
     write_json(folder / INDEX, {"identity": frames_identity(videos), "sizes": videos.sizes.tolist()})
 

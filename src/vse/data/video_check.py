@@ -14,10 +14,11 @@ from vse.data import video_hgr
 from vse.data.data_report import DataReport, FeatureSummary, SplitReport
 from vse.data.findings import Findings
 from vse.data.overlaps import shared
+from vse.data.packed_frames import expect_type, packed_type
 from vse.data.video_frames import VideoFrames
 from vse.data.video_graphs import GRAPH_FILES, role_graphs
 from vse.data.video_open import AUTO, VIDEO_LAYOUTS, StrPath, find_features, find_video_layout
-from vse.data.video_sources import open_frames, stored_name
+from vse.data.video_sources import open_frames
 from vse.data.video_words import WORD_LIMIT
 from vse.data.videos import CaptionedVideos, VideoCaptions
 from vse.errors import InputError
@@ -75,11 +76,16 @@ def check_videos(
             reports.append(_check_split(data[split], findings, contents, progress))
         except InputError as error:
             findings.error("unreadable split", f"{split}: {error}")
+    widths = {split: one.images.dim for split, one in data.items() if isinstance(one, CaptionedVideos)}
+    if len(set(widths.values())) > 1:
+        told = ", ".join(f"{split} {width}" for split, width in widths.items())
+        findings.error("frames of several sizes", f"values of a frame: {told}: extract them with one network")
     if name == video_hgr.NAME:
         _check_graphs(where, data, findings)
+        _check_words(where, data, findings)
     _check_overlaps(VIDEO_LAYOUTS[name].protocols, data, contents, findings)
     progress.finish()
-    return DataReport(str(where), name, tuple(reports), findings.of("error"), findings.of("warning"))
+    return DataReport(str(where), name, tuple(reports), findings.of("error"), findings.of("warning"), "videos")
 
 
 def _check_split(
@@ -92,7 +98,9 @@ def _check_split(
     ids, owners = _ids(data), data.caption_to_image if isinstance(data, CaptionedVideos) else data.owners
     each = np.bincount(owners, minlength=len(ids))
     without = int((each == 0).sum())
-    if without and data.captions:
+    if not data.captions:
+        findings.error("splits without captions", f"{data.split}: {len(ids)} videos, expected a sentence of each")
+    elif without:
         findings.warning("videos without captions", f"{data.split}: {without} of {len(ids)}", without)
     words = [len(caption.split()) for caption in data.captions]
     long = sum(count > WORD_LIMIT for count in words)
@@ -121,20 +129,27 @@ def _check_frames(
 ) -> tuple[FrameSummary, tuple[bytes, ...]]:
     progress.start(len(videos), f"reading frames of {split}")
     digests, broken, zero = [], 0, 0
+    dtype = videos.stored(0).dtype
+    packed = packed_type(dtype)
     for i, video in enumerate(videos.ids):
-        frames = videos[i]
+        stored = videos.stored(i)
+        with np.errstate(over="ignore"):  # as they are used: float64 beyond float32 is infinite
+            frames = np.ascontiguousarray(stored, dtype=np.float32)
         if not np.isfinite(frames).all():
             broken += 1
             findings.error("frames with NaN or infinity", f"{split}: {video}")
+        try:
+            expect_type(videos, i, stored.dtype, packed)
+        except InputError as error:
+            findings.error("frames of several types", f"{split}: {error}")
         zero += int((~frames.any(axis=1)).sum())
-        digests.append(hashlib.blake2b(np.ascontiguousarray(frames).data, digest_size=16).digest())
+        digests.append(hashlib.blake2b(frames.data, digest_size=16).digest())
         progress.advance()
     if zero:
         findings.warning("frames that are all zero", f"{split}: {zero} of {int(videos.sizes.sum())}", zero)
     counts = videos.counts
     spread = (int(counts.min()), float(counts.mean()), int(counts.max()))
     shape = (len(videos), int(videos.sizes.max()), videos.dim)
-    dtype = videos.source.read(stored_name(videos.ids[0])).dtype
     return FrameSummary(shape, str(dtype), 1.0, broken, zero, spread), tuple(digests)
 
 
@@ -150,6 +165,23 @@ def _check_graphs(where: Path, data: dict[str, VideoCaptions | CaptionedVideos],
         return
     for sentence in found.missing:
         findings.warning("sentences without a role graph, parsed by rules", sentence)
+    for sentence in found.astray:
+        findings.warning("role graphs with nodes outside of their sentence, left out", sentence)
+
+
+def _check_words(where: Path, data: dict[str, VideoCaptions | CaptionedVideos], findings: Findings) -> None:
+    """The file of numbered words, which training takes where it is."""
+    from vse.data.video_vocabulary import WORD_FILE, VideoVocabulary  # which loads tokenizers
+
+    file = video_hgr.annotation_folder(where) / WORD_FILE
+    try:
+        if file.is_file():
+            words = VideoVocabulary.load(file)
+            lacking = words.lacking(data["train"].captions) if "train" in data else None
+            if lacking is not None:
+                findings.warning("words that the file of words lacks", lacking)
+    except InputError as error:
+        findings.error("unreadable words", str(error))
 
 
 def _check_overlaps(

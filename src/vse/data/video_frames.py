@@ -54,7 +54,13 @@ class VideoFrames:
         return len(self.ids)
 
     def __getitem__(self, index: int) -> NDArray[np.float32]:
-        return np.asarray(self.stored(index), dtype=np.float32)  # (n, C)
+        """``(n, C)`` float32, all of it finite."""
+        frames = self.stored(index)
+        with np.errstate(over="ignore"):  # float64 beyond float32 becomes infinite, and is refused below
+            found = np.asarray(frames, dtype=np.float32)
+        if not np.isfinite(found).all():
+            raise not_finite(self.source, self.ids[index])
+        return found
 
     def stored(self, index: int) -> NDArray[Any]:
         """The frames that are used of a video, ``(n, C)`` in the type they are stored in."""
@@ -69,6 +75,14 @@ class VideoFrames:
         return rows if self.limit is None or len(rows) <= self.limit else rows[even_frames(len(rows), self.limit)]
 
 
+def not_finite(source: FrameSource, video: str) -> InputError:
+    """The error about frames that hold no numbers."""
+    return InputError(
+        f"{source.place}, video {video!r}: its frames hold NaN or infinite values: extract them again, or take it out "
+        "of the split ('vse data check' lists all such videos)"
+    )
+
+
 def find_frames(
     source: FrameSource, videos: Sequence[str], limit: int | None = FRAME_LIMIT
 ) -> tuple[VideoFrames, tuple[str, ...]]:
@@ -77,13 +91,15 @@ def find_frames(
     When it has none of them that is an error which names the first.
     """
     even_frames(1, limit)
+    _expect_own_frames(source, videos)
     there = source.names()
     shapes = {name: source.shape(stored_name(name)) for name in videos if stored_name(name) in there}
     found = [name for name in videos if name in shapes and shapes[name][0] > 0]
     if not found:
         some = ", ".join(map(repr, videos[:3])) + (" …" if len(videos) > 3 else "")
+        others = f"{len(there)} others" + (f", {min(there)!r} is the first" if there else "")
         raise InputError(
-            f"{source.place}: no frames of any of the {len(videos)} videos ({some}), it holds {len(there)} others: "
+            f"{source.place}: no frames of any of the {len(videos)} videos ({some}), it holds {others}: "
             "give the features of this split with features="
         )
     widths = {name: shapes[name][1] for name in found}
@@ -98,3 +114,14 @@ def find_frames(
     kept = set(found)
     dropped = tuple(name for name in videos if name not in kept)
     return VideoFrames(source, tuple(found), counts, width, limit), dropped
+
+
+def _expect_own_frames(source: FrameSource, videos: Sequence[str]) -> None:
+    """Two videos whose names differ in a slash and an underscore would be given the frames of one."""
+    owners: dict[str, str] = {}
+    for video in videos:
+        other = owners.setdefault(stored_name(video), video)
+        if other != video:
+            raise InputError(
+                f"{source.place}: {other!r} and {video!r} are both stored as {stored_name(video)!r}: rename one of them"
+            )

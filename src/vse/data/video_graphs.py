@@ -18,11 +18,13 @@ GRAPH_FILES = ("sent2rolegraph.augment.json", "sent2rolegraph.json")
 class RoleGraphs:
     """``graphs[sentence]`` is ``[nodes, edges]`` in the published shape; ``note`` says where they come from.
 
-    ``missing`` are the sentences that the file does not have: they are parsed here.
+    ``missing`` are the sentences that the file does not have: they are parsed here. ``astray`` are those whose graph
+    has nodes that cannot be read or places outside of the sentence: whoever reads a graph leaves these out.
     """
 
     graphs: Mapping[str, Any] = field(repr=False)
     missing: tuple[str, ...]
+    astray: tuple[str, ...]
     note: str
 
 
@@ -32,6 +34,7 @@ def role_graphs(sentences: Iterable[str], folder: Path | None) -> RoleGraphs:
     file = next((folder / name for name in GRAPH_FILES if (folder / name).is_file()), None) if folder else None
     published = {} if file is None else _read(file, wanted)
     missing = tuple(sentence for sentence in wanted if sentence not in published)
+    astray = tuple(sentence for sentence, graph in published.items() if _is_astray(graph, len(sentence.split())))
     graphs = {sentence: published.get(sentence) or parse_roles(sentence).graph() for sentence in wanted}
     if file is None:
         note = NOTE
@@ -39,7 +42,9 @@ def role_graphs(sentences: Iterable[str], folder: Path | None) -> RoleGraphs:
         note = f"role graphs of {file.name}; {len(missing)} of {len(wanted)} sentences are not in it: {NOTE}"
     else:
         note = f"role graphs of {file.name}"
-    return RoleGraphs(graphs, missing, note)
+    if astray:
+        note += f"; {len(astray)} of {len(wanted)} have nodes outside of their sentence, which are left out"
+    return RoleGraphs(graphs, missing, astray, note)
 
 
 def _read(file: Path, wanted: Iterable[str]) -> dict[str, Any]:
@@ -58,3 +63,16 @@ def _read(file: Path, wanted: Iterable[str]) -> dict[str, Any]:
             raise InputError(f"{file}, {sentence[:60]!r}: expected [nodes, edges], delete the file to go without it")
         found[sentence] = graph
     return found
+
+
+def _is_astray(graph: list[Any], words: int) -> bool:
+    """Whether a node but the root, which stands for the whole sentence, has no role or places that are no words."""
+    nodes = (node if isinstance(node, dict) else {} for node in graph[0].values())
+    return any(
+        node.get("role") != "ROOT" and not (isinstance(node.get("role"), str) and _are_places(node.get("spans"), words))
+        for node in nodes
+    )
+
+
+def _are_places(spans: Any, words: int) -> bool:
+    return isinstance(spans, list) and spans != [] and all(type(place) is int and 0 <= place < words for place in spans)

@@ -7,21 +7,29 @@ they stand: the role graphs are found by them.
 
 from __future__ import annotations
 
+import json
+import shlex
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
+from numpy.lib import format as npy_format
 
-from vse.data.reading import OnProblem, expect_images, first_folder
+from vse.data.reading import OnProblem, first_folder
 from vse.data.splits import in_usual_order
-from vse.data.text_files import parse_json, read_text, report_empty
-from vse.data.video_sources import HDF5_ENDINGS
+from vse.data.text_files import parse_json, read_text
+from vse.data.video_annotations import LISTED_TWICE, distinct_names, expect_videos, read_caption
+from vse.data.video_sources import DAMAGED, HDF5_ENDINGS
 from vse.data.videos import VideoCaptions
 from vse.errors import InputError, first_line, unknown_choice
 
 NAME = "hgr"
 CAPTIONS = "ref_captions.json"
 _SHORT = {"train": "trn", "val": "val", "test": "tst"}
+_CONVERT = (
+    'if you trust it, convert it with python -c "import sys, numpy as n; f = sys.argv[1]; '
+    'n.save(f, n.load(f, allow_pickle=True).astype(str))" {}'
+)
 
 
 def detect(path: Path) -> bool:
@@ -42,13 +50,14 @@ def annotation_folder(path: Path) -> Path:
 def read(path: Path, split: str, on_problem: OnProblem) -> VideoCaptions:
     """The videos of a split in the order of its list."""
     file = annotation_folder(path) / CAPTIONS
-    captions_of = parse_json(read_text(file), str(file))
-    if not isinstance(captions_of, dict):
-        raise InputError(f"{file}: expected an object {{video: [sentence]}}, got a {type(captions_of).__name__}")
     names = _names(_list_file(path, split), on_problem)
-    expect_images(path, split, len(names))
+    expect_videos(path, split, len(names))
+    captions_of = _captions_of(file, names, on_problem)
     return VideoCaptions.of(
-        path.resolve().name, split, NAME, [(name, _captions(captions_of, name, file, on_problem)) for name in names]
+        path.resolve().name,
+        split,
+        NAME,
+        [(name, _captions(captions_of.get(name, []), f"{file}, {name!r}", on_problem)) for name in names],
     )
 
 
@@ -79,28 +88,47 @@ def _list_file(path: Path, split: str) -> Path:
 def _names(file: Path, on_problem: OnProblem) -> list[str]:
     """The names of a split, each once. An array of Python objects is not opened: that could run what is in it."""
     try:
-        array = np.load(file, allow_pickle=False)
+        with file.open("rb") as opened:
+            array = npy_format.read_array(opened, allow_pickle=False)
     except FileNotFoundError:
         raise InputError(f"{file} does not exist: expected the names of the split's videos") from None
-    except (OSError, ValueError, EOFError) as error:
-        raise InputError(
-            f"{file} cannot be read ({first_line(error)}): if you trust it, convert it with python -c "
-            f"\"import numpy as n; n.save('{file.name}', n.load('{file.name}', allow_pickle=True).astype(str))\""
-        ) from None
+    except DAMAGED as error:
+        fix = _CONVERT.format(shlex.quote(str(file))) if "Object arrays" in str(error) else "copy or make it again"
+        raise InputError(f"{file} cannot be read ({first_line(error)}): {fix}") from None
     if array.ndim != 1 or array.dtype.kind not in "US":
         raise InputError(f"{file} holds {array.dtype} of shape {array.shape}: expected a list of names")
-    names = [name.decode() if isinstance(name, bytes) else str(name) for name in array.tolist()]
-    for name in {name for name in names if names.count(name) > 1} if len(set(names)) < len(names) else ():
-        on_problem("name listed twice", f"{file}: {name} is listed {names.count(name)} times")
-    return list(dict.fromkeys(names))
+    try:
+        names = [name.decode() if isinstance(name, bytes) else str(name) for name in array.tolist()]
+        "".join(names).encode()
+    except (UnicodeError, SystemError) as error:
+        raise InputError(f"{file}: a name that is no text ({first_line(error)}): write the list again") from None
+    return distinct_names(names, str(file), on_problem)
 
 
-def _captions(captions_of: dict[str, Any], name: str, file: Path, on_problem: OnProblem) -> list[str]:
+def _captions_of(file: Path, names: Iterable[str], on_problem: OnProblem) -> dict[str, Any]:
+    """``{video: captions}`` as the file has it; a wanted video that it describes twice is a flaw: JSON keeps the last.
+
+    Objects are read as tuples of pairs, which keep both, and are told from lists by that.
+    """
+    text = read_text(file)
+    try:
+        pairs = json.loads(text, object_pairs_hook=tuple)
+    except (ValueError, RecursionError):
+        pairs = parse_json(text, str(file))  # which says what is wrong
+    if not isinstance(pairs, tuple):
+        raise InputError(f"{file}: expected an object {{video: [sentence]}}, got a {type(pairs).__name__}")
+    captions_of = dict(pairs)
+    if len(captions_of) < len(pairs):
+        wanted, seen = set(names), set()
+        for name, _ in pairs:
+            if name in seen and name in wanted:
+                on_problem(LISTED_TWICE, f"{file}: {name} is described twice: put its captions into one list")
+            seen.add(name)
+    return captions_of
+
+
+def _captions(found: Any, place: str, on_problem: OnProblem) -> list[str]:
     """The sentences of a video; one that the file does not know has none."""
-    found = captions_of.get(name, [])
-    if not isinstance(found, list) or not all(isinstance(sentence, str) for sentence in found):
-        raise InputError(f"{file}, {name!r}: expected a list of sentences")
-    for k, sentence in enumerate(found):
-        if not sentence.strip():
-            report_empty(on_problem, f"{file}, {name!r}[{k}]")
-    return [sentence.strip() for sentence in found]
+    if not isinstance(found, list):
+        raise InputError(f"{place}: expected a list of sentences")
+    return [read_caption(sentence, f"{place}[{k}]", on_problem) for k, sentence in enumerate(found)]

@@ -22,9 +22,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from vse.data.reading import OnProblem, expect_images
+from vse.data.reading import OnProblem
 from vse.data.splits import in_usual_order
-from vse.data.text_files import parse_json, read_text, report_empty
+from vse.data.text_files import parse_json, read_text
+from vse.data.video_annotations import distinct_names, expect_videos, read_caption
 from vse.data.video_words import plain_sentence
 from vse.data.videos import VideoCaptions
 from vse.errors import InputError, first_line
@@ -64,45 +65,56 @@ def splits(path: Path) -> tuple[str, ...]:
 
 def read(path: Path, split: str, on_problem: OnProblem) -> VideoCaptions:
     """The videos of a split in the order of its list, captions in the order of the file, as plain sentences."""
-    rows = _rows(path / _LISTS[split]) if split in _LISTS else None
-    if rows is not None and "sentence" in rows[0]:
-        videos = [(row["video_id"], [plain_sentence(row["sentence"])]) for row in rows]
-        return VideoCaptions.of(NAME, split, NAME, videos, _ONE_SENTENCE)
-    listed = None if rows is None else list(dict.fromkeys(row["video_id"] for row in rows))
-    captions_of = _captions(path, split, listed, on_problem)
-    unknown = [name for name in listed or () if name not in captions_of]
+    if split not in _LISTS:
+        official = _captions(path, split, None, on_problem)
+        expect_videos(path, split, len(official))
+        return VideoCaptions.of(NAME, split, NAME, list(official.items()))
+    file = path / _LISTS[split]
+    rows = _rows(file)
+    listed = distinct_names([row["video_id"] for row in rows], str(file), on_problem)
+    if "sentence" in rows[0]:
+        own = {row["video_id"]: _caption(row["sentence"], f"{file}:{k}", on_problem) for k, row in enumerate(rows, 2)}
+        return VideoCaptions.of(NAME, split, NAME, [(name, [own[name]]) for name in listed], _ONE_SENTENCE)
+    captions_of = _captions(path, split, set(listed), on_problem)
+    unknown = [name for name in listed if name not in captions_of]
     if unknown:
         raise InputError(
-            f"{path / _LISTS[split]}: {len(unknown)} of {len(listed or ())} videos are in no annotation file, "
+            f"{file}: {len(unknown)} of {len(listed)} videos are in no annotation file, "
             f"{unknown[0]!r} is the first: put train_val_videodatainfo.json and test_videodatainfo.json beside it"
         )
-    expect_images(path, split, len(captions_of))
-    return VideoCaptions.of(NAME, split, NAME, [(name, captions_of[name]) for name in listed or captions_of])
+    return VideoCaptions.of(NAME, split, NAME, [(name, captions_of[name]) for name in listed])
 
 
-def _captions(path: Path, split: str, listed: list[str] | None, on_problem: OnProblem) -> dict[str, list[str]]:
-    """The captions of the listed videos, or of those of an official split."""
-    chosen = None if listed is None else set(listed)
+def _captions(path: Path, split: str, listed: set[str] | None, on_problem: OnProblem) -> dict[str, list[str]]:
+    """The captions of the listed videos, or of those of an official split.
+
+    A video is described by the first file that has it: the same sentences may stand in another one.
+    """
     found: dict[str, list[str]] = {}
     for content, place in _contents(path, split):
-        for video in _list(content, "videos", place):
-            name = str(video.get("video_id"))
-            if name in chosen if chosen is not None else _split_of(video, place) == split:
-                found.setdefault(name, [])
+        here: dict[str, list[str]] = {}
+        for number, video in enumerate(_list(content, "videos", place)):
+            name = _name(video, f"{place}, videos[{number}]")
+            if name in listed if listed is not None else _split_of(video, place) == split:
+                here[name] = []
+        here = {name: captions for name, captions in here.items() if name not in found}
         for k, sentence in enumerate(_list(content, "sentences", place)):
-            captions = found.get(str(sentence.get("video_id")))
+            captions = here.get(str(sentence.get("video_id")))
             if captions is not None:
-                captions.append(_caption(sentence, f"{place}, sentences[{k}]", on_problem))
+                captions.append(_caption(sentence.get("caption"), f"{place}, sentences[{k}]", on_problem))
+        found |= here
     return found
 
 
-def _caption(sentence: dict[str, Any], place: str, on_problem: OnProblem) -> str:
-    caption = sentence.get("caption")
-    if not isinstance(caption, str):
-        raise InputError(f'{place}: "caption" is {caption!r}, expected a text')
-    if not caption.strip():
-        report_empty(on_problem, place)
-    return plain_sentence(caption)
+def _name(video: dict[str, Any], place: str) -> str:
+    name = video.get("video_id")
+    if not isinstance(name, str | int) or name == "":
+        raise InputError(f'{place}: "video_id" is {name!r}, expected the name of a video')
+    return str(name)
+
+
+def _caption(value: object, place: str, on_problem: OnProblem) -> str:
+    return plain_sentence(read_caption(value, place, on_problem))
 
 
 def _contents(path: Path, split: str) -> Iterator[tuple[dict[str, Any], str]]:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
+import tokenize
 import zipfile
-from collections.abc import Callable, Iterable
+import zlib
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
@@ -16,6 +19,11 @@ from vse.errors import InputError, first_line, require
 
 HDF5_ENDINGS = (".hdf5", ".h5")
 EXPECTED = "expected floats of shape (frames, size)"
+DAMAGED = (
+    *(OSError, ValueError, KeyError, RuntimeError, EOFError, MemoryError, SyntaxError),
+    *(zipfile.BadZipFile, zlib.error, tokenize.TokenError),
+)
+"""What h5py, zipfile and numpy raise about a file that is damaged."""
 _Handle = TypeVar("_Handle")
 
 
@@ -70,10 +78,8 @@ class _Opened:
 
     def _open(self, opener: Callable[[Path], _Handle]) -> _Handle:
         if self._handle is None or self._handle[0] != os.getpid():
-            try:
+            with _reading(self.place):
                 self._handle = os.getpid(), opener(self.path)
-            except (OSError, zipfile.BadZipFile, ValueError) as error:
-                raise InputError(f"{self.path} cannot be read ({first_line(error)}): copy or make it again") from None
         handle: _Handle = self._handle[1]
         return handle
 
@@ -91,17 +97,18 @@ class Hdf5Frames(_Opened):
         return self._open(lambda path: require("h5py", "train", "reading frame features").File(path, "r"))
 
     def names(self) -> frozenset[str]:
-        return frozenset(self._file())
+        with _reading(self.place):
+            return frozenset(self._file())
 
     def shape(self, name: str) -> tuple[int, ...]:
-        found = self._file()[name]
-        return _checked(getattr(found, "shape", None), getattr(found, "dtype", None), f"{self.path}, {name!r}")
+        place = f"{self.path}, {name!r}"
+        with _reading(place):
+            found = self._file()[name]
+            return _checked(getattr(found, "shape", None), getattr(found, "dtype", None), place)
 
     def read(self, name: str) -> NDArray[Any]:
-        try:
+        with _reading(f"{self.path}, {name!r}"):
             return np.asarray(self._file()[name][...])
-        except OSError as error:
-            raise InputError(f"{self.path}, {name!r} cannot be read ({first_line(error)}): copy it again") from None
 
 
 class NpzFrames(_Opened):
@@ -114,12 +121,13 @@ class NpzFrames(_Opened):
         return frozenset(name.removesuffix(".npy") for name in self._file().namelist() if name.endswith(".npy"))
 
     def shape(self, name: str) -> tuple[int, ...]:
-        with self._file().open(f"{name}.npy") as file:
-            return _npy_shape(file, f"{self.path}, {name!r}")
+        place = f"{self.path}, {name!r}"
+        with _reading(place), self._file().open(f"{name}.npy") as file:
+            return _npy_shape(file, place)
 
     def read(self, name: str) -> NDArray[Any]:
-        with self._file().open(f"{name}.npy") as file:
-            return _npy_array(file, f"{self.path}, {name!r}")
+        with _reading(f"{self.path}, {name!r}"), self._file().open(f"{name}.npy") as file:
+            return _npy_array(file)
 
 
 class FrameFolder:
@@ -144,15 +152,15 @@ class FrameFolder:
         path = self._files[name]
         if path.suffix == ".npz":
             return NpzFrames(path).shape(_only(path))
-        with path.open("rb") as file:
+        with _reading(str(path)), path.open("rb") as file:
             return _npy_shape(file, str(path))
 
     def read(self, name: str) -> NDArray[Any]:
         path = self._files[name]
         if path.suffix == ".npz":
             return NpzFrames(path).read(_only(path))
-        with path.open("rb") as file:
-            return _npy_array(file, str(path))
+        with _reading(str(path)), path.open("rb") as file:
+            return _npy_array(file)
 
     def stamp(self) -> str:
         return "\n".join(map(_stamp, self._files.values()))
@@ -175,31 +183,39 @@ def _only(path: Path) -> str:
     return names[0]
 
 
+@contextmanager
+def _reading(place: str) -> Iterator[None]:
+    """What is wrong with a file, in one line that names it."""
+    try:
+        yield
+    except InputError:
+        raise
+    except DAMAGED as error:
+        raise InputError(f"{place} cannot be read ({first_line(error)}): copy or extract it again") from None
+
+
 def _npy_shape(file: Any, place: str) -> tuple[int, ...]:
     """From the header alone, so that an object array is refused before anything could unpickle it."""
-    try:
-        version = npy_format.read_magic(file)
-        read = npy_format.read_array_header_1_0 if version == (1, 0) else npy_format.read_array_header_2_0
-        shape, _, dtype = read(file)
-    except (ValueError, OSError) as error:
-        raise InputError(f"{place} is not a .npy file ({first_line(error)}): save it with numpy.save") from None
+    version = npy_format.read_magic(file)
+    read = npy_format.read_array_header_1_0 if version == (1, 0) else npy_format.read_array_header_2_0
+    shape, _, dtype = read(file)
     return _checked(shape, dtype, place)
 
 
-def _npy_array(file: Any, place: str) -> NDArray[Any]:
-    try:
-        array: NDArray[Any] = npy_format.read_array(file, allow_pickle=False)
-    except (ValueError, OSError, EOFError, zipfile.BadZipFile) as error:
-        raise InputError(f"{place} cannot be read ({first_line(error)}): copy or extract it again") from None
+def _npy_array(file: Any) -> NDArray[Any]:
+    array: NDArray[Any] = npy_format.read_array(file, allow_pickle=False)
     return array
 
 
 def _checked(shape: Any, dtype: Any, place: str) -> tuple[int, ...]:
-    if shape is None or dtype is None or not np.issubdtype(dtype, np.floating):
+    """``(frames, size)``; a video of which nothing was extracted, ``(0,)`` or without a shape, has no frames."""
+    if dtype is None or not np.issubdtype(dtype, np.floating):
         raise InputError(f"{place} holds {'a group' if dtype is None else dtype}: {EXPECTED}")
+    if shape is None or 0 in shape[:1]:
+        return 0, 0
     found = tuple(int(n) for n in shape)
     if len(found) == 3 and found[0] == 1:  # as the I3D features of VATEX were published
         found = found[1:]
-    if len(found) != 2:
+    if len(found) != 2 or found[1] == 0:
         raise InputError(f"{place} has shape {shape}: {EXPECTED}")
     return found

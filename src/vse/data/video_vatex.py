@@ -18,9 +18,10 @@ import hashlib
 from pathlib import Path
 from typing import Any
 
-from vse.data.reading import OnProblem, expect_images
+from vse.data.reading import OnProblem
 from vse.data.splits import in_usual_order
-from vse.data.text_files import parse_json, read_text, report_empty
+from vse.data.text_files import parse_json, read_text
+from vse.data.video_annotations import distinct_names, expect_videos, read_caption
 from vse.data.video_words import plain_sentence
 from vse.data.videos import VideoCaptions
 from vse.errors import InputError
@@ -54,18 +55,21 @@ def read(path: Path, split: str, on_problem: OnProblem) -> VideoCaptions:
     official = "val" if split in _HALVES else split
     found = sorted(path.glob(_PATTERNS[official]))
     if len(found) != 1:
-        names = ", ".join(file.name for file in found) or "none"
-        raise InputError(f"{path}: expected exactly one {_PATTERNS[official]}, found {names}")
+        there = ", ".join(file.name for file in found) or "none"
+        raise InputError(f"{path}: expected exactly one {_PATTERNS[official]}, found {there}")
     entries = parse_json(read_text(found[0]), str(found[0]))
     if not isinstance(entries, list):
         raise InputError(f'{found[0]}: expected a list of objects with "videoID" and "enCap"')
-    videos = [_video(entry, f"{found[0]}[{i}]", on_problem) for i, entry in enumerate(entries)]
+    listed = [_video(entry, f"{found[0]}[{i}]", on_problem) for i, entry in enumerate(entries)]
+    captions_of = dict(listed)
+    names = distinct_names([name for name, _ in listed], str(found[0]), on_problem)
+    videos = [(name, captions_of[name]) for name in names]
     remarks: tuple[str, ...] = ()
     if split in _HALVES:
         chosen = halves([name for name, _ in videos])[_HALVES[split]]
         videos = [(name, captions) for name, captions in videos if name in chosen]
         remarks = (_remark(len(videos)),)
-    expect_images(path, split, len(videos))
+    expect_videos(path, split, len(videos))
     return VideoCaptions.of(NAME, split, NAME, videos, remarks)
 
 
@@ -86,9 +90,7 @@ def _video(entry: Any, place: str, on_problem: OnProblem) -> tuple[str, list[str
     captions = entry.get("enCap") if isinstance(entry, dict) else None
     if not isinstance(name, str) or not name:
         raise InputError(f'{place}: "videoID" is {name!r}, expected the name of a video')
-    if not isinstance(captions, list) or not all(isinstance(caption, str) for caption in captions):
+    if not isinstance(captions, list):
         raise InputError(f'{place}: "enCap" is no list of sentences: test files without captions cannot be used')
-    for k, caption in enumerate(captions):
-        if not caption.strip():
-            report_empty(on_problem, f"{place}, enCap[{k}]")
-    return name, [plain_sentence(caption) for caption in captions]
+    sentences = [read_caption(caption, f"{place}, enCap[{k}]", on_problem) for k, caption in enumerate(captions)]
+    return name, [plain_sentence(sentence) for sentence in sentences]

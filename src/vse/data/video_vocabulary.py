@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-import numpy as np
 from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import WhitespaceSplit
@@ -14,22 +13,24 @@ from tokenizers.pre_tokenizers import WhitespaceSplit
 from vse.data.text_files import parse_json, read_text
 from vse.data.video_words import WORD_LIMIT, video_words
 from vse.errors import InputError
-from vse.files import write_json
-from vse.inputs.tokenizer import SpecialIds, TextTokenizer, TokenBatch
+from vse.inputs.tokenizer import SpecialIds, TextTokenizer
 
 WORD_FILE = "word2int.json"
 BOS, EOS, UNK = 0, 1, 2
 SPECIAL = ("<BOS>", "<EOS>", "<UNK>")
+MOST_UNKNOWN = 0.05
+"""Of the words of the training captions; a file that lacks more of them was hardly made for these."""
 
 
 class VideoVocabulary:
     """Words and their ids: 0 begin, 1 end and padding, 2 unknown, then the words. Nothing is put around a sentence.
 
-    ``ids`` need not be without gaps; ``len`` is the number of rows that an embedding needs.
+    ``ids`` need not be without gaps.
     """
 
     def __init__(self, ids: Mapping[str, int], place: str = "the vocabulary") -> None:
         self._ids = {word: number for word, number in ids.items() if word not in SPECIAL}
+        self._place = place
         wrong = next(
             (w for w, n in self._ids.items() if not isinstance(n, int) or isinstance(n, bool) or n < len(SPECIAL)), None
         )
@@ -57,11 +58,18 @@ class VideoVocabulary:
             raise InputError(f"{file}: expected an object {{word: id}}, got a {type(ids).__name__}")
         return cls(ids, str(file))
 
-    @classmethod
-    def load_or_build(cls, folder: Path, captions: Iterable[str]) -> VideoVocabulary:
-        """The ``word2int.json`` of ``folder``; where there is none, the words of the training ``captions``."""
-        file = folder / WORD_FILE
-        return cls.load(file) if file.is_file() else cls.build(captions)
+    def lacking(self, captions: Iterable[str]) -> str | None:
+        """A line about how many words of the training ``captions`` it lacks, if more than ``MOST_UNKNOWN``."""
+        counts = Counter(word for caption in captions for word in video_words(caption))
+        unknown = Counter({word: count for word, count in counts.items() if word not in self._ids})
+        if unknown.total() <= MOST_UNKNOWN * counts.total():
+            return None
+        some = ", ".join(repr(word) for word, _ in unknown.most_common(3))
+        return (
+            f"{self._place} lacks {100 * unknown.total() / counts.total():.0f} % of the words of the training captions "
+            f"({some} …), which are read as unknown: name the right file with --set data.vocabulary=FILE, or move this "
+            "one away to take the words of the captions"
+        )
 
     def tokenizer(self, limit: int = WORD_LIMIT) -> TextTokenizer:
         """A tokenizer of words at white space, nothing around them; gaps between ids are closed, in their order."""
@@ -71,30 +79,3 @@ class VideoVocabulary:
         pipeline.pre_tokenizer = WhitespaceSplit()
         special = SpecialIds(pad=EOS, unk=UNK, start=BOS, end=EOS)
         return TextTokenizer(pipeline, max_length=limit, kind="words", special=special)
-
-    def save(self, file: Path) -> None:
-        """Write ``{word: id}``, the special ones included."""
-        write_json(file, {**dict(zip(SPECIAL, range(len(SPECIAL)), strict=True)), **self._ids})
-
-    def __len__(self) -> int:
-        return max(self._ids.values(), default=len(SPECIAL) - 1) + 1
-
-    def __contains__(self, word: object) -> bool:
-        return word in self._ids
-
-    def encode(self, captions: Sequence[str], *, limit: int = WORD_LIMIT) -> TokenBatch:
-        """Captions as numbers, padded with the end mark to the longest; a caption without words is an error."""
-        rows = [caption.split() for caption in captions]
-        empty = next((i for i, words in enumerate(rows) if not words), None)
-        if empty is not None:
-            raise InputError(f"caption {empty} has no words: leave it out, there is nothing to encode")
-        lengths = np.array([min(len(words), limit) for words in rows], dtype=np.int64)
-        shape = (len(rows), int(lengths.max(initial=1)))
-        tokens, places = np.full(shape, EOS, dtype=np.int64), np.full(shape, -1, dtype=np.int64)
-        for i, words in enumerate(rows):
-            tokens[i, : lengths[i]] = [self._ids.get(word, UNK) for word in words[:limit]]
-            places[i, : lengths[i]] = np.arange(lengths[i])
-        unknown = np.array([(tokens[i, :n] == UNK).all() for i, n in enumerate(lengths)], dtype=bool)
-        return TokenBatch(
-            tokens, lengths, places, unknown, np.array([len(words) > limit for words in rows], dtype=bool)
-        )

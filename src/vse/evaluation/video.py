@@ -37,7 +37,7 @@ COLUMNS = ("i2t_r1", "i2t_r5", "i2t_r10", "t2i_r1", "t2i_r5", "t2i_r10", "rsum")
 """The figures below them, as everything that measures both directions calls them."""
 UNIT = "videos, drawn with replacement; a sentence counts as often as its videos on average; gallery fixed"
 PAPER_TESTS = {("msrvtt", "test", 2990): "msrvtt", ("vatex", "test-1500", 1500): "vatex"}
-"""Data set, split and number of videos → the published protocol."""
+"""Data set and split, in lower case, and number of videos → the published protocol."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,7 +82,8 @@ class VideoTest:
     @property
     def protocol(self) -> str | None:
         """The name under which the paper reports this test; None for any other."""
-        return PAPER_TESTS.get((self.about["data"], self.about["split"], self.about["videos"]))
+        name, split = self.about["data"].casefold(), self.about["split"].casefold()
+        return PAPER_TESTS.get((name, split, self.about["videos"]))
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,7 +104,7 @@ class VideoResult:
     def to_json(self) -> dict[str, Any]:
         """Figures and card."""
         both = {"v2t": self.metrics.i2t.to_json(), "t2v": self.metrics.t2i.to_json(), "rsum": self.metrics.rsum}
-        spread = {_directed(name): each.to_json() for name, each in self.intervals.items()}
+        spread = {directed(name): each.to_json() for name, each in self.intervals.items()}
         shown = {"intervals": spread} if spread else {}
         return {"name": self.name, "metrics": both, **shown, "card": self.card}
 
@@ -177,7 +178,8 @@ def evaluate_videos(
     return VideoResult(name, metrics, card, {} if draws is None else intervals(draws), draws)
 
 
-def _directed(name: str) -> str:
+def directed(name: str) -> str:
+    """What a figure of both directions is called where images are videos: ``i2t_r1`` is ``v2t_r1``."""
     return name.replace("i2t", "v2t").replace("t2i", "t2v")
 
 

@@ -31,7 +31,7 @@ def video_scores(
     report = progress or SilentProgress()
     given: Any = model
     if hasattr(model, "score_pairs"):
-        matrix = given.score_pairs(data.images, test.sentences, graphs=graphs, progress=report)
+        matrix = given.score_pairs(data.images, test.sentences, graphs=graphs, progress=report, unknown="allow")
         return MatrixScores(matrix)
-    videos = given.encode_images(data.images, batch_size=64, progress=report, on_bad="raise")
+    videos = given.encode_videos(data.images, batch_size=64, progress=report, on_bad="raise")
     return DotScores(videos, given.encode_texts(test.sentences, progress=report, unknown="allow"))

@@ -12,7 +12,7 @@ from vse.evaluation.published import ClosestRow, closest_row
 from vse.evaluation.ranks import Ties
 from vse.evaluation.report import Comparison, describe_published, published_json, render_comparison
 from vse.evaluation.scores import MeanScores, Scores
-from vse.evaluation.video import COLUMNS, VideoResult, VideoTest, evaluate_videos, footer, video_table
+from vse.evaluation.video import COLUMNS, VideoResult, VideoTest, directed, evaluate_videos, footer, video_table
 from vse.progress import ProgressReporter, SilentProgress
 
 if TYPE_CHECKING:
@@ -42,12 +42,11 @@ class VideoReport:
 
     def to_json(self) -> dict[str, Any]:
         """Everything, cards included."""
-        rows = [
-            result.to_json()
-            | ({"published": published_json(self.published[number])} if number in self.published else {})
-            for number, result in enumerate(self.results)
-        ]
-        return {"results": rows, "comparisons": [each.to_json() for each in self.comparisons]}
+        rows = [result.to_json() for result in self.results]
+        for number, found in self.published.items():
+            rows[number]["published"] = _directed_under("values", published_json(found))
+        compared = [_directed_under("differences", each.to_json()) for each in self.comparisons]
+        return {"results": rows, "comparisons": compared}
 
     def render(self, console: Console) -> None:
         """One table, its card below it, then comparisons."""
@@ -128,6 +127,11 @@ def _comparisons(results: Sequence[VideoResult]) -> list[Comparison]:
         paired = differences(other.metrics, base.metrics, other.draws, base.draws)
         found.append(Comparison(other.name, base.name, base.card["protocol"], paired))
     return found
+
+
+def _directed_under(key: str, plain: dict[str, Any]) -> dict[str, Any]:
+    """``plain`` with the figures under ``key`` called as those of videos are."""
+    return plain | {key: {directed(name): each for name, each in plain[key].items()}}
 
 
 def _card(model: ScoredModel) -> dict[str, Any]:

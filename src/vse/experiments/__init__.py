@@ -9,7 +9,7 @@ class ExperimentEntry(NamedTuple):
     summary: str
     module: str
     trains: bool = False
-    """On a data set that is given: it takes ``data``, ``features`` and ``changes`` of its recipes."""
+    """On a data set that is given: its ``run`` takes a :class:`vse.experiments.call.Call`."""
 
 
 EXPERIMENTS: dict[str, ExperimentEntry] = {
@@ -24,6 +24,66 @@ EXPERIMENTS: dict[str, ExperimentEntry] = {
     "video": ExperimentEntry(
         "VSE++, VSE∞, HGR and HGR∞ trained on a video data set and compared on its test split",
         "vse.experiments.video",
+        trains=True,
+    ),
+    "headline": ExperimentEntry(
+        "the four contrasts of the paper on photographs, five seeds each",
+        "vse.experiments.tables.headline",
+        trains=True,
+    ),
+    "main-table": ExperimentEntry(
+        "VSE++ and VSE∞ on one kind of features (tab:vse_main)",
+        "vse.experiments.tables.main_table",
+        trains=True,
+    ),
+    "aggregators": ExperimentEntry(
+        "complex visual aggregators against the best simple pooling (tab:intro)",
+        "vse.experiments.tables.aggregators",
+        trains=True,
+    ),
+    "poolings": ExperimentEntry(
+        "GPO against other poolings, of pictures and of words (fig:compare_pool)",
+        "vse.experiments.tables.poolings",
+        trains=True,
+    ),
+    "k-max-search": ExperimentEntry(
+        "K-max with every pair of K against GPO (fig:grid_search)",
+        "vse.experiments.tables.k_max_search",
+        trains=True,
+    ),
+    "either-side": ExperimentEntry(
+        "GPO on pictures, on words, on both (tab:gpo_ablation)",
+        "vse.experiments.tables.either_side",
+        trains=True,
+    ),
+    "augmentation": ExperimentEntry(
+        "size augmentation of no side, of pictures, of both (tab:aug)",
+        "vse.experiments.tables.augmentation",
+        trains=True,
+    ),
+    "sequence-model": ExperimentEntry(
+        "BiGRU or Transformer inside GPO (tab:gpo_rnn)",
+        "vse.experiments.tables.sequence_model",
+        trains=True,
+    ),
+    "per-dimension": ExperimentEntry(
+        "coefficients for each dimension (tab:gpo_per_dim)",
+        "vse.experiments.tables.per_dimension",
+        trains=True,
+    ),
+    "data-dependent": ExperimentEntry(
+        "coefficients that depend on features (tab:gpo_data_dep)",
+        "vse.experiments.tables.data_dependent",
+        trains=True,
+    ),
+    "ensemble": ExperimentEntry(
+        "the mean of two models' scores (the starred rows of tab:vse_main)",
+        "vse.experiments.tables.ensemble",
+        trains=True,
+    ),
+    "coefficients": ExperimentEntry(
+        "the poolings that VSE∞ has learned (fig:viz_gpo)",
+        "vse.experiments.tables.coefficients",
         trains=True,
     ),
 }

@@ -46,7 +46,7 @@ class GraphBatch:
         return batch
 
     def arrays(self) -> dict[str, NDArray[np.generic]]:
-        """The arrays by their names, which are the arguments of ``HGRModel.encode_sentences``."""
+        """The arrays by their names, which are the arguments of ``HGRModel.embed_sentences``."""
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
     def _fill(self, row: int, graph: RoleGraph) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
 import numpy as np
 import torch
@@ -74,12 +74,12 @@ class HGRModel(nn.Module):
         """An array as a tensor where the parameters are."""
         return torch.from_numpy(array).to(self.device)
 
-    def encode_videos(self, frames: Tensor, lengths: Lengths | None = None) -> VideoFeatures:
+    def embed_videos(self, frames: Tensor, lengths: Lengths | None = None) -> VideoFeatures:
         """``frames (V, F, C)``, of which the first ``lengths (V,)`` count, to features of each level."""
         features: VideoFeatures = self.video_encoder(frames, lengths)
         return features
 
-    def encode_sentences(
+    def embed_sentences(
         self,
         tokens: Tensor,
         lengths: Lengths | None,
@@ -104,13 +104,18 @@ class HGRModel(nn.Module):
         *,
         graphs: SentenceGraphs | None = None,
         progress: ProgressReporter | None = None,
+        unknown: Literal["error", "allow"] = "error",
     ) -> NDArray[np.float32]:
         """The score ``(V, T)`` of arrays of frames with texts; see :func:`vse.hgr.pair_scores.score_pairs`."""
         from vse.hgr.pair_scores import score_pairs
 
-        return score_pairs(self, videos, sentences, graphs=graphs, progress=progress)
+        return score_pairs(self, videos, sentences, graphs=graphs, progress=progress, unknown=unknown)
 
     def encode_images(self, *_: Any, **__: Any) -> NoReturn:
+        """Pictures are not read."""
+        raise InputError(NO_VECTORS)
+
+    def encode_videos(self, *_: Any, **__: Any) -> NoReturn:
         """There is no single vector of a video."""
         raise InputError(NO_VECTORS)
 
@@ -143,10 +148,10 @@ class HGRModel(nn.Module):
         edges: Tensor,
     ) -> tuple[VideoFeatures, SentenceFeatures]:
         """Both encoders at once, which is what several processes share."""
-        sentences = self.encode_sentences(
+        sentences = self.embed_sentences(
             tokens, token_lengths, verb_words=verb_words, noun_words=noun_words, roles=roles, edges=edges
         )
-        return self.encode_videos(frames, frame_lengths), sentences
+        return self.embed_videos(frames, frame_lengths), sentences
 
 
 NO_VECTORS = (

@@ -10,7 +10,6 @@ from vse.errors import InputError
 from vse.hgr.roles import ROOT, VERB, role_id
 
 MOST_VERBS, MOST_NOUNS = 4, 6
-MOST_WORDS = 30  # of a sentence that are read
 
 
 @dataclass(frozen=True)
@@ -25,11 +24,12 @@ class Phrase:
 class RoleGraph:
     """Verbs, nouns and the edges ``(verb, noun)`` between them, for a sentence of ``n_words`` words.
 
-    Places of words count the sentence split at whitespace, as the published files do, of which the first
-    ``MOST_WORDS`` are read. "Noun" stands for every phrase that is not a verb. The first ``MOST_VERBS`` and
-    ``MOST_NOUNS`` of the file are kept.
+    Places of words count the sentence split at whitespace, as the published files do, of which the first ``n_words``
+    are read. "Noun" stands for every phrase that is not a verb. The first ``MOST_VERBS`` and ``MOST_NOUNS`` of the
+    file are kept.
 
-    ``dropped`` counts nodes that name no word of the sentence or cannot be read, ``surplus`` those beyond the limits.
+    ``dropped`` counts nodes that name no word of the sentence or cannot be read, ``surplus`` those beyond the limits:
+    graphs that differ in them come from different files, and a run is not continued with another one.
     """
 
     n_words: int
@@ -40,19 +40,15 @@ class RoleGraph:
     surplus: int = 0
 
     @classmethod
-    def sentence_only(cls, n_words: int) -> RoleGraph:
-        """The graph of a sentence that nobody parsed: the root alone. Its verb and noun scores are 0."""
-        return cls(_readable(n_words))
-
-    @classmethod
     def from_official(cls, entry: Any, n_words: int) -> RoleGraph:
-        """The graph of an entry ``[nodes, edges]`` of ``sent2rolegraph.augment.json``.
+        """The graph of an entry ``[nodes, edges]`` of ``sent2rolegraph.augment.json``, for the words that are read.
 
         ``nodes`` maps names to ``{"role": "V", "spans": [4], "words": [...]}`` and ``edges`` lists
-        ``[verb, noun, role]`` by these names. Words past the sentence's end are left out, and so are edges that do not
-        lead from a kept verb to a kept noun.
+        ``[verb, noun, role]`` by these names. Words from place ``n_words`` on are left out, and so are edges that do
+        not lead from a kept verb to a kept noun.
         """
-        n_words = _readable(n_words)
+        if n_words < 1:
+            raise InputError(f"a sentence of {n_words} words has no graph: drop empty sentences first")
         nodes, edges = _halves(entry)
         verbs: dict[str, Phrase] = {}
         nouns: dict[str, Phrase] = {}
@@ -72,12 +68,6 @@ class RoleGraph:
             else:
                 kept[name] = Phrase(role_id(role), words)
         return cls(n_words, (*verbs.values(),), (*nouns.values(),), _edges(edges, verbs, nouns), dropped, surplus)
-
-
-def _readable(n_words: int) -> int:
-    if n_words < 1:
-        raise InputError(f"a sentence of {n_words} words has no graph: drop empty sentences first")
-    return min(n_words, MOST_WORDS)
 
 
 def _halves(entry: Any) -> tuple[Mapping[str, Any], Sequence[Any]]:

@@ -36,7 +36,20 @@ class SentenceGraphs:
         return cls(graphs, found.note)
 
     def __getitem__(self, sentence: str) -> RoleGraph:
-        return self.graphs[sentence]
+        found = self.graphs.get(sentence)
+        if found is None:
+            raise InputError(f"no role graph of {sentence[:60]!r}: make graphs of all sentences by SentenceGraphs.of")
+        return found
+
+    def over(self, sentence: str, words: int) -> RoleGraph:
+        """The graph of a sentence of which ``words`` are read."""
+        found = self[sentence]
+        if found.n_words != words:
+            raise InputError(
+                f"{sentence[:60]!r}: its role graph is over {found.n_words} words and the model reads {words}: make "
+                "graphs by SentenceGraphs.of with limit=, the tokenizer's max_length"
+            )
+        return found
 
     def digest(self) -> str:
         """A name for exactly these graphs, 16 digits of a SHA-256."""

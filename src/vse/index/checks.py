@@ -1,9 +1,10 @@
-"""What is asked of vectors and files before they enter a collection, and of queries."""
+"""What is asked of vectors and files before they enter a collection, and of queries and pages."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from numbers import Integral
 
 import numpy as np
 
@@ -64,3 +65,12 @@ def check_dimensions(dimensions: int) -> int:
     if dimensions < 1:
         raise InputError(f"dimensions {dimensions}: expected 1 at least, as many as the model's vectors have")
     return dimensions
+
+
+def check_page(k: int, offset: int) -> tuple[int, int]:
+    """At least one result is asked for, and none before the first; both as plain whole numbers."""
+    if not isinstance(k, Integral) or k < 1:
+        raise InputError(f"k {str(k)[:60]}: expected a whole number of results, 1 at least")
+    if not isinstance(offset, Integral) or offset < 0:
+        raise InputError(f"offset {str(offset)[:60]}: expected 0 for the first page, or more, a whole number")
+    return int(k), int(offset)

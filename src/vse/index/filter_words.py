@@ -10,7 +10,7 @@ from vse.errors import InputError, unknown_choice
 from vse.index.filters import Box, Filter, box_around
 
 if TYPE_CHECKING:
-    from vse.index.media_file import MediaKind
+    from vse.inputs.formats import MediaKind
 
 KINDS = ("image", "video")
 SHOWN = 60

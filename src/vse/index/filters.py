@@ -7,7 +7,7 @@ import posixpath
 from dataclasses import dataclass
 
 from vse.errors import InputError
-from vse.index.media_file import MediaKind
+from vse.inputs.formats import MediaKind
 
 EARTH_RADIUS = 6371.0088
 """Kilometres, the mean."""

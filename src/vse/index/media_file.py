@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
 
-MediaKind = Literal["image", "video"]
+from vse.inputs.formats import MediaKind
+
 Place = tuple[str, str]
 """The root and path of a file."""
 

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from vse.encoding import SHORTEST
 from vse.errors import InputError
 from vse.index.collection import Vectors
-from vse.index.indexing.moments import SHORTEST
 from vse.index.indexing.parts import FRAMES
 from vse.index.scan import VideoLimits
 from vse.inputs.clips.clip import open_clip

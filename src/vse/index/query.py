@@ -157,7 +157,7 @@ def unknown_words(tokenizer: TextTokenizer, texts: Sequence[str]) -> tuple[str, 
 
 def _read(tokenizer: TextTokenizer, texts: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Unknown words and the texts that are cut; a text of unknown words alone has no meaning and is an error."""
-    batch = tokenizer.encode(texts)
+    batch = tokenizer.encode(tokenizer.respell(texts))
     for text, unknown in zip(texts, batch.unknown, strict=True):
         if unknown:
             raise UnknownWordsError(text, unknown_words(tokenizer, texts))

@@ -7,7 +7,8 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from vse.index.collection import Item, Vectors
-from vse.index.media_file import MediaKind, full_path
+from vse.index.media_file import full_path
+from vse.inputs.formats import MediaKind
 from vse.inputs.printable import printable
 
 if TYPE_CHECKING:

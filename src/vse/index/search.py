@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from numbers import Integral, Real
+from numbers import Real
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from vse.coefficients import Coefficients
 from vse.errors import InputError
+from vse.index.checks import check_page
 from vse.index.collection import Collection, Hits, Vectors
 from vse.index.confidence import Floats, background_of, confidences
 from vse.index.duplicates import leaders
@@ -163,15 +164,6 @@ def _grouped(
         else:
             groups[leader].append(row)
     return groups
-
-
-def check_page(k: int, offset: int) -> tuple[int, int]:
-    """Refuse a page that cannot be."""
-    if not isinstance(k, Integral) or k < 1:
-        raise InputError(f"k {str(k)[:60]}: expected a whole number of results, 1 at least")
-    if not isinstance(offset, Integral) or offset < 0:
-        raise InputError(f"offset {str(offset)[:60]}: expected 0 for the first page, or more, a whole number")
-    return int(k), int(offset)
 
 
 def _results(

@@ -11,9 +11,11 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 from tokenizers import Encoding, Tokenizer
+from tokenizers.pre_tokenizers import WhitespaceSplit
 
 from vse.errors import InputError, unknown_choice
 from vse.files import write_json, write_text
+from vse.inputs.plain_sentence import plain_sentence
 from vse.plain import NonNegative, Positive, parse_plain, read_json
 
 Kind = Literal["words", "subwords"]
@@ -140,6 +142,29 @@ class TextTokenizer:
         except (UnicodeError, TypeError):
             raise InputError(_bad_characters(texts, first)) from None
         return self._batch(encodings)
+
+    def respell(self, texts: Sequence[str], *, first: int = 0) -> list[str]:
+        """Texts as people type them, in the spelling of the vocabulary; to be called before :meth:`encode`.
+
+        Where words are split at white space and nothing else is done, ``Dog.`` is another word than ``dog``. A text
+        is then given its plain form (:func:`~vse.inputs.plain_sentence.plain_sentence`) if that has fewer unknown
+        words, and one blank between words in any case. Other pipelines spell for themselves: texts stay as they are.
+        """
+        texts = _checked(texts, first)
+        pipeline = self._tokenizer
+        if pipeline.normalizer is not None or not isinstance(pipeline.pre_tokenizer, WhitespaceSplit):
+            return texts
+        texts = [" ".join(text.split()) for text in texts]
+        plain = {place: form for place, text in enumerate(texts) if (form := plain_sentence(text)) != text}
+        known = pipeline.get_vocab() if plain else {}
+
+        def unknown(text: str) -> int:
+            return sum(word not in known for word in text.split()[: self.max_length])
+
+        for place, form in plain.items():
+            if unknown(form) < unknown(texts[place]):
+                texts[place] = form
+        return texts
 
     def _batch(self, encodings: list[Encoding]) -> TokenBatch:
         ids = [encoding.ids for encoding in encodings]

@@ -32,11 +32,13 @@ from vse.hgr.sentence_graphs import SentenceGraphs
 from vse.inputs.tokenizer import TextTokenizer
 from vse.inputs.vocabulary import DEFAULT_LENGTH, Vocabulary
 from vse.model import VSEModel
+from vse.progress import ProgressReporter, SilentProgress
 from vse.storage import TorchModel, load_state, read_weights
 from vse.training.augmentation import TextAugmentation
 from vse.training.batches import TrainingPairs
 from vse.training.keyed import Purpose, keyed_seed
 from vse.training.recipe import DataRecipe, ModelRecipe, Recipe
+from vse.training.seen_by import remember_backbone
 from vse.training.token_store import TokenStore
 
 PREFIXES = {"module", "image_encoder", "backbone", "resnet", "model"}
@@ -106,11 +108,13 @@ def _store(recipe: Recipe) -> FeatureStore | None:
     return None if features is None or _seen(recipe) == "frames" else FeatureStore.open(features)
 
 
-def build_tokenizer(recipe: Recipe, captions: tuple[str, ...]) -> TextTokenizer:
+def build_tokenizer(
+    recipe: Recipe, captions: tuple[str, ...], progress: ProgressReporter | None = None
+) -> TextTokenizer:
     """The words of the training captions, or the tokenizer of the pretrained transformer."""
     data = recipe.data
     if recipe.model.kind == "hgr" or recipe.model.text.kind == "words":
-        return _video_words(data, captions).tokenizer(data.max_tokens or WORD_LIMIT)
+        return _video_words(data, captions, progress or SilentProgress()).tokenizer(data.max_tokens or WORD_LIMIT)
     text = recipe.model.text
     if text.kind == "transformer":
         if text.pretrained is None:
@@ -123,12 +127,16 @@ def build_tokenizer(recipe: Recipe, captions: tuple[str, ...]) -> TextTokenizer:
     return vocabulary.tokenizer(data.max_tokens or DEFAULT_LENGTH)
 
 
-def _video_words(data: DataRecipe, captions: tuple[str, ...]) -> VideoVocabulary:
+def _video_words(data: DataRecipe, captions: tuple[str, ...], report: ProgressReporter) -> VideoVocabulary:
     """A file of words that the recipe or the data has, or the words of the training captions."""
     own = annotation_folder(Path(data.path)) / WORD_FILE
     file = Path(data.vocabulary) if data.vocabulary is not None else own
     if data.vocabulary is not None or own.is_file():
-        return VideoVocabulary.load(file)
+        vocabulary = VideoVocabulary.load(file)
+        lacking = vocabulary.lacking(captions)
+        if lacking is not None:
+            report.note(lacking)
+        return vocabulary
     return VideoVocabulary.build(captions, min_count=data.min_count)
 
 
@@ -144,7 +152,7 @@ def build_model(recipe: Recipe, tokenizer: TextTokenizer, splits: Splits, name: 
         with _drawn_from(recipe):
             model = HGRModel(config, tokenizer)
     else:
-        model = _build_towers(recipe, recipe.model, tokenizer, about)
+        model = _build_towers(recipe, recipe.model, tokenizer, splits, about)
     images = splits.train.images
     if isinstance(images, FeatureRows | VideoFrames) and images.dim != model.feature_size:
         where = "model.feature_size" if recipe.model.kind == "hgr" else "model.image.feature_size"
@@ -165,7 +173,9 @@ def _drawn_from(recipe: Recipe) -> Iterator[None]:
         yield
 
 
-def _build_towers(recipe: Recipe, wanted: ModelRecipe, tokenizer: TextTokenizer, about: About) -> VSEModel:
+def _build_towers(
+    recipe: Recipe, wanted: ModelRecipe, tokenizer: TextTokenizer, splits: Splits, about: About
+) -> VSEModel:
     text: TextConfig
     if wanted.text.kind == "bigru":
         text = BiGRUConfig(vocabulary_size=tokenizer.vocab_size, **wanted.text.model_dump())
@@ -173,7 +183,8 @@ def _build_towers(recipe: Recipe, wanted: ModelRecipe, tokenizer: TextTokenizer,
         text = WordsConfig(vocabulary_size=tokenizer.vocab_size, **wanted.text.model_dump())
     else:
         text = wanted.text
-    config = ModelConfig(embed_size=wanted.embed_size, image=wanted.image, text=text, about=about)
+    image = remember_backbone(wanted.image, splits.train.images) if wanted.image.kind == "frames" else wanted.image
+    config = ModelConfig(embed_size=wanted.embed_size, image=image, text=text, about=about)
     with _drawn_from(recipe):
         model = VSEModel.build(config, tokenizer, pretrained=wanted.pretrained)
     if wanted.backbone_weights is not None:

@@ -38,13 +38,20 @@ def evaluate_split(model: TorchModel, data: CaptionedImages, graphs: SentenceGra
 
 def rank_split(model: TorchModel, data: CaptionedImages, graphs: SentenceGraphs | None = None) -> SplitRanks:
     """As :func:`evaluate_split`, query by query."""
-    right = right_texts(data)
-    scores: Scores
+    return rank_scores(split_scores(model, data, graphs), data)
+
+
+def split_scores(model: TorchModel, data: CaptionedImages, graphs: SentenceGraphs | None = None) -> Scores:
+    """``(images, texts)`` for every image and text of a split."""
     if isinstance(data.images, VideoFrames):
-        scores = video_scores(model, data, VideoTest.of(data), graphs=graphs)
-    else:
-        images = model.encode_images(data.images, batch_size=64, on_bad="raise")
-        scores = DotScores(images, model.encode_texts(data.captions, unknown="allow"), ("images", "texts"))
+        return video_scores(model, data, VideoTest.of(data), graphs=graphs)
+    images = model.encode_images(data.images, batch_size=64, on_bad="raise")
+    return DotScores(images, model.encode_texts(data.captions, unknown="allow"), ("images", "texts"))
+
+
+def rank_scores(scores: Scores, data: CaptionedImages) -> SplitRanks:
+    """The ranks that scores of a split give."""
+    right = right_texts(data)
     return SplitRanks(*ranks_both_ways(scores, right), right)
 
 

@@ -3,6 +3,7 @@
 With the hardest negatives alone a triplet loss has a trivial plateau, ``2 · B · margin``, where every image and every
 text has the same vector. The loss may sit there for an epoch while the ranking still improves in small differences, so
 it is no sign of death. The spread is: one minus the mean cosine between different images, 0 when all are one point.
+Either side can collapse alone: the guard is shown the smaller spread of images and texts.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ class CollapseGuard:
     collapsed: bool = False
 
     def observe(self, value: float) -> Event | None:
-        """Take the spread of one step; an event is told once, when it begins."""
+        """Take the smaller spread of a step's two sides; an event is told once, when it begins."""
         if self.recipe.action == "off":
             return None
         if not self.begun:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import signal
 import threading
+import time
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
@@ -16,6 +18,8 @@ from vse.training.recipe import Recipe
 from vse.training.result import TrainingResult
 
 _messages: Any = None  # in a worker: where it reports to
+GRACE = 30.0
+"""Seconds in which a run that is given up may write its checkpoint."""
 
 
 @dataclass(frozen=True)
@@ -40,23 +44,23 @@ def train_several(
     workers = max(1, min(jobs or cores, len(runs)))
     threads = max(1, cores // workers)
     context = multiprocessing.get_context("spawn")  # a forked child would inherit the locks of torch's threads
-    with context.Manager() as manager:
-        messages = manager.Queue()
-        listener = threading.Thread(target=_listen, args=(messages, report), daemon=True)
-        report.start(len(runs) * PARTS, "training")
-        listener.start()
+    messages = context.Queue()
+    listener = threading.Thread(target=_listen, args=(messages, report), daemon=True)
+    report.start(len(runs) * PARTS, "training")
+    listener.start()
+    results: dict[int, TrainingResult] = {}
+    try:
         with ProcessPoolExecutor(workers, mp_context=context, initializer=_begin, initargs=(messages, threads)) as pool:
             waiting = {pool.submit(_train, run, threads): index for index, run in enumerate(runs)}
-            results: dict[int, TrainingResult] = {}
             try:
                 for future in as_completed(waiting):
                     results[waiting[future]] = future.result()
             except BaseException:
                 pool.shutdown(wait=False, cancel_futures=True)
                 raise
-            finally:
-                messages.put(None)
-                listener.join()
+    finally:
+        messages.put(None)  # behind everything that the workers had to say, for they have ended
+        listener.join()
     report.finish()
     return [results[index] for index in range(len(runs))]
 
@@ -97,6 +101,17 @@ def _begin(messages: Any, threads: int) -> None:
     import torch
 
     torch.set_num_threads(threads)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    """A worker whose parent was killed stops as if asked to, with a checkpoint: nobody waits for it any more."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(GRACE)
+        os._exit(1)
 
 
 def _train(run: Run, threads: int) -> TrainingResult:
@@ -104,7 +119,13 @@ def _train(run: Run, threads: int) -> TrainingResult:
 
     recipe = run.recipe.model_copy(update={"run": run.recipe.run.model_copy(update={"threads": threads})})
     messenger = _Messenger(run.name)
-    result = train(recipe, run.folder, name=run.name, progress=messenger)
+    try:
+        result = train(recipe, run.folder, name=run.name, progress=messenger)
+    except BaseException:
+        parent = multiprocessing.parent_process()
+        if parent is not None and not parent.is_alive():
+            os._exit(1)  # the pool would wait for another task for ever
+        raise
     messenger.finish()
     return result
 

@@ -40,6 +40,11 @@ class StepFigures:
     text_spread: float
     gradient: float
 
+    @property
+    def closest(self) -> tuple[str, float]:
+        """The side whose vectors are closer together, and its spread."""
+        return min(("images", self.spread), ("texts", self.text_spread), key=lambda each: each[1])
+
 
 class NotFiniteError(VSEError):
     """The loss or a gradient is NaN or infinite; ``rows`` of the batch are to blame, all if that cannot be told."""

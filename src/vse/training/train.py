@@ -66,7 +66,7 @@ def _train(
     if recipe.run.threads is not None:
         torch.set_num_threads(recipe.run.threads)
     splits = open_splits(recipe)
-    tokenizer = build_tokenizer(recipe, splits.train.captions)
+    tokenizer = build_tokenizer(recipe, splits.train.captions, report)
     _claim(folder, recipe, splits.identity(tokenizer), ranks)
     if (folder.path / RESULT).is_file():
         report.note(f"{folder.path}: this run is finished")

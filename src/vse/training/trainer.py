@@ -22,6 +22,7 @@ from vse.training.distributed import Ranks
 from vse.training.guard import CollapseGuard
 from vse.training.learning_rate import rate_factor
 from vse.training.metrics_log import MetricsLog
+from vse.training.narration import SOFTENED, blame, collapsing, epoch_line, headline, recovered, stopped_by_guard
 from vse.training.objective import Objective
 from vse.training.optimizer import (
     create_optimizer,
@@ -34,7 +35,6 @@ from vse.training.recipe import Recipe
 from vse.training.run_folder import RunFolder
 from vse.training.step import NotFiniteError, StepFigures, TrainingStep
 
-NAMED_SAMPLES = 3  # in a message about a loss that is not finite
 MODEL, OPTIMIZER, AVERAGE = "model|", "optimizer|", "average|"
 
 
@@ -181,10 +181,10 @@ class Trainer:
         try:
             figures = self.step(batch, number, softened=self.guard.softened)
         except NotFiniteError as error:
-            raise VSEError(self._blame(error, samples)) from error
+            raise VSEError(blame(error, samples, self.pairs.data, position.step, position.epoch)) from error
         if self.average is not None:
             self.average.update(self.model)
-        event = self.guard.observe(figures.spread)
+        event = self.guard.observe(figures.closest[1])
         values = {
             "step": number,
             "epoch": position.epoch,
@@ -199,7 +199,7 @@ class Trainer:
             log.step(values, {"compute": round(seconds - waited, 4), "wait": round(waited, 4)})
         if event is not None:
             self._tell(event, figures, log)
-        self.report.advance(1, self._headline(figures))
+        self.report.advance(1, headline(figures, position.epoch, self.recipe.schedule.epochs, position.best))
 
     def _finish_epoch(self, log: MetricsLog | None) -> None:
         """Figures on dev, and the models they are for."""
@@ -235,7 +235,8 @@ class Trainer:
                     "best": better,
                 }
             )
-        self._narrate(means, found, better=better)
+        if found:
+            self.report.note(epoch_line(means, found, position.epoch, self.recipe.schedule.epochs, better=better))
         position.sums = {}
         position.epoch += 1
 
@@ -275,67 +276,22 @@ class Trainer:
             tensors |= {f"{AVERAGE}{name}": value for name, value in self.average.tensors.items()}
         self.folder.write_checkpoint(position.step, asdict(position), tensors)
 
-    def _blame(self, error: NotFiniteError, samples: Samples) -> str:
-        """Which step and which samples, in one line."""
-        data = self.pairs.data
-        rows = error.rows or range(len(samples))
-        kind = "video" if self._videos else "image"
-        named = [
-            f"caption {samples[row]} of {kind} {data.images.ids[data.caption_to_image[samples[row]]]!r}"
-            for row in list(rows)[:NAMED_SAMPLES]
-        ]
-        more = f" and {len(rows) - NAMED_SAMPLES} more" if len(rows) > NAMED_SAMPLES else ""
-        whose = "samples with vectors that are not finite" if error.rows else "samples of the batch"
-        return (
-            f"the {error.what} is not finite at step {self.position.step} (epoch {self.position.epoch + 1}); {whose}: "
-            f"{', '.join(named)}{more}: no weight was updated and the last checkpoint is intact; mend these samples "
-            "and continue, or train in a new folder (--into) with a lower optimizer.lr"
-        )
-
     def _tell(self, event: str, figures: StepFigures, log: MetricsLog | None) -> None:
         position, action = self.position, self.recipe.guard.action
-        where = f"step {position.step} of {self.total_steps} (epoch {position.epoch + 1})"
+        side, value = figures.closest
+        side = "videos" if self._videos and side == "images" else side
         if log is not None:
-            log.event({"step": position.step, "epoch": position.epoch, "event": event, "spread": figures.spread})
+            told_of = {"event": event, "side": side, "spread": value}
+            log.event({"step": position.step, "epoch": position.epoch, **told_of})
+        where = f"step {position.step} of {self.total_steps} (epoch {position.epoch + 1})"
         if event == "recovered":
-            self.report.note(f"{where}: the embeddings have spread out again ({figures.spread:.3f})")
+            self.report.note(recovered(where, value))
             return
-        told = (
-            f"{where}: the embeddings are collapsing, different {'videos' if self._videos else 'images'} have a mean "
-            f"cosine of {1 - figures.spread:.3f} "
-            f"(loss {figures.loss:.4g})"
-        )
+        told = collapsing(where, side, value, figures.loss)
         if action == "stop":
-            raise VSEError(
-                f"{told}: stopped by guard.action; the last checkpoint is intact; train in a new folder (--into) with "
-                'loss.objective = "contrastive", or with guard.action = "soften"'
-            )
+            raise VSEError(stopped_by_guard(told))
         softens = action == "soften" and self.step.objective.can_soften
-        then = "; the loss is softened until they have spread out" if softens else ""
-        self.report.note(told + then)
-
-    def _headline(self, figures: StepFigures) -> str:
-        best = self.position.best
-        dev = f" · best dev rsum {best['rsum']:.1f}" if best else ""
-        epoch = min(self.position.epoch + 1, self.recipe.schedule.epochs)
-        return (
-            f"epoch {epoch}/{self.recipe.schedule.epochs} · loss {figures.loss:.4g} · "
-            f"zero-loss {100 * figures.satisfied:.0f} %{dev}"
-        )
-
-    def _narrate(self, means: dict[str, float], found: dict[str, RetrievalMetrics], *, better: bool) -> None:
-        if not found:
-            return
-        shown = ", ".join(
-            f"dev{'' if name == 'last' else f' {name}'} R@1 {metrics.i2t.r1:.1f}/{metrics.t2i.r1:.1f} "
-            f"rsum {metrics.rsum:.1f}"
-            for name, metrics in found.items()
-        )
-        self.report.note(
-            f"epoch {self.position.epoch + 1}/{self.recipe.schedule.epochs}: loss {means['loss']:.4g}, "
-            f"zero-loss pairs {100 * means['satisfied']:.0f} %, spread {means['spread']:.3f}, {shown}"
-            f"{' (best so far)' if better else ''}"
-        )
+        self.report.note(told + (SOFTENED if softens else ""))
 
 
 def _under(prefix: str, tensors: dict[str, Any]) -> dict[str, Any]:

@@ -42,16 +42,13 @@ def measure_grid(
     """Every model on ``split``, and what the split is."""
     data = open_split(trained[0].recipe, split)
     right = right_texts(data)
-    owners = right.T
     report.start(len(trained), f"measuring on {data.name} {data.split}")
-    measured = []
+    found = []
     for each in trained:
-        ranks = _ranks(each, data, right)
-        fold = FoldRanks(ranks.images, ranks.texts, owners)
-        measured.append(MeasuredSeed(each, ranks.metrics, resample([fold], samples=samples)))
+        found.append(measured(each, _ranks(each, data, right), samples=samples))
         report.advance(1)
     report.finish()
-    return measured, {
+    return found, {
         "data": data.name,
         "split": data.split,
         "split_hash": split_hash(data),
@@ -62,6 +59,12 @@ def measure_grid(
         "ties": "pessimistic",
         "samples": samples,
     }
+
+
+def measured(trained: TrainedSeed, ranks: SplitRanks, *, samples: int = SAMPLES) -> MeasuredSeed:
+    """The figures of ranks; the draws are the same for all models of a split."""
+    fold = FoldRanks(ranks.images, ranks.texts, ranks.right.T)
+    return MeasuredSeed(trained, ranks.metrics, resample([fold], samples=samples))
 
 
 def _ranks(trained: TrainedSeed, data: CaptionedImages, right: Positives) -> SplitRanks:

@@ -5,23 +5,29 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import dataclass
+from pathlib import Path
 
 
 @dataclass(frozen=True)
 class Variant:
-    """One row of a table: a recipe with some values changed, trained with several seeds."""
+    """One row of a table: a recipe with some values changed, trained with several seeds.
+
+    Rows of a ``panel`` stand together.
+    """
 
     label: str
     recipe: str
     changes: tuple[str, ...] = ()
+    panel: str = ""
 
     @property
     def key(self) -> str:
         """The name of its folder: equal for equal recipes, so that experiments share runs."""
+        name = Path(self.recipe).stem
         if not self.changes:
-            return self.recipe
-        digest = hashlib.sha256(json.dumps(self.changes).encode()).hexdigest()[:8]
-        return f"{self.recipe}-{digest}"
+            return name
+        digest = hashlib.sha256(json.dumps(sorted(self.changes)).encode()).hexdigest()[:8]
+        return f"{name}-{digest}"
 
 
 @dataclass(frozen=True)

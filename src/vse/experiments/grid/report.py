@@ -44,6 +44,11 @@ class GridResult:
         """Of all runs, one after the other."""
         return sum(each.trained.result.seconds for row in self.rows for each in row.seeds)
 
+    def panels(self) -> list[tuple[str, list[Row]]]:
+        """Rows that stand together, in the order of the plan."""
+        names = dict.fromkeys(row.variant.panel for row in self.rows)
+        return [(name, [row for row in self.rows if row.variant.panel == name]) for name in names]
+
     def cells(self, row: Row) -> list[str]:
         """Label, seeds and figures; rsum with its deviation."""
         figures = [f"{row.mean[name]:.1f}" for name in COLUMNS]
@@ -69,7 +74,9 @@ class GridResult:
     def markdown(self) -> str:
         """Both tables for a document."""
         lines = [_line(("", "seeds", *self.heads)), _line(("---",) * 2 + ("--:",) * len(self.heads))]
-        lines += [_line(self.cells(row)) for row in self.rows]
+        for panel, rows in self.panels():
+            lines += [_line([f"**{panel}**", *[""] * (len(self.heads) + 1)])] if panel else []
+            lines += [_line(self.cells(row)) for row in rows]
         if not all(row.finished for row in self.rows):
             lines += ["", f"{UNFINISHED} unfinished: rsum on dev was still rising at the end of a run."]
         if self.contrasts:
@@ -85,8 +92,12 @@ class GridResult:
         table = Table(title=Text(f"{self.grid.title}, {self.test['data']} {self.test['split']}"), title_justify="left")
         for head in ("", "seeds", *self.heads):
             table.add_column(head, justify="right" if head else "left", no_wrap=True)
-        for row in self.rows:
-            table.add_row(*self.cells(row))
+        for panel, rows in self.panels():
+            if panel:
+                table.add_row(Text(panel, style="bold"))
+            for row in rows:
+                table.add_row(*map(Text, self.cells(row)))
+            table.add_section()
         console.print(table)
         if not all(row.finished for row in self.rows):
             console.print(f"{UNFINISHED} unfinished: rsum on dev was still rising at the end of a run")

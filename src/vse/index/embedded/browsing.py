@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from vse.index.checks import check_page
 from vse.index.collection import Item
 from vse.index.embedded import database
 from vse.index.embedded.filtering import condition
@@ -16,7 +17,6 @@ from vse.index.embedded.session import Session
 from vse.index.facets import Facets, folder_counts
 from vse.index.filters import Filter
 from vse.index.media_file import MediaFile
-from vse.index.recency import check_page
 
 LARGEST = 2**63 - 1
 """Of SQLite's numbers."""

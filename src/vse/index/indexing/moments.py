@@ -8,12 +8,9 @@ from typing import Protocol
 
 import numpy as np
 
-from vse.encoding import ParallelCalls, Towers
+from vse.encoding import ParallelCalls, Towers, direction
 from vse.index.collection import Moment, Vectors
 from vse.index.indexing.parts import Part, Pixels
-
-SHORTEST = 1e-6
-"""Length of a mean below which it has no direction."""
 
 
 class IndexModel(Towers, Protocol):
@@ -40,13 +37,6 @@ def embed_parts(model: Towers, parts: Sequence[Part], batch_size: int) -> list[t
                 moments.append(Moment(vector, shot.start, shot.end))
         result.append(tuple(moments))
     return result
-
-
-def direction(vectors: Vectors) -> Vectors | None:
-    """The mean of unit vectors ``(F, D)`` brought to length 1; None where there is none."""
-    mean = vectors.mean(axis=0, dtype=np.float64)
-    length = float(np.linalg.norm(mean))
-    return (mean / length).astype(np.float32) if np.isfinite(length) and length > SHORTEST else None
 
 
 def count_frames(parts: Iterable[Part]) -> int:

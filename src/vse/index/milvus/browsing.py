@@ -12,6 +12,7 @@ import math
 from collections import Counter
 from collections.abc import Iterator
 
+from vse.index.checks import check_page
 from vse.index.collection import Item
 from vse.index.facets import Facets, folder_counts
 from vse.index.filters import Filter
@@ -22,7 +23,7 @@ from vse.index.milvus.sampled import ordered_ids
 from vse.index.milvus.schema import ITEM_COLUMNS
 from vse.index.milvus.state import State
 from vse.index.milvus.texts import from_stored
-from vse.index.recency import check_page, recency
+from vse.index.recency import recency
 from vse.index.steady import of_hits, steadily
 
 FIRST = "position == 0"

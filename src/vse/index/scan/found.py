@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from vse.index.media_file import MediaKind
+from vse.inputs.formats import MediaKind
 
 
 @dataclass(frozen=True, slots=True)

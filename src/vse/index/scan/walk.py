@@ -8,11 +8,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from vse.errors import InputError
-from vse.index.media_file import MediaKind
-from vse.index.scan.formats import SNIFFED_BYTES, kind_of_bytes, kind_of_name, worth_sniffing
 from vse.index.scan.found import Found
 from vse.index.scan.limits import ScanLimits
 from vse.index.scan.presence import why_absent
+from vse.inputs.formats import SNIFFED_BYTES, MediaKind, kind_of_bytes, kind_of_name, worth_sniffing
 from vse.inputs.printable import printable
 from vse.inputs.problem import Problem, is_text, os_reason
 
@@ -20,7 +19,7 @@ VANISHED = "gone before it could be read"
 
 
 def walk(root: str | Path, *, hidden: bool = False, outside: bool = False, limits: ScanLimits | None = None) -> Scan:
-    """The pictures and clips below ``root``, by the endings of their names (see ``vse.index.scan.formats``).
+    """The pictures and clips below ``root``, by the endings of their names (see ``vse.inputs.formats``).
 
     ``hidden`` includes files and folders whose names begin with a dot. A link is followed to what is not found at its
     own place anyway, each file and folder once; ``outside`` allows links that lead out of ``root``.

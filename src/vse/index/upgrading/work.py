@@ -8,9 +8,9 @@ from pathlib import Path
 
 from vse.index.collection import Collection
 from vse.index.indexing.plan import Candidate, ascending, is_same, side_by_side
-from vse.index.media_file import MediaFile, MediaKind
+from vse.index.media_file import MediaFile
 from vse.index.scan import Found
-from vse.index.scan.formats import SNIFFED_BYTES, kind_of_bytes, kind_of_name
+from vse.inputs.formats import SNIFFED_BYTES, MediaKind, kind_of_bytes, kind_of_name
 from vse.progress import ProgressReporter
 
 PAGE = 2048

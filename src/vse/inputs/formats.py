@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from vse.index.media_file import MediaKind
+from typing import Literal
+
+MediaKind = Literal["image", "video"]
 
 IMAGE_ENDINGS = frozenset(
     "jpg jpeg jpe jfif png webp gif tif tiff bmp heic heif hif avif".split()  # noqa: SIM905 - a list is unreadable

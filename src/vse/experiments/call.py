@@ -1,0 +1,46 @@
+"""How an experiment that trains was called."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from vse.errors import InputError
+from vse.progress import ProgressReporter
+
+
+@dataclass(frozen=True)
+class Call:
+    """``changes`` are KEY=VALUE of all its recipes; None leaves a choice to the experiment.
+
+    ``recipe`` names what is trained in place of the experiment's own recipe; of those that compare whole models it is
+    what their recipes' names begin with.
+    """
+
+    out: Path
+    report: ProgressReporter
+    quick: bool = False
+    seeds: tuple[int, ...] | None = None
+    jobs: int | None = None
+    data: Path | None = None
+    features: Path | None = None
+    recipe: str | None = None
+    runs: Path | None = None
+    changes: tuple[str, ...] = ()
+
+    @property
+    def runs_folder(self) -> Path:
+        """Where training runs are; experiments that are given the same one share them."""
+        return self.runs or self.out / "runs"
+
+    def chosen_seeds(self, usual: tuple[int, ...]) -> tuple[int, ...]:
+        """Those that were named, or the ``usual`` ones; the first of these for a quick version."""
+        if self.seeds is not None:
+            return self.seeds
+        return usual[:1] if self.quick else usual
+
+    def needed_data(self, example: str) -> Path:
+        """The folder of the data set; without one there is nothing to train on."""
+        if self.data is None:
+            raise InputError(f"no data: name the folder of a data set with --data DIR, such as {example}")
+        return self.data

@@ -1,0 +1,157 @@
+"""Contracts of ``vse features`` for clips: which folders are clips, what is told, and training on the result."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from PIL import Image
+from tests.clip_support import CHANNELS, SIDE, use_tiny, write_clips
+from tests.data.support import entry, write_karpathy
+from tests.data.video_support import write_hgr
+from tests.training.support import write_toml
+from tests.training.support_video import towers, video_values
+
+import vse
+from vse.cli.main import main
+from vse.data.feature_store import FeatureStore
+from vse.data.video_sources import FrameFolder
+
+pytestmark = pytest.mark.usefixtures("tiny")
+
+
+@pytest.fixture
+def tiny(monkeypatch):
+    use_tiny(monkeypatch)
+
+
+@pytest.fixture
+def clips(tmp_path):
+    """Two clips and a file that only claims to be one."""
+    folder = write_clips(tmp_path / "clips", "a.mp4", "more/b.webm")
+    (folder / "[bold]broken.mp4").write_text("no clip")
+    return folder
+
+
+def call(place, out, *more: str) -> list[str]:
+    return ["features", str(place), "--backbone", "tiny", "--into", str(out), "--size", str(SIDE), *more]
+
+
+def test_the_result_and_the_narration(clips, tmp_path, capsys):
+    """A folder of clips is recognised; stdout says what was done and what could not be read, stderr how fast."""
+    assert main(call(clips, tmp_path / "out")) == 0
+    output = capsys.readouterr()
+    assert f"tiny: 3 clips, up to 20 frames of {CHANNELS} channels" in output.out
+    assert "2 clips with 25 frames computed now" in output.out
+    assert "no features for [bold]broken: not a clip" in output.out
+    assert f"The features are in {tmp_path / 'out'}" in output.out
+    assert "clips/s" in output.err
+    assert FrameFolder(tmp_path / "out").names() == {"a", "more_b"}
+
+
+def test_json_and_a_second_run(clips, tmp_path, capsys):
+    """``--json`` prints one object; a second call finds everything done and tries only what failed."""
+    assert main(call(clips, tmp_path / "out", "--frames", "4", "--kind", "videos", "--json")) == 0
+    first = json.loads(capsys.readouterr().out)
+    assert (first["clips"], first["computed"], first["kept"], first["frames"]) == (3, 2, 0, 8)
+    assert (first["frames_per_clip"], first["channels"], first["clipped"], first["notes"]) == (4, CHANNELS, 0, [])
+    assert main(call(clips, tmp_path / "out", "--frames", "4", "--json")) == 0
+    output = capsys.readouterr()
+    second = json.loads(output.out)
+    assert (second["clips"], second["computed"], second["kept"], second["frames"]) == (3, 0, 2, 0)
+    assert [problem["id"] for problem in second["problems"]] == ["[bold]broken"]
+    assert "2 were done before" in output.err
+
+
+def test_pictures_and_clips_in_one_folder(clips, tmp_path, capsys):
+    """It must be said which; either is then taken alone."""
+    Image.new("RGB", (40, 30), (10, 50, 245)).save(clips / "photo.png")
+    assert main(call(clips, tmp_path / "out")) == 1
+    assert "holds pictures and clips: choose with --kind images or --kind videos" in capsys.readouterr().err
+    assert main(call(clips, tmp_path / "pictures", "--kind", "images")) == 0
+    assert FeatureStore.open(tmp_path / "pictures").ids == ("photo.png",)
+    assert main(call(clips, tmp_path / "videos", "--kind", "videos")) == 0
+    assert FrameFolder(tmp_path / "videos").names() == {"a", "more_b"}
+
+
+def test_a_data_set_is_pictures(clips, tmp_path):
+    """Whatever else lies in its folder."""
+    Image.new("RGB", (40, 30), (10, 50, 245)).save(clips / "photo.png")
+    write_karpathy(clips / "dataset_x.json", [entry("photo.png", "train", "a")])
+    assert main(call(clips, tmp_path / "out")) == 0
+    assert FeatureStore.open(tmp_path / "out").ids == ("photo.png",)
+
+
+@pytest.mark.parametrize(
+    ("more", "code", "said"),
+    [
+        (["--frames", "5"], 1, "frames 20, now it is 5"),
+        (["--size", "32"], 1, "preprocessing.size [64, 64], now it is [32, 32]"),
+        (["--frames", "0"], 2, "0"),
+        (["--frames", "257"], 2, "257"),
+        (["--kind", "images", "--frames", "5"], 2, "--frames is for clips"),
+        (["--kind", "images"], 1, "no known layout"),
+        (["--kind", "videos", "--layout", "table"], 2, "--layout is for data sets of pictures"),
+        (["--kind", "videos", "--split", "test"], 2, "--split is for data sets of pictures"),
+        (["--kind", "films"], 2, "films"),
+    ],
+)
+def test_errors_are_one_line(clips, tmp_path, capsys, more, code, said):
+    """Other parameters and calls that make no sense end with a line and the right exit code."""
+    assert main(call(clips, tmp_path / "out")) == 0
+    capsys.readouterr()
+    assert main(call(clips, tmp_path / "out", *more)) == code
+    output = capsys.readouterr()
+    assert output.out == ""
+    assert output.err.startswith("vse: error: ")
+    assert output.err.count("\n") == 1
+    assert said in output.err
+
+
+def test_wrong_places(tmp_path, capsys):
+    """Pictures with ``--frames``, captions of videos, two clips with one name, no clips: a line each, nothing made."""
+    (tmp_path / "pictures").mkdir()
+    Image.new("RGB", (40, 30)).save(tmp_path / "pictures" / "a.png")
+    (tmp_path / "twice").mkdir()
+    for ending in ("mp4", "webm"):
+        (tmp_path / "twice" / f"a.{ending}").write_bytes(b"")
+    captions = write_hgr(tmp_path / "hgr", {"a": ["x"]}, {"train": {"a": None}})
+    for place, more, code, said in (
+        (tmp_path / "pictures", ["--frames", "5"], 2, "--frames is for clips, and these are pictures"),
+        (tmp_path / "pictures", ["--kind", "videos"], 1, "no clips in it"),
+        (tmp_path / "twice", [], 1, "a.mp4 and a.webm are both video 'a'"),
+        (captions, [], 1, "name the folder of their clips, with --kind videos"),
+        (tmp_path / "gone", [], 1, "does not exist"),
+    ):
+        assert main(call(place, tmp_path / "out", *more)) == code
+        assert said in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
+def test_from_clips_to_a_model_that_sees_clips(tmp_path):
+    """A folder of clips, features, training, a loaded model: paths have the vectors of the features in the folder."""
+    names = {split: [f"{split}/{number}" for number in range(4)] for split in ("train", "val")}
+    folder = write_clips(tmp_path / "clips", *(f"{name}.mp4" for each in names.values() for name in each))
+    into = tmp_path / "features"
+    assert main(call(folder, into)) == 0
+    told = {name: [f"a dog runs {place}", "the cat"] for each in names.values() for place, name in enumerate(each)}
+    data = write_hgr(tmp_path / "data", told, {split: dict.fromkeys(each) for split, each in names.items()})
+    values = video_values(data, "vse-infinity", schedule={"epochs": 2, "batch_size": 4, "decay_epochs": 0})
+    values["model"] = towers("gpo")
+    values["model"]["image"]["feature_size"] = CHANNELS
+    recipe = write_toml(tmp_path / "tiny.toml", values)
+    assert main(["train", str(recipe), "--features", str(into), "--into", str(tmp_path / "run"), "--json"]) == 0
+    model = vse.load(tmp_path / "run" / "best")
+    seen_by = model.config.image.backbone
+    header = json.loads((into / "features.json").read_text())
+    assert (seen_by.name, seen_by.frames, seen_by.fingerprint) == ("tiny", 20, header["fingerprint"])
+    assert seen_by.preprocessing == header["preprocessing"]
+    paths = sorted(folder.rglob("*.mp4"))
+    arrays = [np.load(into / f"{path.parent.name}_{path.stem}.npy") for path in paths]
+    by_path, by_array = model.encode_videos(paths), model.encode_videos(arrays)
+    assert by_path.shape == (8, 16)
+    np.testing.assert_allclose(by_path, by_array, atol=2e-3)
+    again = vse.load(model.save(tmp_path / "again"))
+    assert again.fingerprint() == model.fingerprint()
+    np.testing.assert_array_equal(again.encode_videos(paths[:2]), by_path[:2])
