@@ -7,9 +7,10 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -37,12 +38,15 @@ def train_several(
     """Train every run, ``jobs`` at a time with an equal share of the cores; the results in the order given.
 
     Small networks leave most of a second core idle: two runs with one thread each take less time than one after the
-    other with two. Runs that are finished are read; those that were interrupted go on.
+    other with two. One at a time they are trained in this process. Runs that are finished are read; those that were
+    interrupted go on.
     """
     report = progress or SilentProgress()
     cores = os.cpu_count() or 1
     workers = max(1, min(jobs or cores, len(runs)))
     threads = max(1, cores // workers)
+    if workers == 1:
+        return _one_by_one(runs, threads, report)
     context = multiprocessing.get_context("spawn")  # a forked child would inherit the locks of torch's threads
     messages = context.Queue()
     listener = threading.Thread(target=_listen, args=(messages, report), daemon=True)
@@ -51,7 +55,7 @@ def train_several(
     results: dict[int, TrainingResult] = {}
     try:
         with ProcessPoolExecutor(workers, mp_context=context, initializer=_begin, initargs=(messages, threads)) as pool:
-            waiting = {pool.submit(_train, run, threads): index for index, run in enumerate(runs)}
+            waiting = {pool.submit(_train_in_worker, run, threads): index for index, run in enumerate(runs)}
             try:
                 for future in as_completed(waiting):
                     results[waiting[future]] = future.result()
@@ -69,11 +73,27 @@ PARTS = 100
 """A run counts for this many steps of the common bar, however many it has."""
 
 
-class _Messenger:
-    """The reporter of a worker: sends its share of the common bar to the process that started it."""
+def _one_by_one(runs: Sequence[Run], threads: int, report: ProgressReporter) -> list[TrainingResult]:
+    """In this process, whose number of threads is left as it was."""
+    import torch
 
-    def __init__(self, name: str) -> None:
-        self._name = name
+    before = torch.get_num_threads()
+    report.start(len(runs) * PARTS, "training")
+    try:
+        return [_train(run, threads, partial(_tell, report)) for run in runs]
+    finally:
+        torch.set_num_threads(before)
+        report.finish()
+
+
+Message = tuple[str, int, str]
+
+
+class _Messenger:
+    """The reporter of one run: sends its share of the common bar to whoever shows that."""
+
+    def __init__(self, name: str, send: Callable[[Message], None]) -> None:
+        self._name, self._send = name, send
         self._total, self._done, self._sent = 1, 0, 0
 
     def start(self, total: int, description: str) -> None:
@@ -83,15 +103,15 @@ class _Messenger:
         self._done += steps
         parts = self._done * PARTS // self._total
         if parts > self._sent:
-            _messages.put(("advance", parts - self._sent, f"{self._name} · {description or ''}"))
+            self._send(("advance", parts - self._sent, f"{self._name} · {description or ''}"))
             self._sent = parts
 
     def note(self, message: str) -> None:
-        _messages.put(("note", 0, f"{self._name}: {message}"))
+        self._send(("note", 0, f"{self._name}: {message}"))
 
     def finish(self) -> None:
         if self._sent < PARTS:
-            _messages.put(("advance", PARTS - self._sent, self._name))
+            self._send(("advance", PARTS - self._sent, self._name))
             self._sent = PARTS
 
 
@@ -114,26 +134,34 @@ def _end_with_parent() -> None:
         os._exit(1)
 
 
-def _train(run: Run, threads: int) -> TrainingResult:
-    from vse.training.train import train
-
-    recipe = run.recipe.model_copy(update={"run": run.recipe.run.model_copy(update={"threads": threads})})
-    messenger = _Messenger(run.name)
+def _train_in_worker(run: Run, threads: int) -> TrainingResult:
     try:
-        result = train(recipe, run.folder, name=run.name, progress=messenger)
+        return _train(run, threads, _messages.put)
     except BaseException:
         parent = multiprocessing.parent_process()
         if parent is not None and not parent.is_alive():
             os._exit(1)  # the pool would wait for another task for ever
         raise
+
+
+def _train(run: Run, threads: int, send: Callable[[Message], None]) -> TrainingResult:
+    from vse.training.train import train
+
+    recipe = run.recipe.model_copy(update={"run": run.recipe.run.model_copy(update={"threads": threads})})
+    messenger = _Messenger(run.name, send)
+    result = train(recipe, run.folder, name=run.name, progress=messenger)
     messenger.finish()
     return result
 
 
 def _listen(messages: Any, report: ProgressReporter) -> None:
     while (message := messages.get()) is not None:
-        kind, steps, text = message
-        if kind == "advance":
-            report.advance(steps, text)
-        else:
-            report.note(text)
+        _tell(report, message)
+
+
+def _tell(report: ProgressReporter, message: Message) -> None:
+    kind, steps, text = message
+    if kind == "advance":
+        report.advance(steps, text)
+    else:
+        report.note(text)

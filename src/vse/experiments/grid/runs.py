@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from vse.errors import InputError
+from vse.errors import InputError, require
 from vse.experiments.grid.plan import Grid, Variant
 from vse.progress import ProgressReporter
 from vse.training.recipe import Recipe
@@ -33,6 +33,7 @@ def train_grid(
     A run is in ``folder/KEY-seedN``. One that is finished is read, one that was interrupted goes on, and one that was
     begun with other settings is refused.
     """
+    require("matplotlib", "plot", "the pictures of an experiment")  # asked for now, not after hours of training
     if not seeds:
         raise InputError("seeds is empty; give at least one")
     wanted = [(variant, seed) for seed in seeds for variant in grid.variants]
