@@ -33,7 +33,8 @@ def image_tower(config: ImageConfig, feature_size: int | None = None, parameters
     if config.kind == "region":
         network, feature_size = f"regions from disk, {config.head} head", config.feature_size
     elif config.kind == "frames":
-        network, feature_size = "frames of videos from disk, linear", config.feature_size
+        seen = "from disk" if config.backbone is None else f"seen by {config.backbone.name}"
+        network, feature_size = f"frames of videos {seen}, linear", config.feature_size
     else:
         architecture = config.backbone.options.get("architecture", {})
         model_type = architecture.get("model_type") if isinstance(architecture, dict) else None

@@ -14,8 +14,12 @@ import vse
 from vse.cli.main import main
 from vse.data import open_data
 from vse.data.role_parser import parse_roles
+from vse.evaluation.video import VideoTest
+from vse.evaluation.video_models import video_scores
 from vse.hgr import GraphBatch, RoleGraph
 from vse.hgr.scores import plain_level_scores
+from vse.hgr.sentence_graphs import SentenceGraphs
+from vse.progress import SilentProgress
 from vse.training import train
 
 SHORT = {"epochs": 1, "batch_size": 16, "decay_epochs": 0}
@@ -59,7 +63,7 @@ def naive_scores(model, split, sentences) -> np.ndarray:
                 graph = RoleGraph.from_official(parse_roles(sentence).graph(), len(sentence.split()))
                 arrays = {name: torch.from_numpy(a) for name, a in GraphBatch.of([graph]).arrays().items()}
                 with torch.no_grad():
-                    seen, read = model.encode_videos(frames), model.encode_sentences(tokens, None, **arrays)
+                    seen, read = model.embed_videos(frames), model.embed_sentences(tokens, None, **arrays)
                 scores[i, j] = plain_level_scores(seen, read).mean
             else:
                 with torch.no_grad():
@@ -67,9 +71,20 @@ def naive_scores(model, split, sentences) -> np.ndarray:
     return scores
 
 
+def naive_interval(ranks: list[int], owners: list[set[int]], videos: int) -> list[float]:
+    """The middle 95 % of R@5 over fifty draws of videos; a query counts as often as its videos on average."""
+    generator = np.random.Generator(np.random.Philox(key=np.array([0, 0], dtype=np.uint64)))
+    values = []
+    for draw in generator.integers(0, videos, size=(50, videos)).tolist():
+        counts = [sum(draw.count(video) for video in own) / len(own) for own in owners]
+        hits = sum(count for count, rank in zip(counts, ranks, strict=True) if rank <= 5)
+        values.append(100 * hits / sum(counts))
+    return np.quantile(values, [0.025, 0.975]).tolist()
+
+
 @pytest.mark.parametrize("name", ["vse-infinity", "hgr"])
 def test_figures_are_those_of_a_loop_over_pairs(name, models, data, capsys):
-    """Recall, ranks and rsum of both directions, from scores computed one by one and captions as they stand."""
+    """Recall, ranks, rsum and intervals, from scores computed one by one and captions as they stand."""
     found = evaluate(capsys, models[name], "--data", data)["results"][0]
     model, split = vse.load(models[name]), open_data(data, "test")
     sentences = list(dict.fromkeys(split.captions))
@@ -77,12 +92,17 @@ def test_figures_are_those_of_a_loop_over_pairs(name, models, data, capsys):
     right = [{j for j, s in enumerate(sentences) if s in split.captions_of(i)} for i in range(len(split.images))]
     owners = [{i for i in range(len(right)) if j in right[i]} for j in range(len(sentences))]
     assert max(map(len, owners)) > 1  # sentences are shared
-    for way, matrix, positives in (("v2t", scores, right), ("t2v", scores.T, owners)):
+    rsum = 0.0
+    alone = [{i} for i in range(len(right))]
+    for way, matrix, positives, asked in (("v2t", scores, right, alone), ("t2v", scores.T, owners, owners)):
         ranks = naive.ranks(matrix.tolist(), positives, 1e-6)
         side = found["metrics"][way]
+        rsum += sum(naive.recall(ranks, k) for k in (1, 5, 10))
         assert [side[f"r{k}"] for k in (1, 5, 10)] == pytest.approx([naive.recall(ranks, k) for k in (1, 5, 10)])
         assert side["median_rank"] == naive.median(ranks)
-        assert found["intervals"][f"{way}_r5"][0] <= side["r5"] <= found["intervals"][f"{way}_r5"][1]
+        assert side["mean_rank"] == pytest.approx(naive.mean(ranks))
+        assert found["intervals"][f"{way}_r5"] == pytest.approx(naive_interval(ranks, asked, len(right)))
+    assert found["metrics"]["rsum"] == pytest.approx(rsum)
     assert found["card"]["sentences"] == len(sentences)
     assert ("role_graphs" in found["card"]["models"][0]) == (name == "hgr")
 
@@ -100,6 +120,39 @@ def test_an_ensemble_is_the_mean_of_scores(models, data, capsys):
     report = evaluate(capsys, models["hgr"], models["hgr"], "--data", data, "--compare")
     assert report["comparisons"][0]["differences"].keys() == report["results"][0]["intervals"].keys()
     assert report["comparisons"][0]["differences"]["rsum"] == {"value": 0.0, "interval": [0.0, 0.0], "real": False}
+
+
+def test_graphs_are_made_once_for_all_models(models, data, capsys, monkeypatch):
+    """Models that read as many words of a sentence share the role graphs of the test."""
+    made = []
+
+    def of(sentences, *arguments, **options) -> SentenceGraphs:
+        made.append(options)
+        return make(sentences, *arguments, **options)
+
+    make = SentenceGraphs.of
+    monkeypatch.setattr(SentenceGraphs, "of", of)
+    rows = evaluate(capsys, models["hgr"], models["vse-infinity"], models["hgr"], "--data", data)["results"]
+    assert len(rows) == 3
+    assert made == [{"limit": 30}]
+
+
+def test_progress_is_told_of_videos(models, data):
+    """Both kinds of models tell how many videos they have seen, and neither speaks of images."""
+
+    class Told(SilentProgress):
+        def __init__(self) -> None:
+            self.of: list[tuple[int, str]] = []
+
+        def start(self, total: int, description: str) -> None:
+            self.of.append((total, description))
+
+    split = open_data(data, "test")
+    for path in models.values():
+        told = Told()
+        video_scores(vse.load(path), split, VideoTest.of(split), progress=told)
+        assert told.of[0] == (9, "videos")
+        assert "images" not in dict(told.of).values()
 
 
 def test_the_table(models, data, capsys):

@@ -86,6 +86,11 @@ BAD = {
     "no sentences": ('{"images": [{"split": "test", "filename": "a"}]}', '"sentences" is None'),
     "no raw": (json.dumps({"images": [entry("a", "test") | {"sentences": [{}]}]}), '"raw" is None'),
     "empty caption": (json.dumps({"images": [entry("a", "test", "x", " ")]}), r"sentences\[1\]: empty caption"),
+    "half a character": (
+        json.dumps({"images": [entry("a", "test", "x", "a \ud800")]}),
+        r"sentences\[1\]: holds '\\ud800'",
+    ),
+    "half a character": (json.dumps({"images": [entry("a", "test", "x", "a \ud800")]}), r"sentences\[1\]: holds '\\ud800'"),
     "no images": ('{"images": []}', "zero images"),
     "deep": ("[" * 100_000, "not usable JSON"),
 }

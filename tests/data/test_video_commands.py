@@ -165,6 +165,31 @@ def error_line(capsys) -> str:
     return line
 
 
+def narrow(data: Path, split: str) -> None:
+    """All frames of a split with fewer values than those of the others."""
+    with h5py.File(feature_file(data, split), "r+") as file:
+        for name, array in {name: file[name][...] for name in file}.items():
+            del file[name]
+            file[name] = array[:, :5]
+
+
+@pytest.mark.parametrize(
+    ("spoil", "said"),
+    [
+        (lambda data: set_value(data, "val", np.nan), "video 'val/1': its frames hold NaN"),
+        (lambda data: narrow(data, "val"), f"split 'val': features of 5 values, and the model takes {WIDTH}: extract"),
+    ],
+)
+@pytest.mark.parametrize("model", ["hgr", "vse-infinity"])
+def test_the_split_to_choose_by_is_looked_at_first(spoil, said, model, data, tmp_path, capsys):
+    """What is wrong with it stops a run before its first step, and not when an epoch is over."""
+    spoil(data)
+    recipe = write_toml(tmp_path / "mine.toml", video_values(data, model, schedule=ONE))
+    assert main(["train", str(recipe), "--into", str(tmp_path / "run")]) == 1
+    assert said in error_line(capsys)
+    assert {each.name for each in (tmp_path / "run").iterdir()} <= {"run.json", ".lock"}
+
+
 def drop_frames(data: Path, split: str) -> None:
     with h5py.File(feature_file(data, split), "r+") as file:
         del file[f"{split}_1"]

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 import shlex
+import shutil
 import subprocess
 import sys
 
 import numpy as np
 import pytest
-from tests.data.video_support import frames, write_hdf5, write_hgr
+from tests.data.video_support import frames, write_hdf5, write_hgr, write_json
 
 from vse.data.captioned_images import CaptionedImages
+from vse.data.video_graphs import role_graphs
 from vse.data.video_open import open_videos, read_video_captions
+from vse.data.video_vocabulary import VideoVocabulary
 from vse.errors import InputError
 
 CAPTIONS = {
@@ -77,6 +80,29 @@ def test_which_features(tmp_path):
     assert open_videos(root, features=own).images.ids == ("v1",)
 
 
+def test_a_kind_is_not_shadowed_by_a_path(tmp_path, monkeypatch):
+    """A folder beside the user that is called as a kind of features is not taken for it, unless named as a path."""
+    root = write_hgr(tmp_path / "data", CAPTIONS, SPLITS, kind="i3d")
+    write_hgr(root, CAPTIONS, {"test": {name: frames(3, 6) for name in SPLITS["test"]}}, kind="resnet")
+    write_hdf5(tmp_path / "resnet" / "tst_ft.hdf5", {"v1": frames(2, 9)})
+    monkeypatch.chdir(tmp_path)
+    assert open_videos(root, features="resnet").images.dim == 6
+    assert open_videos(root, features="./resnet").images.dim == 9
+    assert open_videos(root, features=tmp_path / "resnet").images.dim == 9
+
+
+def test_what_is_missing_is_asked_for_as_users_give_it(tmp_path):
+    """By the option of the command and the argument of Python."""
+    root = write_hgr(tmp_path / "two", CAPTIONS, SPLITS, kind="i3d")
+    write_hgr(root, CAPTIONS, SPLITS, kind="resnet")
+    none = write_hgr(tmp_path / "none", CAPTIONS, SPLITS)
+    shutil.rmtree(none / "ordered_feature")
+    other = write_hdf5(tmp_path / "other.h5", {"x": frames(1)})
+    for path, features in ((root, None), (none, None), (none, other)):
+        with pytest.raises(InputError, match=r"with --features [A-Z]+ \(features= in Python\)"):
+            open_videos(path, features=features)
+
+
 def test_lists_of_objects_are_not_opened(tmp_path):
     """A pickled list could run anything: the error says how to convert it, in one line."""
     root = write_hgr(tmp_path, CAPTIONS, SPLITS)
@@ -104,6 +130,25 @@ def test_malformed_captions(tmp_path, case):
     (root / "annotation/RET/ref_captions.json").write_text(json.dumps(content))
     with pytest.raises(InputError, match=message):
         open_videos(root)
+
+
+SPACES = [chr(code) for code in range(sys.maxunicode + 1) if chr(code).isspace()]
+
+
+def test_graphs_and_tokens_count_the_same_words(tmp_path):
+    """Whatever white space a caption has, its words have one blank between them, and a graph is found by them."""
+    told = [f"{space}a{space * 2}man{space}runs" for space in SPACES]
+    root = write_hgr(tmp_path, {"v1": told}, {"test": {"v1": frames(2)}})
+    captions = open_videos(root).captions
+    assert captions == ("a man runs",) * len(SPACES)
+    tokens = VideoVocabulary.build(captions).tokenizer().encode(captions)
+    assert tokens.lengths.tolist() == [3] * len(SPACES)
+    graph = [{"1": {"role": "V", "spans": [2]}}, []]
+    folder = root / "annotation/RET"
+    for sentence in ("a man runs", "a  man\x1cruns "):
+        write_json(folder / "sent2rolegraph.json", {sentence: graph})
+        found = role_graphs(captions, folder)
+        assert (found.graphs["a man runs"], found.missing) == (graph, ())
 
 
 def test_a_name_listed_twice(tmp_path):

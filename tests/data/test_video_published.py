@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import zipfile
 from collections import Counter
 
@@ -57,9 +58,9 @@ def test_splits_of_msrvtt(tmp_path, zipped):
 def test_frames_of_msrvtt(tmp_path):
     """Its frames have to be given; videos without any are left out."""
     root = write_msrvtt(tmp_path, False)
-    with pytest.raises(InputError, match="features="):
+    with pytest.raises(InputError, match=r"give them with --features PLACE \(features= in Python\)"):
         open_videos(root)
-    with pytest.raises(InputError, match="does not exist"):
+    with pytest.raises(InputError, match="do not exist"):
         open_videos(root, features=tmp_path / "nothing")
     np.savez(tmp_path / "x.npz", video3=frames(3))
     data = open_videos(root, features=tmp_path / "x.npz")
@@ -73,6 +74,8 @@ def test_flaws_of_msrvtt(tmp_path):
         read_video_captions(tmp_path, "train-9k")
     for videos, message in (
         ({"video0": ("dev", ["x"])}, "\"split\" is 'dev'"),
+        ({"video0": (["test"], ["x"])}, r"\"split\" is \['test'\], expected train, validate or test"),
+        ({"\ud800": ("test", ["x"])}, r"videos\[0\]: the name '\\ud800' holds half of a character"),
         ({"video0": ("test", [3])}, r"sentences\[0\]: the caption is 3, expected a sentence"),
         ({None: ("test", ["x"])}, r'videos\[0\]: "video_id" is None'),
         ({"video0": ("test", [" "])}, r"sentences\[0\]: empty caption"),
@@ -83,6 +86,56 @@ def test_flaws_of_msrvtt(tmp_path):
     write_json(tmp_path / "test_videodatainfo.json", {"videos": [{"video_id": "video0", "split": "test"}]})
     with pytest.raises(InputError, match='"sentences"'):
         read_video_captions(tmp_path, "test")
+
+
+def test_white_space_of_published_captions(tmp_path):
+    """Words have one blank between them, also in a caption without any letter, which stays as it is."""
+    videos = {"video0": ("test", ["a\x1cdog\u2028runs", "?\x1f!"])}
+    write_json(tmp_path / "msrvtt" / "test_videodatainfo.json", msrvtt_json(videos))
+    assert read_video_captions(tmp_path / "msrvtt").captions == ("a dog runs", "? !")
+    write_json(tmp_path / "vatex" / "vatex_validation.json", [{"videoID": "a", "enCap": ["A\x1cdog.", "?\x1f!"]}])
+    assert read_video_captions(tmp_path / "vatex", "val").captions == ("a dog", "? !")
+
+
+ARCHIVE = "test_videodatainfo.json.zip"
+SIZE = 24  # where a zip's directory, behind its mark, says how large a file is unpacked; 14 before it how it is packed
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "message"),
+    [
+        (SIZE, 2**29, r"has 536870912 bytes, expected at most 268435456: copy it again"),
+        (SIZE - 14, 14, r"packed in way 14, expected deflate"),
+        (SIZE - 14, 77, r"packed in way 77, expected deflate"),
+    ],
+)
+def test_archives_that_are_not_unpacked(tmp_path, place, value, message):
+    """One that announces more than any annotations have, and ways of packing that hardly anybody has."""
+    root = write_msrvtt(tmp_path, True)
+    content = bytearray((root / ARCHIVE).read_bytes())
+    start = content.index(b"PK\x01\x02") + place
+    content[start : start + (4 if place == SIZE else 2)] = value.to_bytes(4 if place == SIZE else 2, "little")
+    (root / ARCHIVE).write_bytes(content)
+    with pytest.raises(InputError, match=message):
+        read_video_captions(root, "test")
+
+
+@given(st.lists(st.tuples(st.integers(0, 10_000), st.integers(0, 255)), max_size=3), st.floats(0, 1), st.booleans())
+def test_a_damaged_archive_gives_captions_or_one_line(tmp_path_factory, flips, kept, packed):
+    """Whatever bytes are changed, and wherever it is cut."""
+    file = tmp_path_factory.mktemp("damaged") / ARCHIVE
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED if packed else zipfile.ZIP_STORED) as archive:
+        archive.writestr("test_videodatainfo.json", json.dumps(msrvtt_json(TEST)))
+    content = bytearray(file.read_bytes())
+    for place, value in flips:
+        content[place % len(content)] = value
+    file.write_bytes(content[: round(kept * len(content)) if not flips else None])
+    told = "nothing"
+    try:
+        assert read_video_captions(file.parent, "test").ids
+    except InputError as error:
+        told = str(error)
+    assert len(told.splitlines()) == 1
 
 
 def test_a_video_of_two_files_is_described_once(tmp_path):
@@ -100,10 +153,12 @@ def test_a_video_of_two_files_is_described_once(tmp_path):
         ("video2", r"JSFUSION_test\.csv:2: the caption is None"),
         ("video2,x\nvideo2,y", "video2 is listed 2 times"),
         (",x", "expected rows with a column video_id"),
+        ("video2,x\nvideo3," + "y" * 200_000, r"JSFUSION_test\.csv:3: field larger than field limit"),
+        ('video2,x\nvideo3,"y\nvideo4,z', r"JSFUSION_test\.csv:3: unexpected end of data: check the quotation marks"),
     ],
 )
 def test_flaws_of_the_list_with_sentences(tmp_path, rows, message):
-    """A row without a sentence or a video, and a video twice."""
+    """A row without a sentence or a video, a video twice, and a quotation mark that is never closed."""
     write_msrvtt(tmp_path, False)
     (tmp_path / "MSRVTT_JSFUSION_test.csv").write_text(f"video_id,sentence\n{rows}\n")
     with pytest.raises(InputError, match=message):
@@ -171,6 +226,7 @@ def test_flaws_of_vatex(tmp_path):
     for entries, message in (
         ([{"videoID": "a"}], '"enCap" is no list'),
         ([{"enCap": []}], '"videoID" is None'),
+        ([{"videoID": "\ud800", "enCap": []}], r"\[0\]: the name '\\ud800' holds half of a character"),
         ([3], "None"),
         ([{"videoID": "a", "enCap": ["x", 3]}], r"enCap\[1\]: the caption is 3"),
         ([{"videoID": "a", "enCap": ["x"]}] * 2, "a is listed 2 times"),

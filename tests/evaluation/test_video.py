@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import weakref
 
 import numpy as np
 import pytest
@@ -93,11 +94,27 @@ def test_the_card_tells_what_was_left_out():
     assert "1 videos without frames are left out, v7 is the first" in text.getvalue()
 
 
+NAMED = (
+    ("msrvtt", "test", 2990),
+    ("MSRVTT", "Test", 2990),
+    ("Vatex", "test-1500", 1500),
+    ("msrvtt", "test", 2989),
+    ("msrvtt-7k", "test", 2990),
+)
+
+
+def paper_test(name: str, part: str, videos: int) -> VideoTest:
+    """A test of a data set as a folder may be called, with one caption for all videos."""
+    data = split(["a"] * videos, list(range(videos)), videos)
+    return VideoTest.of(CaptionedImages(name, part, "hgr", data.images, data.captions, data.caption_to_image))
+
+
 def test_only_the_papers_tests_have_its_protocol():
-    """The names are those of the published tables; another split, or a part of one, is not the paper's test."""
+    """The names are those of the published tables, in whatever case; another split, or a part of one, has none."""
     assert set(PAPER_TESTS.values()) == {row.protocol for row in load_table("video")}
     test = VideoTest.of(split(["a"], [0], 1))
     assert test.protocol is None
+    assert [paper_test(*named).protocol for named in NAMED] == ["msrvtt", "msrvtt", "vatex", None, None]
     assert evaluate_videos(MatrixScores(np.ones((1, 1))), test).card["protocol"] == "all"
 
 
@@ -114,6 +131,28 @@ def test_published_figures_are_called_as_ours():
     assert {"v2t_r1", "t2v_r10", "t2v_mean_rank", "rsum"} < figures
     assert set(compared["differences"]) == figures
     assert {"v2t_r1", "t2v_r10", "rsum"} <= set(first["published"]["values"]) <= figures
+
+
+def test_scores_are_let_go_model_by_model():
+    """Of models that are made as they are asked for only one is held at a time; an ensemble has them all."""
+    test = VideoTest.of(split(["a", "b"], [0, 1], 2))
+    for ensemble, most in ((False, 1), (True, 3)):
+        alive: list[weakref.ref[MatrixScores]] = []
+        seen = []
+
+        def models(alive=alive, seen=seen):
+            for number in range(3):
+                scores = MatrixScores(np.eye(2) * number)
+                alive.append(weakref.ref(scores))
+                seen.append(sum(each() is not None for each in alive))
+                yield ScoredModel(str(number), "0", {}, scores)
+                del scores
+
+        report = evaluate_on_videos(models(), test, ensemble=ensemble, samples=2)
+        assert len(report.results) == (1 if ensemble else 3)
+        assert max(seen) == most
+    with pytest.raises(InputError, match="nothing to evaluate"):
+        evaluate_on_videos([], test)
 
 
 def test_what_cannot_be_evaluated():

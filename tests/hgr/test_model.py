@@ -88,9 +88,7 @@ def test_features_in_batches_are_features_at_once():
     frames, lengths = torch.randn(4, 5, WIDTH, dtype=torch.float64), torch.tensor([2, 1, 5, 3])
     at_once = made.scores(made.embed_videos(frames, lengths), made.embed_sentences(**inputs))
     videos = [made.embed_videos(frames[:2, :2], lengths[:2]), made.embed_videos(frames[2:], lengths[2:])]
-    texts = [
-        made.embed_sentences(**{name: value[part] for name, value in inputs.items()}) for part in ([0], [1, 2, 3])
-    ]
+    texts = [made.embed_sentences(**{name: value[part] for name, value in inputs.items()}) for part in ([0], [1, 2, 3])]
     assert len(join(videos)) == 4
     torch.testing.assert_close(made.scores(join(videos), join(texts)), at_once, rtol=0, atol=1e-12)
     with pytest.raises(InputError, match="no features to join"):

@@ -84,11 +84,13 @@ def test_the_constants_are_those_of_the_paper(data, method):
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_the_small_ones_differ_in_size_alone(method):
-    """Embedding and captions of an epoch: the four are comparable with each other, and have the paper's schedule."""
+def test_the_small_ones_differ_in_size_and_length_alone(method):
+    """Embedding, captions of an epoch, epochs: the four are comparable with each other."""
     small, whole = (read_recipe(name).identity() for name in (f"msvd-small-{method}", f"msvd-{method}"))
     for key, table in (("embed_size", "model"), ("captions_per_image", "data")):
         assert small[table].pop(key) != whole[table].pop(key)
+    for key in ("epochs", "decay_epochs"):
+        assert small["schedule"].pop(key) < whole["schedule"].pop(key)
     assert small == whole
 
 

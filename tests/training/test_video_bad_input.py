@@ -16,7 +16,7 @@ from vse.cli.main import main
 from vse.errors import InputError
 from vse.strict import parse
 from vse.training import Recipe, train
-from vse.training.build import open_splits
+from vse.training.build import build_tokenizer, open_splits
 
 ONE = {"epochs": 1, "batch_size": 8, "decay_epochs": 0}
 
@@ -42,15 +42,19 @@ def refusal(values: dict) -> str:
     return line
 
 
-def test_a_caption_of_three_hundred_words_is_cut(data):
-    """Words and graph alike: the batch holds thirty of them, and a word that is cut is no node."""
+@pytest.mark.parametrize(("table", "read"), [({}, 30), ({"max_tokens": 4}, 4), ({"max_tokens": 50}, 50)])
+def test_a_caption_of_three_hundred_words_is_cut(data, table, read):
+    """Words and graph alike: after thirty, or where the recipe says; and a word that is cut is no node."""
     captions = json.loads(captions_file(data).read_text())
     captions["train/0"][0] = "a dog runs " * 100
     captions_file(data).write_text(json.dumps(captions))
-    splits = open_splits(video_recipe(data, "hgr"))
-    graph = splits.graphs[splits.train.captions[0]]
-    assert graph.n_words == 30
-    assert max(place for phrase in (*graph.verbs, *graph.nouns) for place in phrase.words) < 30
+    recipe = video_recipe(data, "hgr", data=table)
+    splits = open_splits(recipe)
+    sentence = splits.train.captions[0]
+    graph = splits.graphs[sentence]
+    tokenizer = build_tokenizer(recipe, splits.train.captions)
+    assert graph.n_words == tokenizer.encode([sentence]).lengths[0] == read
+    assert max(place for phrase in (*graph.verbs, *graph.nouns) for place in phrase.words) < read
 
 
 @pytest.mark.parametrize(("model", "table"), [("hgr", "model"), ("vse-infinity", "model.image")])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import shutil
 import signal
 import subprocess
@@ -10,6 +11,7 @@ import sys
 import time
 from pathlib import Path
 
+import h5py
 import numpy as np
 import pytest
 import torch
@@ -27,7 +29,6 @@ from vse.evaluation.video import VideoTest, evaluate_videos
 from vse.evaluation.video_models import video_scores
 from vse.hgr import GraphBatch, HGRModel, RoleGraph
 from vse.hgr.scores import plain_level_scores
-from vse.losses import contrastive_from_scores
 from vse.training import Recipe, train
 from vse.training.augmentation import keep_elements
 from vse.training.keyed import Purpose, keyed
@@ -72,7 +73,9 @@ def test_two_epochs_are_better_than_chance(model, runs, data):
     """rsum on dev is that of distinct sentences, well above what random scores would reach, and kept in the card."""
     result = json.loads((runs[model] / "result.json").read_text())
     assert result["best"]["rsum"] > 2 * chance(data)
-    assert [line["dev"]["rsum"] for line in read_metrics(runs[model]) if line["kind"] == "epoch"]
+    reached = [line["dev"]["rsum"] for line in read_metrics(runs[model]) if line["kind"] == "epoch"]
+    assert len(reached) == 2
+    assert (result["best"]["rsum"], result["best"]["epoch"]) == (max(reached), reached.index(max(reached)))
     card = (runs[model] / "best" / "README.md").read_text()
     assert f"{result['best']['rsum']:.5g}" in card
     assert (NOTE.split(":", maxsplit=1)[0] in card.replace("\\", "")) == (model in HGRS)
@@ -146,11 +149,38 @@ def test_parts_of_a_batch_have_the_gradients_of_the_whole(data, tmp_path, model)
         torch.testing.assert_close(parts[name] / scale, expected / scale, rtol=0, atol=1e-9)
 
 
-@pytest.mark.parametrize("augmentation", ["none", "drop"])
-def test_the_loss_is_that_of_the_definition(data, tmp_path, augmentation):
+def naive_hardest(scores: list[list[float]], owners: list[int]) -> float:
+    """The hinge of margin 0.2 with the hardest video and the hardest sentence that are not of the same video."""
+    total = 0.0
+    for i, owner in enumerate(owners):
+        others = [j for j, other in enumerate(owners) if other != owner]
+        total += max(max(0.0, 0.2 + scores[i][j] - scores[i][i]) for j in others)
+        total += max(max(0.0, 0.2 + scores[j][i] - scores[i][i]) for j in others)
+    return total / len(owners)
+
+
+def naive_contrastive(scores: list[list[float]], owners: list[int]) -> float:
+    """Cross-entropy of both directions at temperature 0.05; other sentences of the same video are left out."""
+    total = 0.0
+    for i, owner in enumerate(owners):
+        kept = [j for j, other in enumerate(owners) if other != owner or j == i]
+        for row in ([scores[i][j] for j in kept], [scores[j][i] for j in kept]):
+            total += math.log(sum(math.exp((score - scores[i][i]) / 0.05) for score in row))
+    return total / len(owners)
+
+
+LOSSES = {
+    "contrastive": ({"objective": "contrastive"}, naive_contrastive),
+    "hardest": ({"objective": "triplet", "negatives": "hardest", "warmup_epochs": 0}, naive_hardest),
+}
+
+
+@pytest.mark.parametrize(("augmentation", "loss"), [("none", "contrastive"), ("none", "hardest"), ("drop", "hardest")])
+def test_the_loss_is_that_of_the_definition(data, tmp_path, augmentation, loss):
     """HGR's first loss, from captions and frames one by one: parsed, never padded, scored by the plain formula."""
     run = {"threads": 1, "readers": 1, "precision": "fp64"}
-    changes = {"augmentation": {"image": augmentation, "text": "none"}, "loss": {"reduction": "mean"}}
+    table, naive_loss = LOSSES[loss]
+    changes = {"augmentation": {"image": augmentation, "text": "none"}, "loss": {"reduction": "mean"} | table}
     trainer = trainer_of(video_values(data, "hgr", run=run, model=CALM, **changes), tmp_path)
     pairs, model, split = trainer.pairs, trainer.model, open_data(data, "train")
     samples = pairs.order(0)[:16]
@@ -160,15 +190,16 @@ def test_the_loss_is_that_of_the_definition(data, tmp_path, augmentation):
         graph = RoleGraph.from_official(parse_roles(sentence).graph(), len(sentence.split()))
         arrays = {name: torch.from_numpy(array) for name, array in GraphBatch.of([graph]).arrays().items()}
         tokens = torch.from_numpy(model.tokenizer.encode([sentence]).tokens)
-        read = model.encode_sentences(tokens, None, **arrays)
+        read = model.embed_sentences(tokens, None, **arrays)
         for i, other in enumerate(samples):
             frames = split.images[split.caption_to_image[other]]
             if augmentation == "drop":
                 frames = frames[keep_elements(len(frames), 0.2, keyed(3, 0, Purpose.IMAGE_ELEMENTS, int(other)))]
-            scores[i, j] = plain_level_scores(model.encode_videos(torch.from_numpy(frames)[None]), read).mean.item()
-    expected = contrastive_from_scores(scores, split.caption_to_image[samples].tolist())
+            scores[i, j] = plain_level_scores(model.embed_videos(torch.from_numpy(frames)[None]), read).mean.item()
+    owners = split.caption_to_image[samples].tolist()
+    assert len(set(owners)) < len(owners)  # a video stands in the batch twice
     figures = trainer.step(pairs.batch(0, samples), 0)
-    assert figures.loss == pytest.approx(expected.item(), rel=1e-6)
+    assert figures.loss == pytest.approx(naive_loss(scores.tolist(), owners), rel=1e-6)
 
 
 @pytest.mark.parametrize("model", MODELS)
@@ -206,7 +237,7 @@ def test_a_saved_model_gives_the_same_scores(model, runs, data, tmp_path):
 def test_an_hgr_model_has_no_vectors(runs, capsys):
     """Asked for one it says so in a line, and how it is asked; so do commands that need vectors."""
     model = vse.load(runs["hgr"] / "best")
-    for call in (model.encode_texts, model.encode_images):
+    for call in (model.encode_texts, model.encode_images, model.encode_videos):
         with pytest.raises(InputError, match="scores pairs of a video and a sentence and has no single vector"):
             call(["a dog"])
     assert main(["export", str(runs["hgr"] / "best"), str(runs["hgr"] / "export")]) == 1
@@ -226,6 +257,26 @@ def test_an_export_of_frames_and_words_agrees(runs, tmp_path, data):
     np.testing.assert_allclose(exported.encode_images(videos), torch_model.encode_images(videos), atol=1e-4)
     texts = ["a dog runs", "the bird swims outside"]
     np.testing.assert_allclose(exported.encode_texts(texts), torch_model.encode_texts(texts), atol=1e-4)
+
+
+def test_videos_that_collapse_are_called_videos(data, tmp_path, capsys):
+    """The same frames in every video, sentences apart: the guard names the side, in its line and in the event."""
+    copy = shutil.copytree(data, tmp_path / "tiny")
+    with h5py.File(copy / "ordered_feature" / "SA" / "resnet" / "trn_ft.hdf5", "r+") as stored:
+        for frames in stored.values():
+            frames[:] = 1
+    values = video_values(
+        copy,
+        "vse-plus-plus",
+        model=_without_dropout("vse-plus-plus"),
+        guard={"action": "warn", "spread": 0.02, "patience": 1},
+    )
+    with without_matplotlib():
+        recipe = write_toml(tmp_path / "mine.toml", values)
+        assert main(["train", str(recipe), "--into", str(tmp_path / "run")]) == 0
+    (event,) = (line for line in read_metrics(tmp_path / "run") if line["kind"] == "event")
+    assert (event["event"], event["side"]) == ("collapsed", "videos")
+    assert "the embeddings are collapsing, different videos have a mean cosine of 1.000" in capsys.readouterr().err
 
 
 def test_other_graphs_are_other_data(data, tmp_path):

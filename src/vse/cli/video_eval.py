@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from vse.evaluation.ranks import Ties
     from vse.evaluation.video import VideoTest
     from vse.evaluation.video_report import ScoredModel, VideoReport
+    from vse.hgr.sentence_graphs import SentenceGraphs
     from vse.progress import ProgressReporter
 
 
@@ -46,16 +48,18 @@ def evaluate_video_models(
 ) -> VideoReport:
     """Every model on the distinct sentences of the split; see :mod:`vse.evaluation.video`."""
     from vse.data import open_data
+    from vse.data.video_hgr import annotation_folder
     from vse.evaluation.video import VideoTest
     from vse.evaluation.video_report import evaluate_on_videos
+    from vse.hgr.sentence_graphs import SentenceGraphs
 
     data = open_data(path, split, use="features", features=features)
     test = VideoTest.of(data)
     with progress_on_stderr() as progress:
         progress.note(f"{data.name} {data.split}: {len(data.images)} videos, {len(test.sentences)} distinct sentences")
-        members = [_scored(name, data, test, path, progress) for name in names]
+        graphs = cache(lambda limit: SentenceGraphs.of(test.sentences, annotation_folder(path), limit=limit))
         return evaluate_on_videos(
-            members,
+            (_scored(name, data, test, graphs, progress) for name in names),
             test,
             ensemble=ensemble,
             comparing=comparing,
@@ -67,7 +71,14 @@ def evaluate_video_models(
         )
 
 
-def _scored(name: str, data: CaptionedImages, test: VideoTest, path: Path, progress: ProgressReporter) -> ScoredModel:
+def _scored(
+    name: str,
+    data: CaptionedImages,
+    test: VideoTest,
+    graphs_of: Callable[[int], SentenceGraphs],
+    progress: ProgressReporter,
+) -> ScoredModel:
+    """``graphs_of`` has the role graphs of the test's sentences, for a number of words that a model reads."""
     import vse
     from vse.evaluation.embeddings import model_traits
     from vse.evaluation.video_models import video_scores
@@ -75,15 +86,12 @@ def _scored(name: str, data: CaptionedImages, test: VideoTest, path: Path, progr
 
     model = vse.load(name)
     if model.preprocessing is not None:
-        raise InputError(f"{name} reads pictures, and {path} holds videos as frame features: use a model of frames")
+        raise InputError(
+            f"{name} reads pictures, and {data.name} holds frame features of videos: use a model of frames"
+        )
     graphs, note = None, ""
-    if hasattr(model, "score_pairs"):
-        from vse.data.video_hgr import annotation_folder
-        from vse.data.video_words import WORD_LIMIT
-        from vse.hgr.sentence_graphs import SentenceGraphs
-
-        limit = WORD_LIMIT if model.tokenizer is None else model.tokenizer.max_length
-        graphs = SentenceGraphs.of(test.sentences, annotation_folder(path), limit=limit)
+    if hasattr(model, "score_pairs") and model.tokenizer is not None:
+        graphs = graphs_of(model.tokenizer.max_length)
         note = graphs.note
         progress.note(f"{name}: {note}")
     scores = video_scores(model, data, test, graphs=graphs, progress=progress)

@@ -15,7 +15,7 @@ import numpy as np
 from vse.data.captioned_images import CaptionedImages, ImageFiles
 from vse.data.reading import ReadOptions, expect_images
 from vse.data.splits import in_usual_order
-from vse.data.text_files import parse_json, read_text, report_empty
+from vse.data.text_files import parse_json, read_text, whole_caption
 from vse.errors import InputError
 
 NAME = "karpathy"
@@ -45,9 +45,7 @@ def read(path: Path, split: str, options: ReadOptions) -> CaptionedImages:
         if its_split != split:
             continue
         for k, caption in enumerate(_sentences(entry, place)):
-            if not caption:
-                report_empty(options.on_problem, f"{place}, sentences[{k}]")
-            captions.append(caption)
+            captions.append(whole_caption(caption, f"{place}, sentences[{k}]", options.on_problem))
             owners.append(len(ids))
         relative.append(_relative(entry, place))
         # Features that were published beside this file carry the first of these that there is.
@@ -100,7 +98,7 @@ def _sentences(entry: dict[str, Any], place: str) -> Iterator[str]:
         raw = sentence.get("raw") if isinstance(sentence, dict) else None
         if not isinstance(raw, str):
             raise InputError(f'{place}: "raw" is {raw!r} in a sentence, expected a text')
-        yield raw.strip()
+        yield raw
 
 
 def _locate(relative: list[tuple[str, str]], home: Path, given: Path | None) -> tuple[Path, ...]:

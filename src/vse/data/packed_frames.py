@@ -19,7 +19,7 @@ from numpy.lib import format as npy_format
 from numpy.typing import NDArray
 
 from vse.data.video_frames import VideoFrames, not_finite
-from vse.data.video_sources import stored_name
+from vse.data.video_sources import Rows, stored_name
 from vse.errors import InputError
 from vse.files import settle, write_json
 
@@ -49,8 +49,9 @@ class PackedFrames:
     def shape(self, name: str) -> tuple[int, ...]:
         return self.read(name).shape
 
-    def read(self, name: str) -> NDArray[Any]:
-        return self._array[self._spans[name]]
+    def read(self, name: str, rows: Rows | None = None) -> NDArray[Any]:
+        frames = self._array[self._spans[name]]
+        return frames if rows is None else frames[rows]
 
     def stamp(self) -> str:
         return hashlib.sha256((self.folder / INDEX).read_bytes()).hexdigest()

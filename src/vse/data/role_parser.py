@@ -15,6 +15,7 @@ from vse.data.role_parser_phrases import Argument, Phrase, find_arguments, find_
 from vse.data.role_parser_tags import tag_words
 
 NOTE = "role graphs by the built-in rules of vse (English word lists, no model): verbs and phrases found, roles guessed"
+MOST_WORDS = 512  # of a caption; models read 30, and what follows those decides to which verb a phrase belongs
 
 
 @dataclass(frozen=True)
@@ -71,8 +72,11 @@ class RoleParse:
 
 
 def parse_roles(caption: str) -> RoleParse:
-    """Verbs, noun phrases and roles of an English caption; one without words gives an empty parse."""
-    words = tuple(caption.split())
+    """Verbs, noun phrases and roles of an English caption, of a long one those of its first ``MOST_WORDS`` words.
+
+    One without words gives an empty parse.
+    """
+    words = tuple(caption.split()[:MOST_WORDS])
     tagging = tag_words(words)
     phrases = find_phrases(words, tagging)
     return RoleParse(

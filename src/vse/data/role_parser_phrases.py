@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from vse.data.role_parser_tags import INSIDE_PHRASE, Tagging
+from vse.data.role_parser_behind import INSIDE_PHRASE
+from vse.data.role_parser_tags import Tagging
 from vse.data.role_parser_words import PEOPLE, PLACES, WAYS
 
 ROLE_OF_PREPOSITION = {

@@ -3,41 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal
 
 from vse.data import role_parser_words as lexicon
 from vse.data.role_parser_ahead import WordsAhead, opens_phrase
+from vse.data.role_parser_behind import Tag, TagsBehind
 from vse.data.role_parser_words import Form, forms_of, is_adjective, is_adverb, is_plural
 
-Tag = Literal[
-    "det",
-    "num",
-    "adj",
-    "noun",
-    "pron",
-    "genitive",
-    "verb",
-    "aux",
-    "to",
-    "prep",
-    "particle",
-    "conj",
-    "clause",
-    "adv",
-    "mark",
-]
 Voice = Literal["active", "passive", "copula"]
-INSIDE_PHRASE = frozenset({"det", "num", "adj", "noun", "pron", "genitive"})
-_BEFORE_GERUNDS = frozenset({"by", "for", "without", "from"})
 
 
 @dataclass
 class Tagging:
     """``tags[i]`` is the class of word i; ``voices`` has an entry for each word tagged ``verb``."""
 
-    tags: list[Tag] = field(default_factory=list)
-    voices: dict[int, Voice] = field(default_factory=dict)
+    tags: list[Tag]
+    voices: dict[int, Voice]
 
 
 def tag_words(words: Sequence[str]) -> Tagging:
@@ -47,17 +29,18 @@ def tag_words(words: Sequence[str]) -> Tagging:
     verb and a conjunction. The same word behind an article belongs to a noun phrase.
     """
     tagger = _Tagger([word.strip(".,;:!?\"'()").lower() for word in words])
-    for i in range(len(words)):
-        tagger.tagging.tags.append(tagger.choose(i))
+    for i, word in enumerate(tagger.words):
+        tagger.behind.add(word, tagger.choose(i))
     tagger.settle_auxiliaries()
-    return tagger.tagging
+    return Tagging(tagger.behind.tags, tagger.voices)
 
 
 class _Tagger:
     def __init__(self, words: list[str]) -> None:
         self.words = words
         self.ahead = WordsAhead(words)
-        self.tagging = Tagging()
+        self.behind = TagsBehind()
+        self.voices: dict[int, Voice] = {}
         self.awaits: Literal["be", "base", "have", None] = None  # what an auxiliary behind us asks for
         self.clause_verb: Form | None = None  # the form of the last verb of this clause
         self.clause_forms: set[Form] = set()
@@ -76,13 +59,13 @@ class _Tagger:
         forms = forms_of(word)
         if forms and (form := self._verb_here(i, forms)):
             return self._verb(i, form)
-        if is_adverb(word) and (self._behind(i) != "det" or is_adjective(self.ahead.word(i + 1))):
+        if is_adverb(word) and (self.behind.last != "det" or is_adjective(self.ahead.word(i + 1))):
             return "adv"
-        if is_adjective(word) and (self._behind(i) in {"aux", "noun", "pron", "verb"} or self.ahead.noun_follows(i)):
+        if is_adjective(word) and (self.behind.last in {"aux", "noun", "pron", "verb"} or self.ahead.noun_follows(i)):
             return "adj"
-        if self._behind(i) == "det" and forms & {"ing", "past", "participle"} and self.ahead.noun_follows(i):
+        if self.behind.last == "det" and forms & {"ing", "past", "participle"} and self.ahead.noun_follows(i):
             return "adj"
-        if self._behind(i) in {"det", "num"} and is_adjective(word) and not self.ahead.noun_follows(i):
+        if self.behind.last in {"det", "num"} and is_adjective(word) and not self.ahead.noun_follows(i):
             return "adj"
         return "noun"
 
@@ -107,7 +90,7 @@ class _Tagger:
         if word == "her" and not (after and self.ahead.may_be_noun(i + 1)):
             return "pron"
         if word == "that":
-            return self._clause() if self._behind(i) in {"noun", "pron", "verb"} else "det"
+            return self._clause() if self.behind.last in {"noun", "pron", "verb"} else "det"
         if word in {"this", "these", "those"} and after in lexicon.BE | lexicon.HAVE | lexicon.MODALS:
             return "pron"
         if word in lexicon.POSSESSIVES or word in lexicon.DETERMINERS:
@@ -139,14 +122,14 @@ class _Tagger:
 
     def _verb(self, i: int, form: Form) -> Tag:
         passive = self.awaits == "be" and form == "participle"
-        self.tagging.voices[i] = "passive" if passive or form == "participle" else "active"
+        self.voices[i] = "passive" if passive or form == "participle" else "active"
         self.awaits, self.clause_verb = None, form
         self.clause_forms.add(form)
         return "verb"
 
     def _verb_here(self, i: int, forms: frozenset[Form]) -> Form | None:  # noqa: PLR0911
         """The form in which word i is a verb at its place, or None."""
-        behind, after = self._behind(i), self.ahead.word(i + 1)
+        behind, after = self.behind.last, self.ahead.word(i + 1)
         if self.awaits == "base":
             return "base" if "base" in forms else None
         if self.awaits == "be" and behind != "det":
@@ -171,7 +154,7 @@ class _Tagger:
 
     def _finite(self, i: int, forms: frozenset[Form]) -> Form | None:  # noqa: PLR0911
         """A verb behind a noun phrase: it agrees with its subject, and a clause has one."""
-        subject = self._subject(i)
+        subject = self.behind.subject
         if self.clause_verb is not None:
             loose = "participle" in forms and "base" not in forms and self.ahead.word(i + 1) in lexicon.PREPOSITIONS
             return "participle" if loose else None
@@ -182,9 +165,9 @@ class _Tagger:
             return "s"
         if subject is None:
             return "base"
-        if not self.ahead.word(i + 1) and "prep" in self._run_before(i):
+        if not self.ahead.word(i + 1) and self.behind.outside == "prep":
             return None  # "scenes from a tv show"
-        plural = is_plural(subject) or subject in lexicon.PRONOUNS or self._joined_subject(i)
+        plural = is_plural(subject) or subject in lexicon.PRONOUNS or self.behind.joined_subject
         if plural or "past" in forms:
             return "base"
         person = subject in lexicon.PEOPLE and bool(self.ahead.word(i + 1)) and self.ahead.word(i + 1) not in lexicon.BE
@@ -207,14 +190,14 @@ class _Tagger:
         past = self.clause_verb in {"past", "participle"} and forms & {"past", "participle"}
         if past and "base" not in forms:
             return self.clause_verb
-        verb_before = i >= 2 and self.tagging.tags[i - 2] in {"verb", "particle"}
+        verb_before = i >= 2 and self.behind.tags[i - 2] in {"verb", "particle"}
         if verb_before and forms & {"s", "base"}:
             return "s" if "s" in forms else "base"
         return None
 
     def settle_auxiliaries(self) -> None:
         """A form of "be" without a verb behind it is the verb itself; so is "have"."""
-        tags = self.tagging.tags
+        tags = self.behind.tags
         for i, tag in enumerate(tags):
             if tag != "aux" or self.words[i] in lexicon.MODALS | lexicon.DO:
                 continue
@@ -224,35 +207,7 @@ class _Tagger:
             owned = "verb" in nearby and "det" not in nearby and not existential
             if not owned and "aux" not in tags[i + 1 : i + 2]:
                 tags[i] = "verb"
-                self.tagging.voices[i] = "copula"
+                self.voices[i] = "copula"
 
     def _infinitive(self, i: int) -> bool:
-        return "base" in forms_of(self.ahead.word(i + 1)) and self._behind(i) not in {"det", "num", "prep"}
-
-    def _subject(self, i: int) -> str | None:
-        """The head of the noun phrase that begins the clause: phrases behind a preposition do not count."""
-        head = None
-        for k in range(i):
-            tag = self.tagging.tags[k]
-            if tag in {"clause", "mark"}:
-                head = None
-            inside_prepositional = any(t == "prep" for t in self._run_before(k))
-            if tag in {"noun", "pron"} and not inside_prepositional:
-                head = self.words[k]
-        return head
-
-    def _run_before(self, k: int) -> list[Tag]:
-        """The tags from the last word outside a noun phrase up to word k."""
-        start = k
-        while start > 0 and self.tagging.tags[start - 1] in INSIDE_PHRASE:
-            start -= 1
-        return self.tagging.tags[max(0, start - 1) : k]
-
-    def _joined_subject(self, i: int) -> bool:
-        """Whether "and" joins two noun phrases before word i."""
-        tags = self.tagging.tags[:i]
-        return "conj" in tags and "verb" not in tags
-
-    def _behind(self, i: int) -> Tag | None:
-        """The tag of the last word that is no adverb."""
-        return next((tag for tag in reversed(self.tagging.tags[:i]) if tag != "adv"), None)
+        return "base" in forms_of(self.ahead.word(i + 1)) and self.behind.last not in {"det", "num", "prep"}

@@ -18,7 +18,7 @@ from vse.data.captioned_images import CaptionedImages, ImageFiles
 from vse.data.reading import OnProblem, ReadOptions, expect_images
 from vse.data.splits import ALL, in_usual_order
 from vse.data.table_rows import MALFORMED, READERS, read_rows
-from vse.data.text_files import report_empty
+from vse.data.text_files import whole_caption
 from vse.errors import InputError
 
 NAME = "table"
@@ -72,10 +72,8 @@ def read(path: Path, split: str, options: ReadOptions) -> CaptionedImages:
             )
             options.on_problem("two ids for one path", message)
         for k, caption in enumerate(entry.captions, start=1):
-            if not caption:
-                place = entry.place if len(entry.captions) == 1 else f"{entry.place}, caption {k}"
-                report_empty(options.on_problem, place)
-            captions.append(caption)
+            place = entry.place if len(entry.captions) == 1 else f"{entry.place}, caption {k}"
+            captions.append(whole_caption(caption, place, options.on_problem))
             owners.append(images[file])
     expect_images(path, split, len(images))
     files = ImageFiles(tuple(map(Path, images)), tuple(ids))
@@ -106,4 +104,4 @@ def _entry(place: str, row: dict[str, Any]) -> _Entry:
     if not isinstance(identity, str | int | None) or isinstance(identity, bool):
         raise InputError(f"{place}: id is {identity!r}, expected a text or a whole number")
     image_id = None if identity is None else str(identity).strip()
-    return _Entry(place, image.strip(), tuple(c.strip() for c in captions), split.strip(), image_id or None)
+    return _Entry(place, image.strip(), tuple(captions), split.strip(), image_id or None)

@@ -10,6 +10,7 @@ from vse.data.reading import OnProblem
 from vse.errors import InputError
 
 EMPTY_CAPTION = "empty caption"
+NO_TEXT = "caption that is no text"
 
 
 def read_text(path: Path) -> str:
@@ -53,6 +54,19 @@ def read_captions(path: Path, on_problem: OnProblem) -> list[str]:
         if not caption:
             report_empty(on_problem, f"{path}:{number}")
     return captions
+
+
+def whole_caption(text: str, place: str, on_problem: OnProblem) -> str:
+    """A caption of JSON without the white space around it; where a check goes on after a flaw, it is empty."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:  # JSON can say "\ud800", which no text can hold
+        on_problem(NO_TEXT, f"{place}: holds {text[error.start]!r}, half of a character: write the caption again")
+        return ""
+    caption = text.strip()
+    if not caption:
+        on_problem(EMPTY_CAPTION, f"{place}: empty caption: write one, or take it out of the file")
+    return caption
 
 
 def report_empty(on_problem: OnProblem, place: str) -> None:

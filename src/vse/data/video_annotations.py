@@ -7,29 +7,37 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from vse.data.reading import OnProblem
-from vse.data.text_files import EMPTY_CAPTION
+from vse.data.text_files import NO_TEXT, whole_caption
 from vse.errors import InputError
 
-NO_TEXT = "caption that is no text"
 LISTED_TWICE = "name listed twice"
 EMPTY_NAME = "empty name"
 SHOWN = 60  # characters of a bad value within a message
 
 
 def read_caption(value: object, place: str, on_problem: OnProblem) -> str:
-    """A caption without the white space around it; where a check goes on after a flaw, one that is no text is empty."""
+    """A caption with one blank between its words; where a check goes on after a flaw, one that is no text is empty.
+
+    Role graphs count words by ``str.split``, tokenizers split at all of it but U+001C to U+001F: now they agree.
+    """
     if not isinstance(value, str):
         on_problem(NO_TEXT, f"{place}: the caption is {repr(value)[:SHOWN]}, expected a sentence in quotes")
         return ""
+    return one_blank(whole_caption(value, place, on_problem))
+
+
+def one_blank(sentence: str) -> str:
+    """``sentence`` with one blank between its words, and nothing around them."""
+    return " ".join(sentence.split())
+
+
+def expect_name(name: str, place: str) -> str:
+    """``name``, unless it holds half of a character, as JSON's "\\ud800" gives: no file can be called so."""
     try:
-        value.encode()
-    except UnicodeEncodeError as error:  # JSON can say "\\ud800", which no text can hold
-        on_problem(NO_TEXT, f"{place}: holds {value[error.start]!r}, half of a character: write the caption again")
-        return ""
-    caption = value.strip()
-    if not caption:
-        on_problem(EMPTY_CAPTION, f"{place}: empty caption: write one, or take it out of the file")
-    return caption
+        name.encode()
+    except UnicodeEncodeError:
+        raise InputError(f"{place}: the name {name[:SHOWN]!r} holds half of a character: write it again") from None
+    return name
 
 
 def distinct_names(names: Sequence[str], place: str, on_problem: OnProblem) -> list[str]:

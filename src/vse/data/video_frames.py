@@ -62,17 +62,23 @@ class VideoFrames:
             raise not_finite(self.source, self.ids[index])
         return found
 
+    def expect_finite(self) -> None:
+        """Read every video once; the first whose frames hold no numbers is an error that names it."""
+        for index in range(len(self)):
+            self[index]
+
     def stored(self, index: int) -> NDArray[Any]:
         """The frames that are used of a video, ``(n, C)`` in the type they are stored in."""
         video = range(len(self.ids))[operator.index(index)]
-        array = self.source.read(stored_name(self.ids[video]))
-        rows = array.reshape(-1, array.shape[-1])  # (frames, C), also from (1, frames, C)
-        if rows.shape != (self.counts[video], self.dim):
+        name, count = stored_name(self.ids[video]), int(self.counts[video])
+        found = self.source.shape(name)
+        if found != (count, self.dim):
             raise InputError(
-                f"{self.source.place}, video {self.ids[video]!r}: {rows.shape[0]} × {rows.shape[1]}, but it was "
-                f"{self.counts[video]} × {self.dim} when it was opened: open the data again"
+                f"{self.source.place}, video {self.ids[video]!r}: {found[0]} × {found[1]}, but it was "
+                f"{count} × {self.dim} when it was opened: open the data again"
             )
-        return rows if self.limit is None or len(rows) <= self.limit else rows[even_frames(len(rows), self.limit)]
+        whole = self.limit is None or count <= self.limit
+        return self.source.read(name, None if whole else even_frames(count, self.limit))
 
 
 def not_finite(source: FrameSource, video: str) -> InputError:
@@ -100,7 +106,7 @@ def find_frames(
         others = f"{len(there)} others" + (f", {min(there)!r} is the first" if there else "")
         raise InputError(
             f"{source.place}: no frames of any of the {len(videos)} videos ({some}), it holds {others}: "
-            "give the features of this split with features="
+            "give the features of this split with --features PLACE (features= in Python)"
         )
     widths = {name: shapes[name][1] for name in found}
     width = widths[found[0]]

@@ -9,6 +9,7 @@ from typing import Any
 
 from vse.data.role_parser import NOTE, parse_roles
 from vse.data.text_files import parse_json, read_text
+from vse.data.video_annotations import one_blank
 from vse.errors import InputError
 
 GRAPH_FILES = ("sent2rolegraph.augment.json", "sent2rolegraph.json")
@@ -48,10 +49,14 @@ def role_graphs(sentences: Iterable[str], folder: Path | None) -> RoleGraphs:
 
 
 def _read(file: Path, wanted: Iterable[str]) -> dict[str, Any]:
-    """Those of the wanted sentences that the file has; the other graphs, a hundred thousand of them, are let go."""
+    """Those of the wanted sentences that the file has; the other graphs, a hundred thousand of them, are let go.
+
+    Sentences have one blank between words, whatever white space the file has in the same place.
+    """
     content = parse_json(read_text(file), str(file))
     if not isinstance(content, dict):
         raise InputError(f"{file}: expected an object {{sentence: [nodes, edges]}}, got a {type(content).__name__}")
+    content = {one_blank(sentence): graph for sentence, graph in content.items()} | content
     found = {}
     for sentence in wanted:
         graph = content.get(sentence)

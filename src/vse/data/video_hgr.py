@@ -25,6 +25,8 @@ from vse.errors import InputError, first_line, unknown_choice
 
 NAME = "hgr"
 CAPTIONS = "ref_captions.json"
+GIVE_FEATURES = "give them with --features PLACE (features= in Python)"
+_FEATURES = Path("ordered_feature") / "SA"
 _SHORT = {"train": "trn", "val": "val", "test": "tst"}
 _CONVERT = (
     'if you trust it, convert it with python -c "import sys, numpy as n; f = sys.argv[1]; '
@@ -61,14 +63,23 @@ def read(path: Path, split: str, on_problem: OnProblem) -> VideoCaptions:
     )
 
 
+def feature_kinds(path: Path) -> list[str]:
+    """The kinds of features that the data have, by their folders."""
+    home = path / _FEATURES
+    return sorted(folder.name for folder in home.iterdir() if folder.is_dir()) if home.is_dir() else []
+
+
 def features(path: Path, split: str, wanted: str | None) -> Path:
     """The file of frames of a split; ``wanted`` chooses between several kinds of features."""
-    home = path / "ordered_feature" / "SA"
-    kinds = sorted(folder.name for folder in home.iterdir() if folder.is_dir()) if home.is_dir() else []
+    home = path / _FEATURES
+    kinds = feature_kinds(path)
     if not kinds:
-        raise InputError(f"{home}: no folder of frame features: give them with features=")
+        raise InputError(f"{home}: no folder of frame features: {GIVE_FEATURES}")
     if wanted is None and len(kinds) > 1:
-        raise InputError(f"{home} has {len(kinds)} kinds of features, {', '.join(kinds)}: name one with features=")
+        raise InputError(
+            f"{home} has {len(kinds)} kinds of features, {', '.join(kinds)}: name one with --features KIND (features= "
+            "in Python)"
+        )
     if wanted is not None and wanted not in kinds:
         raise InputError(f"{home}: {unknown_choice('kind of features', wanted, kinds)}")
     folder = home / (wanted or kinds[0])

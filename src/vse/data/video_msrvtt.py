@@ -25,10 +25,11 @@ from typing import Any
 from vse.data.reading import OnProblem
 from vse.data.splits import in_usual_order
 from vse.data.text_files import parse_json, read_text
-from vse.data.video_annotations import distinct_names, expect_videos, read_caption
+from vse.data.video_annotations import SHOWN, distinct_names, expect_name, expect_videos, read_caption
+from vse.data.video_sources import reading, zip_entry
 from vse.data.video_words import plain_sentence
 from vse.data.videos import VideoCaptions
-from vse.errors import InputError, first_line
+from vse.errors import InputError
 
 NAME = "msrvtt"
 PROTOCOLS = (("train", "val", "test"), ("train-7k", "test-1k-A"), ("train-9k", "test-1k-A"))
@@ -49,6 +50,7 @@ _LISTS = {
     "test-1k-A": "MSRVTT_JSFUSION_test.csv",
 }
 
+_LARGEST = 2**28  # bytes of an unpacked file; the larger one that was published has 16 million
 _ONE_SENTENCE = ("one sentence for each video, not the 20 of the official test",)
 
 
@@ -110,7 +112,7 @@ def _name(video: dict[str, Any], place: str) -> str:
     name = video.get("video_id")
     if not isinstance(name, str | int) or name == "":
         raise InputError(f'{place}: "video_id" is {name!r}, expected the name of a video')
-    return str(name)
+    return expect_name(str(name), place)
 
 
 def _caption(value: object, place: str, on_problem: OnProblem) -> str:
@@ -135,13 +137,16 @@ def _texts(file: Path) -> Iterator[tuple[str, str]]:
     if file.suffix != ".zip":
         yield file.name, read_text(file)
         return
-    try:
-        with zipfile.ZipFile(file) as archive:
-            for name in archive.namelist():
-                if name.endswith("videodatainfo.json") and "__MACOSX" not in name:
-                    yield Path(name).name, archive.read(name).decode("utf-8-sig")
-    except (OSError, zipfile.BadZipFile, UnicodeDecodeError) as error:
-        raise InputError(f"{file} cannot be read ({first_line(error)}): copy it again") from None
+    with reading(str(file)), zipfile.ZipFile(file) as archive:
+        for name in archive.namelist():
+            if name.endswith("videodatainfo.json") and "__MACOSX" not in name:
+                entry = zip_entry(archive, name)
+                if entry.file_size > _LARGEST:  # more than this is never unpacked, whatever follows
+                    raise InputError(
+                        f"{file}: {name[:SHOWN]!r} has {entry.file_size} bytes, expected at most {_LARGEST}: copy it "
+                        "again, or put the unpacked file beside it"
+                    )
+                yield Path(name).name, archive.read(entry).decode("utf-8-sig")
 
 
 def _list(content: dict[str, Any], key: str, place: str) -> list[dict[str, Any]]:
@@ -153,15 +158,18 @@ def _list(content: dict[str, Any], key: str, place: str) -> list[dict[str, Any]]
 
 def _split_of(video: dict[str, Any], place: str) -> str:
     given = video.get("split")
-    if given not in _OFFICIAL:
-        raise InputError(
-            f'{place}, video {video.get("video_id")!r}: "split" is {given!r}, expected train, validate or test'
-        )
+    if not isinstance(given, str) or given not in _OFFICIAL:
+        told = f'video {video.get("video_id")!r}: "split" is {repr(given)[:SHOWN]}'
+        raise InputError(f"{place}, {told}, expected train, validate or test")
     return _OFFICIAL[given]
 
 
 def _rows(file: Path) -> list[dict[str, str]]:
-    rows = list(csv.DictReader(io.StringIO(read_text(file))))
+    reader = csv.DictReader(io.StringIO(read_text(file)), strict=True)
+    try:
+        rows = list(reader)
+    except csv.Error as error:
+        raise InputError(f"{file}:{reader.line_num + 1}: {error}: check the quotation marks of this row") from None
     if not rows or not all(row.get("video_id") for row in rows):
         raise InputError(f"{file}: expected rows with a column video_id")
     return rows

@@ -47,8 +47,8 @@ def open_videos(
     """One split of the videos at ``path`` with their frames.
 
     ``features`` is an hdf5 or npz file or a folder of arrays, one ``(frames, size)`` a video; in the layout ``hgr`` it
-    may be left out, or name one of the folders in ``ordered_feature/SA``. Of a longer video ``limit`` frames are used,
-    evenly spaced. Videos without frames are left out and listed in ``dropped``.
+    may be left out, or name one of the folders in ``ordered_feature/SA``, even where a path is called so. Of a longer
+    video ``limit`` frames are used, evenly spaced. Videos without frames are left out and listed in ``dropped``.
     """
     captions = read_video_captions(path, split, layout=layout)
     return captions.with_frames(open_frames(find_features(Path(path), captions, features)), limit)
@@ -80,13 +80,14 @@ def find_video_layout(path: Path, layout: str = AUTO) -> str:
 
 
 def find_features(path: Path, captions: VideoCaptions, features: StrPath | None) -> Path:
-    """The file or folder of the frames of a split."""
-    if features is not None and Path(features).exists():
+    """The file or folder of the frames of a split; a kind that the data have is not looked for elsewhere."""
+    own = captions.layout == video_hgr.NAME and features is not None and str(features) in video_hgr.feature_kinds(path)
+    if features is not None and not own and Path(features).exists():
         return video_hgr.split_file(Path(features), captions.split) or Path(features)
     if captions.layout == video_hgr.NAME:
         return video_hgr.features(path, captions.split, None if features is None else str(features))
     if features is None:
         raise InputError(
-            f"{path}: layout {captions.layout!r} has no frame features of its own: give them with features="
+            f"{path}: layout {captions.layout!r} has no frame features of its own: {video_hgr.GIVE_FEATURES}"
         )
-    raise InputError(f"features={str(features)!r} does not exist: expected an hdf5 or npz file or a folder of arrays")
+    raise InputError(f"features {str(features)!r} do not exist: expected an hdf5 or npz file or a folder of arrays")

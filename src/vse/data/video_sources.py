@@ -9,7 +9,7 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import IO, Any, Protocol, TypeVar
 
 import numpy as np
 from numpy.lib import format as npy_format
@@ -24,6 +24,8 @@ DAMAGED = (
     *(zipfile.BadZipFile, zlib.error, tokenize.TokenError),
 )
 """What h5py, zipfile and numpy raise about a file that is damaged."""
+Rows = NDArray[np.int64]
+_AT_ONCE = 2**24  # bytes: a smaller set is unpacked whole, since a chunk is unpacked for each of its rows
 _Handle = TypeVar("_Handle")
 
 
@@ -40,8 +42,8 @@ class FrameSource(Protocol):
     def shape(self, name: str) -> tuple[int, ...]:
         """The shape of a video's array, without reading it."""
 
-    def read(self, name: str) -> NDArray[Any]:
-        """A video's array."""
+    def read(self, name: str, rows: Rows | None = None) -> NDArray[Any]:
+        """The frames ``(n, size)`` of a video: all, or those at ``rows``, which ascend; no others are held."""
 
     def stamp(self) -> str:
         """Another text when the files may have changed."""
@@ -78,7 +80,7 @@ class _Opened:
 
     def _open(self, opener: Callable[[Path], _Handle]) -> _Handle:
         if self._handle is None or self._handle[0] != os.getpid():
-            with _reading(self.place):
+            with reading(self.place):
                 self._handle = os.getpid(), opener(self.path)
         handle: _Handle = self._handle[1]
         return handle
@@ -97,22 +99,26 @@ class Hdf5Frames(_Opened):
         return self._open(lambda path: require("h5py", "train", "reading frame features").File(path, "r"))
 
     def names(self) -> frozenset[str]:
-        with _reading(self.place):
+        with reading(self.place):
             return frozenset(self._file())
 
     def shape(self, name: str) -> tuple[int, ...]:
         place = f"{self.path}, {name!r}"
-        with _reading(place):
+        with reading(place):
             found = self._file()[name]
             return _checked(getattr(found, "shape", None), getattr(found, "dtype", None), place)
 
-    def read(self, name: str) -> NDArray[Any]:
-        with _reading(f"{self.path}, {name!r}"):
-            return np.asarray(self._file()[name][...])
+    def read(self, name: str, rows: Rows | None = None) -> NDArray[Any]:
+        with reading(f"{self.path}, {name!r}"):
+            stored = self._file()[name]
+            if rows is None or (stored.chunks is not None and stored.nbytes <= _AT_ONCE):
+                return _chosen(stored[...], rows)
+            # One by one: of a list of rows HDF5 looks at every chunk between the first and the last.
+            return np.stack([stored[row] if stored.ndim == 2 else stored[0, row] for row in rows.tolist()])
 
 
 class NpzFrames(_Opened):
-    """``{name: (frames, size)}`` in one npz file; one array is read at a time."""
+    """``{name: (frames, size)}`` in one npz file; one array is read at a time, and all of it."""
 
     def _file(self) -> zipfile.ZipFile:
         return self._open(zipfile.ZipFile)
@@ -122,12 +128,15 @@ class NpzFrames(_Opened):
 
     def shape(self, name: str) -> tuple[int, ...]:
         place = f"{self.path}, {name!r}"
-        with _reading(place), self._file().open(f"{name}.npy") as file:
+        with reading(place), self._entry(name) as file:
             return _npy_shape(file, place)
 
-    def read(self, name: str) -> NDArray[Any]:
-        with _reading(f"{self.path}, {name!r}"), self._file().open(f"{name}.npy") as file:
-            return _npy_array(file)
+    def read(self, name: str, rows: Rows | None = None) -> NDArray[Any]:
+        with reading(f"{self.path}, {name!r}"), self._entry(name) as file:
+            return _chosen(npy_format.read_array(file, allow_pickle=False), rows)
+
+    def _entry(self, name: str) -> IO[bytes]:
+        return self._file().open(zip_entry(self._file(), f"{name}.npy"))
 
 
 class FrameFolder:
@@ -152,15 +161,15 @@ class FrameFolder:
         path = self._files[name]
         if path.suffix == ".npz":
             return NpzFrames(path).shape(_only(path))
-        with _reading(str(path)), path.open("rb") as file:
+        with reading(str(path)), path.open("rb") as file:
             return _npy_shape(file, str(path))
 
-    def read(self, name: str) -> NDArray[Any]:
+    def read(self, name: str, rows: Rows | None = None) -> NDArray[Any]:
         path = self._files[name]
         if path.suffix == ".npz":
-            return NpzFrames(path).read(_only(path))
-        with _reading(str(path)), path.open("rb") as file:
-            return _npy_array(file)
+            return NpzFrames(path).read(_only(path), rows)
+        with reading(str(path)):
+            return _chosen(npy_format.open_memmap(path, mode="r"), rows)
 
     def stamp(self) -> str:
         return "\n".join(map(_stamp, self._files.values()))
@@ -183,8 +192,16 @@ def _only(path: Path) -> str:
     return names[0]
 
 
+def zip_entry(archive: zipfile.ZipFile, name: str) -> zipfile.ZipInfo:
+    """An entry that is packed as everybody packs: of other ways, damage is told by errors of their own."""
+    entry = archive.getinfo(name)
+    if entry.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+        raise InputError(f"{archive.filename}: {name!r} is packed in way {entry.compress_type}, expected deflate")
+    return entry
+
+
 @contextmanager
-def _reading(place: str) -> Iterator[None]:
+def reading(place: str) -> Iterator[None]:
     """What is wrong with a file, in one line that names it."""
     try:
         yield
@@ -202,9 +219,10 @@ def _npy_shape(file: Any, place: str) -> tuple[int, ...]:
     return _checked(shape, dtype, place)
 
 
-def _npy_array(file: Any) -> NDArray[Any]:
-    array: NDArray[Any] = npy_format.read_array(file, allow_pickle=False)
-    return array
+def _chosen(stored: NDArray[Any], rows: Rows | None) -> NDArray[Any]:
+    """A copy of all frames or of some, of an array ``(frames, size)`` or ``(1, frames, size)``."""
+    frames = stored.reshape(stored.shape[-2:])
+    return np.array(frames if rows is None else frames[rows])
 
 
 def _checked(shape: Any, dtype: Any, place: str) -> tuple[int, ...]:

@@ -21,7 +21,7 @@ from typing import Any
 from vse.data.reading import OnProblem
 from vse.data.splits import in_usual_order
 from vse.data.text_files import parse_json, read_text
-from vse.data.video_annotations import distinct_names, expect_videos, read_caption
+from vse.data.video_annotations import distinct_names, expect_name, expect_videos, read_caption
 from vse.data.video_words import plain_sentence
 from vse.data.videos import VideoCaptions
 from vse.errors import InputError
@@ -93,4 +93,4 @@ def _video(entry: Any, place: str, on_problem: OnProblem) -> tuple[str, list[str
     if not isinstance(captions, list):
         raise InputError(f'{place}: "enCap" is no list of sentences: test files without captions cannot be used')
     sentences = [read_caption(caption, f"{place}, enCap[{k}]", on_problem) for k, caption in enumerate(captions)]
-    return name, [plain_sentence(sentence) for sentence in sentences]
+    return expect_name(name, place), [plain_sentence(sentence) for sentence in sentences]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -68,7 +68,7 @@ class VideoReport:
 
 
 def evaluate_on_videos(
-    members: Sequence[ScoredModel],
+    members: Iterable[ScoredModel],
     test: VideoTest,
     *,
     ensemble: bool = False,
@@ -79,32 +79,53 @@ def evaluate_on_videos(
     seed: int = 0,
     progress: ProgressReporter | None = None,
 ) -> VideoReport:
-    """Each model by itself, or all as one ensemble (the mean of their scores); ``comparing`` also to the first row."""
-    if not members:
-        raise InputError("nothing to evaluate: give at least one model")
+    """Each model by itself, or all as one ensemble (the mean of their scores); ``comparing`` also to the first row.
+
+    Models that are made as they are asked for are let go one by one: only an ensemble holds the scores of all.
+    """
     report = progress or SilentProgress()
-    groups = [list(members)] if ensemble else [[each] for each in members]
-    if ensemble and comparing:
-        groups += [[each] for each in members]
-    results = [
-        evaluate_videos(
-            group[0].scores if len(group) == 1 else MeanScores([each.scores for each in group]),
-            test,
-            name=" + ".join(each.name for each in group),
-            ties=ties,
-            samples=samples,
-            seed=seed,
-            models=[_card(each) for each in group],
-            progress=report,
-        )
-        for group in groups
-    ]
-    published: dict[int, ClosestRow] = {}
     if against_paper and test.protocol is None:
         report.note(f"the paper has no rows for {test.about['data']} {test.about['split']}")
-    elif against_paper and test.protocol is not None:
-        published = {n: _closest(test.protocol, group) for n, group in enumerate(groups)}
+    results: list[VideoResult] = []
+    published: dict[int, ClosestRow] = {}
+    for group in _groups(members, ensemble=ensemble, comparing=comparing):
+        if against_paper and test.protocol is not None:
+            published[len(results)] = _closest(test.protocol, group)
+        results.append(
+            evaluate_videos(
+                group[0].scores if len(group) == 1 else MeanScores([each.scores for each in group]),
+                test,
+                name=" + ".join(each.name for each in group),
+                ties=ties,
+                samples=samples,
+                seed=seed,
+                models=[_card(each) for each in group],
+                progress=report,
+            )
+        )
+        del group  # its scores, before the next ones are computed
     return VideoReport(results, _comparisons(results) if comparing else [], published)
+
+
+def _groups(members: Iterable[ScoredModel], *, ensemble: bool, comparing: bool) -> Iterator[list[ScoredModel]]:
+    """The models of each row."""
+    left = iter(members)
+    first = next(left, None)
+    if first is None:
+        raise InputError("nothing to evaluate: give at least one model")
+    if not ensemble:
+        yield [first]
+        del first
+        yield from map(_alone, left)
+        return
+    together = [first, *left]
+    yield together
+    if comparing:
+        yield from map(_alone, together)
+
+
+def _alone(model: ScoredModel) -> list[ScoredModel]:
+    return [model]
 
 
 def _closest(protocol: str, group: Sequence[ScoredModel]) -> ClosestRow:

@@ -77,7 +77,7 @@ def _halves(entry: Any) -> tuple[Mapping[str, Any], Sequence[Any]]:
             return nodes, edges
     raise InputError(
         f"a role graph must be a pair [nodes, edges] of an object and a list, got {str(entry)[:80]!r}; "
-        "leave the entry out to use the sentence alone"
+        "leave the entry out to have the sentence parsed by rules"
     )
 
 

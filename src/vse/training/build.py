@@ -153,16 +153,28 @@ def build_model(recipe: Recipe, tokenizer: TextTokenizer, splits: Splits, name: 
             model = HGRModel(config, tokenizer)
     else:
         model = _build_towers(recipe, recipe.model, tokenizer, splits, about)
-    images = splits.train.images
-    if isinstance(images, FeatureRows | VideoFrames) and images.dim != model.feature_size:
-        where = "model.feature_size" if recipe.model.kind == "hgr" else "model.image.feature_size"
-        raise InputError(
-            f"{splits.train.name}: features of {images.dim} values, and the model takes {model.feature_size}: "
-            + ("compute them with the recipe's backbone" if splits.store else f"set {where}")
-        )
+    _expect_features(recipe, splits, model.feature_size)
     if splits.store is not None and isinstance(model, VSEModel):
         _check_store(splits.store, model)
     return model.double() if recipe.run.precision == "fp64" else model
+
+
+def _expect_features(recipe: Recipe, splits: Splits, wanted: int) -> None:
+    """Refuse what the model could not take, also of the dev split, which is else read when the first epoch is over."""
+    for data in (splits.train, splits.dev):
+        if not isinstance(data.images, FeatureRows | VideoFrames) or data.images.dim == wanted:
+            continue
+        where = "model.feature_size" if recipe.model.kind == "hgr" else "model.image.feature_size"
+        if splits.store:
+            fix = "compute them with the recipe's backbone"
+        else:
+            fix = f"set {where}" if data is splits.train else "extract them as those to train on were"
+        raise InputError(
+            f"{data.name}, split {data.split!r}: features of {data.images.dim} values, and the model takes {wanted}: "
+            + fix
+        )
+    if isinstance(splits.dev.images, VideoFrames):
+        splits.dev.images.expect_finite()  # packing looks at those to train on
 
 
 @contextmanager
