@@ -40,8 +40,6 @@ def test_videos_are_the_same_from_the_packed_file(source, tmp_path):
     assert np.load(tmp_path / "packed" / ARRAY).shape == (9, 4)
     some = np.array([0, 4])
     np.testing.assert_array_equal(found.source.read("b_c", some), found[1][some])
-    some = np.array([0, 4])
-    np.testing.assert_array_equal(found.source.read("b_c", some), found[1][some])
 
 
 def test_frames_of_another_state_are_not_taken(source, tmp_path):

@@ -9,7 +9,7 @@ from typing import get_args
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from vse.data.role_parser import MOST_WORDS, parse_roles
@@ -158,42 +158,8 @@ def naive_look_back(words: list[str], tags: list[str]) -> tuple[str | None, str 
     return (last or [None])[0], (outside or [None])[0], subject, joined
 
 
-@given(st.lists(st.sampled_from(get_args(Tag)), max_size=12))
-def test_what_stands_behind_is_what_looking_back_finds(tags):
-    """Kept word by word, it is at every place what going back over all tags would find."""
-    words = [f"w{k}" for k in range(len(tags))]
-    behind = TagsBehind()
-    for k, (word, tag) in enumerate(zip(words, tags, strict=True)):
-        behind.add(word, tag)
-        found = behind.last, behind.outside, behind.subject, behind.joined_subject
-        assert found == naive_look_back(words[: k + 1], tags[: k + 1])
-    assert behind.tags == tags
-
-
-def test_a_caption_without_end():
-    """Of a caption of a million words the first ones are parsed, and what follows changes nothing."""
-    clause = "a man runs while "
-    found = parse_roles(clause * 250_000)
-    assert found == parse_roles(" ".join((clause * 250_000).split()[:MOST_WORDS]))
-    assert found.verbs == tuple(range(2, MOST_WORDS, 4))
-
-
-def naive_look_back(words: list[str], tags: list[str]) -> tuple[str | None, str | None, str | None, bool]:
-    """Last tag but adverbs, what leads in the phrase, the subject, joined or not, each found by going back."""
-    subject = None
-    for k, tag in enumerate(tags):
-        phrase = next((j for j in range(k, 0, -1) if tags[j - 1] not in INSIDE_PHRASE), 0)
-        if tag in ("clause", "mark"):
-            subject = None
-        if tag in ("noun", "pron") and (phrase == 0 or tags[phrase - 1] != "prep"):
-            subject = words[k]
-    last = [tag for tag in tags if tag != "adv"][-1:]
-    outside = [tag for tag in tags if tag not in INSIDE_PHRASE][-1:]
-    joined = "conj" in tags and "verb" not in tags
-    return (last or [None])[0], (outside or [None])[0], subject, joined
-
-
-@given(st.lists(st.sampled_from(get_args(Tag)), max_size=12))
+@given(st.lists(st.sampled_from(get_args(Tag)), max_size=20))
+@example(["noun", "adv", "prep", "det", "noun", "conj", "verb", "pron", "clause"])
 def test_what_stands_behind_is_what_looking_back_finds(tags):
     """Kept word by word, it is at every place what going back over all tags would find."""
     words = [f"w{k}" for k in range(len(tags))]
@@ -247,26 +213,6 @@ def test_labels_of_msrvtt_are_those_of_the_drawing(shared_data):
     assert [one["sen_id"] for one in labels] == numbers[
         sorted(np.random.default_rng(0).choice(59800, 60, False))
     ].tolist()
-    for one in labels:
-        words = captions[one["sen_id"]].split()
-        assert plain_sentence(" ".join(words)).split() == words
-        assert all(0 <= place < len(words) for place in one["verbs"] + one["nouns"])
-
-
-@pytest.mark.parametrize("data", ["msvd", "msrvtt"])
-def msrvtt_test(shared_data: Path) -> dict[int, str]:
-    """The captions of the official test by their numbers, as published."""
-    with zipfile.ZipFile(shared_data / "msrvtt" / "test_videodatainfo.json.zip") as archive:
-        content = json.loads(archive.read("test_videodatainfo.json"))
-    return {one["sen_id"]: one["caption"] for one in content["sentences"]}
-
-
-def test_labels_of_msrvtt_are_those_of_the_drawing(shared_data):
-    """60 of the 59,800 captions of the test by the generator that the file names; plain sentences have their words."""
-    labels = json.loads(LABELS.read_text())["msrvtt"]
-    captions = msrvtt_test(shared_data)
-    numbers = np.array(sorted(captions))
-    assert [one["sen_id"] for one in labels] == numbers[sorted(np.random.default_rng(0).choice(59800, 60, False))].tolist()
     for one in labels:
         words = captions[one["sen_id"]].split()
         assert plain_sentence(" ".join(words)).split() == words

@@ -135,7 +135,6 @@ BAD = {
     ),
     "empty in a list": ("t.jsonl", '{"path": "a", "caption": ["b", ""]}\n', r"t\.jsonl:1, caption 2: empty caption"),
     "half a character": ("t.jsonl", '{"path": "a", "caption": ["b", "\\ud800"]}\n', r":1, caption 2: holds '\\ud800'"),
-    "half a character": ("t.jsonl", '{"path": "a", "caption": ["b", "\\ud800"]}\n', r":1, caption 2: holds '\\ud800'"),
     "no Parquet": ("t.parquet", b"PAR1 not really", "cannot be read as Parquet"),
 }
 

@@ -6,12 +6,10 @@ import pickle
 from pathlib import Path
 
 import h5py
-import h5py
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from numpy.lib import format as npy_format
 from numpy.lib import format as npy_format
 from tests.data.video_support import Bomb, frames, write_hdf5
 
@@ -174,51 +172,6 @@ def test_frames_are_finite(tmp_path, value):
     assert np.array_equal(found[0], videos["a"].astype(np.float32))
     with pytest.raises(InputError, match=r"x\.h5, video 'b/c': its frames hold NaN or infinite values"):
         found[1]
-
-
-def test_all_videos_are_looked_at_before_they_are_needed(tmp_path):
-    """``expect_finite`` reads each video once, and names the one that holds no numbers."""
-    videos = {"a": frames(2), "b": frames(30)}
-    sound, _ = find_frames(open_frames(write_hdf5(tmp_path / "sound.h5", videos)), ["a", "b"])
-    sound.expect_finite()
-    videos["b"][29, 0] = np.inf
-    broken, _ = find_frames(open_frames(write_hdf5(tmp_path / "broken.h5", videos)), ["a", "b"])
-    with pytest.raises(InputError, match=r"broken\.h5, video 'b'"):
-        broken.expect_finite()
-
-
-MANY = 10**10  # frames that no machine could hold
-
-
-@pytest.mark.parametrize("shape", [(MANY, 12), (1, MANY, 12)])
-@pytest.mark.parametrize("form", ["hdf5", "npy"])
-def test_only_the_frames_that_are_used_are_read(tmp_path, form, shape):
-    """Twenty of ten thousand million, first to last."""
-    if form == "hdf5":
-        with h5py.File(tmp_path / "x.h5", "w") as file:
-            stored = file.create_dataset("a", shape, "f4", chunks=(1,) * (len(shape) - 2) + (4, 12))
-            stored[..., 0, :], stored[..., MANY - 1, :] = 1, 2
-    else:
-        header = {"descr": "<f4", "fortran_order": False, "shape": shape}
-        with (tmp_path / "a.npy").open("wb") as file:
-            npy_format.write_array_header_2_0(file, header)
-            first = file.tell()
-            file.write(np.ones(12, "f4").tobytes())
-            file.truncate(first + 4 * 12 * MANY)  # a file with a hole
-            file.seek(-48, 2)
-            file.write(np.full(12, 2, "f4").tobytes())
-    videos, _ = find_frames(open_frames(tmp_path / "x.h5" if form == "hdf5" else tmp_path), ["a"])
-    assert videos.counts.tolist() == [MANY]
-    assert videos[0][:, 0].tolist() == [1] + [0] * 18 + [2]
-
-
-def test_a_header_that_promises_too_much(tmp_path):
-    """An array that is shorter than its header says is one line, however much would have to be held."""
-    with (tmp_path / "a.npy").open("wb") as file:
-        npy_format.write_array_header_2_0(file, {"descr": "<f4", "fortran_order": False, "shape": (5, MANY)})
-    videos, _ = find_frames(open_frames(tmp_path), ["a"])
-    with pytest.raises(InputError, match=r"a\.npy cannot be read"):
-        videos[0]
 
 
 def test_all_videos_are_looked_at_before_they_are_needed(tmp_path):
