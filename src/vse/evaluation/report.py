@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from vse.errors import InputError
 from vse.evaluation.bootstrap import Difference
 from vse.evaluation.evaluate import Result
+from vse.evaluation.figure_table import add_figures, add_intervals, figure_table
 from vse.evaluation.published import ClosestRow, closest_row, list_protocols
 from vse.files import write_text
 
@@ -90,27 +91,15 @@ class EvaluationReport:
                 extra.render(console)
 
     def _table(self, console: Console, protocol: str, test: str) -> None:
-        from rich.table import Table
-        from rich.text import Text
-
         rows = [
             (number, result)
             for number, result in enumerate(self.results)
             if (result.protocol.name, result.card["split_hash"]) == (protocol, test)
         ]
-        table = Table(
-            title=Text(f"{protocol}: {rows[0][1].protocol.summary}"), title_justify="left", padding=(0, 0, 0, 1)
-        )
-        table.add_column("model", overflow="fold", ratio=1)
-        for head in (*HEADS, "median", "mean rank"):
-            table.add_column(head, justify="right", no_wrap=True)
+        table = figure_table(f"{protocol}: {rows[0][1].protocol.summary}", HEADS)
         for number, result in rows:
-            figures = result.metrics.figures()
-            medians = f"{figures['i2t_median_rank']:g}/{figures['t2i_median_rank']:g}"
-            means = f"{figures['i2t_mean_rank']:.1f}/{figures['t2i_mean_rank']:.1f}"
-            table.add_row(Text(result.name), *(f"{figures[name]:.1f}" for name in COLUMNS), medians, means)
-            spread = (result.intervals[name] for name in COLUMNS)
-            table.add_row("95 %", *(f"{each.low:.1f}–{each.high:.1f}" for each in spread), style="dim")
+            add_figures(table, result.name, result.metrics, COLUMNS)
+            add_intervals(table, result.intervals, COLUMNS)
             if number in self.published:
                 values = self.published[number].row.values
                 table.add_row("paper", *(f"{values[n]:.1f}" if n in values else "" for n in COLUMNS), style="italic")

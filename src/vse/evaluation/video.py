@@ -19,6 +19,7 @@ from vse.errors import InputError
 from vse.evaluation.bootstrap import LEVEL, FoldRanks, Interval, intervals, resample
 from vse.evaluation.embeddings import split_hash
 from vse.evaluation.evaluate import RECALL, TIE_RULES
+from vse.evaluation.figure_table import add_figures, add_intervals, figure_table
 from vse.evaluation.metrics import DirectionMetrics, RetrievalMetrics
 from vse.evaluation.positives import Positives, distinct_sentences
 from vse.evaluation.ranks import Ties, ranks_both_ways
@@ -117,26 +118,14 @@ class VideoResult:
 
     def add_to(self, table: Table) -> None:
         """The row, and below it the intervals if there are any."""
-        from rich.text import Text
-
-        v2t, t2v = self.metrics.i2t, self.metrics.t2i
-        medians = f"{v2t.median_rank:g}/{t2v.median_rank:g}"
-        table.add_row(Text(self.name), *self.row(), medians, f"{v2t.mean_rank:.1f}/{t2v.mean_rank:.1f}")
+        add_figures(table, self.name, self.metrics, COLUMNS)
         if self.intervals:
-            spread = (self.intervals[name] for name in COLUMNS)
-            table.add_row("95 %", *(f"{each.low:.1f}–{each.high:.1f}" for each in spread), style="dim")
+            add_intervals(table, self.intervals, COLUMNS)
 
 
 def video_table(title: str) -> Table:
     """An empty table like the paper's."""
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(title=Text(title), title_justify="left", padding=(0, 0, 0, 1))
-    table.add_column("model", overflow="fold")
-    for head in (*HEADS, "median", "mean rank"):
-        table.add_column(head, justify="right", no_wrap=True)
-    return table
+    return figure_table(title, HEADS)
 
 
 def evaluate_videos(

@@ -14,6 +14,7 @@ from typing import Any
 from vse._version import __version__
 from vse.errors import VSEError
 from vse.files import write_json
+from vse.orphans import end_with_parent
 from vse.progress import ProgressReporter
 
 Task = Mapping[str, Any]
@@ -75,7 +76,7 @@ def _run_in_processes(
 ) -> None:
     # "spawn": a forked child would inherit the locks of torch's threads.
     context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(workers, mp_context=context, initializer=_one_thread) as pool:
+    with ProcessPoolExecutor(workers, mp_context=context, initializer=_begin) as pool:
         waiting: dict[Future[dict[str, Any]], int] = {
             pool.submit(train, plan[index], profile): index for index in missing
         }
@@ -89,11 +90,12 @@ def _run_in_processes(
             raise
 
 
-def _one_thread() -> None:
-    """One thread a process: the processes share the cores already."""
+def _begin() -> None:
+    """One thread a process, since the processes share the cores already; and none when nobody waits for it."""
     import torch
 
     torch.set_num_threads(1)
+    end_with_parent()
 
 
 def _read(path: Path) -> dict[str, Any] | None:

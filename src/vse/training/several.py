@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
-import signal
 import threading
-import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
@@ -14,6 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from vse.orphans import end_with_parent, is_orphan
 from vse.progress import ProgressReporter, SilentProgress
 from vse.training.recipe import Recipe
 from vse.training.result import TrainingResult
@@ -121,25 +120,14 @@ def _begin(messages: Any, threads: int) -> None:
     import torch
 
     torch.set_num_threads(threads)
-    threading.Thread(target=_end_with_parent, daemon=True).start()
-
-
-def _end_with_parent() -> None:
-    """A worker whose parent was killed stops as if asked to, with a checkpoint: nobody waits for it any more."""
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        parent.join()
-        os.kill(os.getpid(), signal.SIGTERM)
-        time.sleep(GRACE)
-        os._exit(1)
+    end_with_parent(GRACE)  # a run that is given up writes a checkpoint
 
 
 def _train_in_worker(run: Run, threads: int) -> TrainingResult:
     try:
         return _train(run, threads, _messages.put)
     except BaseException:
-        parent = multiprocessing.parent_process()
-        if parent is not None and not parent.is_alive():
+        if is_orphan():
             os._exit(1)  # the pool would wait for another task for ever
         raise
 
