@@ -56,6 +56,7 @@ def plot_dev(rows: Sequence[Row], title: str) -> Figure:
         colour = COLOURS[place % len(COLOURS)]
         axis.plot(epochs, curves.mean(axis=0), color=colour, linewidth=1.8, label=row.variant.label)
         axis.fill_between(epochs, curves.min(axis=0), curves.max(axis=0), color=colour, alpha=0.15, linewidth=0)
+    axis.xaxis.get_major_locator().set_params(integer=True)
     axis.set_xlabel("epoch", color=INK)
     axis.set_ylabel("rsum on dev", color=INK)
     axis.grid(color=GRID)
