@@ -78,7 +78,7 @@ class GridResult:
             lines += [_line([f"**{panel}**", *[""] * (len(self.heads) + 1)])] if panel else []
             lines += [_line(self.cells(row)) for row in rows]
         if not all(row.finished for row in self.rows):
-            lines += ["", f"{UNFINISHED} unfinished: rsum on dev was still rising at the end of a run."]
+            lines += ["", f"\\{UNFINISHED} unfinished: rsum on dev was still rising at the end of a run."]
         if self.contrasts:
             lines += ["", _line(("claim", "difference in rsum", "95 %", "seed by seed", "")), _line(("---",) * 5)]
             lines += [_line(_contrast_cells(each)) for each in self.contrasts]
