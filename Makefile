@@ -25,8 +25,10 @@ $(STAMP): pyproject.toml constraints.txt
 	@$(PIP) --editable ".[train,backbones,milvus,tensorboard,dev]"
 	@touch $@
 
-demo: setup  ## run the demonstration, and show its page; results go to vse-demo/
-	@$(BIN)/vse demo
+# The folder goes through the environment: spaces, quotes and dollars in its name are nobody's syntax there.
+demo: export VSE_PHOTOS := $(value PHOTOS)
+demo: setup  ## run the demonstration, and show its page (PHOTOS=~/Pictures: over your own pictures); into vse-demo/
+	@$(BIN)/vse demo $${VSE_PHOTOS:+--photos "$$VSE_PHOTOS"}
 
 test: setup browser lint  ## lint, then run the tests (PYTEST_ARGS="-k name" chooses, WORKERS=0 keeps one process)
 	@$(BIN)/python -m pytest -n $(WORKERS) $(PYTEST_ARGS)

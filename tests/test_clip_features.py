@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import signal
@@ -13,12 +14,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from rich.console import Console
 from tests.clip_support import CHANNELS, OPTIONS, SIDE, naive_rows, tiny, write_clips
 from tests.data.video_support import msrvtt_json, write_json
 from tests.inputs.clips import write_clip
 from tests.test_features import Telling
 
-from vse.clip_features import NamedClips, extract_clip_features, find_clips
+from vse.clip_features import ClipFeaturesReport, NamedClips, extract_clip_features, find_clips
 from vse.data.clip_folder import read_clip_header
 from vse.data.video_open import open_videos
 from vse.data.video_sources import FrameFolder
@@ -286,6 +288,22 @@ def test_a_name_that_is_too_long_for_a_file(tmp_path):
     report = extract_clip_features(clips, tiny(), tmp_path / "out", **CALL)
     assert report.computed == 1
     assert list(report.problems.values()) == ["its path is too long to name a file of features: shorten it"]
+
+
+def test_the_report_as_a_person_reads_it():
+    """Each line has its place: counts, what was clipped, used in part, or left without features, and where they are."""
+    counts = {"frames_per_clip": 20, "channels": 128, "clips": 3, "frames": 25, "computed": 2, "kept": 0, "clipped": 7}
+    told = {"problems": {"a\nb": "empty"}, "notes": {"[c]": "the second half is missing"}}
+    console = Console(file=io.StringIO(), width=40)
+    ClipFeaturesReport(folder=Path("out"), backbone="tiny", seconds=1.0, **counts, **told).render(console)
+    assert console.file.getvalue().splitlines() == [
+        "tiny: 3 clips, up to 20 frames of 128 channels",
+        "2 clips with 25 frames computed now (2.0 clips/s), 0 were there before",
+        "7 values were beyond ±65504, the range of float16, and were clipped",
+        "[c] is used in part: the second half is missing",
+        r"'no features for a\nb: empty'",
+        "The features are in out",
+    ]
 
 
 def test_clips_may_be_named_by_hand(folder, tmp_path):

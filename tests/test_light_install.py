@@ -84,10 +84,10 @@ def test_what_is_not_installed(light):
 
 def test_indexing_and_searching(light):
     """Pictures and a clip go in; a sentence, a picture and both find what the model says they should."""
-    made = told(light, "index", "photos", "--into", "photos.vse", "--model", "model")
+    made = told(light, "index", "photos", "--into", "own.vse", "--model", "model")
     assert made["files"] == PICTURES + 1
     assert made["items"] > PICTURES
-    found = told(light, "search", "photos.vse", "a dog runs in the snow", "-k", 50)
+    found = told(light, "search", "own.vse", "a dog runs in the snow", "-k", 50)
     assert len(found["results"]) == made["items"]
     pictures = light.model.encode_images([light.photos / f"{number}.png" for number in range(PICTURES)])
     scores = pictures @ light.model.encode_texts(["a dog runs in the snow"])[0]
@@ -95,11 +95,19 @@ def test_indexing_and_searching(light):
         name = Path(result["path"])
         if name.suffix == ".png":
             np.testing.assert_allclose(result["score"], scores[int(name.stem)], atol=1e-4)
-    assert names(told(light, "search", "photos.vse", "--image", "photos/7.png", "-k", 1)) == ["7.png"]
-    both = told(light, "search", "photos.vse", "snow", "--image", "photos/7.png", "--not", "two cats")
+    assert names(told(light, "search", "own.vse", "--image", "photos/7.png", "-k", 1)) == ["7.png"]
+    both = told(light, "search", "own.vse", "snow", "--image", "photos/7.png", "--not", "two cats")
     assert both["results"]
-    again = told(light, "index", "photos", "--into", "photos.vse")
+    again = told(light, "index", "photos", "--into", "own.vse")
     assert again["items"] == made["items"]
+
+
+def test_the_model_that_comes_along(light):
+    """It is in the wheel: a folder is all that has to be named."""
+    assert told(light, "index", "photos")["index"] == "photos.vse"
+    about = told(light, "collection", "info", "photos.vse")
+    assert (about["files"], about["model_source"]) == (PICTURES + 1, "photo")
+    assert told(light, "search", "photos.vse", "a dog in the snow", "-k", 1)["results"]
 
 
 def test_results_for_people(light):

@@ -18,9 +18,9 @@ from vse.data.clip_files import NamedClips, find_clips
 from vse.data.clip_folder import ClipFeaturesHeader, ClipFolder
 from vse.encoders.backbones import Backbone
 from vse.encoders.evaluation_mode import evaluation_mode
-from vse.encoders.frame_features import LARGEST, NAN, see_frames
+from vse.encoders.frame_features import NAN, see_frames
 from vse.encoding import check_batch_size, read_ahead
-from vse.features import OpenedBackbone, backbone_fingerprint, open_backbone
+from vse.features import OpenedBackbone, backbone_fingerprint, open_backbone, print_report
 from vse.inputs.clips.even_frames import FRAMES, check_frame_count
 from vse.inputs.problem import BadMediaError, os_reason
 from vse.progress import ProgressReporter, SilentProgress
@@ -73,21 +73,12 @@ class ClipFeaturesReport:
 
     def render(self, console: Console) -> None:
         """Counts, what went wrong, and where the features are."""
-        from rich.text import Text
-
-        def say(text: str) -> None:
-            console.print(Text(text if text.isprintable() else ascii(text)), soft_wrap=True)
-
         rate = f" ({self.computed / self.seconds:.1f} clips/s)" if self.computed else ""
-        say(f"{self.backbone}: {self.clips} clips, up to {self.frames_per_clip} frames of {self.channels} channels")
-        say(f"{self.computed} clips with {self.frames} frames computed now{rate}, {self.kept} were there before")
-        if self.clipped:
-            say(f"{self.clipped} values were beyond ±{LARGEST:.0f}, the range of float16, and were clipped")
-        for name, note in self.notes.items():
-            say(f"{name} is used in part: {note}")
-        for name, reason in self.problems.items():
-            say(f"no features for {name}: {reason}")
-        say(f"The features are in {self.folder}")
+        counts = (
+            f"{self.backbone}: {self.clips} clips, up to {self.frames_per_clip} frames of {self.channels} channels",
+            f"{self.computed} clips with {self.frames} frames computed now{rate}, {self.kept} were there before",
+        )
+        print_report(console, counts, self.clipped, self.problems, self.folder, in_part=self.notes)
 
 
 def extract_clip_features(

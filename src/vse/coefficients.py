@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from vse.errors import InputError
 from vse.plain import parse_plain, read_json
+from vse.shipped import named_place
 
 FILE = "confidence.json"
 """Its name, in a model's folder and beside this module."""
@@ -46,7 +47,7 @@ def shipped_coefficients() -> Coefficients:
 
 
 def coefficients_of(folder: str | Path) -> Coefficients:
-    """Those in the folder of a model, if it has any, else those that come with the package.
+    """Those of a model in a folder or of the package, if it has any, else those that suit most models.
 
     What is no local folder, such as the name of a model on the hub, has none.
     """
@@ -54,8 +55,8 @@ def coefficients_of(folder: str | Path) -> Coefficients:
 
 
 def own_coefficients(folder: str | Path) -> Coefficients | None:
-    """Those in the folder of a model, None if it has none."""
-    path = Path(folder).expanduser() / FILE
+    """Those of a model in a folder or of the package, None if it has none."""
+    path = Path(named_place(folder)).expanduser() / FILE
     return read_coefficients(path) if path.exists() else None
 
 

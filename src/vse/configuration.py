@@ -87,7 +87,7 @@ class GridConfig(Strict):
     backbone: BackboneConfig
     image_size: Annotated[int, Field(ge=1, le=LARGEST)] | None = None
     preprocessing: Annotated[dict[str, Any] | None, AfterValidator(_known_preprocessing)] = None
-    head: Literal["linear", "residual-mlp"] = "linear"
+    head: Literal["linear", "residual-mlp", "class-words"] = "linear"
     hidden_size: Annotated[int, Field(ge=1, le=LARGEST)] = 512
     pooling: PoolingConfig = PoolingConfig()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, cast
@@ -72,20 +72,34 @@ class FeaturesReport:
 
     def render(self, console: Console) -> None:
         """Counts, what went wrong, and where the features are."""
-        from rich.text import Text
-
-        def say(text: str) -> None:
-            console.print(Text(text if text.isprintable() else ascii(text)), soft_wrap=True)
-
         rows, columns = self.grid
         rate = f" ({self.computed / self.seconds:.1f} images/s)" if self.computed else ""
-        say(f"{self.backbone}: {self.images} images, {rows} × {columns} cells of {self.channels} channels each")
-        say(f"{self.computed} computed now{rate}, {self.kept} were there before")
-        if self.clipped:
-            say(f"{self.clipped} values were beyond ±{LARGEST:.0f}, the range of float16, and were clipped")
-        for name, reason in self.bad.items():
-            say(f"no features for {name}: {reason}")
-        say(f"The features are in {self.folder}")
+        counts = (
+            f"{self.backbone}: {self.images} images, {rows} × {columns} cells of {self.channels} channels each",
+            f"{self.computed} computed now{rate}, {self.kept} were there before",
+        )
+        print_report(console, counts, self.clipped, self.bad, self.folder)
+
+
+def print_report(
+    console: Console,
+    counts: Iterable[str],
+    clipped: int,
+    bad: Mapping[str, str],
+    folder: Path,
+    *,
+    in_part: Mapping[str, str] | None = None,
+) -> None:
+    """The lines of any report of features; ``bad`` has none of them, ``in_part`` is used as far as it could be read."""
+    from rich.text import Text
+
+    lines = [*counts]
+    if clipped:
+        lines.append(f"{clipped} values were beyond ±{LARGEST:.0f}, the range of float16, and were clipped")
+    lines += [f"{name} is used in part: {note}" for name, note in (in_part or {}).items()]
+    lines += [f"no features for {name}: {reason}" for name, reason in bad.items()]
+    for line in (*lines, f"The features are in {folder}"):
+        console.print(Text(line if line.isprintable() else ascii(line)), soft_wrap=True)
 
 
 def find_images(path: str | os.PathLike[str], *, layout: str = AUTO, split: str | None = None) -> ImageFiles:

@@ -1,4 +1,4 @@
-"""``vse.load``: a model from a folder or the hub, in the runtime that its files are made for."""
+"""``vse.load``: a model from a folder, the package or the hub, in the runtime that its files are made for."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, cast
 
 from vse.errors import InputError, require
 from vse.plain import read_json
+from vse.shipped import is_model, shipped_folder
 
 if TYPE_CHECKING:
     from vse.hgr.model import HGRModel
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 def load(
     source: str | Path, *, device: str | None = None, threads: int | None = None
 ) -> VSEModel | OnnxModel | HGRModel:
-    """The model in a local folder, or of a hub id such as ``"owner/model"``.
+    """The model in a local folder, the package's (``"photo"``), or one of the hub (``"owner/model"``).
 
     A folder that ``vse export`` wrote is run by ONNX Runtime and loads no torch; any other by torch. ``device`` is for
     torch ("cpu" by default), ``threads`` for ONNX Runtime (all cores by default).
@@ -48,10 +49,16 @@ def load_towers(source: str | Path) -> VSEModel | OnnxModel:
 
 
 def model_folder(source: str | Path) -> Path:
-    """A local folder with a model in it; a hub id is downloaded first (or found in the local cache)."""
+    """A local folder with a model in it; else that of a model of the package; else a hub id, which is downloaded first.
+
+    A folder of pictures that is called like a model of the package is not in its way.
+    """
     folder = Path(source).expanduser()
-    if (folder / "config.json").is_file():
+    if is_model(folder):
         return folder
+    shipped = shipped_folder(source)
+    if shipped is not None:
+        return shipped
     if folder.is_dir():
         raise InputError(
             f"{str(source)!r}: a folder without config.json, so no model ('vse convert' or 'vse train' make one)"
@@ -69,6 +76,6 @@ def model_folder(source: str | Path) -> Path:
     from vse.hub import download
 
     folder = download(name)
-    if not (folder / "config.json").is_file():
+    if not is_model(folder):
         raise InputError(f"{name!r}: the hub has it, but without config.json it is no model of ours")
     return folder

@@ -57,13 +57,21 @@ class VSEModel(EncodingMethods, VideoMethods, nn.Module):
     def build(
         cls, config: ModelConfig, tokenizer: TextTokenizer | None = None, *, pretrained: bool = False
     ) -> VSEModel:
-        """A new model with random weights; ``pretrained`` asks for published weights of the image backbone."""
+        """A new model with random weights; ``pretrained`` asks for published weights of the image backbone.
+
+        A head of class words is then filled in, too, which takes a minute.
+        """
         image_encoder, image = build_image_encoder(config.image, config.embed_size, pretrained=pretrained)
         text_encoder, text = build_text_encoder(config.text, config.embed_size)
         if tokenizer is not None:
             _check_tokenizer(tokenizer, text_encoder)
         complete = config.model_copy(update={"image": image, "text": text})
-        return cls(image_encoder, text_encoder, complete, tokenizer)
+        model = cls(image_encoder, text_encoder, complete, tokenizer)
+        if pretrained and config.image.kind == "grid" and config.image.head == "class-words":
+            from vse.encoders.class_words import begin_with_class_words
+
+            begin_with_class_words(image_encoder, text_encoder, tokenizer)
+        return model
 
     @property
     def embed_size(self) -> int:

@@ -112,8 +112,6 @@ def test_a_disk_that_is_away(photos, index, exported, capsys):
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
-        (["{photos}", "--into", "{index}"], 2, "--model MODEL is needed"),
-        (["{photos}", "--model", "{model}"], 2, "--into"),
         (["--into", "{index}", "--model", "{model}"], 2, "FOLDER"),
         (["nowhere", "--into", "{index}", "--model", "{model}"], 1, "nowhere: no such folder"),
         (["{photos}/a.png", "--into", "{index}", "--model", "{model}"], 1, "not a folder"),
@@ -121,6 +119,7 @@ def test_a_disk_that_is_away(photos, index, exported, capsys):
         (["{photos}", "--into", "{photos}", "--model", "{model}"], 1, "expected an empty or new folder"),
         (["{photos}", "--into", "{photos}/a.png", "--model", "{model}"], 1, "a.png is not a folder"),
         (["{photos}", "--into", "{photos}/a.png"], 1, "a.png is not a folder"),
+        (["{photos}", "--into", "", "--model", "{model}"], 1, "the address of a collection is empty"),
         (["{photos}", "--into", "{photos}/a.png/x.db", "--model", "{model}"], 1, "a.png is not a folder"),
         (["{photos}", "--into", "{index}", "--model", "{model}", "--watch", "--json"], 2, "--watch has no end"),
     ],

@@ -75,6 +75,7 @@ def test_two_candidates_are_one_too_many(tmp_path):
         open_data(tmp_path)
 
 
+HALF = r'images\[0\]: "{}" is .*, which holds half of a character: write it again'
 BAD = {
     "not JSON": ("{", "not JSON"),
     "line of the error": ('{\n"images": [,]}', r"\.json:2: not JSON"),
@@ -90,6 +91,10 @@ BAD = {
         json.dumps({"images": [entry("a", "test", "x", "a \ud800")]}),
         r"sentences\[1\]: holds '\\ud800'",
     ),
+    "half a file name": (json.dumps({"images": [entry("\ud800.jpg", "test", "x")]}), HALF.format("filename")),
+    "half a folder": (json.dumps({"images": [entry("a", "test", "x", filepath="b\udfff")]}), HALF.format("filepath")),
+    "half a split": (json.dumps({"images": [entry("a", "t\ud800", "x")]}), HALF.format("split")),
+    "half an id": (json.dumps({"images": [entry("a", "test", "x", cocoid="\udcff")]}), HALF.format("cocoid")),
     "no images": ('{"images": []}', "zero images"),
     "deep": ("[" * 100_000, "not usable JSON"),
 }

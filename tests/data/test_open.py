@@ -9,7 +9,7 @@ import pytest
 from tests.data.support import entry, features, write_image, write_karpathy, write_lines, write_precomp
 from tests.data.video_support import frames, msrvtt_json, write_hdf5, write_hgr, write_json
 
-from vse.data import LAYOUTS, detect_layout, list_splits, open_data
+from vse.data import LAYOUTS, check_data, detect_layout, list_splits, open_data
 from vse.data.video_open import VIDEO_LAYOUTS
 from vse.errors import InputError
 
@@ -65,8 +65,12 @@ def test_videos_are_read_as_frames_alone(tmp_path, layout):
     path = make(layout, tmp_path)
     with pytest.raises(InputError, match="holds videos as frame features, no pictures"):
         open_data(path, use="files")
-    with pytest.raises(InputError, match=r"features='f' is for videos, and .* holds images"):
-        open_data(make("table", tmp_path / "images"), "all", features="f")
+    images = make("table", tmp_path / "images")
+    for call in (open_data, check_data):
+        with pytest.raises(
+            InputError, match=r"--features 'f' \(features= in Python\) is for videos, and .* holds images"
+        ):
+            call(images, features="f")
     if layout != "hgr":
         with pytest.raises(InputError, match="has no frame features of its own"):
             open_data(path)

@@ -14,7 +14,7 @@ from vse.errors import InputError
 
 
 def calibrate(
-    model: Annotated[Path, typer.Argument(metavar="MODEL", help="A model folder, or an export's.")],
+    model: Annotated[str, typer.Argument(metavar="MODEL", help="A model folder, or an export's.")],
     data: Annotated[Path, typer.Option(metavar="DIR", help="Captioned data that the model was not trained on.")],
     split: Annotated[
         str, typer.Option(metavar="NAME", help="The split to fit on; keep the test split for tests.")
@@ -38,18 +38,18 @@ def calibrate(
     show(replace(report, written=write_coefficients(folder, report.coefficients)), as_json=as_json)
 
 
-def _local_folder(model: Path) -> Path:
+def _local_folder(model: str) -> Path:
     """A model's folder that can be written into; found out before anything is encoded."""
+    from vse.cli.models import refuse_shipped
     from vse.loading import model_folder
 
-    folder = model.expanduser()
+    refuse_shipped(model, "the next install would lose what was fitted")
+    folder = Path(model).expanduser()
     if (folder / "ensemble.json").is_file() and not (folder / "config.json").is_file():
-        raise InputError(f"{str(model)!r}: an ensemble, which cannot be searched with: calibrate one of its models")
+        raise InputError(f"{model!r}: an ensemble, which cannot be searched with: calibrate one of its models")
     if not folder.exists():
-        raise InputError(
-            f"{str(model)!r}: no such folder; a model on the hub becomes one with 'vse export {model} DIR'"
-        )
+        raise InputError(f"{model!r}: no such folder; a model on the hub becomes one with 'vse export {model} DIR'")
     model_folder(folder)
     if not os.access(folder, os.W_OK):
-        raise InputError(f"{str(model)!r}: may not be written, and the coefficients go there: copy the folder first")
+        raise InputError(f"{model!r}: may not be written, and the coefficients go there: copy the folder first")
     return folder

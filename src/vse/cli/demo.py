@@ -1,4 +1,4 @@
-"""``vse demo``: everything that works, on generated data."""
+"""``vse demo``: everything that works, on generated data, or searching one's own photographs."""
 
 from __future__ import annotations
 
@@ -11,8 +11,10 @@ import typer
 
 from vse.cli.console import progress_on_stderr, show
 from vse.cli.options import JsonOption, output_folder, parse_seeds
+from vse.errors import UsageError
 
 if TYPE_CHECKING:
+    from vse.demo.photos import PhotosResult
     from vse.demo.result import DemoResult
 
 
@@ -21,9 +23,14 @@ def demo(
         Path | None,
         typer.Option(metavar="DIR", help="Where results are written [default: vse-demo, or vse-demo-quick]."),
     ] = None,
+    photos: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Train nothing, and make this folder of photographs searchable instead."),
+    ] = None,
     seeds: Annotated[
-        str, typer.Option(metavar="LIST", help="Seeds to train each method with, separated by commas.")
-    ] = "0,1,2",
+        str | None,
+        typer.Option(metavar="LIST", help="Seeds to train each method with, separated by commas [default: 0,1,2]."),
+    ] = None,
     quick: Annotated[
         bool, typer.Option("--quick", help="A smoke run on few scenes: shows the way, not the result.")
     ] = False,
@@ -31,7 +38,7 @@ def demo(
         bool | None,
         typer.Option(
             "--page/--no-page",
-            help="Serve the scenes on a page until Ctrl-C [default: on a terminal; elsewhere it is tried and stopped].",
+            help="Serve the page until Ctrl-C [default: on a terminal; elsewhere it is tried and stopped].",
             show_default=False,
         ),
     ] = None,
@@ -39,24 +46,36 @@ def demo(
 ) -> None:
     """Train VSE++ and VSE∞ on generated scenes, compare them, and search the scenes on a page; no download, no dataset.
 
-    About two minutes, and the page.
+    About two minutes, and the page. With --photos, the page over one's own photographs.
     """
     folder = output_folder(out or Path("vse-demo-quick" if quick else "vse-demo"))
-    chosen = parse_seeds(seeds)
-
-    from vse.demo import run
-
+    if photos is not None and (quick or seeds is not None):
+        raise UsageError("--photos trains nothing: leave out --seeds and --quick")
+    chosen = parse_seeds("0,1,2" if seeds is None else seeds)
+    result: DemoResult | PhotosResult
     with progress_on_stderr() as progress:
-        result = run(out=folder, seeds=chosen, quick=quick, progress=progress)
+        if photos is not None:
+            from vse.demo.photos import index_photos
+
+            result = index_photos(folder, photos, progress)
+        else:
+            from vse.demo import run
+
+            result = run(out=folder, seeds=chosen, quick=quick, progress=progress)
     show(result, as_json=as_json)
     _page(result, page, as_json=as_json)
 
 
-def _page(result: DemoResult, wanted: bool | None, *, as_json: bool) -> None:
+def _page(result: DemoResult | PhotosResult, wanted: bool | None, *, as_json: bool) -> None:
     """To a person the page stays; a program is shown that it works, unless it wants JSON alone."""
     if wanted is False or (wanted is None and as_json):
         return
     from vse.demo.page import show_page, try_page
 
-    person = sys.stdout.isatty() and not os.environ.get("CI")
-    (show_page if wanted or person else try_page)(result.collection, lambda line: print(line, flush=True))
+    def say(line: str) -> None:
+        print(line, flush=True)
+
+    if wanted or (sys.stdout.isatty() and not os.environ.get("CI")):
+        show_page(result.collection, say)
+    else:
+        try_page(result.collection, result.question, say)

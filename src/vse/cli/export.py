@@ -33,8 +33,10 @@ def export(
     """Write both towers as ONNX with tokenizer and preprocessing, and compare them with torch."""
     if precision not in PRECISIONS:
         raise UsageError(f"--precision: {unknown_choice('precision', precision, PRECISIONS)}")
+    from vse.cli.models import refuse_shipped
     from vse.errors import require
 
+    refuse_shipped(model, "it is an export already")
     require("torch", "train", "vse export")
     from vse.coefficients import own_coefficients
     from vse.convert.onnx_export import export_onnx

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,10 +25,18 @@ if TYPE_CHECKING:
 
 def index(
     folders: Annotated[list[Path], typer.Argument(metavar="FOLDER...", help="Folders of pictures and clips.")],
-    into: Annotated[str, typer.Option(metavar="INDEX", help="The index, such as photos.vse; made on first use.")],
+    into: Annotated[
+        str | None,
+        typer.Option(
+            metavar="INDEX", help="The index; made on first use [default: named after the first folder, Photos.vse]."
+        ),
+    ] = None,
     model: Annotated[
         str | None,
-        typer.Option(metavar="MODEL", help="A model folder or hub id [default: the one the index was made with]."),
+        typer.Option(
+            metavar="MODEL",
+            help="A model folder or hub id [default: the one the index was made with; for a new one, photo].",
+        ),
     ] = None,
     watch: Annotated[bool, typer.Option("--watch", help="Go on, and index what changes; Ctrl-C ends it.")] = False,
     as_json: JsonOption = False,
@@ -35,36 +44,33 @@ def index(
     """Index folders: run again to take in what is new, changed, moved or gone."""
     if watch and as_json:
         raise UsageError("--json prints one result at the end, and --watch has no end: use one of them")
+    from vse.cli.index_name import check_named_after, named_after
     from vse.index.indexing.folder import root_of
-    from vse.index.open import collection_exists, open_collection
     from vse.index.refusal import other_model
 
     roots = list(dict.fromkeys(root_of(folder) for folder in folders))
-    known = None
-    if collection_exists(into):
-        before = open_collection(into)
-        known = before.info()
-        before.close()
-    elif model is None:
-        raise UsageError(f"--model MODEL is needed: {into} does not exist yet, and is made for one model")
+    where = named_after(roots[0]) if into is None else into
+    known = _known(where)
+    if into is None and known is not None:
+        check_named_after(where, roots[0], known.roots)
     _check_folders(roots, known)
     result = None
     try:
         with progress_on_stderr() as progress:
-            encoder, source = _load(into, model, known)
+            encoder, source = _load(where, model, known)
             if known is not None and known.model != encoder.fingerprint():
                 raise other_model(known.where, known.model, known.model_source, encoder.fingerprint(), source)
-            with closing(_open(into, encoder, source, new=known is None)) as collection:
+            with closing(_open(where, encoder, source, new=known is None)) as collection:
                 if known is not None:
                     _record_source(collection, known.model_source, source, progress)
                 try:
-                    result = _index(collection, encoder, roots, progress)
+                    result = _index(collection, encoder, roots, progress, new=known is None or into is None)
                     collection.settle(progress=progress)
                     if watch:
                         first, result = result, None
                         _watch(collection, encoder, roots, first, progress)
                 except KeyboardInterrupt:
-                    progress.note(f"what was encoded is in {into}: the same command goes on from there")
+                    progress.note(f"what was encoded is in {where}: the same command goes on from there")
                     raise
     finally:  # what was indexed stays, also when it could not be made fast to search
         if result is not None:
@@ -73,10 +79,11 @@ def index(
 
 @dataclass(frozen=True)
 class Indexed:
-    """What is in an index now, and what each folder brought."""
+    """What is in an index now, and what each folder brought; of a ``new`` one also how it is asked."""
 
     info: CollectionInfo
     reports: tuple[IndexReport, ...]
+    new: bool = False
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -95,30 +102,50 @@ class Indexed:
             report.render(console)
         info = self.info
         console.print(Text(f"{info.where}: {info.files:,} files, {info.items:,} vectors"), soft_wrap=True)
+        if self.new and info.files:
+            place = shlex.quote(info.where)
+            console.print(Text(f'search it: vse search {place} "a dog in the snow"'), soft_wrap=True)
+            console.print(Text(f"on a page: vse serve {place}"), soft_wrap=True)
+
+
+def _known(where: str) -> CollectionInfo | None:
+    """What the index at ``where`` holds, None if there is none yet."""
+    from vse.index.open import collection_exists, open_collection
+
+    if not collection_exists(where):
+        return None
+    with closing(open_collection(where)) as collection:
+        return collection.info()
 
 
 def _check_folders(roots: list[str], known: CollectionInfo | None) -> None:
     """A mistyped folder is found out before a model is loaded; one that is known may be on a disk that is away."""
+    from vse.cli.index_name import is_index
     from vse.index.indexing.folder import check_overlap
     from vse.index.scan import why_absent
 
     for root in roots:
+        if is_index(root):
+            raise InputError(f"{root} is an index: expected a folder of pictures and clips, and the index after --into")
         check_overlap(() if known is None else known.roots, root, roots)
         reason = why_absent(root)
         if reason is not None and (known is None or root not in known.roots):
             raise InputError(f"{root}: {reason}: expected a folder of pictures and clips")
 
 
-def _load(into: str, model: str | None, known: CollectionInfo | None) -> tuple[IndexModel, str]:
+def _load(where: str, model: str | None, known: CollectionInfo | None) -> tuple[IndexModel, str]:
     """The model, and the name under which it is found again from everywhere."""
-    from vse.cli.models import load_for_files
+    from vse.cli.models import load_for_files, load_remembered
+    from vse.shipped import DEFAULT
 
+    if model is not None:
+        return load_for_files(model)
+    if known is None:
+        return load_remembered(DEFAULT), DEFAULT
     try:
-        return load_for_files(model if model is not None else known.model_source if known is not None else "")
+        return load_remembered(known.model_source), known.model_source
     except InputError as error:
-        if model is None:
-            raise InputError(f"{error}; {into} was made with it: say with --model where it is now") from None
-        raise
+        raise InputError(f"{error}; {where} was made with it: say with --model where it is now") from None
 
 
 def _record_source(collection: Collection, recorded: str, source: str, progress: ProgressReporter) -> None:
@@ -130,19 +157,21 @@ def _record_source(collection: Collection, recorded: str, source: str, progress:
         progress.note(f"the model is no longer at {recorded}: from now on {source} is used")
 
 
-def _open(into: str, model: IndexModel, source: str, *, new: bool) -> Collection:
+def _open(where: str, model: IndexModel, source: str, *, new: bool) -> Collection:
     from vse.index.open import create_collection, open_collection
 
     if new:
-        return create_collection(into, model=model.fingerprint(), model_source=source, dimensions=model.embed_size)
-    return open_collection(into, write=True, model=model.fingerprint())
+        return create_collection(where, model=model.fingerprint(), model_source=source, dimensions=model.embed_size)
+    return open_collection(where, write=True, model=model.fingerprint())
 
 
-def _index(collection: Collection, model: IndexModel, roots: list[str], progress: ProgressReporter) -> Indexed:
+def _index(
+    collection: Collection, model: IndexModel, roots: list[str], progress: ProgressReporter, *, new: bool
+) -> Indexed:
     from vse.index.indexing import index_folders
 
     reports = index_folders(collection, model, roots, progress=progress)
-    return Indexed(collection.info(), reports)
+    return Indexed(collection.info(), reports, new)
 
 
 def _watch(
@@ -161,6 +190,6 @@ def _watch(
 
     for report in first.reports:
         say(report)
-    progress.note("watching; Ctrl-C ends it")
+    progress.note(f"{first.info.where}: watching; Ctrl-C ends it")
     for report in watch(collection, model, roots, progress=progress):
         say(report)

@@ -94,7 +94,7 @@ def search(
 
     from vse.coefficients import coefficients_of
     from vse.index.duplicates import NEAR
-    from vse.index.model_of import model_of
+    from vse.index.model_of import model_of, model_place
     from vse.index.open import open_collection
     from vse.index.query import Query
     from vse.index.search import search as find
@@ -120,7 +120,7 @@ def search(
             where=where,
             cutoff=min_confidence,
             group_duplicates=NEAR if group_duplicates else None,
-            coefficients=coefficients_of(model or info.model_source),
+            coefficients=coefficients_of(model_place(info, model)),
         )
         if evidence is None or loaded is None:
             show(Page(results, page, results.more), as_json=as_json)

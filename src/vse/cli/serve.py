@@ -21,7 +21,14 @@ KEY_VARIABLE = "VSE_API_KEY"
 
 
 def serve(
-    index: Annotated[str, typer.Argument(metavar="INDEX", help="A collection that 'vse index' made.")],
+    index: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="INDEX",
+            help="A collection that 'vse index' made [default: the only *.vse here].",
+            show_default=False,
+        ),
+    ] = None,
     host: Annotated[
         str, typer.Option(metavar="HOST", help="The address to listen on; one that others reach needs a key.")
     ] = "127.0.0.1",
@@ -57,13 +64,16 @@ def serve(
         )
     except InputError as error:
         raise UsageError(str(error)) from None
+    from vse.cli.index_name import only_index_here
     from vse.service.run import run_service
 
+    where = only_index_here() if index is None else index
+
     def ready(address: str) -> None:
-        show(Listening(index, address), as_json=as_json)
+        show(Listening(where, address), as_json=as_json)
         sys.stdout.flush()  # whoever started it may wait for this line
 
-    run_service(index, settings, model=model, ready=ready)
+    run_service(where, settings, model=model, ready=ready)
 
 
 @dataclass(frozen=True)

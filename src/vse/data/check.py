@@ -41,7 +41,9 @@ def check_data(
     if known.videos:
         return check_videos(where, features=features, layout=name, progress=progress)
     if features is not None:
-        raise InputError(f"features={str(features)!r} is for videos, and {where} holds images: leave it out")
+        raise InputError(
+            f"--features {str(features)!r} (features= in Python) is for videos, and {where} holds images: leave it out"
+        )
     findings = Findings()
     try:
         splits = known.splits(where)

@@ -17,6 +17,7 @@ from vse.data.reading import ReadOptions, expect_images
 from vse.data.splits import in_usual_order
 from vse.data.text_files import parse_json, read_text, whole_caption
 from vse.errors import InputError
+from vse.inputs.problem import is_text
 
 NAME = "karpathy"
 _PATTERN = "dataset_*.json"
@@ -49,7 +50,8 @@ def read(path: Path, split: str, options: ReadOptions) -> CaptionedImages:
             owners.append(len(ids))
         relative.append(_relative(entry, place))
         # Features that were published beside this file carry the first of these that there is.
-        ids.append(str(next((entry[key] for key in ("cocoid", "imgid") if key in entry), entry["filename"])))
+        key = next((key for key in ("cocoid", "imgid") if key in entry), "filename")
+        ids.append(_whole(str(entry[key]), key, place))
     expect_images(file, split, len(ids))
     images = ImageFiles(_locate(relative, file.parent, options.image_folder()), tuple(ids))
     name = file.stem.removeprefix("dataset_")
@@ -82,6 +84,13 @@ def _text(entry: Any, key: str, place: str) -> str:
     value = entry.get(key) if isinstance(entry, dict) else None
     if not isinstance(value, str) or not value:
         raise InputError(f'{place}: "{key}" is {value!r}, expected a text that is not empty')
+    return _whole(value, key, place)
+
+
+def _whole(value: str, key: str, place: str) -> str:
+    """JSON can say ``"\\ud800"``, which no file name and no text can hold."""
+    if not is_text(value):
+        raise InputError(f'{place}: "{key}" is {value!r}, which holds half of a character: write it again')
     return value
 
 

@@ -38,7 +38,9 @@ def open_data(
     where = Path(path)
     known = LAYOUTS[find_layout(where, layout)]
     if features is not None and not known.videos:
-        raise InputError(f"features={str(features)!r} is for videos, and {where} holds images: leave it out")
+        raise InputError(
+            f"--features {str(features)!r} (features= in Python) is for videos, and {where} holds images: leave it out"
+        )
     available = known.splits(where)
     # Without any split the reader knows best what is wrong: a missing list, or rows of which none can be understood.
     name = find_split(split, available, where) if available else split

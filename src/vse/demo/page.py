@@ -1,4 +1,4 @@
-"""The page over the indexed scenes: for a person until Ctrl-C, elsewhere for one question."""
+"""The page over what was indexed: for a person until Ctrl-C, elsewhere for one question."""
 
 from __future__ import annotations
 
@@ -18,7 +18,6 @@ from vse.errors import VSEError
 if TYPE_CHECKING:
     from vse.service.settings import ServiceSettings
 
-QUESTION = "two red circles above a blue square"
 SECONDS = 60.0
 
 
@@ -33,20 +32,21 @@ def show_page(collection: Path, say: Callable[[str], None]) -> None:
         run_service(str(collection), _settings(), ready=ready)
 
 
-def try_page(collection: Path, say: Callable[[str], None]) -> None:
+def try_page(collection: Path, question: str, say: Callable[[str], None]) -> None:
     """Start the service as its command does, get the page, ask one question, and stop it."""
     command = [sys.executable, "-m", "vse", "serve", str(collection), "--port", "0", "--json"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as service:
         try:
             address = _address(service)
             page = _get(address)
-            found = json.loads(_get(f"{address}api/v1/search?{urlencode({'q': QUESTION, 'k': 1})}"))
+            found = json.loads(_get(f"{address}api/v1/search?{urlencode({'q': question, 'k': 1})}"))
         finally:
             service.terminate()
             service.communicate(timeout=SECONDS)
     best = found["results"][0]
+    place = "/".join(part for part in (best["folder"], best["name"]) if part)
     say(
-        f"the page: {address} ({len(page):,} bytes) answered {QUESTION!r} with {best['folder']}/{best['name']} in "
+        f"the page: {address} ({len(page):,} bytes) answered {question!r} with {place} in "
         f"{found['milliseconds']:.0f} ms, and was stopped; 'vse serve {collection}' shows it"
     )
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import mean
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from vse.evaluation.metrics import RetrievalMetrics
 
@@ -43,6 +43,8 @@ class MethodResult:
 class DemoResult:
     """Both methods, the curves of the second, and what is left behind."""
 
+    question: ClassVar[str] = "two red circles above a blue square"
+    """One that the collection can be asked."""
     methods: tuple[MethodResult, ...]
     curves: Sequence[PoolingCurve]
     gallery: tuple[int, int]

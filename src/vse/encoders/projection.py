@@ -4,21 +4,27 @@ from __future__ import annotations
 
 from typing import Literal
 
+import torch
 from torch import Tensor, nn
 
 from vse.errors import InputError, unknown_choice
 from vse.pooling.kernels.runtime import compiled
 
-Head = Literal["linear", "residual-mlp"]
-HEADS: tuple[Head, ...] = ("linear", "residual-mlp")
+Head = Literal["linear", "residual-mlp", "class-words"]
+HEADS: tuple[Head, ...] = ("linear", "residual-mlp", "class-words")
 
 
 def create_projection(head: Head, features: int, size: int, hidden: int) -> Projection:
-    """``linear`` or ``residual-mlp``; both take ``(features (B, N, F), mask)`` and give ``(B, N, size)``."""
+    """One of ``HEADS``; all take ``(features (B, N, F), mask)`` and give ``(B, N, size)``.
+
+    ``hidden`` is the width of the hidden layer of ``residual-mlp``, and the number of classes of ``class-words``.
+    """
     if head == "linear":
         return LinearProjection(features, size)
     if head == "residual-mlp":
         return ResidualProjection(features, size, hidden)
+    if head == "class-words":
+        return ClassWordsProjection(features, size, hidden)
     raise InputError(unknown_choice("head", head, HEADS))
 
 
@@ -77,6 +83,31 @@ class ResidualProjection(Projection):
         hidden = self.hidden(elements)  # (…, H)
         normed = self.norm(hidden.flatten(0, -2)).view_as(hidden)
         return self.fc(elements) + self.out(normed.relu())
+
+
+class ClassWordsProjection(Projection):
+    """``fc(x) + words(softmax(classes(x) / T))``: what a classifier sees in an element, as vectors of class names.
+
+    ``classes`` (F to C) is the classifier that the features were trained with. It stays as it is, so that what it tells
+    apart is not lost when few of its classes occur in the training pictures. ``words`` (C to ``size``) and ``fc`` are
+    trained. :func:`vse.encoders.class_words.begin_with_class_words` fills in both parts.
+    """
+
+    TEMPERATURE = 2.0
+    """Of the softmax: the classifier's own (1) is nearly a choice of one class, which says little about a scene."""
+
+    def __init__(self, features: int, size: int, classes: int = 1000) -> None:
+        super().__init__()
+        self.fc = _xavier(nn.Linear(features, size))
+        self.words = nn.Linear(classes, size)
+        self.register_buffer("classes_weight", torch.zeros(classes, features))
+        self.register_buffer("classes_bias", torch.zeros(classes))
+        self.classes_weight: Tensor
+        self.classes_bias: Tensor
+
+    def project(self, elements: Tensor) -> Tensor:
+        classes = nn.functional.linear(elements, self.classes_weight, self.classes_bias)  # (…, classes)
+        return self.fc(elements) + self.words((classes / self.TEMPERATURE).softmax(-1))
 
 
 def _xavier(linear: nn.Linear) -> nn.Linear:

@@ -19,7 +19,10 @@ from vse.encoders.unit_norm import unit_norm
 from vse.errors import InputError, first_line
 from vse.packaged import packaged_folder
 from vse.pooling.base import Pooling
+from vse.pooling.kernels.runtime import compiled
 from vse.pooling.sets import Lengths, read_sets
+
+TOGETHER = 32  # texts that share their padding
 
 # RoBERTa and its kin number positions from the padding's id on, so that a few of the table's rows are never used.
 POSITIONS_AFTER_PADDING = {"roberta", "xlm-roberta", "camembert", "mpnet", "data2vec-text", "xlm-roberta-xl"}
@@ -53,9 +56,25 @@ class TransformerTextEncoder(nn.Module):
         if longest is not None and tokens.shape[1] > longest:
             raise InputError(f"a text of {tokens.shape[1]} tokens is longer than the {longest} this transformer reads")
         mask = read_sets(tokens.unsqueeze(-1).float(), lengths)
-        attended = torch.ones_like(tokens) if mask is None else mask.long()
-        hidden = self.transformer(input_ids=tokens, attention_mask=attended).last_hidden_state  # (B, L, H)
-        return self.project(hidden), mask
+        return self.project(self._states(tokens, mask)), mask
+
+    def _states(self, tokens: Tensor, mask: Tensor | None) -> Tensor:
+        """The last hidden states ``(B, L, H)``.
+
+        Texts of similar length go through the transformer together: a batch of captions is padded to twice their
+        usual length, and padding costs as much as words. Compiled and exported, all go at once.
+        """
+        if mask is None or compiled() or len(tokens) < 2 * TOGETHER:
+            attended = torch.ones_like(tokens) if mask is None else mask.long()
+            return self.transformer(input_ids=tokens, attention_mask=attended).last_hidden_state
+        lengths = mask.sum(1)
+        parts = lengths.argsort().split(TOGETHER)
+        states = []
+        for part in parts:
+            longest = int(lengths[part].max())
+            found = self.transformer(input_ids=tokens[part, :longest], attention_mask=mask[part, :longest].long())
+            states.append(nn.functional.pad(found.last_hidden_state, (0, 0, 0, tokens.shape[1] - longest)))
+        return torch.cat(states)[torch.cat(parts).argsort()]
 
     @property
     def max_tokens(self) -> int | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from vse.errors import require
 
-for _module in ("torch", "matplotlib", "h5py"):  # asked for now, not after hours of training
+for _module in ("torch", "h5py"):  # asked for now, not after hours of training
     require(_module, extra="train", purpose="vse experiment video")
 
 from vse.data.video_open import find_video_layout  # noqa: E402

