@@ -9,7 +9,7 @@ PYTEST_ARGS ?=
 WORKERS ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint format bench browser clean
+.PHONY: help setup demo photo test lint format bench browser clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /\1\t/' | expand -t 12
@@ -29,6 +29,15 @@ $(STAMP): pyproject.toml constraints.txt
 demo: export VSE_PHOTOS := $(value PHOTOS)
 demo: setup  ## run the demonstration, and show its page (PHOTOS=~/Pictures: over your own pictures); into vse-demo/
 	@$(BIN)/vse demo $${VSE_PHOTOS:+--photos "$$VSE_PHOTOS"}
+
+# Every step goes on where it was interrupted, and does nothing twice.
+photo: export VSE_DATA := $(value DATA)
+photo: setup  ## train the photo model anew and put it in its place (DATA=the folder of Flickr8k); an hour or two
+	@test -n "$$VSE_DATA" || { echo "make photo DATA=DIR: the folder of Flickr8k is needed"; exit 2; }
+	@$(BIN)/vse features "$$VSE_DATA" --backbone efficientnet-lite2 --into runs/flickr8k-lite2
+	@$(BIN)/vse train photo --data "$$VSE_DATA" --features runs/flickr8k-lite2 --into runs/photo
+	@$(BIN)/vse calibrate runs/photo/best --data "$$VSE_DATA" --split dev
+	@$(BIN)/vse export runs/photo/best src/vse/models/photo --precision mixed --data "$$VSE_DATA" --split test
 
 test: setup browser lint  ## lint, then run the tests (PYTEST_ARGS="-k name" chooses, WORKERS=0 keeps one process)
 	@$(BIN)/python -m pytest -n $(WORKERS) $(PYTEST_ARGS)

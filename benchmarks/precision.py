@@ -1,4 +1,4 @@
-"""One model exported in fp32, fp16 and int8: what the smaller ones save, gain and lose.
+"""One model exported in every precision: what the smaller ones save, gain and lose.
 
     python benchmarks/precision.py MODEL                                    # 1,000 pictures, 5,000 captions
     python benchmarks/precision.py MODEL --images 100 --rounds 1            # to see that it runs

@@ -33,7 +33,8 @@ if TYPE_CHECKING:
     from vse.inputs.preprocessing import ImagePreprocessing
     from vse.inputs.tokenizer import TextTokenizer
 
-Precision = Literal["fp32", "fp16", "int8"]
+Precision = Literal["fp32", "fp16", "int8", "mixed"]
+"""Of both towers; ``mixed`` is fp16 for pictures and int8 for texts."""
 IMAGE_FILE = "image.onnx"
 TEXT_FILE = "text.onnx"
 WEIGHTS_ENDING = ".onnx.data"

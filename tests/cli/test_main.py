@@ -91,7 +91,7 @@ def test_nothing_heavy_is_imported_to_answer_at_once(arguments):
         (["experimnt"], "(did you mean 'experiment'?)"),
         (["data"], "no data command named: expected 'check', 'scenes' or 'vocabulary'"),
         (["data", "chek"], "chek"),
-        (["export", "model", "out", "--precision", "fp8"], "expected one of 'fp32', 'fp16', 'int8'"),
+        (["export", "model", "out", "--precision", "fp8"], "expected one of 'fp32', 'fp16', 'int8', 'mixed'"),
         (["--nonsense"], "--nonsense (try 'vse --help')"),
         (["experiment", "--nonsense"], "(try 'vse experiment --help')"),
         (["experiment", "--jobs"], "'--jobs' requires an argument (try 'vse experiment --help')"),

@@ -121,7 +121,7 @@ def test_every_pooling_can_be_exported(name, tmp_path, quick):
             exported.contributions(np.zeros((1, 2, FEATURES), np.float32))
 
 
-@pytest.mark.parametrize("precision", ["fp16", "int8"])
+@pytest.mark.parametrize("precision", ["fp16", "int8", "mixed"])
 def test_smaller_exports_are_smaller_close_and_say_what_they_lose(precision, tmp_path, region, quick):
     """Half and eight bits shrink the files; the report gives the loss, on data in points of recall."""
     generator = np.random.default_rng(0)
@@ -138,6 +138,9 @@ def test_smaller_exports_are_smaller_close_and_say_what_they_lose(precision, tmp
     assert exported.fingerprint() == f"{model.fingerprint()}-{precision}"
     assert_unit(exported.encode_texts(CAPTIONS), 4)
     assert exported.config.agreement["recall_lost_i2t_r10"] == report.recall_lost()["i2t_r10"]
+    (score,) = exported.config.source["about"]["scores"]
+    assert score["values"]["rsum"] == pytest.approx(sum(report.recalls["export"].values()))
+    assert "4 images, 4 captions, the export" in (tmp_path / precision / "README.md").read_text("utf-8")
 
 
 @pytest.mark.slow
@@ -236,7 +239,7 @@ def test_an_export_cannot_be_exported_again(region):
 
 
 def test_an_unknown_precision_is_refused(tmp_path):
-    with pytest.raises(InputError, match=r"unknown precision 'fp8': expected one of 'fp32', 'fp16', 'int8'"):
+    with pytest.raises(InputError, match=r"unknown precision 'fp8': expected one of 'fp32', 'fp16', 'int8', 'mixed'"):
         export_onnx(build(), tmp_path / "out", precision="fp8")
 
 

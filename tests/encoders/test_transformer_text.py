@@ -10,7 +10,7 @@ from tests.convert.official_style import BERT_INNER, BERT_POSITIONS, BERT_SIZE, 
 from tests.encoders import naive
 
 from vse.encoders import TransformerTextEncoder
-from vse.encoders.transformer_text import architecture_of, create_transformer, load_transformer
+from vse.encoders.transformer_text import TOGETHER, architecture_of, create_transformer, load_transformer
 from vse.errors import InputError
 from vse.pooling import GPO
 
@@ -159,3 +159,16 @@ def test_a_folder_without_an_encoder_is_one_line(tmp_path):
         load_transformer(str(tmp_path))
     assert str(tmp_path) in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+@kinds
+def test_many_texts_are_what_each_is_alone(kind):
+    """A large batch goes through in parts of similar length; order and values are those of one by one."""
+    model = encoder(kind)
+    generator = torch.Generator().manual_seed(0)
+    lengths = torch.randint(1, 18, (2 * TOGETHER + 5,), generator=generator)
+    tokens = torch.randint(2, 30, (len(lengths), 18), generator=generator)
+    with torch.no_grad():
+        together = model(tokens, lengths)
+        alone = torch.cat([model(row[None, :n]) for row, n in zip(tokens, lengths.tolist(), strict=True)])
+    torch.testing.assert_close(together, alone, atol=1e-5, rtol=1e-4)

@@ -14,13 +14,15 @@ from vse.errors import UsageError, unknown_choice
 if TYPE_CHECKING:
     from vse.onnx_model import Precision
 
-PRECISIONS = ("fp32", "fp16", "int8")
+PRECISIONS = ("fp32", "fp16", "int8", "mixed")
 
 
 def export(
     model: Annotated[str, typer.Argument(metavar="MODEL", help="A model folder or a hub id.")],
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="Where the export is written.")],
-    precision: Annotated[str, typer.Option(metavar="P", help="fp32, fp16 (half the size) or int8.")] = "fp32",
+    precision: Annotated[
+        str, typer.Option(metavar="P", help="fp32, fp16 (half the size), int8, or mixed (int8 for texts alone).")
+    ] = "fp32",
     data: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Captioned data on which to measure the recall that is lost.")
     ] = None,

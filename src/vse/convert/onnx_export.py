@@ -19,7 +19,9 @@ import torch
 from numpy.typing import NDArray
 
 from vse._version import __version__
+from vse.card import write_card
 from vse.coefficients import FILE as CONFIDENCE
+from vse.configuration import About, Score
 from vse.convert.onnx_check import TowerAgreement, random_feature_batches, random_token_batches, recalls
 from vse.convert.onnx_graph import tower_bytes, write_graph, write_mark
 from vse.convert.onnx_precision import halve_weights, quantize
@@ -105,9 +107,10 @@ def export_onnx(
     """Write ``model`` into ``folder`` for ONNX Runtime and return how far it is from torch.
 
     A float32 export that differs by more than 1e-4 anywhere is an error. For the others the loss is measured: of recall
-    on ``data`` if that is given, and always of twins (how often the vector of the export is nearest to another
-    item's vector of torch). ``pictures`` calibrate the convolutions of an int8 export; generated scenes do otherwise.
-    ``confidence`` goes along: what was fitted to the model is right for its export, and nearly so in eight bits.
+    on ``data`` if that is given, which the card tells then, and always of twins (how often the vector of the export is
+    nearest to another item's vector of torch). ``pictures`` calibrate the convolutions of an int8 export; generated
+    scenes do otherwise. ``confidence`` goes along: what was fitted to the model is right for its export, and nearly so
+    in eight bits.
     """
     if precision not in get_args(Precision):
         raise InputError(unknown_choice("precision", precision, get_args(Precision)))
@@ -123,9 +126,9 @@ def export_onnx(
         report.advance(description=f"{precision} weights")
         samples = _pictures(model, pictures)
         for name in (IMAGE_FILE, TEXT_FILE):
-            if precision == "fp16":
+            if precision == "fp16" or (precision == "mixed" and name == IMAGE_FILE):
                 halve_weights(staging / name)
-            elif precision == "int8":
+            elif precision in {"int8", "mixed"}:
                 quantize(staging / name, _batches(samples) if samples is not None and name == IMAGE_FILE else None)
         mark = fingerprint(model) if precision == "fp32" else f"{fingerprint(model)}-{precision}"
         for name in (IMAGE_FILE, TEXT_FILE):
@@ -187,8 +190,6 @@ def _write_towers(model: VSEModel, folder: Path, largest: int, report: ProgressR
 
 
 def _write_rest(model: VSEModel, folder: Path, precision: Precision, sizes: _Sizes, mark: str) -> None:
-    from vse.card import write_card
-
     if model.tokenizer is not None:
         model.tokenizer.save(folder)
     config = OnnxConfig(
@@ -241,6 +242,8 @@ def _compare(
             images = each.encode_images(data.images, on_bad="raise")
             texts = each.encode_texts(data.captions, unknown="allow")
             measured[name] = recalls(images, texts, data.caption_to_image)
+        model.config = model.config.model_copy(update={"about": _with_score(model, data, measured["export"])})
+        write_card(staging, model)
     found = {f"{tower}_{key}": figure for tower, value in agreement.items() for key, figure in value.to_json().items()}
     result = ExportReport(
         target,
@@ -250,9 +253,19 @@ def _compare(
         measured,
     )
     lost = {f"recall_lost_{name}": value for name, value in result.recall_lost().items()}
-    config = replace(exported.config, agreement=found | lost)
+    source = model.config.model_dump(mode="json")
+    config = replace(exported.config, agreement=found | lost, source=source)
     write_json(staging / "config.json", asdict(config))
     return result
+
+
+def _with_score(model: VSEModel, data: CaptionedImages, values: dict[str, float]) -> About:
+    """What is known of the model, and how the export does on ``data``."""
+    figures = values | {"rsum": sum(values.values())}
+    protocol = f"{len(data.images):,} images, {len(data.captions):,} captions, the export"
+    score = Score(protocol=protocol, data=data.name, split=data.split, values=figures)
+    about = model.config.about
+    return about.model_copy(update={"scores": (*about.scores, score)})
 
 
 def _vocabulary(model: VSEModel) -> int:

@@ -6,6 +6,8 @@ float32. CPUs compute no faster in half precision, so this halves the file and l
 ``int8`` computes in eight bits. Matrix products are quantized as they come (weights per channel, activations at run
 time); convolutions need the range of their activations in advance, which is measured on calibration pictures. The
 recurrence of a GRU has no eight-bit operator in ONNX Runtime and keeps half-precision weights.
+
+``mixed`` is fp16 for pictures and int8 for texts: convolutions lose much in eight bits, a transformer little.
 """
 
 from __future__ import annotations

@@ -35,11 +35,14 @@ def begin_with_class_words(image: nn.Module, text: nn.Module, tokenizer: TextTok
     head = image.projection if isinstance(image, GridEncoder) else None
     if not isinstance(image, GridEncoder) or not isinstance(head, ClassWordsProjection):
         raise InputError("class words need a grid encoder with the head 'class-words'")
-    if not isinstance(image.backbone, EfficientNetLite) or image.backbone.channels != head.classes_weight.shape[1]:
-        raise InputError("head 'class-words' needs a backbone with a packaged classifier: efficientnet-lite0, 1 or 2")
+    known = image.backbone.classifier() if isinstance(image.backbone, EfficientNetLite) else None
+    if known is None or known[0].shape[1] != image.backbone.channels:
+        raise InputError(
+            "head 'class-words' needs a backbone with a packaged classifier, efficientnet-lite0, 1 or 2, uncut"
+        )
     if not isinstance(text, TransformerTextEncoder) or tokenizer is None:
         raise InputError("head 'class-words' needs a pretrained sentence encoder: model.text.kind = 'transformer'")
-    weight, bias = image.backbone.classifier()
+    weight, bias = known
     sentences = class_sentences()
     if len(head.classes_bias) != len(sentences):
         raise InputError(f"head 'class-words' needs hidden_size = {len(sentences)}, one for each class")
