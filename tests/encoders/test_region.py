@@ -12,7 +12,7 @@ from tests.pooling.support import make_sets, set_batches
 from torch import Tensor
 
 from vse.encoders import RegionEncoder
-from vse.encoders.projection import HEADS, create_projection
+from vse.encoders.projection import HEADS, ClassWordsProjection, create_projection
 from vse.errors import InputError
 from vse.pooling import GPO, create_pooling
 
@@ -36,8 +36,13 @@ def released(name: str) -> str:
 
 def encoder(head: str = "residual-mlp", seed: int = 0) -> RegionEncoder:
     """Random, with a batch norm that has seen something."""
-    projection = create_projection(head, FEATURES, SIZE, HIDDEN)
-    found = RegionEncoder(projection, GPO(), FEATURES)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        projection = create_projection(head, FEATURES, SIZE, HIDDEN)
+        found = RegionEncoder(projection, GPO(), FEATURES)
+        if isinstance(projection, ClassWordsProjection):  # nothing released has it
+            projection.classes_weight.normal_()
+            return found.eval()
     state = region_state(seed)
     found.load_state_dict({name: state[released(name)] for name in found.state_dict()})
     return found.eval()

@@ -165,3 +165,19 @@ def test_variants_can_be_frozen(name):
     torch.testing.assert_close(
         frozen(sets.features, mask=sets.mask), pool(sets.features, mask=sets.mask), rtol=0, atol=1e-5
     )
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"head": "mlp"}, {"decoder": "transformer"}, {"per_dimension": True, "dim": 5}]
+)
+def test_one_that_starts_as_the_average_is_it_and_learns(options):
+    """All ranks begin with the same weight, whatever makes the scores; a gradient step tells them apart."""
+    pool = GPO(start="average", **options)
+    features = torch.randn(3, 7, 5, generator=torch.Generator().manual_seed(0))
+    torch.testing.assert_close(pool(features), features.mean(1))
+    pool(features).square().sum().backward()
+    with torch.no_grad():
+        for parameter in pool.parameters():
+            if parameter.grad is not None:
+                parameter.sub_(parameter.grad)
+    assert not torch.allclose(pool(features), features.mean(1), atol=1e-4)

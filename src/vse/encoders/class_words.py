@@ -51,7 +51,8 @@ def begin_with_class_words(image: nn.Module, text: nn.Module, tokenizer: TextTok
         raise InputError(f"embed_size {size} is narrower than the {width} values of the sentence encoder")
     with torch.no_grad():
         for pooling in (image.pooling, text.pooling):
-            _begin_as_average(pooling)
+            if isinstance(pooling, GPO):  # the sentence encoder was trained to be averaged, and so was the classifier
+                pooling.begin_as_average()
         text.linear.weight.mul_(FAINT)
         text.linear.weight[:width] = torch.eye(width)
         text.linear.bias.zero_()
@@ -76,12 +77,6 @@ def class_sentences() -> list[tuple[str, str]]:
     names = [info.index_to_description(index) for index in range(CLASSES)]
     told = [info.index_to_description(index, detailed=True) for index in range(CLASSES)]
     return [(f"a photo of a {name.split(',')[0]}", more) for name, more in zip(names, told, strict=True)]
-
-
-def _begin_as_average(pooling: nn.Module) -> None:
-    """A new GPO weights ranks at random; the sentence encoder was trained to be averaged, and so was the classifier."""
-    if isinstance(pooling, GPO) and isinstance(pooling.linear, nn.Linear):
-        pooling.linear.weight.zero_()
 
 
 def _pooled(text: TransformerTextEncoder, tokenizer: TextTokenizer, sentences: Sequence[str]) -> Tensor:

@@ -21,6 +21,7 @@ from vse.pooling.sorted_sum import sort_elements
 Position = Literal["sincos", "index"]
 Decoder = Literal["bigru", "transformer", "mlp", "interpolation"]
 Head = Literal["linear", "mlp"]
+Start = Literal["random", "average"]
 DECODER_MODULES = {"bigru": "gru", "transformer": "transformer", "mlp": "mlp"}
 """Attribute of each decoder; ``gru`` is the name in the released checkpoints."""
 
@@ -51,6 +52,8 @@ class GPO(RankPooling):
         first_position: the number of the first rank, 0 as released or 1 as in the paper.
         max_size: largest set for ``position="index"``.
         knots: number of learned scores for ``decoder="interpolation"``.
+        start: ``"random"`` as released: a new GPO weights ranks unevenly, by chance. With ``"average"`` all scores
+            begin at zero, so that a new GPO is average pooling.
         check_finite: raise on NaN or inf in the features (else they rank as -inf < numbers < inf < NaN).
     """
 
@@ -69,9 +72,11 @@ class GPO(RankPooling):
         first_position: int = 0,
         max_size: int = 256,
         knots: int = 20,
+        start: Start = "random",
         check_finite: bool = False,
     ) -> None:
         super().__init__(check_finite=check_finite)
+        one_of("start", start, ("random", "average"))
         if (per_dimension or data_dependent) and dim is None:
             raise InputError("per_dimension and data_dependent need the feature size: GPO(dim=1024, ...)")
         self.temperature = positive_number("temperature", temperature)
@@ -105,6 +110,17 @@ class GPO(RankPooling):
             self.linear: nn.Module = nn.Linear(d_hidden, outputs, bias=False)
         else:
             self.linear = nn.Sequential(nn.Linear(d_hidden, d_hidden), nn.ReLU(), nn.Linear(d_hidden, outputs))
+        if start == "average":
+            self.begin_as_average()
+
+    def begin_as_average(self) -> None:
+        """Give all ranks the same score; what tells them apart is learned from there."""
+        last = (
+            self.linear if isinstance(self.linear, nn.Linear) else cast(nn.Linear, cast(nn.Sequential, self.linear)[-1])
+        )
+        with torch.no_grad():
+            for parameter in last.parameters():
+                parameter.zero_()
 
     def size_coefficients(self, sizes: Tensor, total: int, dtype: torch.dtype | None = None) -> Tensor:
         if self.data_dependent:
