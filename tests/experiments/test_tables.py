@@ -29,6 +29,7 @@ ROWS = {
     "sequence-model": 2,
     "per-dimension": 2,
     "data-dependent": 2,
+    "gpo-start": 2,
     "ensemble": 2,
 }
 

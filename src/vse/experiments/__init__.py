@@ -76,6 +76,11 @@ EXPERIMENTS: dict[str, ExperimentEntry] = {
         "vse.experiments.tables.data_dependent",
         trains=True,
     ),
+    "gpo-start": ExperimentEntry(
+        "coefficients that begin at random or as the average (not in the paper)",
+        "vse.experiments.tables.gpo_start",
+        trains=True,
+    ),
     "ensemble": ExperimentEntry(
         "the mean of two models' scores (the starred rows of tab:vse_main)",
         "vse.experiments.tables.ensemble",

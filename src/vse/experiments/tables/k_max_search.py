@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from rich.console import Console
 
-IMAGE_KS, TEXT_KS = (1, 5, 20), (1, 3, 8)
+IMAGE_KS, TEXT_KS = (5, 20, 40), (1, 3, 8)
 QUICK_KS = (1, 4)
 SEED = 0
 GPO = "GPO"
