@@ -35,7 +35,8 @@ photo: export VSE_DATA := $(value DATA)
 photo: setup  ## train the photo model anew and put it in its place (DATA=the folder of Flickr8k); an hour or two
 	@test -n "$$VSE_DATA" || { echo "make photo DATA=DIR: the folder of Flickr8k is needed"; exit 2; }
 	@$(BIN)/vse features "$$VSE_DATA" --backbone efficientnet-lite2 --into runs/flickr8k-lite2
-	@$(BIN)/vse train photo --data "$$VSE_DATA" --features runs/flickr8k-lite2 --into runs/photo
+	@$(BIN)/vse train photo-features --data "$$VSE_DATA" --features runs/flickr8k-lite2 --into runs/photo-features
+	@$(BIN)/vse train photo --data "$$VSE_DATA" --into runs/photo
 	@$(BIN)/vse calibrate runs/photo/best --data "$$VSE_DATA" --split dev
 	@$(BIN)/vse export runs/photo/best src/vse/models/photo --precision mixed --data "$$VSE_DATA" --split test
 

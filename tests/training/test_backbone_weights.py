@@ -122,3 +122,20 @@ def test_a_region_model_has_no_backbone(regions, tmp_path):
     recipe = tiny_recipe(regions, model={"backbone_weights": str(tmp_path / "x.pth")})
     with pytest.raises(InputError, match=r"model\.backbone_weights: a region model has no image backbone"):
         built(recipe)
+
+
+def test_a_model_to_start_from_gives_all_weights(pictures, tmp_path):
+    """Both towers are those of the other model, of another seed here; no published weights are asked for."""
+    other = built(grid_recipe(pictures, seed=8))
+    other.save(tmp_path / "other")
+    found = built(grid_recipe(pictures, model={"start": str(tmp_path / "other"), "pretrained": True}))
+    expected = other.state_dict()
+    assert all(torch.equal(value, expected[name]) for name, value in found.state_dict().items())
+
+
+def test_a_model_of_another_shape_is_no_start(pictures, tmp_path):
+    """One line names what does not fit."""
+    built(grid_recipe(pictures)).save(tmp_path / "other")
+    with pytest.raises(InputError, match=r"model\.start .*of another shape") as error:
+        built(grid_recipe(pictures, model={"start": str(tmp_path / "other"), "embed_size": 24}))
+    one_line(error)

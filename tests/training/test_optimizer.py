@@ -7,6 +7,7 @@ import torch
 from safetensors.torch import load, save
 from tests.support_models import bert_config, bigru_config, build, grid_config, region_config
 
+from vse.errors import InputError
 from vse.training.optimizer import (
     create_optimizer,
     load_optimizer_tensors,
@@ -44,6 +45,19 @@ def test_every_parameter_has_the_rate_of_its_part(image, text, backbone):
     assert {group["weight_decay"] for group in optimizer.param_groups} == {0.03}
     assert len(optimizer.param_groups) == 1 + (image == "grid" and backbone) + (text == "transformer")
     assert all(group["params"] for group in optimizer.param_groups)
+
+
+def test_of_a_backbone_only_the_named_parts_are_trained():
+    """The parts by the beginnings of their names, and all that is no backbone; one that does not exist is refused."""
+    model = build(grid_config(), bert_config())
+    found = trained_parameters(model, backbone=True, parts=("layer4",))
+    inside = {name.removeprefix("image_encoder.backbone.") for name in found if ".backbone." in name}
+    assert inside
+    assert all(name.startswith("layer4") for name in inside)
+    rest = {name for name, _ in model.named_parameters() if ".backbone." not in name}
+    assert rest < set(found)
+    with pytest.raises(InputError, match=r"nothing in the image backbone begins with 'layer9'"):
+        trained_parameters(model, backbone=True, parts=("layer9",))
 
 
 def test_the_schedule_multiplies_the_full_rate():

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from vse.inputs import imagenet
 from vse.training.recipe import Recipe
 
-PLACES = {"data.path", "data.images", "data.features", "data.vocabulary", "model.backbone_weights"}
+PLACES = {"data.path", "data.images", "data.features", "data.vocabulary", "model.backbone_weights", "model.start"}
 MACHINE = {"threads", "readers", "checkpoint_minutes", "tensorboard", "device", "micro_batches", "compile"}
 FREE = {"about"} | PLACES | {f"run.{key}" for key in MACHINE}
 START = {"model": {"image": {"kind": "grid", "backbone": "caffe-resnet50"}, "text": {"kind": "bigru"}}}
@@ -43,6 +43,7 @@ OTHER = {
     "model.text.pooling.options": {"temperature": 0.3},
     "model.pretrained": True,
     "model.backbone_weights": "weights.safetensors",
+    "model.start": "other-model",
     "loss.objective": "contrastive",
     "loss.negatives": "all",
     "loss.warmup_epochs": 0,
@@ -56,6 +57,7 @@ OTHER = {
     "optimizer.weight_decay": 0.0,
     "optimizer.clip": 0.0,
     "optimizer.backbone_factor": 1.0,
+    "optimizer.backbone_parts": ("layer4",),
     "optimizer.transformer_factor": 1.0,
     "schedule.epochs": 30,
     "schedule.batch_size": 64,

@@ -126,6 +126,8 @@ ENSEMBLES = {
 }
 DATA = ("coco", "f30k")
 PROJECTED = {"flickr8k-small"}  # on cells that the experiments project themselves
+PHOTO = {"photo", "photo-features"}
+"""The steps of the model that comes with the package."""
 OWN = {
     "flickr8k-vse-infinity",
     "flickr8k-vse-plus-plus",
@@ -148,7 +150,7 @@ class TestShipped:
 
     def test_every_configuration_of_the_paper_is_there_and_no_other(self):
         """Every row of its tables, for all data sets; besides them what anybody can run."""
-        assert set(list_recipes()) == {"-".join(key) for key in ALL} | OWN | PROJECTED | VIDEO
+        assert set(list_recipes()) == {"-".join(key) for key in ALL} | OWN | PROJECTED | PHOTO | VIDEO
 
     @pytest.mark.parametrize("name", list_recipes())
     def test_each_can_be_read_and_says_what_it_is(self, name):

@@ -31,9 +31,10 @@ from vse.hgr.model import HGRModel
 from vse.hgr.sentence_graphs import SentenceGraphs
 from vse.inputs.tokenizer import TextTokenizer
 from vse.inputs.vocabulary import DEFAULT_LENGTH, Vocabulary
+from vse.loading import model_folder
 from vse.model import VSEModel
 from vse.progress import ProgressReporter, SilentProgress
-from vse.storage import TorchModel, load_state, read_weights
+from vse.storage import WEIGHTS, TorchModel, load_state, read_weights
 from vse.training.augmentation import TextAugmentation
 from vse.training.batches import TrainingPairs
 from vse.training.keyed import Purpose, keyed_seed
@@ -198,8 +199,11 @@ def _build_towers(
     image = remember_backbone(wanted.image, splits.train.images) if wanted.image.kind == "frames" else wanted.image
     config = ModelConfig(embed_size=wanted.embed_size, image=image, text=text, about=about)
     with _drawn_from(recipe):
-        model = VSEModel.build(config, tokenizer, pretrained=wanted.pretrained)
-    if wanted.backbone_weights is not None:
+        model = VSEModel.build(config, tokenizer, pretrained=wanted.pretrained and wanted.start is None)
+    if wanted.start is not None:
+        state, _ = read_weights(model_folder(wanted.start) / WEIGHTS)
+        load_state(model, state, f"model.start {wanted.start}")
+    elif wanted.backbone_weights is not None:
         _load_backbone(model, wanted.backbone_weights)
     return model
 

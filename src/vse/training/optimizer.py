@@ -2,21 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from vse.errors import InputError
 from vse.training.recipe import OptimizerRecipe
 
 BACKBONE = "image_encoder.backbone."
 TRANSFORMER = "text_encoder.transformer."
 
 
-def trained_parameters(model: nn.Module, *, backbone: bool) -> dict[str, nn.Parameter]:
-    """The parameters that training changes, by name; without the image backbone where stored features replace it."""
-    return {name: value for name, value in model.named_parameters() if backbone or not name.startswith(BACKBONE)}
+def trained_parameters(model: nn.Module, *, backbone: bool, parts: Sequence[str] = ()) -> dict[str, nn.Parameter]:
+    """The parameters that training changes, by name; without the image backbone where stored features replace it.
+
+    ``parts`` are beginnings of names in the backbone: if there are any, only what they name of it is trained.
+    """
+    named = dict(model.named_parameters())
+    for part in parts if backbone else ():
+        if not any(name.startswith(BACKBONE + part) for name in named):
+            raise InputError(f"optimizer.backbone_parts: nothing in the image backbone begins with {part!r}")
+    chosen = tuple(BACKBONE + part for part in parts) or (BACKBONE,)
+    return {
+        name: value
+        for name, value in named.items()
+        if not name.startswith(BACKBONE) or (backbone and name.startswith(chosen))
+    }
 
 
 def create_optimizer(parameters: Mapping[str, nn.Parameter], recipe: OptimizerRecipe) -> torch.optim.Optimizer:

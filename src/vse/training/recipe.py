@@ -74,7 +74,9 @@ class LossRecipe(Table):
 class OptimizerRecipe(Table):
     """Adam or AdamW; the learning rate of pretrained parts is multiplied by their factor.
 
-    ``clip`` bounds the norm of all gradients together; 0 does not.
+    ``clip`` bounds the norm of all gradients together; 0 does not. ``backbone_parts`` are beginnings of names in the
+    image backbone, such as ``model.blocks.6``: of it they alone are trained, all of it if there are none. Layers below
+    the first of them cost no gradients.
     """
 
     name: Literal["adamw", "adam"] = "adamw"
@@ -82,6 +84,7 @@ class OptimizerRecipe(Table):
     weight_decay: NonNegative = 1e-4
     clip: NonNegative = 2.0
     backbone_factor: Positive = 0.1
+    backbone_parts: Annotated[tuple[str, ...], Field(strict=False)] = ()
     transformer_factor: Positive = 0.1
 
 
@@ -156,7 +159,7 @@ class RunRecipe(Table):
 FREE: Any = {
     "about": True,
     "data": {"path", "images", "features", "vocabulary"},
-    "model": {"backbone_weights"},
+    "model": {"backbone_weights", "start"},
     "run": {"micro_batches", "compile", "device", "threads", "readers", "checkpoint_minutes", "tensorboard"},
 }
 """What may differ when a run is continued: places (the data itself is compared), and how the machine is used."""

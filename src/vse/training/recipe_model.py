@@ -34,6 +34,7 @@ class ModelRecipe(Table):
 
     ``pretrained`` asks for the published weights of the image backbone. ``backbone_weights`` loads them from a file
     (``.safetensors`` or a state saved by torch) or, as ``timm:NAME``, from a timm model of the same layer names.
+    ``start`` is the folder of a model of the same shape, from which all weights are taken in the place of these.
     """
 
     kind: Literal["vse"] = "vse"
@@ -42,6 +43,7 @@ class ModelRecipe(Table):
     text: Annotated[BiGRURecipe | TransformerConfig | WordsRecipe, Field(discriminator="kind")] = BiGRURecipe()
     pretrained: bool = False
     backbone_weights: str | None = None
+    start: str | None = None
 
     @model_validator(mode="before")
     @classmethod

@@ -85,7 +85,8 @@ class Trainer:
         self.own_rows = ranks.part(schedule.batch_size)
         has_backbone = hasattr(getattr(model, "image_encoder", None), "backbone")
         self.fine_tuning = has_backbone and not stored_features
-        parameters = trained_parameters(model, backbone=self.fine_tuning)
+        parts = recipe.optimizer.backbone_parts
+        parameters = trained_parameters(model, backbone=self.fine_tuning, parts=parts)
         objective = Objective(recipe.loss, self.steps_per_epoch, schedule.epochs)
         optimizer = create_optimizer(parameters, recipe.optimizer)
         self.step = TrainingStep(model, parameters, optimizer, objective, recipe, ranks)
