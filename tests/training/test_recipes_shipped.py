@@ -125,7 +125,11 @@ ENSEMBLES = {
     ("wsl-grid", "bert", "vse-infinity-ensemble"): (548.1, 555.1),
 }
 DATA = ("coco", "f30k")
-PROJECTED = {"flickr8k-small"}  # on cells that the experiments project themselves
+PROJECTED = {
+    "flickr8k-small",
+    "flickr8k-medium-vse-infinity",
+    "flickr8k-medium-vse-plus-plus",
+}  # on cells that the experiments project themselves
 PHOTO = {"photo", "photo-features"}
 """The steps of the model that comes with the package."""
 OWN = {
