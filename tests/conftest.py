@@ -12,7 +12,7 @@ REPOSITORY = Path(__file__).resolve().parents[1]
 
 # Timings are noise on a shared machine, so no deadline. Under CI the examples are the same on every run.
 settings.register_profile("local", deadline=None, max_examples=50)
-settings.register_profile("ci", deadline=None, max_examples=35, derandomize=True)
+settings.register_profile("ci", deadline=None, max_examples=25, derandomize=True)
 settings.load_profile("ci" if os.environ.get("CI") else "local")
 
 

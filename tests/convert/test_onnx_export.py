@@ -25,9 +25,10 @@ from tests.support_models import (
 import vse
 from vse.configuration import PoolingConfig
 from vse.convert.onnx_check import TowerAgreement, recalls
-from vse.convert.onnx_export import export_onnx
+from vse.convert.onnx_export import ExportReport, export_onnx
 from vse.data.captioned_images import CaptionedImages, FeatureRows
 from vse.errors import InputError, VSEError
+from vse.model import VSEModel
 from vse.onnx_model import OnnxModel
 from vse.pooling import list_poolings
 from vse.storage import load_model
@@ -121,14 +122,22 @@ def test_every_pooling_can_be_exported(name, tmp_path, quick):
             exported.contributions(np.zeros((1, 2, FEATURES), np.float32))
 
 
+@pytest.fixture(scope="module")
+def wide(tmp_path_factory) -> tuple[VSEModel, ExportReport]:
+    """A model with weights that are worth a conversion, and its export in full."""
+    model = build(region_config(feature_size=FEATURES, hidden_size=400), bigru_config(word_size=200))
+    with pytest.MonkeyPatch.context() as patch:
+        draw_nothing(patch)
+        return model, export_onnx(model, tmp_path_factory.mktemp("wide") / "fp32")
+
+
 @pytest.mark.parametrize("precision", ["fp16", "int8", "mixed"])
-def test_smaller_exports_are_smaller_close_and_say_what_they_lose(precision, tmp_path, region, quick):
+def test_smaller_exports_are_smaller_close_and_say_what_they_lose(precision, tmp_path, wide, quick):
     """Half and eight bits shrink the files; the report gives the loss, on data in points of recall."""
     generator = np.random.default_rng(0)
     images = FeatureRows(generator.normal(size=(4, 6, FEATURES)).astype(np.float32), np.arange(4), tuple("abcd"))
     data = CaptionedImages("tiny", "test", "table", images, tuple(CAPTIONS), np.arange(4))
-    model = build(region_config(feature_size=FEATURES, hidden_size=400), bigru_config(word_size=200))
-    full = export_onnx(model, tmp_path / "fp32")
+    model, full = wide
     report = export_onnx(model, tmp_path / precision, precision=precision, data=data)
     for tower in ("image", "text"):
         assert report.bytes[tower] < 0.8 * full.bytes[tower]
