@@ -7,7 +7,7 @@ float32. CPUs compute no faster in half precision, so this halves the file and l
 time); convolutions need the range of their activations in advance, which is measured on calibration pictures. The
 recurrence of a GRU has no eight-bit operator in ONNX Runtime and keeps half-precision weights.
 
-``mixed`` is fp16 for pictures and int8 for texts: convolutions lose much in eight bits, a transformer little.
+``mixed`` is fp16 for pictures and int8 for texts, whose weights are most of a model with a transformer.
 """
 
 from __future__ import annotations
