@@ -38,7 +38,7 @@ photo: setup  ## train the photo model anew and put it in its place (DATA=the fo
 	@$(BIN)/vse train photo-features --data "$$VSE_DATA" --features runs/flickr8k-lite2 --into runs/photo-features
 	@$(BIN)/vse train photo --data "$$VSE_DATA" --into runs/photo
 	@$(BIN)/vse calibrate runs/photo/best --data "$$VSE_DATA" --split dev
-	@$(BIN)/vse export runs/photo/best src/vse/models/photo --precision mixed --data "$$VSE_DATA" --split test
+	@$(BIN)/vse export runs/photo/best src/vse/models/shipped/photo --precision mixed --data "$$VSE_DATA" --split test
 
 test: setup browser lint  ## lint, then run the tests (PYTEST_ARGS="-k name" chooses, WORKERS=0 keeps one process)
 	@$(BIN)/python -m pytest -n $(WORKERS) $(PYTEST_ARGS)

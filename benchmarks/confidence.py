@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 if TYPE_CHECKING:
-    from vse.index.calibration_queries import Answers
+    from vse.index.calibrate import Answers
 
 LARGER = 2000
 INK, GRID, REFERENCE = "#1f2a44", "#e6e9ef", "#aab2c0"
@@ -43,10 +43,8 @@ def main() -> None:
     parser.add_argument("--date", default="", help="a date for the source of the coefficients")
     options = parser.parse_args()
 
-    from vse.files import write_json
-    from vse.index.calibration import SIZES
-    from vse.index.calibration_queries import ask, joined
-    from vse.index.confidence_fit import fit
+    from vse._util.atomic import write_json
+    from vse.index.calibrate import SIZES, ask, fit, joined
 
     dev, test = [], []
     for model in options.models:
@@ -98,7 +96,7 @@ def embed(model: str, options: argparse.Namespace, split: str) -> tuple[np.ndarr
 
 def judged(answers: Answers, fitted_on: Answers, coefficients: Any) -> dict[str, Any]:
     """For all sizes and each: areas, Brier score, calibration error and bins, of confidence and of the sigmoid."""
-    from vse.index.calibration import area
+    from vse.index.calibrate import area
 
     sigmoid = fitted_sigmoid(fitted_on.scores, fitted_on.right)
     guesses = {"confidence": coefficients.probability(answers.features), "sigmoid": sigmoid(answers.scores)}
@@ -116,7 +114,7 @@ def judged(answers: Answers, fitted_on: Answers, coefficients: Any) -> dict[str,
 
 def fitted_sigmoid(scores: np.ndarray, right: np.ndarray) -> Any:
     """The sigmoid of the cosine that fits best: the same fit, from one feature."""
-    from vse.index.confidence_fit import fit
+    from vse.index.calibrate import fit
 
     def features(values: np.ndarray) -> np.ndarray:
         return np.stack([values, np.zeros_like(values), np.zeros_like(values)], axis=1)
@@ -127,7 +125,7 @@ def fitted_sigmoid(scores: np.ndarray, right: np.ndarray) -> Any:
 
 def reliability(guesses: np.ndarray, right: np.ndarray) -> dict[str, Any]:
     """Area, Brier score, calibration error, and the bins of the reliability plot, which hold equal numbers."""
-    from vse.index.calibration import area, bins, calibration_error
+    from vse.index.calibrate import area, bins, calibration_error
 
     return {
         "right": area(guesses, right),

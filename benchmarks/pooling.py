@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 
 from vse.pooling import GPO, sorted_weighted_sum
-from vse.pooling.positions import sincos_positions
+from vse.pooling.gpo import sincos_positions
 
 BATCH, WIDTH = 128, 1024
 SIZES = (20, 36, 49, 64, 256)

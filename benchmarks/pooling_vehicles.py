@@ -23,7 +23,7 @@ from torch import Tensor
 from pooling import BATCH, WIDTH, plain, ratio, take_turns
 from vse.pooling import sorted_weighted_sum
 from vse.pooling.kernels import threads
-from vse.pooling.kernels.sorting_network import comparators
+from vse.pooling.kernels.sorted_sum import comparators
 
 SIZE = 36
 workers = ThreadPoolExecutor(2)

@@ -37,7 +37,7 @@ import numpy as np
 
 import vse
 from vse.errors import InputError, VSEError
-from vse.onnx_model import Precision
+from vse.models.onnx import Precision
 
 if TYPE_CHECKING:
     from vse.data import CaptionedImages
@@ -127,8 +127,8 @@ def make_exports(name: str, data: Path, folders: dict[Precision, Path]) -> dict[
     """Write an export of every precision; megabytes by precision."""
     from vse.convert.onnx_export import CALIBRATION_PICTURES, export_onnx
     from vse.data import open_data
-    from vse.loading import model_folder
-    from vse.storage import load_towers
+    from vse.models.sources import model_folder
+    from vse.models.storage import load_towers
 
     model = load_towers(model_folder(name))
     if model.preprocessing is None:
@@ -184,8 +184,8 @@ def times(model: Any, folder: Path, photos: Path, sentences: tuple[str, ...]) ->
 
 def index(model: Any, photos: Path) -> float:
     """Pictures per second for a folder into a new collection."""
-    from vse.index.embedded import EmbeddedCollection
-    from vse.index.indexing import index_folder
+    from vse.index.pipeline import index_folder
+    from vse.index.store import EmbeddedCollection
 
     about = {"model": model.fingerprint(), "model_source": "benchmark", "dimensions": model.embed_size}
     with tempfile.TemporaryDirectory(prefix="vse-precision-") as temporary:

@@ -19,8 +19,8 @@ import time
 import zipfile
 from pathlib import Path
 
-from vse.data.role_parser import parse_roles
-from vse.data.video_words import plain_sentence
+from vse.data.roles import parse_roles
+from vse.data.vocabulary import plain_sentence
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 LABELS = REPOSITORY / "tests" / "data" / "role_labels.json"

@@ -65,9 +65,9 @@ def _train(changes: list[str], folder: Path) -> dict[str, Any]:
 
 
 def _report(wanted: dict[str, list[str]], options: argparse.Namespace, results: dict[tuple[str, int], Any]) -> None:
-    from vse.files import write_json
+    from vse._util.atomic import write_json
     from vse.training.curves_plot import plot_training
-    from vse.training.metrics_log import read_metrics
+    from vse.training.log import read_metrics
 
     first = options.seeds[0]
     lines = {name: read_metrics(options.into / f"{_slug(name)}-seed{first}") for name in wanted}

@@ -34,16 +34,15 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from vse.data import CaptionedImages, FeatureRows
 from vse.encoders import BiGRUEncoder, RegionEncoder
-from vse.encoders.projection import create_projection
+from vse.encoders.image import create_projection
 from vse.inputs.vocabulary import FIRST, MASK, Vocabulary
 from vse.losses import pair_scores, triplet_from_scores
 from vse.pooling import GPO
-from vse.pooling.positions import sincos_positions
+from vse.pooling.gpo import sincos_positions
 from vse.training.augmentation import TextAugmentation, keep_elements
-from vse.training.batches import TrainingPairs, read_ahead
+from vse.training.batches import TokenStore, TrainingPairs, read_ahead
 from vse.training.keyed import Purpose, keyed
 from vse.training.recipe import AugmentationRecipe
-from vse.training.token_store import TokenStore
 
 BATCH, REGIONS, FEATURES, SIZE, HIDDEN = 128, 36, 2048, 1024, 512
 IMAGES, CAPTIONS, WORDS, WORD_SIZE = 512, 5, 8000, 300

@@ -33,22 +33,21 @@ from torch import Tensor, nn
 
 from vse.data import open_data
 from vse.evaluation.metrics import metrics_of_scores
-from vse.evaluation.video import VideoTest
-from vse.evaluation.video_models import video_scores
+from vse.evaluation.video import VideoTest, video_scores
 from vse.hgr import SentenceFeatures, VideoFeatures
+from vse.hgr.graphs import SentenceGraphs
 from vse.hgr.scores import level_scores, plain_level_scores
-from vse.hgr.sentence_graphs import SentenceGraphs
 from vse.progress import SilentProgress
 from vse.training.batches import read_ahead
 from vse.training.build import Splits, build_model, build_tokenizer, open_splits, training_pairs
 from vse.training.distributed import Ranks
 from vse.training.matcher import create_matcher
-from vse.training.objective import Objective
 from vse.training.optimizer import create_optimizer, trained_parameters
-from vse.training.packing import packed_videos
 from vse.training.recipe import Recipe
 from vse.training.recipes import read_recipe, toml_text
 from vse.training.run_folder import RunFolder
+from vse.training.schedule import Objective
+from vse.training.train import packed_videos
 
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data" / "msvd"
 MODELS = {"VSE++": "vse-plus-plus", "VSE∞": "vse-infinity", "HGR": "hgr", "HGR∞": "hgr-infinity"}

@@ -11,7 +11,7 @@ from tests.inputs.clips import write_clip
 
 from vse.encoders.backbones import CaffeResNet
 from vse.inputs import imagenet, prepare
-from vse.inputs.clips.even_frames import even_frames_of
+from vse.inputs.video.windows import even_frames_of
 
 SIDE, CHANNELS = 64, 128
 OPTIONS = {"blocks": [1, 1, 1, 1], "width": 4}
@@ -31,7 +31,7 @@ def create_tiny(name: str, *, pretrained: bool, **options: object) -> CaffeResNe
 
 def use_tiny(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let every name stand for the tiny backbone, for the features and for the model that remembers it."""
-    for module in ("vse.features", "vse.encoders.frame_backbone"):
+    for module in ("vse.models.extract", "vse.models.build"):
         monkeypatch.setattr(f"{module}.create_backbone", create_tiny)
 
 

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 import torch
 
-from vse.configuration import BackboneConfig, BiGRUConfig, GridConfig, ModelConfig, RegionConfig, TransformerConfig
 from vse.errors import MissingDependencyError
 from vse.inputs import TextTokenizer, Vocabulary
-from vse.model import VSEModel
+from vse.models.config import BackboneConfig, BiGRUConfig, GridConfig, ModelConfig, RegionConfig, TransformerConfig
+from vse.models.vse_model import VSEModel
 
 SIZE, FEATURES, SIDE = 16, 7, 40
 CAPTIONS = ["a dog runs in the snow", "two cats sleep on a red chair", "the man rides a horse", "snow"]
@@ -97,7 +97,7 @@ def draw_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     def absent(*arguments: object, **options: object) -> None:
         raise MissingDependencyError("no matplotlib")
 
-    monkeypatch.setattr("vse.card.plot_curves", absent)
+    monkeypatch.setattr("vse.models.card.plot_curves", absent)
 
 
 def contents(folder: Path) -> dict[str, object]:

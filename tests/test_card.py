@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vse.card import CARD_FILE, PICTURE_FILE, card_text, escaped, table, write_card
-from vse.configuration import About, BiGRUConfig, GridConfig, ModelConfig, RegionConfig, Score
-from vse.curves import CURVES_FILE, curves_of, read_curves
 from vse.inputs.vocabulary import FIRST, Vocabulary
-from vse.model import VSEModel
+from vse.models.card import CARD_FILE, PICTURE_FILE, card_text, escaped, table, write_card
+from vse.models.config import About, BiGRUConfig, GridConfig, ModelConfig, RegionConfig, Score
+from vse.models.curves import CURVES_FILE, curves_of, read_curves
+from vse.models.vse_model import VSEModel
 
 WORDS = (*FIRST, "a", "dog", "red", "runs")
 CAFFE = {"name": "caffe-resnet", "options": {"blocks": [1, 1, 1, 1], "width": 2}}
@@ -77,7 +77,7 @@ def test_without_matplotlib_a_model_is_saved_all_the_same(tmp_path):
     """The picture and its link are left out, the rest is written."""
     code = (
         "import sys; sys.modules['matplotlib'] = sys.modules['matplotlib.figure'] = None;"
-        "from tests.test_card import tiny; from pathlib import Path; from vse.card import write_card;"
+        "from tests.test_card import tiny; from pathlib import Path; from vse.models.card import write_card;"
         "write_card(Path(sys.argv[1]), tiny())"
     )
     command = [sys.executable, "-c", code, str(tmp_path)]

@@ -20,15 +20,15 @@ from tests.data.video_support import msrvtt_json, write_json
 from tests.inputs.clips import write_clip
 from tests.test_features import Telling
 
-from vse.clip_features import ClipFeaturesReport, NamedClips, extract_clip_features, find_clips
+from vse._util.locks import FolderLock
 from vse.data.clip_folder import read_clip_header
-from vse.data.video_open import open_videos
+from vse.data.open import open_videos
 from vse.data.video_sources import FrameFolder
 from vse.encoders.backbones import CaffeResNet
 from vse.errors import InputError, VSEError
-from vse.features import backbone_fingerprint
-from vse.inputs.problem import Problem
-from vse.locking import FolderLock
+from vse.inputs.files import Problem
+from vse.models.extract import backbone_fingerprint
+from vse.models.extract_videos import ClipFeaturesReport, NamedClips, extract_clip_features, find_clips
 
 CALL = {"size": SIDE, "name": "caffe-resnet", "options": OPTIONS}
 

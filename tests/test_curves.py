@@ -12,8 +12,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vse.configuration import BiGRUConfig, GridConfig, ModelConfig, PoolingConfig, RegionConfig
-from vse.curves import (
+from vse.errors import InputError
+from vse.models.config import BiGRUConfig, GridConfig, ModelConfig, PoolingConfig, RegionConfig
+from vse.models.curves import (
     ASCII_BARS,
     BARS,
     REGION_SIZES,
@@ -25,9 +26,8 @@ from vse.curves import (
     read_curves,
     write_curves,
 )
-from vse.curves_plot import plot_curves
-from vse.errors import InputError
-from vse.model import VSEModel
+from vse.models.curves_plot import plot_curves
+from vse.models.vse_model import VSEModel
 from vse.pooling import FrozenPooling, create_pooling
 
 integers = st.lists(st.integers(-20, 20), min_size=1, max_size=12).filter(any)
@@ -295,6 +295,6 @@ def test_what_cannot_be_drawn_is_refused(tmp_path):
 
 def test_reading_and_drawing_load_no_torch():
     """Curves and their picture belong to the light install."""
-    code = "import sys, vse.curves, vse.curves_plot, vse.inspection; print('torch' in sys.modules)"
+    code = "import sys, vse.models.curves, vse.models.curves_plot, vse.models.inspection; print('torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
     assert done.stdout == "False\n"

@@ -13,20 +13,20 @@ from tests.support_models import SIZE, assert_unit, build, draw_nothing, feature
 from tests.test_features import Telling
 
 import vse
-from vse.clip_features import extract_clip_features, find_clips
-from vse.configuration import FrameBackboneConfig, FramesConfig
 from vse.convert.onnx_export import export_onnx
-from vse.data.video_frames import find_frames
+from vse.data.frames import find_frames
 from vse.data.video_sources import FrameFolder
-from vse.encoders.frame_backbone import FrameBackbone
-from vse.encoding import BadImage, BadImageWarning
+from vse.encoders.functional import state_fingerprint
 from vse.errors import InputError
-from vse.features import backbone_fingerprint
-from vse.fingerprints import state_fingerprint
-from vse.inputs.clips.even_frames import even_frames_of
-from vse.inputs.problem import BadMediaError
-from vse.storage import fingerprint
-from vse.training.seen_by import remember_backbone, seen_by
+from vse.inputs.files import BadMediaError
+from vse.inputs.video.windows import even_frames_of
+from vse.models.build import FrameBackbone
+from vse.models.config import FrameBackboneConfig, FramesConfig
+from vse.models.encode import BadImage, BadImageWarning
+from vse.models.extract import backbone_fingerprint
+from vse.models.extract_videos import extract_clip_features, find_clips
+from vse.models.storage import fingerprint
+from vse.training.build import remember_backbone, seen_by
 
 
 @pytest.fixture(autouse=True)
@@ -126,7 +126,7 @@ def test_a_backbone_that_cannot_be_had(folder, monkeypatch):
     """One line that tells the name, the reason and the way out."""
     from vse.encoders.backbones import create_backbone
 
-    monkeypatch.setattr("vse.encoders.frame_backbone.create_backbone", create_backbone)
+    monkeypatch.setattr("vse.models.build.create_backbone", create_backbone)
     for name, why in (("caffe-resnet50", "no published weights"), ("CaffeResNet", "unknown backbone")):
         with pytest.raises(InputError, match=f"seen by '{name}', which cannot be had here .*{why}.*'vse features'"):
             frames_model(seen(name=name)).encode_videos([folder / "a.mp4"])

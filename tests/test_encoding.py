@@ -17,8 +17,8 @@ from tests.support_models import (
     picture,
 )
 
-from vse.encoding import TEXT_CHUNK
 from vse.errors import InputError
+from vse.models.encode import TEXT_CHUNK
 
 EXIF_ORIENTATION = 0x0112
 

@@ -10,9 +10,9 @@ import pytest
 from PIL import Image
 from tests.support_models import SIZE, assert_unit, build, feature_sets, grid_config, picture
 
-from vse.encoding import BadImage, BadImageWarning
 from vse.errors import InputError
 from vse.inputs import BadImageError
+from vse.models.encode import BadImage, BadImageWarning
 
 EXIF_ORIENTATION = 0x0112
 

@@ -16,13 +16,13 @@ import torch
 from PIL import Image
 from tests.data.support import entry, write_karpathy
 
-from vse.configuration import BackboneConfig, BiGRUConfig, GridConfig, ModelConfig
 from vse.data import ImageFiles, open_data
-from vse.data.feature_store import FeatureStore, attach
+from vse.data.features import FeatureStore, attach
 from vse.encoders.backbones import Backbone, CaffeResNet
 from vse.errors import InputError
-from vse.features import backbone_fingerprint, extract_features, find_images
-from vse.model import VSEModel
+from vse.models.config import BackboneConfig, BiGRUConfig, GridConfig, ModelConfig
+from vse.models.extract import backbone_fingerprint, extract_features, find_images
+from vse.models.vse_model import VSEModel
 from vse.progress import SilentProgress
 
 SIDE = 64

@@ -15,12 +15,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from vse.configuration import About, BiGRUConfig, GridConfig, ModelConfig, RegionConfig, Score
-from vse.curves import curves_of
 from vse.errors import InputError
 from vse.inputs.vocabulary import FIRST, Vocabulary
-from vse.inspection import inspect_folder, read_header
-from vse.model import VSEModel
+from vse.models.config import About, BiGRUConfig, GridConfig, ModelConfig, RegionConfig, Score
+from vse.models.curves import curves_of
+from vse.models.inspection import inspect_folder, read_header
+from vse.models.vse_model import VSEModel
 
 safetensors = pytest.importorskip("safetensors.torch")
 
@@ -244,7 +244,8 @@ def test_a_header_of_something_else_is_refused(tmp_path, head):
 def test_torch_is_never_loaded(saved):
     """A model is inspected in an install without torch and safetensors."""
     code = (
-        "import sys; sys.modules.update(torch=None, safetensors=None); from vse.inspection import inspect_folder;"
+        "import sys; sys.modules.update(torch=None, safetensors=None);"
+        "from vse.models.inspection import inspect_folder;"
         "print(inspect_folder(sys.argv[1]).towers[0].kind)"
     )
     command = [sys.executable, "-c", code, str(saved)]

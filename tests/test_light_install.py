@@ -19,7 +19,7 @@ from tests.inputs.clips import write_clip
 from tests.support_models import build, draw_nothing, grid_config, picture
 
 from vse.convert.onnx_export import export_onnx
-from vse.onnx_model import OnnxModel
+from vse.models.onnx import OnnxModel
 
 ABSENT = ("torch", "transformers", "safetensors", "matplotlib")
 PICTURES = 10

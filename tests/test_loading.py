@@ -13,7 +13,7 @@ from tests.support_models import assert_same_model, build, contents, draw_nothin
 
 import vse
 from vse.errors import InputError, VSEError
-from vse.hub import FILES
+from vse.models.sources import FILES
 
 hub = pytest.importorskip("huggingface_hub")
 

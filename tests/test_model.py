@@ -25,10 +25,10 @@ from tests.support_models import (
 )
 
 import vse
-from vse.configuration import BackboneConfig, ModelConfig
 from vse.errors import InputError
 from vse.inputs import TextTokenizer
-from vse.model import VSEModel
+from vse.models.config import BackboneConfig, ModelConfig
+from vse.models.vse_model import VSEModel
 from vse.pooling import list_poolings
 
 OPTIONS = {"k-max": {"k": 3}, "top-percent": {"percent": 40}}

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from vse._util.schema import NonNegative, Positive, parse_plain
 from vse.errors import InputError
-from vse.plain import NonNegative, Positive, parse_plain
 
 
 @dataclass(frozen=True)
@@ -102,7 +102,7 @@ def test_any_mapping_is_a_value_or_one_line(mapping):
 
 def test_pydantic_stays_where_it_is():
     """Loading an export's configuration and its tokenizer imports no pydantic."""
-    code = "import sys, vse.plain, vse.loading, vse.onnx_model, vse.inputs.tokenizer; print(*sys.modules)"
+    code = "import sys, vse.models.sources, vse.models.onnx, vse.inputs.tokenizer; print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
-    assert "vse.onnx_model" in loaded
+    assert "vse.models.onnx" in loaded
     assert not {"pydantic", "PIL", "torch", "onnxruntime"} & set(loaded)

@@ -10,12 +10,11 @@ from tests.conftest import REPOSITORY
 from tests.support_models import assert_unit, picture
 
 import vse
-from vse.coefficients import FILE, coefficients_of, read_coefficients
 from vse.errors import InputError
-from vse.inspection import inspect_folder
-from vse.loading import model_folder
-from vse.onnx_model import OnnxModel
-from vse.shipped import DEFAULT, MODELS, NAMES, place_of, shipped_folder, shipped_name
+from vse.models.coefficients import FILE, coefficients_of, read_coefficients
+from vse.models.inspection import inspect_folder
+from vse.models.onnx import OnnxModel
+from vse.models.sources import DEFAULT, MODELS, NAMES, model_folder, place_of, shipped_folder, shipped_name
 
 
 @pytest.fixture

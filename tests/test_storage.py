@@ -19,10 +19,10 @@ from tests.support_models import (
 )
 
 import vse
-from vse.configuration import About, Score
 from vse.errors import InputError
 from vse.inputs import Vocabulary
-from vse.model import VSEModel
+from vse.models.config import About, Score
+from vse.models.vse_model import VSEModel
 
 safetensors = pytest.importorskip("safetensors.torch")
 

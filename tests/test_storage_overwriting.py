@@ -9,9 +9,9 @@ import pytest
 from tests.support_models import assert_same_model, build, contents, draw_nothing, grid_config
 
 import vse
-from vse.coefficients import FILE as CONFIDENCE
 from vse.errors import InputError
 from vse.inputs import Vocabulary
+from vse.models.coefficients import FILE as CONFIDENCE
 
 
 @pytest.fixture(autouse=True)
@@ -76,7 +76,7 @@ def test_a_failure_while_writing_leaves_the_old_model(folder, monkeypatch):
         raise OSError("no space left on device")
 
     before = contents(folder)
-    monkeypatch.setattr("vse.card.write_card", fail)
+    monkeypatch.setattr("vse.models.card.write_card", fail)
     with pytest.raises(OSError, match="no space"):
         build(seed=1).save(folder)
     assert contents(folder) == before
@@ -89,7 +89,7 @@ def test_a_first_save_that_fails_leaves_no_half_model(tmp_path, monkeypatch):
     def fail(*arguments: object, **options: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("vse.card.write_card", fail)
+    monkeypatch.setattr("vse.models.card.write_card", fail)
     with pytest.raises(KeyboardInterrupt):
         build().save(tmp_path / "model")
     with pytest.raises(InputError, match=r"without config\.json"):

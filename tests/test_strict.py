@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import Field, PositiveInt, ValidationError, field_validator, model_validator
 
+from vse._util.strict import Strict, parse, read_json
 from vse.errors import InputError
-from vse.strict import Strict, parse, read_json
 
 
 class Apple(Strict):

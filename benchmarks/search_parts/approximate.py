@@ -72,9 +72,8 @@ def lines(result: dict[str, Any]) -> list[str]:
 
 def make(place: Path, held: np.ndarray) -> None:
     """The collection, without the rows of the queries; it gets its name when it is whole."""
-    from vse.index.collection import Entry, Moment
-    from vse.index.embedded import EmbeddedCollection
-    from vse.index.media_file import MediaFile
+    from vse.index.store import EmbeddedCollection
+    from vse.index.types import Entry, MediaFile, Moment
 
     captions, vectors = caption_vectors()
     rows = np.setdiff1d(np.arange(len(captions)), held)
@@ -96,7 +95,7 @@ def measured(place: Path, kind: str, queries: np.ndarray) -> dict[str, Any]:
     """Build the index, and search with and without it in turns."""
     import faiss
 
-    from vse.index.embedded import EmbeddedCollection, approximate
+    from vse.index.store import EmbeddedCollection, approximate
 
     if kind == "ivfpq":
         approximate.IVFPQ_FROM = approximate.HNSW_FROM

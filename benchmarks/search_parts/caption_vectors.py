@@ -69,7 +69,7 @@ def read_captions(data: Path) -> list[str]:
 def _encode(texts: list[str], path: Path, threads: int) -> None:
     from tokenizers import Tokenizer
 
-    from vse.packaged import packaged_folder
+    from vse.inputs.pretrained import packaged_folder
 
     folder = packaged_folder("all-minilm-l6-v2")
     tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
@@ -98,7 +98,7 @@ def _encode(texts: list[str], path: Path, threads: int) -> None:
 def _encoder(folder: Path, threads: int) -> Callable[[np.ndarray], np.ndarray]:
     import torch
 
-    from vse.encoders.hugging_face import import_transformers, load_pretrained
+    from vse.encoders.third_party import import_transformers, load_pretrained
 
     torch.set_num_threads(threads)
     model = load_pretrained(import_transformers("encoding captions"), str(folder), attn_implementation="sdpa").eval()

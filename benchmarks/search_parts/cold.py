@@ -111,10 +111,10 @@ def make_model(folder: Path) -> None:
     """Export a model with a text tower of the published sizes; its image tower, which no text needs, is small."""
     import torch
 
-    from vse.configuration import BackboneConfig, BiGRUConfig, GridConfig, ModelConfig
     from vse.convert.onnx_export import export_onnx
     from vse.inputs.vocabulary import FIRST, Vocabulary
-    from vse.model import VSEModel
+    from vse.models.config import BackboneConfig, BiGRUConfig, GridConfig, ModelConfig
+    from vse.models.vse_model import VSEModel
 
     made = (f"{''.join(chr(97 + number // 26**place % 26) for place in range(4))}s" for number in range(WORDS))
     words = list(dict.fromkeys([*FIRST, *QUERY.split(), *made]))[: WORDS - 1]  # the mask follows
@@ -130,9 +130,8 @@ def make_model(folder: Path) -> None:
 
 def make_collection(index: Path, model: Path, items: int) -> None:
     """So many files that are only names, with random unit vectors."""
-    from vse.index.collection import Entry, Moment
-    from vse.index.embedded import EmbeddedCollection
-    from vse.index.media_file import MediaFile
+    from vse.index.store import EmbeddedCollection
+    from vse.index.types import Entry, MediaFile, Moment
 
     loaded = vse.load(model)
     generator = np.random.default_rng(0)

@@ -82,7 +82,7 @@ def lines(result: dict[str, Any]) -> list[str]:
 
 def build(place: Path, rows: int, dimensions: int) -> dict[str, float]:
     """Make the collection, or the rest of it; returns what was measured when the last part was made."""
-    from vse.index.embedded import EmbeddedCollection, approximate
+    from vse.index.store import EmbeddedCollection, approximate
 
     approximate.HNSW_FROM = rows + 1  # no graph, which takes minutes and which exact searches do not ask
     record = place.with_name(place.name + ".json")
@@ -113,8 +113,7 @@ def build(place: Path, rows: int, dimensions: int) -> dict[str, float]:
 
 def entries(first: int, count: int, dimensions: int) -> list[Any]:
     """Files that are only names, numbered from ``first``."""
-    from vse.index.collection import Entry, Moment
-    from vse.index.media_file import MediaFile
+    from vse.index.types import Entry, MediaFile, Moment
 
     vectors = directions(count, dimensions, seed=1 + first)
     names = (f"{number // 1000:04}/{number:07}.jpg" for number in range(first, first + count))
@@ -126,7 +125,7 @@ def latencies(place: Path, queries: np.ndarray, threads: int) -> dict[str, Any]:
     """Seconds of both, in turns, and whether they find the same."""
     import faiss
 
-    from vse.index.embedded import EmbeddedCollection
+    from vse.index.store import EmbeddedCollection
 
     faiss.omp_set_num_threads(threads)
     with EmbeddedCollection.open(place) as collection:
@@ -166,7 +165,7 @@ def flat(collection: Any) -> tuple[Any, np.ndarray]:
 
 def memory(place: Path, queries: np.ndarray, name: str) -> int:
     """Resident bytes of this process after searches; what it read on the way is given back before."""
-    from vse.index.embedded import EmbeddedCollection
+    from vse.index.store import EmbeddedCollection
 
     with EmbeddedCollection.open(place) as collection:
         if name == "bare":

@@ -115,8 +115,8 @@ def lines(result: dict[str, Any]) -> list[str]:
 
 def index(model: Any, files: list[Path], place: Path) -> None:
     """The folder of the files into a new collection."""
-    from vse.index.embedded import EmbeddedCollection
-    from vse.index.indexing import index_folder
+    from vse.index.pipeline import index_folder
+    from vse.index.store import EmbeddedCollection
 
     set_all_threads()
     with tempfile.TemporaryDirectory(dir=place) as temporary:

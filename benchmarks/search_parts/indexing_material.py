@@ -20,10 +20,10 @@ def make_model(place: Path) -> None:
         return
     import torch
 
-    from vse.configuration import BackboneConfig, BiGRUConfig, GridConfig, ModelConfig
     from vse.convert.onnx_export import export_onnx
     from vse.inputs import Vocabulary
-    from vse.model import VSEModel
+    from vse.models.config import BackboneConfig, BiGRUConfig, GridConfig, ModelConfig
+    from vse.models.vse_model import VSEModel
 
     words = Vocabulary.build(["a dog runs in the snow"], min_count=1).tokenizer()
     config = ModelConfig(

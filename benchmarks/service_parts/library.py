@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from vse.coefficients import Coefficients
-    from vse.index.collection import Collection, Item
     from vse.index.query import Model, QueryVector
     from vse.index.results import SearchResults
+    from vse.index.types import Collection, Item
+    from vse.models.coefficients import Coefficients
 
 
 @dataclass(frozen=True)
@@ -43,9 +43,8 @@ class Library:
 
 @contextmanager
 def open_library(index: Path) -> Iterator[Library]:
-    from vse.coefficients import coefficients_of
-    from vse.index.model_of import model_of
-    from vse.index.open import open_collection
+    from vse.index.open import model_of, open_collection
+    from vse.models.coefficients import coefficients_of
 
     with closing(open_collection(str(index))) as collection:
         info = collection.info()

@@ -17,8 +17,8 @@ def scenes_collection(place: Path) -> Path:
         return index
     import vse
     from vse.data.scenes import write_scenes
-    from vse.index.embedded import EmbeddedCollection
-    from vse.index.indexing import index_folder
+    from vse.index.pipeline import index_folder
+    from vse.index.store import EmbeddedCollection
 
     make_model(place / "model")
     write_scenes(place / "scenes", 0, 0, SCENES, size=SIDE)
@@ -41,10 +41,10 @@ def make_model(folder: Path) -> None:
         return
     import torch
 
-    from vse.configuration import BackboneConfig, BiGRUConfig, GridConfig, ModelConfig
     from vse.convert.onnx_export import export_onnx
     from vse.inputs import Vocabulary
-    from vse.model import VSEModel
+    from vse.models.config import BackboneConfig, BiGRUConfig, GridConfig, ModelConfig
+    from vse.models.vse_model import VSEModel
 
     words = Vocabulary.build([" ".join(words) for words in PARTS], min_count=1).tokenizer()
     image = GridConfig(

@@ -33,7 +33,7 @@ BOUNDARY = "----vse-benchmark"
 
 def run(options: argparse.Namespace) -> dict[str, Any]:
     """Resident bytes after every ``STEP`` requests, and the ratio of the last to the first of both counts."""
-    from vse.index.media_file import full_path
+    from vse.index.types import full_path
 
     early, late, step = (QUICK_EARLY, QUICK_LATE, QUICK_STEP) if options.quick else (EARLY, LATE, STEP)
     items = pictures(options.collection, ITEMS)

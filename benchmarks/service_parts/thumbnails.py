@@ -27,7 +27,7 @@ from service_parts.library import pictures, threads
 from service_parts.server import Server
 
 if TYPE_CHECKING:
-    from vse.index.collection import Item
+    from vse.index.types import Item
 
 CLIENTS, PICTURES, QUICK_PICTURES, PORTIONS, QUICK_PORTIONS = 6, 1000, 60, 10, 2
 SIZE, QUALITY, PAGE = 320, 78, 200
@@ -116,7 +116,7 @@ def addresses(server: Server, items: Sequence[Item]) -> dict[int, str]:
 
 def bare(items: Sequence[Item]) -> float:
     """Thumbnails a second, made in this process by Pillow alone."""
-    from vse.index.media_file import full_path
+    from vse.index.types import full_path
 
     began = time.perf_counter()
     with ThreadPoolExecutor(threads()) as pool:

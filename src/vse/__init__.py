@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from vse.hgr.model import HGRModel
-    from vse.model import VSEModel
-    from vse.onnx_model import OnnxModel
+    from vse.models.onnx import OnnxModel
+    from vse.models.vse_model import VSEModel
 
 __all__ = ["__version__", "load"]
 
@@ -23,7 +23,7 @@ __all__ = ["__version__", "load"]
 def load(
     source: str | Path, *, device: str | None = None, threads: int | None = None
 ) -> VSEModel | OnnxModel | HGRModel:
-    """The model in a local folder or of a hub id; see :func:`vse.loading.load`."""
-    from vse.loading import load as load_from
+    """The model in a local folder or of a hub id; see :func:`vse.models.sources.load`."""
+    from vse.models.sources import load as load_from
 
     return load_from(source, device=device, threads=threads)

@@ -12,11 +12,11 @@ from tests.support_models import SIDE, bigru_config, build, contents, draw_nothi
 
 import vse
 from vse.cli.main import main
-from vse.coefficients import FILE, coefficients_of, shipped_coefficients
 from vse.data import open_data
 from vse.data.scenes import write_scenes
-from vse.features import extract_features
 from vse.inputs import Vocabulary
+from vse.models.coefficients import FILE, coefficients_of, shipped_coefficients
+from vse.models.extract import extract_features
 
 PICTURES = 32
 

@@ -15,8 +15,8 @@ from tests.index.examples import directions
 from tests.support_models import build, grid_config, picture
 
 from vse.cli.main import main
-from vse.index.collection import Entry, Moment
 from vse.index.open import open_collection
+from vse.index.types import Entry, Moment
 
 
 @pytest.fixture(scope="module")

@@ -12,8 +12,8 @@ from tests.support_models import SIDE, bigru_config, build, draw_nothing, grid_c
 from vse.data import open_data
 from vse.data.scenes import write_scenes
 from vse.evaluation.embeddings import Embeddings
-from vse.features import extract_features
 from vse.inputs import Vocabulary
+from vse.models.extract import extract_features
 
 
 @pytest.fixture

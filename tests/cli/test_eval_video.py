@@ -13,12 +13,11 @@ from tests.training.support_video import video_recipe, without_matplotlib, write
 import vse
 from vse.cli.main import main
 from vse.data import open_data
-from vse.data.role_parser import parse_roles
-from vse.evaluation.video import VideoTest
-from vse.evaluation.video_models import video_scores
+from vse.data.roles import parse_roles
+from vse.evaluation.video import VideoTest, video_scores
 from vse.hgr import GraphBatch, RoleGraph
+from vse.hgr.graphs import SentenceGraphs
 from vse.hgr.scores import plain_level_scores
-from vse.hgr.sentence_graphs import SentenceGraphs
 from vse.progress import SilentProgress
 from vse.training import train
 

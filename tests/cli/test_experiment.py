@@ -9,7 +9,7 @@ from types import ModuleType, SimpleNamespace
 
 import pytest
 
-import vse.experiments.call  # noqa: F401  the fixture takes the package away, not this module
+import vse.experiments.plan as _call  # noqa: F401  the fixture takes the package away, not this module
 from vse.cli.main import main
 from vse.progress import ProgressReporter
 

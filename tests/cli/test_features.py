@@ -9,10 +9,10 @@ import pytest
 import torch
 from PIL import Image
 
-import vse.features
 from vse.cli.main import main
-from vse.data.feature_store import FeatureStore
+from vse.data.features import FeatureStore
 from vse.encoders.backbones import CaffeResNet
+from vse.models import extract as features_module
 
 
 @pytest.fixture
@@ -35,7 +35,7 @@ def tiny(monkeypatch):
         assert pretrained
         return CaffeResNet(blocks=(1, 1, 1, 1), width=4)
 
-    monkeypatch.setattr(vse.features, "create_backbone", create)
+    monkeypatch.setattr(features_module, "create_backbone", create)
 
 
 def call(pictures, out, *more: str) -> list[str]:

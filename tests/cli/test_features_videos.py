@@ -15,7 +15,7 @@ from tests.training.support_video import towers, video_values
 
 import vse
 from vse.cli.main import main
-from vse.data.feature_store import FeatureStore
+from vse.data.features import FeatureStore
 from vse.data.video_sources import FrameFolder
 
 pytestmark = pytest.mark.usefixtures("tiny")

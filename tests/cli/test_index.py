@@ -16,8 +16,8 @@ from tests.support_models import build, grid_config, picture
 from vse.cli.main import main
 from vse.convert.onnx_export import export_onnx
 from vse.errors import VSEError
-from vse.index.embedded import EmbeddedCollection
 from vse.index.open import open_collection
+from vse.index.store import EmbeddedCollection
 
 HEAVY = ("torch", "transformers", "timm", "matplotlib", "scipy")
 

@@ -15,10 +15,10 @@ from tests.cli.search_support import refused, saved_folder, told
 from tests.support_models import picture
 
 import vse
-from vse.cli.index_name import named_after
 from vse.cli.main import main
+from vse.cli.options import named_after
 from vse.index.open import open_collection
-from vse.shipped import DEFAULT, MODELS
+from vse.models.sources import DEFAULT, MODELS
 
 HEAVY = ("torch", "transformers", "timm", "matplotlib", "scipy", "huggingface_hub")
 ALONE = f"""
@@ -136,8 +136,8 @@ def test_pictures_that_are_called_like_the_model(made, home, capsys):
 
 def test_its_own_confidence_and_curves(made, home, tmp_path):
     """Searching uses the coefficients that come with the model: without them, results are otherwise sure."""
-    from vse.service.overview import curves
-    from vse.service.serving import open_serving
+    from vse.service.routes.collection import curves
+    from vse.service.state import open_serving
 
     bare = shutil.copytree(MODELS / DEFAULT, tmp_path / "bare")
     (bare / "confidence.json").unlink()
@@ -155,7 +155,7 @@ def test_a_version_with_other_weights(made, home, capsys, tmp_path, monkeypatch)
     """An index of the weights before is refused with the command that encodes it anew, and this command works."""
     (tmp_path / "next").mkdir()
     (tmp_path / "next" / DEFAULT).symlink_to(saved_folder())
-    monkeypatch.setattr("vse.shipped.MODELS", tmp_path / "next")
+    monkeypatch.setattr("vse.models.sources.MODELS", tmp_path / "next")
     folder = made[0] / "My Photos"
     line = refused(capsys, 1, "search", "My Photos.vse", "a dog")
     assert f"the {DEFAULT!r} model of this version of vse" in line
@@ -188,7 +188,7 @@ def test_what_would_write_into_the_package(home, capsys):
 def test_serving_the_only_index_here(home, capsys, monkeypatch):
     """It need not be named; where there is none, or more than one, it has to be."""
     asked = []
-    monkeypatch.setattr("vse.service.run.run_service", lambda where, *rest, **options: asked.append(where))
+    monkeypatch.setattr("vse.service.server.run_service", lambda where, *rest, **options: asked.append(where))
     assert main(["serve"]) == 0
     assert asked == ["My Photos.vse"]
     shutil.copytree("My Photos.vse", "b.vse")

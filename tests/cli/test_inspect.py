@@ -9,9 +9,9 @@ import sys
 import pytest
 
 from vse.cli.main import main
-from vse.configuration import BiGRUConfig, ModelConfig, RegionConfig
-from vse.inspection import inspect_folder
-from vse.model import VSEModel
+from vse.models.config import BiGRUConfig, ModelConfig, RegionConfig
+from vse.models.inspection import inspect_folder
+from vse.models.vse_model import VSEModel
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 import pytest
 import typer
 
-from vse.cli.plain_values import keep_plain
+from vse.cli.main import keep_plain
 
 
 def received(arguments: list[str], *, plain: bool) -> Any:

@@ -15,11 +15,10 @@ from tests.index.test_evidence import exported_folder
 from tests.support_models import build, picture
 
 from vse.cli.main import main
-from vse.index.collection import Entry, Moment
-from vse.index.embedded import EmbeddedCollection
-from vse.index.media_file import MediaFile
 from vse.index.query import combine
-from vse.onnx_model import OnnxModel
+from vse.index.store import EmbeddedCollection
+from vse.index.types import Entry, MediaFile, Moment
+from vse.models.onnx import OnnxModel
 
 ABSENT = ("torch", "transformers", "timm", "scipy", "matplotlib", "nltk", "safetensors", "huggingface_hub")
 PROGRAM = """

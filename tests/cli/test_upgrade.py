@@ -187,7 +187,7 @@ def test_an_interrupt_and_going_on(index, models, photos, capsys):
         Image.fromarray(picture(seed)).save(photos / f"{seed}.png")
     assert main(["index", str(photos), "--into", str(index)]) == 0
     program = (
-        "import os, signal, sys; from vse.index.upgrading.encoding import _Stage; from vse.cli.main import main\n"
+        "import os, signal, sys; from vse.index.upgrade.encode import _Stage; from vse.cli.main import main\n"
         "advance = _Stage.advance\n"
         "def told(self, *arguments):\n"
         "    advance(self, *arguments)\n"

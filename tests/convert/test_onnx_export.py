@@ -23,15 +23,15 @@ from tests.support_models import (
 )
 
 import vse
-from vse.configuration import PoolingConfig
-from vse.convert.onnx_check import TowerAgreement, recalls
 from vse.convert.onnx_export import ExportReport, export_onnx
-from vse.data.captioned_images import CaptionedImages, FeatureRows
+from vse.convert.onnx_graph import TowerAgreement, recalls
+from vse.data.dataset import CaptionedImages, FeatureRows
 from vse.errors import InputError, VSEError
-from vse.model import VSEModel
-from vse.onnx_model import OnnxModel
+from vse.models.config import PoolingConfig
+from vse.models.onnx import OnnxModel
+from vse.models.storage import load_model
+from vse.models.vse_model import VSEModel
 from vse.pooling import list_poolings
-from vse.storage import load_model
 
 OPTIONS = {"k-max": {"k": 2}, "top-percent": {"percent": 50}}
 TOLERANCE = 1e-4

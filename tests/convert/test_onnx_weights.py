@@ -12,7 +12,7 @@ from tests.support_models import build, draw_nothing, feature_sets, region_confi
 import vse
 from vse.convert.onnx_export import export_onnx
 from vse.errors import InputError
-from vse.onnx_model import WEIGHTS_ENDING
+from vse.models.onnx import WEIGHTS_ENDING
 
 TEXTS = ["a dog runs in the snow", "two cats sleep"]
 

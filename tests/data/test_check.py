@@ -11,7 +11,7 @@ from rich.console import Console
 from tests.data.support import entry, features, write_image, write_karpathy, write_lines, write_precomp
 
 from vse.data import check_data
-from vse.data.findings import EXAMPLES
+from vse.data.report import EXAMPLES
 
 
 def counts(findings):

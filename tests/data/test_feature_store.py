@@ -19,8 +19,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from vse.data import CaptionedImages, ImageFiles
-from vse.data.feature_store import FeatureStore, attach
 from vse.data.feature_writer import FeaturePlan, FeatureWriter
+from vse.data.features import FeatureStore, attach
 from vse.errors import InputError, VSEError
 
 GRID, CHANNELS = (2, 3), 4

@@ -10,7 +10,7 @@ from tests.data.support import entry, features, write_image, write_karpathy, wri
 from tests.data.video_support import frames, msrvtt_json, write_hdf5, write_hgr, write_json
 
 from vse.data import LAYOUTS, check_data, detect_layout, list_splits, open_data
-from vse.data.video_open import VIDEO_LAYOUTS
+from vse.data.open import VIDEO_LAYOUTS
 from vse.errors import InputError
 
 

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 from tests.data.video_support import frames, write_hdf5
 
-from vse.data.packed_frames import ARRAY, INDEX, open_packed, write_packed
-from vse.data.video_frames import find_frames
+from vse.data.frames import ARRAY, INDEX, find_frames, open_packed, write_packed
 from vse.data.video_sources import open_frames
 from vse.errors import InputError
 

@@ -8,9 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.data.support import features
 
-from vse.data import repetition
-from vse.data.repetition import WINDOW_ROWS, WINDOWS, compare_neighbours
-from vse.data.row_assignment import assign_rows
+from vse.data.layouts import precomp as repetition
+from vse.data.layouts.precomp import WINDOW_ROWS, WINDOWS, assign_rows, compare_neighbours
 from vse.errors import InputError
 
 

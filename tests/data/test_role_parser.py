@@ -12,11 +12,11 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from vse.data.role_parser import MOST_WORDS, parse_roles
-from vse.data.role_parser_behind import INSIDE_PHRASE, Tag, TagsBehind
-from vse.data.role_parser_words import forms_of
-from vse.data.video_open import read_video_captions
-from vse.data.video_words import plain_sentence
+from vse.data.open import read_video_captions
+from vse.data.roles import MOST_WORDS, parse_roles
+from vse.data.roles.lexicon import forms_of
+from vse.data.roles.tags import INSIDE_PHRASE, Tag, TagsBehind
+from vse.data.vocabulary import plain_sentence
 
 LABELS = Path(__file__).with_name("role_labels.json")
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from numpy.lib import format as npy_format
 from tests.data.video_support import Bomb, frames, write_hdf5
 
-from vse.data.video_frames import even_frames, find_frames
+from vse.data.frames import even_frames, find_frames
 from vse.data.video_sources import open_frames
 from vse.errors import InputError
 

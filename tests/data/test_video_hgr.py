@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 from tests.data.video_support import frames, write_hdf5, write_hgr, write_json
 
-from vse.data.captioned_images import CaptionedImages
-from vse.data.video_graphs import role_graphs
-from vse.data.video_open import open_videos, read_video_captions
-from vse.data.video_vocabulary import VideoVocabulary
+from vse.data.dataset import CaptionedImages
+from vse.data.open import open_videos, read_video_captions
+from vse.data.roles.graphs import role_graphs
+from vse.data.vocabulary import VideoVocabulary
 from vse.errors import InputError
 
 CAPTIONS = {

@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.data.video_support import frames, msrvtt_json, write_json
 
-from vse.data.video_open import open_videos, read_video_captions
-from vse.data.video_vatex import halves
-from vse.data.video_words import plain_sentence, video_words
+from vse.data.layouts.vatex import halves
+from vse.data.open import open_videos, read_video_captions
+from vse.data.vocabulary import plain_sentence, video_words
 from vse.errors import InputError
 
 TRAIN = {"video0": ("train", ["A dog runs.", "a dog  barks"]), "video1": ("validate", ["a cat"])}

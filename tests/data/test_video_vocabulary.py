@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from tests.data.video_support import write_json
 
-from vse.data.video_graphs import role_graphs
-from vse.data.video_open import open_videos
-from vse.data.video_vocabulary import VideoVocabulary
+from vse.data.open import open_videos
+from vse.data.roles.graphs import role_graphs
+from vse.data.vocabulary import VideoVocabulary
 from vse.errors import InputError
 from vse.inputs.tokenizer import TextTokenizer
 from vse.inputs.vocabulary import Vocabulary

@@ -6,11 +6,11 @@ import pytest
 import torch
 from torch import nn
 
-from vse.configuration import BiGRUConfig, GridConfig, PoolingConfig, RegionConfig, TransformerConfig
 from vse.encoders import build_image_encoder, build_text_encoder
-from vse.encoders.build import build_pooling
 from vse.errors import InputError
 from vse.inputs import imagenet
+from vse.models.build import build_pooling
+from vse.models.config import BiGRUConfig, GridConfig, PoolingConfig, RegionConfig, TransformerConfig
 
 COCO_WORDS, F30K_WORDS = 11_354, 8_482
 GPO_PARAMETERS = 12_704

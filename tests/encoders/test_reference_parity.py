@@ -10,9 +10,9 @@ from torch import Tensor
 
 from vse.encoders import BiGRUEncoder, RegionEncoder, TransformerTextEncoder
 from vse.encoders.backbones import CaffeResNet
-from vse.encoders.projection import create_projection
+from vse.encoders.functional import unit_norm
+from vse.encoders.image import create_projection
 from vse.encoders.transformer_text import create_transformer
-from vse.encoders.unit_norm import unit_norm
 from vse.pooling import GPO
 
 safetensors = pytest.importorskip("safetensors.torch")

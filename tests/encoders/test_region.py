@@ -12,7 +12,7 @@ from tests.pooling.support import make_sets, set_batches
 from torch import Tensor
 
 from vse.encoders import RegionEncoder
-from vse.encoders.projection import HEADS, ClassWordsProjection, create_projection
+from vse.encoders.image import HEADS, ClassWordsProjection, create_projection
 from vse.errors import InputError
 from vse.pooling import GPO, create_pooling
 

@@ -11,7 +11,7 @@ from tests.convert.official_style import resnet_state
 from tests.encoders import naive
 
 from vse.encoders.backbones import TimmBackbone, create_backbone
-from vse.encoders.torchvision_operators import mend_torchvision
+from vse.encoders.third_party import mend_torchvision
 from vse.errors import InputError
 from vse.inputs import load_pixels
 

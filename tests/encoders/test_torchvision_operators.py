@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from vse.encoders.torchvision_operators import mend_torchvision
+from vse.encoders.third_party import mend_torchvision
 
 CODE = """
 from vse.encoders.torchvision_operators import mend_torchvision
@@ -32,7 +32,7 @@ def test_timm_can_be_imported_after_it():
 def test_it_is_harmless_where_torchvision_works_or_is_absent(monkeypatch):
     """Nothing is declared when the library is not there."""
     mend_torchvision.cache_clear()
-    monkeypatch.setattr("vse.encoders.torchvision_operators.find_spec", lambda name: None)
+    monkeypatch.setattr("vse.encoders.third_party.find_spec", lambda name: None)
     try:
         assert mend_torchvision() is False
     finally:
@@ -46,7 +46,7 @@ def test_another_failure_is_not_swallowed(monkeypatch):
         raise RuntimeError("no such device")
 
     mend_torchvision.cache_clear()
-    monkeypatch.setattr("vse.encoders.torchvision_operators.import_module", broken)
+    monkeypatch.setattr("vse.encoders.third_party.import_module", broken)
     try:
         with pytest.raises(RuntimeError, match="no such device"):
             mend_torchvision()

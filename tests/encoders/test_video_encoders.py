@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 
-from vse.configuration import FramesConfig, WordsConfig
 from vse.encoders import BiGRUEncoder, FrameEncoder, WordEncoder, build_image_encoder, build_text_encoder
 from vse.errors import InputError
+from vse.models.config import FramesConfig, WordsConfig
 from vse.pooling import create_pooling
 
 SIZE, WIDTH, WORDS = 6, 5, 9

@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from vse.data.captioned_images import CaptionedImages, ImageFiles
+from vse.data.dataset import CaptionedImages, ImageFiles
 from vse.errors import InputError
-from vse.evaluation.coco_ids import CocoIds, read_coco_ids
+from vse.evaluation.coco.ids import CocoIds, read_coco_ids
 
 COMPACT = [
     {"image_id": 7, "file": "b_7.jpg", "sentids": [30, 10], "captions": ["A cat .", "Two, cats"]},

@@ -12,8 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vse.errors import InputError
-from vse.evaluation.coco_ids import CocoIds, read_coco_ids
-from vse.evaluation.cxc import (
+from vse.evaluation.coco.cxc import (
     CORRELATION,
     CxcMetrics,
     CxcRatings,
@@ -28,6 +27,7 @@ from vse.evaluation.cxc import (
     spearman,
     text_text_positives,
 )
+from vse.evaluation.coco.ids import CocoIds, read_coco_ids
 from vse.evaluation.scores import DotScores, MeanScores
 
 IDS = CocoIds(("a.jpg", "b.jpg", "c.jpg", "d.jpg"), (1, 2, 3, 4), ((10, 11), (20, 21), (30, 31), (40, 41)))

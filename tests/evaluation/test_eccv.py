@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vse.errors import InputError
-from vse.evaluation.coco_ids import CocoIds, read_coco_ids
-from vse.evaluation.eccv import (
+from vse.evaluation.coco.eccv import (
     DEFINITION,
     EccvDirection,
     EccvPositives,
@@ -20,6 +19,7 @@ from vse.evaluation.eccv import (
     positive_positions,
     read_eccv,
 )
+from vse.evaluation.coco.ids import CocoIds, read_coco_ids
 from vse.evaluation.positives import Positives
 from vse.evaluation.scores import DotScores, MatrixScores, MeanScores
 

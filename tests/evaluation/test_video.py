@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from rich.console import Console
 from tests.evaluation import naive
 
-from vse.data.captioned_images import CaptionedImages, FeatureRows
+from vse.data.dataset import CaptionedImages, FeatureRows
 from vse.errors import InputError
 from vse.evaluation import DotScores, MatrixScores
 from vse.evaluation.published import load_table

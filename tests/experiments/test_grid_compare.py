@@ -10,9 +10,8 @@ import pytest
 from vse.errors import InputError
 from vse.evaluation.bootstrap import FIGURES
 from vse.evaluation.metrics import DirectionMetrics, RetrievalMetrics
-from vse.experiments.grid.compare import RSUM, Row, contrast, still_rising
-from vse.experiments.grid.measure import MeasuredSeed
-from vse.experiments.grid.plan import Claim, Variant
+from vse.experiments.grid.compare import RSUM, MeasuredSeed, Row, contrast, still_rising
+from vse.experiments.plan import Claim, Variant
 
 SAMPLES = 400
 

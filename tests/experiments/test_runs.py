@@ -4,8 +4,8 @@ import json
 
 import pytest
 
+from vse._util.jobs import run_all, run_name
 from vse.errors import VSEError
-from vse.experiments.runs import run_all, run_name
 from vse.progress import SilentProgress
 
 PLAN = [{"number": number} for number in range(5)]

@@ -14,16 +14,25 @@ from vse.errors import InputError
 from vse.experiments.speed import describe_machine, plan_of, processor_name, run
 from vse.experiments.speed_contestants import (
     CrossEncoder,
+    Gallery,
     VSEContestant,
     bert_tokenizer,
     build_cross,
     build_vse_bert,
     build_vse_bigru,
 )
-from vse.experiments.speed_gallery import Gallery
-from vse.experiments.speed_profile import CONTESTANTS, QUICK, SENTENCES, Outcome, Profile
+from vse.experiments.speed_profile import (
+    CONTESTANTS,
+    QUICK,
+    SENTENCES,
+    Outcome,
+    Profile,
+    largest_deviation,
+    query_times,
+    rounded,
+    seconds_per_candidate,
+)
 from vse.experiments.speed_report import QUICK_WARNING, SpeedResult, duration
-from vse.experiments.speed_times import largest_deviation, query_times, rounded, seconds_per_candidate
 from vse.progress import SilentProgress
 
 TINY = replace(

@@ -14,9 +14,9 @@ from vse.cli.main import main
 from vse.data import FeatureStore, attach, open_data
 from vse.encoders.backbones import CaffeResNet
 from vse.experiments import EXPERIMENTS
-from vse.experiments.projected import project_features, read_about
-from vse.features import extract_features, find_images
+from vse.experiments.image_table import project_features, read_about
 from vse.inputs.vocabulary import Vocabulary
+from vse.models.extract import extract_features, find_images
 from vse.progress import SilentProgress
 from vse.training.result import TrainingResult
 

@@ -16,8 +16,7 @@ from torch.utils._pytree import tree_leaves
 
 from vse.errors import InputError
 from vse.hgr import SentenceFeatures, VideoFeatures, level_scores, score_blocks
-from vse.hgr.blocked_scores import MAX_BYTES, block_shape
-from vse.hgr.scores import plain_level_scores
+from vse.hgr.scores import MAX_BYTES, block_shape, plain_level_scores
 
 
 class Allocations(TorchDispatchMode):

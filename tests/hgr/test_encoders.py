@@ -10,7 +10,7 @@ from tests.hgr import naive
 from tests.hgr.support import GRAPHS, SIZE, VOCABULARY, WIDTH, model, sentences
 from torch.nn.functional import pad
 
-from vse.encoders.word_states import WordStates
+from vse.encoders.text import WordStates
 from vse.errors import InputError
 from vse.pooling.kernels import runtime
 

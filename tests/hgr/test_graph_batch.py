@@ -12,7 +12,7 @@ from tests.hgr.support import GRAPHS
 
 from vse.errors import InputError
 from vse.hgr import GraphBatch, RoleGraph
-from vse.hgr.role_graph import Phrase
+from vse.hgr.graphs import Phrase
 
 words = st.lists(st.integers(0, 11), min_size=1, max_size=4, unique=True).map(lambda places: tuple(sorted(places)))
 phrases = st.builds(Phrase, st.integers(0, 15), words)

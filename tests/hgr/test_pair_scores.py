@@ -8,15 +8,15 @@ import torch
 from tests.support_models import draw_nothing
 
 import vse
-from vse.configuration import FramesConfig, ModelConfig, WordsConfig
 from vse.convert.onnx_export import export_onnx
-from vse.data.role_parser import parse_roles
-from vse.data.video_vocabulary import VideoVocabulary
+from vse.data.roles import parse_roles
+from vse.data.vocabulary import VideoVocabulary
 from vse.errors import InputError
 from vse.hgr import GraphBatch, HGRConfig, HGRModel, RoleGraph, SentenceGraphs
 from vse.hgr.scores import plain_level_scores
 from vse.index.query import Query, encode_query
-from vse.model import VSEModel
+from vse.models.config import FramesConfig, ModelConfig, WordsConfig
+from vse.models.vse_model import VSEModel
 
 SIZE, WIDTH = 8, 6
 CAPTIONS = ["a man is singing", "a man s dog runs in a park", "two dogs run and a cat sleeps"]

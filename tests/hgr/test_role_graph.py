@@ -13,7 +13,7 @@ from tests.hgr.support import entry
 
 from vse.errors import InputError
 from vse.hgr import RoleGraph
-from vse.hgr.role_graph import Phrase
+from vse.hgr.graphs import Phrase
 
 
 def test_an_entry_as_published():

@@ -12,8 +12,7 @@ from torch.nn.functional import pad
 
 from vse.errors import InputError
 from vse.hgr import SentenceFeatures, VideoFeatures, level_scores
-from vse.hgr.phrase_scores import FrameSet, phrase_scores, plain_phrase_scores
-from vse.hgr.scores import plain_level_scores
+from vse.hgr.scores import FrameSet, phrase_scores, plain_level_scores, plain_phrase_scores
 
 EXACT = {"rtol": 0, "atol": 1e-12}
 

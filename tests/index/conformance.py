@@ -25,13 +25,13 @@ from tests.index.histories import Backend, history
 from tests.index.twin import Twin
 
 from vse.errors import InputError, VSEError
-from vse.index.collection import Collection, Entry, Moment
+from vse.index.types import Collection, Entry, Moment
 
 HISTORIES = settings(max_examples=25, stateful_step_count=20, deadline=None)
 
 
 class Conformance(Browsing, Filters, Generations):
-    """The protocol of :mod:`vse.index.collection`, sentence by sentence."""
+    """The protocol of :mod:`vse.index.types`, sentence by sentence."""
 
     @staticmethod
     def backend_in(folder: Path) -> Backend:

@@ -7,9 +7,8 @@ from tests.index.examples import DIMENSIONS, VECTORS, entry, picture
 from tests.index.histories import Backend
 
 from vse.errors import InputError, VSEError
-from vse.index.collection import Collection, Entry, Moment
-from vse.index.facets import Facets, FolderCount
 from vse.index.filters import Filter
+from vse.index.types import Collection, Entry, Facets, FolderCount, Moment
 
 SECOND = 10**9
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from tests.index.examples import QUERIES, VECTORS, entry, picture
 
-from vse.index.collection import Collection, Entry, Moment
 from vse.index.filters import Box, Filter
+from vse.index.types import Collection, Entry, Moment
 
 
 class Filters:

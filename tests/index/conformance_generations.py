@@ -11,7 +11,7 @@ from tests.index.histories import Backend
 from tests.index.support import batch
 
 from vse.errors import InputError, VSEError
-from vse.index.collection import Collection, Entry, Moment, NextGeneration
+from vse.index.types import Collection, Entry, Moment, NextGeneration
 
 WIDE = 12
 NEW = directions(len(VECTORS), WIDE, seed=30)

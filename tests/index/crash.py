@@ -14,8 +14,8 @@ from pathlib import Path
 
 import numpy as np
 
-from vse.index.collection import Collection
 from vse.index.open import open_collection
+from vse.index.types import Collection
 
 BATCH = 5
 CHANGING = """

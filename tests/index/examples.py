@@ -5,9 +5,8 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import strategies as st
 
-from vse.index.collection import Entry, Moment, Vectors
 from vse.index.filters import Box, Filter
-from vse.index.media_file import MediaFile
+from vse.index.types import Entry, MediaFile, Moment, Vectors
 
 DIMENSIONS = 8
 ROOTS = ("/photos", "/phones")

@@ -13,9 +13,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from tests.index.examples import DIMENSIONS, QUERIES, entries, files, filters, places, queries
 from tests.index.twin import Twin
 
-from vse.index.collection import Collection, Entry, Vectors
 from vse.index.filters import Filter
-from vse.index.media_file import MediaFile
+from vse.index.types import Collection, Entry, MediaFile, Vectors
 
 
 class Backend(Protocol):

@@ -10,8 +10,8 @@ import numpy as np
 from PIL import Image
 from tests.support_models import SIZE, build, grid_config, picture
 
-from vse.index.embedded import EmbeddedCollection
-from vse.model import VSEModel
+from vse.index.store import EmbeddedCollection
+from vse.models.vse_model import VSEModel
 
 HOUR = 3_600_000_000_000
 

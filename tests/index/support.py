@@ -8,8 +8,8 @@ from typing import Any
 
 from tests.index.examples import DIMENSIONS, VECTORS, entry
 
-from vse.index.collection import Entry, Vectors
-from vse.index.embedded import EmbeddedCollection
+from vse.index.store import EmbeddedCollection
+from vse.index.types import Entry, Vectors
 from vse.progress import SilentProgress
 
 

@@ -15,13 +15,22 @@ from rich.console import Console
 from tests.index.examples import directions
 from tests.index.support import batch, create
 
-from vse.coefficients import FILE, coefficients_of, shipped_coefficients
 from vse.errors import InputError
-from vse.index.calibration import area, calibrate, calibration_error, judge, sizes_within, write_coefficients
-from vse.index.calibration_queries import REMOVED, Answers, ask
+from vse.index.calibrate import (
+    REMOVED,
+    Answers,
+    area,
+    ask,
+    calibrate,
+    calibration_error,
+    judge,
+    sizes_within,
+    write_coefficients,
+)
 from vse.index.confidence import Background
 from vse.index.query import Query
 from vse.index.search import search
+from vse.models.coefficients import FILE, coefficients_of, shipped_coefficients
 
 World = tuple[np.ndarray, np.ndarray, np.ndarray]
 

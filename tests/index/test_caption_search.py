@@ -14,9 +14,9 @@ from tests.support_models import SIZE, build, grid_config, picture
 
 from vse.errors import InputError
 from vse.index.caption_search import search_captions
-from vse.index.collection import Entry
 from vse.index.query import Query
 from vse.index.search import DEPTH
+from vse.index.types import Entry
 
 COUNT = 600
 VECTORS = directions(COUNT, SIZE, seed=50)

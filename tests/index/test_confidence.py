@@ -18,12 +18,12 @@ from hypothesis import strategies as st
 from tests.index.examples import directions
 from tests.index.support import batch, create
 
-from vse.coefficients import read_coefficients, shipped_coefficients
 from vse.errors import InputError
 from vse.index.confidence import HELD, PRIOR, PRIOR_DEVIATION, Background, background_of, confidences, log_softplus
-from vse.index.embedded import EmbeddedCollection
 from vse.index.query import Query
 from vse.index.search import search
+from vse.index.store import EmbeddedCollection
+from vse.models.coefficients import read_coefficients, shipped_coefficients
 
 SHIPPED = shipped_coefficients()
 QUERY = directions(1, seed=4)[0]
@@ -228,7 +228,7 @@ def test_a_wrong_file_names_what_is_wrong(tmp_path, change, named):
 def test_reading_coefficients_loads_little():
     """Neither pydantic nor torch: a search that starts cold waits for them."""
     code = (
-        "import sys; from vse.coefficients import shipped_coefficients; shipped_coefficients(); "
+        "import sys; from vse.models.coefficients import shipped_coefficients; shipped_coefficients(); "
         "print(sorted({'pydantic', 'torch', 'numpy.ma', 'sqlite3'} & set(sys.modules)))"
     )
     root = Path(__file__).parents[2]

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from tests.index.examples import directions
 
 from vse.errors import InputError
+from vse.index.calibrate import RIDGE, fit
 from vse.index.confidence import Background
-from vse.index.confidence_fit import RIDGE, fit
 
 Truth = tuple[float, float, float, float]
 

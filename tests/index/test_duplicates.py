@@ -19,9 +19,9 @@ from tests.index.support import create
 
 from vse.errors import InputError
 from vse.index import duplicates
-from vse.index.collection import Collection, Entry, Moment
 from vse.index.duplicates import leaders, near_duplicates
-from vse.index.scores import rounding
+from vse.index.scoring import rounding
+from vse.index.types import Collection, Entry, Moment
 
 moment_kinds = st.tuples(st.integers(0, 2), st.sampled_from([1.0, 0.99, 0.95, 0.6]))  # near which vector, how near
 

@@ -12,10 +12,10 @@ from tests.index.examples import directions
 from tests.index.support import Watched, batch, cache, create
 
 from vse.errors import VSEError
-from vse.index.embedded import EmbeddedCollection, approximate
-from vse.index.embedded.approximate import Kind
-from vse.index.embedded.searcher import Part
 from vse.index.filters import Filter
+from vse.index.store import EmbeddedCollection, approximate
+from vse.index.store.approximate import Kind
+from vse.index.store.searcher import Part
 
 COUNT, DIMENSIONS = 1500, 16
 VECTORS = directions(COUNT, DIMENSIONS, seed=40)

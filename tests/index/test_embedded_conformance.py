@@ -8,8 +8,8 @@ from pathlib import Path
 from tests.index.conformance import Conformance
 from tests.index.histories import Backend
 
-from vse.index.collection import Collection
-from vse.index.embedded import EmbeddedCollection
+from vse.index.store import EmbeddedCollection
+from vse.index.types import Collection
 
 
 @dataclass(frozen=True)

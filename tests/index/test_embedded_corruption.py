@@ -13,7 +13,7 @@ from tests.index.examples import QUERIES, VECTORS, directions
 from tests.index.support import batch, cache, create, database
 
 from vse.errors import VSEError
-from vse.index.embedded import EmbeddedCollection
+from vse.index.store import EmbeddedCollection
 
 COUNT = 40
 

@@ -9,10 +9,10 @@ from tests.index.crash import kill_again_and_again
 from tests.index.examples import QUERIES
 from tests.index.support import create
 
-from vse.index.collection import Collection
-from vse.index.embedded import EmbeddedCollection
+from vse.index.store import EmbeddedCollection
+from vse.index.types import Collection
 
-TUNING = "from vse.index.embedded import caches; caches.FOLLOW_AFTER = 12"  # so that kills hit the cache as well
+TUNING = "from vse.index.store import caches; caches.FOLLOW_AFTER = 12"  # so that kills hit the cache as well
 
 
 def check(reader: Collection, files: int) -> None:

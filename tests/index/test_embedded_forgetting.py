@@ -12,9 +12,10 @@ import pytest
 from tests.index.examples import QUERIES, VECTORS, directions
 from tests.index.support import batch, cache, create, database
 
-from vse.index.embedded import EmbeddedCollection, caches, remembered
-from vse.index.embedded.remembered import RememberedFilters
 from vse.index.filters import Filter
+from vse.index.store import EmbeddedCollection, caches
+from vse.index.store import cache as remembered
+from vse.index.store.cache import RememberedFilters
 
 KEPT = 5
 

@@ -18,7 +18,7 @@ from tests.index.examples import QUERIES, VECTORS
 from tests.index.support import batch, cache, create, database
 
 from vse.errors import InputError, VSEError
-from vse.index.embedded import EmbeddedCollection
+from vse.index.store import EmbeddedCollection
 
 NOBODY = 65534
 
@@ -266,7 +266,7 @@ def test_searching_needs_no_heavy_library(folder: Path) -> None:
 
 def test_a_cache_that_grows_is_followed_by_open_readers(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """While the writer works its cache follows, and a reader changes over to it; results never change."""
-    from vse.index.embedded import caches
+    from vse.index.store import caches
 
     monkeypatch.setattr(caches, "FOLLOW_AFTER", 30)
     with EmbeddedCollection.open(folder, write=True) as writer, EmbeddedCollection.open(folder) as reader:

@@ -8,9 +8,9 @@ import pytest
 from tests.index.examples import VECTORS
 from tests.index.support import batch, create, database
 
+from vse._util.locks import FolderLock
 from vse.errors import InputError, VSEError
-from vse.index.embedded import EmbeddedCollection, session
-from vse.locking import FolderLock
+from vse.index.store import EmbeddedCollection, session
 
 
 @pytest.mark.parametrize(

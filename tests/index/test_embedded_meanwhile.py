@@ -15,8 +15,10 @@ from tests.index.examples import directions
 from tests.index.support import Watched, batch, create
 
 from vse.errors import VSEError
-from vse.index.embedded import EmbeddedCollection, approximate, damaged_rows, verify_cache
-from vse.index.embedded.cache import LaneCache
+from vse.index.store import EmbeddedCollection, approximate
+from vse.index.store import verify as damaged_rows
+from vse.index.store import verify as verify_cache
+from vse.index.store.cache import LaneCache
 
 COUNT, DIMENSIONS = 160, 16
 VECTORS = directions(COUNT, DIMENSIONS, seed=50)

@@ -15,8 +15,8 @@ import pytest
 from tests.index.examples import QUERIES, VECTORS, directions
 from tests.index.support import batch, create
 
-from vse.index.embedded import EmbeddedCollection
 from vse.index.filters import Filter
+from vse.index.store import EmbeddedCollection
 
 BATCH = 5
 

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.index.examples import directions
 
-from vse.index.embedded import scan
-from vse.index.scores import exact_scores
+from vse.index.scoring import exact_scores
+from vse.index.store import searcher as scan
 
 
 @pytest.mark.parametrize("small", [0, scan.SMALL])

@@ -16,8 +16,8 @@ from tests.index.examples import QUERIES, VECTORS, entry, picture
 from tests.index.support import batch, database, filled
 
 from vse.errors import InputError, VSEError
-from vse.index.collection import Entry, Moment
-from vse.index.embedded import EmbeddedCollection
+from vse.index.store import EmbeddedCollection
+from vse.index.types import Entry, Moment
 
 
 @pytest.fixture

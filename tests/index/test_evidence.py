@@ -14,13 +14,13 @@ from PIL import Image
 from tests.index.examples import directions
 from tests.support_models import SIDE, SIZE, build, feature_sets, grid_config, picture
 
-from vse.configuration import PoolingConfig
 from vse.convert.onnx_export import export_onnx
 from vse.errors import InputError
 from vse.index.evidence import LONGEST, evidence, heat_map, seen, write_png
 from vse.inputs.preprocessing import ImagePreprocessing, imagenet, load_pixels
-from vse.model import VSEModel
-from vse.onnx_model import OnnxModel
+from vse.models.config import PoolingConfig
+from vse.models.onnx import OnnxModel
+from vse.models.vse_model import VSEModel
 
 LARGER = 96  # 3 × 3 cells and more
 QUERIES = directions(3, SIZE, seed=20)

@@ -15,12 +15,12 @@ from tests.inputs.clips import write_clip
 from tests.support_models import picture
 
 from vse.errors import InputError
-from vse.index.embedded import EmbeddedCollection
 from vse.index.explain import CHANGED, GONE, explain, explain_item, picture_name
-from vse.index.indexing import index_folder
+from vse.index.pipeline import index_folder
 from vse.index.query import Query
 from vse.index.results import SearchResults
 from vse.index.search import search
+from vse.index.store import EmbeddedCollection
 
 QUERY = Query(("a dog runs in the snow",), exclude=("two cats",))
 

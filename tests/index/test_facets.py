@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vse.errors import InputError
-from vse.index.facets import FolderCount, folder_counts
+from vse.index.types import FolderCount, folder_counts
 
 parts = st.sampled_from(["a", "b", "a b", "A", "ä", "\udcff", "a.jpg", " "])
 paths = st.lists(parts, min_size=1, max_size=5).map("/".join)

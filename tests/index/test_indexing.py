@@ -19,7 +19,7 @@ from tests.index.indexing_support import (
 from tests.support_models import build, grid_config
 
 from vse.errors import InputError
-from vse.index.indexing import index_folder
+from vse.index.pipeline import index_folder
 from vse.index.scan import Found, describe
 
 

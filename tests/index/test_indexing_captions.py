@@ -9,8 +9,8 @@ import pytest
 from tests.index.indexing_support import counts, ids_of, model, new_collection, save_picture
 from tests.support_models import bigru_config, build, grid_config
 
-from vse.index.indexing import index_folder
-from vse.model import VSEModel
+from vse.index.pipeline import index_folder
+from vse.models.vse_model import VSEModel
 
 
 def write_captions(root, rows):

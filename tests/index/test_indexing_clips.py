@@ -7,8 +7,8 @@ import pytest
 from tests.index.indexing_support import counts, ids_of, later, model, new_collection, save_picture
 from tests.inputs.clips import Clock, write_clip
 
-from vse.index.indexing import index_folder
-from vse.index.indexing.parts import read_parts
+from vse.index.pipeline import index_folder
+from vse.index.pipeline.decode import read_parts
 from vse.index.scan import ScanLimits, VideoLimits, frames, walk
 
 

@@ -9,7 +9,7 @@ from tests.index.indexing_support import counts, later, model, new_collection, s
 from tests.inputs.clips import write_clip
 
 from vse.errors import InputError
-from vse.index.indexing import index_folder, index_folders
+from vse.index.pipeline import index_folder, index_folders
 
 
 @pytest.fixture

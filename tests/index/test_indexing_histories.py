@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from tests.index.indexing_support import ids_of, model, new_collection, save_picture
 
-from vse.index.indexing import index_folder
+from vse.index.pipeline import index_folder
 from vse.index.scan import digest
 
 NAMES = [f"{folder}{name}.bmp" for folder in ("", "x/", "x/y/", "é ") for name in "abc"]

@@ -11,8 +11,8 @@ import textwrap
 import pytest
 from tests.index.indexing_support import ids_of, model, new_collection, save_picture
 
-from vse.index.embedded import EmbeddedCollection
-from vse.index.indexing import index_folder
+from vse.index.pipeline import index_folder
+from vse.index.store import EmbeddedCollection
 
 PICTURES = 120
 CHILD = textwrap.dedent(

@@ -11,8 +11,8 @@ from tests.support_models import SIZE
 from tests.support_rights import ordinary_rights
 
 from vse.errors import InputError, VSEError
-from vse.index.indexing import index_folder
 from vse.index.open import backend_of, collection_exists, create_collection, open_collection
+from vse.index.pipeline import index_folder
 
 ABOUT = {"model": "m", "model_source": "s", "dimensions": 4}
 
@@ -82,8 +82,8 @@ def test_a_collection_of_a_newer_version_exists(tmp_path, name, monkeypatch):
     """It is not taken for absent, and is told as what it is."""
     if name.endswith(".db"):
         pytest.importorskip("milvus_lite")
-    monkeypatch.setattr("vse.index.milvus.state.FORMAT", 99)
-    monkeypatch.setattr("vse.index.embedded.layout.FORMAT", 99)
+    monkeypatch.setattr("vse.index.milvus.schema.FORMAT", 99)
+    monkeypatch.setattr("vse.index.store.layout.FORMAT", 99)
     create_collection(tmp_path / name, **ABOUT).close()
     monkeypatch.undo()
 

@@ -15,10 +15,10 @@ from tests.support_models import build, draw_nothing, grid_config, picture
 
 import vse
 from vse.convert.onnx_export import export_onnx
-from vse.encoding import ParallelCalls
 from vse.errors import VSEError
-from vse.index.indexing import index_folder
+from vse.index.pipeline import index_folder
 from vse.inputs.preprocessing import prepare
+from vse.models.encode import ParallelCalls
 from vse.progress import SilentProgress
 
 PICTURES = 30

@@ -9,7 +9,7 @@ import pytest
 from tests.index.indexing_support import counts, ids_of, later, model, new_collection, save_picture
 
 from vse.cli.main import main
-from vse.index.indexing import index_folder
+from vse.index.pipeline import index_folder
 from vse.index.scan import empty_folders
 
 DISK = ("disk/a.bmp", "disk/b.bmp", "disk/trip/c.bmp")

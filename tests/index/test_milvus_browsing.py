@@ -11,11 +11,12 @@ from tests.index.examples import DIMENSIONS, VECTORS, entry
 from tests.index.twin import newness, passes
 
 from vse.errors import VSEError
-from vse.index.facets import Facets, FolderCount
 from vse.index.filters import Filter
-from vse.index.milvus import MilvusCollection, browsing, searching
-from vse.index.milvus.reading import Reading
-from vse.index.steady import TRIES
+from vse.index.milvus import MilvusCollection, browsing
+from vse.index.milvus import search as searching
+from vse.index.milvus.search import Reading
+from vse.index.search import TRIES
+from vse.index.types import Facets, FolderCount
 
 pytest.importorskip("milvus_lite")
 

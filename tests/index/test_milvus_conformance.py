@@ -15,8 +15,9 @@ from hypothesis.stateful import run_state_machine_as_test
 from tests.index.conformance import Conformance
 from tests.index.histories import Backend, history
 
-from vse.index.collection import Collection
-from vse.index.milvus import MilvusCollection, sampled, tables
+from vse.index.milvus import MilvusCollection, tables
+from vse.index.milvus import search as sampled
+from vse.index.types import Collection
 
 pytest.importorskip("milvus_lite")
 HISTORIES = settings(max_examples=6, stateful_step_count=15, deadline=None)  # each step is some hundred calls

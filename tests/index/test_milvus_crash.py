@@ -15,9 +15,9 @@ from tests.index.crash import kill_again_and_again, killed
 from tests.index.examples import DIMENSIONS, QUERIES, VECTORS, directions
 from tests.index.support import batch
 
-from vse.index.collection import Collection
 from vse.index.milvus import MilvusCollection
 from vse.index.milvus.connection import Connection
+from vse.index.types import Collection
 
 pytest.importorskip("milvus_lite")
 TUNING = "from vse.index.milvus import tables; tables.FLUSH_AFTER = 12"  # so that kills hit the moving to files as well

@@ -12,13 +12,11 @@ from tests.index.examples import DIMENSIONS, QUERIES, VECTORS, entry, picture
 from tests.index.support import batch
 
 from vse.errors import InputError, VSEError
-from vse.index.collection import NextGeneration
 from vse.index.milvus import MilvusCollection
-from vse.index.milvus.ledger import Ledger
-from vse.index.milvus.schema import generation_of
-from vse.index.milvus.state import State
-from vse.index.milvus.tables import Tables
-from vse.index.upgrade import discard_upgrade
+from vse.index.milvus.schema import State, generation_of
+from vse.index.milvus.tables import Ledger, Tables
+from vse.index.types import NextGeneration
+from vse.index.upgrade.run import discard_upgrade
 
 pytest.importorskip("milvus_lite")
 FIRST = {"vse", "vse_captions"}

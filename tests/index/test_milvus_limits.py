@@ -16,11 +16,10 @@ from tests.index.examples import DIMENSIONS, QUERIES, VECTORS, directions, entry
 from tests.index.support import batch
 
 from vse.errors import InputError, VSEError
-from vse.index.collection import Entry, Moment
 from vse.index.filters import Filter
 from vse.index.milvus import MilvusCollection
-from vse.index.milvus.ledger import Ledger
-from vse.index.milvus.tables import Tables
+from vse.index.milvus.tables import Ledger, Tables
+from vse.index.types import Entry, Moment
 
 pytest.importorskip("milvus_lite")
 
@@ -227,7 +226,7 @@ def test_an_approximate_index_says_so(tmp_path: Path) -> None:
 
 def test_more_ties_than_milvus_returns(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where equal scores do not fit into one answer every vector is compared here, and the order is as always."""
-    from vse.index.milvus import searching
+    from vse.index.milvus import search as searching
 
     with MilvusCollection.open(folder, write=True) as writer:
         writer.add([entry(f"same{number}.jpg", VECTORS[0]) for number in range(100)])

@@ -9,8 +9,8 @@ import pytest
 from tests.index.examples import DIMENSIONS, QUERIES, VECTORS, entry
 
 from vse.errors import VSEError
-from vse.index.collection import Entry
 from vse.index.milvus import MilvusCollection
+from vse.index.types import Entry
 
 pytest.importorskip("milvus_lite")
 CHANGES = 40

@@ -13,7 +13,8 @@ from tests.index.conformance import scrambled
 from tests.index.examples import DIMENSIONS, directions
 from tests.index.support import batch
 
-from vse.index.milvus import MilvusCollection, sampled
+from vse.index.milvus import MilvusCollection
+from vse.index.milvus import search as sampled
 
 
 @given(st.integers(1, 300), st.integers(1, 320), st.integers(1, 40))

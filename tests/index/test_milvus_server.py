@@ -119,7 +119,7 @@ def test_a_server_that_is_lost_is_one_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """Whatever is asked of an open collection then, and nothing is printed; closing is harmless."""
-    from vse.index.milvus import ledger
+    from vse.index.milvus import tables as ledger
 
     running, database, port = server.start_server_in_thread(str(tmp_path / "data"))
     collection = create(f"milvus+http://127.0.0.1:{port}/photos")

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from vse.errors import InputError
 from vse.index.filters import Box, Filter
-from vse.index.milvus.filtering import condition
-from vse.index.milvus.texts import from_stored, literal, to_stored
+from vse.index.milvus.schema import from_stored, literal, to_stored
+from vse.index.milvus.search import condition
 
 raw_bytes = st.binary(max_size=20).map(lambda raw: raw.decode("utf-8", "surrogateescape"))
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=20) | raw_bytes | st.text("%\"'\\0a/\n", max_size=8)

@@ -10,13 +10,13 @@ from tests.index.examples import directions
 from tests.inputs.clips import number_of, write_clip
 from tests.support_models import SIZE, build, grid_config
 
-from vse.encoding import direction
 from vse.errors import InputError
-from vse.index.indexing.parts import FRAMES
-from vse.index.moment_frames import frame_evidence, moment_frames, shares
+from vse.index.evidence import frame_evidence, moment_frames, shares
+from vse.index.explain import BAR, GAP, HEIGHT, LINE, timeline
+from vse.index.pipeline.decode import FRAMES
 from vse.index.scan import frames
-from vse.index.timeline import BAR, GAP, HEIGHT, LINE, timeline
-from vse.inputs.clips.window import Window
+from vse.inputs.video.windows import Window
+from vse.models.encode import direction
 
 QUERIES = directions(4, SIZE, seed=60)
 

@@ -14,7 +14,7 @@ from tests.cli.search_support import told
 from tests.inputs.clips import write_clip
 from tests.service.page.colour_model import GROUNDS, write_colour_model
 
-from vse.data.scenes.vocabulary import PALETTE
+from vse.data.scenes.scene import PALETTE
 
 SECONDS, RATE = 4, 5  # of a shape, as long as a moment; frames a second
 SIDE = 96

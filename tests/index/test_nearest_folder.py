@@ -9,10 +9,10 @@ from tests.index.examples import directions, entry
 from tests.index.support import create
 
 from vse.errors import InputError
-from vse.index.embedded import EmbeddedCollection
 from vse.index.filters import Filter
 from vse.index.query import Query
 from vse.index.search import search
+from vse.index.store import EmbeddedCollection
 
 PLACES = [("/photos", path) for path in ("trip/sea/a.jpg", "trip/lake/b.jpg", "party/c.jpg", "d.jpg", "home/e.jpg")]
 PLACES += [("/phones", "work/f.jpg"), ("/phones", "zoo/g.jpg")]

@@ -18,7 +18,7 @@ from tests.support_models import SIZE, bert_config, build, grid_config, picture,
 from vse.errors import InputError
 from vse.index.query import EXCLUDED_SHARE, MAX_CHARACTERS, Query, combine, encode_query, unknown_words
 from vse.inputs import TextTokenizer
-from vse.model import VSEModel
+from vse.models.vse_model import VSEModel
 
 weights = st.floats(1e-3, 1e3)
 seeds = st.integers(0, 10_000)

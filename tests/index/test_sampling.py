@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from tests.index.examples import DIMENSIONS, directions
 from tests.index.support import batch, create
 
-from vse.index.embedded import EmbeddedCollection
-from vse.index.sampling import FACTORS, hashes, smallest
+from vse.index.scoring import FACTORS, hashes, smallest
+from vse.index.store import EmbeddedCollection
 
 ids = st.lists(st.integers(1, 2**40), unique=True, max_size=60).map(sorted).map(lambda each: np.array(each, np.int64))
 

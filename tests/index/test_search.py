@@ -18,12 +18,12 @@ from tests.index.support import create
 from tests.support_models import SIZE, build
 
 from vse.errors import InputError
-from vse.index.collection import Entry, Moment
-from vse.index.embedded import EmbeddedCollection, approximate
 from vse.index.filters import Filter
 from vse.index.query import Query, encode_query
 from vse.index.results import SearchResults, clock
 from vse.index.search import DEPTH, search
+from vse.index.store import EmbeddedCollection, approximate
+from vse.index.types import Entry, Moment
 
 COUNT = 700
 VECTORS = directions(COUNT, SIZE, seed=30)

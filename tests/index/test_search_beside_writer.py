@@ -11,10 +11,9 @@ from tests.index.support import batch, create
 
 from vse.errors import InputError, VSEError
 from vse.index.caption_search import search_captions
-from vse.index.embedded import EmbeddedCollection
 from vse.index.query import Query
-from vse.index.search import search
-from vse.index.steady import TRIES
+from vse.index.search import TRIES, search
+from vse.index.store import EmbeddedCollection
 
 VECTORS = directions(50, seed=60)
 

@@ -17,10 +17,10 @@ from tests.inputs.clips import write_clip
 from tests.support_models import SIZE, build
 
 from vse.errors import InputError, VSEError
-from vse.index.embedded import EmbeddedCollection
-from vse.index.indexing import index_folder
 from vse.index.open import create_collection, open_collection
-from vse.index.upgrade import upgrade_collection
+from vse.index.pipeline import index_folder
+from vse.index.store import EmbeddedCollection
+from vse.index.upgrade.run import upgrade_collection
 
 
 @pytest.fixture
@@ -80,7 +80,7 @@ def test_the_whole_way(index, upgrade, tmp_path, monkeypatch, batch_size):
 
     However large batches and the pages of files in memory are.
     """
-    monkeypatch.setattr("vse.index.upgrading.work.PAGE", batch_size - 1)
+    monkeypatch.setattr("vse.index.upgrade.encode.PAGE", batch_size - 1)
     with EmbeddedCollection.open(index) as reader:
         before = ids_of(reader)
     counting = Counting(other())

@@ -19,9 +19,9 @@ from tests.inputs.clips import write_clip
 
 from vse.convert.onnx_export import export_onnx
 from vse.errors import VSEError
-from vse.index.embedded import EmbeddedCollection
-from vse.index.indexing import index_folder
-from vse.index.upgrade import upgrade_collection
+from vse.index.pipeline import index_folder
+from vse.index.store import EmbeddedCollection
+from vse.index.upgrade.run import upgrade_collection
 from vse.progress import SilentProgress
 
 PICTURES = 24
@@ -106,7 +106,7 @@ def test_the_collection_serves_and_changes_meanwhile(index):
 
 def test_files_that_changed_between_two_attempts(index, root, tmp_path, monkeypatch):
     """Changed, touched, moved, exchanged, deleted, new and with other captions, with and without indexing them."""
-    monkeypatch.setattr("vse.index.upgrading.work.PAGE", 2)
+    monkeypatch.setattr("vse.index.upgrade.encode.PAGE", 2)
     kept = interrupted(index, 16)
     assert kept >= 16
     later(save_picture(root, "00.png", 50))
@@ -227,7 +227,7 @@ def test_a_disk_that_is_full_from_the_start(index, monkeypatch):
         raise sqlite3.OperationalError("database or disk is full")
 
     with monkeypatch.context() as patched:
-        patched.setattr("vse.index.embedded.unfinished.set_meta", full)
+        patched.setattr("vse.index.store.generations.set_meta", full)
         with pytest.raises(VSEError, match="disk is full"):
             upgrade(index)
     assert committed(index) == kept

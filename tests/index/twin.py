@@ -9,10 +9,8 @@ from pathlib import PurePosixPath
 import numpy as np
 from numpy.typing import NDArray
 
-from vse.index.collection import Collection, Entry, Item, Vectors
-from vse.index.facets import Facets, FolderCount
 from vse.index.filters import Box, Filter
-from vse.index.media_file import MediaFile
+from vse.index.types import Collection, Entry, Facets, FolderCount, Item, MediaFile, Vectors
 
 Place = tuple[str, str]
 

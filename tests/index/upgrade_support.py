@@ -11,10 +11,10 @@ import torch
 from tests.index.indexing_support import model, new_collection
 from tests.support_models import bigru_config, grid_config, word_tokenizer
 
-from vse.configuration import ModelConfig
-from vse.index.embedded import EmbeddedCollection
-from vse.index.indexing import index_folder
-from vse.model import VSEModel
+from vse.index.pipeline import index_folder
+from vse.index.store import EmbeddedCollection
+from vse.models.config import ModelConfig
+from vse.models.vse_model import VSEModel
 
 OTHER_SIZE = 24
 

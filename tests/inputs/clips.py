@@ -112,7 +112,7 @@ class Clock:
     def __init__(self, monkeypatch, step=0.0):
         self.now, self._step = 0.0, step
         self._passed = threading.local()
-        monkeypatch.setattr("vse.inputs.clips.decoding_time.time", self)
+        monkeypatch.setattr("vse.inputs.video.file.time", self)
 
     def monotonic(self):
         self._passed.seconds = getattr(self._passed, "seconds", 0.0) + self._step

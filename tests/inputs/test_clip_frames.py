@@ -14,7 +14,7 @@ from tests.inputs.clips import number_of, scene, write_clip
 
 from vse.errors import InputError
 from vse.index.scan import Problem, VideoLimits, Window, frames
-from vse.inputs.clips.frames import spans
+from vse.inputs.video.windows import spans
 
 KINDS = {
     "clip.mp4": {},

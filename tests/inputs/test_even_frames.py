@@ -12,9 +12,9 @@ from av.stream import Disposition
 from tests.inputs.clips import Clock, number_of, scene, write_clip, write_silence
 
 from vse.errors import InputError
-from vse.inputs.clips.even_frames import EvenFrames, even_frames_of
-from vse.inputs.clips.limits import VideoLimits
-from vse.inputs.problem import BadMediaError
+from vse.inputs.files import BadMediaError
+from vse.inputs.video.file import VideoLimits
+from vse.inputs.video.windows import EvenFrames, even_frames_of
 
 KINDS = {
     "clip.mp4": {},

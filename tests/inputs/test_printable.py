@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vse.index.indexing import IndexReport
-from vse.inputs.printable import printable
+from vse.index.pipeline import IndexReport
+from vse.inputs.text import printable
 
 TURNING = {"LRE", "RLE", "PDF", "LRO", "RLO", "LRI", "RLI", "FSI", "PDI"}
 MARKS = {"\u061c", "\u200e", "\u200f"}

@@ -12,7 +12,7 @@ from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 from tests.inputs import naive
 
-from vse.inputs.words import ABBREVIATIONS, split_words, words_of
+from vse.inputs.text import ABBREVIATIONS, split_words, words_of
 
 
 @cache

@@ -13,7 +13,7 @@ from torch.nn.utils import prune
 
 from vse.errors import InputError
 from vse.pooling import GPO
-from vse.pooling.positions import sincos_positions
+from vse.pooling.gpo import sincos_positions
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,7 @@ import pytest
 
 pytest.importorskip("numba")
 
-from vse.pooling.kernels.sorting_network import comparator_bound, comparators, write_comparators
+from vse.pooling.kernels.sorted_sum import comparator_bound, comparators, write_comparators
 
 EXHAUSTIVE = range(1, 17)
 LARGER = [*range(17, 71), 96, 100, 127, 128, 129, 200, 255, 257, 500, 1000, 1023, 1024]

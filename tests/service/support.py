@@ -25,8 +25,7 @@ from tests.inputs.clips import write_clip
 
 from vse.cli.main import main
 from vse.service import Limits, ServiceSettings, create_app
-from vse.service.engine import Engine
-from vse.service.serving import open_serving
+from vse.service.state import Engine, open_serving
 
 API = "/api/v1"
 KEY = "a-key-of-many-letters"

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 import pytest
 
 from vse.errors import InputError, VSEError
-from vse.service.engine import Engine, UnavailableError
-from vse.service.remembered import Remembered
+from vse.service.state import Engine, Remembered, UnavailableError
 
 
 class Kept:
@@ -106,7 +105,7 @@ def test_what_cannot_be_opened(kind, monkeypatch):
     assert opened[0].collection.closed == 0
     assert len(tried) == 1
     mended.append(True)
-    monkeypatch.setattr("vse.service.engine.RETRY_SECONDS", 0.0)
+    monkeypatch.setattr("vse.service.state.RETRY_SECONDS", 0.0)
     with engine.lend() as lent:
         assert lent is opened[1]
 

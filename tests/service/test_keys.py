@@ -7,7 +7,7 @@ from tests.service.support import API, KEY, application, assert_problem
 
 from vse.errors import InputError
 from vse.service import ServiceSettings
-from vse.service.asgi.keys import cookie_name
+from vse.service.auth import cookie_name
 
 PROTECTED = [f"{API}/search?q=snow", f"{API}/items", f"{API}/items/1/thumbnail", f"{API}/collection", "/metrics"]
 PROTECTED += ["/openapi.json", f"{API}/nothing", "/healthz/", "/static", "/metrics?x=/healthz"]

@@ -12,7 +12,7 @@ from tests.service.support import API, application, assert_problem, service
 
 from vse.service import Limits
 from vse.service.problems import ProblemError
-from vse.service.serving import Serving
+from vse.service.state import Serving
 from vse.service.workers import Workers
 
 

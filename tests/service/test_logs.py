@@ -9,7 +9,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from tests.service.support import API, KEY, application, id_of, service, soon
 
-from vse.service.asgi.keys import cookie_name
+from vse.service.auth import cookie_name
 
 FIELDS = {"time", "method", "route", "status", "milliseconds", "bytes"}
 

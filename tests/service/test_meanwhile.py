@@ -13,7 +13,7 @@ from PIL import Image
 from tests.service.support import API, application, assert_problem, id_of, painted, run, service
 
 from vse.errors import InputError
-from vse.service.run import opener
+from vse.service.server import opener
 
 CHANGES = """
 import sys, time
@@ -111,7 +111,7 @@ def test_an_upgrade(own, models, tmp_path):
 
 def test_an_upgrade_to_a_model_that_is_not_there(own, models, monkeypatch):
     """503 with the reason, without the way to it, until the model is back; health tells it too."""
-    monkeypatch.setattr("vse.service.engine.RETRY_SECONDS", 0.0)
+    monkeypatch.setattr("vse.service.state.RETRY_SECONDS", 0.0)
     shutil.copytree(models / "newer", own.folder / "moving")
     with application(own.index) as client:
         run("collection", "upgrade", own.index, "--model", own.folder / "moving")

@@ -107,7 +107,7 @@ def test_an_answer_that_nobody_receives(own):
     """A clip that is opened too late for the client, since the service was busy, is closed all the same."""
     import threading
 
-    from vse.service.serving import Serving
+    from vse.service.state import Serving
 
     release = threading.Event()
     original = Serving.item

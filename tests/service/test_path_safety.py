@@ -9,7 +9,7 @@ import threading
 import pytest
 from tests.service.support import API, application, assert_problem, id_of, service
 
-from vse.index.media_file import MediaFile
+from vse.index.types import MediaFile
 from vse.service.media import open_media
 from vse.service.problems import ProblemError
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from tests.service.support import API, KEY, application, assert_problem
 
-from vse.service.asgi.headers import HEADERS
-from vse.service.serving import Serving
+from vse.service.middleware import HEADERS
+from vse.service.state import Serving
 
 JSON = {"content-type": "application/json"}
 IMAGE = {"content-type": "multipart/form-data; boundary=x"}

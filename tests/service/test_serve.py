@@ -52,7 +52,7 @@ def without_key() -> dict[str, str]:
 def refused(monkeypatch, capsys):
     """The one line of a call that went wrong; none comes as far as answering."""
     monkeypatch.delenv("VSE_API_KEY", raising=False)
-    monkeypatch.setattr("vse.service.run.serve", None)
+    monkeypatch.setattr("vse.service.server.serve", None)
 
     def line_of(code: int, *arguments: object) -> str:
         assert main(["serve", *map(str, arguments)]) == code
@@ -135,7 +135,7 @@ def test_a_key(home, tmp_path, given):
 
 def test_calls_that_are_wrong(home, tmp_path, refused, monkeypatch):
     """Exit code 2 and one line, before anything is opened; a bad key is not repeated."""
-    monkeypatch.setattr("vse.service.run.listen", None)
+    monkeypatch.setattr("vse.service.server.listen", None)
     assert "set a key" in refused(2, home.index, "--host", "0.0.0.0")
     assert "70000" in refused(2, home.index, "--port", 70000)
     (tmp_path / "empty").touch()

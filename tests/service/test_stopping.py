@@ -14,8 +14,7 @@ import pytest
 from tests.service.support import API, id_of, service, soon, started
 
 from vse.service import ServiceSettings
-from vse.service.server import listen
-from vse.service.stopping import until_told_to_stop
+from vse.service.server import listen, until_told_to_stop
 
 SLOW = """
 import sys, time

@@ -10,7 +10,7 @@ import numpy as np
 from PIL import Image
 from tests.support_models import picture
 
-from vse.strict import parse
+from vse._util.strict import parse
 from vse.training.recipe import Recipe
 
 COLOURS = ("red", "green", "blue", "black", "white", "grey")

@@ -11,9 +11,9 @@ from tests.data.support import entry, write_karpathy
 from tests.support_models import RESNET, SIDE, picture
 from tests.training.support import tiny_values
 
+from vse._util.strict import parse
 from vse.errors import InputError
-from vse.model import VSEModel
-from vse.strict import parse
+from vse.models.vse_model import VSEModel
 from vse.training.build import build_model, build_tokenizer, open_splits
 from vse.training.recipe import Recipe
 

@@ -13,7 +13,7 @@ import pytest
 from tests.data.video_support import write_hgr
 from tests.training.support import tiny_values
 
-from vse.strict import parse
+from vse._util.strict import parse
 from vse.training import Recipe
 
 THINGS = ("dog", "cat", "man", "woman", "bird", "boy")

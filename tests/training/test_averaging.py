@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from vse.training.averaging import AveragedWeights
+from vse.training.schedule import AveragedWeights
 
 
 def network(seed: int = 0) -> nn.Module:

@@ -13,7 +13,7 @@ from tests.training.support import tiny_recipe, write_pairs
 from tests.training.support_build import backbone_of, built, grid_recipe, one_line, write_photographs
 
 from vse.errors import InputError
-from vse.model import VSEModel
+from vse.models.vse_model import VSEModel
 
 
 @pytest.fixture

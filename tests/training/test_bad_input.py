@@ -16,7 +16,7 @@ from tests.training.support import tiny_recipe, tiny_values, write_pairs, write_
 import vse
 from vse.errors import InputError, VSEError
 from vse.training import Recipe, train
-from vse.training.metrics_log import read_metrics
+from vse.training.log import read_metrics
 
 SHORT = {"epochs": 2, "batch_size": 16, "decay_epochs": 1}
 

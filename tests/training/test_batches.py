@@ -18,10 +18,9 @@ from vse.data import CaptionedImages, FeatureRows, ImageFiles
 from vse.errors import InputError
 from vse.inputs import ImagePreprocessing, prepare
 from vse.training.augmentation import TextAugmentation, keep_cells_as_released, keep_elements
-from vse.training.batches import Batch, TrainingPairs, read_ahead
+from vse.training.batches import Batch, TokenStore, TrainingPairs, read_ahead
 from vse.training.keyed import Purpose, keyed
 from vse.training.recipe import AugmentationRecipe
-from vse.training.token_store import TokenStore
 
 SEED = 11
 OWNERS = np.array([2, 0, 0, 1, 3, 1, 1, 3, 3, 3, 5, 5])  # in no order; image 4 has no caption

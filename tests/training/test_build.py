@@ -12,10 +12,10 @@ from tests.support_models import RESNET, SIDE, write_wordpieces
 from tests.training.support import WIDTH, tiny_recipe, write_pairs
 from tests.training.support_build import GRID, backbone_of, built, grid_recipe, one_line, recipe_over, write_photographs
 
-from vse.data.feature_store import FeatureStore
+from vse.data.features import FeatureStore
 from vse.errors import InputError
-from vse.features import extract_features, find_images
 from vse.inputs import Vocabulary
+from vse.models.extract import extract_features, find_images
 from vse.training.augmentation import keep_cells_as_released
 from vse.training.build import build_model, build_tokenizer, flat, open_splits, training_pairs
 from vse.training.keyed import Purpose, keyed

@@ -21,7 +21,7 @@ from tests.training.support_video import CALM, video_values, write_videos
 
 from vse.progress import SilentProgress
 from vse.training import Recipe, train
-from vse.training.metrics_log import read_metrics
+from vse.training.log import read_metrics
 
 pytestmark = [
     pytest.mark.slow,

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from vse.training.learning_rate import rate_factor
 from vse.training.recipe import ScheduleRecipe
+from vse.training.schedule import rate_factor
 
 
 def naive_factors(schedule: ScheduleRecipe, steps_per_epoch: int) -> list[float]:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vse.training.metrics_log import MetricsLog, read_metrics
+from vse.training.log import MetricsLog, read_metrics
 
 
 def line(step: int, **more: Any) -> dict[str, Any]:

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vse.losses import contrastive_from_scores, triplet_from_scores
-from vse.training.objective import Objective
 from vse.training.recipe import LossRecipe
+from vse.training.schedule import Objective
 
 IDS = [0, 1, 1, 2, 3]
 

@@ -16,7 +16,7 @@ from tests.training.support_steps import first_gradients, trainer_of
 from vse.encoders.transformer_text import create_transformer
 from vse.errors import InputError
 from vse.training import Recipe, train
-from vse.training.metrics_log import read_metrics
+from vse.training.log import read_metrics
 
 SCHEDULE = {"epochs": 6, "batch_size": 16, "decay_epochs": 1}
 ONE_THREAD: dict[str, Any] = {"threads": 1, "readers": 1}

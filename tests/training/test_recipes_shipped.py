@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from tests.training.support_recipes import at
 
-from vse.configuration import BiGRUConfig, ModelConfig
+from vse.models.config import BiGRUConfig, ModelConfig
 from vse.training.recipe import EnsembleRecipe, Recipe
 from vse.training.recipes import find_recipe, list_recipes, read_recipe
 

@@ -28,7 +28,7 @@ from vse.encoders.transformer_text import create_transformer
 from vse.progress import SilentProgress
 from vse.training import Recipe, train
 from vse.training.build import build_model, build_tokenizer, open_splits
-from vse.training.metrics_log import read_metrics
+from vse.training.log import read_metrics
 
 Make = Callable[[Path], Recipe]
 

@@ -22,7 +22,7 @@ from tests.training.support_disk import (
 )
 
 from vse.errors import InputError, VSEError
-from vse.storage import load_model, save_model
+from vse.models.storage import load_model, save_model
 from vse.training.run_folder import RunFolder
 
 

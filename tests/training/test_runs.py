@@ -18,7 +18,7 @@ from vse.errors import VSEError
 from vse.evaluation import retrieval_metrics
 from vse.progress import SilentProgress
 from vse.training import Recipe, TrainingResult, train
-from vse.training.metrics_log import read_metrics
+from vse.training.log import read_metrics
 
 OBJECTIVES: dict[str, dict[str, Any]] = {
     "contrastive": {"objective": "contrastive"},

@@ -10,8 +10,8 @@ from tests.support_models import word_tokenizer, write_wordpieces
 
 from vse.errors import InputError
 from vse.inputs import TextTokenizer
-from vse.training import token_store
-from vse.training.token_store import TokenStore
+from vse.training import batches as token_store
+from vse.training.batches import TokenStore
 
 WORDS = st.sampled_from(["a", "dog", "dogs", "snow", "unheard", "runs", "."])
 CAPTIONS = st.lists(st.lists(WORDS, min_size=1, max_size=25).map(" ".join), min_size=1, max_size=12)

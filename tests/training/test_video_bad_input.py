@@ -12,9 +12,9 @@ from tests.data.video_support import frames, write_hdf5
 from tests.training.support import write_pairs, write_toml
 from tests.training.support_video import HGR, WIDTH, video_recipe, video_values, without_matplotlib, write_videos
 
+from vse._util.strict import parse
 from vse.cli.main import main
 from vse.errors import InputError
-from vse.strict import parse
 from vse.training import Recipe, train
 from vse.training.build import build_tokenizer, open_splits
 

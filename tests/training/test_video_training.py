@@ -23,16 +23,15 @@ from tests.training.support_video import CALM, MODELS, video_recipe, video_value
 import vse
 from vse.cli.main import main
 from vse.data import open_data
-from vse.data.role_parser import NOTE, parse_roles
+from vse.data.roles import NOTE, parse_roles
 from vse.errors import InputError
-from vse.evaluation.video import VideoTest, evaluate_videos
-from vse.evaluation.video_models import video_scores
+from vse.evaluation.video import VideoTest, evaluate_videos, video_scores
 from vse.hgr import GraphBatch, HGRModel, RoleGraph
 from vse.hgr.scores import plain_level_scores
 from vse.training import Recipe, train
 from vse.training.augmentation import keep_elements
 from vse.training.keyed import Purpose, keyed
-from vse.training.metrics_log import read_metrics
+from vse.training.log import read_metrics
 from vse.training.run_folder import CURVES
 
 HGRS = ("hgr", "hgr-infinity")

@@ -29,8 +29,8 @@ def calibrate(
 
     folder = _local_folder(model)
 
-    from vse.cli.embedding import embed
-    from vse.index.calibration import calibrate_embeddings, write_coefficients
+    from vse.cli.options import embed
+    from vse.index.calibrate import calibrate_embeddings, write_coefficients
 
     with progress_on_stderr() as progress:
         found = embed(str(folder), data, split, features=features, progress=progress)
@@ -40,8 +40,8 @@ def calibrate(
 
 def _local_folder(model: str) -> Path:
     """A model's folder that can be written into; found out before anything is encoded."""
-    from vse.cli.models import refuse_shipped
-    from vse.loading import model_folder
+    from vse.cli.options import refuse_shipped
+    from vse.models.sources import model_folder
 
     refuse_shipped(model, "the next install would lose what was fitted")
     folder = Path(model).expanduser()

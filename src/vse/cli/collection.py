@@ -15,8 +15,8 @@ from vse.cli.options import JsonOption
 from vse.errors import InputError, UsageError
 
 if TYPE_CHECKING:
-    from vse.index.collection import Collection
-    from vse.index.embedded import EmbeddedCollection
+    from vse.index.store import EmbeddedCollection
+    from vse.index.types import Collection
 
 FOUND_PROBLEMS = 1
 IndexArgument = Annotated[str, typer.Argument(metavar="INDEX", help="A collection that 'vse index' made.")]
@@ -39,8 +39,7 @@ def _collection(context: typer.Context) -> None:
 @collection_app.command("info")
 def info(index: IndexArgument, as_json: JsonOption = False) -> None:
     """Say what a collection holds, of which model its vectors are, and whether an upgrade was not finished."""
-    from vse.index.open import open_collection
-    from vse.index.overview import overview_of
+    from vse.index.open import open_collection, overview_of
 
     with closing(open_collection(index)) as collection:
         show(overview_of(collection), as_json=as_json)
@@ -59,7 +58,7 @@ def verify(index: IndexArgument, as_json: JsonOption = False) -> None:
 @collection_app.command("rebuild")
 def rebuild(index: IndexArgument, as_json: JsonOption = False) -> None:
     """Make anew what searching is fast with; the files and vectors stay as they are."""
-    from vse.index.overview import overview_of
+    from vse.index.open import overview_of
 
     with _open_folder(index, write=True) as collection:
         with progress_on_stderr() as progress:
@@ -93,8 +92,7 @@ def remove(
     as_json: JsonOption = False,
 ) -> None:
     """Forget files and purge their vectors. The files themselves stay, and 'vse index' would add them again."""
-    from vse.index.open import open_collection
-    from vse.index.overview import overview_of
+    from vse.index.open import open_collection, overview_of
 
     with closing(open_collection(index, write=True)) as collection:
         places = _places_below(collection, paths)
@@ -124,9 +122,9 @@ def upgrade(
         return
     if model is None:
         raise UsageError("--model MODEL is needed: the one to upgrade to (or --discard an unfinished upgrade)")
-    from vse.cli.models import load_for_files
+    from vse.cli.options import load_for_files
     from vse.index.open import open_collection
-    from vse.index.upgrade import upgrade_collection
+    from vse.index.upgrade.run import upgrade_collection
 
     open_collection(index).close()  # a mistyped name is found out before a model is loaded
     with progress_on_stderr() as progress:
@@ -143,9 +141,8 @@ def upgrade(
 
 
 def _discard(index: str, as_json: bool) -> None:
-    from vse.index.open import open_collection
-    from vse.index.overview import overview_of
-    from vse.index.upgrade import discard_upgrade
+    from vse.index.open import open_collection, overview_of
+    from vse.index.upgrade.run import discard_upgrade
 
     with closing(open_collection(index, write=True)) as collection:
         left = discard_upgrade(collection)
@@ -155,8 +152,8 @@ def _discard(index: str, as_json: bool) -> None:
 
 def _open_folder(index: str, *, write: bool = False) -> EmbeddedCollection:
     """A collection in a folder, whose files we look after; Milvus looks after its own."""
-    from vse.index.embedded import EmbeddedCollection
     from vse.index.open import backend_of, folder_at
+    from vse.index.store import EmbeddedCollection
 
     if backend_of(index) != "embedded":
         raise InputError(
@@ -168,7 +165,7 @@ def _open_folder(index: str, *, write: bool = False) -> EmbeddedCollection:
 
 def _places_below(collection: Collection, paths: list[Path]) -> list[tuple[str, str]]:
     """Which files of the collection are meant; a path that means none is an error before anything is done."""
-    from vse.index.media_file import full_path
+    from vse.index.types import full_path
 
     wanted = [os.path.abspath(path) for path in paths]  # noqa: PTH100 (the file may be gone: links are not followed)
     found: list[tuple[str, str]] = []

@@ -2,16 +2,68 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from vse.cli.console import progress_on_stderr, show
 from vse.cli.options import JsonOption
-from vse.cli.scenes import scenes
-from vse.cli.vocabulary import vocabulary
 from vse.errors import UsageError, unknown_choice
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+
+def scenes(
+    into: Annotated[Path, typer.Argument(metavar="DIR", help="Where the data set is written.", show_default=False)],
+    train: Annotated[int, typer.Option(metavar="N", min=0, help="Scenes to train on.")] = 2400,
+    dev: Annotated[int, typer.Option(metavar="N", min=0, help="Scenes to choose a model by.")] = 200,
+    test: Annotated[int, typer.Option(metavar="N", min=0, help="Scenes to evaluate on.")] = 500,
+    seed: Annotated[int, typer.Option(metavar="N", min=0, help="Another seed gives other scenes.")] = 0,
+    size: Annotated[int, typer.Option(metavar="PIXELS", help="Width and height of a picture.")] = 128,
+    as_json: JsonOption = False,
+) -> None:
+    """Write pictures of coloured shapes with five true captions each; no download."""
+    from vse.data.scenes import write_scenes
+
+    with progress_on_stderr() as progress:
+        result = write_scenes(into, train, dev, test, seed=seed, size=size, progress=progress)
+    show(result, as_json=as_json)
+
+
+@dataclass(frozen=True)
+class _Built:
+    file: Path
+    words: int
+    captions: int
+    min_count: int
+
+    def to_json(self) -> dict[str, Any]:
+        return {"file": str(self.file), "words": self.words, "captions": self.captions, "min_count": self.min_count}
+
+    def render(self, console: Console) -> None:
+        told = f"{self.words} words that occur {self.min_count} times or more in {self.captions} training captions"
+        console.print(f"{told}, in {self.file}", markup=False, soft_wrap=True)
+
+
+def vocabulary(
+    path: Annotated[Path, typer.Argument(metavar="DIR", help="The data set; its training split is read.")],
+    into: Annotated[Path, typer.Option(metavar="FILE", help="Where the vocabulary JSON is written.")],
+    min_count: Annotated[int, typer.Option(metavar="N", min=1, help="How often a word must occur.")] = 4,
+    split: Annotated[str, typer.Option(metavar="NAME", help="The split to read.")] = "train",
+    as_json: JsonOption = False,
+) -> None:
+    """Collect the words of the training captions, and of no others."""
+    from vse.data import open_data
+    from vse.inputs import Vocabulary
+
+    captions = open_data(path, split).captions
+    words = Vocabulary.build(captions, min_count)
+    words.save(into)
+    show(_Built(into, len(words), len(captions), min_count), as_json=as_json)
+
 
 FOUND_ERRORS = 1
 
@@ -44,7 +96,7 @@ def check(
     as_json: JsonOption = False,
 ) -> None:
     """Say what a data set holds and what is wrong with it; exit code 1 if there are errors."""
-    from vse.data.layouts import AUTO, LAYOUTS
+    from vse.data.open import AUTO, LAYOUTS
 
     if layout not in {AUTO, *LAYOUTS}:
         raise UsageError(f"--layout: {unknown_choice('layout', layout, (AUTO, *LAYOUTS))}")

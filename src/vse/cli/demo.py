@@ -70,7 +70,7 @@ def _page(result: DemoResult | PhotosResult, wanted: bool | None, *, as_json: bo
     """To a person the page stays; a program is shown that it works, unless it wants JSON alone."""
     if wanted is False or (wanted is None and as_json):
         return
-    from vse.demo.page import show_page, try_page
+    from vse.demo.photos import show_page, try_page
 
     def say(line: str) -> None:
         print(line, flush=True)

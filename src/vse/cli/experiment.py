@@ -67,16 +67,17 @@ def experiment(
 
     from importlib import import_module
 
-    module = import_module(EXPERIMENTS[name].module)
+    module, _, function = EXPERIMENTS[name].target.partition(":")
+    run = getattr(import_module(module), function)
     with progress_on_stderr() as report:
         if trains:
-            from vse.experiments.call import Call
+            from vse.experiments.plan import Call
 
             more = tuple(changes or ())
             called = Call(folder, report, quick, chosen_seeds, jobs, data, features, recipe, runs, more)
-            result = module.run(called)
+            result = run(called)
         else:
-            result = module.run(quick=quick, out=folder, seeds=chosen_seeds, jobs=jobs, report=report)
+            result = run(quick=quick, out=folder, seeds=chosen_seeds, jobs=jobs, report=report)
     show(result, as_json=as_json)
 
 

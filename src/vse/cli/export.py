@@ -12,7 +12,7 @@ from vse.cli.options import JsonOption
 from vse.errors import UsageError, unknown_choice
 
 if TYPE_CHECKING:
-    from vse.onnx_model import Precision
+    from vse.models.onnx import Precision
 
 PRECISIONS = ("fp32", "fp16", "int8", "mixed")
 
@@ -35,16 +35,16 @@ def export(
     """Write both towers as ONNX with tokenizer and preprocessing, and compare them with torch."""
     if precision not in PRECISIONS:
         raise UsageError(f"--precision: {unknown_choice('precision', precision, PRECISIONS)}")
-    from vse.cli.models import refuse_shipped
+    from vse.cli.options import refuse_shipped
     from vse.errors import require
 
     refuse_shipped(model, "it is an export already")
     require("torch", "train", "vse export")
-    from vse.coefficients import own_coefficients
     from vse.convert.onnx_export import export_onnx
     from vse.data import open_data
-    from vse.loading import model_folder
-    from vse.storage import load_towers
+    from vse.models.coefficients import own_coefficients
+    from vse.models.sources import model_folder
+    from vse.models.storage import load_towers
 
     source = model_folder(model)
     captioned = None if data is None else open_data(data, split)

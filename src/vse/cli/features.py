@@ -33,7 +33,7 @@ def features(
     as_json: JsonOption = False,
 ) -> None:
     """Extract grid features of pictures, or frame features of clips; run again to resume."""
-    from vse.data.layouts import AUTO, LAYOUTS
+    from vse.data.open import AUTO, LAYOUTS
 
     if layout not in {AUTO, *LAYOUTS}:
         raise UsageError(f"--layout: {unknown_choice('layout', layout, (AUTO, *LAYOUTS))}")
@@ -48,7 +48,7 @@ def features(
     if kind == "videos":
         _videos(place, backbone, into, frames, size, batch_size, as_json)
         return
-    from vse.features import extract_features, find_images
+    from vse.models.extract import extract_features, find_images
 
     found = find_images(place, layout=layout, split=split)
     with progress_on_stderr() as progress:
@@ -59,8 +59,8 @@ def features(
 def _videos(
     place: Path, backbone: str, into: Path, frames: int | None, size: int | None, batch_size: int, as_json: bool
 ) -> None:
-    from vse.clip_features import extract_clip_features, find_clips
-    from vse.inputs.clips.even_frames import FRAMES
+    from vse.inputs.video.windows import FRAMES
+    from vse.models.extract_videos import extract_clip_features, find_clips
 
     clips = find_clips(place)
     with progress_on_stderr() as progress:
@@ -73,8 +73,8 @@ def _videos(
 def _kind_of(place: Path) -> Literal["images", "videos"]:
     """A data set is pictures; a folder is what it holds."""
     from vse.data.clip_files import media_kinds
-    from vse.data.folder import NAME as FOLDER
-    from vse.data.layouts import LAYOUTS
+    from vse.data.layouts.folder import NAME as FOLDER
+    from vse.data.open import LAYOUTS
 
     if not place.is_dir():
         return "images"

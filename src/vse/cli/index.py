@@ -17,9 +17,9 @@ from vse.errors import InputError, UsageError
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from vse.index.collection import Collection, CollectionInfo
-    from vse.index.indexing import IndexReport
-    from vse.index.indexing.moments import IndexModel
+    from vse.index.pipeline import IndexReport
+    from vse.index.pipeline.commits import IndexModel
+    from vse.index.types import Collection, CollectionInfo
     from vse.progress import ProgressReporter
 
 
@@ -44,9 +44,9 @@ def index(
     """Index folders: run again to take in what is new, changed, moved or gone."""
     if watch and as_json:
         raise UsageError("--json prints one result at the end, and --watch has no end: use one of them")
-    from vse.cli.index_name import check_named_after, named_after
-    from vse.index.indexing.folder import root_of
-    from vse.index.refusal import other_model
+    from vse.cli.options import check_named_after, named_after
+    from vse.index.checks import other_model
+    from vse.index.pipeline.folder import root_of
 
     roots = list(dict.fromkeys(root_of(folder) for folder in folders))
     where = named_after(roots[0]) if into is None else into
@@ -120,8 +120,8 @@ def _known(where: str) -> CollectionInfo | None:
 
 def _check_folders(roots: list[str], known: CollectionInfo | None) -> None:
     """A mistyped folder is found out before a model is loaded; one that is known may be on a disk that is away."""
-    from vse.cli.index_name import is_index
-    from vse.index.indexing.folder import check_overlap
+    from vse.cli.options import is_index
+    from vse.index.pipeline.folder import check_overlap
     from vse.index.scan import why_absent
 
     for root in roots:
@@ -135,8 +135,8 @@ def _check_folders(roots: list[str], known: CollectionInfo | None) -> None:
 
 def _load(where: str, model: str | None, known: CollectionInfo | None) -> tuple[IndexModel, str]:
     """The model, and the name under which it is found again from everywhere."""
-    from vse.cli.models import load_for_files, load_remembered
-    from vse.shipped import DEFAULT
+    from vse.cli.options import load_for_files, load_remembered
+    from vse.models.sources import DEFAULT
 
     if model is not None:
         return load_for_files(model)
@@ -150,7 +150,7 @@ def _load(where: str, model: str | None, known: CollectionInfo | None) -> tuple[
 
 def _record_source(collection: Collection, recorded: str, source: str, progress: ProgressReporter) -> None:
     """Let later calls find a model that has moved."""
-    from vse.cli.models import is_gone
+    from vse.cli.options import is_gone
 
     if source != recorded and is_gone(recorded):
         collection.set_model_source(source)
@@ -168,7 +168,7 @@ def _open(where: str, model: IndexModel, source: str, *, new: bool) -> Collectio
 def _index(
     collection: Collection, model: IndexModel, roots: list[str], progress: ProgressReporter, *, new: bool
 ) -> Indexed:
-    from vse.index.indexing import index_folders
+    from vse.index.pipeline import index_folders
 
     reports = index_folders(collection, model, roots, progress=progress)
     return Indexed(collection.info(), reports, new)
@@ -178,7 +178,7 @@ def _watch(
     collection: Collection, model: IndexModel, roots: list[str], first: Indexed, progress: ProgressReporter
 ) -> None:
     """Say what each look brought; about a file that stays broken it is said once."""
-    from vse.index.watching import watch
+    from vse.index.watch import watch
 
     said: set[str] = set()
 

@@ -23,9 +23,9 @@ def inspect(
     """Show a model's towers, data, scores and pooling curves."""
     from dataclasses import replace
 
-    from vse.curves_plot import SUFFIXES, plot_curves
-    from vse.inspection import inspect_folder
-    from vse.loading import model_folder
+    from vse.models.curves_plot import SUFFIXES, plot_curves
+    from vse.models.inspection import inspect_folder
+    from vse.models.sources import model_folder
 
     if out is not None and out.suffix.lower() not in SUFFIXES:
         raise UsageError(f"--plot {str(out)!r}: the name must end in one of {', '.join(SUFFIXES)}")

@@ -5,18 +5,102 @@ Exit codes: 0 done, 1 failed, 2 wrong call, 130 interrupted.
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterable
 from contextlib import suppress
 from importlib import import_module
-from typing import Annotated, Any
+from typing import Annotated, Any, TextIO
 
 import typer
 
 from vse._version import __version__
-from vse.cli.plain_values import keep_plain
-from vse.cli.streams import abandon_if_unwritable, complain, reader_left
 from vse.errors import UsageError, VSEError, unknown_choice
+
+
+def keep_plain(command: Any) -> None:
+    """Let the parameters of a typer command, and of the commands below it, take what needs no conversion as it is."""
+    for each in getattr(command, "commands", {}).values():
+        keep_plain(each)
+    listed = command.get_params
+
+    def get_params(context: typer.Context) -> list[Any]:
+        parameters = listed(context)  # with the one for --help, which is made here
+        for parameter in parameters:
+            converter = getattr(parameter, "get_runtime_param", None)
+            if converter is not None and not isinstance(converter, _Reluctant):
+                parameter.get_runtime_param = _Reluctant(converter)
+        return parameters
+
+    command.get_params = get_params
+
+
+class _Reluctant:
+    """A parameter's way to its converter, and the converter itself; typer's own is made when a value asks for it."""
+
+    def __init__(self, make: Any) -> None:
+        self._make = make
+
+    def __call__(self) -> _Reluctant:
+        return self
+
+    def coerce(self, value: Any, param: Any, ctx: typer.Context) -> Any:
+        several = param.multiple or param.nargs == -1
+        if value is None:
+            return () if several else None
+        return value if _is_plain(value, param.type_descriptor, several) else self._make().coerce(value, param, ctx)
+
+
+def _is_plain(value: Any, kind: Any, several: bool) -> bool:
+    """Whether ``value`` has the type that the command asks for, and nothing else is to be checked about it."""
+    if kind.parameter_info.parser is not None or kind.is_choice or kind.is_path or kind.is_file:
+        return False
+    if several:
+        return kind.annotation == list[str] and all(type(each) is str for each in value)
+    return kind.annotation in (str, int, float, bool) and type(value) is kind.annotation
+
+
+def complain(text: str) -> None:
+    """Write ``text`` to stderr as exactly one line, whatever a file name or a library put into it."""
+    line = " ".join(part.strip() for part in text.splitlines() if part.strip())
+    line = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in line)
+    try:
+        print(line, file=sys.stderr, flush=True)
+    except OSError:
+        _detach(sys.stderr)
+
+
+def reader_left(stream: TextIO) -> bool:
+    """Whether whoever read ``stream`` has closed it.
+
+    A second write would not tell: after a failed one the buffer may be empty.
+    """
+    if sys.platform == "win32":
+        return True
+    from select import POLLERR, POLLHUP, POLLOUT, poll
+
+    poller = poll()
+    try:
+        poller.register(stream.fileno(), POLLOUT)
+    except OSError:  # a stream without a file behind it
+        return False
+    return any(event & (POLLERR | POLLHUP) for _, event in poller.poll(0))
+
+
+def abandon_if_unwritable(stream: TextIO) -> None:
+    """Send nothing more to a closed pipe or a full disk."""
+    try:
+        stream.flush()
+    except OSError:
+        _detach(stream)
+
+
+def _detach(stream: TextIO) -> None:
+    """Point ``stream`` at nothing, so that the interpreter's last flush does not complain."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, stream.fileno())
+    os.close(nowhere)
+
 
 FAILED = 1
 INTERRUPTED = 130

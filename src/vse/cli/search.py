@@ -2,18 +2,112 @@
 
 from __future__ import annotations
 
+import math
 import os
+import posixpath
 from contextlib import closing
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from vse.cli import search_options as options
-from vse.cli.console import progress_on_stderr, show
+from vse.cli.console import PlainResult, progress_on_stderr, show
 from vse.cli.options import JsonOption
-from vse.cli.page import Page
-from vse.errors import UsageError
+from vse.errors import InputError, UsageError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from vse.index.filters import Filter
+
+
+@dataclass(frozen=True)
+class Page:
+    """What was found on page ``number``; ``more`` says whether another follows."""
+
+    found: PlainResult
+    number: int
+    more: bool
+
+    def to_json(self) -> dict[str, Any]:
+        """That of what was found, which says itself whether more follow."""
+        return self.found.to_json()
+
+    def lines(self) -> list[str]:
+        """Those of what was found, and one for the next page."""
+        return self.found.lines() + ([f"more with --page {self.number + 1}"] if self.more else [])
+
+    def render(self, console: Console) -> None:
+        """The lines, beside what else is drawn."""
+        from vse.index.results import say
+
+        say(console, self.lines())
+
+
+SHOWN = 60
+"""Characters of a bad value that are repeated."""
+
+
+def make_filter(
+    kind: str | None, after: str | None, before: str | None, near: str | None, within: float | None
+) -> Filter:
+    """The filter of the options; None leaves a part out. The folder is added where the collection is known."""
+    from vse.index.filters import read_filter
+
+    try:
+        return read_filter(kind, after, before, near, within, mark="--")
+    except InputError as error:
+        raise UsageError(str(error)) from None
+
+
+def parse_weights(text: str | None, wanted: int) -> tuple[float, ...] | None:
+    """Numbers above 0 separated by commas, one for each text, image and id."""
+    if text is None:
+        return None
+    weights = []
+    for part in text.split(","):
+        try:
+            weights.append(float(part))
+        except ValueError:
+            weights.append(math.nan)
+        if not (math.isfinite(weights[-1]) and weights[-1] > 0):
+            raise UsageError(
+                f"--weights {text[:SHOWN]!r}: {part.strip()[:SHOWN]!r} is not a number above 0; write them like "
+                '"1,0.3", and what is not wanted with --not'
+            )
+    if len(weights) != wanted:
+        raise UsageError(
+            f"--weights {text[:SHOWN]!r}: {len(weights)} for {wanted} texts, images and ids: expected one for each, "
+            "in this order"
+        )
+    return tuple(weights)
+
+
+def in_folder(where: Filter, folder: str | None, roots: tuple[str, ...]) -> Filter:
+    """The filter for what lies in a folder too: a place below any root, or a whole path as results show it."""
+    if folder is None:
+        return where
+    if not folder.startswith("/"):
+        try:
+            return replace(where, folder=folder)
+        except InputError as error:
+            raise UsageError(f"--folder: {error}") from None
+    path = Path(posixpath.normpath("/" + folder.strip("/")))
+    for root in sorted(roots, key=len, reverse=True):
+        if path.is_relative_to(root):
+            return replace(where, root=root, folder=path.relative_to(root).as_posix())
+    known = ", ".join(roots[:3]) + (" …" if len(roots) > 3 else "")
+    raise UsageError(f"--folder {folder[:SHOWN]!r}: expected a folder below one that was indexed ({known})")
+
+
+def check_evidence_folder(folder: Path | None) -> None:
+    """A folder, or a place where one can be made."""
+    for place in () if folder is None else (folder, *folder.parents):
+        if place.is_dir():
+            return
+        if place.exists():
+            raise UsageError(f"--evidence {str(folder)!r}: {str(place)!r} is a file, expected a folder")
 
 
 def search(
@@ -80,30 +174,29 @@ def search(
         raise UsageError(f"--min-confidence {min_confidence}: expected a number from 0 to 1")
     if not (texts or images or like):
         raise UsageError("nothing to search for: write a text, or use --image FILE or --like ID")
-    where = options.make_filter(kind, after, before, near, within)
+    where = make_filter(kind, after, before, near, within)
     of_pictures = not where.empty or group_duplicates or not (folder is None and evidence is None)
     if captions and (of_pictures or min_confidence is not None):
         raise UsageError(
             "--captions finds sentences: leave out filters, --evidence, --min-confidence and --group-duplicates"
         )
-    options.check_evidence_folder(evidence)
+    check_evidence_folder(evidence)
     parts = tuple(texts or ()), tuple(images or ()), tuple(exclude or ()), tuple(like or ())
-    factors = options.parse_weights(weights, len(parts[0]) + len(parts[1]) + len(parts[3]))
+    factors = parse_weights(weights, len(parts[0]) + len(parts[1]) + len(parts[3]))
     # One query is little work, and numpy's threads take longer to start than they save; it asks when it is loaded.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
-    from vse.coefficients import coefficients_of
     from vse.index.duplicates import NEAR
-    from vse.index.model_of import model_of, model_place
-    from vse.index.open import open_collection
+    from vse.index.open import model_of, model_place, open_collection
     from vse.index.query import Query
     from vse.index.search import search as find
+    from vse.models.coefficients import coefficients_of
 
     query = Query(*parts, factors)
     offset = (page - 1) * k
     with closing(open_collection(index)) as collection:
         info = collection.info()
-        where = options.in_folder(where, folder, info.roots)
+        where = in_folder(where, folder, info.roots)
         loaded = model_of(info, model) if query.needs_model or evidence is not None else None
         if captions:
             from vse.index.caption_search import search_captions

@@ -64,8 +64,8 @@ def serve(
         )
     except InputError as error:
         raise UsageError(str(error)) from None
-    from vse.cli.index_name import only_index_here
-    from vse.service.run import run_service
+    from vse.cli.options import only_index_here
+    from vse.service.server import run_service
 
     where = only_index_here() if index is None else index
 

@@ -44,7 +44,7 @@ def train(
     from vse.training.recipes import find_recipe, list_recipes, read_recipe, read_values, toml_text
 
     if listing:
-        from vse.training.recipe_list import RecipeList
+        from vse.training.recipes import RecipeList
 
         show(RecipeList(list_recipes()), as_json=as_json)
         return

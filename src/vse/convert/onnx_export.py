@@ -18,28 +18,35 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from vse._util.atomic import settle, write_json
+from vse._util.strict import read_json
 from vse._version import __version__
-from vse.card import write_card
-from vse.coefficients import FILE as CONFIDENCE
-from vse.configuration import About, Score
-from vse.convert.onnx_check import TowerAgreement, random_feature_batches, random_token_batches, recalls
-from vse.convert.onnx_graph import tower_bytes, write_graph, write_mark
+from vse.convert.onnx_graph import (
+    TowerAgreement,
+    random_feature_batches,
+    random_token_batches,
+    recalls,
+    tower_bytes,
+    write_graph,
+    write_mark,
+)
 from vse.convert.onnx_precision import halve_weights, quantize
 from vse.convert.onnx_towers import FeatureTower, PixelTower, TextTower
-from vse.encoding import Items
 from vse.errors import InputError, VSEError, unknown_choice
-from vse.files import settle, write_json
-from vse.model import VSEModel
-from vse.onnx_model import IMAGE_FILE, TEXT_FILE, WEIGHTS_ENDING, OnnxConfig, OnnxModel, Precision
+from vse.models.card import write_card
+from vse.models.coefficients import FILE as CONFIDENCE
+from vse.models.config import About, Score
+from vse.models.encode import Items
+from vse.models.onnx import IMAGE_FILE, TEXT_FILE, WEIGHTS_ENDING, OnnxConfig, OnnxModel, Precision
+from vse.models.storage import TOKENIZER_FILES, fingerprint
+from vse.models.vse_model import VSEModel
 from vse.progress import ProgressReporter, SilentProgress
-from vse.storage import TOKENIZER_FILES, fingerprint
-from vse.strict import read_json
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from vse.coefficients import Coefficients
-    from vse.data.captioned_images import CaptionedImages
+    from vse.data.dataset import CaptionedImages
+    from vse.models.coefficients import Coefficients
 
 LARGEST_SET = 256  # elements of a set of region features that the pooling's table covers
 LONGEST_TEXT = 128

@@ -6,14 +6,12 @@
 ((36, 2048), 'A man in a blue shirt is standing on a ladder .')
 """
 
-from vse.data.captioned_images import CaptionedImages, FeatureRows, ImageFiles, ImageSet
 from vse.data.check import check_data
-from vse.data.data_report import DataReport
-from vse.data.feature_store import FeatureStore, attach
-from vse.data.layouts import LAYOUTS
-from vse.data.open import detect_layout, list_splits, open_data
-from vse.data.video_frames import VideoFrames
-from vse.data.videos import CaptionedVideos
+from vse.data.dataset import CaptionedImages, CaptionedVideos, FeatureRows, ImageFiles, ImageSet
+from vse.data.features import FeatureStore, attach
+from vse.data.frames import VideoFrames
+from vse.data.open import LAYOUTS, detect_layout, list_splits, open_data
+from vse.data.report import DataReport
 
 __all__ = [
     "LAYOUTS",

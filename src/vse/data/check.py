@@ -2,22 +2,50 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 
-from vse.data.captioned_images import CaptionedImages, FeatureRows, ImageFiles
-from vse.data.data_report import DataReport, FeatureSummary, FileSummary, SplitReport
-from vse.data.feature_check import inspect_features
-from vse.data.findings import Findings
-from vse.data.image_files import file_size
-from vse.data.layouts import AUTO, LAYOUTS, find_layout
-from vse.data.overlaps import file_contents, shared
-from vse.data.reading import ReadOptions
-from vse.data.splits import ALL
+import numpy as np
+
+from vse.data.dataset import CaptionedImages, FeatureRows, ImageFiles
+from vse.data.open import AUTO, LAYOUTS, file_size, find_layout
+from vse.data.reading import ALL, ReadOptions
+from vse.data.report import DataReport, FeatureSummary, FileSummary, Findings, SplitReport, file_contents, shared
 from vse.data.video_check import check_videos
 from vse.errors import InputError
 from vse.progress import ProgressReporter, SilentProgress
+
+BLOCK_BYTES = 32 << 20
+
+
+@dataclass(frozen=True)
+class FeatureFacts:
+    """``not_finite``: images with NaN or infinity; ``zero_regions``: regions without any value; a digest an image."""
+
+    not_finite: tuple[int, ...]
+    zero_regions: int
+    digests: tuple[bytes, ...]
+
+
+def inspect_features(images: FeatureRows, progress: ProgressReporter) -> FeatureFacts:
+    """Read each image once, at most :data:`BLOCK_BYTES` at a time; ``progress`` advances by images."""
+    row_bytes = images.regions * images.dim * images.array.dtype.itemsize
+    block = max(1, BLOCK_BYTES // row_bytes)
+    not_finite: list[int] = []
+    zero_regions = 0
+    digests: list[bytes] = []
+    for start in range(0, len(images), block):
+        rows = images.rows[start : start + block]
+        features = np.ascontiguousarray(images.array[rows]).reshape(len(rows), images.regions, images.dim)  # (B, N, C)
+        not_finite += (start + np.flatnonzero(~np.isfinite(features).all(axis=(1, 2)))).tolist()
+        zero_regions += int((~features.any(axis=2)).sum())
+        digests += [hashlib.blake2b(row.data, digest_size=16).digest() for row in features]
+        progress.advance(len(rows))
+    return FeatureFacts(tuple(not_finite), zero_regions, tuple(digests))
+
 
 _SILENT = SilentProgress()
 

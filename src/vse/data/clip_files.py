@@ -10,9 +10,17 @@ from pathlib import Path
 
 from vse.data.video_sources import stored_name
 from vse.errors import InputError
-from vse.inputs.formats import SNIFFED_BYTES, MediaKind, kind_of_bytes, kind_of_name, worth_sniffing
-from vse.inputs.printable import printable
-from vse.inputs.problem import Problem, is_text, os_reason
+from vse.inputs.files import (
+    SNIFFED_BYTES,
+    MediaKind,
+    Problem,
+    is_text,
+    kind_of_bytes,
+    kind_of_name,
+    os_reason,
+    worth_sniffing,
+)
+from vse.inputs.text import printable
 
 
 @dataclass(frozen=True)
@@ -31,7 +39,7 @@ class NamedClips:
 
 
 def find_clips(folder: str | os.PathLike[str]) -> NamedClips:
-    """The clips in ``folder``, in the order of their paths, by the endings of their names (``vse.inputs.formats``).
+    """The clips in ``folder``, in the order of their paths, by the endings of their names (``vse.inputs.files``).
 
     An id is the path below the folder without the ending, with ``_`` for ``/``: the name under which the frames of a
     video are looked for. Two clips with one id are an error. Hidden files and folders are left out; links are followed,

@@ -24,10 +24,10 @@ from numpy.lib import format as npy_format
 from numpy.typing import NDArray
 from pydantic import Field, PositiveInt
 
-from vse.data.feature_folders import expect_own_folder, expect_same, explained
-from vse.files import settle, sync_folder, write_json
-from vse.locking import FolderLock
-from vse.strict import Strict, parse, read_json
+from vse._util.atomic import settle, sync_folder, write_json
+from vse._util.locks import FolderLock
+from vse._util.strict import Strict, parse, read_json
+from vse.data.features import expect_own_folder, expect_same, explained
 
 HEADER = "features.json"
 KIND: Literal["clip features"] = "clip features"

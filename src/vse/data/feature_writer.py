@@ -1,6 +1,6 @@
 """Writing a feature store so that a run can be killed at any moment and goes on where it stopped.
 
-The files and the commit protocol are those of :mod:`vse.data.feature_store`. Rows are written with ordinary writes
+The files and the commit protocol are those of :mod:`vse.data.features`. Rows are written with ordinary writes
 and not through a mapping: when the disk is full a write raises an error, while a store into a mapped page ends the
 process with a bus error.
 """
@@ -21,8 +21,9 @@ import numpy as np
 from numpy.lib.format import open_memmap
 from numpy.typing import NDArray
 
-from vse.data.feature_folders import another, expect_own_folder, expect_same, explained
-from vse.data.feature_store import (
+from vse._util.atomic import write_json, write_text
+from vse._util.locks import FolderLock
+from vse.data.features import (
     BAD,
     DONE,
     DONE_WELL,
@@ -32,6 +33,10 @@ from vse.data.feature_store import (
     PROBLEMS,
     TO_DO,
     StoreHeader,
+    another,
+    expect_own_folder,
+    expect_same,
+    explained,
     map_features,
     read_header,
     read_ids,
@@ -39,8 +44,6 @@ from vse.data.feature_store import (
     read_problems,
 )
 from vse.errors import InputError, VSEError
-from vse.files import write_json, write_text
-from vse.locking import FolderLock
 
 
 @dataclass(frozen=True)

@@ -10,17 +10,14 @@ from pathlib import Path
 
 import numpy as np
 
-from vse.data import video_hgr
-from vse.data.data_report import DataReport, FeatureSummary, SplitReport
-from vse.data.findings import Findings
-from vse.data.overlaps import shared
-from vse.data.packed_frames import expect_type, packed_type
-from vse.data.video_frames import VideoFrames
-from vse.data.video_graphs import GRAPH_FILES, role_graphs
-from vse.data.video_open import AUTO, VIDEO_LAYOUTS, StrPath, find_features, find_video_layout
+from vse.data.dataset import CaptionedVideos, VideoCaptions
+from vse.data.frames import VideoFrames, expect_type, packed_type
+from vse.data.layouts import hgr as video_hgr
+from vse.data.open import AUTO, VIDEO_LAYOUTS, StrPath, find_features, find_video_layout
+from vse.data.report import DataReport, FeatureSummary, Findings, SplitReport, shared
+from vse.data.roles.graphs import GRAPH_FILES, role_graphs
 from vse.data.video_sources import open_frames
-from vse.data.video_words import WORD_LIMIT
-from vse.data.videos import CaptionedVideos, VideoCaptions
+from vse.data.vocabulary import WORD_LIMIT
 from vse.errors import InputError
 from vse.progress import ProgressReporter, SilentProgress
 
@@ -171,7 +168,7 @@ def _check_graphs(where: Path, data: dict[str, VideoCaptions | CaptionedVideos],
 
 def _check_words(where: Path, data: dict[str, VideoCaptions | CaptionedVideos], findings: Findings) -> None:
     """The file of numbered words, which training takes where it is."""
-    from vse.data.video_vocabulary import WORD_FILE, VideoVocabulary  # which loads tokenizers
+    from vse.data.vocabulary import WORD_FILE, VideoVocabulary  # which loads tokenizers
 
     file = video_hgr.annotation_folder(where) / WORD_FILE
     try:

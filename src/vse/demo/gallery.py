@@ -9,15 +9,15 @@ from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from vse.coefficients import own_coefficients
+from vse._util.atomic import write_json
+from vse._util.schema import read_json
 from vse.errors import InputError
-from vse.files import write_json
-from vse.plain import read_json
+from vse.models.coefficients import own_coefficients
 from vse.progress import ProgressReporter
 
 if TYPE_CHECKING:
     from vse.data import CaptionedImages
-    from vse.data.captioned_images import ImageFiles
+    from vse.data.dataset import ImageFiles
 
 EXPORT = "model-onnx"
 SOURCE = "model-onnx.json"
@@ -30,9 +30,9 @@ def index_gallery(out: Path, model: Path, scenes_seed: int, progress: ProgressRe
 
     Scenes that are indexed already are not encoded again, unless the model is another one.
     """
-    from vse.index.indexing import index_folder
     from vse.index.open import collection_exists, create_collection, open_collection
-    from vse.onnx_model import OnnxModel
+    from vse.index.pipeline import index_folder
+    from vse.models.onnx import OnnxModel
 
     source, where = out / EXPORT, out / COLLECTION
     _export(model, source, progress)
@@ -62,7 +62,7 @@ def _model_of(where: Path) -> str:
 def _export(model: Path, folder: Path, progress: ProgressReporter) -> None:
     """The model as ONNX, unless it is there already; a file beside it says of which weights it is."""
     from vse.convert.onnx_export import export_onnx
-    from vse.storage import load_towers
+    from vse.models.storage import load_towers
 
     note = folder.with_name(SOURCE)
     source = {"fingerprint": read_json(model / "config.json")["fingerprint"]}
@@ -90,7 +90,7 @@ def _lay_out(scenes: Path, folder: Path, seed: int) -> Path:
 
 
 def _files(test: CaptionedImages) -> ImageFiles:
-    from vse.data.captioned_images import ImageFiles
+    from vse.data.dataset import ImageFiles
 
     if not isinstance(test.images, ImageFiles):
         raise InputError(f"{test.name} holds features, not pictures: remove the folder and run the demonstration again")

@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
+import json
 import shlex
-from contextlib import closing
-from dataclasses import dataclass
+import subprocess
+import sys
+from collections.abc import Callable
+from contextlib import closing, suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
+from urllib.parse import urlencode
+from urllib.request import urlopen
 
-from vse.errors import InputError
+from vse.errors import InputError, VSEError
+from vse.models.sources import DEFAULT, place_of
 from vse.progress import ProgressReporter
-from vse.shipped import DEFAULT, place_of
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from vse.index.collection import Collection, CollectionInfo
-    from vse.index.indexing import IndexReport
-    from vse.onnx_model import OnnxModel
+    from vse.index.pipeline import IndexReport
+    from vse.index.types import Collection, CollectionInfo
+    from vse.models.onnx import OnnxModel
+    from vse.service.settings import ServiceSettings
+
 
 COLLECTION = "photos.vse"
 
@@ -55,10 +63,10 @@ def index_photos(out: Path, folder: Path, progress: ProgressReporter) -> PhotosR
 
     A folder without anything to show is an error before a collection is made.
     """
-    from vse.index.indexing import index_folder
-    from vse.index.indexing.folder import root_of
+    from vse.index.pipeline import index_folder
+    from vse.index.pipeline.folder import root_of
     from vse.index.scan import walk
-    from vse.onnx_model import OnnxModel
+    from vse.models.onnx import OnnxModel
 
     root = root_of(folder)
     if next(walk(root), None) is None:
@@ -75,8 +83,8 @@ def index_photos(out: Path, folder: Path, progress: ProgressReporter) -> PhotosR
 
 
 def _open(where: Path, model: OnnxModel) -> Collection:
+    from vse.index.checks import other_model
     from vse.index.open import collection_exists, create_collection, open_collection
-    from vse.index.refusal import other_model
 
     mark = model.fingerprint()
     if not collection_exists(where):
@@ -86,3 +94,64 @@ def _open(where: Path, model: OnnxModel) -> Collection:
     if info.model != mark:
         raise other_model(info.where, info.model, info.model_source, mark, DEFAULT)
     return open_collection(where, write=True, model=mark)
+
+
+SECONDS = 60.0
+
+
+def show_page(collection: Path, say: Callable[[str], None]) -> None:
+    """Serve the collection until Ctrl-C, which is the way to end it."""
+    from vse.service.server import run_service
+
+    def ready(address: str) -> None:
+        say(f"the page: {address}   (Ctrl-C ends it; 'vse serve {collection}' shows it again)")
+
+    with suppress(KeyboardInterrupt):
+        run_service(str(collection), _settings(), ready=ready)
+
+
+def try_page(collection: Path, question: str, say: Callable[[str], None]) -> None:
+    """Start the service as its command does, get the page, ask one question, and stop it."""
+    command = [sys.executable, "-m", "vse", "serve", str(collection), "--port", "0", "--json"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as service:
+        try:
+            address = _address(service)
+            page = _get(address)
+            found = json.loads(_get(f"{address}api/v1/search?{urlencode({'q': question, 'k': 1})}"))
+        finally:
+            service.terminate()
+            service.communicate(timeout=SECONDS)
+    best = found["results"][0]
+    place = "/".join(part for part in (best["folder"], best["name"]) if part)
+    say(
+        f"the page: {address} ({len(page):,} bytes) answered {question!r} with {place} in "
+        f"{found['milliseconds']:.0f} ms, and was stopped; 'vse serve {collection}' shows it"
+    )
+
+
+def _settings() -> ServiceSettings:
+    """The usual port, or any when something else has it."""
+    from vse.service.server import listen
+    from vse.service.settings import ServiceSettings
+
+    usual = ServiceSettings(log_requests=False)
+    try:
+        listen(usual).close()
+    except VSEError:
+        return replace(usual, port=0)
+    return usual
+
+
+def _address(service: subprocess.Popen[str]) -> str:
+    lines = []
+    for line in service.stdout or ():
+        lines.append(line)
+        if line.startswith("}"):
+            return str(json.loads("".join(lines))["address"])
+    trouble = (service.stderr.read() if service.stderr else "").strip().splitlines()
+    raise VSEError(f"the service did not start: {trouble[-1] if trouble else 'no reason was given'}")
+
+
+def _get(address: str) -> str:
+    with urlopen(address, timeout=SECONDS) as answer:
+        return str(answer.read().decode())

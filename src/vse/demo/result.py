@@ -13,7 +13,7 @@ from vse.evaluation.metrics import RetrievalMetrics
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from vse.curves import PoolingCurve
+    from vse.models.curves import PoolingCurve
 
 FEW_RANKS = 0.5  # of the weight on three ranks: then the curve says "the extremes"
 COLUMNS = (("r1", "R@1"), ("r5", "R@5"), ("r10", "R@10"))

@@ -9,15 +9,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from vse._util.atomic import write_json
 from vse.demo.gallery import index_gallery
 from vse.demo.result import DemoResult, MethodResult
 from vse.errors import require
-from vse.files import write_json
 from vse.progress import ProgressReporter, SilentProgress
 
 if TYPE_CHECKING:
-    from vse.model import VSEModel
-    from vse.training.several import Run
+    from vse.models.vse_model import VSEModel
+    from vse.training.parallel import Run
 
 METHODS = {"scenes-vse-plus-plus": "VSE++ (average pooling)", "scenes-vse-infinity": "VSE∞ (GPO)"}
 SEEDS = (0, 1, 2)
@@ -50,13 +50,13 @@ def run(
     scale = QUICK if quick else FULL
     for module in ("torch", "matplotlib", "safetensors"):
         require(module, extra="train", purpose="vse demo")
-    from vse.card import write_card
-    from vse.curves import curves_of
-    from vse.curves_plot import plot_curves
-    from vse.storage import load_towers
+    from vse.models.card import write_card
+    from vse.models.curves import curves_of
+    from vse.models.curves_plot import plot_curves
+    from vse.models.storage import load_towers
     from vse.training.curves_plot import plot_training
-    from vse.training.metrics_log import read_metrics
-    from vse.training.several import train_several
+    from vse.training.log import read_metrics
+    from vse.training.parallel import train_several
 
     report = progress or SilentProgress()
     began = time.perf_counter()
@@ -96,10 +96,10 @@ def run(
 def _prepare(out: Path, seeds: Sequence[int], scale: Scale, report: ProgressReporter) -> list[Run]:
     """Scenes, cells, and the runs to train."""
     from vse.data.scenes import write_scenes
-    from vse.features import extract_features, find_images
+    from vse.models.extract import extract_features, find_images
+    from vse.training.parallel import Run
     from vse.training.recipe import Recipe
     from vse.training.recipes import read_recipe, toml_text
-    from vse.training.several import Run
 
     scenes, features = out / "scenes", out / "features"
     write_scenes(scenes, scale.train, scale.dev, scale.test, seed=SCENES_SEED, progress=report)
@@ -131,8 +131,8 @@ def _evaluate(
 ) -> tuple[tuple[MethodResult, ...], tuple[int, int]]:
     """Every model on the test scenes, which neither training nor the choice of epochs has seen."""
     from vse.data import FeatureStore, attach, open_data
-    from vse.storage import load_towers
-    from vse.training.dev import evaluate_split
+    from vse.models.storage import load_towers
+    from vse.training.evaluate import evaluate_split
 
     test = attach(open_data(out / "scenes", "test"), FeatureStore.open(out / "features"))
     figures = [evaluate_split(load_towers(model), test) for model in models]
@@ -147,7 +147,7 @@ def _calibrate(out: Path, model: VSEModel, folder: Path) -> None:
     """Fit the confidence of search results to the model that is left behind, on the scenes its epoch was chosen by."""
     from vse.data import FeatureStore, attach, open_data
     from vse.evaluation.embeddings import embed_split
-    from vse.index.calibration import calibrate_embeddings, write_coefficients
+    from vse.index.calibrate import calibrate_embeddings, write_coefficients
 
     dev = attach(open_data(out / "scenes", "dev"), FeatureStore.open(out / "features"))
     report = calibrate_embeddings(embed_split(model, dev, name=folder.name))

@@ -9,9 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from vse.encoders.backbones.efficientnet_lite import EfficientNetLite
-from vse.encoders.evaluation_mode import evaluation_mode
-from vse.encoders.grid import GridEncoder
-from vse.encoders.projection import ClassWordsProjection
+from vse.encoders.functional import evaluation_mode
+from vse.encoders.image import ClassWordsProjection, GridEncoder
 from vse.encoders.transformer_text import TransformerTextEncoder
 from vse.errors import InputError, require
 from vse.pooling import GPO

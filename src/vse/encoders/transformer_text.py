@@ -8,16 +8,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from vse.encoders.hugging_face import (
-    describe_config,
-    import_transformers,
-    load_pretrained,
-    quiet_loading,
-)
-from vse.encoders.tokens import check_tokens
-from vse.encoders.unit_norm import unit_norm
+from vse.encoders.functional import unit_norm
+from vse.encoders.text import check_tokens
+from vse.encoders.third_party import describe_config, import_transformers, load_pretrained, quiet_loading
 from vse.errors import InputError, first_line
-from vse.packaged import packaged_folder
+from vse.inputs.pretrained import packaged_folder
 from vse.pooling.base import Pooling
 from vse.pooling.kernels.runtime import compiled
 from vse.pooling.sets import Lengths, read_sets

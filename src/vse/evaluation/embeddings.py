@@ -12,19 +12,19 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from vse.data.text_files import parse_json, read_text
+from vse._util.atomic import write_json
+from vse._util.strict import Strict, parse, read_json
+from vse.data.files import parse_json, read_text
 from vse.errors import InputError
 from vse.evaluation.positives import indices
 from vse.evaluation.scores import checked_vectors
-from vse.files import write_json
 from vse.progress import ProgressReporter, SilentProgress
-from vse.strict import Strict, parse, read_json
 
 if TYPE_CHECKING:
-    from vse.data.captioned_images import CaptionedImages
+    from vse.data.dataset import CaptionedImages
     from vse.hgr.model import HGRModel
-    from vse.model import VSEModel
-    from vse.onnx_model import OnnxModel
+    from vse.models.onnx import OnnxModel
+    from vse.models.vse_model import VSEModel
 
 HEADER = "embeddings.json"
 IMAGES, TEXTS, OWNERS, CAPTIONS = "images.npy", "texts.npy", "text_to_image.npy", "captions.json"

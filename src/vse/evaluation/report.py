@@ -2,19 +2,58 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+from vse._util.atomic import write_text
 from vse.errors import InputError
-from vse.evaluation.bootstrap import Difference
-from vse.evaluation.evaluate import Result
-from vse.evaluation.figure_table import add_figures, add_intervals, figure_table
+from vse.evaluation.bootstrap import SAMPLES, Difference, Interval
+from vse.evaluation.embeddings import Embeddings
+from vse.evaluation.evaluate import Result, agreeing, compare, evaluate
+from vse.evaluation.metrics import RetrievalMetrics
+from vse.evaluation.protocols import AUTO, choose_protocols
 from vse.evaluation.published import ClosestRow, closest_row, list_protocols
-from vse.files import write_text
+from vse.evaluation.ranks import Ties
+from vse.progress import ProgressReporter
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.table import Table
+
+    from vse.evaluation.coco.tasks import CocoTasks
+
+
+RANK_HEADING = "median,\nmean rank"
+
+
+def figure_table(title: str, heads: Sequence[str]) -> Table:
+    """An empty table: a model, a column for each of ``heads``, and ranks. A direction stands above its recall."""
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(title=Text(title), title_justify="left", padding=(0, 0, 0, 1))
+    table.add_column("model", overflow="fold", ratio=1)
+    for head in (*heads, RANK_HEADING):
+        table.add_column(head if "\n" in head else head.replace(" ", "\n"), justify="right", no_wrap=True)
+    return table
+
+
+def add_figures(table: Table, name: str, metrics: RetrievalMetrics, columns: Iterable[str]) -> None:
+    """A row with one decimal, as papers print them."""
+    from rich.text import Text
+
+    figures, first, second = metrics.figures(), metrics.i2t, metrics.t2i
+    ranks = f"{first.median_rank:g}/{second.median_rank:g}\n{first.mean_rank:.1f}/{second.mean_rank:.1f}"
+    table.add_row(Text(name), *(f"{figures[column]:.1f}" for column in columns), ranks)
+
+
+def add_intervals(table: Table, intervals: Mapping[str, Interval], columns: Iterable[str]) -> None:
+    """The two ends one below the other: side by side they would be twice as wide as the figures."""
+    spread = (intervals[column] for column in columns)
+    table.add_row("95 %", *(f"{each.low:.1f}–\n{each.high:.1f}" for each in spread), style="dim")
+
 
 COLUMNS = ("i2t_r1", "i2t_r5", "i2t_r10", "t2i_r1", "t2i_r5", "t2i_r10", "rsum")
 HEADS = ("i→t R@1", "R@5", "R@10", "t→i R@1", "R@5", "R@10", "rsum")
@@ -217,3 +256,59 @@ def render_comparison(console: Console, comparison: Comparison, sides: tuple[str
         called = name.replace("i2t", sides[0]).replace("t2i", sides[1])
         table.add_row(called, f"{each.value:+.2f}", f"{each.interval.low:+.2f} … {each.interval.high:+.2f}", verdict)
     console.print(table)
+
+
+def run_evaluation(
+    embedded: Sequence[Embeddings],
+    *,
+    protocol: str = AUTO,
+    ensemble: bool = False,
+    comparing: bool = False,
+    against_paper: bool = False,
+    coco: CocoTasks | None = None,
+    ties: Ties = "pessimistic",
+    samples: int = SAMPLES,
+    seed: int = 0,
+    progress: ProgressReporter | None = None,
+) -> EvaluationReport:
+    """Each model by itself, or all as one ensemble; with ``comparing`` also against the first row."""
+    if not embedded:
+        raise InputError("nothing to evaluate: give at least one model")
+    if comparing or ensemble:
+        agreeing(embedded)
+    groups = [list(embedded)] if ensemble else [[each] for each in embedded]
+    if ensemble and comparing:
+        groups += [[each] for each in embedded]
+    if coco is not None:
+        for each in embedded:
+            coco.check(each)
+    results: list[Result] = []
+    for group in groups:
+        header = group[0].header
+        results += [
+            evaluate(group, chosen, ties=ties, samples=samples, seed=seed, progress=progress)
+            for chosen in choose_protocols(protocol, header.data, len(group[0].images), header.split)
+        ]
+    extras: dict[str, list[Shown]] = {}
+    if coco is not None:
+        for group in groups:
+            for name, report in coco.evaluate(
+                group, ties=ties, samples=samples, seed=seed, against_paper=against_paper, progress=progress
+            ):
+                extras.setdefault(name, []).append(report)
+    rows = {number: find_published(result) for number, result in enumerate(results)} if against_paper else {}
+    published = {number: row for number, row in rows.items() if row is not None}
+    for number in rows.keys() - published.keys():
+        if progress is not None:
+            told = f"{results[number].name}, {results[number].protocol.name}"
+            progress.note(f"the paper has no row for {told}: another test, or nothing is known of the model")
+    return EvaluationReport(results, _comparisons(results) if comparing else [], published, extras)
+
+
+def _comparisons(results: Sequence[Result]) -> list[Comparison]:
+    """Every other row minus the first of the same protocol."""
+    found = []
+    for name in dict.fromkeys(result.protocol.name for result in results):
+        base, *others = [result for result in results if result.protocol.name == name]
+        found += [Comparison(other.name, base.name, name, compare(other, base)) for other in others]
+    return found

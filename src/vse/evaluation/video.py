@@ -19,18 +19,23 @@ from vse.errors import InputError
 from vse.evaluation.bootstrap import LEVEL, FoldRanks, Interval, intervals, resample
 from vse.evaluation.embeddings import split_hash
 from vse.evaluation.evaluate import RECALL, TIE_RULES
-from vse.evaluation.figure_table import add_figures, add_intervals, figure_table
 from vse.evaluation.metrics import DirectionMetrics, RetrievalMetrics
 from vse.evaluation.positives import Positives, distinct_sentences
 from vse.evaluation.ranks import Ties, ranks_both_ways
-from vse.evaluation.scores import Scores
-from vse.progress import ProgressReporter
+from vse.evaluation.report import add_figures, add_intervals, figure_table
+from vse.evaluation.scores import DotScores, MatrixScores, Scores
+from vse.progress import ProgressReporter, SilentProgress
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-    from vse.data.captioned_images import CaptionedImages
+    from vse.data.dataset import CaptionedImages
+    from vse.hgr.graphs import SentenceGraphs
+    from vse.hgr.model import HGRModel
+    from vse.models.onnx import OnnxModel
+    from vse.models.vse_model import VSEModel
+
 
 HEADS = ("v→t R@1", "R@5", "R@10", "t→v R@1", "R@5", "R@10", "rsum")
 """The columns of the paper's table, in its order."""
@@ -185,3 +190,24 @@ def footer(card: dict[str, Any]) -> str:
         + (f" Intervals: {card['bootstrap']['samples']} draws of {UNIT}." if "bootstrap" in card else "")
         + "".join(f"\nNote: {note}." for note in notes)
     )
+
+
+def video_scores(
+    model: VSEModel | OnnxModel | HGRModel,
+    data: CaptionedImages,
+    test: VideoTest,
+    *,
+    graphs: SentenceGraphs | None = None,
+    progress: ProgressReporter | None = None,
+) -> Scores:
+    """``(videos, sentences)``: of vectors where the model has them, of pairs otherwise.
+
+    ``graphs`` are for a model that reads role graphs; without them it parses the sentences by rules.
+    """
+    report = progress or SilentProgress()
+    given: Any = model
+    if hasattr(model, "score_pairs"):
+        matrix = given.score_pairs(data.images, test.sentences, graphs=graphs, progress=report, unknown="allow")
+        return MatrixScores(matrix)
+    videos = given.encode_videos(data.images, batch_size=64, progress=report, on_bad="raise")
+    return DotScores(videos, given.encode_texts(test.sentences, progress=report, unknown="allow"))

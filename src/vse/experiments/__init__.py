@@ -7,88 +7,89 @@ class ExperimentEntry(NamedTuple):
     """Where an experiment lives and what it shows."""
 
     summary: str
-    module: str
+    target: str
+    """``module:function``."""
     trains: bool = False
-    """On a data set that is given: its ``run`` takes a :class:`vse.experiments.call.Call`."""
+    """On a data set that is given: its ``run`` takes a :class:`vse.experiments.plan.Call`."""
 
 
 EXPERIMENTS: dict[str, ExperimentEntry] = {
     "synthetic": ExperimentEntry(
         "four GPO designs learn five known poolings; coefficient error on seen and unseen set sizes",
-        "vse.experiments.synthetic",
+        "vse.experiments.synthetic:run",
     ),
     "speed": ExperimentEntry(
         "time of a text query, VSE against a cross-encoder, for 100 to 100,000 pictures",
-        "vse.experiments.speed",
+        "vse.experiments.speed:run",
     ),
     "video": ExperimentEntry(
         "VSE++, VSE∞, HGR and HGR∞ trained on a video data set and compared on its test split",
-        "vse.experiments.video",
+        "vse.experiments.tables:run_video",
         trains=True,
     ),
     "headline": ExperimentEntry(
         "the four contrasts of the paper on photographs, five seeds each",
-        "vse.experiments.tables.headline",
+        "vse.experiments.tables:run_headline",
         trains=True,
     ),
     "main-table": ExperimentEntry(
         "VSE++ and VSE∞ on one kind of features (tab:vse_main)",
-        "vse.experiments.tables.main_table",
+        "vse.experiments.tables:run_main_table",
         trains=True,
     ),
     "aggregators": ExperimentEntry(
         "complex visual aggregators against the best simple pooling (tab:intro)",
-        "vse.experiments.tables.aggregators",
+        "vse.experiments.tables:run_aggregators",
         trains=True,
     ),
     "poolings": ExperimentEntry(
         "GPO against other poolings, of pictures and of words (fig:compare_pool)",
-        "vse.experiments.tables.poolings",
+        "vse.experiments.tables:run_poolings",
         trains=True,
     ),
     "k-max-search": ExperimentEntry(
         "K-max with every pair of K against GPO (fig:grid_search)",
-        "vse.experiments.tables.k_max_search",
+        "vse.experiments.k_max_search:run",
         trains=True,
     ),
     "either-side": ExperimentEntry(
         "GPO on pictures, on words, on both (tab:gpo_ablation)",
-        "vse.experiments.tables.either_side",
+        "vse.experiments.tables:run_either_side",
         trains=True,
     ),
     "augmentation": ExperimentEntry(
         "size augmentation of no side, of pictures, of both (tab:aug)",
-        "vse.experiments.tables.augmentation",
+        "vse.experiments.tables:run_augmentation",
         trains=True,
     ),
     "sequence-model": ExperimentEntry(
         "BiGRU or Transformer inside GPO (tab:gpo_rnn)",
-        "vse.experiments.tables.sequence_model",
+        "vse.experiments.tables:run_sequence_model",
         trains=True,
     ),
     "per-dimension": ExperimentEntry(
         "coefficients for each dimension (tab:gpo_per_dim)",
-        "vse.experiments.tables.per_dimension",
+        "vse.experiments.tables:run_per_dimension",
         trains=True,
     ),
     "data-dependent": ExperimentEntry(
         "coefficients that depend on features (tab:gpo_data_dep)",
-        "vse.experiments.tables.data_dependent",
+        "vse.experiments.tables:run_data_dependent",
         trains=True,
     ),
     "gpo-start": ExperimentEntry(
         "coefficients that begin at random or as the average (not in the paper)",
-        "vse.experiments.tables.gpo_start",
+        "vse.experiments.tables:run_start",
         trains=True,
     ),
     "ensemble": ExperimentEntry(
         "the mean of two models' scores (the starred rows of tab:vse_main)",
-        "vse.experiments.tables.ensemble",
+        "vse.experiments.tables:run_ensemble",
         trains=True,
     ),
     "coefficients": ExperimentEntry(
         "the poolings that VSE∞ has learned (fig:viz_gpo)",
-        "vse.experiments.tables.coefficients",
+        "vse.experiments.tables:run_coefficients",
         trains=True,
     ),
 }

@@ -18,7 +18,7 @@ from vse.errors import InputError, require
 for _module in ("torch", "matplotlib"):  # asked for now, not after minutes of training
     require(_module, extra="train", purpose="vse experiment synthetic")
 
-from vse.experiments.runs import run_all  # noqa: E402
+from vse._util.jobs import run_all  # noqa: E402
 from vse.experiments.synthetic_report import SyntheticResult  # noqa: E402
 from vse.experiments.synthetic_task import (  # noqa: E402
     DESIGNS,

@@ -13,15 +13,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from vse.hgr.blocked_scores import score_blocks
-    from vse.hgr.config import HGRConfig
-    from vse.hgr.graph_batch import GraphBatch
-    from vse.hgr.level_features import SentenceFeatures, VideoFeatures, join
+    from vse.hgr.encoders import SentenceFeatures, VideoFeatures, join
+    from vse.hgr.graphs import ROLES, GraphBatch, RoleGraph, SentenceGraphs, role_id
     from vse.hgr.model import HGRModel
-    from vse.hgr.role_graph import RoleGraph
-    from vse.hgr.roles import ROLES, role_id
-    from vse.hgr.scores import LevelScores, level_scores
-    from vse.hgr.sentence_graphs import SentenceGraphs
+    from vse.hgr.scores import LevelScores, level_scores, score_blocks
+    from vse.models.config import HGRConfig
 
 __all__ = [
     "ROLES",

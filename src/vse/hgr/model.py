@@ -11,21 +11,24 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from vse.encoders.word_states import WordStates
-from vse.encoding import Items
+from vse.encoders.text import WordStates
 from vse.errors import InputError
-from vse.hgr.attention_pool import build_level_pooling
-from vse.hgr.config import HGRConfig
-from vse.hgr.graph_attention import GraphAttention
-from vse.hgr.level_features import SentenceFeatures, VideoFeatures
+from vse.hgr.encoders import (
+    GraphAttention,
+    SentenceFeatures,
+    TextEncoder,
+    VideoEncoder,
+    VideoFeatures,
+    build_level_pooling,
+)
 from vse.hgr.scores import level_scores
-from vse.hgr.text_encoder import TextEncoder
-from vse.hgr.video_encoder import VideoEncoder
+from vse.models.config import HGRConfig
+from vse.models.encode import Items
 from vse.pooling.sets import Lengths
 from vse.progress import ProgressReporter
 
 if TYPE_CHECKING:
-    from vse.hgr.sentence_graphs import SentenceGraphs
+    from vse.hgr.graphs import SentenceGraphs
     from vse.inputs.tokenizer import TextTokenizer
 
 
@@ -106,8 +109,8 @@ class HGRModel(nn.Module):
         progress: ProgressReporter | None = None,
         unknown: Literal["error", "allow"] = "error",
     ) -> NDArray[np.float32]:
-        """The score ``(V, T)`` of arrays of frames with texts; see :func:`vse.hgr.pair_scores.score_pairs`."""
-        from vse.hgr.pair_scores import score_pairs
+        """The score ``(V, T)`` of arrays of frames with texts; see :func:`vse.hgr.scores.score_pairs`."""
+        from vse.hgr.scores import score_pairs
 
         return score_pairs(self, videos, sentences, graphs=graphs, progress=progress, unknown=unknown)
 
@@ -125,13 +128,13 @@ class HGRModel(nn.Module):
 
     def save(self, folder: str | Path) -> Path:
         """Write ``config.json``, ``model.safetensors``, the tokenizer and a model card into ``folder``."""
-        from vse.storage import save_model
+        from vse.models.storage import save_model
 
         return save_model(self, Path(folder))
 
     def fingerprint(self) -> str:
         """A short name for exactly these weights and inputs: models with equal fingerprints give equal scores."""
-        from vse.storage import fingerprint
+        from vse.models.storage import fingerprint
 
         return fingerprint(self)
 

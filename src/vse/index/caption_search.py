@@ -7,19 +7,17 @@ from typing import TYPE_CHECKING, Any
 
 from vse.errors import InputError
 from vse.index.checks import check_page
-from vse.index.collection import Collection, Item
-from vse.index.media_file import full_path
 from vse.index.query import Query, QueryVector, as_query, encode_query
 from vse.index.results import about_words, say
-from vse.index.search import DEPTH
-from vse.index.steady import of_hits, steadily
-from vse.inputs.printable import printable
+from vse.index.search import DEPTH, of_hits, steadily
+from vse.index.types import Collection, Item, full_path
+from vse.inputs.text import printable
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from vse.index.collection import Vectors
     from vse.index.query import Model
+    from vse.index.types import Vectors
 
 
 @dataclass(frozen=True)

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
+import shlex
 from collections.abc import Iterable
 from numbers import Integral
 
 import numpy as np
 
 from vse.errors import InputError
-from vse.index.collection import Entry, Vectors
-from vse.index.media_file import Place
+from vse.index.types import Entry, Place, Vectors
+from vse.models.sources import NAMES
 
 UNIT_TOLERANCE = 1e-3
 
@@ -74,3 +75,21 @@ def check_page(k: int, offset: int) -> tuple[int, int]:
     if not isinstance(offset, Integral) or offset < 0:
         raise InputError(f"offset {str(offset)[:60]}: expected 0 for the first page, or more, a whole number")
     return int(k), int(offset)
+
+
+def other_model(where: str, held: str, held_source: str, given: str, given_source: str | None = None) -> InputError:
+    """The error for vectors of two models, which cannot be compared.
+
+    ``held`` is the fingerprint of the model whose vectors the collection at ``where`` holds, ``given`` that of the one
+    it was opened with, and the sources are where the two were found.
+    """
+    command = f"vse collection upgrade {shlex.quote(where)} --model {shlex.quote(given_source or 'MODEL')}"
+    if given_source == held_source and held_source in NAMES:  # that model came with another version, and went with it
+        return InputError(
+            f"{where} holds vectors of model {held}, and the {held_source!r} model of this version of vse is {given}: "
+            f"encode all files anew: {command}"
+        )
+    return InputError(
+        f"{where} holds vectors of model {held} ({held_source}), not of {given}: use that model, or encode all files "
+        f"anew: {command}"
+    )

@@ -18,7 +18,7 @@ and with x⁺ = ln(1 + exp x), which is x where x is large and stays positive wh
 
     p / (1 - p) = exp(a) · k⁺^b · z⁺^d / n^e
 
-The coefficients are in ``confidence.json``, from :func:`vse.index.confidence_fit.fit`: the package has such a file, and
+The coefficients are in ``confidence.json``, from :func:`vse.index.calibrate.fit`: the package has such a file, and
 a model's folder may have its own, which ``vse calibrate`` writes. None of b, d and e is negative: for one query the
 confidence rises with the score. A filter does not change it. It is the chance that the best result is the one picture
 that was meant, for a query whose picture is in the collection as often as not.
@@ -34,10 +34,10 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from numpy.typing import NDArray
 
-from vse.coefficients import Coefficients, shipped_coefficients
+from vse.models.coefficients import Coefficients, shipped_coefficients
 
 if TYPE_CHECKING:
-    from vse.index.collection import Collection, CollectionInfo, Vectors
+    from vse.index.types import Collection, CollectionInfo, Vectors
 
 SAMPLE = 2048
 PAIRED = 256

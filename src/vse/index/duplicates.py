@@ -10,10 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vse.errors import InputError
-from vse.index.collection import Collection, Item, Vectors
-from vse.index.media_file import Place, full_path
-from vse.index.scores import rounding
-from vse.inputs.printable import printable
+from vse.index.scoring import rounding
+from vse.index.types import Collection, Item, Place, Vectors, full_path
+from vse.inputs.text import printable
 from vse.progress import ProgressReporter, SilentProgress
 
 if TYPE_CHECKING:

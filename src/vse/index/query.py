@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 import numpy as np
 
 from vse.errors import InputError
-from vse.index.collection import Collection, Vectors
+from vse.index.types import Collection, Vectors
 
 if TYPE_CHECKING:
     from vse.inputs.images import ImageSource
     from vse.inputs.tokenizer import TextTokenizer
-    from vse.model import VSEModel
-    from vse.onnx_model import OnnxModel
+    from vse.models.onnx import OnnxModel
+    from vse.models.vse_model import VSEModel
 
     Model: TypeAlias = VSEModel | OnnxModel
 
@@ -146,7 +146,7 @@ def combine(wanted: Vectors, weights: Sequence[float] | None = None, unwanted: V
 
 def unknown_words(tokenizer: TextTokenizer, texts: Sequence[str]) -> tuple[str, ...]:
     """The words, in lower case and each once, that the model has no token for; punctuation and endings are no words."""
-    from vse.inputs.words import words_of
+    from vse.inputs.text import words_of
 
     words = list(dict.fromkeys(word for text in texts for word in words_of(text) if _is_word(word)))
     if tokenizer.unk_id is None or not words:

@@ -6,10 +6,9 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from vse.index.collection import Item, Vectors
-from vse.index.media_file import full_path
-from vse.inputs.formats import MediaKind
-from vse.inputs.printable import printable
+from vse.index.types import Item, Vectors, full_path
+from vse.inputs.files import MediaKind
+from vse.inputs.text import printable
 
 if TYPE_CHECKING:
     from rich.console import Console

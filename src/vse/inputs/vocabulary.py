@@ -11,11 +11,11 @@ from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 from tokenizers.processors import TemplateProcessing
 
+from vse._util.atomic import write_text
+from vse._util.schema import read_json
 from vse.errors import InputError
-from vse.files import write_text
+from vse.inputs.text import word_normalizer, word_splitter, words_of
 from vse.inputs.tokenizer import SpecialIds, TextTokenizer
-from vse.inputs.words import word_normalizer, word_splitter, words_of
-from vse.plain import read_json
 
 PAD, START, END, UNK, MASK = "<pad>", "<start>", "<end>", "<unk>", "<mask>"
 FIRST = (PAD, START, END, UNK)  # ids 0 to 3

@@ -12,24 +12,30 @@ from vse.errors import require
 
 require("torch", extra="torch", purpose="vse.pooling")
 
-from vse.pooling.average import AvgPool  # noqa: E402
+from vse.pooling.aggregators import (  # noqa: E402
+    GraphPool,
+    Seq2SeqPool,
+)
 from vse.pooling.base import Pooling, RankPooling  # noqa: E402
-from vse.pooling.first_token import FirstTokenPool  # noqa: E402
 from vse.pooling.frozen import FrozenPooling  # noqa: E402
-from vse.pooling.fspool import FSPool  # noqa: E402
-from vse.pooling.gem import GeMPool  # noqa: E402
 from vse.pooling.gpo import GPO  # noqa: E402
-from vse.pooling.graph import GraphPool  # noqa: E402
-from vse.pooling.k_max import KMaxPool  # noqa: E402
-from vse.pooling.linear_decay import LinearDecayPool  # noqa: E402
-from vse.pooling.maximum import MaxPool  # noqa: E402
+from vse.pooling.learned_poolings import (  # noqa: E402
+    FSPool,
+    GeMPool,
+    SelfAttentionPool,
+)
 from vse.pooling.plot import plot_coefficients  # noqa: E402
+from vse.pooling.rank_poolings import (  # noqa: E402
+    AvgPool,
+    FirstTokenPool,
+    KMaxPool,
+    LinearDecayPool,
+    MaxPool,
+    TopPercentPool,
+)
 from vse.pooling.registry import create_pooling, list_poolings  # noqa: E402
-from vse.pooling.self_attention import SelfAttentionPool  # noqa: E402
-from vse.pooling.seq2seq import Seq2SeqPool  # noqa: E402
 from vse.pooling.size_augmentation import SizeAugmentation, drop_elements  # noqa: E402
 from vse.pooling.sorted_sum import sorted_weighted_sum  # noqa: E402
-from vse.pooling.top_percent import TopPercentPool  # noqa: E402
 
 __all__ = [
     "GPO",

@@ -9,9 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from vse.errors import InputError
-from vse.pooling.arguments import positive_int
 from vse.pooling.kernels.runtime import compiled
-from vse.pooling.sets import Lengths, check_width, prefix_mask, read_sets, sizes_of
+from vse.pooling.sets import Lengths, check_width, positive_int, prefix_mask, read_sets, sizes_of
 from vse.pooling.sorted_sum import sum_checked
 
 if TYPE_CHECKING:

@@ -8,11 +8,9 @@ import torch
 from torch import Tensor
 
 from vse.errors import InputError
-from vse.pooling.arguments import one_of
 from vse.pooling.base import RankPooling
-from vse.pooling.interpolation import interpolate_knots
 from vse.pooling.kernels.runtime import compiled
-from vse.pooling.sets import prefix_mask
+from vse.pooling.sets import interpolate_knots, one_of, prefix_mask
 
 Beyond = Literal["error", "stretch"]
 

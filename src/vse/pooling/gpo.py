@@ -2,21 +2,96 @@
 
 from __future__ import annotations
 
+import functools
+import math
 from typing import Literal, cast
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from vse.errors import InputError
-from vse.pooling.arguments import one_of, positive_int, positive_number
 from vse.pooling.base import RankPooling
 from vse.pooling.bigru import PositionGRU
-from vse.pooling.decoders import PositionMLP, PositionTransformer
-from vse.pooling.interpolation import interpolate_knots
 from vse.pooling.kernels.runtime import compiled
-from vse.pooling.positions import sincos_positions
-from vse.pooling.sets import check_width, prefix_mask, sizes_of
+from vse.pooling.sets import (
+    check_width,
+    interpolate_knots,
+    one_of,
+    positive_int,
+    positive_number,
+    prefix_mask,
+    sizes_of,
+)
 from vse.pooling.sorted_sum import sort_elements
+
+
+class PositionTransformer(nn.Module):
+    """A Transformer encoder over the valid positions; it knows the size of a set by what it can attend to."""
+
+    def __init__(self, d_in: int, d_hidden: int, *, layers: int = 1, heads: int = 4) -> None:
+        super().__init__()
+        if d_hidden % heads:
+            raise InputError(f"d_hidden must be a multiple of {heads} for decoder='transformer', got {d_hidden}")
+        self.input = nn.Identity() if d_in == d_hidden else nn.Linear(d_in, d_hidden)
+        layer = nn.TransformerEncoderLayer(
+            d_hidden, heads, dim_feedforward=4 * d_hidden, dropout=0.0, batch_first=True, norm_first=False
+        )
+        self.encoder = nn.TransformerEncoder(layer, layers, enable_nested_tensor=False)
+
+    def forward(self, inputs: Tensor, sizes: Tensor) -> Tensor:
+        dtype = cast(Tensor, self.encoder.layers[0].linear1.weight).dtype
+        valid = prefix_mask(sizes, inputs.shape[-2])
+        if not compiled() and not valid.numel():
+            return inputs.new_zeros(*valid.shape, self.encoder.layers[0].linear2.out_features)
+        sequence = self.input(inputs.to(dtype)).expand(sizes.shape[0], -1, -1)
+        states: Tensor = self.encoder(sequence, src_key_padding_mask=~valid)
+        return states.masked_fill(~valid.unsqueeze(-1), 0)
+
+
+class PositionMLP(nn.Module):
+    """One hidden layer per position, unaware of the size of the set."""
+
+    def __init__(self, d_in: int, d_hidden: int) -> None:
+        super().__init__()
+        self.hidden = nn.Linear(d_in, d_hidden)
+
+    def forward(self, inputs: Tensor, sizes: Tensor) -> Tensor:
+        states = torch.relu(self.hidden(inputs.to(self.hidden.weight.dtype)))
+        return states.expand(sizes.shape[0], -1, -1)
+
+
+CACHED = 32
+"""How many encodings are kept; a batch needs one, two towers two."""
+
+
+def sincos_positions(
+    count: int,
+    width: int = 32,
+    *,
+    first: int = 0,
+    device: torch.device | str | None = None,
+    dtype: torch.dtype = torch.float32,
+) -> Tensor:
+    """``(count, width)``: position k gives ``sin(k w_j)`` in dimension 2j and ``cos(k w_j)`` in 2j+1.
+
+    ``w_j = 10000^(-2j / width)``; positions run from ``first`` to ``first + count - 1``. ``width`` must be even.
+    """
+    if compiled() or (device is not None and torch.device(device).type != "cpu"):
+        place = torch.arange(first, first + count, device=device, dtype=dtype).unsqueeze(1)
+        exponent = torch.arange(0, width, 2, device=device, dtype=dtype) * (-math.log(10000.0) / width)
+        angle = place * exponent.exp()  # (count, width / 2)
+        return torch.stack((angle.sin(), angle.cos()), dim=-1).flatten(1)
+    # What is kept is no tensor: one made in inference mode, or under a fake tensor mode, would follow us elsewhere.
+    return torch.tensor(_kept(count, width, first), dtype=dtype, device=device)
+
+
+@functools.lru_cache(maxsize=CACHED)
+def _kept(count: int, width: int, first: int) -> np.ndarray:
+    place = np.arange(first, first + count)[:, None]
+    angle = place * np.exp(np.arange(0, width, 2) * (-math.log(10000.0) / width))
+    return np.stack((np.sin(angle), np.cos(angle)), axis=-1).reshape(count, width)
+
 
 Position = Literal["sincos", "index"]
 Decoder = Literal["bigru", "transformer", "mlp", "interpolation"]

@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from vse.errors import InputError, require
-from vse.pooling.arguments import positive_int
 from vse.pooling.base import RankPooling
-from vse.pooling.k_max import KMaxPool
+from vse.pooling.rank_poolings import KMaxPool
+from vse.pooling.sets import positive_int
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -7,20 +7,12 @@ from collections.abc import Callable
 from typing import Any
 
 from vse.errors import InputError
-from vse.pooling.arguments import one_of
-from vse.pooling.average import AvgPool
+from vse.pooling.aggregators import Seq2SeqPool, gcn_avg, gcn_seq2seq
 from vse.pooling.base import Pooling
-from vse.pooling.first_token import FirstTokenPool
-from vse.pooling.fspool import FSPool
-from vse.pooling.gem import GeMPool
 from vse.pooling.gpo import GPO
-from vse.pooling.graph import gcn_avg, gcn_seq2seq
-from vse.pooling.k_max import KMaxPool
-from vse.pooling.linear_decay import LinearDecayPool
-from vse.pooling.maximum import MaxPool
-from vse.pooling.self_attention import SelfAttentionPool
-from vse.pooling.seq2seq import Seq2SeqPool
-from vse.pooling.top_percent import TopPercentPool
+from vse.pooling.learned_poolings import FSPool, GeMPool, SelfAttentionPool
+from vse.pooling.rank_poolings import AvgPool, FirstTokenPool, KMaxPool, LinearDecayPool, MaxPool, TopPercentPool
+from vse.pooling.sets import one_of
 
 _POOLINGS: dict[str, Callable[..., Pooling]] = {
     "avg": AvgPool,

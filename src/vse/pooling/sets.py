@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterable, Sequence
 
 import torch
 from torch import Tensor
 
-from vse.errors import InputError
+from vse.errors import InputError, unknown_choice
 from vse.pooling.kernels.runtime import compiled
 
 Lengths = Tensor | Sequence[int]
@@ -141,3 +142,43 @@ def _check_finite(features: Tensor, mask: Tensor | None) -> None:
             f"{int(bad.sum())} feature values are not finite, the first at set {b}, element {n}, dimension {d}: "
             f"{float(features[b, n, d])}"
         )
+
+
+def positive_int(name: str, value: int, *, least: int = 1) -> int:
+    """``value`` if it is a whole number of at least ``least``."""
+    if not isinstance(value, int) or isinstance(value, bool) or value < least:
+        raise InputError(f"{name} must be a whole number of at least {least}, got {value!r}")
+    return value
+
+
+def positive_number(name: str, value: float, *, least: float = 0.0) -> float:
+    """``value`` if it is a finite number above 0 and of at least ``least``."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
+        raise InputError(f"{name} must be a finite number, got {value!r}")
+    if value <= 0 or value < least:
+        bound = f"at least {least}" if least else "above 0"
+        raise InputError(f"{name} must be {bound}, got {value!r}")
+    return float(value)
+
+
+def one_of(name: str, value: str, valid: Iterable[str]) -> str:
+    """``value`` if it is one of a closed set of choices."""
+    choices = tuple(valid)
+    if value not in choices:
+        raise InputError(unknown_choice(name, value, choices))
+    return value
+
+
+def interpolate_knots(knots: Tensor, sizes: Tensor, total: int) -> Tensor:
+    """Stretch ``knots (K, D)`` over ``sizes (U,)`` ranks by linear interpolation: ``(U, total, D)``, zero past a size.
+
+    Rank k of a set of N lies at ``k / (N - 1)`` between the first knot and the last; a set of one sits on the first.
+    """
+    last = knots.shape[0] - 1
+    rank = torch.arange(total, device=sizes.device)
+    rank = rank.to(torch.promote_types(knots.dtype, torch.float32))
+    place = (rank / (sizes.unsqueeze(1) - 1).clamp(min=1) * last).clamp(max=last)  # (U, N)
+    lower = place.floor().long().clamp(max=max(last - 1, 0))
+    share = (place - lower).unsqueeze(-1).to(knots.dtype)
+    values = knots[lower] * (1 - share) + knots[(lower + 1).clamp(max=last)] * share  # (U, N, D)
+    return values.masked_fill(~prefix_mask(sizes, total).unsqueeze(-1), 0)

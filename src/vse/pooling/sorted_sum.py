@@ -10,10 +10,9 @@ import torch
 from torch import Tensor
 
 from vse.errors import InputError
-from vse.pooling.arguments import one_of
 from vse.pooling.kernels.runtime import usable_on
 from vse.pooling.kernels.threads import run_in_ranges
-from vse.pooling.sets import prefix_mask, read_sets, sizes_of
+from vse.pooling.sets import one_of, prefix_mask, read_sets, sizes_of
 
 Path = Literal["auto", "plain", "network"]
 Backward = Callable[[Tensor, Tensor, Tensor, Tensor | None], tuple[Tensor, Tensor]]

@@ -5,31 +5,50 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 from fastapi import FastAPI
 from fastapi.responses import FileResponse
+from fastapi.routing import APIRoute
 from fastapi.staticfiles import StaticFiles
 from starlette.middleware import Middleware
 
 from vse._version import __version__
-from vse.service import problems
-from vse.service.api import collection, evidence, health, items, search, session
-from vse.service.asgi.bodies import BodyLimits
-from vse.service.asgi.failures import Failures
-from vse.service.asgi.headers import SecurityHeaders
-from vse.service.asgi.heads import HeadsAsGets
-from vse.service.asgi.hosts import AllowedHosts
-from vse.service.asgi.keys import RequiresKey
-from vse.service.asgi.origins import OwnPages
-from vse.service.asgi.records import Figures, Records
-from vse.service.context import Service
-from vse.service.document import DocumentedAPI, operation_id
-from vse.service.engine import Engine
-from vse.service.renditions import rendition_cache
+from vse.service import auth, problems
+from vse.service.auth import RequiresKey
+from vse.service.limits import BodyLimits
+from vse.service.media import rendition_cache
+from vse.service.middleware import AllowedHosts, Failures, Figures, HeadsAsGets, OwnPages, Records, SecurityHeaders
+from vse.service.problems import Problem
+from vse.service.routes import collection, evidence, items, search
 from vse.service.settings import ServiceSettings
+from vse.service.state import Engine, Service
 from vse.service.workers import Workers
 
+
+class DocumentedAPI(FastAPI):
+    """FastAPI, whose document holds the schema that all errors refer to."""
+
+    def openapi(self) -> dict[str, Any]:
+        if self.openapi_schema is None:
+            super().openapi()["components"]["schemas"]["Problem"] = Problem.model_json_schema()
+        return super().openapi()
+
+
+def operation_id(route: APIRoute) -> str:
+    """The name of the function, which generated clients are called by: it stays when an address changes."""
+    return route.name
+
+
 STATIC = Path(__file__).with_name("static")
+ROUTERS = (
+    search.router,
+    items.router,
+    evidence.router,
+    collection.router,
+    auth.router,
+    collection.operation_router,
+)
 
 
 def create_app(engine: Engine, settings: ServiceSettings) -> FastAPI:
@@ -64,8 +83,8 @@ def create_app(engine: Engine, settings: ServiceSettings) -> FastAPI:
     )
     app.state.service = service
     problems.install(app)
-    for module in (search, items, evidence, collection, session, health):
-        app.include_router(module.router)
+    for router in ROUTERS:
+        app.include_router(router)
 
     @app.get("/", include_in_schema=False)
     async def page() -> FileResponse:

@@ -4,19 +4,26 @@ from __future__ import annotations
 
 import ctypes
 import errno
+import os
 import signal
 import socket
-from contextlib import suppress
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import replace
 from functools import partial
 from types import FrameType
 
 import uvicorn
 from fastapi import FastAPI
 
-from vse.errors import VSEError
-from vse.service.connections import PatientProtocol
-from vse.service.logs import log_to_stderr
+from vse.errors import InputError, VSEError
+from vse.service.app import create_app
+from vse.service.limits import PatientProtocol
+from vse.service.middleware import log_to_stderr
 from vse.service.settings import ServiceSettings
+from vse.service.state import Engine, Serving, open_serving
 
 MOST_HEADERS = 32_768
 BACKLOG = 128
@@ -91,3 +98,86 @@ def _allow_descriptors() -> None:
         wanted = DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, DESCRIPTORS)
         if soft != resource.RLIM_INFINITY and soft < wanted:
             resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
+
+class _ToldToStopError(BaseException):
+    """SIGTERM has arrived. No Exception, which a library may catch."""
+
+
+@contextmanager
+def until_told_to_stop() -> Iterator[None]:
+    """End what is inside on SIGTERM, and go on behind it. In other threads than the first nothing is done.
+
+    The server has handlers of its own while it answers. When it has finished what was under way it raises the signal
+    again, for whoever was responsible before: by default the process would then die of it.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def stop(*_: object) -> None:
+        raise _ToldToStopError
+
+    before = signal.signal(signal.SIGTERM, stop)
+    try:
+        yield
+    except _ToldToStopError:
+        pass
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+@contextmanager
+def leaving_at_once(stuck: Callable[[], bool]) -> Iterator[None]:
+    """End the process behind what is inside if something is ``stuck`` in a thread: Python would wait for it.
+
+    Nothing is lost with it, since a service only reads.
+    """
+    code = 0
+    try:
+        yield
+    except KeyboardInterrupt:
+        code = 130
+        raise
+    finally:
+        if stuck():
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(code)
+
+
+def run_service(
+    where: str, settings: ServiceSettings, *, model: str | None = None, ready: Callable[[str], None] | None = None
+) -> None:
+    """Serve the collection at ``where`` until SIGTERM, or SIGINT, which is a KeyboardInterrupt.
+
+    ``ready`` gets the address of the page first: from then on connections are accepted.
+    """
+    listener = listen(settings)
+    try:
+        settings = replace(settings, port=listener.getsockname()[1])
+        app = create_app(Engine(opener(where, model)), settings)
+        with until_told_to_stop(), leaving_at_once(lambda: app.state.service.workers.stuck):
+            if ready is not None:
+                ready(settings.address)
+            serve(app, settings, listener)
+    finally:
+        listener.close()
+
+
+def opener(where: str, model: str | None) -> Callable[[], Serving]:
+    """Opens the collection with the model that is named, and once an upgrade has left that behind, with its own."""
+    opened = False
+
+    def open_it() -> Serving:
+        nonlocal opened
+        try:
+            serving = open_serving(where, model)
+        except InputError:
+            if not opened or model is None:
+                raise
+            serving = open_serving(where)
+        opened = True
+        return serving
+
+    return open_it

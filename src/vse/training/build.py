@@ -14,33 +14,65 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
-from vse.configuration import About, BiGRUConfig, ModelConfig, TextConfig, WordsConfig
-from vse.convert.checkpoint import read_state
 from vse.data import CaptionedImages, FeatureRows, FeatureStore, ImageFiles, VideoFrames, attach, open_data
+from vse.data.clip_folder import read_clip_header
+from vse.data.dataset import ImageSet
+from vse.data.layouts.hgr import annotation_folder
 from vse.data.reading import Use
-from vse.data.video_hgr import annotation_folder
-from vse.data.video_vocabulary import WORD_FILE, VideoVocabulary
-from vse.data.video_words import WORD_LIMIT
-from vse.encoders.grid import GridEncoder
-from vse.encoders.torchvision_operators import mend_torchvision
+from vse.data.video_sources import FrameFolder
+from vse.data.vocabulary import WORD_FILE, WORD_LIMIT, VideoVocabulary
+from vse.encoders.image import GridEncoder
+from vse.encoders.third_party import mend_torchvision
 from vse.errors import InputError, require
 from vse.evaluation.embeddings import split_hash
-from vse.features import backbone_fingerprint
-from vse.hgr.config import HGRConfig
+from vse.hgr.graphs import SentenceGraphs
 from vse.hgr.model import HGRModel
-from vse.hgr.sentence_graphs import SentenceGraphs
 from vse.inputs.tokenizer import TextTokenizer
 from vse.inputs.vocabulary import DEFAULT_LENGTH, Vocabulary
-from vse.loading import model_folder
-from vse.model import VSEModel
+from vse.models.checkpoint import read_state
+from vse.models.config import (
+    About,
+    BiGRUConfig,
+    FrameBackboneConfig,
+    FramesConfig,
+    HGRConfig,
+    ModelConfig,
+    TextConfig,
+    WordsConfig,
+)
+from vse.models.extract import backbone_fingerprint
+from vse.models.sources import model_folder
+from vse.models.storage import WEIGHTS, TorchModel, load_state, other_files, read_weights
+from vse.models.vse_model import VSEModel
 from vse.progress import ProgressReporter, SilentProgress
-from vse.storage import WEIGHTS, TorchModel, load_state, read_weights
 from vse.training.augmentation import TextAugmentation
-from vse.training.batches import TrainingPairs
+from vse.training.batches import TokenStore, TrainingPairs
 from vse.training.keyed import Purpose, keyed_seed
 from vse.training.recipe import DataRecipe, ModelRecipe, Recipe
-from vse.training.seen_by import remember_backbone
-from vse.training.token_store import TokenStore
+
+
+def remember_backbone(image: FramesConfig, images: ImageSet) -> FramesConfig:
+    """``image`` with the backbone of frames that ``vse features`` computed; of others it is not known."""
+    if image.backbone is not None:
+        raise InputError("model.image.backbone of frames is known from their features: leave it out of the recipe")
+    return image.model_copy(update={"backbone": seen_by(images)})
+
+
+def seen_by(images: ImageSet) -> FrameBackboneConfig | None:
+    """What ``features.json`` beside the frames says; a backbone that is made of other files cannot be had again."""
+    if not isinstance(images, VideoFrames) or not isinstance(images.source, FrameFolder):
+        return None
+    header = read_clip_header(images.source.folder)
+    if header is None or other_files(header.options):
+        return None
+    return FrameBackboneConfig(
+        name=header.backbone,
+        options=header.options,
+        preprocessing=header.preprocessing,
+        fingerprint=header.fingerprint,
+        frames=header.frames,
+    )
+
 
 PREFIXES = {"module", "image_encoder", "backbone", "resnet", "model"}
 """Under which checkpoints keep the tensors of an image backbone."""

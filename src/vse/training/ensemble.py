@@ -7,18 +7,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from vse._util.atomic import write_json
 from vse.data import VideoFrames
 from vse.errors import InputError
 from vse.evaluation.embeddings import embed_split
 from vse.evaluation.metrics import metrics_of_scores
 from vse.evaluation.positives import Positives, text_positives
 from vse.evaluation.scores import DotScores, MeanScores, Scores
-from vse.evaluation.video import VideoTest
-from vse.evaluation.video_models import video_scores
-from vse.files import write_json
+from vse.evaluation.video import VideoTest, video_scores
 from vse.hgr.model import NO_VECTORS, HGRModel
+from vse.models.storage import TorchModel, load_model
 from vse.progress import ProgressReporter, SilentProgress
-from vse.storage import TorchModel, load_model
 from vse.training.build import Splits, open_splits
 from vse.training.distributed import process_group, ranks_of_environment
 from vse.training.recipe import EnsembleRecipe, Member, Recipe

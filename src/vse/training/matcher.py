@@ -10,10 +10,10 @@ from torch import Tensor, nn
 from torch.nn.functional import normalize
 
 from vse.errors import InputError
-from vse.hgr.level_features import SentenceFeatures, VideoFeatures
+from vse.hgr.encoders import SentenceFeatures, VideoFeatures
 from vse.hgr.model import HGRModel
-from vse.model import VSEModel
-from vse.storage import TorchModel
+from vse.models.storage import TorchModel
+from vse.models.vse_model import VSEModel
 from vse.training.batches import Batch
 
 Side = tuple[Tensor, ...]

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from vse.strict import read_json
-from vse.training.metrics_log import read_timings
+from vse._util.strict import read_json
+from vse.training.log import read_timings
 from vse.training.run_folder import RESULT
 
 if TYPE_CHECKING:

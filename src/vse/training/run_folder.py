@@ -32,11 +32,11 @@ from typing import Any
 
 from torch import Tensor
 
+from vse._util.atomic import settle, sync_folder, write_json
+from vse._util.locks import NAME as LOCK
+from vse._util.strict import read_json
 from vse.errors import InputError, VSEError, first_line, require
-from vse.files import settle, sync_folder, write_json
-from vse.locking import NAME as LOCK
-from vse.storage import read_weights
-from vse.strict import read_json
+from vse.models.storage import read_weights
 
 RUN, POINTER, METRICS, TIMINGS, RESULT, CURVES = (
     "run.json",

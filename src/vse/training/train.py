@@ -6,28 +6,46 @@ import signal
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from vse._util.atomic import write_json
+from vse._util.locks import FolderLock
+from vse._util.strict import read_json
 from vse._version import __version__
-from vse.card import write_card
-from vse.data import VideoFrames
+from vse.data import CaptionedImages, VideoFrames
+from vse.data.frames import open_packed, write_packed
 from vse.errors import InputError, first_line, require
-from vse.files import write_json
-from vse.locking import FolderLock
+from vse.models.card import write_card
+from vse.models.storage import load_model
 from vse.progress import ProgressReporter, SilentProgress
-from vse.storage import load_model
-from vse.strict import read_json
 from vse.training.build import build_model, build_tokenizer, flat, open_splits, training_pairs
 from vse.training.distributed import Ranks, process_group, ranks_of_environment
-from vse.training.metrics_log import read_metrics
-from vse.training.packing import packed_videos
+from vse.training.log import read_metrics
 from vse.training.recipe import Recipe
 from vse.training.result import TrainingResult
 from vse.training.run_folder import CURVES, RESULT, RUN, RunFolder, is_leftover
 from vse.training.trainer import Trainer
+
+
+def packed_videos(data: CaptionedImages, folder: RunFolder, ranks: Ranks, report: ProgressReporter) -> CaptionedImages:
+    """``data`` with its frames in the run's folder, packed there by the first process; images stay as they are."""
+    videos = data.images
+    if not isinstance(videos, VideoFrames):
+        return data
+    if ranks.first and open_packed(videos, folder.frames) is None:
+        report.note(f"packing {int(videos.sizes.sum())} frames of {len(videos)} videos into one file")
+        folder.write_frames(partial(write_packed, videos))
+    ranks.share(None)  # nobody opens them before they are there
+    packed = open_packed(videos, folder.frames)
+    if packed is None:
+        raise InputError(f"{folder.frames}: the packed frames are not those of {videos.source.place}: start again")
+    return replace(data, images=packed)
+
 
 DIFFERENCES = 4  # named in a message about another recipe
 

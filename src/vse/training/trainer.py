@@ -8,22 +8,18 @@ from dataclasses import asdict, dataclass, field
 from functools import partial
 from typing import Any
 
-from vse.configuration import Score
 from vse.data import CaptionedImages, VideoFrames
 from vse.errors import InputError, VSEError
 from vse.evaluation.metrics import RetrievalMetrics
-from vse.hgr.sentence_graphs import SentenceGraphs
+from vse.hgr.graphs import SentenceGraphs
+from vse.models.config import Score
+from vse.models.storage import TorchModel, load_state, save_model
 from vse.progress import ProgressReporter
-from vse.storage import TorchModel, load_state, save_model
-from vse.training.averaging import AveragedWeights
 from vse.training.batches import Batch, Samples, TrainingPairs, read_ahead
-from vse.training.dev import evaluate_split
 from vse.training.distributed import Ranks
+from vse.training.evaluate import evaluate_split
 from vse.training.guard import CollapseGuard
-from vse.training.learning_rate import rate_factor
-from vse.training.metrics_log import MetricsLog
-from vse.training.narration import SOFTENED, blame, collapsing, epoch_line, headline, recovered, stopped_by_guard
-from vse.training.objective import Objective
+from vse.training.log import SOFTENED, MetricsLog, blame, collapsing, epoch_line, headline, recovered, stopped_by_guard
 from vse.training.optimizer import (
     create_optimizer,
     load_optimizer_tensors,
@@ -33,6 +29,7 @@ from vse.training.optimizer import (
 )
 from vse.training.recipe import Recipe
 from vse.training.run_folder import RunFolder
+from vse.training.schedule import AveragedWeights, Objective, rate_factor
 from vse.training.step import NotFiniteError, StepFigures, TrainingStep
 
 MODEL, OPTIMIZER, AVERAGE = "model|", "optimizer|", "average|"

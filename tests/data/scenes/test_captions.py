@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.data.scenes.naive import is_true, meaning, shown
 
 from vse.data.scenes import KeyedRandom, caption_scene, describe, sample_scene
-from vse.data.scenes.vocabulary import SPLITS
+from vse.data.scenes.scene import SPLITS
 
 # fmt: off
 WORDING = (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from vse.cli.scenes import scenes
+from vse.cli.data import scenes
 
 
 def test_json_is_one_object(tmp_path, capsys):

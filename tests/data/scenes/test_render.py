@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vse.data.scenes import Background, Group, Scene, Shape, render, sample_scene
-from vse.data.scenes.vocabulary import KINDS, PALETTE
+from vse.data.scenes.scene import KINDS, PALETTE
 from vse.errors import InputError
 
 PLAIN = Background("plain", ((200, 200, 200), (200, 200, 200)), angle=0, waves=1, seed=0)

@@ -15,9 +15,8 @@ from hypothesis import strategies as st
 from tests.data.scenes.naive import shown
 
 from vse.data.scenes import KeyedRandom, caption_scene, sample_scene
-from vse.data.scenes.families import most_scenes
-from vse.data.scenes.layout import LAYOUTS, place, slots
-from vse.data.scenes.vocabulary import COLORS, KINDS, RADII, SPLITS
+from vse.data.scenes.sample import most_scenes
+from vse.data.scenes.scene import COLORS, KINDS, LAYOUTS, RADII, SPLITS, place, slots
 from vse.errors import InputError
 
 SCENES = st.builds(sample_scene, st.integers(0, 2**32 - 1), st.sampled_from(SPLITS), st.integers(0, 2799))

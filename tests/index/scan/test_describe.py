@@ -21,8 +21,8 @@ from tests.index.scan.support import exif_of, gps_of
 from tests.inputs.clips import write_clip
 from tests.inputs.pictures import encoded, gradient, with_orientation
 
-from vse.index.media_file import MediaFile
 from vse.index.scan import Found, Problem, ScanLimits, describe, digest, walk
+from vse.index.types import MediaFile
 from vse.inputs import ImageLimits, read_image
 
 PICTURE = gradient(12, 20)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from vse.errors import InputError
 from vse.index.scan import digest
-from vse.index.scan.digest import digest_of
+from vse.index.scan.describe import digest_of
 
 
 def test_a_moved_file_is_recognised(tmp_path):

@@ -15,9 +15,8 @@ from PIL.TiffImagePlugin import IFDRational
 from tests.index.scan.support import exif_of, gps_of
 from tests.inputs.pictures import encoded, gradient
 
-from vse.index.scan.exif import notes
-from vse.index.scan.limits import ScanLimits
-from vse.index.scan.picture import picture_facts
+from vse.index.scan.metadata import notes, picture_facts
+from vse.index.scan.walk import ScanLimits
 
 DATE, SUBSEC = 0x0132, 0x9290
 ORIGINAL, SUBSEC_ORIGINAL = 0x9003, 0x9291

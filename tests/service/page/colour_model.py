@@ -13,9 +13,9 @@ from pathlib import Path
 import numpy as np
 from onnx import ModelProto, TensorProto, helper, numpy_helper, save_model
 
-from vse.curves import CURVES_FILE, PoolingCurve, write_curves
-from vse.data.scenes.vocabulary import PALETTE
+from vse.data.scenes.scene import PALETTE
 from vse.inputs import Vocabulary
+from vse.models.curves import CURVES_FILE, PoolingCurve, write_curves
 
 SIDE, CELLS = 96, 6
 GROUNDS = {"white": (245, 245, 245), "grey": (150, 150, 150)}

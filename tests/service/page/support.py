@@ -22,7 +22,7 @@ from PIL import Image
 
 from vse.data.scenes import render, sample_scene
 from vse.data.scenes.sample import caption_scene
-from vse.data.scenes.vocabulary import PALETTE
+from vse.data.scenes.scene import PALETTE
 
 SCENES = 52
 MARKUP = "<img src=x onerror=alert(1)>.png"

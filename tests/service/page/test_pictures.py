@@ -8,7 +8,7 @@ import io
 import pytest
 from PIL import Image
 
-from vse.data.scenes.vocabulary import PALETTE
+from vse.data.scenes.scene import PALETTE
 
 TRANSFER = """({ data, name, type }) => {
   const bytes = Uint8Array.from(atob(data), (letter) => letter.charCodeAt(0));

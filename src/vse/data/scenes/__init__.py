@@ -13,13 +13,11 @@ caption names all that its scene shows and is true of no other scene of the spli
 """
 
 from vse.data.scenes.captions import describe
-from vse.data.scenes.contact_sheet import contact_sheet
-from vse.data.scenes.content import Content, Part
 from vse.data.scenes.dataset import WrittenScenes, write_scenes
 from vse.data.scenes.keyed import KeyedRandom
-from vse.data.scenes.render import render
+from vse.data.scenes.render import contact_sheet, render
 from vse.data.scenes.sample import caption_scene, sample_scene
-from vse.data.scenes.scene import Background, Group, Scene, Shape, Stroke
+from vse.data.scenes.scene import Background, Content, Group, Part, Scene, Shape, Stroke
 
 __all__ = [
     "Background",

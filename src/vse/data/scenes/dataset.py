@@ -20,14 +20,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from vse._util.atomic import write_json
 from vse.data.scenes.captions import CAPTIONS
-from vse.data.scenes.families import most_scenes
 from vse.data.scenes.keyed import KEY_LIMIT
 from vse.data.scenes.render import check_size, render
-from vse.data.scenes.sample import caption_scene, sample_scene
-from vse.data.scenes.vocabulary import Split
+from vse.data.scenes.sample import caption_scene, most_scenes, sample_scene
+from vse.data.scenes.scene import Split
 from vse.errors import InputError
-from vse.files import write_json
 from vse.progress import ProgressReporter, SilentProgress
 
 if TYPE_CHECKING:
@@ -182,7 +181,7 @@ def _compare(record: Path, order: Order) -> None:
 
 
 def _write_picture(path: Path, picture: Image) -> None:
-    """As :mod:`vse.files` does, but without waiting for the disk: a picture lost in a crash is drawn again."""
+    """As :mod:`vse._util.atomic` does, but without waiting for the disk: a picture lost in a crash is drawn again."""
     descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     temporary = Path(name)
     try:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor, nn
 
-from vse.encoders.evaluation_mode import evaluation_mode
+from vse.encoders.functional import evaluation_mode
 
 if TYPE_CHECKING:
     from vse.inputs.preprocessing import ImagePreprocessing

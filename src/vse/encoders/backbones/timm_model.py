@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor
 
 from vse.encoders.backbones.base import Backbone
-from vse.encoders.torchvision_operators import mend_torchvision
+from vse.encoders.third_party import mend_torchvision
 from vse.errors import InputError, require, unknown_choice
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from vse.encoders.backbones.base import Backbone
 from vse.encoders.backbones.timm_model import scaled, tokens_to_map
-from vse.encoders.hugging_face import describe_config, import_transformers, load_pretrained
+from vse.encoders.third_party import describe_config, import_transformers, load_pretrained
 from vse.errors import InputError, first_line, require
 
 if TYPE_CHECKING:

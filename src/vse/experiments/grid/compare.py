@@ -4,15 +4,129 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from vse.errors import InputError
-from vse.evaluation.bootstrap import FIGURES, LEVEL, Interval
-from vse.experiments.grid.measure import MeasuredSeed
-from vse.experiments.grid.plan import Claim, Variant
+from vse._util.atomic import write_json
+from vse._util.schema import read_json
+from vse.data import CaptionedImages
+from vse.data.frames import VideoFrames
+from vse.errors import InputError, require
+from vse.evaluation.bootstrap import FIGURES, LEVEL, SAMPLES, FoldRanks, Interval, resample
+from vse.evaluation.embeddings import split_hash
+from vse.evaluation.metrics import RetrievalMetrics
+from vse.evaluation.positives import Positives
+from vse.experiments.plan import Claim, Grid, Variant
+from vse.models.storage import load_model
+from vse.progress import ProgressReporter
+from vse.training.build import graphs_of, open_split
+from vse.training.evaluate import SplitRanks, rank_split, right_texts
+from vse.training.parallel import Run, train_several
+from vse.training.recipe import Recipe
+from vse.training.recipes import read_recipe
+from vse.training.result import TrainingResult
+
+
+@dataclass(frozen=True)
+class TrainedSeed:
+    """A row of the grid with one seed, trained to its end."""
+
+    variant: Variant
+    seed: int
+    recipe: Recipe
+    result: TrainingResult
+
+
+def train_grid(
+    grid: Grid, seeds: Sequence[int], folder: Path, *, jobs: int | None, report: ProgressReporter
+) -> list[TrainedSeed]:
+    """Every row with every seed, seed by seed, so that an interrupted grid has whole comparisons.
+
+    A run is in ``folder/KEY-seedN``. One that is finished is read, one that was interrupted goes on, and one that was
+    begun with other settings is refused.
+    """
+    require("matplotlib", "plot", "the pictures of an experiment")  # asked for now, not after hours of training
+    if not seeds:
+        raise InputError("seeds is empty; give at least one")
+    wanted = [(variant, seed) for seed in seeds for variant in grid.variants]
+    runs = [
+        Run(_recipe(grid, variant, seed), folder / f"{variant.key}-seed{seed}", f"{variant.label} seed {seed}")
+        for variant, seed in wanted
+    ]
+    results = train_several(runs, jobs=jobs, progress=report)
+    return [
+        TrainedSeed(variant, seed, run.recipe, result)
+        for (variant, seed), run, result in zip(wanted, runs, results, strict=True)
+    ]
+
+
+def _recipe(grid: Grid, variant: Variant, seed: int) -> Recipe:
+    recipe = read_recipe(variant.recipe, [*variant.changes, *grid.changes, f"seed={seed}"])
+    if not isinstance(recipe, Recipe):
+        raise InputError(f"{variant.recipe}: an ensemble, and a row of an experiment is one model")
+    return recipe
+
+
+TEST = "test.json"
+"""In the folder of a run."""
+
+
+@dataclass(frozen=True, eq=False)
+class MeasuredSeed:
+    """The figures of one model on the test split, and the same for draws of its images, ``(samples, figures)``."""
+
+    trained: TrainedSeed
+    metrics: RetrievalMetrics
+    draws: NDArray[np.float64]
+
+
+def measure_grid(
+    trained: Sequence[TrainedSeed], split: str, report: ProgressReporter, *, samples: int = SAMPLES
+) -> tuple[list[MeasuredSeed], dict[str, Any]]:
+    """Every model on ``split``, and what the split is."""
+    data = open_split(trained[0].recipe, split)
+    right = right_texts(data)
+    report.start(len(trained), f"measuring on {data.name} {data.split}")
+    found = []
+    for each in trained:
+        found.append(measured(each, _ranks(each, data, right), samples=samples))
+        report.advance(1)
+    report.finish()
+    return found, {
+        "data": data.name,
+        "split": data.split,
+        "split_hash": split_hash(data),
+        "images": len(data.images),
+        "videos": isinstance(data.images, VideoFrames),
+        "captions": len(data.captions),
+        "texts": right.candidates,
+        "ties": "pessimistic",
+        "samples": samples,
+    }
+
+
+def measured(trained: TrainedSeed, ranks: SplitRanks, *, samples: int = SAMPLES) -> MeasuredSeed:
+    """The figures of ranks; the draws are the same for all models of a split."""
+    fold = FoldRanks(ranks.images, ranks.texts, ranks.right.T)
+    return MeasuredSeed(trained, ranks.metrics, resample([fold], samples=samples))
+
+
+def _ranks(trained: TrainedSeed, data: CaptionedImages, right: Positives) -> SplitRanks:
+    """From what is kept, if it is of these weights and this split."""
+    path = trained.result.folder / TEST
+    what = {"model": read_json(trained.result.model / "config.json")["fingerprint"], "split": split_hash(data)}
+    if path.is_file():
+        kept = read_json(path)
+        if all(kept.get(name) == value for name, value in what.items()):
+            return SplitRanks(np.array(kept["images"]), np.array(kept["texts"]), right)
+    model = load_model(trained.result.model)
+    ranks = rank_split(model, data, graphs_of(trained.recipe, data.captions))
+    write_json(path, {**what, "images": ranks.images.tolist(), "texts": ranks.texts.tolist()})
+    return ranks
+
 
 RSUM = FIGURES.index("rsum")
 RISE = 1.0

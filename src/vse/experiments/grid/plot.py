@@ -10,7 +10,7 @@ import numpy as np
 from vse.errors import require
 from vse.experiments.grid.compare import RSUM, Row
 from vse.pooling.plot import INK
-from vse.training.metrics_log import read_metrics
+from vse.training.log import read_metrics
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

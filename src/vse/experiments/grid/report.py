@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from vse._util.atomic import write_json, write_text
 from vse._version import __version__
 from vse.evaluation.bootstrap import LEVEL
 from vse.evaluation.report import HEADS as IMAGE_HEADS
 from vse.evaluation.video import COLUMNS
 from vse.evaluation.video import HEADS as VIDEO_HEADS
 from vse.experiments.grid.compare import Contrast, Row
-from vse.experiments.grid.plan import Grid
-from vse.files import write_json, write_text
+from vse.experiments.plan import Grid
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from vse.experiments.call import Call
-from vse.experiments.grid.compare import Row, contrast, still_rising
-from vse.experiments.grid.measure import MeasuredSeed, measure_grid
-from vse.experiments.grid.plan import Grid
+from vse.experiments.grid.compare import MeasuredSeed, Row, contrast, measure_grid, still_rising, train_grid
 from vse.experiments.grid.plot import dev_curve
 from vse.experiments.grid.report import GridResult
-from vse.experiments.grid.runs import train_grid
+from vse.experiments.plan import Call, Grid
 from vse.training.build import flat
 
 

@@ -50,8 +50,8 @@ that ends like those of the parts above. A Milvus collection that has one of the
 somebody else and is never dropped: where it is in the way, an error says so.
 """
 
-from vse.index.milvus.address import MilvusAddress, parse_address
 from vse.index.milvus.collection import MilvusCollection
+from vse.index.milvus.connection import MilvusAddress, parse_address
 from vse.index.milvus.next_generation import MilvusNextGeneration
 
 __all__ = ["MilvusAddress", "MilvusCollection", "MilvusNextGeneration", "parse_address"]

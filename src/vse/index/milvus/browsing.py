@@ -13,18 +13,11 @@ from collections import Counter
 from collections.abc import Iterator
 
 from vse.index.checks import check_page
-from vse.index.collection import Item
-from vse.index.facets import Facets, folder_counts
 from vse.index.filters import Filter
-from vse.index.milvus.filtering import condition
-from vse.index.milvus.reading import Reading
-from vse.index.milvus.rows import Row, item_of
-from vse.index.milvus.sampled import ordered_ids
-from vse.index.milvus.schema import ITEM_COLUMNS
-from vse.index.milvus.state import State
-from vse.index.milvus.texts import from_stored
-from vse.index.recency import recency
-from vse.index.steady import of_hits, steadily
+from vse.index.milvus.schema import ITEM_COLUMNS, Row, State, from_stored, item_of
+from vse.index.milvus.search import Reading, condition, ordered_ids
+from vse.index.search import of_hits, steadily
+from vse.index.types import Facets, Item, folder_counts, recency
 
 FIRST = "position == 0"
 """Each file once."""
@@ -40,7 +33,7 @@ Key = tuple[float, int]
 
 
 def recent(reading: Reading, state: State, k: int, offset: int, where: Filter | None) -> list[Item]:
-    """The first items of the files that pass, by :func:`vse.index.recency.recency` descending and then by id.
+    """The first items of the files that pass, by :func:`vse.index.types.recency` descending and then by id.
 
     No more than ``k + offset`` of them are held in memory. When one of the page was replaced before it was read, all
     is read again.

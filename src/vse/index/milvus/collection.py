@@ -3,47 +3,81 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
+from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
+from vse._util.locks import FolderLock
 from vse.errors import InputError, VSEError
-from vse.index.checks import check_dimensions, check_entry, check_vectors
-from vse.index.collection import CollectionInfo, Entry, Hits, Item, Vectors
-from vse.index.facets import Facets
+from vse.index.checks import check_dimensions, check_entry, check_vectors, other_model
 from vse.index.filters import Filter
-from vse.index.media_file import MediaFile
-from vse.index.milvus import browsing, changing, lite, sampled
-from vse.index.milvus.address import parse_address
-from vse.index.milvus.committing import Writer
-from vse.index.milvus.connection import Connection
-from vse.index.milvus.filtering import condition
-from vse.index.milvus.generations import drop_all, drop_older, serving_tables, unfinished_state
-from vse.index.milvus.opening import opened
-from vse.index.milvus.reading import Reading
-from vse.index.milvus.rows import Row, file_of, item_of, place_key, vectors_of
-from vse.index.milvus.schema import ITEM_COLUMNS
-from vse.index.milvus.searching import Found, Search, best
-from vse.index.milvus.state import Index, State
-from vse.index.milvus.tables import Tables
-from vse.index.milvus.texts import from_stored, literal
-from vse.index.refusal import other_model
-from vse.locking import FolderLock
+from vse.index.milvus import browsing
+from vse.index.milvus import commits as changing
+from vse.index.milvus import connection as lite
+from vse.index.milvus import search as sampled
+from vse.index.milvus.commits import Writer
+from vse.index.milvus.connection import Connection, MilvusAddress, parse_address
+from vse.index.milvus.schema import (
+    ITEM_COLUMNS,
+    Index,
+    Row,
+    State,
+    file_of,
+    from_stored,
+    item_of,
+    literal,
+    place_key,
+    vectors_of,
+)
+from vse.index.milvus.search import Found, Reading, Search, best, condition
+from vse.index.milvus.tables import Tables, drop_all, drop_older, serving_tables, unfinished_state
+from vse.index.types import CollectionInfo, Entry, Facets, Hits, Item, MediaFile, Vectors
 from vse.progress import ProgressReporter
 
 if TYPE_CHECKING:
     from vse.index.milvus.next_generation import MilvusNextGeneration
 
+
+def opened(
+    address: MilvusAddress, prepare: Callable[[Connection], Tables], *, new: bool, write: bool
+) -> tuple[Tables, FolderLock | None]:
+    """What ``prepare`` finds or makes over a new connection, and the lock of a folder that may be written."""
+    lock = None
+    if address.folder is not None:
+        lite.check_folder(address.folder, new=new)
+        lock = _locked(address.folder) if write else None
+    try:
+        connection = Connection(address)
+        try:
+            return prepare(connection), lock
+        except BaseException:
+            connection.close()
+            raise
+    except BaseException:
+        if lock is not None:
+            lock.release()
+        raise
+
+
+def _locked(folder: Path) -> FolderLock:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        return FolderLock(folder)
+    except OSError as error:
+        raise VSEError(f"{folder} cannot be used ({error.strerror}): choose a folder that may be written") from error
+
+
 PAGE = 512
 
 
 class MilvusCollection:
-    """A :class:`~vse.index.collection.Collection` in Milvus, made by :meth:`create` and :meth:`open`.
+    """A :class:`~vse.index.types.Collection` in Milvus, made by :meth:`create` and :meth:`open`.
 
     May be used from several threads. Queries are unit vectors, as those that are added.
     """

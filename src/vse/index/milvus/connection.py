@@ -4,14 +4,184 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import threading
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
-from vse.errors import VSEError, first_line, require
-from vse.index.milvus import lite
-from vse.index.milvus.address import MilvusAddress
+import numpy as np
+
+from vse.errors import InputError, VSEError, first_line, require
+
+SCHEMES = {"milvus+http": 19530, "milvus+https": 443}
+"""The schemes of servers, with the ports that are meant when none is given."""
+FILE = "milvus+file:"
+LOCAL_NAME = "vse"
+"""The name within a Milvus Lite folder, which holds one collection."""
+EXPECTED = "expected milvus+http://host:19530/name, milvus+https://host/name, or a local path that ends in .db"
+RESERVED = re.compile(r".*(_captions|_meta|_g[0-9]+)")
+"""Names that the Milvus collections of another collection may have."""
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,199}")
+
+
+@dataclass(frozen=True)
+class MilvusAddress:
+    """A server's ``uri`` or the ``folder`` of Milvus Lite, one of them None; ``name`` is the collection there."""
+
+    name: str
+    uri: str | None = None
+    folder: Path | None = None
+
+    def __str__(self) -> str:
+        return str(self.folder) if self.uri is None else f"milvus+{self.uri}/{self.name}"
+
+
+def parse_address(text: str) -> MilvusAddress:
+    """Read an address; it holds no password, a token is taken from ``VSE_MILVUS_TOKEN``."""
+    if text.startswith(FILE):
+        path = text.removeprefix(FILE)
+        return _local(text, path.removeprefix("//") if path.startswith("///") else path)
+    if "://" not in text:
+        return _local(text, text)
+    try:
+        parts = urlsplit(text)
+        port = parts.port
+    except ValueError as error:
+        raise InputError(f"address {text!r} cannot be read ({error}): {EXPECTED}") from None
+    if "@" in parts.netloc:  # and the message does not repeat it
+        raise InputError(f"address of {parts.hostname} holds a user or password: put them into VSE_MILVUS_TOKEN")
+    if parts.scheme not in SCHEMES or not parts.hostname or parts.query or parts.fragment:
+        raise InputError(f"address {text!r}: {EXPECTED}")
+    name = parts.path.strip("/")
+    if not _NAME.fullmatch(name):
+        raise InputError(
+            f"address {text!r} names the collection {name!r}: expected letters, digits and _ after the host, "
+            "not beginning with a digit, at most 200"
+        )
+    if RESERVED.fullmatch(name):
+        raise InputError(
+            f"address {text!r} names the collection {name!r}: expected a name that does not end in _captions, _meta or "
+            "_g and a number, which are used for parts of collections"
+        )
+    host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
+    scheme = parts.scheme.removeprefix("milvus+")
+    return MilvusAddress(name, uri=f"{scheme}://{host}:{SCHEMES[parts.scheme] if port is None else port}")
+
+
+def _local(text: str, path: str) -> MilvusAddress:
+    if not path.endswith(".db") or Path(path).name == ".db":
+        raise InputError(f"address {text!r}: {EXPECTED}")
+    return MilvusAddress(LOCAL_NAME, folder=Path(path))
+
+
+PLACES = "**/indexes/*"
+FLAT = ".flat."
+
+
+def remove_torn_indexes(folder: Path) -> None:
+    """Remove indexes that are not whole, of a folder that nobody serves; Milvus Lite makes them anew.
+
+    It writes them in place. One that is empty or cut off makes it refuse the whole collection, whose rows are all
+    there. A flat index is an array whose header tells its size; of others only an empty file can be told.
+    """
+    for path in folder.glob(PLACES):
+        with suppress(OSError):
+            if path.is_file() and _is_torn(path):
+                path.unlink()
+
+
+def _is_torn(path: Path) -> bool:
+    size = path.stat().st_size
+    if size == 0 or FLAT not in path.name.lower():
+        return size == 0
+    with path.open("rb") as file:
+        try:
+            np.lib.format.read_magic(file)
+            shape, _, kind = np.lib.format.read_array_header_1_0(file)
+        except ValueError:
+            return True
+        return size < file.tell() + int(np.prod(shape, dtype=np.int64)) * kind.itemsize
+
+
+_guard = threading.Lock()
+_users: Counter[str] = Counter()
+
+
+def check_folder(folder: Path, *, new: bool) -> None:
+    """What can be said about ``folder`` before Milvus Lite, which makes whatever is absent, is started on it."""
+    if folder.exists() and not folder.is_dir():
+        raise InputError(f"{folder} is a file: Milvus Lite keeps a folder there since version 3, choose another name")
+    ours = is_used(folder)
+    if not new and not ours:
+        raise InputError(f"{folder} is no collection, it holds no Milvus Lite data: 'vse index' makes one")
+    if new and folder.is_dir() and not ours:
+        strangers = [path.name for path in folder.iterdir() if path.name not in {".lock", "LOCK", "databases"}]
+        if strangers:
+            raise InputError(f"{folder} holds {strangers[0]!r}: expected a new or empty folder for Milvus Lite")
+
+
+def is_used(folder: Path) -> bool:
+    """Whether Milvus Lite has kept something in ``folder``."""
+    return (folder / "collections").is_dir()
+
+
+def start(folder: Path) -> str:
+    """The address of the server on ``folder``; :func:`stop` has to be called as often as this."""
+    key = str(folder.resolve())
+    with _guard:
+        if not _users[key]:
+            remove_torn_indexes(folder)
+        with _heard() as reasons:
+            uri = _servers().start_and_get_uri(key)
+        if uri is None:
+            reason = reasons[0] if reasons else "no reason given"
+            raise VSEError(
+                f"{folder} cannot be opened by Milvus Lite ({reason}): it serves one process at a time, close it in "
+                "the other, or use a Milvus server"
+            )
+        _users[key] += 1
+    return str(uri)
+
+
+def stop(folder: Path) -> None:
+    """End the server when nobody in this process uses it any more, so that another process may."""
+    key = str(folder.resolve())
+    with _guard:
+        _users[key] -= 1
+        if _users[key] <= 0:
+            del _users[key]
+            _servers().release_server(key)
+
+
+def _servers() -> Any:
+    return require("milvus_lite.server_manager", "milvus", "a collection in a .db folder").server_manager_instance
+
+
+@contextmanager
+def _heard() -> Iterator[list[str]]:
+    """Why a server did not start: Milvus Lite says so only in its log, from where it would reach the terminal."""
+    reasons: list[str] = []
+
+    class Listener(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            if record.exc_info and record.exc_info[1] is not None:
+                reasons.append(first_line(record.exc_info[1]))
+
+    log = logging.getLogger("milvus_lite.server_manager")
+    listener, before = Listener(), log.propagate
+    log.addHandler(listener)
+    log.propagate = False
+    try:
+        yield reasons
+    finally:
+        log.propagate = before
+        log.removeHandler(listener)
+
 
 TOKEN = "VSE_MILVUS_TOKEN"
 CONNECT_SECONDS = 5.0
@@ -29,7 +199,7 @@ class Connection:
         grpc = require("grpc", "milvus", "a collection in Milvus")
         logging.getLogger("pymilvus.decorators").setLevel(logging.CRITICAL)  # tells every error that it also raises
         self._errors = (pymilvus.MilvusException, grpc.RpcError, grpc.FutureTimeoutError, OSError)
-        uri = address.uri if address.folder is None else lite.start(address.folder)
+        uri = address.uri if address.folder is None else start(address.folder)
         try:
             with self._told(fix=f"check the address, that Milvus runs there, and {TOKEN} if it asks for one"):
                 self._client: Any = pymilvus.MilvusClient(
@@ -98,4 +268,4 @@ class Connection:
 
     def _stop_lite(self) -> None:
         if self.address.folder is not None:
-            lite.stop(self.address.folder)
+            stop(self.address.folder)

@@ -7,20 +7,19 @@ from dataclasses import replace
 from itertools import islice
 
 from vse.errors import VSEError
-from vse.index.collection import Entry
-from vse.index.milvus import changing, kept_ids
+from vse.index.milvus import commits as changing
+from vse.index.milvus import commits as kept_ids
 from vse.index.milvus.collection import MilvusCollection
-from vse.index.milvus.committing import Writer
+from vse.index.milvus.commits import Writer
 from vse.index.milvus.connection import Connection
-from vse.index.milvus.generations import unfinished_tables
-from vse.index.milvus.schema import tables_of
-from vse.index.milvus.state import State
-from vse.index.milvus.tables import Tables
+from vse.index.milvus.schema import State, tables_of
+from vse.index.milvus.tables import Tables, unfinished_tables
+from vse.index.types import Entry
 from vse.progress import ProgressReporter
 
 
 class MilvusNextGeneration(MilvusCollection):
-    """A :class:`~vse.index.collection.NextGeneration` in Milvus, made by :meth:`MilvusCollection.new_generation`.
+    """A :class:`~vse.index.types.NextGeneration` in Milvus, made by :meth:`MilvusCollection.new_generation`.
 
     ::
 

@@ -2,11 +2,118 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
+import math
 import re
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any, Literal
 
-from vse.index.lanes import LANES, Lane
-from vse.index.milvus.state import MOST_BYTES, Index
+import numpy as np
+
+from vse.errors import InputError, VSEError
+from vse.index.types import LANES, CollectionInfo, Entry, Item, Lane, MediaFile, Place, Vectors
+
+_UNSAFE = re.compile("[\x00-\x1f\x7f\"'%\\\\\ud800-\udfff]")
+_CODE = re.compile("%([0-9A-F]{2})")
+_BYTES = 0xDC00  # where Python puts bytes that are no UTF-8
+
+
+def to_stored(text: str) -> str:
+    """The text as it is stored."""
+    return _UNSAFE.sub(lambda match: _code(match[0], text), text)
+
+
+def from_stored(stored: str) -> str:
+    """The text that :func:`to_stored` stored."""
+    return _CODE.sub(lambda match: _character(int(match[1], 16)), stored)
+
+
+def literal(text: str) -> str:
+    """The text as it stands in an expression, to be compared with stored ones."""
+    return f'"{to_stored(text)}"'
+
+
+def _code(character: str, text: str) -> str:
+    value = ord(character)
+    if value < 0x80:
+        return f"%{value:02X}"
+    if _BYTES + 0x80 <= value <= _BYTES + 0xFF:
+        return f"%{value - _BYTES:02X}"
+    raise InputError(f"{text!r} cannot be stored: expected Unicode, or the bytes of a file's name")
+
+
+def _character(value: int) -> str:
+    return chr(value) if value < 0x80 else chr(_BYTES + value)
+
+
+Index = Literal["flat", "hnsw"]
+FORMAT = 1
+MOST_BYTES = 65_535
+
+
+@dataclass(frozen=True)
+class State:
+    """The collection as of ``batch``.
+
+    ``next_item``, ``next_caption`` and ``next_row`` were never used; ``roots`` counts the files of each root;
+    ``writer`` is the token of whoever may change the collection.
+    """
+
+    model: str
+    model_source: str
+    dimensions: int
+    index: Index
+    batch: int = 1
+    generation: int = 1
+    next_item: int = 1
+    next_caption: int = 1
+    next_row: int = 1
+    items: int = 0
+    captions: int = 0
+    roots: Mapping[str, int] = field(default_factory=dict)
+    writer: str = ""
+
+    @property
+    def files(self) -> int:
+        return sum(self.roots.values())
+
+    @property
+    def alive(self) -> str:
+        """The expression for rows that are there."""
+        return f"born <= {self.batch} and died > {self.batch}"
+
+    def info(self, where: str) -> CollectionInfo:
+        """The same as for every collection."""
+        roots, given = dict(sorted(self.roots.items())), self.next_item - 1
+        return CollectionInfo(
+            where, "milvus", self.model, self.model_source, self.dimensions, self.generation,
+            self.files, self.items, self.captions, tuple(roots), given + (given - self.items), tuple(roots.values()),
+        )  # fmt: skip
+
+    def to_text(self) -> str:
+        """ASCII, also where a root holds bytes that are no UTF-8."""
+        text = json.dumps({"format": FORMAT, **asdict(self)}, allow_nan=False)
+        if len(text) > MOST_BYTES:
+            raise InputError(
+                f"{len(self.roots)} roots take {len(text)} bytes, expected {MOST_BYTES} at most: index fewer folders "
+                "into one collection"
+            )
+        return text
+
+
+def state_of(where: str, text: str) -> State:
+    """The state that was written as ``text``."""
+    try:
+        values = json.loads(text)
+        found = values.pop("format")
+        if found == FORMAT:
+            return State(**values)
+    except (ValueError, TypeError, KeyError, AttributeError):
+        raise VSEError(f"{where} is damaged, its state cannot be read: restore it or index again") from None
+    raise InputError(f"{where} has format {found!r}, expected {FORMAT}: use the version of vse that wrote it")
+
 
 NEVER = 2**62
 """The batch with which rows die that live."""
@@ -102,3 +209,90 @@ def _make(client: Any, name: str, fields: list[Any], dimensions: int, index: Ind
     client.create_collection(name, schema=schema, consistency_level="Strong", timeout=timeout)
     client.create_index(name, indexes, sync=False, timeout=timeout)  # of no rows: waiting would cost half a second
     client.load_collection(name, timeout=timeout)
+
+
+Row = dict[str, Any]
+_TEXTS = {"root": NAME_BYTES, "path": NAME_BYTES, "digest": DIGEST_BYTES, "kind": 16}
+_WHOLE = ("size", "modified", "width", "height")
+_REAL = ("taken", "latitude", "longitude", "duration")
+
+
+def place_key(place: Place) -> str:
+    """SHA-256 of root and path, by which a file is looked up."""
+    text = f"{len(place[0])}:{place[0]}{place[1]}"
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def file_columns(file: MediaFile) -> Row:
+    """The columns that describe the file; values that Milvus cannot hold are an error."""
+    name = f"{file.root}/{file.path}"
+    row: Row = {"place": place_key((file.root, file.path))}
+    for column, most in _TEXTS.items():
+        row[column] = _bounded(name, column, to_stored(getattr(file, column)), most)
+    for column in _WHOLE:
+        value = int(getattr(file, column))
+        if not -(2**63) <= value < 2**63:
+            raise InputError(f"{name} has {column} {value}: expected 64 bits at most")
+        row[column] = value
+    for column in _REAL:
+        value = getattr(file, column)
+        if value is not None and not math.isfinite(value):
+            raise InputError(f"{name} has {column} {value}: expected a finite number, or None")
+        row[column] = _real(value)
+    row["captions"] = _bounded(
+        name, "captions", json.dumps([to_stored(text) for text in file.captions], ensure_ascii=False), MOST_BYTES
+    )
+    return row
+
+
+def item_rows(entry: Entry, items: Sequence[int], batch: int, row: int) -> list[Row]:
+    """A row for each moment, with keys from ``row`` on and the ids ``items``."""
+    file = file_columns(entry.file)
+    return [
+        {
+            "row": row + position, "born": batch, "died": NEVER, "item": item, "position": position, **file,
+            "start": _real(moment.start), "end": _real(moment.end), "vector": moment.vector,
+        }
+        for position, (item, moment) in enumerate(zip(items, entry.moments, strict=True))
+    ]  # fmt: skip
+
+
+def caption_row(text: str, vector: Vectors, first: int, batch: int, row: int, caption: int) -> Row:
+    """A caption of the file whose first item has id ``first``."""
+    return {
+        "row": row, "born": batch, "died": NEVER, "caption": caption, "first": first, "text": to_stored(text),
+        "vector": vector,
+    }  # fmt: skip
+
+
+def file_of(row: Row) -> MediaFile:
+    """The file whose item this is."""
+    values = {each.name: row[each.name] for each in fields(MediaFile) if each.name != "captions"}
+    values |= {column: from_stored(row[column]) for column in _TEXTS}
+    return MediaFile(**values, captions=captions_of(row))
+
+
+def captions_of(row: Row) -> tuple[str, ...]:
+    """The captions of an item's file."""
+    return tuple(from_stored(text) for text in json.loads(row["captions"]))
+
+
+def item_of(row: Row) -> Item:
+    """The item of a row."""
+    return Item(row["item"], file_of(row), row["start"], row["end"])
+
+
+def vectors_of(rows: Sequence[Row], dimensions: int) -> Vectors:
+    """Their vectors (n, D)."""
+    return np.array([row["vector"] for row in rows], np.float32).reshape(len(rows), dimensions)
+
+
+def _bounded(name: str, column: str, text: str, most: int) -> str:
+    size = len(text.encode())
+    if size > most:
+        raise InputError(f"{name} has {column} of {size} bytes as stored: Milvus takes {most} at most, shorten it")
+    return text
+
+
+def _real(value: float | None) -> float | None:
+    return None if value is None else float(value)

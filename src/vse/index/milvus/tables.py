@@ -3,16 +3,93 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 
 import numpy as np
 
-from vse.index.collection import Vectors
-from vse.index.lanes import LANES, Lane
+from vse.errors import InputError, VSEError
 from vse.index.milvus.connection import CALL_SECONDS, Connection
-from vse.index.milvus.ledger import Ledger
-from vse.index.milvus.rows import Row
-from vse.index.milvus.schema import COLUMNS, base_name, lane_table, make_tables, meta_table
-from vse.index.milvus.state import State
+from vse.index.milvus.schema import (
+    COLUMNS,
+    Row,
+    State,
+    base_name,
+    columns_of,
+    generation_of,
+    lane_table,
+    make_tables,
+    meta_table,
+    state_of,
+    tables_of,
+)
+from vse.index.types import LANES, Lane, Vectors
+
+ANSWER_SECONDS = 10.0
+"""For the state, with which everything begins: a server that was lost is told after so long."""
+
+
+class Ledger:
+    """States as rows of ``table``, read for one generation.
+
+    Where several generations have states the newest of all says which one serves, and the newest of a generation what
+    it holds; a generation that served before keeps its last state for as long as it may be read.
+    """
+
+    def __init__(self, connection: Connection, table: str, generation: int) -> None:
+        self.table, self.generation = table, generation
+        self._connection = connection
+
+    def states(self) -> list[State]:
+        """All that are there, the newest first."""
+        with self._connection.using() as client:
+            rows = client.query(
+                self.table, filter="batch >= 0", output_fields=["batch", "state"],
+                consistency_level="Strong", timeout=ANSWER_SECONDS,
+            )  # fmt: skip
+            newest = sorted(rows, key=lambda row: int(row["batch"]), reverse=True)
+        return [state_of(self._connection.where, str(row["state"])) for row in newest]
+
+    def state(self) -> State:
+        """What this generation holds, which need not be the one that serves."""
+        states = self.states()
+        for state in states:
+            if state.generation == self.generation:
+                return state
+        raise self._outdated() if states else self._damaged()
+
+    def serving(self) -> State:
+        """What holds."""
+        states = self.states()
+        if not states:
+            raise self._damaged()
+        return states[0]
+
+    def own(self) -> State:
+        """What holds, when this is the generation that serves."""
+        state = self.serving()
+        if state.generation != self.generation:
+            raise self._outdated()
+        return state
+
+    def publish(self, state: State) -> None:
+        """Let ``state`` hold from now on: one row."""
+        row = {"batch": state.batch, "state": state.to_text(), "vector": [0.0, 0.0]}
+        with self._connection.using() as client:
+            client.insert(self.table, [row], timeout=CALL_SECONDS)
+
+    def forget(self, batches: Iterable[int]) -> None:
+        """Delete states that no longer hold."""
+        gone = list(batches)
+        if gone:
+            with self._connection.using() as client:
+                client.delete(self.table, ids=gone, timeout=CALL_SECONDS)
+
+    def _outdated(self) -> VSEError:
+        return VSEError(f"{self._connection.where} was switched to a newer generation: open it again")
+
+    def _damaged(self) -> VSEError:
+        return VSEError(f"{self._connection.where} is damaged, it has no state: restore it or index again")
+
 
 MOST_ROWS = 16_384
 """What Milvus returns at most from one search."""
@@ -150,3 +227,75 @@ def _blocks(rows: Sequence[Row]) -> Iterator[list[Row]]:
             block, size = [], 0
     if block:
         yield block
+
+
+def serving_tables(connection: Connection) -> Tables | None:
+    """The generation that serves, ready to be read; None when no collection was completely made."""
+    table = meta_table(connection.name)
+    if not is_ours(connection, table) or not connection.load(table):
+        return None
+    while states := Ledger(connection, table, 1).states():
+        tables = Tables(connection, states[0].generation)
+        try:
+            if tables.load():
+                return tables
+        except VSEError:
+            if tables.ledger.serving().generation == tables.generation:
+                raise  # otherwise the generation was dropped after an upgrade, while it was being opened
+        if tables.ledger.serving().generation == tables.generation:
+            return None
+    return None
+
+
+def unfinished_tables(connection: Connection, wanted: State) -> Tables | None:
+    """What an upgrade to the same model and dimensions has left, ready to be used; None when there is nothing."""
+    tables = Tables(connection, wanted.generation, serving=False)
+    expect_ours(connection, tables_of(tables.base), fix="rename or drop it")
+    state = unfinished_state(connection, wanted.generation)
+    if state is None or (state.model, state.dimensions) != (wanted.model, wanted.dimensions):
+        return None
+    return tables if tables.load() else None
+
+
+def unfinished_state(connection: Connection, generation: int) -> State | None:
+    """The state of a generation that does not serve yet; None when there is none."""
+    ledger = Tables(connection, generation, serving=False).ledger
+    if not is_ours(connection, ledger.table) or not connection.load(ledger.table):
+        return None
+    states = ledger.states()
+    return states[0] if states else None
+
+
+def drop_all(connection: Connection) -> None:
+    """Drop whatever an earlier collection of this name has left; what is of something else stays, and is an error."""
+    left = [table for table in connection.names() if generation_of(connection.name, table) is not None]
+    expect_ours(connection, left, fix="choose another name")
+    connection.drop(*left)
+
+
+def is_ours(connection: Connection, table: str) -> bool:
+    """Whether there is such a Milvus collection, with the columns that ours have."""
+    return connection.columns(table) == columns_of(table)
+
+
+def expect_ours(connection: Connection, tables: Iterable[str], *, fix: str) -> None:
+    """Raise when one of these Milvus collections is there and is not ours: it must not be dropped."""
+    for table in tables:
+        if connection.columns(table) not in (None, columns_of(table)):
+            raise InputError(f"{table} at {connection.where} is a Milvus collection of something else: {fix}")
+
+
+def drop_older(tables: Tables) -> None:
+    """Drop the generations before this one, which serves, and the ledger that it had before it did.
+
+    What cannot be dropped is tried again by the next writer. The generation after this one is being made by an upgrade.
+    """
+    connection = tables.connection
+    with suppress(VSEError):
+        for table in connection.names():
+            generation = generation_of(connection.name, table)
+            older = generation is not None and generation < tables.generation
+            if older and table != meta_table(connection.name) and is_ours(connection, table):
+                connection.drop(table)
+        if tables.generation > 1:
+            connection.drop(meta_table(tables.base))

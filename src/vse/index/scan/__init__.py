@@ -8,16 +8,11 @@
 """
 
 from vse.index.scan.captions import read_captions
-from vse.index.scan.describe import describe
-from vse.index.scan.digest import digest
-from vse.index.scan.found import Found
-from vse.index.scan.limits import ScanLimits
-from vse.index.scan.presence import empty_folders, why_absent
-from vse.index.scan.walk import Scan, walk
-from vse.inputs.clips.frames import frames
-from vse.inputs.clips.limits import VideoLimits
-from vse.inputs.clips.window import Window
-from vse.inputs.problem import BadMediaError, Problem
+from vse.index.scan.describe import describe, digest
+from vse.index.scan.walk import Found, Scan, ScanLimits, empty_folders, walk, why_absent
+from vse.inputs.files import BadMediaError, Problem
+from vse.inputs.video.file import VideoLimits
+from vse.inputs.video.windows import Window, frames
 
 __all__ = [
     "BadMediaError",

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from vse.errors import InputError
-from vse.index.scan.limits import ScanLimits
-from vse.inputs.problem import Problem, is_text, os_reason
+from vse.index.scan.walk import ScanLimits
+from vse.inputs.files import Problem, is_text, os_reason
 
 if TYPE_CHECKING:
     from vse.data.reading import OnProblem
@@ -30,7 +30,7 @@ def read_captions(
     texts, and a path may have several rows. Each caption of a file is kept once, in the order of the rows. A row that
     cannot be used is handed to ``on_problem`` and left out, and so is a file of captions that cannot be read.
     """
-    from vse.data.table_rows import read_rows
+    from vse.data.files import read_rows
 
     limits = limits or ScanLimits()
     report = on_problem or (lambda problem: None)

@@ -2,20 +2,47 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from typing import TypeVar
 
-from vse.index.media_file import MediaFile
-from vse.index.scan.clip_facts import clip_facts
-from vse.index.scan.digest import digest, digest_of
-from vse.index.scan.facts import Facts
-from vse.index.scan.found import Found
-from vse.index.scan.limits import ScanLimits
-from vse.index.scan.picture import picture_facts
+from vse.index.scan.metadata import Facts, clip_facts, picture_facts
+from vse.index.scan.walk import Found, ScanLimits
+from vse.index.types import MediaFile
+from vse.inputs.files import BadMediaError, Problem, os_reason, regular_size
 from vse.inputs.images import BadImageError, file_content
-from vse.inputs.problem import BadMediaError, Problem, os_reason
+
+DIGITS = 32
+_BLOCK = 1 << 20
+
+
+def digest(path: str | Path) -> str:
+    """The first 32 hexadecimal digits of SHA-256 of the whole content, read in blocks.
+
+    All of it, also of large clips: a digest of some parts would take an edited file for the old one where the edit lies
+    between them. Processors have instructions for this hash, which is faster than most disks.
+    """
+    regular_size(path)
+    found = hashlib.sha256()
+    try:
+        with Path(path).open("rb", buffering=0) as file:
+            while block := file.read(_BLOCK):
+                found.update(block)
+    except FileNotFoundError:
+        raise BadMediaError(str(path), "no such file") from None
+    except PermissionError:
+        raise BadMediaError(str(path), "no permission to read it") from None
+    except OSError as error:
+        raise BadMediaError(str(path), os_reason(error)) from error
+    return found.hexdigest()[:DIGITS]
+
+
+def digest_of(content: bytes) -> str:
+    """The same for content that was read already."""
+    return hashlib.sha256(content).hexdigest()[:DIGITS]
+
 
 Content = TypeVar("Content")
 CHANGED = "changed while it was read: it will be read again next time"

@@ -4,22 +4,107 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 
 from vse.errors import InputError
-from vse.index.scan.found import Found
-from vse.index.scan.limits import ScanLimits
-from vse.index.scan.presence import why_absent
-from vse.inputs.formats import SNIFFED_BYTES, MediaKind, kind_of_bytes, kind_of_name, worth_sniffing
-from vse.inputs.printable import printable
-from vse.inputs.problem import Problem, is_text, os_reason
+from vse.inputs.files import (
+    SNIFFED_BYTES,
+    MediaKind,
+    Problem,
+    is_text,
+    kind_of_bytes,
+    kind_of_name,
+    os_reason,
+    worth_sniffing,
+)
+from vse.inputs.images import ImageLimits
+from vse.inputs.text import printable
+from vse.inputs.video.file import VideoLimits
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """``path`` is the place below the root with ``/`` between its parts; ``kind`` is what its name promises.
+
+    ``size`` is in bytes, ``modified_ns`` the time of the last change in nanoseconds since 1970.
+    """
+
+    path: str
+    size: int
+    modified_ns: int
+    kind: MediaKind
+
+
+@dataclass(frozen=True)
+class ScanLimits:
+    """``max_files`` of one walk, ``max_depth`` of folders in folders; captions, and bytes of a file of captions."""
+
+    max_files: int = 10_000_000
+    max_depth: int = 200
+    max_captions: int = 5_000_000
+    max_caption_bytes: int = 500_000_000
+    image: ImageLimits = field(default_factory=ImageLimits)
+    video: VideoLimits = field(default_factory=VideoLimits)
+
+
+def why_absent(root: str | Path, known: int = 0) -> str | None:
+    """Why ``root`` cannot be read now, None if it can; ``known`` files were in it when it was last read.
+
+    A folder that held files and is missing or empty counts as not there: the mount point of an absent disk looks like
+    this, and to forget all files of a disk because it is unplugged would be worse than to remember some too long.
+    Hidden entries do not count: systems put them onto mount points.
+    """
+    try:
+        if not stat.S_ISDIR(Path(root).stat().st_mode):
+            return "not a folder"
+        empty = _is_empty(root)
+    except FileNotFoundError:
+        return "no such folder"
+    except OSError as error:
+        return f"cannot be read ({os_reason(error)})"
+    except ValueError:  # a null character
+        return "no such folder"
+    if empty and known > 0:
+        return f"empty, but held {known:,} files: is its disk mounted?"
+    return None
+
+
+def empty_folders(root: str | Path, paths: Iterable[str]) -> dict[str, str]:
+    """For those of the missing ``paths`` that may be on a disk that is away: the folder where it would be mounted.
+
+    This is the first folder above the path that is there, if it is empty; both are places below ``root`` with ``/``
+    between their parts. A folder that was removed has one above it that is not empty, so what lay in it has no entry
+    here; a folder that a person emptied and left behind cannot be told from a mount point, and has.
+    """
+
+    @cache
+    def nearest(folder: str) -> str | None:
+        if not folder:
+            return None  # whoever asks has found that the root is there
+        try:
+            return folder if _is_empty(Path(root) / folder) else None
+        except (FileNotFoundError, NotADirectoryError):
+            return nearest(folder.rpartition("/")[0])
+        except OSError:
+            return None
+
+    found = ((path, nearest(path.rpartition("/")[0])) for path in paths)
+    return {path: folder for path, folder in found if folder is not None}
+
+
+def _is_empty(folder: str | Path) -> bool:
+    with os.scandir(folder) as entries:
+        return all(entry.name.startswith(".") for entry in entries)
+
 
 VANISHED = "gone before it could be read"
 
 
 def walk(root: str | Path, *, hidden: bool = False, outside: bool = False, limits: ScanLimits | None = None) -> Scan:
-    """The pictures and clips below ``root``, by the endings of their names (see ``vse.inputs.formats``).
+    """The pictures and clips below ``root``, by the endings of their names (see ``vse.inputs.files``).
 
     ``hidden`` includes files and folders whose names begin with a dot. A link is followed to what is not found at its
     own place anyway, each file and folder once; ``outside`` allows links that lead out of ``root``.

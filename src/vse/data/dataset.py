@@ -1,0 +1,259 @@
+"""Images and the captions that describe them: what every reader returns."""
+
+from __future__ import annotations
+
+import mmap
+import operator
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import compress
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vse.data.frames import FRAME_LIMIT, VideoFrames, find_frames
+from vse.data.video_sources import FrameSource
+from vse.errors import InputError
+
+Kind = Literal["files", "features"]
+
+
+class ImageSet(Protocol):
+    """A sequence of images, each of them once: files to decode, or features somebody extracted."""
+
+    @property
+    def ids(self) -> Sequence[str]:
+        """One name an image; a label, so that two images may share one by mistake."""
+
+    @property
+    def kind(self) -> Kind:
+        """What indexing gives: ``files`` a path, ``features`` an array."""
+
+    def __len__(self) -> int: ...
+
+
+@dataclass(frozen=True)
+class ImageFiles:
+    """Images as files. ``images[i]`` is a path; whether it exists shows when it is read."""
+
+    paths: tuple[Path, ...]
+    ids: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        if len(self.ids) != len(self.paths):
+            raise InputError(f"{len(self.paths)} paths and {len(self.ids)} ids: expected one id for each path")
+
+    @property
+    def kind(self) -> Literal["files"]:
+        return "files"
+
+    def __len__(self) -> int:
+        return len(self.paths)
+
+    def __getitem__(self, index: int) -> Path:
+        return self.paths[index]
+
+
+@dataclass(frozen=True, eq=False)
+class FeatureRows:
+    """Images as rows of an array that stays on disk.
+
+    ``array`` is ``(R, N, C)``, N regions an image, or ``(R, C)``, which counts as one region. ``rows`` holds the row of
+    each image: a file that repeats an image for each of its captions is read at its first row. ``images[i]`` is a
+    float32 copy ``(N, C)``. A memory-mapped array is mapped again where the object is unpickled, so that handing it to
+    a worker process does not copy the file.
+    """
+
+    array: NDArray[Any]
+    rows: NDArray[np.int64]
+    ids: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        if self.array.ndim not in {2, 3}:
+            raise InputError(
+                f"features of shape {self.array.shape}: expected (images, regions, size) or (images, size)"
+            )
+        object.__setattr__(self, "rows", _indices("rows", self.rows, len(self.array)))
+        if len(self.ids) != len(self.rows):
+            raise InputError(f"{len(self.rows)} rows and {len(self.ids)} ids: expected one id for each row")
+
+    @property
+    def kind(self) -> Literal["features"]:
+        return "features"
+
+    @property
+    def regions(self) -> int:
+        """N, the number of features of every image."""
+        return int(self.array.shape[1]) if self.array.ndim == 3 else 1
+
+    @property
+    def dim(self) -> int:
+        """C, the size of one feature."""
+        return int(self.array.shape[-1])
+
+    @property
+    def sizes(self) -> NDArray[np.int64]:
+        """The number of features of each image, ``(len(self),)``."""
+        return np.full(len(self), self.regions, dtype=np.int64)
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitem__(self, index: int) -> NDArray[np.float32]:
+        row = self.array[self.rows[operator.index(index)]]
+        return np.array(row, dtype=np.float32).reshape(self.regions, self.dim)  # (N, C)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "array": _Mapped.describe(self.array)}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        array = state["array"]
+        self.__dict__.update(state, array=array.open() if isinstance(array, _Mapped) else array)
+
+
+@dataclass(frozen=True, eq=False)
+class CaptionedImages:
+    """One split of a data set: images, captions, and which caption describes which image.
+
+    ``caption_to_image[j]`` is the index into ``images`` of the image that ``captions[j]`` describes. An image may have
+    any number of captions, none too.
+    """
+
+    name: str
+    split: str
+    layout: str
+    images: ImageFiles | FeatureRows | VideoFrames
+    captions: tuple[str, ...]
+    caption_to_image: NDArray[np.int64]
+
+    def __post_init__(self) -> None:
+        if len(self.images) == 0:
+            raise InputError(f"{self.name}, split {self.split!r}: zero images, expected at least one")
+        owners = _indices("caption_to_image", self.caption_to_image, len(self.images))
+        if len(owners) != len(self.captions):
+            raise InputError(
+                f"caption_to_image has {len(owners)} entries for {len(self.captions)} captions: expected one for each"
+            )
+        object.__setattr__(self, "caption_to_image", owners)
+
+    def caption_indices_of(self, image: int) -> NDArray[np.int64]:
+        """The indices of the captions that describe ``image``, ascending."""
+        starts, order = self._captions_by_image
+        image = range(len(self.images))[image]  # negative indices, and an IndexError for the others
+        return order[starts[image] : starts[image + 1]]
+
+    def captions_of(self, image: int) -> tuple[str, ...]:
+        """The captions that describe ``image``, in the order of the file."""
+        return tuple(self.captions[j] for j in self.caption_indices_of(image))
+
+    @property
+    def captions_per_image(self) -> NDArray[np.int64]:
+        """How many captions each image has, ``(len(images),)``."""
+        return np.diff(self._captions_by_image[0])
+
+    @cached_property
+    def _captions_by_image(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Captions sorted by image, as ``starts (I + 1,)`` and ``order (captions,)``."""
+        counts = np.bincount(self.caption_to_image, minlength=len(self.images))
+        starts = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+        return starts, np.argsort(self.caption_to_image, kind="stable")
+
+
+class _Mapped(NamedTuple):
+    """Where a memory-mapped array lies: enough to map it again."""
+
+    filename: str
+    dtype: np.dtype[Any]
+    shape: tuple[int, ...]
+    offset: int
+    order: Literal["C", "F"]
+
+    @classmethod
+    def describe(cls, array: NDArray[Any]) -> _Mapped | NDArray[Any]:
+        """The place of ``array`` if it maps a file itself; a view of such an array has no offset of its own."""
+        if not (isinstance(array, np.memmap) and isinstance(array.base, mmap.mmap) and array.filename):
+            return array
+        order: Literal["C", "F"] = "C" if array.flags.c_contiguous else "F"
+        return cls(str(array.filename), array.dtype, array.shape, array.offset, order)
+
+    def open(self) -> NDArray[Any]:
+        return np.memmap(self.filename, self.dtype, "r", self.offset, self.shape, self.order)
+
+
+def _indices(what: str, values: NDArray[Any], limit: int) -> NDArray[np.int64]:
+    """``values`` as read-only int64, all of them in ``[0, limit)``."""
+    given = np.asarray(values)
+    if given.ndim != 1 or not (np.issubdtype(given.dtype, np.integer) or given.size == 0):
+        raise InputError(f"{what} is {given.dtype} of shape {given.shape}: expected whole numbers in one dimension")
+    indices = given.astype(np.int64)
+    wrong = np.flatnonzero((indices < 0) | (indices >= limit))
+    if wrong.size:
+        raise InputError(f"{what}[{wrong[0]}] is {given[wrong[0]]}: expected 0 to {limit - 1}")
+    indices.flags.writeable = False
+    return indices
+
+
+@dataclass(frozen=True, eq=False)
+class VideoCaptions:
+    """One split as its annotation files have it: no frames yet.
+
+    ``owners[j]`` is the index into ``ids`` of the video that ``captions[j]`` describes. A sentence that describes
+    several videos stands once for each of them. ``remarks`` say what a reader of results should know of the split.
+    """
+
+    name: str
+    split: str
+    layout: str
+    ids: tuple[str, ...]
+    captions: tuple[str, ...]
+    owners: NDArray[np.int64]
+    remarks: tuple[str, ...] = ()
+
+    @classmethod
+    def of(
+        cls,
+        name: str,
+        split: str,
+        layout: str,
+        videos: Sequence[tuple[str, Sequence[str]]],
+        remarks: tuple[str, ...] = (),
+    ) -> VideoCaptions:
+        """From pairs of a video and its captions."""
+        owners = np.repeat(np.arange(len(videos)), [len(captions) for _, captions in videos])
+        captions = tuple(caption for _, each in videos for caption in each)
+        return cls(name, split, layout, tuple(video for video, _ in videos), captions, owners.astype(np.int64), remarks)
+
+    def with_frames(self, source: FrameSource, limit: int | None = FRAME_LIMIT) -> CaptionedVideos:
+        """The split with its frames; videos without any are left out with their captions, and listed."""
+        frames, dropped = find_frames(source, self.ids, limit)
+        left = set(frames.ids)
+        kept = np.array([video in left for video in self.ids])  # (videos,)
+        described = kept[self.owners]  # (captions,)
+        return CaptionedVideos(
+            self.name,
+            self.split,
+            self.layout,
+            frames,
+            tuple(compress(self.captions, described)),
+            (np.cumsum(kept) - 1)[self.owners[described]],
+            dropped=dropped,
+            remarks=self.remarks,
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class CaptionedVideos(CaptionedImages):
+    """A split of videos: :class:`CaptionedImages` whose images are videos.
+
+    Everything that asks for captions, owners, ids or sizes works on both; ``images[i]`` is ``(n, C)`` with an n of its
+    own for each video. A sentence that several videos share stands once for each of them, as training needs it; ranking
+    makes one candidate of it (:func:`vse.evaluation.distinct_sentences`). ``dropped`` are the videos of the split that
+    had no frames.
+    """
+
+    images: VideoFrames
+    dropped: tuple[str, ...] = ()
+    remarks: tuple[str, ...] = ()

@@ -1,0 +1,291 @@
+"""Read the text, table and array files that datasets consist of."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.lib import format as npy_format
+
+from vse.data.reading import OnProblem
+from vse.errors import InputError, require
+
+EMPTY_CAPTION = "empty caption"
+NO_TEXT = "caption that is no text"
+
+
+def read_text(path: Path) -> str:
+    """The whole file; a byte order mark is left out."""
+    try:
+        content = path.read_bytes()
+    except FileNotFoundError:
+        raise InputError(f"{path} does not exist") from None
+    except OSError as error:
+        raise InputError(f"{path} cannot be read: {error.strerror or error}") from error
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise InputError(
+            f"{path}:{line}: byte 0x{content[error.start]:02x} is not UTF-8: convert the file to UTF-8"
+        ) from None
+
+
+def raw_lines(path: Path) -> list[str]:
+    """The lines as they are. Line i of the file is item i - 1, blank or not.
+
+    Only a newline ends a line: ``str.splitlines`` would also cut at the exotic separators that web captions contain,
+    and shift all captions after them.
+    """
+    lines = read_text(path).split("\n")
+    if not lines[-1].strip():
+        lines.pop()  # what follows the last newline is no line
+    return lines
+
+
+def read_lines(path: Path) -> list[str]:
+    """The lines without the white space around them."""
+    return [line.strip() for line in raw_lines(path)]
+
+
+def read_captions(path: Path, on_problem: OnProblem) -> list[str]:
+    """One caption a line. An empty one is a problem; it keeps its place if reading goes on."""
+    captions = read_lines(path)
+    for number, caption in enumerate(captions, start=1):
+        if not caption:
+            report_empty(on_problem, f"{path}:{number}")
+    return captions
+
+
+def whole_caption(text: str, place: str, on_problem: OnProblem) -> str:
+    """A caption of JSON without the white space around it; where a check goes on after a flaw, it is empty."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:  # JSON can say "\ud800", which no text can hold
+        on_problem(NO_TEXT, f"{place}: holds {text[error.start]!r}, half of a character: write the caption again")
+        return ""
+    caption = text.strip()
+    if not caption:
+        on_problem(EMPTY_CAPTION, f"{place}: empty caption: write one, or take it out of the file")
+    return caption
+
+
+def report_empty(on_problem: OnProblem, place: str) -> None:
+    """Report an empty caption."""
+    on_problem(EMPTY_CAPTION, f"{place}: empty caption: write one, or remove it with its image")
+
+
+def parse_json(text: str, place: str) -> Any:
+    """The value of a JSON text."""
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError as error:
+        where = f"{place}:{error.lineno}" if error.lineno > 1 else place
+        raise InputError(f"{where}: not JSON ({error.msg} at column {error.colno})") from None
+    except (ValueError, RecursionError) as error:  # numbers of a thousand digits, brackets a thousand deep
+        raise InputError(f"{place}: not usable JSON ({error})") from None
+
+
+MALFORMED = "malformed row"
+REQUIRED = ("path", "caption")
+OPTIONAL = ("split", "id")
+
+Row = tuple[str, dict[str, Any]]
+"""``file:line`` and the values by column."""
+
+
+def read_rows(path: Path, on_problem: OnProblem) -> Iterator[Row]:
+    """The rows of a file; one that cannot be understood is reported and left out."""
+    return READERS[path.suffix.lower()](path, on_problem)
+
+
+def _csv_rows(path: Path, on_problem: OnProblem) -> Iterator[Row]:
+    return _separated(path, ",", on_problem)
+
+
+def _tsv_rows(path: Path, on_problem: OnProblem) -> Iterator[Row]:
+    return _separated(path, "\t", on_problem)
+
+
+def _separated(path: Path, delimiter: str, on_problem: OnProblem) -> Iterator[Row]:
+    """Strict: a quotation mark that is never closed is an error and not the rest of the file in one caption."""
+    reader = csv.reader(io.StringIO(read_text(path), newline=""), delimiter=delimiter, strict=True)
+    columns: list[str] | None = None
+    start = 1
+    while True:
+        place = f"{path}:{start}"
+        try:
+            cells = next(reader, None)
+        except csv.Error as error:
+            on_problem(MALFORMED, f"{place}: {error}: check the quotation marks of this row")
+            start = reader.line_num + 1
+            continue
+        if cells is None:
+            break
+        start = reader.line_num + 1
+        if columns is None:
+            columns = [cell.strip().lower() for cell in cells]
+            _expect_columns(path, columns)
+        elif len(cells) == len(columns):
+            yield place, dict(zip(columns, cells, strict=True))
+        elif cells:  # a blank line has no cells
+            on_problem(MALFORMED, f"{place}: {len(cells)} values, expected {len(columns)} ({', '.join(columns)})")
+    if columns is None:
+        raise InputError(f"{path} is empty: expected a first line with the columns path and caption")
+
+
+def _jsonl_rows(path: Path, on_problem: OnProblem) -> Iterator[Row]:
+    for number, line in enumerate(raw_lines(path), start=1):
+        place = f"{path}:{number}"
+        if not line.strip():
+            continue
+        try:
+            value = parse_json(line, place)
+        except InputError as error:
+            on_problem(MALFORMED, str(error))
+            continue
+        missing = [key for key in REQUIRED if key not in value] if isinstance(value, dict) else list(REQUIRED)
+        if missing:
+            on_problem(MALFORMED, f"{place}: no {' and '.join(missing)}, expected an object with path and caption")
+        else:
+            yield place, value
+
+
+def _parquet_rows(path: Path, on_problem: OnProblem) -> Iterator[Row]:
+    parquet = require("pyarrow.parquet", "train", "reading Parquet")
+    pyarrow = require("pyarrow", "train", "reading Parquet")
+    try:
+        with parquet.ParquetFile(path) as file:
+            names = file.schema_arrow.names
+            _expect_columns(path, names)
+            wanted = [name for name in (*REQUIRED, *OPTIONAL) if name in names]
+            number = 0
+            for batch in file.iter_batches(columns=wanted):  # columns of pictures beside these are never loaded
+                for row in batch.to_pylist():
+                    number += 1
+                    yield f"{path}, row {number}", row
+    except (pyarrow.ArrowException, OSError) as error:
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise InputError(f"{path} cannot be read as Parquet: {reason}") from error
+
+
+def _expect_columns(path: Path, columns: list[str]) -> None:
+    for name in REQUIRED:
+        if name not in columns:
+            raise InputError(
+                f"{path} has the columns {', '.join(columns)}: expected path and caption (also: split, id)"
+            )
+    for name in (*REQUIRED, *OPTIONAL):
+        if columns.count(name) > 1:
+            raise InputError(f"{path} has the column {name!r} twice: rename one")
+
+
+READERS: dict[str, Callable[[Path, OnProblem], Iterator[Row]]] = {
+    ".csv": _csv_rows,
+    ".tsv": _tsv_rows,
+    ".jsonl": _jsonl_rows,
+    ".parquet": _parquet_rows,
+}
+
+
+_DTYPES = (np.dtype(np.float32), np.dtype(np.float16))
+
+
+def open_features(path: Path) -> np.memmap[Any, Any]:
+    """Map the features ``(R, N, C)`` or ``(R, C)``, float32 or float16, of a ``.npy`` file.
+
+    The header is read first: an object array is refused before anything could unpickle it, and a file that was cut off
+    while copying is recognised by its size.
+    """
+    try:
+        with path.open("rb") as file:
+            shape, dtype = _read_header(file)
+            start = file.tell()
+        size = path.stat().st_size
+    except FileNotFoundError:
+        raise InputError(f"{path} does not exist") from None
+    except OSError as error:
+        raise InputError(f"{path} cannot be read: {error.strerror or error}") from error
+    except ValueError as error:
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise InputError(f"{path} is not a .npy file ({reason}): save it with numpy.save") from error
+    if dtype not in _DTYPES:
+        raise InputError(f"{path} holds {dtype} values: expected float32 or float16, convert with array.astype")
+    if len(shape) not in {2, 3}:
+        raise InputError(f"{path} has shape {shape}: expected (images, regions, size) or (images, size)")
+    if shape[0] == 0:
+        raise InputError(f"{path} has shape {shape}: zero images, expected at least one")
+    if 0 in shape:
+        raise InputError(f"{path} has shape {shape}: expected at least one region and one value in each image")
+    expected = start + math.prod(shape) * dtype.itemsize
+    if size < expected:
+        raise InputError(
+            f"{path} is truncated: its header promises {expected} bytes, the file has {size}: copy or extract it again"
+        )
+    mapped: np.memmap[Any, Any] = np.load(path, mmap_mode="r", allow_pickle=False)
+    return mapped
+
+
+def _read_header(file: Any) -> tuple[tuple[int, ...], np.dtype[Any]]:
+    version = npy_format.read_magic(file)
+    if version == (1, 0):
+        shape, _, dtype = npy_format.read_array_header_1_0(file)
+    elif version == (2, 0):
+        shape, _, dtype = npy_format.read_array_header_2_0(file)
+    else:  # written for arrays of records with non-Latin names alone
+        raise ValueError(f"version {version} of the format, which arrays of numbers do not use")
+    return shape, dtype
+
+
+LISTED_TWICE = "name listed twice"
+EMPTY_NAME = "empty name"
+SHOWN = 60  # characters of a bad value within a message
+
+
+def read_caption(value: object, place: str, on_problem: OnProblem) -> str:
+    """A caption with one blank between its words; where a check goes on after a flaw, one that is no text is empty.
+
+    Role graphs count words by ``str.split``, tokenizers split at all of it but U+001C to U+001F: now they agree.
+    """
+    if not isinstance(value, str):
+        on_problem(NO_TEXT, f"{place}: the caption is {repr(value)[:SHOWN]}, expected a sentence in quotes")
+        return ""
+    return one_blank(whole_caption(value, place, on_problem))
+
+
+def one_blank(sentence: str) -> str:
+    """``sentence`` with one blank between its words, and nothing around them."""
+    return " ".join(sentence.split())
+
+
+def expect_name(name: str, place: str) -> str:
+    """``name``, unless it holds half of a character, as JSON's "\\ud800" gives: no file can be called so."""
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        raise InputError(f"{place}: the name {name[:SHOWN]!r} holds half of a character: write it again") from None
+    return name
+
+
+def distinct_names(names: Sequence[str], place: str, on_problem: OnProblem) -> list[str]:
+    """The names of videos in their order, each once; one that stands twice and one that is empty are flaws."""
+    counts = Counter(names)
+    if "" in counts:
+        on_problem(EMPTY_NAME, f"{place}: entry {names.index('')} has no name: expected one for each video")
+    for name, count in counts.items():
+        if count > 1:
+            on_problem(LISTED_TWICE, f"{place}: {name[:SHOWN]} is listed {count} times: leave one of them")
+    return [name for name in counts if name]
+
+
+def expect_videos(path: Path, split: str, count: int) -> None:
+    """Refuse a split without videos."""
+    if count == 0:
+        raise InputError(f"{path}, split {split!r}: zero videos, expected at least one")

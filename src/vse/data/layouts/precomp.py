@@ -1,0 +1,300 @@
+"""Layout ``precomp``: region features extracted beforehand, as published for COCO and Flickr30K.
+
+``{split}_ims.npy`` float features, ``{split}_caps.txt`` one caption a line, ``{split}_ids.txt`` one image id a line
+(optional), all in one folder that may be called ``precomp`` inside the folder of the data set. With the ids and
+``id_mapping.json`` ``{"id": "relative file"}`` in either folder the same splits are read as image files.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vse.data.dataset import CaptionedImages, FeatureRows, ImageFiles
+from vse.data.files import open_features, parse_json, read_captions, read_lines, read_text
+from vse.data.reading import ReadOptions, first_folder, in_usual_order
+from vse.errors import InputError
+
+COMPLETE_BYTES = 64 << 20
+"""Files up to this size are looked at completely."""
+WINDOWS = 17
+WINDOW_ROWS = 16
+_PREFIX = 256  # values that are compared first: two images nearly always differ there, and it is one page of the file
+
+
+@dataclass(frozen=True)
+class Neighbours:
+    """Which of the rows that were looked at equal the row before them."""
+
+    rows: int
+    equal: NDArray[np.bool_]
+    positions: NDArray[np.int64]
+    complete: bool
+
+    @property
+    def changes(self) -> NDArray[np.int64]:
+        """Rows that differ from the row before them, ascending."""
+        return self.positions[~self.equal]
+
+    @property
+    def factor(self) -> int | None:
+        """The largest M for which all changes are at multiples of M; None if no change was seen in a part of the file.
+
+        M divides the number of rows. Counting one run would not do: two equal images side by side make a run of 2M.
+        """
+        if not self.complete and not self.changes.size:
+            return None
+        return math.gcd(self.rows, *self.changes.tolist())
+
+    @property
+    def mostly_equal(self) -> bool:
+        """Whether more than half of the rows equal the row before them."""
+        return 2 * int(self.equal.sum()) > len(self.equal)
+
+
+def compare_neighbours(array: NDArray[Any]) -> Neighbours:
+    """Compare rows with the row before them: all rows of a small file, 17 windows of 16 rows of a large one."""
+    complete = array.nbytes <= COMPLETE_BYTES or len(array) <= WINDOWS * WINDOW_ROWS
+    positions = np.array(list(range(1, len(array)) if complete else _windows(len(array))), dtype=np.int64)
+    equal = np.array([_same(array[i - 1], array[i]) for i in positions.tolist()], dtype=np.bool_)
+    return Neighbours(len(array), equal, positions, complete)
+
+
+def _windows(rows: int) -> Iterator[int]:
+    """Windows at the first row, at the last and evenly in between."""
+    last = 0
+    for k in range(WINDOWS):
+        start = k * (rows - WINDOW_ROWS) // (WINDOWS - 1)
+        for position in range(max(start, last) + 1, start + WINDOW_ROWS):
+            yield position
+            last = position
+
+
+def _same(a: NDArray[Any], b: NDArray[Any]) -> bool:
+    """Whether two rows are copies: bytes are compared, since NaN differs from itself."""
+    first, second = np.ascontiguousarray(a).reshape(-1), np.ascontiguousarray(b).reshape(-1)
+    bits = np.dtype(f"u{first.itemsize}")
+    first, second = first.view(bits), second.view(bits)
+    return np.array_equal(first[:_PREFIX], second[:_PREFIX]) and np.array_equal(first, second)
+
+
+@dataclass(frozen=True)
+class Assignment:
+    """``rows (I,)``: the row of each image; ``owners (captions,)``: the image of each caption; ``ids`` if known."""
+
+    rows: NDArray[np.int64]
+    owners: NDArray[np.int64]
+    ids: tuple[str, ...] | None
+
+
+def assign_rows(array: NDArray[Any], captions: int, ids: Sequence[str] | None, name: str) -> Assignment:
+    """Assign rows and captions to images; ``name`` is how errors call the split."""
+    rows = len(array)
+    if captions == 0 or captions % rows:
+        raise InputError(
+            f"{name}: {captions} captions for {rows} feature rows: expected a row for each caption or for each image, "
+            "so that captions are a multiple of rows"
+        )
+    if captions > rows:
+        each = captions // rows
+        owners = np.repeat(np.arange(rows), each)
+        return Assignment(np.arange(rows), owners, _image_ids(ids, rows, each, name))
+    seen = compare_neighbours(array)
+    if ids is None:
+        return _repeated(rows, _factor(seen, name), None)
+    if len(ids) == rows:
+        assignment = group_by_id(ids)
+        _agree(seen, assignment.owners, name)
+        return assignment
+    if len(ids) and rows % len(ids) == 0:
+        assignment = _repeated(rows, rows // len(ids), tuple(ids))
+        _agree(seen, assignment.owners, name)
+        return assignment
+    raise InputError(
+        f"{name}: {len(ids)} ids for {rows} feature rows: expected one id for each row, or for each image if every "
+        "image is repeated equally often"
+    )
+
+
+def assign_ids(ids: Sequence[str], captions: int, name: str) -> Assignment:
+    """Assign captions to images by the ids alone: one id a caption, or one an image with equally many captions."""
+    if captions == 0 or not ids or captions % len(ids):
+        raise InputError(
+            f"{name}: {captions} captions for {len(ids)} ids: expected an id for each caption or for each image, "
+            "so that captions are a multiple of ids"
+        )
+    if captions == len(ids):
+        return group_by_id(ids)
+    return Assignment(np.arange(len(ids)), np.repeat(np.arange(len(ids)), captions // len(ids)), tuple(ids))
+
+
+def group_by_id(ids: Sequence[str]) -> Assignment:
+    """One id a row and a caption: equal ids are one image, wherever they stand; its row is the first of them."""
+    first: dict[str, int] = {}
+    owners = np.array([first.setdefault(image, len(first)) for image in ids], dtype=np.int64)
+    rows = np.unique(owners, return_index=True)[1]
+    return Assignment(rows.astype(np.int64), owners, tuple(first))
+
+
+def _repeated(rows: int, factor: int, ids: tuple[str, ...] | None) -> Assignment:
+    return Assignment(np.arange(0, rows, factor), np.arange(rows) // factor, ids)
+
+
+def _image_ids(ids: Sequence[str] | None, images: int, each: int, name: str) -> tuple[str, ...] | None:
+    """Ids of a file with one row an image: as they are, or one of every ``each`` if there is one a caption."""
+    if ids is None or len(ids) == images:
+        return None if ids is None else tuple(ids)
+    if len(ids) != images * each:
+        raise InputError(
+            f"{name}: {len(ids)} ids for {images} feature rows and {images * each} captions: "
+            "expected one id for each row or for each caption"
+        )
+    for caption, image_id in enumerate(ids):
+        owner = ids[caption - caption % each]
+        if image_id != owner:
+            raise InputError(
+                f"{name}: id {image_id!r} on line {caption + 1} differs from {owner!r} of the same feature row: "
+                f"expected {each} equal lines for each row"
+            )
+    return tuple(ids[::each])
+
+
+def _factor(seen: Neighbours, name: str) -> int:
+    factor = seen.factor
+    if factor is None:
+        raise InputError(
+            f"{name}: all feature rows that were looked at are equal: expected different images, extract them again"
+        )
+    if factor == 1 and seen.mostly_equal:
+        raise InputError(
+            f"{name}: feature rows are repeated irregularly (row {_odd_change(seen)} starts a new image): expected "
+            "every image equally often, or a file of ids with one id for each row"
+        )
+    return factor
+
+
+def _odd_change(seen: Neighbours) -> int:
+    """The first change that does not fit the first run."""
+    changes = seen.changes
+    return int(next((c for c in changes if c % changes[0]), changes[0]))
+
+
+def _agree(seen: Neighbours, owners: NDArray[np.int64], name: str) -> None:
+    """Refuse ids that contradict the rows: one id for different rows, or a new id for each copy of a row."""
+    same_image = owners[seen.positions] == owners[seen.positions - 1]
+    torn = seen.positions[same_image & ~seen.equal]
+    if torn.size:
+        raise InputError(
+            f"{name}: feature rows {torn[0] - 1} and {torn[0]} differ, but by the ids they are one image: "
+            "expected equal rows for equal ids"
+        )
+    factor = seen.factor
+    if seen.changes.size and factor is not None and factor > 1 and not same_image.any():
+        raise InputError(
+            f"{name}: every feature row is repeated {factor} times, but the ids call each copy another image: "
+            "expected ids of images, not of captions; remove the file of ids to go without"
+        )
+
+
+NAME = "precomp"
+_FEATURES, _CAPTIONS, _IDS, _MAPPING = "_ims.npy", "_caps.txt", "_ids.txt", "id_mapping.json"
+
+
+def detect(path: Path) -> bool:
+    """Whether a folder, or ``precomp`` inside it, has feature and caption files."""
+    return path.is_dir() and bool(splits(path))
+
+
+def splits(path: Path) -> tuple[str, ...]:
+    """Every name in front of ``_ims.npy`` or ``_caps.txt``."""
+    return in_usual_order(
+        file.name.removesuffix(suffix)
+        for suffix in (_FEATURES, _CAPTIONS)
+        for file in _folder(path).glob(f"[!.]*{suffix}")
+    )
+
+
+def read(path: Path, split: str, options: ReadOptions) -> CaptionedImages:
+    """Features, or files if they are asked for, if their folder is given, or if there are no features."""
+    folder = _folder(path)
+    captions = read_captions(folder / f"{split}{_CAPTIONS}", options.on_problem)
+    files = options.use == "files" or (
+        options.use == "auto"
+        and (
+            options.images is not None or (not (folder / f"{split}{_FEATURES}").exists() and _has_files(folder, split))
+        )
+    )
+    images: FeatureRows | ImageFiles
+    if files:
+        images, owners = _image_files(folder, split, len(captions), options)
+    else:
+        ids_path = folder / f"{split}{_IDS}"
+        ids = _read_ids(ids_path) if ids_path.exists() else None
+        array = open_features(folder / f"{split}{_FEATURES}")
+        assignment = assign_rows(array, len(captions), ids, f"{folder}, split {split!r}")
+        # Without ids a number alone would make image 0 of one split the same as image 0 of another.
+        names = assignment.ids or tuple(f"{split}/{i}" for i in range(len(assignment.rows)))
+        images, owners = FeatureRows(array, assignment.rows, names), assignment.owners
+    return CaptionedImages(_data_name(folder), split, NAME, images, tuple(captions), owners)
+
+
+def _folder(path: Path) -> Path:
+    """The folder with the files: ``path``, or ``precomp`` inside it."""
+    inside = path / "precomp"
+    here = any(next(path.glob(f"[!.]*{suffix}"), None) for suffix in (_FEATURES, _CAPTIONS))
+    return inside if not here and inside.is_dir() else path
+
+
+def _data_name(folder: Path) -> str:
+    resolved = folder.resolve()
+    return resolved.parent.name if resolved.name == "precomp" else resolved.name
+
+
+def _read_ids(path: Path) -> list[str]:
+    ids = read_lines(path)
+    if "" in ids:
+        raise InputError(f"{path}:{ids.index('') + 1}: empty line, expected the id of an image")
+    return ids
+
+
+def _mapping_path(folder: Path) -> Path | None:
+    return next((place for place in (folder / _MAPPING, folder.resolve().parent / _MAPPING) if place.exists()), None)
+
+
+def _has_files(folder: Path, split: str) -> bool:
+    return (folder / f"{split}{_IDS}").exists() and _mapping_path(folder) is not None
+
+
+def _image_files(folder: Path, split: str, captions: int, options: ReadOptions) -> tuple[ImageFiles, NDArray[np.int64]]:
+    ids_path = folder / f"{split}{_IDS}"
+    mapping_path = _mapping_path(folder)
+    if mapping_path is None:
+        raise InputError(
+            f'{folder}: image files are asked for, but there is no {_MAPPING} ({{"id": "relative file"}}) '
+            "here or one folder up"
+        )
+    mapping = parse_json(read_text(mapping_path), str(mapping_path))
+    if not isinstance(mapping, dict):
+        raise InputError(
+            f'{mapping_path}: expected an object {{"id": "relative file"}}, got a {type(mapping).__name__}'
+        )
+    ids = _read_ids(ids_path)
+    assignment = assign_ids(ids, captions, f"{folder}, split {split!r}")
+    relative = []
+    for row in assignment.rows.tolist():
+        file = mapping.get(ids[row])
+        if file is None and ids[row].isdecimal():
+            file = mapping.get(str(int(ids[row])))  # "000123" in one file and "123" in the other
+        if not isinstance(file, str) or not file:
+            raise InputError(f"{ids_path}:{row + 1}: id {ids[row]!r} has no file in {mapping_path}")
+        relative.append(file)
+    home = mapping_path.parent
+    base = options.image_folder() or first_folder([home / "images", home / "flickr30k-images", home], relative[0])
+    paths = tuple(base / file for file in relative)
+    return ImageFiles(paths, assignment.ids or ()), assignment.owners

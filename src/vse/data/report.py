@@ -1,0 +1,226 @@
+"""What ``vse data check`` says: figures for each split, errors and warnings."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from itertools import combinations
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from vse.data.open import file_digest, file_size
+from vse.progress import ProgressReporter
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+
+Severity = Literal["error", "warning"]
+EXAMPLES = 20
+"""How many places of a kind are kept; the others are counted."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """``count`` flaws of one kind, the first :data:`EXAMPLES` places, and how many ``more`` there are."""
+
+    severity: Severity
+    kind: str
+    count: int
+    examples: tuple[str, ...]
+    more: int = 0
+
+    def to_json(self) -> dict[str, Any]:
+        return {"kind": self.kind, "count": self.count, "examples": list(self.examples), "more": self.more}
+
+
+@dataclass
+class _Gathered:
+    severity: Severity
+    count: int = 0
+    examples: list[str] = field(default_factory=list)
+    more: int = 0
+
+
+class Findings:
+    """Gathers flaws. A flaw of a shared file is found again with every split, and counted once."""
+
+    def __init__(self) -> None:
+        self._kinds: dict[str, _Gathered] = {}
+        self._seen: set[tuple[str, str]] = set()
+
+    def error(self, kind: str, place: str, count: int = 1) -> None:
+        """Something that has to be mended before the data can be used; a place may have several flaws."""
+        self._add("error", kind, place, count)
+
+    def warning(self, kind: str, place: str, count: int = 1) -> None:
+        """Something the user should know, and may have meant."""
+        self._add("warning", kind, place, count)
+
+    def _add(self, severity: Severity, kind: str, place: str, count: int) -> None:
+        if (kind, place) in self._seen:
+            return
+        self._seen.add((kind, place))
+        gathered = self._kinds.setdefault(kind, _Gathered(severity))
+        gathered.count += count
+        if len(gathered.examples) < EXAMPLES:
+            gathered.examples.append(place)
+        else:
+            gathered.more += 1
+
+    def of(self, severity: Severity) -> tuple[Finding, ...]:
+        """The findings of a severity in the order in which their kinds first appeared."""
+        return tuple(
+            Finding(severity, kind, gathered.count, tuple(gathered.examples), gathered.more)
+            for kind, gathered in self._kinds.items()
+            if gathered.severity == severity
+        )
+
+
+@dataclass(frozen=True)
+class FeatureSummary:
+    """A feature file: ``rows_per_image`` is how often each image is repeated in it."""
+
+    shape: tuple[int, ...]
+    dtype: str
+    rows_per_image: float
+    not_finite: int
+    zero_regions: int
+
+    def __str__(self) -> str:
+        text = f"{' × '.join(map(str, self.shape))} {self.dtype}"
+        return text if self.rows_per_image == 1 else f"{text}, each image {self.rows_per_image:.3g}×"
+
+
+@dataclass(frozen=True)
+class FileSummary:
+    """Image files that are not there, and those that are empty or may not be read."""
+
+    missing: int
+    unreadable: int
+
+    def __str__(self) -> str:
+        if not self.missing and not self.unreadable:
+            return "all files there"
+        return f"{self.missing} missing, {self.unreadable} empty or unreadable"
+
+
+@dataclass(frozen=True)
+class SplitReport:
+    """The figures of one split; ``captions_per_image`` is least, mean, most."""
+
+    split: str
+    images: int
+    captions: int
+    captions_per_image: tuple[int, float, int]
+    mean_words: float | None
+    features: FeatureSummary | None
+    files: FileSummary | None
+
+    def to_json(self) -> dict[str, Any]:
+        least, mean, most = self.captions_per_image
+        return {**asdict(self), "captions_per_image": {"min": least, "mean": mean, "max": most}}
+
+    def cells(self) -> tuple[str, ...]:
+        """A row of the table."""
+        least, mean, most = self.captions_per_image
+        each = str(least) if least == most else f"{least} to {most}, mean {mean:.2f}"
+        words = "" if self.mean_words is None else f"{self.mean_words:.1f}"
+        return self.split, str(self.images), str(self.captions), each, words, str(self.features or self.files or "")
+
+
+@dataclass(frozen=True)
+class DataReport:
+    """The whole check. ``ok`` means no errors; warnings are for the user to judge.
+
+    ``shown`` is what the sentences describe, for the heads of the table; the JSON calls both ``images``.
+    """
+
+    path: str
+    layout: str
+    splits: tuple[SplitReport, ...]
+    errors: tuple[Finding, ...]
+    warnings: tuple[Finding, ...]
+    shown: Literal["images", "videos"] = "images"
+
+    @property
+    def ok(self) -> bool:
+        return not self.errors
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "path": self.path,
+            "layout": self.layout,
+            "ok": self.ok,
+            "splits": [split.to_json() for split in self.splits],
+            "errors": [finding.to_json() for finding in self.errors],
+            "warnings": [finding.to_json() for finding in self.warnings],
+        }
+
+    def render(self, console: Console) -> None:
+        """A table of the splits, then the findings."""
+        from rich.table import Table
+        from rich.text import Text
+
+        def say(text: str) -> None:
+            console.print(Text(_printable(text)), soft_wrap=True)  # Text: a bracket in a file name is no markup
+
+        say(f"{self.path}: layout {self.layout}")
+        if self.splits:
+            table = Table()
+            for heading in ("split", self.shown, "captions", "captions each", "words"):
+                table.add_column(heading, justify="left" if heading == "split" else "right", no_wrap=True)
+            table.add_column("features" if any(split.features for split in self.splits) else "files")
+            for split in self.splits:
+                table.add_row(*(Text(_printable(cell)) for cell in split.cells()))
+            console.print(table)
+        for finding in (*self.errors, *self.warnings):
+            say(f"{finding.severity}: {finding.kind}" + (f": {finding.count}" if finding.count > 1 else ""))
+            for example in finding.examples:
+                say(f"  {example}")
+            if finding.more:
+                say(f"  … and {finding.more} more")
+        if not self.errors:
+            say("no errors" if self.warnings else "no errors, no warnings")
+
+
+def _printable(text: str) -> str:
+    """Line ends and bytes that are no text, which file names may contain, written as escapes."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def shared(items: Mapping[str, Iterable[Hashable]]) -> Iterator[tuple[str, str, int]]:
+    """Each pair of splits that have items in common, with the number of distinct ones."""
+    where: defaultdict[Hashable, set[str]] = defaultdict(set)
+    for split, values in items.items():
+        for value in values:
+            where[value].add(split)
+    order = {split: i for i, split in enumerate(items)}
+    pairs: Counter[tuple[str, str]] = Counter()
+    for splits in where.values():
+        pairs.update(combinations(sorted(splits, key=order.__getitem__), 2))
+    for first, second in combinations(items, 2):
+        if pairs[first, second]:
+            yield first, second, pairs[first, second]
+
+
+def file_contents(files: Mapping[str, Sequence[Path]], progress: ProgressReporter) -> dict[str, set[bytes]]:
+    """Digests of the files that may be in several splits: only files of the same size can be equal, so the others are
+    not read."""
+    by_size: defaultdict[int, list[tuple[str, Path]]] = defaultdict(list)
+    for split, paths in files.items():
+        for path in paths:
+            size = file_size(path)
+            if size:
+                by_size[size].append((split, path))
+    candidates = [pair for group in by_size.values() if len({split for split, _ in group}) > 1 for pair in group]
+    digests: dict[str, set[bytes]] = {split: set() for split in files}
+    if candidates:
+        progress.start(len(candidates), "comparing files of equal size")
+    for split, path in candidates:
+        digest = file_digest(path)
+        if digest is not None:
+            digests[split].add(digest)
+        progress.advance()
+    return digests

@@ -1,0 +1,43 @@
+"""Small functions that all encoders share: unit norm, evaluation mode, the fingerprint of weights."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor, nn
+
+_SMALLEST = 1e-8
+
+
+def unit_norm(vectors: Tensor) -> Tensor:
+    """Divide each row of ``(B, D)`` by its Euclidean length; a row of zeros stays zero."""
+    return vectors / (vectors.norm(dim=-1, keepdim=True) + _SMALLEST)
+
+
+@contextmanager
+def evaluation_mode(module: nn.Module) -> Iterator[None]:
+    """Every part in evaluation mode; afterwards each is as it was, those that are kept frozen while training too."""
+    modes = [(part, part.training) for part in module.modules()]
+    module.eval()
+    try:
+        yield
+    finally:
+        for part, training in modes:
+            part.training = training
+
+
+DIGITS = 16
+
+
+def state_fingerprint(state: Mapping[str, Tensor], extra: str = "") -> str:
+    """SHA-256 over the names, types, shapes and values of all tensors and over ``extra``, cut to 16 digits."""
+    digest = hashlib.sha256()
+    for name, tensor in sorted(state.items()):
+        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode())
+        if tensor.numel():
+            digest.update(tensor.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().data)
+    digest.update(extra.encode())
+    return digest.hexdigest()[:DIGITS]

@@ -1,0 +1,197 @@
+"""Image encoders: region features or grid cells, projected and pooled."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
+
+from vse.encoders.backbones.base import Backbone
+from vse.encoders.functional import unit_norm
+from vse.errors import InputError, unknown_choice
+from vse.pooling.base import Pooling
+from vse.pooling.kernels.runtime import compiled
+from vse.pooling.sets import Lengths, read_sets
+
+Head = Literal["linear", "residual-mlp", "class-words"]
+HEADS: tuple[Head, ...] = ("linear", "residual-mlp", "class-words")
+
+
+def create_projection(head: Head, features: int, size: int, hidden: int) -> Projection:
+    """One of ``HEADS``; all take ``(features (B, N, F), mask)`` and give ``(B, N, size)``.
+
+    ``hidden`` is the width of the hidden layer of ``residual-mlp``, and the number of classes of ``class-words``.
+    """
+    if head == "linear":
+        return LinearProjection(features, size)
+    if head == "residual-mlp":
+        return ResidualProjection(features, size, hidden)
+    if head == "class-words":
+        return ClassWordsProjection(features, size, hidden)
+    raise InputError(unknown_choice("head", head, HEADS))
+
+
+class Projection(nn.Module):
+    """A map of features of width F to ``size``, applied to the valid elements of sets; the others become zero.
+
+    Padding thereby costs nothing and reaches neither statistics nor gradients, whatever it holds. Under
+    ``torch.compile`` and in exports all elements are mapped: the number of valid ones would be a shape that depends on
+    values. ``fc`` is the linear map that leads straight to the joint space.
+    """
+
+    fc: nn.Linear
+
+    def forward(self, features: Tensor, mask: Tensor | None = None) -> Tensor:
+        if mask is None or compiled():
+            if mask is not None and self.training:  # NaN in the padding would reach the gradients
+                features = features.masked_fill(~mask.unsqueeze(-1), 0)
+            return self.project(features)
+        valid = mask.flatten().nonzero().squeeze(1)
+        projected = self.project(features.flatten(0, 1).index_select(0, valid))
+        padded = projected.new_zeros(mask.numel(), projected.shape[1]).index_copy_(0, valid, projected)
+        return padded.unflatten(0, features.shape[:2])
+
+    def project(self, elements: Tensor) -> Tensor:
+        """``(…, F)`` to ``(…, size)``."""
+        raise NotImplementedError
+
+
+class LinearProjection(Projection):
+    """``fc(x)``: one linear map, Xavier-uniform, zero bias."""
+
+    def __init__(self, features: int, size: int) -> None:
+        super().__init__()
+        self.fc = _xavier(nn.Linear(features, size))
+
+    def project(self, elements: Tensor) -> Tensor:
+        return self.fc(elements)
+
+
+class ResidualProjection(Projection):
+    """``fc(x) + mlp(x)`` with ``mlp = Linear(F, H) → BatchNorm over all rows → ReLU → Linear(H, size)``.
+
+    The statistics of the batch norm are taken over valid elements alone: padding would pull the mean towards its
+    own value, by an amount that depends on how the sets happen to be batched. (Under ``torch.compile`` they are taken
+    over all rows.)
+    """
+
+    def __init__(self, features: int, size: int, hidden: int = 512) -> None:
+        super().__init__()
+        self.fc = _xavier(nn.Linear(features, size))
+        self.hidden = nn.Linear(features, hidden)
+        self.norm = nn.BatchNorm1d(hidden)
+        self.out = nn.Linear(hidden, size)
+
+    def project(self, elements: Tensor) -> Tensor:
+        hidden = self.hidden(elements)  # (…, H)
+        normed = self.norm(hidden.flatten(0, -2)).view_as(hidden)
+        return self.fc(elements) + self.out(normed.relu())
+
+
+class ClassWordsProjection(Projection):
+    """``fc(x) + words(softmax(classes(x) / T))``: what a classifier sees in an element, as vectors of class names.
+
+    ``classes`` (F to C) is the classifier that the features were trained with. It stays as it is, so that what it tells
+    apart is not lost when few of its classes occur in the training pictures. ``words`` (C to ``size``) and ``fc`` are
+    trained. :func:`vse.encoders.class_words.begin_with_class_words` fills in both parts.
+    """
+
+    TEMPERATURE = 2.0
+    """Of the softmax: the classifier's own (1) is nearly a choice of one class, which says little about a scene."""
+
+    def __init__(self, features: int, size: int, classes: int = 1000) -> None:
+        super().__init__()
+        self.fc = _xavier(nn.Linear(features, size))
+        self.words = nn.Linear(classes, size)
+        self.register_buffer("classes_weight", torch.zeros(classes, features))
+        self.register_buffer("classes_bias", torch.zeros(classes))
+        self.classes_weight: Tensor
+        self.classes_bias: Tensor
+
+    def project(self, elements: Tensor) -> Tensor:
+        classes = nn.functional.linear(elements, self.classes_weight, self.classes_bias)  # (…, classes)
+        return self.fc(elements) + self.words((classes / self.TEMPERATURE).softmax(-1))
+
+
+def _xavier(linear: nn.Linear) -> nn.Linear:
+    nn.init.xavier_uniform_(linear.weight)
+    nn.init.zeros_(linear.bias)
+    return linear
+
+
+class RegionEncoder(nn.Module):
+    """``features (B, N, F)`` → projection → pooling → unit norm ``(B, D)``.
+
+    ``lengths (B,)`` says how many regions of each image are real; without it all are.
+    """
+
+    def __init__(self, projection: Projection, pooling: Pooling, feature_size: int) -> None:
+        super().__init__()
+        self.projection = projection
+        self.pooling = pooling
+        self.feature_size = feature_size
+
+    def forward(self, features: Tensor, lengths: Lengths | None = None, mask: Tensor | None = None) -> Tensor:
+        projected, mask = self.elements(features, lengths, mask)
+        return unit_norm(self.pooling.pool(projected, mask))
+
+    def elements(
+        self, features: Tensor, lengths: Lengths | None = None, mask: Tensor | None = None
+    ) -> tuple[Tensor, Tensor | None]:
+        """The projected regions ``(B, N, D)`` before pooling, and their mask."""
+        features = check_features(features, self.feature_size, self.projection.fc.weight.dtype)
+        mask = read_sets(features, lengths, mask)
+        return self.projection(features, mask), mask
+
+
+def check_features(features: Tensor, width: int, dtype: torch.dtype) -> Tensor:
+    """Features of the right shape, in the type of the weights (stores hold float16)."""
+    if features.dim() == 3 and features.shape[2] == width:
+        return features if features.requires_grad else features.to(dtype)
+    hint = "; these look like pixels, and this model takes features" if features.dim() == 4 else ""
+    raise InputError(f"image features must have shape (B, N, {width}), got {tuple(features.shape)}{hint}")
+
+
+class GridEncoder(nn.Module):
+    """``pixels (B, 3, H, W)`` → backbone ``(B, h·w, C)`` → projection → pooling → unit norm ``(B, D)``.
+
+    Cell features ``(B, N, C)`` that were computed before are accepted in the place of pixels and skip the backbone.
+    The backbone's batch norms keep their running statistics while training; their scale and shift are trained.
+    """
+
+    def __init__(self, backbone: Backbone, projection: Projection, pooling: Pooling) -> None:
+        super().__init__()
+        self.backbone = backbone
+        self.projection = projection
+        self.pooling = pooling
+
+    @property
+    def feature_size(self) -> int:
+        """The width C of a cell."""
+        return self.backbone.channels
+
+    def forward(self, pixels: Tensor, lengths: Lengths | None = None, mask: Tensor | None = None) -> Tensor:
+        projected, mask = self.elements(pixels, lengths, mask)
+        return unit_norm(self.pooling.pool(projected, mask))
+
+    def elements(
+        self, pixels: Tensor, lengths: Lengths | None = None, mask: Tensor | None = None
+    ) -> tuple[Tensor, Tensor | None]:
+        """The projected cells ``(B, N, D)`` before pooling, and their mask."""
+        if pixels.dim() == 4:
+            if pixels.shape[1] != 3:
+                raise InputError(f"pixels must have shape (B, 3, H, W), got {tuple(pixels.shape)}")
+            cells = self.backbone(pixels)
+        else:
+            cells = check_features(pixels, self.feature_size, self.projection.fc.weight.dtype)
+        mask = read_sets(cells, lengths, mask)
+        return self.projection(cells, mask), mask
+
+    def train(self, mode: bool = True) -> GridEncoder:
+        super().train(mode)
+        for module in self.backbone.modules():
+            if isinstance(module, _BatchNorm):
+                module.eval()
+        return self

@@ -1,0 +1,184 @@
+"""Text encoders on word indices: embedding, (bi)GRU, pooling."""
+
+from __future__ import annotations
+
+from typing import cast
+
+import torch
+from torch import Tensor, nn
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+
+from vse.encoders.functional import unit_norm
+from vse.encoders.prefix_bigru import prefix_states
+from vse.errors import InputError
+from vse.pooling.base import Pooling
+from vse.pooling.kernels.runtime import compiled, usable_on
+from vse.pooling.sets import Lengths, prefix_mask, read_sets, sizes_of
+
+
+def check_tokens(tokens: Tensor, vocabulary_size: int) -> Tensor:
+    """The tokens as int64, if they are ``(B, L)`` whole numbers from 0 to ``vocabulary_size - 1``."""
+    if tokens.dim() != 2 or tokens.is_floating_point() or tokens.is_complex() or tokens.dtype == torch.bool:
+        raise InputError(f"tokens must be integers of shape (B, L), got {tokens.dtype} of {tuple(tokens.shape)}")
+    tokens = tokens.long()
+    if compiled() or not tokens.numel():
+        return tokens
+    smallest, largest = (int(bound) for bound in tokens.aminmax())
+    if smallest < 0 or largest >= vocabulary_size:
+        bad = smallest if smallest < 0 else largest
+        raise InputError(
+            f"token id {bad} is outside the vocabulary of {vocabulary_size}: was the text tokenized for another model?"
+        )
+    return tokens
+
+
+EMBEDDING_RANGE = 0.1
+DIRECTIONS = ("", "_reverse")
+
+
+class BiGRUEncoder(nn.Module):
+    """``tokens (B, L)`` → embedding → BiGRU, directions averaged → pooling over all tokens → unit norm ``(B, D)``.
+
+    ``<start>`` and ``<end>`` are tokens like the others. ``lengths (B,)`` counts them; what lies behind is padding.
+    On the CPU, where the kernels load, the recurrence is ours (:mod:`vse.encoders.prefix_bigru`); elsewhere, and in
+    recorded graphs, torch's. Both have the parameters of ``rnn``.
+    """
+
+    def __init__(self, vocabulary_size: int, word_size: int, size: int, pooling: Pooling) -> None:
+        super().__init__()
+        self.embed = nn.Embedding(vocabulary_size, word_size)
+        nn.init.uniform_(self.embed.weight, -EMBEDDING_RANGE, EMBEDDING_RANGE)
+        self.rnn = nn.GRU(word_size, size, batch_first=True, bidirectional=True)
+        self.pooling = pooling
+
+    def forward(self, tokens: Tensor, lengths: Lengths | None = None) -> Tensor:
+        states, mask = self.elements(tokens, lengths)
+        return unit_norm(self.pooling.pool(states, mask))
+
+    def elements(self, tokens: Tensor, lengths: Lengths | None = None) -> tuple[Tensor, Tensor | None]:
+        """The state of each token ``(B, L, D)`` before pooling, zero where there is none, and its mask."""
+        tokens = check_tokens(tokens, self.embed.num_embeddings)
+        mask = read_sets(self.embed.weight.new_empty(1).expand(*tokens.shape, 1), lengths)
+        if not len(tokens):  # no sentences: nothing that torch would pack
+            return self.embed.weight.new_empty(*tokens.shape, self.rnn.hidden_size), mask
+        sizes = sizes_of(tokens.unsqueeze(-1), mask)
+        return self._by_prefix(tokens, sizes) if self._shares_prefixes(tokens) else self._plain(tokens, sizes), mask
+
+    def _plain(self, tokens: Tensor, sizes: Tensor) -> Tensor:
+        packed = pack_padded_sequence(self.embed(tokens), sizes.cpu(), batch_first=True, enforce_sorted=False)
+        both, _ = pad_packed_sequence(self.rnn(packed)[0], batch_first=True, total_length=tokens.shape[1])
+        forward, backward = both.chunk(2, dim=-1)
+        return torch.lerp(forward, backward, 0.5)  # (B, L, D)
+
+    def _by_prefix(self, tokens: Tensor, sizes: Tensor) -> Tensor:
+        valid = prefix_mask(sizes, tokens.shape[1])
+        distinct, which = tokens[valid].unique(return_inverse=True)  # words repeat: project each of them once
+        words = tokens.masked_scatter(valid, which)  # (B, L)
+        embedded = self.embed(distinct)  # (V, W)
+        projected = [nn.functional.linear(embedded, *self._weights("ih", direction)) for direction in DIRECTIONS]
+        recurrent = [tensor for direction in DIRECTIONS for tensor in self._weights("hh", direction)]
+        return prefix_states(projected, words, sizes, recurrent)
+
+    def _shares_prefixes(self, tokens: Tensor) -> bool:
+        """Whether the recurrence can be ours: modules that nobody hooked into or replaced, and kernels that run."""
+        if compiled() or torch.is_autocast_enabled(tokens.device.type):
+            return False
+        if not (_untouched(self.embed, nn.Embedding) and _untouched(self.rnn, nn.GRU)):
+            return False
+        if (self.rnn.num_layers, self.rnn.bidirectional, self.rnn.bias) != (1, True, True):
+            return False
+        weights = [
+            weight for direction in DIRECTIONS for kind in ("ih", "hh") for weight in self._weights(kind, direction)
+        ]
+        return usable_on(self.embed.weight, *weights)
+
+    def _weights(self, kind: str, direction: str) -> tuple[Tensor, Tensor]:
+        weight, bias = (getattr(self.rnn, f"{name}_{kind}_l0{direction}") for name in ("weight", "bias"))
+        return cast(Tensor, weight), cast(Tensor, bias)
+
+
+def _untouched(module: nn.Module, kind: type[nn.Module]) -> bool:
+    """Calling the module would do what its class does and no more: pruning, for one, lives in hooks."""
+    hooks = (module._forward_hooks, module._forward_pre_hooks, module._backward_hooks, module._backward_pre_hooks)
+    return type(module) is kind and not any(hooks)
+
+
+class WordStates(nn.Module):
+    """``tokens (B, L)`` → embedding → dropout → BiGRU, directions averaged: states ``(B, L, D)`` and their mask.
+
+    Embeddings start in ``U(±1/√W)``, the weights of the GRU orthogonal, its biases zero. On the CPU, where the kernels
+    load, the recurrence is that of :mod:`vse.encoders.prefix_bigru`, with the parameters of ``rnn``.
+    """
+
+    def __init__(self, vocabulary_size: int, word_size: int, size: int, dropout: float) -> None:
+        super().__init__()
+        self.embed = nn.Embedding(vocabulary_size, word_size)
+        nn.init.uniform_(self.embed.weight, -(word_size**-0.5), word_size**-0.5)
+        self.dropout = nn.Dropout(dropout)
+        self.rnn = nn.GRU(word_size, size, batch_first=True, bidirectional=True)
+        for parameter in self.rnn.parameters():
+            if parameter.dim() == 2:
+                nn.init.orthogonal_(parameter)
+            else:
+                nn.init.zeros_(parameter)
+
+    def forward(self, tokens: Tensor, lengths: Lengths | None = None) -> tuple[Tensor, Tensor | None]:
+        """States, zero past a sentence's end, and their mask ``(B, L)``, None if no sentence is padded."""
+        tokens = check_tokens(tokens, self.embed.num_embeddings)
+        mask = read_sets(self.embed.weight.new_empty(1).expand(*tokens.shape, 1), lengths)
+        if not len(tokens):  # no sentences: nothing that torch would pack
+            return self.embed.weight.new_empty(*tokens.shape, self.rnn.hidden_size), mask
+        sizes = sizes_of(tokens.unsqueeze(-1), mask)
+        embedded, words = self._embedded(tokens, sizes)
+        weights = [self._weights("hh", direction) for direction in DIRECTIONS]
+        recurrent = [tensor for pair in weights for tensor in pair]
+        if not self._compilable(embedded, *recurrent):
+            return self._plain(embedded[words], sizes), mask
+        projected = [nn.functional.linear(embedded, *self._weights("ih", direction)) for direction in DIRECTIONS]
+        return prefix_states(projected, words, sizes, recurrent), mask
+
+    def _embedded(self, tokens: Tensor, sizes: Tensor) -> tuple[Tensor, Tensor]:
+        """Vectors ``(K, W)`` and, for each word ``(B, L)``, which of them it has.
+
+        Equal words share one, unless dropout makes each word differ.
+        """
+        valid = prefix_mask(sizes, tokens.shape[1])
+        given = tokens[valid]
+        if self.training and self.dropout.p:
+            distinct, which = given, torch.arange(len(given), device=given.device)
+        else:
+            distinct, which = given.unique(return_inverse=True)
+        return self.dropout(self.embed(distinct)), torch.zeros_like(tokens).masked_scatter(valid, which)
+
+    def _plain(self, inputs: Tensor, sizes: Tensor) -> Tensor:
+        packed = pack_padded_sequence(inputs, sizes.cpu(), batch_first=True, enforce_sorted=False)
+        both, _ = pad_packed_sequence(self.rnn(packed)[0], batch_first=True, total_length=inputs.shape[1])
+        forward, backward = both.chunk(2, dim=-1)
+        return torch.lerp(forward, backward, 0.5)  # (B, L, D)
+
+    def _compilable(self, *tensors: Tensor) -> bool:
+        return not (compiled() or torch.is_autocast_enabled(tensors[0].device.type)) and usable_on(*tensors)
+
+    def _weights(self, kind: str, direction: str) -> tuple[Tensor, Tensor]:
+        weight, bias = (getattr(self.rnn, f"{name}_{kind}_l0{direction}") for name in ("weight", "bias"))
+        return cast(Tensor, weight), cast(Tensor, bias)
+
+
+class WordEncoder(WordStates):
+    """``tokens (B, L)`` → :class:`~vse.encoders.text.WordStates` → pooling → unit norm ``(B, D)``.
+
+    Beside :class:`~vse.encoders.text.BiGRUEncoder` it has dropout on the words and other first weights; without
+    training the two compute the same.
+    """
+
+    def __init__(self, vocabulary_size: int, word_size: int, size: int, pooling: Pooling, dropout: float) -> None:
+        super().__init__(vocabulary_size, word_size, size, dropout)
+        self.pooling = pooling
+
+    def forward(self, tokens: Tensor, lengths: Lengths | None = None) -> Tensor:  # type: ignore[override]  # pooled
+        states, mask = self.elements(tokens, lengths)
+        return unit_norm(self.pooling.pool(states, mask))
+
+    def elements(self, tokens: Tensor, lengths: Lengths | None = None) -> tuple[Tensor, Tensor | None]:
+        """The state of each word ``(B, L, D)`` before pooling, zero where there is none, and its mask."""
+        return super().forward(tokens, lengths)

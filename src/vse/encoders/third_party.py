@@ -1,0 +1,94 @@
+"""Load transformers and timm safely: no pickles, no network, no clash with torchvision."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any
+
+from vse.errors import InputError, first_line, require
+
+_SIGNATURE = "(Tensor dets, Tensor scores, float iou_threshold) -> Tensor"
+_declared: list[Any] = []  # a torch.library.Library withdraws its declarations when it is collected
+
+
+@cache
+def mend_torchvision() -> bool:
+    """Make ``import torchvision`` work where it would fail; True if something had to be declared.
+
+    Call it before the first import of timm or transformers.
+    """
+    if find_spec("torchvision") is None:
+        return False
+    try:
+        import_module("torchvision")
+    except RuntimeError as error:
+        if "torchvision::" not in str(error):
+            raise
+    else:
+        return False
+    import torch
+
+    library = torch.library.Library("torchvision", "DEF")
+    for name in ("nms", "qnms"):
+        library.define(name + _SIGNATURE)
+    _declared.append(library)
+    # What the failed import left half made would be found instead of being imported anew.
+    for module in [name for name in sys.modules if name.partition(".")[0] == "torchvision"]:
+        del sys.modules[module]
+    import_module("torchvision")
+    return True
+
+
+NOT_ARCHITECTURE = {"transformers_version", "_name_or_path", "architectures", "dtype"}
+
+
+def import_transformers(purpose: str) -> Any:
+    """The library, after a torchvision that would break its import has been mended."""
+    mend_torchvision()
+    return require("transformers", "train", purpose)
+
+
+@contextmanager
+def quiet_loading(transformers: Any) -> Iterator[None]:
+    """Without the bars and reports that loading weights prints; errors still come as exceptions."""
+    logging = transformers.utils.logging
+    verbosity, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(verbosity)
+        if bars:
+            logging.enable_progress_bar()
+
+
+def load_pretrained(transformers: Any, source: str, **options: Any) -> Any:
+    """``AutoModel.from_pretrained``, strictly: weights that the file lacks would otherwise stay random, with a warning.
+
+    Only safetensors are read, and no code that comes with a model is run.
+    """
+    safetensors = require("safetensors", "train", f"loading {source!r}")
+    try:
+        with quiet_loading(transformers):
+            model, report = transformers.AutoModel.from_pretrained(
+                source, output_loading_info=True, use_safetensors=True, trust_remote_code=False, **options
+            )
+    except (OSError, ValueError, KeyError, RuntimeError, safetensors.SafetensorError) as error:
+        raise InputError(f"no pretrained model could be loaded from {source!r}: {first_line(error)}") from None
+    absent = [*report["missing_keys"], *(name for name, *_ in report["mismatched_keys"])]
+    if absent:
+        names = ", ".join(sorted(map(str, absent))[:3])
+        raise InputError(f"{source!r}: {len(absent)} tensors of the model are not in its file ({names}, …)")
+    return model
+
+
+def describe_config(config: Any) -> dict[str, Any]:
+    """The settings and the type of a configuration: enough to build the network again."""
+    described = {"model_type": config.model_type, **config.to_diff_dict()}
+    return {key: value for key, value in described.items() if key not in NOT_ARCHITECTURE}

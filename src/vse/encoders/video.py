@@ -1,0 +1,81 @@
+"""Encode videos given as sequences of frame features."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from vse.encoders.backbones import Backbone
+from vse.encoders.functional import evaluation_mode, unit_norm
+from vse.encoders.image import check_features
+from vse.pooling.base import Pooling
+from vse.pooling.sets import Lengths, read_sets
+
+
+class FrameEncoder(nn.Module):
+    """``frames (B, T, C)`` → Linear → dropout → pooling → unit norm ``(B, D)``.
+
+    ``lengths (B,)`` says how many frames of each video are real; without it all are.
+    """
+
+    def __init__(self, feature_size: int, size: int, pooling: Pooling, dropout: float) -> None:
+        super().__init__()
+        self.fc = nn.Linear(feature_size, size)
+        self.dropout = nn.Dropout(dropout)
+        self.pooling = pooling
+        self.feature_size = feature_size
+
+    def forward(self, frames: Tensor, lengths: Lengths | None = None, mask: Tensor | None = None) -> Tensor:
+        projected, mask = self.elements(frames, lengths, mask)
+        return unit_norm(self.pooling.pool(projected, mask))
+
+    def elements(
+        self, frames: Tensor, lengths: Lengths | None = None, mask: Tensor | None = None
+    ) -> tuple[Tensor, Tensor | None]:
+        """The projected frames ``(B, T, D)`` before pooling, and their mask."""
+        frames = check_features(frames, self.feature_size, self.fc.weight.dtype)
+        mask = read_sets(frames, lengths, mask)
+        if mask is not None:  # whatever the padding holds must not reach the gradient of the weights
+            frames = frames.masked_fill(~mask.unsqueeze(-1), 0)
+        return self.dropout(self.fc(frames)), mask
+
+
+LARGEST = float(np.finfo(np.float16).max)  # 65504
+NAN = "the backbone gives NaN for it"
+
+
+@dataclass(frozen=True)
+class FrameFeatures:
+    """``rows`` float16 ``(n, C)``, one a frame; ``clipped`` counts the values that float16 cannot hold."""
+
+    rows: NDArray[np.float16]
+    clipped: int
+
+
+@torch.inference_mode()
+def see_cells(backbone: Backbone, pixels: NDArray[Any]) -> Tensor:
+    """Pixels ``(B, 3, H, W)`` to the features of their cells ``(B, h·w, C)`` float32, where the backbone is."""
+    like = next(backbone.parameters())
+    cells: Tensor = backbone(torch.from_numpy(pixels).to(like.device, like.dtype))
+    return cells.float()
+
+
+def as_float16(values: Tensor) -> tuple[NDArray[np.float16], int]:
+    """Values clipped to ±65504 and rounded, and how many were clipped."""
+    clipped = int((values.abs() > LARGEST).sum())
+    return values.clamp(-LARGEST, LARGEST).half().cpu().numpy(), clipped
+
+
+def see_frames(backbone: Backbone, pixels: NDArray[np.float32], batch_size: int) -> FrameFeatures | None:
+    """Frames ``(n, 3, H, W)`` of a clip to one row each, the mean over its cells; None where the backbone gives NaN."""
+    starts = range(0, len(pixels), batch_size)
+    with evaluation_mode(backbone):
+        means = torch.cat([see_cells(backbone, pixels[start : start + batch_size]).mean(1) for start in starts])
+    if bool(means.isnan().any()):
+        return None
+    return FrameFeatures(*as_float16(means))

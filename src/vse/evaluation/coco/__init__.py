@@ -1,0 +1,1 @@
+"""Evaluation tasks on COCO: image and caption ids, CxC, ECCV Caption."""

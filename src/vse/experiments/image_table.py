@@ -1,0 +1,183 @@
+"""A table of the paper on photographs: rows are changes of one VSE∞ recipe."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.lib import format as npy_format
+from numpy.typing import NDArray
+
+from vse._util.atomic import settle, write_json, write_text
+from vse._util.schema import read_json
+from vse.data import CaptionedImages, FeatureRows, FeatureStore, attach, open_data
+from vse.errors import InputError
+from vse.experiments.grid.report import GridResult
+from vse.experiments.grid.run import run_grid
+from vse.experiments.plan import Call, Claim, Grid, Variant
+from vse.progress import ProgressReporter
+from vse.training.recipe import Recipe
+from vse.training.recipes import read_recipe, toml_text
+
+SPLITS = ("train", "dev", "test")
+ABOUT = "projected.json"
+CELLS_PER_IMAGE = 16
+"""Drawn of each training picture for the directions."""
+BLOCK = 64  # pictures projected at once
+
+
+def project_features(data: Path, features: Path, into: Path, size: int, report: ProgressReporter) -> Path:
+    """The splits of a data set in the layout ``precomp``, with cells of ``size`` values float16; done once.
+
+    ``features`` is a store that ``vse features`` made. Returns the folder, which is named after what it was made of.
+    """
+    store = FeatureStore.open(features)
+    splits = {split: attach(open_data(data, split, use="files"), store, on_bad="drop") for split in SPLITS}
+    channels = store.header.channels
+    if size > channels:
+        raise InputError(f"{features}: cells of {channels} values, which cannot be projected onto {size}")
+    told = json.dumps([store.header.fingerprint, size, {name: each.images.ids for name, each in splits.items()}])
+    folder = into / f"projected-{size}-{hashlib.sha256(told.encode()).hexdigest()[:8]}"
+    if (folder / ABOUT).is_file():
+        return folder
+    folder.mkdir(parents=True, exist_ok=True)
+    mean, directions, kept = _main_directions(_rows(splits["train"]), size)
+    report.note(f"projecting cells of {channels} values onto {size}, which hold {100 * kept:.1f} % of their variance")
+    for name, split in splits.items():
+        _write_split(folder, name, split, mean, directions)
+    about = {"features": str(features), "fingerprint": store.header.fingerprint, "size": size, "variance_kept": kept}
+    write_json(folder / ABOUT, about)  # last: its presence says that all is there
+    return folder
+
+
+def read_about(folder: Path) -> dict[str, Any]:
+    """What a projection was made of, and the share of the variance that it keeps."""
+    return read_json(folder / ABOUT)
+
+
+def _rows(split: CaptionedImages) -> FeatureRows:
+    if not isinstance(split.images, FeatureRows):
+        raise InputError(f"{split.name}, split {split.split!r}: no stored features")
+    return split.images
+
+
+def _main_directions(rows: FeatureRows, size: int) -> tuple[NDArray[np.float32], NDArray[np.float32], float]:
+    """Mean ``(C,)``, directions ``(C, size)`` and the share of the variance along them, from some cells of each."""
+    generator = np.random.Generator(np.random.Philox(0))
+    width, count = rows.dim, 0
+    total, outer = np.zeros(width), np.zeros((width, width))
+    for start in range(0, len(rows), BLOCK):
+        drawn = []
+        for number in range(start, min(start + BLOCK, len(rows))):
+            cells = rows[number]  # (N, C)
+            drawn.append(cells[generator.choice(len(cells), min(CELLS_PER_IMAGE, len(cells)), replace=False)])
+        block = np.concatenate(drawn).astype(np.float32)
+        count += len(block)
+        total += block.sum(axis=0, dtype=np.float64)
+        outer += block.T @ block
+    mean = total / count
+    values, vectors = np.linalg.eigh(outer / count - np.outer(mean, mean))
+    share = float(values[::-1][:size].sum() / values.sum())
+    return mean.astype(np.float32), vectors[:, ::-1][:, :size].astype(np.float32).copy(), share
+
+
+def _write_split(
+    folder: Path, name: str, split: CaptionedImages, mean: NDArray[np.float32], directions: NDArray[np.float32]
+) -> None:
+    rows = _rows(split)
+    owners = np.asarray(split.caption_to_image)
+    counts = np.bincount(owners, minlength=len(rows))
+    if counts.min() != counts.max():
+        raise InputError(f"{split.name} {name}: between {counts.min()} and {counts.max()} captions for a picture")
+    order = np.argsort(owners, kind="stable")
+    lines = [" ".join(split.captions[place].split()) for place in order.tolist()]
+    cells = len(rows[0])
+    header = {"descr": "<f2", "fortran_order": False, "shape": (len(rows), cells, directions.shape[1])}
+    part = folder / f"{name}_ims.npy.part"
+    with part.open("wb") as file:
+        npy_format.write_array_header_2_0(file, header)
+        for number in range(len(rows)):
+            file.write(np.ascontiguousarray((rows[number] - mean) @ directions, dtype=np.float16).data)
+    settle(part)
+    part.replace(folder / f"{name}_ims.npy")
+    write_text(folder / f"{name}_caps.txt", "\n".join(lines) + "\n")
+    write_text(folder / f"{name}_ids.txt", "".join(f"{each}\n" for each in rows.ids))
+
+
+RECIPE = "flickr8k-small"
+"""VSE∞ on projected cells, in a size of which two cores train a hundred."""
+BACKBONE = "efficientnet-lite0"
+QUICK = ("schedule.epochs=1", "schedule.decay_epochs=0", "model.embed_size=32")
+
+Changes = tuple[str, ...]
+IMAGE_AVG: Changes = ('model.image.pooling="avg"',)
+TEXT_AVG: Changes = ('model.text.pooling="avg"',)
+TEXT_CLS: Changes = ('model.text.pooling="cls"',)
+NO_IMAGE_DROP: Changes = ('augmentation.image="none"',)
+NO_TEXT_DROP: Changes = ('augmentation.text="none"',)
+VSE_PLUS_PLUS: Changes = (*IMAGE_AVG, *TEXT_AVG, *NO_IMAGE_DROP, *NO_TEXT_DROP)
+
+
+def pooling(side: str, name: str, **options: float) -> Changes:
+    """The change that gives a side, ``image`` or ``text``, another pooling."""
+    if not options:
+        return (f'model.{side}.pooling="{name}"',)
+    told = ", ".join(f"{option} = {value}" for option, value in options.items())
+    return (f'model.{side}.pooling={{name = "{name}", options = {{{told}}}}}',)
+
+
+@dataclass(frozen=True)
+class Place:
+    """The recipe that rows change, and the changes that tell where its data are."""
+
+    recipe: str
+    changes: Changes = field(default=())
+
+
+def prepare(call: Call) -> Place:
+    """The data of the recipe: as they are, or for the small recipe cells that are computed and projected once."""
+    name = call.recipe or RECIPE
+    data = call.needed_data("Flickr8k's")
+    if name != RECIPE:
+        places = [f"data.path={toml_text(data)}"]
+        places += [f"data.features={toml_text(call.features)}"] if call.features is not None else []
+        return Place(name, (*places, *call.changes))
+    recipe = read_recipe(name)
+    if not isinstance(recipe, Recipe) or recipe.model.kind != "vse" or recipe.model.image.kind != "region":
+        raise InputError(f"{name}: expected a recipe of region features")
+    features = call.features or _computed(call, data)
+    size = recipe.model.image.feature_size
+    folder = project_features(data, features, call.runs_folder.parent, size, call.report)
+    return Place(name, (f"data.path={toml_text(folder)}", *(QUICK if call.quick else ()), *call.changes))
+
+
+def _computed(call: Call, data: Path) -> Path:
+    from vse.models.extract import extract_features, find_images
+
+    folder = call.runs_folder.parent / f"features-{BACKBONE}"
+    extract_features(find_images(data), BACKBONE, folder, progress=call.report)
+    return folder
+
+
+def run_table(
+    call: Call,
+    place: Place,
+    *,
+    name: str,
+    title: str,
+    panels: Mapping[str, Mapping[str, Changes]],
+    claims: Sequence[Claim] = (),
+    seeds: tuple[int, ...],
+) -> GridResult:
+    """Train and compare rows ``panel → label → changes``; ``seeds`` are those of a call that names none."""
+    variants = tuple(
+        Variant(label, place.recipe, changes, panel)
+        for panel, rows in panels.items()
+        for label, changes in rows.items()
+    )
+    return run_grid(Grid(name, title, variants, tuple(claims), place.changes), call.chosen_seeds(seeds), call)

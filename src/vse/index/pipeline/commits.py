@@ -1,0 +1,137 @@
+"""Entries on their way into a collection: some at a time, so that a process that is killed loses little."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+
+from vse.index.pipeline.decode import Part, Pixels
+from vse.index.scan import Problem, ScanLimits, read_captions
+from vse.index.types import Collection, Entry, MediaFile, Moment, Vectors
+from vse.models.encode import ParallelCalls, Towers, direction, encode_texts
+
+NO_WORDS = "the model has no vocabulary: captions are kept, but cannot be searched"
+
+
+class Commits:
+    """Gathers entries and adds them to the collection every ``files`` files or ``seconds``, whatever comes first."""
+
+    def __init__(
+        self,
+        collection: Collection,
+        model: Towers,
+        *,
+        files: int,
+        seconds: float,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.notes: list[str] = []
+        self._collection, self._model = collection, model
+        self._files, self._seconds, self._clock = files, seconds, clock
+        self._pending: list[tuple[MediaFile, tuple[Moment, ...]]] = []
+        self._last = clock()
+
+    def add(self, file: MediaFile, moments: tuple[Moment, ...]) -> None:
+        """Take a file in; it has happened when the next commit has."""
+        self._pending.append((file, moments))
+        self.commit_if_due()
+
+    def commit_if_due(self) -> None:
+        """Commit when enough files are waiting, or the last commit is long ago."""
+        if len(self._pending) >= self._files or self._clock() - self._last >= self._seconds:
+            self.commit()
+
+    def commit(self) -> None:
+        """Add what is waiting. An interrupted call may be made again: adding a file twice leaves it there once."""
+        if self._pending:
+            self._collection.add(self._entries())
+            self._pending = []
+        self._last = self._clock()
+
+    def _entries(self) -> list[Entry]:
+        """With the vectors of their captions, all of them encoded at once."""
+        texts = [text for file, _ in self._pending for text in file.captions]
+        if not texts:
+            return [Entry(file, moments) for file, moments in self._pending]
+        if self._model.tokenizer is None:
+            self.notes = [NO_WORDS]
+            return [Entry(file, moments) for file, moments in self._pending]
+        vectors, row, entries = encode_texts(self._model, texts, unknown="allow"), 0, []
+        for file, moments in self._pending:
+            own = vectors[row : row + len(file.captions)]
+            row += len(file.captions)
+            entries.append(Entry(file, moments, own if len(own) else None))
+        return entries
+
+
+class IndexModel(Towers, Protocol):
+    """A model whose vectors fill a collection: any that :func:`vse.load` returns and that reads pictures."""
+
+    def fingerprint(self) -> str:
+        """A name for exactly these weights."""
+
+    def parallel_calls(self, batch_size: int) -> AbstractContextManager[ParallelCalls]:
+        """For the time of the block several threads may call ``embed_images`` at once; the value says how many."""
+
+
+def embed_parts(model: Towers, parts: Sequence[Part], batch_size: int) -> list[tuple[Moment, ...]]:
+    """The moments of each part; a shot without a direction, as of a frame for which the model gives NaN, has none."""
+    pixels = [frame for part in parts for shot in part.shots for frame in shot.frames]
+    vectors = _embed(model, pixels, batch_size)
+    row, result = 0, []
+    for part in parts:
+        moments = []
+        for shot in part.shots:
+            vector = direction(vectors[row : row + len(shot.frames)])
+            row += len(shot.frames)
+            if vector is not None:
+                moments.append(Moment(vector, shot.start, shot.end))
+        result.append(tuple(moments))
+    return result
+
+
+def count_frames(parts: Iterable[Part]) -> int:
+    """Frames in all shots."""
+    return sum(len(shot.frames) for part in parts for shot in part.shots)
+
+
+def _embed(model: Towers, pixels: Sequence[Pixels], batch_size: int) -> Vectors:
+    if not pixels:
+        return np.zeros((0, model.embed_size), np.float32)
+    starts = range(0, len(pixels), batch_size)
+    return np.concatenate([model.embed_images(np.stack(pixels[start : start + batch_size])) for start in starts])
+
+
+@dataclass(frozen=True)
+class FolderCaptions:
+    """The captions of a folder by path; ``complete`` unless a file of captions could not be read at all."""
+
+    by_path: dict[str, tuple[str, ...]]
+    complete: bool = True
+    problems: tuple[Problem, ...] = ()
+
+    def wanted(self, path: str, known: MediaFile | None) -> tuple[str, ...]:
+        """The captions for the file at ``path``. Known ones are not forgotten because they cannot be read today."""
+        found = self.by_path.get(path, ())
+        if self.complete or known is None:
+            return found
+        return tuple(dict.fromkeys((*known.captions, *found)))
+
+
+def folder_captions(root: str | Path, limits: ScanLimits) -> FolderCaptions:
+    """Read the captions that came with a folder."""
+    problems: list[Problem] = []
+    by_path = read_captions(root, limits=limits, on_problem=problems.append)
+    rows_alone = all(problem.reason.startswith("line ") for problem in problems)
+    return FolderCaptions(by_path, rows_alone, tuple(problems))
+
+
+def have_vectors(wanted: tuple[str, ...], known: MediaFile) -> bool:
+    """Whether every wanted caption is among the known ones, so that no sentence has to be encoded."""
+    return set(wanted) <= set(known.captions)

@@ -1,0 +1,290 @@
+"""Folders into a collection."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from vse.errors import InputError
+from vse.index.checks import other_model
+from vse.index.pipeline.commits import Commits, IndexModel, folder_captions
+from vse.index.pipeline.plan import (
+    Contents,
+    Move,
+    Plan,
+    Settled,
+    as_found,
+    make_plan,
+    match_across,
+    match_contents,
+    split_gone,
+)
+from vse.index.pipeline.reading import read_files
+from vse.index.scan import Problem, ScanLimits, walk, why_absent
+from vse.index.types import Collection
+from vse.inputs.text import printable
+from vse.models.encode import check_batch_size
+from vse.progress import ProgressReporter, SilentProgress
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+
+COUNTS = ("new", "changed", "touched", "moved", "removed", "kept", "waiting", "skipped")
+
+
+@dataclass(frozen=True)
+class IndexReport:
+    """Files by what became of them, and what stood in the way.
+
+    ``touched`` files have another time or fewer captions, and the same content; ``kept`` ones were not found and may
+    still be there; ``waiting`` ones are being written, or are missing while others are being written; ``skipped`` are
+    as they were.
+    ``images`` counts the pictures and frames that went through the model, in ``seconds`` of reading and computing.
+    ``problems`` are files that could not be used; they are tried again the next time.
+    """
+
+    root: str
+    new: int = 0
+    changed: int = 0
+    touched: int = 0
+    moved: int = 0
+    removed: int = 0
+    kept: int = 0
+    waiting: int = 0
+    skipped: int = 0
+    images: int = 0
+    seconds: float = 0.0
+    problems: tuple[Problem, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @property
+    def images_per_second(self) -> float:
+        return self.images / self.seconds if self.images else 0.0
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "root": self.root,
+            **{name: getattr(self, name) for name in COUNTS},
+            "images": self.images,
+            "seconds": round(self.seconds, 3),
+            "images_per_second": round(self.images_per_second, 2),
+            "problems": [{"path": problem.path, "reason": problem.reason} for problem in self.problems],
+            "notes": list(self.notes),
+        }
+
+    def lines(self) -> list[str]:
+        """The counts in one line, then the notes, then the problems."""
+        counts = [f"{getattr(self, name):,} {name}" for name in COUNTS if getattr(self, name)]
+        rate = f" ({self.images_per_second:.1f} images/s)" if self.images else ""
+        said = [f"{self.root}: {', '.join(counts) or 'no pictures or clips'}{rate}", *self.notes]
+        if self.problems:
+            said.append(f"{len(self.problems):,} that could not be used:")
+            said.extend(f"  {problem}" for problem in self.problems)
+        return [printable(line) for line in said]
+
+    def render(self, console: Console) -> None:
+        """The lines as they are, however long: a path that is broken over two lines cannot be copied."""
+        from rich.text import Text
+
+        for line in self.lines():
+            console.print(Text(line), soft_wrap=True)
+
+
+COMMIT_FILES = 256
+COMMIT_SECONDS = 10.0
+
+
+@dataclass(frozen=True)
+class _Looked:
+    """A folder that was compared with what is known of it; nothing of it has been encoded or removed yet."""
+
+    root: str
+    plan: Plan
+    contents: Contents
+    touched: int
+    problems: tuple[Problem, ...]
+    notes: tuple[str, ...]
+
+
+def index_folder(
+    collection: Collection,
+    model: IndexModel,
+    root: str | os.PathLike[str],
+    *,
+    progress: ProgressReporter | None = None,
+    batch_size: int = 32,
+    commit_files: int = COMMIT_FILES,
+    commit_seconds: float = COMMIT_SECONDS,
+    limits: ScanLimits | None = None,
+    settled: Settled | None = None,
+) -> IndexReport:
+    """Bring ``collection``, which is open for writing, up to date with the folder ``root``.
+
+    A file whose size and time are known is not read. One that was touched or moved keeps its vectors and ids; one that
+    has changed is encoded anew, and so is one with captions that are new. Files that are gone are removed, unless the
+    folder is not there (a disk that is not mounted), the folder in it where they lay is there but empty (likewise), or
+    the place could not be read. A picture has one vector; a clip has one for each window of some seconds, the mean of
+    its frames' vectors brought to length 1.
+
+    Changes are committed every ``commit_files`` files or ``commit_seconds``: a process that is killed loses what came
+    after the last commit, an interrupt what was in the model, and the next call goes on from there. A known file
+    that can no longer be read keeps what is known of it, and is among the problems.
+
+    ``settled`` tells files that are no longer being written; others wait, and nothing is removed as long as some do,
+    since they may be the missing ones at a new place.
+    """
+    (report,) = index_folders(
+        collection,
+        model,
+        (root,),
+        progress=progress,
+        batch_size=batch_size,
+        commit_files=commit_files,
+        commit_seconds=commit_seconds,
+        limits=limits,
+        settled=settled,
+    )
+    return report
+
+
+def index_folders(
+    collection: Collection,
+    model: IndexModel,
+    roots: Sequence[str | os.PathLike[str]],
+    *,
+    progress: ProgressReporter | None = None,
+    batch_size: int = 32,
+    commit_files: int = COMMIT_FILES,
+    commit_seconds: float = COMMIT_SECONDS,
+    limits: ScanLimits | None = None,
+    settled: Settled | None = None,
+) -> tuple[IndexReport, ...]:
+    """Several folders as :func:`index_folder` does one; a report for each, in their order.
+
+    All are looked at before anything is removed or encoded, so that a file which has gone from one of them and is new
+    in another keeps its vectors and ids; it counts as moved where it is now. From a folder that is not there, or empty
+    as a whole, nothing is taken over.
+    """
+    check_batch_size(batch_size)
+    report, limits = progress or SilentProgress(), limits or ScanLimits()
+    folders = list(dict.fromkeys(root_of(root) for root in roots))
+    check_model(collection, model)
+    for folder in folders:
+        check_overlap(collection.info().roots, folder, folders)
+    states = [_look(collection, folder, limits, settled, report) for folder in folders]
+    looked = [state for state in states if isinstance(state, _Looked)]
+    match_across({each.root: each.contents for each in looked}, report)
+    moves = [move for each in looked for move in each.contents.moves]
+    if moves:  # all at once, so that files may change places
+        collection.move(moves)
+    waiting = any(each.plan.waiting for each in looked)
+
+    def bring_in(each: _Looked) -> IndexReport:
+        commits = Commits(collection, model, files=commit_files, seconds=commit_seconds)
+        gone, empty = split_gone(each.root, each.contents.gone)
+        removed = collection.remove([(each.root, file.path) for file in gone]) if gone and not waiting else 0
+        to_read = each.contents.to_read
+        report.note(f"{each.root}: {len(to_read):,} files to read, {each.plan.skipped:,} as they were")
+        reading = read_files(each.root, to_read, model, commits, batch_size=batch_size, limits=limits, progress=report)
+        where = collection.info().where
+        return IndexReport(
+            each.root,
+            new=reading.new,
+            changed=reading.changed,
+            touched=each.touched,
+            moved=len(each.contents.moves),
+            removed=removed,
+            kept=each.plan.kept + sum(empty.values()),
+            waiting=each.plan.waiting + (len(gone) if waiting else 0),
+            skipped=each.plan.skipped,
+            images=reading.images,
+            seconds=reading.seconds,
+            problems=tuple(sorted((*each.problems, *reading.problems), key=lambda problem: problem.path)),
+            notes=(
+                *(_kept(where, str(Path(each.root, place)), count) for place, count in empty.items()),
+                *each.notes,
+                *reading.notes,
+            ),
+        )
+
+    return tuple(bring_in(state) if isinstance(state, _Looked) else state for state in states)
+
+
+def _look(
+    collection: Collection, root: str, limits: ScanLimits, settled: Settled | None, progress: ProgressReporter
+) -> _Looked | IndexReport:
+    """The folder beside what is known; of a folder that is not there, the report that says so."""
+    absent = _why_absent(collection, root)
+    if absent is not None:
+        known = sum(1 for _ in collection.files(root))
+        if not known:
+            raise InputError(f"{root}: {absent}: expected a folder of pictures and clips")
+        return IndexReport(root, kept=known, notes=(f"{root}: {absent}; its {known:,} files stay in the index",))
+    captions = folder_captions(root, limits)
+    scan = walk(root, limits=limits)
+    plan = make_plan(scan, collection.files(root), captions, settled)
+    touched = 0
+
+    def on_touched(moves: list[Move]) -> None:
+        nonlocal touched
+        if moves:
+            collection.move(moves)
+            touched += len(moves)
+
+    on_touched([as_found(each.known, root, each) for each in plan.recaptioned if each.known is not None])
+    contents = match_contents(root, plan.candidates, plan.gone, on_touched, progress)
+    notes = (f"{plan.kept:,} files could not be looked for and stay in the index",) if plan.kept else ()
+    problems = (*captions.problems, *scan.problems, *contents.problems)
+    return _Looked(root, plan, contents, touched, problems, notes)
+
+
+def root_of(root: str | os.PathLike[str]) -> str:
+    """The folder as a collection knows it: absolute, so that it means the same from everywhere; links stay."""
+    return os.path.abspath(Path(root).expanduser())  # noqa: PTH100 - Path.absolute keeps "..", resolve follows links
+
+
+def check_model(collection: Collection, model: IndexModel) -> None:
+    """The model reads pictures, and the collection's vectors are its own."""
+    check_reads_pictures(model)
+    info, fingerprint = collection.info(), model.fingerprint()
+    if info.model != fingerprint:
+        raise other_model(info.where, info.model, info.model_source, fingerprint)
+
+
+def check_reads_pictures(model: IndexModel) -> None:
+    """A model that takes features cannot be given files."""
+    if model.preprocessing is None:
+        raise InputError(
+            f"the model takes sets of features (N, {model.feature_size}), not pictures: use one that reads pictures "
+            "('vse inspect MODEL' tells)"
+        )
+
+
+def check_overlap(known: Sequence[str], root: str, given: Sequence[str] = ()) -> None:
+    """A folder within another one that is ``known``, or ``given`` to be indexed, would have its files found twice."""
+    for other in (*known, *given):
+        if other != root and (Path(root).is_relative_to(other) or Path(other).is_relative_to(root)):
+            there, fix = "in the index already", f"index {other} again, or use another index"
+            if other not in known:
+                there, fix = "given too", f"leave out {max(root, other, key=len)}"
+            raise InputError(f"{root}: {other} is {there}, and what they share would be found twice: {fix}")
+
+
+def _kept(where: str, folder: str, count: int) -> str:
+    command = f"vse collection remove {shlex.quote(where)} {shlex.quote(folder)}"
+    return (
+        f"{folder}: empty, but held {count:,} files, which stay in the index: is a disk to be mounted there? "
+        f"To forget them: {command}"
+    )
+
+
+def _why_absent(collection: Collection, root: str) -> str | None:
+    """Why the folder is not there; files are counted only where an empty folder has to be judged."""
+    if why_absent(root, known=1) is None:
+        return None
+    return why_absent(root, known=sum(1 for _ in collection.files(root)))

@@ -1,0 +1,277 @@
+"""A folder beside what a collection knows of it: which files have to be looked at."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TypeVar
+
+from vse.errors import VSEError
+from vse.index.pipeline.commits import FolderCaptions, have_vectors
+from vse.index.pipeline.decode import results_ahead
+from vse.index.scan import BadMediaError, Found, Problem, Scan, digest, empty_folders
+from vse.index.types import MediaFile
+from vse.inputs.files import os_reason
+from vse.progress import ProgressReporter
+
+Left = TypeVar("Left", Found, MediaFile)
+Right = TypeVar("Right", Found, MediaFile)
+Settled = Callable[[Found], bool]
+"""Whether a file is no longer being written."""
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A file that is not as it is known, ``known`` is what the collection has at its path, None for nothing."""
+
+    found: Found
+    known: MediaFile | None
+    captions: tuple[str, ...]
+
+    @property
+    def same_state(self) -> bool:
+        """Whether size and time are the known ones, so that the content is; then only its captions are new."""
+        return self.known is not None and is_same(self.found, self.known)
+
+
+@dataclass
+class Plan:
+    """Files to look at, known ones that are gone, and counts of those with which nothing is to be done.
+
+    ``recaptioned`` have lost captions or have them in another order: no vector changes.
+    """
+
+    candidates: list[Candidate] = field(default_factory=list)
+    recaptioned: list[Candidate] = field(default_factory=list)
+    gone: list[MediaFile] = field(default_factory=list)
+    skipped: int = 0
+    kept: int = 0
+    waiting: int = 0
+
+
+def make_plan(scan: Scan, known: Iterable[MediaFile], captions: FolderCaptions, settled: Settled | None = None) -> Plan:
+    """Go through both at once; only files that need attention are held in memory.
+
+    Files that are gone although the scan may have overlooked them are counted as kept.
+    """
+    plan, missing = Plan(), []
+    for found, file in side_by_side(scan, ascending(known)):
+        if found is None:
+            if file is not None:
+                missing.append(file)
+        elif settled is not None and not (file is not None and is_same(found, file)) and not settled(found):
+            plan.waiting += 1
+        else:
+            _look(plan, Candidate(found, file, captions.wanted(found.path, file)))
+    plan.gone = [file for file in missing if not scan.hides(file.path)]
+    plan.kept = len(missing) - len(plan.gone)
+    return plan
+
+
+def split_gone(root: str, gone: Sequence[MediaFile]) -> tuple[list[MediaFile], dict[str, int]]:
+    """Files that were deleted; and empty folders where a disk may be away, each with the number of files to be kept."""
+    places = empty_folders(root, (file.path for file in gone))
+    return [file for file in gone if file.path not in places], dict(Counter(places.values()))
+
+
+def side_by_side(left: Iterable[Left], right: Iterable[Right]) -> Iterator[tuple[Left | None, Right | None]]:
+    """Pairs by path, None for what one side lacks; both come in the order of paths."""
+    lefts, rights = iter(left), iter(right)
+    one, other = next(lefts, None), next(rights, None)
+    while one is not None or other is not None:
+        if other is None or (one is not None and one.path < other.path):
+            yield one, None
+            one = next(lefts, None)
+        elif one is None or other.path < one.path:
+            yield None, other
+            other = next(rights, None)
+        else:
+            yield one, other
+            one, other = next(lefts, None), next(rights, None)
+
+
+def ascending(known: Iterable[MediaFile]) -> Iterator[MediaFile]:
+    """The files as they come; out of order they would be taken for gone, and removed."""
+    last: str | None = None
+    for file in known:
+        if last is not None and file.path <= last:
+            raise VSEError(f"the collection lists {file.path!r} after {last!r}, expected them by path: verify it")
+        last = file.path
+        yield file
+
+
+def is_same(found: Found, known: MediaFile) -> bool:
+    """Whether size and time of change are those that are known."""
+    return (found.size, found.modified_ns, found.kind) == (known.size, known.modified, known.kind)
+
+
+def _look(plan: Plan, candidate: Candidate) -> None:
+    known = candidate.known
+    if known is None or not candidate.same_state:
+        plan.candidates.append(candidate)
+    elif candidate.captions == known.captions:
+        plan.skipped += 1
+    elif have_vectors(candidate.captions, known):
+        plan.recaptioned.append(candidate)
+    else:
+        plan.candidates.append(candidate)
+
+
+Place = tuple[str, str]
+"""Root and path."""
+Move = tuple[Place, MediaFile]
+"""The old place, and the file as it is now."""
+AT_ONCE = 64
+"""Touched files in a commit."""
+CHANGING = "changed since the folder was read: it will be read again next time"
+
+
+@dataclass
+class Contents:
+    """What is to be read and encoded, what only moves, which known files nobody has taken over, what went wrong."""
+
+    to_read: list[Candidate] = field(default_factory=list)
+    moves: list[Move] = field(default_factory=list)
+    gone: list[MediaFile] = field(default_factory=list)
+    problems: list[Problem] = field(default_factory=list)
+
+
+def match_contents(
+    root: str,
+    candidates: Iterable[Candidate],
+    gone: Iterable[MediaFile],
+    on_touched: Callable[[list[Move]], None],
+    progress: ProgressReporter,
+) -> Contents:
+    """Compare by digest where the size allows it, and only there: other files are read once, by whoever encodes them.
+
+    Touched files are handed to ``on_touched`` as they are found. A known file whose content is no longer at its place
+    may be taken over by one at another place, the first by path if several have that content; so chains of renamed
+    files and files that have changed places move too. A file that brings new captions is read again in any case.
+    """
+    result = Contents()
+    rest: list[Candidate] = []
+    displaced: list[MediaFile] = []
+    digests: dict[str, str] = {}
+    doubtful: list[Candidate] = []
+    for candidate in candidates:
+        known = candidate.known
+        if candidate.same_state:
+            result.to_read.append(candidate)
+        elif known is not None and (known.size, known.kind) == (candidate.found.size, candidate.found.kind):
+            doubtful.append(candidate)
+        else:
+            rest.append(candidate)
+            displaced.extend([known] if known is not None else [])
+    touched: list[Move] = []
+    with closing(_digests(root, doubtful, progress, "comparing")) as compared:
+        for candidate, found in compared:
+            known = candidate.known
+            if isinstance(found, Problem):
+                result.problems.append(found)
+            elif known is None or found != known.digest:
+                digests[candidate.found.path] = found
+                rest.append(candidate)
+                displaced.extend([known] if known is not None else [])
+            elif have_vectors(candidate.captions, known):
+                touched.append(as_found(known, root, candidate))
+            else:
+                result.to_read.append(candidate)
+            if len(touched) >= AT_ONCE:
+                on_touched(touched)
+                touched = []
+    on_touched(touched)
+    missing = list(gone)
+    taken = _take_over(root, result, rest, (*missing, *displaced), digests, progress)
+    result.gone = [file for file in missing if _place(file) not in taken]
+    result.to_read.sort(key=lambda candidate: candidate.found.path)
+    return result
+
+
+def match_across(contents: Mapping[str, Contents], progress: ProgressReporter) -> None:
+    """Let files that are new in one folder take over what is gone from the others; ``contents``, by folder, change.
+
+    Only what is gone without a successor counts: where another file has come to the old place, both are read.
+    """
+    for root, own in contents.items():
+        others = [theirs for folder, theirs in contents.items() if folder != root]
+        new = [each for each in own.to_read if each.known is None]
+        own.to_read = [each for each in own.to_read if each.known is not None]
+        taken = _take_over(root, own, new, [file for theirs in others for file in theirs.gone], {}, progress)
+        own.to_read.sort(key=lambda candidate: candidate.found.path)
+        for theirs in others:
+            theirs.gone = [file for file in theirs.gone if _place(file) not in taken]
+
+
+def as_found(known: MediaFile, root: str, candidate: Candidate) -> Move:
+    """A known content at the place and time, and with the captions, that it has now."""
+    found, captions = candidate.found, candidate.captions
+    file = replace(known, root=root, path=found.path, size=found.size, modified=found.modified_ns, captions=captions)
+    return _place(known), file
+
+
+def content_digest(root: str | Path, found: Found) -> str | Problem:
+    """The digest of a file that is still as the walk saw it."""
+    path = Path(root) / found.path
+    try:
+        before = path.stat()
+        value = digest(path)
+        after = path.stat()
+    except BadMediaError as error:
+        return Problem(found.path, error.reason)
+    except OSError as error:
+        return Problem(found.path, os_reason(error))
+    states = {(status.st_size, status.st_mtime_ns) for status in (before, after)}
+    return value if states == {(found.size, found.modified_ns)} else Problem(found.path, CHANGING)
+
+
+def _take_over(
+    root: str,
+    result: Contents,
+    rest: list[Candidate],
+    homeless: Iterable[MediaFile],
+    digests: dict[str, str],
+    progress: ProgressReporter,
+) -> set[Place]:
+    """Give the contents that lost their place to the files that have them, and say which; the others are to be read."""
+    free: dict[tuple[str, str], list[MediaFile]] = {}
+    for file in homeless:
+        free.setdefault((file.kind, file.digest), []).append(file)
+    sizes = {(file.kind, file.size) for files in free.values() for file in files}
+    likely = [each for each in rest if (each.found.kind, each.found.size) in sizes]
+    unread = [each for each in likely if each.found.path not in digests]
+    with closing(_digests(root, unread, progress, "looking for moved files")) as looked_at:
+        for candidate, found in looked_at:
+            if not isinstance(found, Problem):  # whoever reads it will say what is wrong
+                digests[candidate.found.path] = found
+    taken: set[Place] = set()
+    for candidate in sorted(rest, key=lambda each: each.found.path):
+        there = free.get((candidate.found.kind, digests.get(candidate.found.path, "")), [])
+        old = next((file for file in there if have_vectors(candidate.captions, file)), None)
+        if old is None:
+            result.to_read.append(candidate)
+        else:
+            there.remove(old)
+            taken.add(_place(old))
+            result.moves.append(as_found(old, root, candidate))
+    return taken
+
+
+def _digests(
+    root: str, candidates: list[Candidate], progress: ProgressReporter, description: str
+) -> Generator[tuple[Candidate, str | Problem], None, None]:
+    if not candidates:
+        return
+    progress.start(len(candidates), description)
+    with closing(results_ahead(candidates, lambda candidate: content_digest(root, candidate.found))) as results:
+        for candidate, found in results:
+            yield candidate, found
+            progress.advance()
+    progress.finish()
+
+
+def _place(file: MediaFile) -> Place:
+    return file.root, file.path

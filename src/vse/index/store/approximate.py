@@ -1,0 +1,140 @@
+"""Approximate indexes over the rows of a cache, for collections in which comparing everything takes too long.
+
+From :data:`HNSW_FROM` vectors on a graph (HNSW over 8-bit codes), from :data:`IVFPQ_FROM` on inverted lists of product
+codes, which need less memory. Neither holds the vectors themselves: they propose :data:`POOL` rows, whatever the number
+that is asked for, and these are scored exactly. More than :data:`MOST` results are always searched exactly.
+"""
+
+from __future__ import annotations
+
+import math
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vse._util.atomic import settle
+from vse.errors import first_line
+from vse.index.store.cache import Kind
+from vse.index.types import Vectors
+from vse.progress import ProgressReporter, SilentProgress
+
+
+def library() -> Any:
+    """The module ``faiss``."""
+    import faiss
+
+    return faiss
+
+
+def selector(allowed: NDArray[np.bool_] | None) -> Any:
+    """What restricts a search to the rows that are True; None allows all."""
+    return None if allowed is None else library().IDSelectorBitmap(np.packbits(allowed, bitorder="little"))
+
+
+HNSW_FROM = 200_000
+IVFPQ_FROM = 5_000_000
+POOL = 384
+MOST = 256
+TAIL = 0.2
+"""The part of the rows that may lie beyond the index, where they are compared exactly, before it is built anew."""
+LINKS = 32
+PROBED = 1 / 32
+"""The part of the inverted lists that a search visits."""
+BLOCK = 2048
+"""Rows that are indexed at a time: a second's work or so, after which the build says where it stands."""
+TRAINING_ROWS = 100_000
+LEAST_ALLOWED = 0.5
+"""A filter that leaves less than this part of the rows is searched exactly: an index finds too few of them."""
+
+
+def kind_for(rows: int) -> Kind | None:
+    """What a collection of this size is searched with; None means exactly."""
+    if rows >= IVFPQ_FROM:
+        return "ivfpq"
+    return "hnsw" if rows >= HNSW_FROM else None
+
+
+def build(kind: Kind, matrix: Vectors, path: Path, progress: ProgressReporter | None = None) -> None:
+    """Index all rows of ``matrix`` and write the index to ``path``; purged rows, being zero, are indexed as well.
+
+    Takes minutes. Whatever interrupts it leaves what is at ``path`` as it was; where FAISS fails or memory is short,
+    that is an OSError.
+    """
+    faiss = library()
+    report = progress or SilentProgress()
+    count, dimensions = matrix.shape
+    report.start(count, "building the approximate index")
+    try:
+        index = faiss.index_factory(dimensions, recipe(kind, count, dimensions), faiss.METRIC_INNER_PRODUCT)
+        step = max(1, count // training_rows(kind, count))
+        index.train(np.ascontiguousarray(matrix[::step]))
+        for start in range(0, count, BLOCK):
+            index.add(np.ascontiguousarray(matrix[start : start + BLOCK]))
+            report.advance(min(BLOCK, count - start))
+        _write(index, path)
+    except (RuntimeError, MemoryError) as error:
+        raise OSError(f"{path.name} cannot be built: {first_line(error)}") from error
+    finally:
+        report.finish()
+
+
+def _write(index: Any, path: Path) -> None:
+    beside = path.with_name(path.name + "-new")  # readers may have mapped the one that is there
+    try:
+        library().write_index(index, str(beside))
+        settle(beside)
+        beside.replace(path)
+    except RuntimeError as error:
+        raise OSError(f"{path.name} cannot be written: {first_line(error)}") from error
+    finally:
+        with suppress(OSError):
+            beside.unlink(missing_ok=True)
+
+
+def recipe(kind: Kind, count: int, dimensions: int) -> str:
+    """The description that FAISS builds from."""
+    if kind == "hnsw":
+        return f"HNSW{LINKS}_SQ8"
+    pieces = next(
+        each for each in (64, 32, 16, 8, 4, 2, 1) if dimensions % each == 0 and 4 * each <= max(dimensions, 4)
+    )
+    return f"IVF{lists(count)},PQ{pieces}np"  # np: codes need not be ordered for polysemous search, which takes minutes
+
+
+def lists(count: int) -> int:
+    """Inverted lists for so many vectors: 4 √n."""
+    return max(1, round(4 * math.sqrt(count)))
+
+
+def training_rows(kind: Kind, count: int) -> int:
+    """How many rows codes are learnt from: for lists the 40 each that FAISS asks for, within limits."""
+    return min(count, TRAINING_ROWS if kind == "hnsw" else max(40 * lists(count), 40 * 256))
+
+
+def load(path: Path, rows: int, dimensions: int) -> Any:
+    """The index over so many rows, mapped where FAISS can; None when the file is not there, damaged or another."""
+    faiss = library()
+    try:
+        index = faiss.read_index(str(path), faiss.IO_FLAG_MMAP_IFC)
+    except RuntimeError:
+        return None
+    return index if (index.ntotal, index.d) == (rows, dimensions) else None
+
+
+def propose(index: Any, query: Vectors, allowed: NDArray[np.bool_] | None) -> NDArray[np.int64] | None:
+    """Rows that are likely to be among the best, at most :data:`POOL`; None when too few are allowed to search for."""
+    faiss = library()
+    part = 1.0 if allowed is None else np.count_nonzero(allowed) / max(1, len(allowed))
+    if part < LEAST_ALLOWED:
+        return None
+    chosen = None if part == 1.0 else selector(allowed)
+    if isinstance(index, faiss.IndexIVF):
+        visited = max(8, round(PROBED * index.nlist))
+        parameters = faiss.SearchParametersIVF(sel=chosen, nprobe=visited)
+    else:
+        parameters = faiss.SearchParametersHNSW(sel=chosen, efSearch=round(POOL / part))
+    rows = index.search(query[None], POOL, params=parameters)[1][0]
+    return rows[rows >= 0]

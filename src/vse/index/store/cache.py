@@ -1,0 +1,250 @@
+"""The vectors of one lane as a matrix on disk, to be mapped; made from the database and never needed.
+
+::
+
+    cache/items.json         what the other files stand for
+    cache/items-….vectors    float32, little endian (rows, D); the row of a vector that was purged is zero
+    cache/items-….ids        int64, little endian (rows,), ascending; negative where the vector was purged
+    cache/items-….hnsw       an approximate index over the first rows, see :mod:`vse.index.store.approximate`
+
+A file that a reader may have mapped never shrinks. Rows are appended beyond what the header counts, and flushed before
+the header counts them. When more is to be done, new files are written and the header changes to them.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import BinaryIO, Literal, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vse._util.atomic import write_json
+from vse.index.filters import Filter
+from vse.index.store.database import STORED, Ids, changes, count_after, removed_after, trimmed, vectors_after
+from vse.index.types import Lane, Vectors
+from vse.progress import ProgressReporter
+
+Kind = Literal["hnsw", "ivfpq"]
+Signature = tuple[int, int]
+"""Inode and time of a header: another one whenever it is replaced."""
+ID = np.dtype("<i8")
+BLOCK = 8192
+MOST_DEAD = 0.25
+"""Above this part of purged rows the matrix is written anew."""
+
+
+@dataclass(frozen=True)
+class CacheHeader:
+    """The cache at ``changes``: ``rows`` of files named ``stem``; an approximate index covers the first of them."""
+
+    changes: int
+    rows: int
+    dimensions: int
+    stem: str
+    approximate: Kind | None = None
+    approximate_rows: int = 0
+
+
+@dataclass(frozen=True)
+class OpenCache:
+    """A header with the ``ids (rows,)``, purged ones negative, and the ``matrix (rows, D)``, mapped."""
+
+    signature: Signature | None
+    header: CacheHeader
+    ids: Ids
+    matrix: Vectors
+
+
+class LaneCache:
+    """The cache of one lane of one generation. Whoever calls the methods that write holds the lock."""
+
+    def __init__(self, folder: Path, lane: Lane, dimensions: int) -> None:
+        self.folder, self.lane, self.dimensions = folder, lane, dimensions
+
+    def header(self) -> CacheHeader | None:
+        """What is there; None when nothing is, or nothing that can be understood."""
+        try:
+            header = CacheHeader(**json.loads((self.folder / f"{self.lane}.json").read_bytes()))
+            numbers = header.changes, header.rows, header.approximate_rows
+            sound = (
+                all(type(number) is int and number >= 0 for number in numbers)
+                and header.dimensions == self.dimensions
+                and header.approximate in (None, *get_args(Kind))
+                and header.approximate_rows <= header.rows
+                and Path(header.stem).name == header.stem
+            )
+        except (OSError, ValueError, TypeError, RecursionError):
+            return None
+        return header if sound else None
+
+    def signature(self) -> Signature | None:
+        """Changes whenever the header is replaced."""
+        try:
+            status = (self.folder / f"{self.lane}.json").stat()
+        except OSError:
+            return None
+        return status.st_ino, status.st_mtime_ns
+
+    def opened(self) -> OpenCache | None:
+        """The files that the header names; None when there are none, or none that can be used.
+
+        A writer may replace header and files between looking at the one and at the others: then they are read again.
+        """
+        while True:
+            signature = self.signature()
+            header = self.header()
+            if header is not None:
+                ids, matrix = self.ids(header), self.matrix(header)
+                if ids is not None and matrix is not None:
+                    return OpenCache(signature, header, ids, matrix)
+            if self.signature() == signature:
+                return None
+
+    def ids(self, header: CacheHeader) -> Ids | None:
+        """The column of ids, purged ones negative; None when the file is not what the header says."""
+        try:
+            ids = np.fromfile(self.path(header, "ids"), ID, header.rows).astype(np.int64)
+        except OSError:
+            return None
+        return ids if len(ids) == header.rows and (np.diff(np.abs(ids), prepend=0) > 0).all() else None
+
+    def matrix(self, header: CacheHeader) -> Vectors | None:
+        """The vectors (rows, D), mapped; None when the file is not there or too short."""
+        if header.rows == 0:
+            return np.empty((0, self.dimensions), np.float32)
+        path, shape = self.path(header, "vectors"), (header.rows, self.dimensions)
+        try:
+            if path.stat().st_size < header.rows * self.dimensions * STORED.itemsize:
+                return None
+            return np.asarray(np.memmap(path, STORED, "r", shape=shape))
+        except (OSError, ValueError):
+            return None
+
+    def path(self, header: CacheHeader, ending: str) -> Path:
+        """One of the files that the header names."""
+        return self.folder / f"{header.stem}.{ending}"
+
+    def follow(self, connection: sqlite3.Connection, progress: ProgressReporter) -> CacheHeader:
+        """Bring the cache to the state of the database: append and purge where that is enough, else write anew."""
+        opened, now = self.opened(), changes(connection)
+        if opened is None or not trimmed(connection) <= opened.header.changes <= now:
+            return self.rewrite(connection, progress)
+        header, ids = opened.header, opened.ids
+        if header.changes == now:
+            return header
+        gone = np.isin(ids, removed_after(connection, self.lane, header.changes))
+        if ((ids < 0) | gone).sum() > MOST_DEAD * len(ids):
+            return self.rewrite(connection, progress)
+        return self._extend(connection, header, ids, np.flatnonzero(gone), now, progress)
+
+    def rewrite(self, connection: sqlite3.Connection, progress: ProgressReporter) -> CacheHeader:
+        """New files with what the database holds; an approximate index has to be built anew."""
+        self.folder.mkdir(exist_ok=True)
+        stem = f"{self.lane}-{os.urandom(8).hex()}"
+        new = CacheHeader(changes(connection), 0, self.dimensions, stem)
+        try:
+            with self.path(new, "vectors").open("wb") as vectors, self.path(new, "ids").open("wb") as ids:
+                rows = self._append(connection, 0, vectors, ids, progress)
+            return self.commit(replace(new, rows=rows))
+        except BaseException:
+            for ending in ("vectors", "ids"):
+                with suppress(OSError):
+                    self.path(new, ending).unlink(missing_ok=True)
+            raise
+
+    def commit(self, header: CacheHeader) -> CacheHeader:
+        """Let ``header`` hold, and remove the files that it does not name."""
+        write_json(self.folder / f"{self.lane}.json", asdict(header))
+        endings = {"vectors", "ids", header.approximate}
+        for path in self.folder.glob(f"{self.lane}-*"):
+            if (
+                path.stem != header.stem or path.suffix[1:] not in endings
+            ):  # also what a killed process left half written
+                with suppress(OSError):  # another system may refuse while a reader has it open
+                    path.unlink()
+        return header
+
+    def _extend(
+        self,
+        connection: sqlite3.Connection,
+        header: CacheHeader,
+        ids: Ids,
+        gone: NDArray[np.int64],
+        now: int,
+        progress: ProgressReporter,
+    ) -> CacheHeader:
+        with self.path(header, "vectors").open("r+b") as vectors, self.path(header, "ids").open("r+b") as column:
+            vectors.seek(header.rows * self.dimensions * STORED.itemsize)
+            column.seek(header.rows * ID.itemsize)
+            added = self._append(connection, int(abs(ids[-1])) if len(ids) else 0, vectors, column, progress)
+            for row in gone.tolist():
+                vectors.seek(row * self.dimensions * STORED.itemsize)
+                vectors.write(bytes(self.dimensions * STORED.itemsize))
+                column.seek(row * ID.itemsize)
+                column.write((-ids[row]).astype(ID).tobytes())
+            _flush(vectors)
+            _flush(column)
+        return self.commit(replace(header, changes=now, rows=header.rows + added))
+
+    def _append(
+        self,
+        connection: sqlite3.Connection,
+        last: int,
+        vectors: BinaryIO,
+        column: BinaryIO,
+        progress: ProgressReporter,
+    ) -> int:
+        added = 0
+        progress.start(count_after(connection, self.lane, last), f"writing the cache of {self.lane}")
+        try:
+            for some, block in vectors_after(connection, self.lane, last, self.dimensions, BLOCK):
+                vectors.write(block.astype(STORED, copy=False).data)
+                column.write(some.astype(ID, copy=False).data)
+                added += len(some)
+                progress.advance(len(some))
+        finally:
+            progress.finish()
+        _flush(vectors)
+        _flush(column)
+        return added
+
+
+def _flush(file: BinaryIO) -> None:
+    file.flush()
+    os.fsync(file.fileno())
+
+
+MOST_BYTES = 64 * 2**20
+
+
+class RememberedFilters:
+    """The ids that pass, by filter, as long as nothing changes; the last answer, and others up to 64 MB in all."""
+
+    def __init__(self) -> None:
+        self._changes = -1
+        self._known: dict[Filter, Ids] = {}
+
+    def ids(self, where: Filter, changes: int, ask: Callable[[], Ids]) -> Ids:
+        """What ``ask`` says for ``where`` after so many changes; the same array until something changes."""
+        if changes != self._changes:
+            self._known.clear()
+            self._changes = changes
+        found = self._known.pop(where, None)
+        if found is None:
+            found = ask()
+        self._known[where] = found  # behind the others: the oldest goes first
+        while len(self._known) > 1 and self.bytes > MOST_BYTES:
+            del self._known[next(iter(self._known))]
+        return found
+
+    @property
+    def bytes(self) -> int:
+        """What all answers need."""
+        return sum(ids.nbytes for ids in self._known.values())

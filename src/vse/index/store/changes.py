@@ -1,0 +1,241 @@
+"""Changing the tables of one generation; every function runs inside a transaction of its caller."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from vse.errors import InputError
+from vse.index.checks import check_distinct
+from vse.index.store.database import (
+    AT_ONCE,
+    FILE_COLUMNS,
+    TABLES,
+    Cell,
+    checksum,
+    file_cells,
+    to_bytes,
+    to_text,
+    transaction,
+    vector_bytes,
+)
+from vse.index.types import Entry, MediaFile, Moment, Place
+
+SEQUENCES = ("files", "items", "captions")
+
+
+def make_tables(connection: sqlite3.Connection, meta: dict[str, Cell], last_ids: dict[str, int]) -> None:
+    """Lay out a new generation. Ids begin after ``last_ids``, so that none of an older generation returns."""
+    for statement in _statements(TABLES):
+        connection.execute(statement)
+    for key, value in {**meta, "changes": 0}.items():
+        set_meta(connection, key, value)
+    connection.executemany("INSERT INTO sqlite_sequence (name, seq) VALUES (?, ?)", last_ids.items())
+
+
+def last_ids(connection: sqlite3.Connection) -> dict[str, int]:
+    """The highest id that was ever given, by table."""
+    found = dict(connection.execute("SELECT name, seq FROM sqlite_sequence").fetchall())
+    return {name: int(found.get(name) or 0) for name in SEQUENCES}
+
+
+def count_change(connection: sqlite3.Connection) -> int:
+    """Count one change up; first in a transaction, since removals are listed under this number."""
+    (value,) = connection.execute("SELECT value FROM meta WHERE key = 'changes'").fetchone()
+    set_meta(connection, "changes", int(value) + 1)
+    return int(value) + 1
+
+
+def trim_removed(connection: sqlite3.Connection, last: int) -> None:
+    """List removals no longer that came with the changes up to ``last``."""
+    connection.execute("DELETE FROM removed WHERE change <= ?", (last,))
+    set_meta(connection, "trimmed", last)
+
+
+def add_entry(connection: sqlite3.Connection, entry: Entry, item_ids: Sequence[int] | None = None) -> None:
+    """Add a file, in the place of what was there. ``item_ids`` are kept where they are given."""
+    remove_file(connection, (entry.file.root, entry.file.path))
+    file = _insert_file(connection, entry.file)
+    for position, moment in enumerate(entry.moments):
+        _insert_item(connection, file, moment, None if item_ids is None else item_ids[position])
+    vectors = [None] * len(entry.file.captions) if entry.caption_vectors is None else entry.caption_vectors
+    for text, vector in zip(entry.file.captions, vectors, strict=True):
+        _insert_caption(connection, file, to_bytes(text), None if vector is None else vector_bytes(vector))
+
+
+def remove_file(connection: sqlite3.Connection, place: Place) -> bool:
+    """Forget a file with its items and captions; False when it is not there."""
+    known = find_file(connection, place)
+    if known is None:
+        return False
+    connection.execute("DELETE FROM files WHERE id = ?", (known,))
+    return True
+
+
+def move_files(connection: sqlite3.Connection, moves: Sequence[tuple[Place, MediaFile]]) -> None:
+    """Move all at once, so that files may change places; whoever was at a new place is gone."""
+    ids: list[int] = []
+    for place, _ in moves:
+        known = find_file(connection, place)
+        if known is None:
+            raise InputError(f"no file {place[0]}/{place[1]} to move: expected one of the collection, add it instead")
+        ids.append(known)
+    check_distinct("moved twice", [place for place, _ in moves])
+    check_distinct("the new place of two files", [(file.root, file.path) for _, file in moves])
+    for known in ids:  # out of the way, to where no path leads
+        connection.execute("UPDATE files SET root = x'00', path = CAST(id AS TEXT) WHERE id = ?", (known,))
+    for known, (_, file) in zip(ids, moves, strict=True):
+        remove_file(connection, (file.root, file.path))
+        cells = file_cells(file)
+        names = ", ".join(f"{name} = ?" for name in FILE_COLUMNS.split(", "))
+        connection.execute(
+            f"UPDATE files SET {names}, checksum = ? WHERE id = ?", (*cells, checksum((known, *cells)), known)
+        )
+        _exchange_captions(connection, known, file.captions)
+
+
+def find_file(connection: sqlite3.Connection, place: Place) -> int | None:
+    """The id of a file's row."""
+    row = connection.execute(
+        "SELECT id FROM files WHERE root = ? AND path = ?", (to_bytes(place[0]), to_bytes(place[1]))
+    ).fetchone()
+    return None if row is None else int(row[0])
+
+
+def _insert_file(connection: sqlite3.Connection, file: MediaFile) -> int:
+    known, cells = _next_id(connection, "files"), file_cells(file)
+    marks = ", ".join("?" * (len(cells) + 2))
+    connection.execute(
+        f"INSERT INTO files (id, {FILE_COLUMNS}, checksum) VALUES ({marks})",
+        (known, *cells, checksum((known, *cells))),
+    )
+    return known
+
+
+def _insert_item(connection: sqlite3.Connection, file: int, moment: Moment, known: int | None) -> None:
+    start = None if moment.start is None else float(moment.start)
+    end = None if moment.end is None else float(moment.end)
+    known = _next_id(connection, "items") if known is None else known
+    cells = (known, file, start, end, vector_bytes(moment.vector))
+    connection.execute("INSERT INTO items VALUES (?, ?, ?, ?, ?, ?)", (*cells, checksum(cells)))
+
+
+def _insert_caption(connection: sqlite3.Connection, file: int, text: bytes, vector: bytes | None) -> None:
+    cells = (_next_id(connection, "captions"), file, text, vector)
+    connection.execute("INSERT INTO captions VALUES (?, ?, ?, ?, ?)", (*cells, checksum(cells)))
+
+
+def _exchange_captions(connection: sqlite3.Connection, file: int, captions: Iterable[str]) -> None:
+    """Sentences that stay keep their vectors; those that are new have none."""
+    wanted = [to_bytes(text) for text in captions]
+    rows = connection.execute("SELECT text, vector FROM captions WHERE file = ? ORDER BY id", (file,)).fetchall()
+    if [row[0] for row in rows] == wanted:
+        return
+    known = dict(rows)
+    connection.execute("DELETE FROM captions WHERE file = ?", (file,))
+    for text in wanted:
+        _insert_caption(connection, file, text, known.get(text))
+
+
+def _next_id(connection: sqlite3.Connection, table: str) -> int:
+    # Inserting an id by hand raises the sequence as well; there is one writer, so nobody takes it in between.
+    row = connection.execute("SELECT seq FROM sqlite_sequence WHERE name = ?", (table,)).fetchone()
+    return 1 if row is None else int(row[0]) + 1
+
+
+def set_meta(connection: sqlite3.Connection, key: str, value: Cell) -> None:
+    """Write one value of the table ``meta``."""
+    connection.execute(
+        "INSERT INTO meta VALUES (?, ?, ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value, "
+        "checksum = excluded.checksum",
+        (key, value, checksum((key, value))),
+    )
+
+
+def _statements(script: str) -> Iterable[str]:
+    """The single statements of a script: running it whole would end the transaction."""
+    pending = ""
+    for line in script.splitlines(keepends=True):
+        pending += line
+        if sqlite3.complete_statement(pending):
+            yield pending
+            pending = ""
+
+
+# Files of the new generation with an item whose id has become that of another file in the old one, or that has got
+# another id there: the old generation may be changed between two attempts at an upgrade.
+_OUTDATED = """
+SELECT f.id FROM main.files AS f
+JOIN main.items AS i ON i.file = f.id
+LEFT JOIN old.files AS b ON (b.root, b.path) = (f.root, f.path)
+LEFT JOIN old.items AS o ON o.id = i.id
+WHERE (o.id IS NOT NULL AND o.file IS NOT b.id)
+   OR (b.digest = f.digest AND EXISTS (
+        SELECT 1 FROM old.items AS s
+        WHERE s.file = b.id AND s.start IS i.start AND s."end" IS i."end" AND s.id != i.id))
+"""
+
+
+def ids_before(old: sqlite3.Connection, entry: Entry) -> list[int] | None:
+    """The ids that the items of a file have in the old generation; None unless content and moments are the same."""
+    file = entry.file
+    rows = old.execute(
+        'SELECT items.id, start, "end" FROM items JOIN files ON files.id = items.file '
+        "WHERE root = ? AND path = ? AND digest = ? ORDER BY items.id",
+        (to_bytes(file.root), to_bytes(file.path), file.digest),
+    ).fetchall()
+    same = [row[1:] for row in rows] == [(moment.start, moment.end) for moment in entry.moments]
+    return [row[0] for row in rows] if same else None
+
+
+def held_elsewhere(new: sqlite3.Connection, ids: Sequence[int], places: Collection[Place]) -> bool:
+    """Whether a file of the new generation at none of ``places`` has one of these ids.
+
+    It happens when files are moved in the old generation while the new one is being filled.
+    """
+    statement = "SELECT root, path FROM items JOIN files ON files.id = items.file WHERE items.id IN"
+    for start in range(0, len(ids), AT_ONCE):
+        some = ids[start : start + AT_ONCE]
+        rows = new.execute(f"{statement} ({', '.join('?' * len(some))})", some)
+        if any((to_text(root), to_text(path)) not in places for root, path in rows):
+            return True
+    return False
+
+
+def reserve_ids(old: sqlite3.Connection, count: int) -> range:
+    """So many ids of items that the old generation has not given and will not give, also when it goes on serving."""
+    if not count:
+        return range(0)
+    with transaction(old, "IMMEDIATE"):
+        first = last_ids(old)["items"] + 1
+        raise_last(old, {"items": first + count - 1})
+    return range(first, first + count)
+
+
+def align_ids(new: sqlite3.Connection, old: sqlite3.Connection, old_file: Path) -> None:
+    """Bring an unfinished generation in line with the old one as it is now, whose database is ``old_file``.
+
+    Files whose items have other ids by now leave it, and the ids that were given meanwhile will not be given again.
+    """
+    with _beside(new, old_file), transaction(new, "IMMEDIATE"):
+        count_change(new)
+        new.execute(f"DELETE FROM main.files WHERE id IN ({_OUTDATED})")
+        raise_last(new, last_ids(old))
+
+
+@contextmanager
+def _beside(new: sqlite3.Connection, old_file: Path) -> Iterator[None]:
+    new.execute("ATTACH ? AS old", (str(old_file),))
+    try:
+        yield
+    finally:
+        new.execute("DETACH old")
+
+
+def raise_last(connection: sqlite3.Connection, lowest: dict[str, int]) -> None:
+    """Let the ids of each table go on behind ``lowest`` at least."""
+    highest = {name: max(value, lowest.get(name, 0)) for name, value in last_ids(connection).items()}
+    connection.executemany("DELETE FROM sqlite_sequence WHERE name = ?", [(name,) for name in SEQUENCES])
+    connection.executemany("INSERT INTO sqlite_sequence (name, seq) VALUES (?, ?)", highest.items())

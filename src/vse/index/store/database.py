@@ -1,0 +1,358 @@
+"""Reading the tables of one generation."""
+
+from __future__ import annotations
+
+import sqlite3
+import struct
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vse.errors import InputError, VSEError, first_line
+from vse.index.filters import Filter
+from vse.index.types import LANES, Item, Lane, MediaFile, Vectors
+
+DAMAGE = (sqlite3.Error, UnicodeDecodeError)
+"""What SQLite raises when a file is not what it wrote; messages that quote its bytes may be no text themselves."""
+FILE_COLUMNS = (
+    "root, path, kind, size, modified, digest, width, height, taken, latitude, longitude, duration"  # as in MediaFile
+)
+
+# Ids are never used twice (AUTOINCREMENT). Texts are bytes: file names need not be UTF-8, and bytes keep their order.
+TABLES = f"""
+CREATE TABLE meta (key TEXT PRIMARY KEY, value NOT NULL, checksum INTEGER NOT NULL) WITHOUT ROWID;
+CREATE TABLE files (
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    root BLOB NOT NULL, path BLOB NOT NULL, kind TEXT NOT NULL, size INTEGER NOT NULL, modified INTEGER NOT NULL,
+    digest TEXT NOT NULL, width INTEGER NOT NULL, height INTEGER NOT NULL,
+    taken REAL, latitude REAL, longitude REAL, duration REAL,
+    checksum INTEGER NOT NULL,
+    UNIQUE (root, path)
+);
+CREATE TABLE items (
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    file INTEGER NOT NULL REFERENCES files (id) ON DELETE CASCADE,
+    start REAL, "end" REAL, vector BLOB NOT NULL,
+    checksum INTEGER NOT NULL
+);
+CREATE INDEX items_by_file ON items (file);
+CREATE TABLE captions (
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    file INTEGER NOT NULL REFERENCES files (id) ON DELETE CASCADE,
+    text BLOB NOT NULL, vector BLOB,
+    checksum INTEGER NOT NULL
+);
+CREATE INDEX captions_by_file ON captions (file);
+CREATE TABLE removed (change INTEGER NOT NULL, lane TEXT NOT NULL, id INTEGER NOT NULL);
+CREATE INDEX removed_by_change ON removed (change);
+{
+    "".join(
+        f'''
+CREATE TRIGGER {lane}_removed AFTER DELETE ON {lane} BEGIN
+    INSERT INTO removed SELECT value, '{lane}', old.id FROM meta WHERE key = 'changes';
+END;'''
+        for lane in LANES
+    )
+}
+"""
+
+
+@contextmanager
+def one_line(folder: Path, *, fix: str = "") -> Iterator[None]:
+    """Turn the errors of SQLite and of the disk into one line about the collection in ``folder``."""
+    try:
+        yield
+    except (sqlite3.OperationalError, OSError) as error:  # full or read-only disk, locked, no permission
+        unchanged = fix or "nothing was changed, free space or allow writing and try again"
+        raise VSEError(f"{folder} cannot be used ({first_line(error)}): {unchanged}") from error
+    except DAMAGE as error:
+        raise VSEError(
+            f"{folder} is damaged ({first_line(error)}): 'vse collection verify' says more; restore it or index again"
+        ) from error
+    except OverflowError as error:
+        raise InputError(f"{folder} cannot hold a number of a file ({error}): expected 64 bits at most") from None
+
+
+@contextmanager
+def transaction(connection: sqlite3.Connection, kind: Literal["IMMEDIATE", "DEFERRED"]) -> Iterator[None]:
+    """All statements inside, or none."""
+    connection.execute(f"BEGIN {kind}")
+    try:
+        yield
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:  # some errors, a full disk among them, have rolled back already
+            connection.execute("ROLLBACK")
+        raise
+
+
+Cell = int | float | str | bytes | None
+STORED = np.dtype("<f4")
+
+
+def checksum(cells: Iterable[Cell]) -> int:
+    """CRC-32 over ``cells``; a change of any value or of their order changes it."""
+    total = 0
+    for cell in cells:
+        total = zlib.crc32(_bytes_of(cell), total)
+    return total
+
+
+def _bytes_of(cell: Cell) -> bytes:
+    if cell is None:
+        return b"n"
+    if isinstance(cell, int):
+        return b"i" + struct.pack("<q", cell)
+    if isinstance(cell, float):
+        return b"f" + struct.pack("<d", cell)
+    kind, raw = (b"b", cell) if isinstance(cell, bytes) else (b"t", cell.encode("utf-8", "surrogateescape"))
+    return kind + struct.pack("<q", len(raw)) + raw
+
+
+def to_bytes(text: str) -> bytes:
+    """A text as it is stored; bytes of file names that are no UTF-8 survive."""
+    try:
+        return text.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:
+        raise InputError(f"{text!r} cannot be stored: expected Unicode, or the bytes of a file's name") from None
+
+
+def to_text(raw: Cell) -> str:
+    """The text that :func:`to_bytes` stored."""
+    if not isinstance(raw, bytes):
+        raise sqlite3.DatabaseError(f"a text is stored as {type(raw).__name__}")
+    return raw.decode("utf-8", "surrogateescape")
+
+
+def file_cells(file: MediaFile) -> tuple[Cell, ...]:
+    """The columns of ``FILE_COLUMNS``."""
+    return (
+        to_bytes(file.root), to_bytes(file.path), file.kind, file.size, file.modified, file.digest,
+        file.width, file.height, _real(file.taken), _real(file.latitude), _real(file.longitude), _real(file.duration),
+    )  # fmt: skip
+
+
+def file_of(cells: tuple[Cell, ...], captions: tuple[str, ...]) -> MediaFile:
+    """The file whose columns these are."""
+    root, path, *others = cells
+    values: list[Any] = [to_text(root), to_text(path), *others]
+    return replace(MediaFile(*values), captions=captions)
+
+
+def vector_bytes(vector: Vectors) -> bytes:
+    """A vector as it is stored: float32, little endian."""
+    return np.ascontiguousarray(vector, dtype=STORED).tobytes()
+
+
+def vectors_of(blobs: list[bytes], dimensions: int) -> Vectors:
+    """Stored vectors as an array (n, D) of its own."""
+    if any(not isinstance(blob, bytes) or len(blob) != dimensions * STORED.itemsize for blob in blobs):
+        raise sqlite3.DatabaseError("a vector has the wrong length")
+    array = np.frombuffer(b"".join(blobs), dtype=STORED).astype(np.float32)
+    return array.reshape(len(blobs), dimensions)
+
+
+def _real(value: float | None) -> float | None:
+    return None if value is None else float(value)
+
+
+def condition(where: Filter) -> tuple[str, list[Cell]]:
+    """The condition on the table ``files`` and its parameters; bounds of a box belong to it."""
+    parts: list[str] = []
+    cells: list[Cell] = []
+
+    def add(part: str, *values: Cell) -> None:
+        parts.append(part)
+        cells.extend(values)
+
+    if where.root is not None:
+        add("root = ?", to_bytes(where.root))
+    if where.folder is not None:
+        folder = to_bytes(where.folder)
+        add("(path >= ? AND path < ?)", folder + b"/", folder + b"0")  # "0" comes right after "/"
+    if where.kind is not None:
+        add("kind = ?", where.kind)
+    if where.after is not None:
+        add("taken >= ?", where.after)
+    if where.before is not None:
+        add("taken < ?", where.before)
+    if where.within is not None:
+        box = where.within
+        add("latitude BETWEEN ? AND ?", box.south, box.north)
+        joined = "AND" if box.west <= box.east else "OR"  # a box across the date line is two
+        add(f"(longitude >= ? {joined} longitude <= ?)", box.west, box.east)
+    return " AND ".join(parts) or "1", cells
+
+
+Ids = NDArray[np.int64]
+AT_ONCE = 500
+"""How many values a statement names; SQLite's own limit was 999 for long."""
+PAGE = 1024
+
+
+@dataclass(frozen=True)
+class Meta:
+    """Whose vectors these are."""
+
+    model: str
+    model_source: str
+    dimensions: int
+
+
+def read_meta(connection: sqlite3.Connection) -> Meta:
+    """The origin of the vectors, as it was written when the generation was made."""
+    values = dict(connection.execute("SELECT key, value FROM meta").fetchall())
+    try:
+        return Meta(str(values["model"]), str(values["model_source"]), int(values["dimensions"]))
+    except (KeyError, ValueError, TypeError):
+        raise sqlite3.DatabaseError("its origin is not recorded") from None
+
+
+def changes(connection: sqlite3.Connection) -> int:
+    """How often the generation was changed."""
+    return _number(connection, "SELECT value FROM meta WHERE key = 'changes'")
+
+
+def trimmed(connection: sqlite3.Connection) -> int:
+    """The change up to which removals are no longer listed."""
+    return _number(connection, "SELECT coalesce((SELECT value FROM meta WHERE key = 'trimmed'), 0)")
+
+
+def counts(connection: sqlite3.Connection) -> tuple[int, int, int]:
+    """Files, items, captions."""
+    files, items, captions = (_number(connection, f"SELECT count(*) FROM {t}") for t in ("files", "items", "captions"))
+    return files, items, captions
+
+
+def files_by_root(connection: sqlite3.Connection) -> dict[str, int]:
+    """The roots that files have, in order, and how many."""
+    rows = connection.execute("SELECT root, count(*) FROM files GROUP BY root ORDER BY root")
+    return {to_text(root): int(count) for root, count in rows}
+
+
+def count_after(connection: sqlite3.Connection, lane: Lane, last: int) -> int:
+    """How many vectors have ids above ``last``."""
+    return _number(connection, f"SELECT count(*) FROM {lane} WHERE id > ? AND vector IS NOT NULL", last)
+
+
+def vectors_after(
+    connection: sqlite3.Connection, lane: Lane, last: int, dimensions: int, block: int
+) -> Iterator[tuple[Ids, Vectors]]:
+    """Every vector with an id above ``last``, ascending, in blocks; each block is a statement of its own."""
+    while True:
+        rows = connection.execute(
+            f"SELECT id, vector FROM {lane} WHERE id > ? AND vector IS NOT NULL ORDER BY id LIMIT ?", (last, block)
+        ).fetchall()
+        if not rows:
+            return
+        ids = np.array([row[0] for row in rows], np.int64)
+        if (np.diff(ids, prepend=last) <= 0).any():  # in a damaged table, where this would go on for ever
+            raise sqlite3.DatabaseError(f"the ids of {lane} are out of order")
+        yield ids, vectors_of([row[1] for row in rows], dimensions)
+        last = rows[-1][0]
+
+
+def removed_after(connection: sqlite3.Connection, lane: Lane, change: int) -> Ids:
+    """The ids that left with the changes after ``change``."""
+    rows = connection.execute("SELECT id FROM removed WHERE change > ? AND lane = ?", (change, lane))
+    return np.fromiter((row[0] for row in rows), np.int64)
+
+
+def allowed_items(connection: sqlite3.Connection, where: Filter) -> Ids:
+    """The ids of the items whose files pass, ascending."""
+    text, cells = condition(where)
+    # CROSS JOIN fixes the order: the files that pass, then the index of their items, and never the vectors.
+    rows = connection.execute(
+        f"SELECT items.id FROM files CROSS JOIN items ON items.file = files.id WHERE {text}", cells
+    )
+    return np.sort(np.fromiter((row[0] for row in rows), np.int64))
+
+
+def items_of(connection: sqlite3.Connection, ids: Sequence[int]) -> list[Item]:
+    """The items with these ids, in this order."""
+    rows = _by_id(connection, 'SELECT id, file, start, "end" FROM items WHERE id IN', ids)
+    files = files_of(connection, sorted({row[1] for row in rows.values()}))
+    return [Item(row[0], files[row[1]], row[2], row[3]) for row in (_found(rows, each) for each in ids)]
+
+
+def vectors_by_id(connection: sqlite3.Connection, ids: Sequence[int], dimensions: int) -> Vectors:
+    """The vectors of these items (n, D), in this order."""
+    rows = _by_id(connection, "SELECT id, vector FROM items WHERE id IN", ids)
+    return vectors_of([_found(rows, each)[1] for each in ids], dimensions)
+
+
+def captions_by_id(connection: sqlite3.Connection, ids: Sequence[int]) -> dict[int, tuple[str, int]]:
+    """By id: the sentence, and the first item of its file."""
+    rows = _by_id(
+        connection,
+        "SELECT id, text, (SELECT min(id) FROM items WHERE items.file = captions.file) FROM captions WHERE id IN",
+        ids,
+    )
+    return {each: (to_text(row[1]), row[2]) for each, row in rows.items()}
+
+
+def known_ids(connection: sqlite3.Connection, lane: Lane, ids: Sequence[int]) -> set[int]:
+    """Those of ``ids`` that are there."""
+    return set(_by_id(connection, f"SELECT id FROM {lane} WHERE id IN", ids))
+
+
+def page_of_files(connection: sqlite3.Connection, root: str | None, after: tuple[str, str] | None) -> list[MediaFile]:
+    """The next files by root and path, after this root and path."""
+    parts: list[str] = []
+    cells: list[bytes] = []
+    if root is not None:
+        parts.append("root = ?")
+        cells.append(to_bytes(root))
+    if after is not None:
+        parts.append("(root, path) > (?, ?)")
+        cells.extend(map(to_bytes, after))
+    found = connection.execute(
+        f"SELECT id FROM files WHERE {' AND '.join(parts) or '1'} ORDER BY root, path LIMIT {PAGE}", cells
+    )
+    ids = [row[0] for row in found]
+    files = files_of(connection, ids)
+    page = [files[each] for each in ids if each in files]
+    places = [(to_bytes(file.root), to_bytes(file.path)) for file in page]
+    before = [] if after is None else [(to_bytes(after[0]), to_bytes(after[1]))]
+    if len(page) < len(ids) or any(first >= second for first, second in pairwise([*before, *places])):
+        raise sqlite3.DatabaseError("the files are out of order")  # in a damaged table, and would never end
+    return page
+
+
+def files_of(connection: sqlite3.Connection, ids: Sequence[int]) -> dict[int, MediaFile]:
+    """Files by the ids of their rows, with their captions in order."""
+    rows = _by_id(connection, f"SELECT id, {FILE_COLUMNS} FROM files WHERE id IN", ids)
+    captions: dict[int, list[str]] = {}
+    for _, file, text in sorted(_by_id(connection, "SELECT id, file, text FROM captions WHERE file IN", ids).values()):
+        captions.setdefault(file, []).append(to_text(text))
+    return {each: file_of(row[1:], tuple(captions.get(each, ()))) for each, row in rows.items()}
+
+
+def _by_id(connection: sqlite3.Connection, statement: str, ids: Sequence[int]) -> dict[int, tuple[Any, ...]]:
+    rows: dict[int, tuple[Any, ...]] = {}
+    for start in range(0, len(ids), AT_ONCE):
+        some = [int(each) for each in ids[start : start + AT_ONCE]]
+        for row in connection.execute(f"{statement} ({','.join('?' * len(some))})", some):
+            rows[row[0]] = row
+    return rows
+
+
+def _found(rows: dict[int, tuple[Any, ...]], each: int) -> tuple[Any, ...]:
+    try:
+        return rows[int(each)]
+    except KeyError:
+        raise InputError(f"no item has id {each}: it was removed or replaced, search again") from None
+
+
+def _number(connection: sqlite3.Connection, statement: str, *cells: int) -> int:
+    row = connection.execute(statement, cells).fetchone()
+    if row is None or type(row[0]) is not int:
+        raise sqlite3.DatabaseError("a count is missing")
+    return row[0]

@@ -1,0 +1,181 @@
+"""The folder of a collection: ``collection.json``, which names the generation that serves, and the generations."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import sqlite3
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import TypeVar
+
+from vse._util.atomic import write_json
+from vse._util.locks import NAME as LOCK
+from vse.errors import InputError, VSEError
+from vse.index.types import LANES
+
+HEADER, DATABASE, CACHE = "collection.json", "items.sqlite", "cache"
+FORMAT = 1
+_GENERATION = re.compile(r"generation-(\d{4,})")
+
+
+def generation_folder(folder: Path, generation: int) -> Path:
+    """Where a generation lives."""
+    return folder / f"generation-{generation:04d}"
+
+
+def is_collection(folder: Path) -> bool:
+    """Whether a collection was completely made here."""
+    return (folder / HEADER).is_file()
+
+
+def read_generation(folder: Path) -> int:
+    """The number of the generation that serves."""
+    path = folder / HEADER
+    try:
+        header = json.loads(path.read_bytes())
+        found, generation = header["format"], header["generation"]
+    except (FileNotFoundError, NotADirectoryError):
+        raise InputError(f"{folder} is no collection, it has no {HEADER}: 'vse index' makes one") from None
+    except OSError as error:
+        raise InputError(f"{path} cannot be read ({error.strerror}): check its permissions") from None
+    except (ValueError, TypeError, KeyError, RecursionError):
+        raise InputError(f"{path} is damaged, expected a format and a generation: restore it or index again") from None
+    if found != FORMAT:
+        raise InputError(f"{path} has format {found!r}, expected {FORMAT}: use the version of vse that wrote it")
+    if type(generation) is not int or generation < 1:
+        raise InputError(f"{path} names generation {generation!r}, expected a number from 1: restore it or index again")
+    return generation
+
+
+def write_generation(folder: Path, generation: int) -> None:
+    """Let ``generation`` serve from now on: one step, and durable when this returns."""
+    try:
+        write_json(folder / HEADER, {"format": FORMAT, "generation": generation})
+    except OSError as error:
+        raise VSEError(f"{folder / HEADER} cannot be written ({error.strerror}): the collection is as before") from None
+
+
+def remove_generations(folder: Path, before: int | None) -> None:
+    """Delete the generations before one, or all, as far as the system allows; what stays is tried again next time.
+
+    The generation after the one that serves is not touched: an upgrade is making it, or will go on with it.
+    """
+    for path in folder.iterdir():
+        match = _GENERATION.fullmatch(path.name)
+        if match and (before is None or int(match[1]) < before):
+            remove_generation(path)
+
+
+def remove_generation(path: Path) -> None:
+    """Delete one generation as far as the system allows, unless it holds what no collection wrote."""
+    with suppress(OSError):
+        if is_generation(path):
+            shutil.rmtree(path, ignore_errors=True)
+
+
+def is_generation(path: Path) -> bool:
+    """Whether a folder has the name of a generation, and holds nothing but what belongs to one."""
+    return bool(_GENERATION.fullmatch(path.name)) and _holds_only(path, _belongs_to_generation)
+
+
+def stranger(folder: Path) -> str | None:
+    """The name of something in ``folder`` that is neither of a collection nor left by one that was not finished."""
+    for path in sorted(folder.iterdir()):
+        if path.name != LOCK and not path.name.startswith(f".{HEADER}.") and not is_generation(path):
+            return path.name
+    return None
+
+
+def _belongs_to_generation(path: Path) -> bool:
+    if path.name == CACHE:
+        return _holds_only(path, _belongs_to_cache)
+    return path.name.startswith(DATABASE) and not path.is_dir()
+
+
+def _belongs_to_cache(path: Path) -> bool:
+    return path.name.lstrip(".").startswith(LANES) and not path.is_dir()
+
+
+def _holds_only(folder: Path, belongs: Callable[[Path], bool]) -> bool:
+    return folder.is_dir() and not folder.is_symlink() and all(map(belongs, folder.iterdir()))
+
+
+Kind = TypeVar("Kind", bound=sqlite3.Connection)
+BUSY_SECONDS = 10.0
+PAGE_BYTES = 16384
+"""Four times the usual: vectors have a kilobyte or more, and the end of a page that holds no whole one is unused."""
+
+
+class FrozenConnection(sqlite3.Connection):
+    """To a database that is read as a file that nobody changes; it stays with what it saw first."""
+
+    path: Path
+    seen: tuple[int, ...]
+
+    @property
+    def outdated(self) -> bool:
+        """Whether the file has changed after all, or somebody writes to its log."""
+        try:
+            return _state(self.path) != self.seen
+        except OSError:  # removed after an upgrade: what is open stays
+            return False
+
+
+def connect_to_write(path: Path) -> sqlite3.Connection:
+    """A connection that commits durably; the file is made when it is not there."""
+    connection = sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False)
+    connection.execute(f"PRAGMA page_size = {PAGE_BYTES}")  # of a file that is made; others keep theirs
+    connection.execute("PRAGMA journal_mode = WAL")
+    connection.execute("PRAGMA synchronous = FULL")
+    connection.execute("PRAGMA secure_delete = ON")
+    connection.execute("PRAGMA foreign_keys = ON")
+    return connection
+
+
+def connect_to_read(path: Path) -> sqlite3.Connection:
+    """A connection that changes nothing.
+
+    The log of SQLite needs a folder that may be written. Where it may not, a database whose log is empty is read by a
+    :class:`FrozenConnection`, to be replaced when it is outdated.
+    """
+    try:
+        return _probed(path, "mode=ro", sqlite3.Connection)
+    except sqlite3.OperationalError:
+        if _size(_log(path)):
+            raise
+        seen = _state(path)  # before it is opened: what changes in between makes it outdated
+        connection = _probed(path, "mode=ro&immutable=1", FrozenConnection)
+        connection.path, connection.seen = path, seen
+        return connection
+
+
+def _probed(path: Path, options: str, kind: type[Kind]) -> Kind:
+    address = f"{path.absolute().as_uri()}?{options}"
+    connection = sqlite3.connect(
+        address, uri=True, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False, factory=kind
+    )
+    try:
+        connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    except sqlite3.Error:
+        connection.close()
+        raise
+    return connection
+
+
+def _state(path: Path) -> tuple[int, ...]:
+    status = path.stat()
+    return status.st_ino, status.st_size, status.st_mtime_ns, _size(_log(path))
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:
+        return 0
+
+
+def _log(path: Path) -> Path:
+    return path.with_name(path.name + "-wal")

@@ -1,0 +1,236 @@
+"""Searching one lane: the mapped cache, what came after it, and an approximate index if there is one."""
+
+from __future__ import annotations
+
+import sqlite3
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vse.index.scoring import BLOCK, exact_scores, rounding, smallest
+from vse.index.store import approximate
+from vse.index.store.approximate import library, selector
+from vse.index.store.cache import CacheHeader, LaneCache, OpenCache, Signature
+from vse.index.store.database import Ids, changes, count_after, removed_after, transaction, trimmed, vectors_after
+from vse.index.types import Hits, Vectors
+
+Rows = NDArray[np.int64]
+SPARE = 16
+"""How many rows more than asked for are proposed at first."""
+DENSE_PART = 8
+"""From an eighth of all rows on, computing every score is faster than keeping the best in order."""
+SMALL = 32_768
+"""Up to so many rows all scores are computed whatever is asked for: loading FAISS would take longer."""
+
+
+def propose(matrix: Vectors, query: Vectors, k: int, allowed: NDArray[np.bool_] | None) -> Rows:
+    """Rows among which the best ``k`` are, with every row that could tie with the last of them.
+
+    ``allowed (rows,)`` says which rows may be found; None allows all.
+    """
+    count = len(matrix) if allowed is None else int(np.count_nonzero(allowed))
+    room = rounding(matrix.shape[1])
+    ask = k + SPARE
+    while len(matrix) > SMALL and ask * DENSE_PART < count:
+        scores, rows = _best(matrix, query, ask, allowed)
+        enough = float(scores[k - 1]) - room
+        if scores[-1] < enough:
+            return rows[scores >= enough]
+        ask *= 4
+    rows = np.arange(len(matrix)) if allowed is None else np.flatnonzero(allowed)
+    return _dense(matrix, query, k, rows, room)
+
+
+def _best(
+    matrix: Vectors, query: Vectors, k: int, allowed: NDArray[np.bool_] | None
+) -> tuple[NDArray[np.float32], Rows]:
+    faiss = library()
+    scores, rows = np.empty(k, np.float32), np.empty(k, np.int64)
+    faiss.knn_inner_product(
+        faiss.swig_ptr(query), faiss.swig_ptr(matrix), matrix.shape[1], 1, len(matrix), k,
+        faiss.swig_ptr(scores), faiss.swig_ptr(rows), selector(allowed),
+    )  # fmt: skip
+    return scores, rows
+
+
+def _dense(matrix: Vectors, query: Vectors, k: int, rows: Rows, room: float) -> Rows:
+    if len(rows) <= k:
+        return rows
+    whole = len(rows) == len(matrix)
+    scores = np.empty(len(rows), np.float32)
+    for start in range(0, len(rows), BLOCK):
+        stop = start + BLOCK
+        scores[start:stop] = (matrix[start:stop] if whole else matrix[rows[start:stop]]) @ query
+    last = np.partition(scores, len(rows) - k)[len(rows) - k]
+    return rows[scores >= last - room]
+
+
+SEARCH_BLOCK = 1024
+"""Vectors that are read from the database at a time; they exist thrice while they are copied."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """``ids (n,)``, ascending, of the rows of ``matrix (n, D)``, and which are ``alive (n,)``; None means all."""
+
+    ids: Ids
+    matrix: Vectors
+    alive: NDArray[np.bool_] | None = None
+    _masks: list[tuple[Ids, NDArray[np.bool_]]] = field(init=False, default_factory=list, repr=False, compare=False)
+
+    def without(self, removed: Ids) -> Part:
+        """The same vectors, with these ids no longer alive."""
+        gone = np.isin(self.ids, removed)
+        if not gone.any():
+            return self
+        return replace(self, alive=~gone if self.alive is None else self.alive & ~gone)
+
+    def allowed(self, only: Ids | None) -> NDArray[np.bool_] | None:
+        """Which rows may be found when only these ids, ascending, are asked for; None means all."""
+        if only is None:
+            return self.alive
+        for known, mask in self._masks:  # the same array, since the next page or query often has the same filter
+            if known is only:
+                return mask
+        mask = np.zeros(len(self.ids), np.bool_)
+        rows = np.searchsorted(self.ids, only)
+        inside = rows < len(self.ids)
+        rows = rows[inside]
+        mask[rows[self.ids[rows] == only[inside]]] = True
+        if self.alive is not None:
+            mask &= self.alive
+        self._masks[:] = [(only, mask)]
+        return mask
+
+    def best(self, query: Vectors, k: int, allowed: NDArray[np.bool_] | None, start: int = 0) -> NDArray[np.int64]:
+        """Rows from ``start`` on among which the best of the allowed are."""
+        if start == len(self.ids):
+            return np.empty(0, np.int64)
+        tail = None if allowed is None else allowed[start:]
+        return start + propose(self.matrix[start:], query, k, tail)
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """The state after ``changes`` changes: ``base`` from the cache, ``fresh`` from the database."""
+
+    changes: int
+    base: Part
+    fresh: Part
+    index: Any = None
+    index_rows: int = 0
+
+    @property
+    def last(self) -> int:
+        """The highest id that is known."""
+        return max((int(part.ids[-1]) for part in (self.base, self.fresh) if len(part.ids)), default=0)
+
+    def search(self, query: Vectors, k: int, only: Ids | None, exact: bool) -> Hits:
+        """The best ``k`` of the ids in ``only``; None allows all."""
+        allowed = self.base.allowed(only)
+        if not exact and self.index is not None and k <= approximate.MOST:
+            rows = approximate.propose(self.index, query, None if allowed is None else allowed[: self.index_rows])
+            if rows is not None:
+                rest = self.base.best(query, k, allowed, self.index_rows)
+                hits = self._ordered(query, k, np.concatenate([rows, rest]), only, exact=False)
+                if len(hits.ids) == k:
+                    return hits
+        return self._ordered(query, k, self.base.best(query, k, allowed), only, exact=True)
+
+    def sample(self, count: int) -> Vectors:
+        """The vectors of at most ``count`` ids, ascending: those with the smallest hashes."""
+        base, fresh = self.base, self.fresh
+        here, there = (
+            np.arange(len(part.ids)) if part.alive is None else np.flatnonzero(part.alive) for part in (base, fresh)
+        )
+        chosen = smallest(np.concatenate([base.ids[here], fresh.ids[there]]), count)
+        first, second = chosen[chosen < len(here)], chosen[chosen >= len(here)] - len(here)
+        vectors = np.concatenate([base.matrix[here[first]], fresh.matrix[there[second]]])
+        return vectors[vectors.any(axis=1)]  # the writer may purge a row of the cache at this moment
+
+    def _ordered(self, query: Vectors, k: int, base_rows: NDArray[np.int64], only: Ids | None, exact: bool) -> Hits:
+        fresh_rows = self.fresh.best(query, k, self.fresh.allowed(only))
+        found = [(self.base, base_rows), (self.fresh, fresh_rows)]
+        ids = np.concatenate([part.ids[rows] for part, rows in found])
+        scores = np.concatenate([exact_scores(part.matrix, rows, query) for part, rows in found])
+        there = ~np.isnan(scores)  # the writer may purge a row of the cache at this moment
+        ids, scores = ids[there], scores[there]
+        order = np.lexsort((ids, -scores))[:k]
+        return Hits(ids[order], scores[order], exact)
+
+
+class Searcher:
+    """Keeps a :class:`Snapshot` of one lane up to date; whoever calls it holds the connection."""
+
+    def __init__(self, cache: LaneCache) -> None:
+        self._cache = cache
+        self._snapshot: Snapshot | None = None
+        self._signature: Signature | None = None
+
+    def forget(self) -> None:
+        """Begin anew with the next search."""
+        self._snapshot = None
+
+    def current(self, connection: sqlite3.Connection) -> Snapshot:
+        """The last committed state."""
+        known, signature = self._snapshot, self._cache.signature()
+        if known is not None and known.changes == changes(connection) and signature == self._signature:
+            return known
+        opened = None
+        if known is None or signature != self._signature:
+            # Before the transaction begins: the database is then at least as new as the cache.
+            opened = self._cache.opened()
+            signature = signature if opened is None else opened.signature
+        with transaction(connection, "DEFERRED"):
+            self._snapshot = self._with_changes(connection, self._base(connection, opened, known))
+        self._signature = signature
+        return self._snapshot
+
+    def _base(self, connection: sqlite3.Connection, opened: OpenCache | None, known: Snapshot | None) -> Snapshot:
+        """The state of the cache that was opened; what is known when there is none that can be used, or nothing.
+
+        Neither is of use when removals since are no longer listed.
+        """
+        nothing = Part(np.empty(0, np.int64), np.empty((0, self._cache.dimensions), np.float32))
+        if opened is not None and trimmed(connection) <= opened.header.changes <= changes(connection):
+            base = Part(np.abs(opened.ids), opened.matrix, opened.ids > 0 if (opened.ids < 0).any() else None)
+            index, rows = self._index(opened.header)
+            return Snapshot(opened.header.changes, base, nothing, index, rows)
+        if known is not None and known.changes >= trimmed(connection):
+            return known
+        return Snapshot(-1, nothing, nothing)
+
+    def _index(self, header: CacheHeader) -> tuple[Any, int]:
+        if header.approximate is None:
+            return None, 0
+        path = self._cache.path(header, header.approximate)
+        index = approximate.load(path, header.approximate_rows, self._cache.dimensions)
+        return index, 0 if index is None else header.approximate_rows
+
+    def _with_changes(self, connection: sqlite3.Connection, known: Snapshot) -> Snapshot:
+        lane, last = self._cache.lane, known.last
+        base, fresh = known.base, known.fresh
+        if known.changes >= 0:
+            removed = removed_after(connection, lane, known.changes)
+            base, fresh = base.without(removed), fresh.without(removed)
+        added = count_after(connection, lane, last)
+        if added:
+            # Room for all at once: growing block by block would hold the vectors twice.
+            ids, matrix = np.empty(added, np.int64), np.empty((added, self._cache.dimensions), np.float32)
+            row = 0
+            for some, block in vectors_after(connection, lane, last, self._cache.dimensions, SEARCH_BLOCK):
+                ids[row : row + len(some)], matrix[row : row + len(some)] = some, block
+                row += len(some)
+            fresh = _joined(fresh, Part(ids, matrix))
+        return replace(known, changes=changes(connection), base=base, fresh=fresh)
+
+
+def _joined(first: Part, second: Part) -> Part:
+    if not len(first.ids):
+        return second
+    alive = None
+    if first.alive is not None:
+        alive = np.concatenate([first.alive, np.ones(len(second.ids), np.bool_)])
+    return Part(np.concatenate([first.ids, second.ids]), np.concatenate([first.matrix, second.matrix]), alive)

@@ -1,0 +1,383 @@
+"""Reading everything a generation holds, and comparing it with its checksums."""
+
+from __future__ import annotations
+
+import shlex
+import sqlite3
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from vse.errors import first_line
+from vse.index.store import approximate
+from vse.index.store.cache import LaneCache, OpenCache
+from vse.index.store.caches import Caches
+from vse.index.store.changes import SEQUENCES, find_file, last_ids
+from vse.index.store.database import (
+    DAMAGE,
+    FILE_COLUMNS,
+    STORED,
+    Cell,
+    captions_by_id,
+    changes,
+    checksum,
+    counts,
+    known_ids,
+    page_of_files,
+    removed_after,
+    to_text,
+    trimmed,
+    vectors_after,
+)
+from vse.index.types import LANES, Lane, Place
+from vse.inputs.text import printable
+from vse.progress import ProgressReporter, SilentProgress
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+
+BLOCK = 4096
+
+
+@dataclass(frozen=True)
+class CacheProblems:
+    """What is wrong with the cache of one lane; ``differing`` are ids for which it holds another vector."""
+
+    lane: Lane
+    lines: tuple[str, ...] = ()
+    lacking: Sequence[int] = ()
+    differing: Sequence[int] = ()
+
+    def still_there(self, connection: sqlite3.Connection) -> CacheProblems:
+        """Without the vectors that were removed while all was compared, and purged from the cache by that."""
+        known = known_ids(connection, self.lane, self.differing)
+        return replace(self, differing=[each for each in self.differing if each in known])
+
+    def told(self) -> Iterator[str]:
+        """A line each."""
+        yield from self.lines
+        yield from (f"the cache of {self.lane} lacks the vector of {each}" for each in self.lacking)
+        yield from (f"the cache of {self.lane} holds another vector for {each}" for each in self.differing)
+
+
+def look_at(cache: LaneCache) -> OpenCache | str | None:
+    """The cache, to be compared in a transaction that begins later; None when it is absent, or why it is of no use.
+
+    A writer may replace it at this moment: then it is looked at again.
+    """
+    while True:
+        signature = cache.signature()
+        if signature is None:
+            return None
+        opened = cache.opened()
+        problem = _unreadable(cache, opened)
+        if problem is None:
+            return opened
+        if cache.signature() == signature:
+            return problem
+
+
+def compare(
+    connection: sqlite3.Connection, cache: LaneCache, found: OpenCache | str | None, progress: ProgressReporter
+) -> CacheProblems:
+    """What :func:`look_at` found beside the state of this transaction."""
+    lane = cache.lane
+    if found is None or isinstance(found, str):
+        return CacheProblems(lane, () if found is None else (found,))
+    if found.header.changes > changes(connection):
+        return CacheProblems(lane, (f"the cache of {lane} is newer than the database",))
+    if found.header.changes < trimmed(connection):
+        return CacheProblems(lane, (f"the cache of {lane} is too old to be brought up to date",))
+    try:
+        return _differences(connection, cache, found, progress)
+    except DAMAGE:
+        return CacheProblems(lane, (f"the cache of {lane} cannot be compared with the database",))
+
+
+def _unreadable(cache: LaneCache, opened: OpenCache | None) -> str | None:
+    if opened is None:
+        return f"the cache of {cache.lane} cannot be read"
+    header = opened.header
+    if header.approximate is not None:
+        path = cache.path(header, header.approximate)
+        if approximate.load(path, header.approximate_rows, cache.dimensions) is None:
+            return f"the approximate index {path.name} cannot be read"
+    return None
+
+
+def _differences(
+    connection: sqlite3.Connection, cache: LaneCache, opened: OpenCache, progress: ProgressReporter
+) -> CacheProblems:
+    ids, removed = np.abs(opened.ids), removed_after(connection, cache.lane, opened.header.changes)
+    alive = opened.ids[~np.isin(opened.ids, removed) & (opened.ids > 0)]
+    last = int(ids[-1]) if len(ids) else 0
+    seen = 0
+    lacking: list[int] = []
+    differing: list[int] = []
+    for some, vectors in vectors_after(connection, cache.lane, 0, cache.dimensions, BLOCK):
+        inside = some <= last
+        missing = inside & ~np.isin(some, alive)
+        there = inside & ~missing
+        seen += int(there.sum())
+        rows = np.searchsorted(ids, some[there])
+        differs = (opened.matrix[rows].view(np.uint32) != vectors[there].view(np.uint32)).any(axis=1)
+        lacking += some[missing].tolist()
+        differing += some[there][differs].tolist()
+        progress.advance(len(some))
+    left = len(alive) - seen
+    lines = (f"the cache of {cache.lane} holds {left} vectors that were removed",) if left else ()
+    return CacheProblems(cache.lane, lines, lacking, differing)
+
+
+MOST_NAMED = 20
+
+
+@dataclass(frozen=True)
+class VerifyReport:
+    """Everything was read: ``problems`` in the rows need a backup or indexing again, in the cache only a rebuild.
+
+    ``damaged_files`` are those, by root and path, to which damaged rows belong.
+    """
+
+    where: str
+    files: int
+    items: int
+    captions: int
+    problems: tuple[str, ...]
+    cache_problems: tuple[str, ...]
+    damaged_files: tuple[Place, ...] = ()
+
+    @property
+    def ok(self) -> bool:
+        return not self.problems and not self.cache_problems
+
+    def to_json(self) -> dict[str, Any]:
+        values = asdict(self)
+        lists = {name: list(values[name]) for name in ("problems", "cache_problems")}
+        return {**values, **lists, "damaged_files": ["/".join(place) for place in self.damaged_files], "ok": self.ok}
+
+    def render(self, console: Console) -> None:
+        """One line for each problem, and what to do."""
+        from rich.text import Text
+
+        def say(text: str) -> None:
+            console.print(Text(text), soft_wrap=True)  # Text: a bracket in a file name is no markup
+
+        say(f"{self.where}: {self.files} files, {self.items} items, {self.captions} captions")
+        for problem in self.problems:
+            say(f"damaged: {problem}")
+        for problem in self.cache_problems:
+            say(f"cache: {problem}")
+        if self.problems:
+            say(f"restore the collection from a backup, or {self._again()}")
+        elif self.cache_problems:
+            say("the vectors are sound: 'vse collection rebuild' makes the cache anew")
+        else:
+            say("no problems")
+
+    def _again(self) -> str:
+        """What brings back what is damaged: 'vse index' passes over a file as long as it is known."""
+        if not self.damaged_files:
+            return f"index its folders into a new one: 'vse index' with another name than {shlex.quote(self.where)}"
+        first = self.damaged_files[:MOST_NAMED]
+        files = " ".join(shlex.quote("/".join(place)) for place in first)
+        roots = " ".join(shlex.quote(root) for root in dict.fromkeys(root for root, _ in first))
+        index, all_files = shlex.quote(self.where), len(self.damaged_files)
+        more = f", and so on for all {all_files:,}" if all_files > MOST_NAMED else ""
+        return printable(
+            f"forget these files and index them again: vse collection remove {index} {files}; "
+            f"vse index {roots} --into {index}{more}"
+        )
+
+
+_COLUMNS = {
+    "meta": "key, value",
+    "files": f"id, {FILE_COLUMNS}",
+    "items": 'id, file, start, "end", vector',
+    "captions": "id, file, text, vector",
+}
+_WITHOUT_ITEMS = "SELECT id FROM files WHERE NOT EXISTS (SELECT 1 FROM items WHERE items.file = files.id)"
+
+
+def damaged_rows(
+    connection: sqlite3.Connection, dimensions: int, progress: ProgressReporter | None = None
+) -> Iterator[tuple[str, Place | None]]:
+    """A line for each row that does not match its checksum or misses something, and the file, where that is known."""
+    for table, columns in _COLUMNS.items():
+        rows = connection.execute(f"SELECT checksum, {columns} FROM {table} NOT INDEXED")
+        for row in _counted(rows, progress or SilentProgress()):
+            if checksum(row[1:]) != row[0]:
+                wrong = "does not match its checksum"
+            elif (
+                table in {"items", "captions"} and row[-1] is not None and len(row[-1]) != dimensions * STORED.itemsize
+            ):
+                wrong = f"holds a vector of {len(row[-1])} bytes"
+            else:
+                continue
+            place = None if table == "meta" else _place(connection, row[1] if table == "files" else row[2])
+            yield _told(table, row[1], place, wrong), place
+    for (file,) in connection.execute(_WITHOUT_ITEMS):
+        place = _place(connection, file)
+        yield _told("files", file, place, "has no items"), place
+
+
+def damaged_files(connection: sqlite3.Connection, dimensions: int) -> tuple[Place, ...]:
+    """The files to which such rows belong, each once, as far as the tables can be read and the files be removed."""
+    found: dict[Place, None] = {}
+    with suppress(*DAMAGE):
+        for _, place in damaged_rows(connection, dimensions):
+            if place is not None and find_file(connection, place) is not None:  # not so when its name is damaged
+                found[place] = None
+    return tuple(found)
+
+
+def _counted(rows: Iterable[tuple[Any, ...]], progress: ProgressReporter) -> Iterator[tuple[Any, ...]]:
+    count = 0
+    for count, row in enumerate(rows, 1):
+        yield row
+        if count % BLOCK == 0:
+            progress.advance(BLOCK)
+    progress.advance(count % BLOCK)
+
+
+def _told(table: str, row: Cell, place: Place | None, wrong: str) -> str:
+    name = "" if place is None else f" ({printable('/'.join(place))})"
+    return f"row {row!r} of {table}{name} {wrong}"
+
+
+def _place(connection: sqlite3.Connection, file: Cell) -> Place | None:
+    found = connection.execute("SELECT root, path FROM files WHERE id = ?", (file,)).fetchone()
+    return None if found is None or not all(isinstance(cell, bytes) for cell in found) else _texts(*found)
+
+
+def _texts(root: bytes, path: bytes) -> Place:
+    return to_text(root), to_text(path)
+
+
+MOST_LINES = 20
+"""Problems of one kind that are listed; the others are counted."""
+
+
+def verify_generation(
+    where: str,
+    connection: sqlite3.Connection,
+    dimensions: int,
+    caches: Caches,
+    progress: ProgressReporter | None = None,
+) -> VerifyReport:
+    """Everything about one generation as it is at one moment, while a writer may go on."""
+    report = progress or SilentProgress()
+    found = {lane: look_at(cache) for lane, cache in caches.lanes.items()}  # then the database is at least as new
+    with _one_state(connection):
+        problems = row_problems(connection, dimensions, report)
+        damaged = damaged_files(connection, dimensions) if problems else ()
+        try:
+            files, items, captions = counts(connection)
+            report.start(items + captions, "comparing the cache")
+            compared = [compare(connection, cache, found[lane], report) for lane, cache in caches.lanes.items()]
+        except DAMAGE:
+            return VerifyReport(where, 0, 0, 0, problems or ("the database cannot be read",), ())
+        finally:
+            report.finish()
+    in_cache = [line for each in compared for line in _shortened(each.still_there(connection).told())]
+    return VerifyReport(where, files, items, captions, problems, tuple(in_cache), damaged)
+
+
+def row_problems(
+    connection: sqlite3.Connection, dimensions: int, progress: ProgressReporter | None = None
+) -> tuple[str, ...]:
+    """What is wrong with the database, a line each."""
+    report = progress or SilentProgress()
+    found: list[str] = []
+    report.start(_size(connection), "reading the database")
+    try:
+        for check in (_structure, _rows, _ids, _reading):
+            try:
+                found.extend(_shortened(check(connection, dimensions, report)))
+            except DAMAGE as error:
+                found.append(f"the database cannot be read to its end ({first_line(error)})")
+    finally:
+        report.finish()
+    return tuple(found)
+
+
+@contextmanager
+def _one_state(connection: sqlite3.Connection) -> Iterator[None]:
+    """A transaction of statements that may fail each."""
+    connection.execute("BEGIN DEFERRED")
+    try:
+        yield
+    finally:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+
+
+def _size(connection: sqlite3.Connection) -> int:
+    """The rows that are compared with their checksums, as far as they can be counted."""
+    with suppress(*DAMAGE):
+        (origin,) = connection.execute("SELECT count(*) FROM meta").fetchone()
+        return int(origin) + sum(counts(connection))
+    return 0
+
+
+def _structure(connection: sqlite3.Connection, dimensions: int, report: ProgressReporter) -> Iterator[str]:
+    for (line,) in connection.execute(f"PRAGMA integrity_check({MOST_LINES})"):
+        if line != "ok":
+            yield f"the database is malformed: {' '.join(line.split())}"
+    for table, row, *_ in connection.execute("PRAGMA foreign_key_check"):
+        yield f"row {row} of {table} belongs to no file"
+
+
+def _rows(connection: sqlite3.Connection, dimensions: int, report: ProgressReporter) -> Iterator[str]:
+    for line, _ in damaged_rows(connection, dimensions, report):
+        yield line
+
+
+def _ids(connection: sqlite3.Connection, dimensions: int, report: ProgressReporter) -> Iterator[str]:
+    given = last_ids(connection)
+    for table in SEQUENCES:
+        (highest,) = connection.execute(f"SELECT max(id) FROM {table}").fetchone()
+        if (highest or 0) > given[table]:
+            yield f"{table} counts {given[table]} ids and holds {highest}"
+    for table in LANES:
+        yield from _unreachable(connection, f"{table}_by_file", table, "files CROSS JOIN {0} ON {1}.file = files.id")
+    places = "files AS f NOT INDEXED CROSS JOIN {0} ON (files.root, files.path, files.id) = (f.root, f.path, f.id)"
+    yield from _unreachable(connection, "sqlite_autoindex_files_1", "files", places)
+
+
+def _reading(connection: sqlite3.Connection, dimensions: int, report: ProgressReporter) -> Iterator[str]:
+    """Read everything by the statements that serve; what stops them is told by the caller."""
+    after = None
+    while page := page_of_files(connection, None, after):
+        after = page[-1].root, page[-1].path
+    last = 0
+    while ids := [row[0] for row in connection.execute("SELECT id FROM captions WHERE id > ? LIMIT 1000", (last,))]:
+        if ids[-1] <= last:
+            raise sqlite3.DatabaseError("the ids of captions are out of order")
+        captions_by_id(connection, ids)
+        last = ids[-1]
+    yield from ()
+
+
+def _unreachable(connection: sqlite3.Connection, index: str, table: str, by_index: str) -> Iterator[str]:
+    """Whether every row is found by an index: SQLite's own check passes over damage that its searches stumble on."""
+    joined = by_index.format(f"{table} INDEXED BY {index}", table)
+    (reached,) = connection.execute(f"SELECT count(*) FROM {joined}").fetchone()
+    (there,) = connection.execute(f"SELECT count(*) FROM {table} NOT INDEXED").fetchone()
+    if reached != there:
+        yield f"{index} leads to {reached} of {there} rows of {table}"
+
+
+def _shortened(lines: Iterator[str]) -> Iterator[str]:
+    more = 0
+    for number, line in enumerate(lines):
+        if number < MOST_LINES:
+            yield line
+        else:
+            more += 1
+    if more:
+        yield f"… and {more} more"

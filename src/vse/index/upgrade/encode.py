@@ -1,0 +1,322 @@
+"""Files of the old generation through the new model, by the same path as in indexing."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import shlex
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from vse.errors import InputError
+from vse.index.pipeline.commits import Commits, IndexModel
+from vse.index.pipeline.plan import Candidate, ascending, is_same, side_by_side
+from vse.index.pipeline.reading import Reading, read_files
+from vse.index.scan import Found, Problem, ScanLimits, empty_folders, why_absent
+from vse.index.types import Collection, MediaFile, full_path
+from vse.inputs.files import SNIFFED_BYTES, MediaKind, encodable, kind_of_bytes, kind_of_name, os_reason
+from vse.inputs.text import printable
+from vse.progress import ProgressReporter
+
+
+@dataclass
+class Missing:
+    """Folders that are not there, with the number of their files and the reason, and single files that are gone."""
+
+    where: str
+    absent: dict[str, tuple[int, str]] = field(default_factory=dict)
+    gone: int = 0
+    first_gone: tuple[str, str, str] = ("", "", "")
+    """Its root, its path and the reason."""
+
+    @property
+    def count(self) -> int:
+        return self.gone + sum(count for count, _ in self.absent.values())
+
+    def add(self, file: MediaFile, reason: str) -> None:
+        """Count one file that is gone."""
+        if not self.gone:
+            self.first_gone = file.root, file.path, reason
+        self.gone += 1
+
+    def notes(self) -> list[str]:
+        """What was left out, a line for each folder and one for the single files."""
+        lines = [
+            f"{printable(root)}: {why}; its {count:,} files were left out" for root, (count, why) in self.absent.items()
+        ]
+        if self.gone:
+            lines.append(f"{self.gone:,} files that are gone were left out, the first is {self._first_file()}")
+        return lines
+
+    def refusal(self) -> InputError:
+        """How many there are, the first, and the ways out for that one."""
+        if self.absent:
+            root, (_, why) = next(iter(self.absent.items()))
+            first, fix = f"those of {printable(root)} ({why})", self._fix_for_folder(root)
+        else:
+            first, fix = self._first_file(), self._fix_for_file()
+        return InputError(
+            f"{self.count:,} files of {self.where} are not there and would be lost, first {first}: {fix}, or leave "
+            "them out with --drop-missing"
+        )
+
+    def _fix_for_folder(self, folder: str) -> str:
+        """Indexing again is none: it keeps the files of a folder that is away."""
+        if _is_closed(Path(folder)):
+            return "allow reading it"
+        return f"mount the disk, forget its files ({self._command('collection remove', self.where, folder)})"
+
+    def _fix_for_file(self) -> str:
+        root, path, _ = self.first_gone
+        place = empty_folders(root, [path]).get(path)
+        if place is not None:
+            return self._fix_for_folder(f"{root}/{place}")
+        if _is_closed(Path(root) / path):
+            return "allow reading it"
+        return f"let the collection take note of deletions ({self._command('index', root, '--into', self.where)})"
+
+    def _command(self, name: str, *arguments: str) -> str:
+        return printable(f"vse {name} {shlex.join(arguments)}")
+
+    def _first_file(self) -> str:
+        root, path, reason = self.first_gone
+        return f"{printable(f'{root}/{path}')} ({reason})"
+
+
+def find_missing(collection: Collection, progress: ProgressReporter) -> Missing:
+    """Look for every file that ``collection`` knows; none is opened."""
+    info = collection.info()
+    missing = Missing(info.where)
+    progress.start(info.files, "looking for the files")
+    for root in info.roots:
+        if why_absent(root, known=1) is not None:
+            progress.advance(note_absent(missing, collection, root))
+            continue
+        for file in collection.files(root):
+            reason = why_missing(file)
+            if reason is not None:
+                missing.add(file, reason)
+            progress.advance()
+    progress.finish()
+    return missing
+
+
+def note_absent(missing: Missing, collection: Collection, root: str) -> int:
+    """Count all files of a folder that is not there, and return how many these are."""
+    count = sum(1 for _ in collection.files(root))
+    missing.absent[root] = count, why_absent(root, known=count) or "was not there for a moment"
+    return count
+
+
+def why_missing(file: MediaFile) -> str | None:
+    """Why a file cannot be read now, None if it can."""
+    path = Path(file.root) / file.path
+    try:
+        path.stat()
+    except FileNotFoundError:
+        return "no such file"
+    except OSError as error:
+        return os_reason(error)
+    return None if os.access(path, os.R_OK) else "may not be read"
+
+
+def _is_closed(path: Path) -> bool:
+    """Whether something is there that this user may not read."""
+    try:
+        if path.is_dir():
+            os.scandir(path).close()
+    except PermissionError:
+        return True
+    except OSError:
+        return False
+    return path.exists() and not os.access(path, os.R_OK)
+
+
+PAGE = 2048
+"""Files that are held in memory at a time."""
+
+
+def clear_outdated(old: Collection, new: Collection, progress: ProgressReporter) -> int:
+    """Remove from ``new``, which an earlier attempt has begun, what is no longer right, and count what is.
+
+    Right is a file that ``old`` still knows with these captions, and that is on disk as it was when it was encoded.
+    """
+    info = new.info()
+    if not info.files:
+        return 0
+    progress.start(info.files, "comparing what is encoded")
+    right = 0
+    outdated: list[tuple[str, str]] = []
+    for root in sorted({*old.info().roots, *info.roots}):
+        for known, done in _both(old, new, root):
+            if done is None:
+                continue
+            progress.advance()
+            if known is not None and known.captions == done.captions and _is_unchanged(done):
+                right += 1
+                continue
+            outdated.append((root, done.path))
+            if len(outdated) >= PAGE:
+                new.remove(outdated)
+                outdated = []
+    if outdated:
+        new.remove(outdated)
+    progress.finish()
+    return right
+
+
+def to_encode(old: Collection, new: Collection, root: str) -> Iterator[list[MediaFile]]:
+    """The files of ``root`` that ``new`` does not have yet, in pages."""
+    waiting = (known for known, done in _both(old, new, root) if known and not done)
+    while page := list(itertools.islice(waiting, PAGE)):
+        yield page
+
+
+def candidate_for(known: MediaFile) -> Candidate:
+    """The file as it is on disk now, with the captions that the collection has; raises what ``stat`` raises."""
+    found = _found(known)
+    return Candidate(found, known, known.captions)
+
+
+def _both(old: Collection, new: Collection, root: str) -> Iterator[tuple[MediaFile | None, MediaFile | None]]:
+    return side_by_side(ascending(old.files(root)), ascending(new.files(root)))
+
+
+def _is_unchanged(file: MediaFile) -> bool:
+    try:
+        return is_same(_found(file), file)
+    except OSError:
+        return False
+
+
+def _found(file: MediaFile) -> Found:
+    path = Path(file.root) / file.path
+    status = path.stat()
+    found = Found(file.path, status.st_size, status.st_mtime_ns, file.kind)
+    return found if is_same(found, file) else Found(found.path, found.size, found.modified_ns, _kind(path, file.kind))
+
+
+def _kind(path: Path, known: MediaKind) -> MediaKind:
+    """What a file that has changed is now: where its name does not tell, a picture may have become a clip."""
+    if kind_of_name(path.name) is not None or not path.is_file():
+        return known
+    with path.open("rb") as file:
+        return kind_of_bytes(file.read(SNIFFED_BYTES)) or known
+
+
+@dataclass
+class Encoded:
+    """What came of all pages."""
+
+    files: int = 0
+    images: int = 0
+    seconds: float = 0.0
+    problems: list[Problem] = field(default_factory=list)
+    notes: dict[str, None] = field(default_factory=dict)  # in the order in which they came, each once
+
+    def add(self, reading: Reading, problems: list[Problem]) -> None:
+        """Count one page in; ``problems`` are those of its problems that stand."""
+        self.files += reading.new + reading.changed
+        self.images += reading.images
+        self.seconds += reading.seconds
+        self.problems.extend(problems)
+        self.notes.update(dict.fromkeys(reading.notes))
+
+
+class Encoder:
+    """Encodes what the new generation lacks, a page of files at a time.
+
+    ``missing`` says which folders are not there; files that vanish meanwhile are added to it if they may be left out.
+    A folder that vanishes is never left out: nobody was asked about it.
+    """
+
+    def __init__(
+        self,
+        old: Collection,
+        new: Collection,
+        model: IndexModel,
+        missing: Missing,
+        *,
+        batch_size: int,
+        commits: Commits,
+        limits: ScanLimits,
+        drop_missing: bool,
+    ) -> None:
+        self._old, self._new, self._model, self._missing = old, new, model, missing
+        self._batch_size, self._commits, self._limits, self._drop = batch_size, commits, limits, drop_missing
+
+    def run(self, progress: ProgressReporter, total: int) -> Encoded:
+        """All files of all folders that are there; ``total`` is their number when they were last looked for."""
+        result, stage = Encoded(), _Stage(progress)
+        progress.start(total, "upgrading")
+        for root in self._old.info().roots:
+            if root in self._missing.absent:
+                continue
+            for page in to_encode(self._old, self._new, root):
+                reading = read_files(
+                    root,
+                    self._candidates(page),
+                    self._model,
+                    self._commits,
+                    batch_size=self._batch_size,
+                    limits=self._limits,
+                    progress=stage,
+                )
+                result.add(reading, self._standing(page, reading.problems))
+        progress.finish()
+        return result
+
+    def _candidates(self, page: list[MediaFile]) -> list[Candidate]:
+        found = []
+        for file in page:
+            try:
+                found.append(candidate_for(file))
+            except OSError as error:
+                self._vanished(file, why_missing(file) or os_reason(error))
+        return found
+
+    def _standing(self, page: list[MediaFile], problems: list[Problem]) -> list[Problem]:
+        """The problems of files that are there; a disk that was pulled out must not look like damaged files."""
+        by_path = {encodable(file.path): file for file in page}
+        standing = []
+        for problem in problems:
+            file = by_path[problem.path]
+            reason = why_missing(file)
+            if reason is None:
+                standing.append(Problem(full_path(file), problem.reason))  # there may be several folders
+            else:
+                self._vanished(file, reason)
+        return standing
+
+    def _vanished(self, file: MediaFile, reason: str) -> None:
+        if why_absent(file.root, known=1) is not None:
+            note_absent(self._missing, self._old, file.root)
+            raise self._missing.refusal()
+        self._missing.add(file, reason)
+        if not self._drop:
+            raise self._missing.refusal()
+
+
+class _Stage:
+    """One stage for all pages, in the place of one for each."""
+
+    def __init__(self, progress: ProgressReporter) -> None:
+        self._progress, self._began, self._files = progress, time.perf_counter(), 0
+
+    def start(self, total: int, description: str) -> None:
+        """The stage runs already."""
+
+    def advance(self, steps: int = 1, description: str | None = None) -> None:
+        """Count on, with the rate over all pages."""
+        self._files += steps
+        rate = self._files / max(time.perf_counter() - self._began, 1e-9)
+        self._progress.advance(steps, f"upgrading, {rate:.1f} files/s")
+
+    def note(self, message: str) -> None:
+        """Hand it on."""
+        self._progress.note(message)
+
+    def finish(self) -> None:
+        """More pages may follow."""

@@ -1,0 +1,125 @@
+"""Keeping a collection up to date while its folders change."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+
+from vse.errors import InputError
+from vse.index.pipeline import IndexReport, index_folder
+from vse.index.pipeline.commits import IndexModel
+from vse.index.pipeline.folder import root_of
+from vse.index.scan import Found, walk, why_absent
+from vse.index.scan.captions import CAPTION_FILES
+from vse.index.types import Collection
+from vse.progress import ProgressReporter, SilentProgress
+
+Snapshot = dict[str, tuple[int, int]]
+"""Size and time of change by path: of pictures and clips, and of the files of captions."""
+EVERY = 2.0
+PATIENCE = 30.0
+"""Seconds after which settled files no longer wait for others that go on changing."""
+REST = 4.0
+"""A look that took a second is followed by this many seconds of rest: large folders are looked at less often."""
+
+
+def watch(
+    collection: Collection,
+    model: IndexModel,
+    roots: Sequence[str | os.PathLike[str]],
+    *,
+    every: float = EVERY,
+    patience: float = PATIENCE,
+    progress: ProgressReporter | None = None,
+    stop: threading.Event | None = None,
+    batch_size: int = 32,
+) -> Iterator[IndexReport]:
+    """Look at the folders every few seconds and index what has changed, until ``stop`` is set; a report for each time.
+
+    A file is indexed when two looks have found it with the same size and time, and what is missing is removed when
+    nothing changes any more, so that moved files are recognised. If the changes do not end within ``patience``
+    seconds, files that have settled are indexed all the same. A folder that is not there is waited for.
+    """
+    reporter, ending = progress or SilentProgress(), stop or threading.Event()
+    if not every > 0:
+        raise InputError(f"every must be above 0 seconds, got {every!r}")
+    folders = [_Watched(root_of(root), patience, reporter) for root in roots]
+    while not ending.is_set():
+        began = time.monotonic()
+        for folder in folders:
+            stable = folder.look()
+            if stable is not None:
+                report = index_folder(
+                    collection,
+                    model,
+                    folder.root,
+                    progress=reporter,
+                    batch_size=batch_size,
+                    settled=partial(_is_stable, stable),
+                )
+                folder.indexed(report)
+                yield report
+        ending.wait(max(every, REST * (time.monotonic() - began)))
+
+
+def snapshot(root: str) -> Snapshot | None:
+    """The folder as it is now, None if it is not there."""
+    try:
+        found = {each.path: _state(each) for each in walk(root)}
+    except InputError:
+        return None
+    for name in CAPTION_FILES:
+        with suppress(OSError):
+            status = (Path(root) / name).stat()
+            found[name] = status.st_size, status.st_mtime_ns
+    return found
+
+
+class _Watched:
+    """What was seen of one folder, and which of it was indexed."""
+
+    def __init__(self, root: str, patience: float, progress: ProgressReporter) -> None:
+        self.root = root
+        self._patience, self._progress = patience, progress
+        self._seen: Snapshot | None = None
+        self._done: Snapshot | None = None
+        self._since = 0.0
+        self._absent = False
+
+    def look(self) -> Snapshot | None:
+        """The files that have settled, when there is something to index; else None."""
+        before, now = self._seen, snapshot(self.root)
+        self._say_absent(now is None)
+        if now is None:
+            return None
+        self._seen = now
+        if now == self._done:
+            return None
+        if before is None or before == self._done:
+            self._since = time.monotonic()  # the first sign of a change
+        if before is None or (now != before and time.monotonic() - self._since < self._patience):
+            return None
+        self._since = time.monotonic()
+        return {path: state for path, state in now.items() if before.get(path) == state}
+
+    def indexed(self, report: IndexReport) -> None:
+        """Remember what need not be looked at again; where files still wait, the next look goes on."""
+        self._done = None if report.waiting else self._seen
+
+    def _say_absent(self, absent: bool) -> None:
+        if absent and not self._absent:
+            self._progress.note(f"{self.root}: {why_absent(self.root) or 'not there'}; waiting for it")
+        self._absent = absent
+
+
+def _is_stable(stable: Snapshot, found: Found) -> bool:
+    return stable.get(found.path) == _state(found)
+
+
+def _state(found: Found) -> tuple[int, int]:
+    return found.size, found.modified_ns

@@ -1,0 +1,119 @@
+"""Which files are images and videos, how one is opened safely, and what is wrong with it."""
+
+from __future__ import annotations
+
+import stat
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from vse.errors import InputError
+from vse.inputs.text import printable
+
+MediaKind = Literal["image", "video"]
+
+IMAGE_ENDINGS = frozenset(
+    "jpg jpeg jpe jfif png webp gif tif tiff bmp heic heif hif avif".split()  # noqa: SIM905 - a list is unreadable
+)
+VIDEO_ENDINGS = frozenset("mp4 m4v mov webm mkv avi".split())  # noqa: SIM905
+
+SNIFFED_BYTES = 16
+
+_IMAGE_STARTS = (b"\xff\xd8\xff", b"\x89PNG\r\n\x1a\n", b"GIF87a", b"GIF89a", b"II*\0", b"MM\0*")
+_IMAGE_BRANDS = (b"heic", b"heix", b"heim", b"heis", b"hevc", b"mif1", b"msf1", b"avif", b"avis")
+_VIDEO_BRANDS = (b"isom", b"iso2", b"iso4", b"iso5", b"iso6", b"mp41", b"mp42", b"avc1", b"M4V ", b"qt  ", b"MSNV")
+
+
+def kind_of_name(name: str) -> MediaKind | None:
+    """What the ending says; upper or lower case."""
+    ending = name.rpartition(".")[2].lower() if "." in name else ""
+    if ending in IMAGE_ENDINGS:
+        return "image"
+    return "video" if ending in VIDEO_ENDINGS else None
+
+
+def worth_sniffing(name: str) -> bool:
+    """Whether the first bytes are asked: only where a name has no ending, since it means opening the file."""
+    return "." not in name
+
+
+def kind_of_bytes(start: bytes) -> MediaKind | None:
+    """What the first :data:`SNIFFED_BYTES` say; the two bytes of BMP are too few to trust."""
+    if start.startswith(_IMAGE_STARTS) or (start[:4] == b"RIFF" and start[8:12] == b"WEBP"):
+        return "image"
+    if start.startswith(b"\x1aE\xdf\xa3") or (start[:4] == b"RIFF" and start[8:12] == b"AVI "):
+        return "video"
+    if start[4:8] == b"ftyp":
+        if start[8:12] in _IMAGE_BRANDS:
+            return "image"
+        return "video" if start[8:12] in _VIDEO_BRANDS else None
+    return None
+
+
+@dataclass(frozen=True)
+class Problem:
+    """``path`` is the place below the root, or the file as it was named; ``reason`` says what is wrong with it.
+
+    Both can be stored and sent as UTF-8. ``str(problem)`` is one printable line, whatever the name contains.
+    """
+
+    path: str
+    reason: str
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "path", encodable(self.path))
+        object.__setattr__(self, "reason", " ".join(encodable(self.reason).split()))
+
+    def __str__(self) -> str:
+        return f"{printable(self.path)}: {self.reason}"
+
+
+class BadMediaError(InputError):
+    """A file that cannot be used: ``name`` says which, ``reason`` why."""
+
+    def __init__(self, name: str, reason: str) -> None:
+        super().__init__(f"{printable(encodable(name))}: {reason}")
+        self.name = name
+        self.reason = reason
+
+    def __reduce__(self) -> tuple[type[BadMediaError], tuple[str, str]]:
+        """Let the error come back from a worker process; the default would hand over the message alone."""
+        return type(self), (self.name, self.reason)
+
+
+class TooSlowError(BadMediaError):
+    """A clip that took longer than it may: nothing is wrong with it, and another time it may be faster."""
+
+
+def is_text(name: str) -> bool:
+    """Whether a name is Unicode: one with other bytes holds lone surrogates in their place."""
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def encodable(name: str) -> str:
+    r"""The name itself, or with an escape such as ``\udce9`` in place of each byte that is no UTF-8."""
+    return name.encode(errors="backslashreplace").decode()
+
+
+def os_reason(error: OSError) -> str:
+    """Why the system refused, without the path that it repeats."""
+    return "no such file" if isinstance(error, FileNotFoundError) else error.strerror or type(error).__name__
+
+
+def regular_size(path: str | Path) -> int:
+    """Bytes of a regular file. Opening a pipe would wait for its writer, and a device never ends."""
+    try:
+        status = Path(path).stat()
+    except FileNotFoundError:
+        raise BadMediaError(str(path), "no such file") from None
+    except OSError as error:
+        raise BadMediaError(str(path), os_reason(error)) from error
+    except ValueError:
+        raise BadMediaError(str(path), "no such file: its name holds a null character") from None
+    if not stat.S_ISREG(status.st_mode):
+        raise BadMediaError(str(path), "not a regular file")
+    return status.st_size

@@ -1,0 +1,135 @@
+"""Captions to words, by the conventions of the Penn Treebank.
+
+The BiGRU checkpoints were trained on the words that NLTK's ``word_tokenize`` finds in the lower-cased caption. The same
+conventions are written here as a pipeline of Hugging Face ``tokenizers``: it is compiled, needs no download, and goes
+into the ``tokenizer.json`` that training and search share.
+
+- Punctuation is a word of its own: ``a dog, running`` has four. A comma or colon before a digit (``1,000``, ``10:30``),
+  a hyphen, a slash and a period within a word stay. Dots in a row are one word, two hyphens are one.
+- Double quotes become two backquotes where they open and two apostrophes where they close.
+- Endings are parted from their word (``dog 's``, ``dogs '``, ``ca n't``, ``they 're``), and so are the halves of some
+  contractions (``can not``, ``gon na``).
+- The period that ends the text is a word. One before whitespace is too, since a sentence ends there, unless it belongs
+  to a single letter (``j. smith``, ``the u.s. flag``), to one of ``ABBREVIATIONS``, or to ``no.`` before a number.
+
+NLTK finds the ends of sentences with a trained model, which knows more abbreviations and takes ``in 2005. then`` for an
+ordinal. Otherwise it differs on text that captions hardly contain: of two commas or colons in a row it leaves the
+second one stuck to the word behind it; a sentence that begins with two apostrophes begins with a closing quote, one
+that begins with two double quotes opens twice; an ending before an apostrophe (``it's'``) is only parted if whitespace
+follows; ``'tis`` is split where a contraction is glued to its front; only a space, no other whitespace, lets a quote
+open behind it; word characters are Python's, which count ``²`` in and combining marks out; the control characters 28
+to 31 are spaces; a final sigma is lower-cased by Python's special rule.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from functools import cache
+
+from tokenizers import Regex
+from tokenizers.normalizers import Lowercase, Normalizer, Replace
+from tokenizers.normalizers import Sequence as Normalizers
+from tokenizers.pre_tokenizers import PreTokenizer, Split, WhitespaceSplit
+from tokenizers.pre_tokenizers import Sequence as PreTokenizers
+
+ABBREVIATIONS = (
+    *("mr", "mrs", "ms", "dr", "prof", "jr", "sr"),
+    *("st", "ave", "blvd", "rd", "mt", "ft"),
+    *("vs", "etc", "inc", "ltd", "co"),
+)
+
+# The engine is Oniguruma: within a look-behind, alternatives of different lengths are allowed at the top level only.
+_CLOSING = r"""\])}>"'»”’"""
+_KEEPS_PERIOD = "|".join([r"\A\p{L}", r"[\s.(\[{<\"“‘«`]\p{L}", *(rf"\b{word}" for word in ABBREVIATIONS)])
+_PERIOD = "|".join(
+    [
+        rf"(?<!\.)\.(?=[{_CLOSING}\s]*\z)",  # of the text
+        rf"(?<!\.)(?<!{_KEEPS_PERIOD})(?!(?<=\bno)\.\s+\d)\.(?=[{_CLOSING}]*\s)",  # of a sentence within
+    ]
+)
+_OPENING_QUOTE = r"""(?<![^\s(\[{<«“‘„`])(?:"|'')"""  # nothing before it, a space or an opening mark
+
+_PUNCTUATION = r"``|`|''|\.{2,}|--|[:,](?!\d)|[;@#$%&?!*\[\](){}<>«»“”‘’„‒–—―]"
+# An apostrophe before a word is a quote, unless it and the word are an ending that stands alone.
+_APOSTROPHE_BEFORE = r"(?<!\w)'(?=\w)(?!(?:[smdtn]|ll|re|ve)\b)"
+# Three steps, in this order: a closing apostrophe may hide an ending, "i'll's" loses both endings, "he'd've" the last.
+_APOSTROPHE_AFTER = r"(?<=[^'])'\z"
+_SHORT_ENDING = r"(?<=[^'])'[smd]\z"
+_LONG_ENDING = r"(?<=[^'])(?:'(?:ll|re|ve)|n't)\z"
+_HALVES = (("can", "not"), ("d", "'ye"), ("gim", "me"), ("gon", "na"), ("got", "ta"), ("lem", "me"), ("more", "'n"))
+_CONTRACTION = "|".join(
+    [rf"\b{first}(?={second}\b)|(?<=\b{first}){second}\b" for first, second in _HALVES]
+    + [r"\bwan(?=na\z)|(?<=\bwan)na\z"]  # "wanna-be" stays whole
+)
+
+
+def word_normalizer() -> Normalizer:
+    """The first half of the pipeline, on the whole text: lower case, quotes, periods."""
+    return Normalizers(
+        [
+            Lowercase(),
+            Replace(Regex(_OPENING_QUOTE), " `` "),
+            Replace(Regex(_PERIOD), " . "),  # before the closing quotes, which it must see in their place
+            Replace('"', " '' "),
+        ]
+    )
+
+
+def word_splitter() -> PreTokenizer:
+    """The second half, on the normalized text: everything that can be decided within one stretch of non-space."""
+    rules = (_PUNCTUATION, _APOSTROPHE_BEFORE, _APOSTROPHE_AFTER, _SHORT_ENDING, _LONG_ENDING, _CONTRACTION)
+    return PreTokenizers([WhitespaceSplit(), *(Split(Regex(rule), "isolated") for rule in rules)])
+
+
+def words_of(text: str) -> list[str]:
+    """The words of one text.
+
+    >>> words_of('The dog\\'s owner can\\'t say "no" to 1,000 U.S. dollars.')
+    ['the', 'dog', "'s", 'owner', 'ca', "n't", 'say', '``', 'no', "''", 'to', '1,000', 'u.s.', 'dollars', '.']
+    """
+    normalizer, splitter = _pipeline()
+    return [word for word, _ in splitter.pre_tokenize_str(normalizer.normalize_str(text))]
+
+
+def split_words(texts: Iterable[str]) -> list[list[str]]:
+    """The words of every text."""
+    return [words_of(text) for text in texts]
+
+
+@cache
+def _pipeline() -> tuple[Normalizer, PreTokenizer]:
+    return word_normalizer(), word_splitter()
+
+
+_PLAIN = re.compile(r"[a-z0-9]+(?: [a-z0-9]+)*")
+_APOSTROPHE = re.compile(r"['’`´]")
+_NO_WORD = re.compile(r"[^\w\-&]+|_")
+_LONE_DASH = re.compile(r"(?<!\w)-+|-+(?!\w)")
+
+
+def plain_sentence(caption: str) -> str:
+    """Lower case, punctuation gone, one blank between words: how HGR's annotations write captions.
+
+    Words are split at white space, so that ``dog.`` would be another word than ``dog``, and ``A dog`` another sentence
+    than ``a dog``. An apostrophe becomes a blank: ``man's`` is ``man s``. A caption without any word stays as it is.
+
+    >>> plain_sentence(" A man's dog runs,  fast. ")
+    'a man s dog runs fast'
+    """
+    if _PLAIN.fullmatch(caption):  # as most are, of hundreds of thousands
+        return caption
+    text = _NO_WORD.sub(" ", _APOSTROPHE.sub(" ", caption.lower()))
+    return " ".join(_LONE_DASH.sub(" ", text).split()) or caption.strip()
+
+
+_UNSHOWN = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+
+
+def printable(text: str) -> str:
+    """One line: what file names may contain and a terminal would obey, and bytes that are no text, as escapes.
+
+    That are controls, ends of lines and paragraphs, and marks that turn the direction of writing. Anything else stays
+    as it is, any kind of space and the joiner within an emoji too, so that a name can be copied.
+    """
+    return _UNSHOWN.sub(lambda match: match[0].encode("unicode_escape", "surrogatepass").decode(), text)

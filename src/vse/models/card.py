@@ -1,0 +1,265 @@
+"""The model card: ``README.md`` beside the weights, with the pooling curves as numbers and as a picture.
+
+What is not known about a model is called not recorded; nothing is guessed.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from vse._util.atomic import write_text
+from vse._version import __version__
+from vse.errors import MissingDependencyError
+from vse.inputs.preprocessing import ImagePreprocessing
+from vse.models.config import HGRConfig, ImageConfig, PoolingConfig, TextConfig
+from vse.models.curves import CURVES_FILE, PoolingCurve, Tower, curves_of, write_curves
+from vse.models.curves_plot import plot_curves
+
+if TYPE_CHECKING:
+    from vse.inputs.tokenizer import TextTokenizer
+    from vse.models.config import About
+    from vse.models.storage import TorchModel
+
+
+NOT_RECORDED = "not recorded"
+
+
+@dataclass(frozen=True)
+class TowerReport:
+    """One encoder; None where its folder does not tell."""
+
+    tower: Tower
+    kind: str
+    network: str
+    pooling: str
+    feature_size: int | None = None
+    parameters: int | None = None
+
+
+def image_tower(config: ImageConfig, feature_size: int | None = None, parameters: int | None = None) -> TowerReport:
+    """The image encoder of a configuration; what the configuration does not hold is handed in."""
+    if config.kind == "region":
+        network, feature_size = f"regions from disk, {config.head} head", config.feature_size
+    elif config.kind == "frames":
+        seen = "from disk" if config.backbone is None else f"seen by {config.backbone.name}"
+        network, feature_size = f"frames of videos {seen}, linear", config.feature_size
+    else:
+        architecture = config.backbone.options.get("architecture", {})
+        model_type = architecture.get("model_type") if isinstance(architecture, dict) else None
+        network = config.backbone.name + (f" ({model_type})" if model_type else "") + f", {config.head} head"
+    return TowerReport("image", config.kind, network, describe_pooling(config.pooling), feature_size, parameters)
+
+
+def text_tower(config: TextConfig, feature_size: int | None = None, parameters: int | None = None) -> TowerReport:
+    """The text encoder of a configuration; what the configuration does not hold is handed in."""
+    if config.kind == "transformer":
+        model_type = config.architecture.get("model_type", "transformer")
+        network = f"{model_type}{f' from {config.pretrained}' if config.pretrained else ''}"
+    else:
+        network, feature_size = f"bidirectional GRU, {config.vocabulary_size:,} words", config.word_size
+    return TowerReport("text", config.kind, network, describe_pooling(config.pooling), feature_size, parameters)
+
+
+def hgr_towers(
+    config: HGRConfig, video_parameters: int | None = None, text_parameters: int | None = None
+) -> tuple[TowerReport, TowerReport]:
+    """Both encoders of an HGR model, with the poolings of the whole video and the whole sentence."""
+    words = f"bidirectional GRU, {config.vocabulary_size:,} words, role graph"
+    pooled = describe_pooling(config.video_pooling), describe_pooling(config.sentence_pooling)
+    return (
+        TowerReport("image", "hgr", "frames of videos, three levels", pooled[0], config.feature_size, video_parameters),
+        TowerReport("text", "hgr", words, pooled[1], config.word_size, text_parameters),
+    )
+
+
+def describe_pooling(config: PoolingConfig) -> str:
+    """Such as ``gpo`` or ``k-max (k = 5)``."""
+    options = ", ".join(f"{name} = {value}" for name, value in config.options.items())
+    return f"{config.name} ({options})" if options else config.name
+
+
+def describe_preprocessing(how: ImagePreprocessing | None) -> str:
+    """One line; a model without preprocessing takes features."""
+    if how is None:
+        return "sets of features, no pictures"
+    mean, std = (" ".join(f"{value:g}" for value in values) for values in (how.mean, how.std))
+    fitted = "stretched to" if how.fit == "stretch" else "cropped to"
+    return f"{fitted} {how.size[0]} x {how.size[1]}, {how.resize}, {how.channels}, mean {mean}, std {std}"
+
+
+def describe_tokenizer(tokenizer: TextTokenizer | None) -> str:
+    """One line; a converted model may have been given no vocabulary."""
+    if tokenizer is None:
+        return "token numbers: no vocabulary was saved with it"
+    return f"{tokenizer.kind}, {tokenizer.vocab_size:,} of them known, at most {tokenizer.max_length} tokens a text"
+
+
+CARD_FILE = "README.md"
+PICTURE_FILE = "pooling.png"
+FRONT_MATTER = """---
+library_name: vse
+pipeline_tag: feature-extraction
+tags:
+- vse
+- image-text-retrieval
+- visual-semantic-embedding
+---
+"""
+SPECIAL = str.maketrans({character: f"\\{character}" for character in "\\`*_[]|#~$"} | {"<": "&lt;", ">": "&gt;"})
+
+
+def write_card(folder: Path, model: TorchModel, *, draw: bool = True) -> None:
+    """Write ``README.md``, ``pooling_curves.json`` and, where there are curves and matplotlib, ``pooling.png``.
+
+    ``draw=False`` leaves the picture out: it takes longer than all the rest, and training saves after every epoch.
+    """
+    curves = curves_of(model)
+    write_curves(folder / CURVES_FILE, curves)
+    picture = draw and any(curve.coefficients for curve in curves)
+    if picture:
+        try:
+            plot_curves(curves, folder / PICTURE_FILE)
+        except MissingDependencyError:  # a model can be saved without the library that draws
+            picture = False
+    write_text(folder / CARD_FILE, card_text(model, curves, picture=picture))
+
+
+def card_text(model: TorchModel, curves: Sequence[PoolingCurve], *, picture: bool) -> str:
+    """The card as Markdown; ``picture`` tells whether to show ``pooling.png``."""
+    about = model.config.about
+    parts = [
+        f"{FRONT_MATTER}\n# {escaped(about.name or '') or 'A visual semantic embedding'}",
+        _what_it_is(model),
+        f"## Use\n\n{_usage(model)}",
+        f"## Data\n\n{escaped(about.data or NOT_RECORDED)}",
+        f"## Recipe\n\n{_recipe(about)}",
+        f"## Scores\n\n{_scores(about)}",
+        f"## Inputs\n\n{_inputs(model)}",
+        f"## Pooling curves\n\n{_curves(curves, picture=picture)}",
+    ]
+    if about.notes:
+        parts.append("## Notes\n\n" + "\n".join(f"- {escaped(note)}" for note in about.notes))
+    return "\n\n".join(parts) + f"\n\n---\nWritten by vse {__version__}.\n"
+
+
+def escaped(text: object) -> str:
+    """One line of text that means itself, in a paragraph and in a table of Markdown."""
+    return " ".join(str(text).split()).translate(SPECIAL)
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    """A Markdown table; every cell is escaped."""
+    lines = [" | ".join(map(escaped, cells)) for cells in (head, *rows)]
+    lines.insert(1, " | ".join("---" for _ in head))
+    return "\n".join(f"| {line} |" for line in lines)
+
+
+def _what_it_is(model: TorchModel) -> str:
+    def size(tower: str) -> int:
+        return sum(parameter.numel() for parameter in getattr(model, tower).parameters())
+
+    if isinstance(model.config, HGRConfig):
+        told = (
+            "Videos and sentences compared in three ways, as wholes, by verbs and by nouns; the score of a pair is the "
+            "mean of the three, each a cosine. There is no single vector of either."
+        )
+        towers = hgr_towers(model.config, size("video_encoder"), size("text_encoder"))
+        return _described(told, towers, model.config.about)
+    linear = getattr(model.text_encoder, "linear", None)  # of a transformer; a BiGRU's width is in the configuration
+    towers = (
+        image_tower(model.config.image, model.feature_size, size("image_encoder")),
+        text_tower(model.config.text, getattr(linear, "in_features", None), size("text_encoder")),
+    )
+    seen = "Videos" if model.config.image.kind == "frames" else "Images"
+    told = (
+        f"{seen} and sentences as unit vectors of {model.embed_size} dimensions in one space; the score of a pair is "
+        "their cosine."
+    )
+    return _described(told, towers, model.config.about)
+
+
+def _described(told: str, towers: Sequence[TowerReport], about: About) -> str:
+    def row(report: TowerReport) -> tuple[object, ...]:
+        count = "" if report.parameters is None else f"{report.parameters:,}"
+        return report.tower, report.kind, report.network, report.feature_size or NOT_RECORDED, report.pooling, count
+
+    shown = table(("tower", "encoder", "network", "features", "pooling", "parameters"), map(row, towers))
+    return f"{told}\n\n{shown}\n\nSource: {escaped(about.source or NOT_RECORDED)}"
+
+
+def _usage(model: TorchModel) -> str:
+    lines = ["import vse", "", 'model = vse.load("path/to/this/folder")  # or its id on the hub']
+    if isinstance(model.config, HGRConfig):
+        lines.insert(0, "import numpy as np")
+        lines.append(f'videos = [np.load("frames.npy")]  # (n, {model.feature_size}) each')
+        lines.append('scores = model.score_pairs(videos, ["two dogs play in the snow"])  # (videos, sentences)')
+        return _python(lines)
+    if model.preprocessing is None:
+        lines.insert(0, "import numpy as np")
+        lines.append(f'images = model.encode_images(np.load("features.npy"))  # (n, regions, {model.feature_size})')
+    else:
+        lines.append('images = model.encode_images(["photo.jpg"])')
+    if model.tokenizer is None:
+        return _python(lines) + "\n\nIt was saved without a vocabulary, so it cannot read text: only token numbers."
+    lines.append('texts = model.encode_texts(["two dogs play in the snow"])')
+    lines.append("scores = images @ texts.T  # (images, texts), cosine")
+    return _python(lines)
+
+
+def _python(lines: Sequence[str]) -> str:
+    return "\n".join(("```python", *lines, "```"))
+
+
+def _recipe(about: About) -> str:
+    if not about.recipe:
+        return NOT_RECORDED
+    spelled = (
+        (key, value if isinstance(value, str) else json.dumps(value, default=str))
+        for key, value in about.recipe.items()
+    )
+    return table(("setting", "value"), spelled)
+
+
+def _scores(about: About) -> str:
+    if not about.scores:
+        return NOT_RECORDED
+    names = list(dict.fromkeys(name for score in about.scores for name in score.values))
+    rows = (
+        (score.data, score.split, score.protocol, *(_figure(score.values.get(name)) for name in names))
+        for score in about.scores
+    )
+    return table(("data", "split", "protocol", *names), rows)
+
+
+def _figure(value: float | None) -> str:
+    return "" if value is None else f"{value:.5g}"
+
+
+def _inputs(model: TorchModel) -> str:
+    images, texts = describe_preprocessing(model.preprocessing), describe_tokenizer(model.tokenizer)
+    return f"- images: {escaped(images)}\n- texts: {escaped(texts)}"
+
+
+def _curves(curves: Sequence[PoolingCurve], *, picture: bool) -> str:
+    rows = (
+        (
+            curve.tower,
+            curve.pooling,
+            curve.size or "",
+            curve.nearest.label if curve.nearest else "",
+            "mean over dimensions" if curve.per_dimension else curve.note or "",
+        )
+        for curve in curves
+    )
+    explained = (
+        "The weight that each pooling gives to the sorted values of a set, compared with simple poolings: 1.00 is "
+        f"equality, 0 no overlap. The weights are in `{CURVES_FILE}`."
+    )
+    shown = [explained, table(("tower", "pooling", "set of", "resembles", "remark"), rows)]
+    if picture:
+        shown.insert(1, f"![Pooling curves by set size]({PICTURE_FILE})")
+    return "\n\n".join(shown)

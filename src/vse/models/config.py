@@ -1,0 +1,210 @@
+"""What a model is, as one JSON object: ``config.json`` beside its weights.
+
+It holds everything needed to build the same networks offline (no hub look-up) and to prepare their inputs, and
+what is known about the model: data, recipe, scores. It needs no torch, so an exported model reads it too.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
+
+from pydantic import AfterValidator, Field, model_validator
+
+from vse._util.strict import Strict, parse
+
+if TYPE_CHECKING:
+    from vse.inputs.preprocessing import ImagePreprocessing
+
+
+LARGEST = 100_000  # of any width: far above what is sensible, and low enough that a typing error is not an allocation
+
+
+class Named(Strict):
+    """Something by name, with options; the name alone is short for ``{"name": …}``."""
+
+    name: str
+    options: dict[str, Any] = Field(default_factory=dict)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _short_form(cls, value: Any) -> Any:
+        return {"name": value} if isinstance(value, str) else value
+
+
+class PoolingConfig(Named):
+    """A pooling by name, see :func:`vse.pooling.create_pooling`."""
+
+    name: str = "gpo"
+
+
+class RegionConfig(Strict):
+    """Region features from disk."""
+
+    kind: Literal["region"] = "region"
+    feature_size: Annotated[int, Field(ge=1, le=LARGEST)] = 2048
+    head: Literal["linear", "residual-mlp"] = "residual-mlp"
+    hidden_size: Annotated[int, Field(ge=1, le=LARGEST)] = 512
+    pooling: PoolingConfig = PoolingConfig()
+
+
+class BackboneConfig(Named):
+    """A vision backbone by name, see :func:`vse.encoders.create_backbone`."""
+
+
+def _known_preprocessing(value: dict[str, Any] | None) -> dict[str, Any] | None:
+    if value is not None:
+        from vse.inputs.preprocessing import ImagePreprocessing
+
+        ImagePreprocessing.from_json(value)
+    return value
+
+
+class FrameBackboneConfig(BackboneConfig):
+    """The backbone that saw the frames of a model, with its published weights, and how it saw them.
+
+    ``fingerprint`` stands for the weights and ``frames`` is how many of a clip were taken, evenly spaced.
+    """
+
+    preprocessing: Annotated[dict[str, Any], AfterValidator(_known_preprocessing)]
+    fingerprint: str
+    frames: Annotated[int, Field(ge=1, le=LARGEST)]
+
+
+class FramesConfig(Strict):
+    """Frame features of videos, from disk; ``backbone`` made them, None where that is not known."""
+
+    kind: Literal["frames"] = "frames"
+    feature_size: Annotated[int, Field(ge=1, le=LARGEST)] = 2048
+    dropout: Annotated[float, Field(ge=0, lt=1)] = 0.2
+    pooling: PoolingConfig = PoolingConfig()
+    backbone: FrameBackboneConfig | None = None
+
+
+class GridConfig(Strict):
+    """Pictures through a backbone; ``preprocessing`` is filled in from the backbone when a model is built."""
+
+    kind: Literal["grid"] = "grid"
+    backbone: BackboneConfig
+    image_size: Annotated[int, Field(ge=1, le=LARGEST)] | None = None
+    preprocessing: Annotated[dict[str, Any] | None, AfterValidator(_known_preprocessing)] = None
+    head: Literal["linear", "residual-mlp", "class-words"] = "linear"
+    hidden_size: Annotated[int, Field(ge=1, le=LARGEST)] = 512
+    pooling: PoolingConfig = PoolingConfig()
+
+
+class BiGRUConfig(Strict):
+    """Words through a bidirectional GRU."""
+
+    kind: Literal["bigru"] = "bigru"
+    vocabulary_size: Annotated[int, Field(ge=1, le=100 * LARGEST)]
+    word_size: Annotated[int, Field(ge=1, le=LARGEST)] = 300
+    pooling: PoolingConfig = PoolingConfig()
+
+
+class WordsConfig(Strict):
+    """Words of video captions through a bidirectional GRU, with dropout."""
+
+    kind: Literal["words"] = "words"
+    vocabulary_size: Annotated[int, Field(ge=1, le=100 * LARGEST)]
+    word_size: Annotated[int, Field(ge=1, le=LARGEST)] = 300
+    dropout: Annotated[float, Field(ge=0, lt=1)] = 0.2
+    pooling: PoolingConfig = PoolingConfig()
+
+
+class TransformerConfig(Strict):
+    """A Hugging Face text encoder: built from ``architecture``, or fetched from ``pretrained`` when a model is new."""
+
+    kind: Literal["transformer"] = "transformer"
+    architecture: dict[str, Any] = Field(default_factory=dict)
+    pretrained: str | None = None
+    pooling: PoolingConfig = PoolingConfig()
+
+
+class Score(Strict):
+    """Measured figures with the protocol that gives them their meaning."""
+
+    protocol: str
+    data: str
+    split: str
+    values: dict[str, float]
+
+
+class About(Strict):
+    """What is known about a model beyond its shape."""
+
+    name: str | None = None
+    data: str | None = None
+    source: str | None = None
+    recipe: dict[str, Any] = Field(default_factory=dict)
+    scores: tuple[Score, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+MARKS = ("vse_version", "fingerprint", "tokenizer")
+"""What ``config.json`` of a saved model holds beside its configuration."""
+
+
+def split_marks(raw: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The content of ``config.json`` as configuration and marks."""
+    marks = {key: raw[key] for key in MARKS if key in raw}
+    return {key: value for key, value in raw.items() if key not in MARKS}, marks
+
+
+ImageConfig = Annotated[RegionConfig | GridConfig | FramesConfig, Field(discriminator="kind")]
+TextConfig = Annotated[BiGRUConfig | TransformerConfig | WordsConfig, Field(discriminator="kind")]
+
+
+class ModelConfig(Strict):
+    """Two towers into one space of ``embed_size`` dimensions."""
+
+    format: Literal[1] = 1
+    runtime: Literal["torch"] = "torch"
+    embed_size: Annotated[int, Field(ge=1, le=LARGEST)] = 1024
+    image: ImageConfig
+    text: TextConfig
+    about: About = About()
+
+    def preprocessing(self) -> ImagePreprocessing | None:
+        """How pictures are prepared; None for a model of features."""
+        if self.image.kind != "grid" or self.image.preprocessing is None:
+            return None
+        from vse.inputs.preprocessing import ImagePreprocessing
+
+        return ImagePreprocessing.from_json(self.image.preprocessing)
+
+
+ATTENTION = "attention"
+Width = Annotated[int, Field(ge=1, le=LARGEST)]
+Share = Annotated[float, Field(ge=0, lt=1)]
+
+
+class HGRConfig(Strict):
+    """Sizes, poolings and dropout of :class:`~vse.hgr.model.HGRModel`; the defaults are the released ones.
+
+    The two poolings make one vector of a video's frames and of a sentence's words. ``"attention"`` is HGR, ``"gpo"``
+    HGR∞, and any other pooling of :func:`vse.pooling.list_poolings` will do. ``dropout`` is that of projected frames
+    and of word embeddings, ``graph_dropout`` that of what a node takes from its neighbours.
+    """
+
+    format: Literal[1] = 1
+    runtime: Literal["torch"] = "torch"
+    kind: Literal["hgr"] = "hgr"
+    feature_size: Width = 2048
+    vocabulary_size: Annotated[int, Field(ge=1, le=100 * LARGEST)]
+    word_size: Width = 300
+    embed_size: Annotated[int, Field(ge=2, le=LARGEST)] = 1024
+    video_pooling: PoolingConfig = PoolingConfig(name=ATTENTION)
+    sentence_pooling: PoolingConfig = PoolingConfig(name=ATTENTION)
+    dropout: Share = 0.2
+    graph_dropout: Share = 0.5
+    about: About = About()
+
+
+AnyConfig: TypeAlias = ModelConfig | HGRConfig
+
+
+def read_config(described: dict[str, Any], where: str) -> AnyConfig:
+    """Two towers, or HGR where ``kind`` says so."""
+    if described.get("kind") == HGRConfig.model_fields["kind"].default:
+        return parse(HGRConfig, described, where)
+    return parse(ModelConfig, described, where)

@@ -1,0 +1,252 @@
+"""What a model's poolings have learned: the weight of each rank, and the simple pooling it resembles most.
+
+Values, likeness and JSON need numpy alone, so that a saved model can be looked at without torch; only
+:func:`curves_of`, which reads the curves from a live model, uses it.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, get_args
+
+import numpy as np
+
+from vse._util.atomic import write_json
+from vse.errors import InputError, unknown_choice
+
+if TYPE_CHECKING:
+    from vse.hgr.model import HGRModel
+    from vse.models.vse_model import VSEModel
+
+Tower = Literal["image", "text"]
+Simple = Literal["avg", "max", "linear", "k-max"]
+
+REGION_SIZES = (10, 20, 36, 50, 100)
+"""Set sizes shown for a model of regions; detectors give 36 of them, or 10 to 100."""
+FRAME_SIZES = (5, 10, 20)
+TEXT_SIZES = (6, 12, 24, 48)
+REASONS = {
+    "attention": "each element decides its own weight by its values",
+    "cls": "it takes the first element, whatever its values",
+    "self-attention": "its elements look at each other before they are averaged",
+    "seq2seq": "a GRU reads the elements in their order",
+    "gcn-avg": "a graph network mixes the elements before they are averaged",
+    "gcn-seq2seq": "a graph network and a GRU mix the elements",
+}
+"""Why poolings that do not sort have no curve."""
+CURVES_FILE = "pooling_curves.json"
+FORMAT = 1
+TIE = 1e-6  # coefficients are float32: a smaller difference of likenesses says nothing
+BARS = "▁▂▃▄▅▆▇█"
+ASCII_BARS = "_.-~=+*#"
+DIGITS = 7  # of a float32
+
+
+@dataclass(frozen=True)
+class Likeness:
+    """The simple pooling nearest to a curve; ``k`` belongs to ``k-max`` alone, ``likeness`` is in 0..1."""
+
+    name: Simple
+    likeness: float
+    k: int | None = None
+
+    @property
+    def label(self) -> str:
+        """Such as ``0.93 max-like`` or ``0.88 k-max(5)-like``."""
+        return f"{self.likeness:.2f} {self.name}{'' if self.k is None else f'({self.k})'}-like"
+
+
+def nearest_named(coefficients: Sequence[float] | np.ndarray) -> Likeness:
+    """Which of avg, max, linear decay and k-max (k from 2 to N-1) is nearest to the curve ``(N,)``.
+
+    ``likeness = 1 - 1/2 sum_k |theta_k - theta'_k|``: one minus the total variation distance, 1 for equal curves and 0
+    for curves that share no rank. The curve is first divided by ``sum |theta|``. That changes nothing for weights that
+    add up to one; it keeps curves with signs (FSPool) in 0..1 too, where a negative weight is unlike every simple
+    pooling. Of equally near ones the simplest wins, in the order above, then the smaller k.
+    """
+    curve = np.asarray(coefficients, dtype=np.float64)
+    if curve.ndim != 1 or not curve.size:
+        raise InputError(f"a pooling curve has shape (N,) with N from 1 up, got {curve.shape}")
+    with np.errstate(over="ignore"):  # the sum is looked at
+        total = float(np.abs(curve).sum())
+    if not math.isfinite(total) or total == 0:
+        raise InputError(f"a pooling curve needs finite weights that are not all zero, their sum is {total}")
+    curve = curve / total
+    found = [(name, k, _likeness(curve, reference)) for name, k, reference in _simple_poolings(curve.size)]
+    best = max(likeness for _, _, likeness in found)
+    name, k, likeness = next(entry for entry in found if entry[2] >= best - TIE)
+    return Likeness(name, likeness, k)
+
+
+def _likeness(curve: np.ndarray, reference: np.ndarray) -> float:
+    return min(1.0, max(0.0, 1 - 0.5 * float(np.abs(curve - reference).sum())))
+
+
+def _simple_poolings(size: int) -> Iterator[tuple[Simple, int | None, np.ndarray]]:
+    """Name, k and coefficients ``(size,)``, the simplest first; one at a time, since a grid may have thousands of k."""
+    rank = np.arange(1, size + 1)
+    yield "avg", None, np.full(size, 1 / size)
+    yield "max", None, (rank == 1).astype(np.float64)
+    if size > 1:  # a set of one is its own average
+        yield "linear", None, (size - rank) / (size * (size - 1) / 2)
+    for k in range(2, size):
+        yield "k-max", k, (rank <= k) / k
+
+
+@dataclass(frozen=True)
+class PoolingCurve:
+    """The weights that a tower's pooling gives to the sorted values of a set of ``size``, the largest value first.
+
+    ``per_dimension`` tells that each dimension has a curve of its own and that ``coefficients`` is their mean. A
+    pooling whose weights are not a matter of ranks has no ``size``, no coefficients and a ``note`` that says why;
+    ``exponent`` is the p of a generalized mean.
+    """
+
+    tower: Tower
+    pooling: str
+    size: int | None = None
+    coefficients: tuple[float, ...] = ()
+    per_dimension: bool = False
+    note: str | None = None
+    exponent: float | None = None
+
+    @cached_property
+    def nearest(self) -> Likeness | None:
+        """The simple pooling that this curve resembles; None without a curve."""
+        return nearest_named(self.coefficients) if self.coefficients else None
+
+    def sparkline(self, width: int = 24, bars: str = BARS) -> str:
+        """The curve in at most ``width`` characters, on a scale with zero; ranks that share one are averaged."""
+        if not self.coefficients:
+            return ""
+        parts = np.array_split(np.asarray(self.coefficients), min(width, len(self.coefficients)))
+        heights = np.array([part.mean() for part in parts])
+        low, high = min(0.0, float(heights.min())), max(0.0, float(heights.max()))
+        steps = np.rint((heights - low) / ((high - low) or 1.0) * (len(bars) - 1)).astype(int)
+        return "".join(bars[step] for step in steps)
+
+    def to_json(self) -> dict[str, Any]:
+        """A dictionary for ``json.dumps`` from which :meth:`from_json` makes an equal object."""
+        near = self.nearest
+        described = near and {"name": near.name, "k": near.k, "likeness": near.likeness, "label": near.label}
+        return {
+            "tower": self.tower,
+            "pooling": self.pooling,
+            "size": self.size,
+            "coefficients": list(self.coefficients),
+            "per_dimension": self.per_dimension,
+            "nearest": described,
+            "note": self.note,
+            "exponent": self.exponent,
+        }
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> PoolingCurve:
+        """The object of :meth:`to_json`; ``nearest`` is computed again and not believed."""
+        if not isinstance(value, Mapping):
+            raise InputError(f"a pooling curve is a JSON object, got {type(value).__name__}")
+        tower: Any = value.get("tower")
+        pooling, size, weights = value.get("pooling"), value.get("size"), value.get("coefficients", [])
+        note, exponent = value.get("note"), value.get("exponent")
+        if tower not in get_args(Tower):
+            raise InputError(unknown_choice("tower of a pooling curve", tower, get_args(Tower)))
+        if not isinstance(pooling, str) or not isinstance(note, str | None):
+            raise InputError(f"pooling and note of a pooling curve are texts, got {pooling!r} and {note!r}")
+        if not isinstance(weights, list) or not all(map(_is_number, weights)):
+            raise InputError(f"the coefficients of the {tower} pooling curve must be a list of finite numbers")
+        if (len(weights) or None) != size:
+            raise InputError(f"a pooling curve of size {size!r} with {len(weights)} coefficients; they must agree")
+        if exponent is not None and not _is_number(exponent):
+            raise InputError(f"the exponent of a pooling must be a finite number, got {exponent!r}")
+        coefficients = tuple(map(float, weights))
+        per_dimension = value.get("per_dimension") is True
+        curve = cls(tower, pooling, len(weights) or None, coefficients, per_dimension, note, exponent)
+        _ = curve.nearest  # weights that make no curve are refused here and not when it is shown
+        return curve
+
+
+def write_curves(path: Path, curves: Sequence[PoolingCurve]) -> None:
+    """Write :data:`CURVES_FILE`, the file beside a model from which its curves are read without torch."""
+    write_json(path, {"format": FORMAT, "curves": [curve.to_json() for curve in curves]})
+
+
+def read_curves(path: Path) -> tuple[PoolingCurve, ...]:
+    """The curves in a file that :func:`write_curves` wrote."""
+    from vse._util.strict import read_json
+
+    content = read_json(path)
+    if content.get("format") != FORMAT or not isinstance(content.get("curves"), list):
+        raise InputError(f"{path}: not pooling curves of format {FORMAT}; save the model again to write them")
+    try:
+        return tuple(map(PoolingCurve.from_json, content["curves"]))
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from None
+
+
+def curves_of(model: VSEModel | HGRModel) -> list[PoolingCurve]:
+    """The curves of both towers at the set sizes they meet, or for a pooling without curves one entry with a note.
+
+    Image sizes are the model's own number of cells, its half and its quarter, or for a model of regions
+    :data:`REGION_SIZES`, of videos :data:`FRAME_SIZES`. A size that the pooling refuses (a table or an embedding of
+    ranks ends before it) is left out. Those of HGR are the poolings of whole videos and sentences.
+    """
+    given: Any = model
+    if hasattr(model, "image_encoder"):
+        image, text = given.config.image.pooling.name, given.config.text.pooling.name
+        seen, sizes = given.image_encoder, _image_sizes(given)
+    else:
+        image, text = given.config.video_pooling.name, given.config.sentence_pooling.name
+        seen, sizes = given.video_encoder, FRAME_SIZES
+    return [
+        *_tower_curves("image", image, getattr(seen, "pooling", None), sizes),
+        *_tower_curves("text", text, getattr(given.text_encoder, "pooling", None), TEXT_SIZES),
+    ]
+
+
+def _image_sizes(model: VSEModel) -> tuple[int, ...]:
+    from vse.encoders.image import GridEncoder
+
+    encoder, how = model.image_encoder, model.preprocessing
+    if model.config.image.kind == "frames":
+        return FRAME_SIZES
+    if not isinstance(encoder, GridEncoder) or how is None:
+        return REGION_SIZES
+    rows, columns = encoder.backbone.grid(*how.size)
+    cells = rows * columns
+    return tuple(sorted({max(1, cells // 4), max(1, cells // 2), cells}))
+
+
+def _tower_curves(tower: Tower, name: str, pooling: Any, sizes: Sequence[int]) -> list[PoolingCurve]:
+    from vse.pooling import GeMPool, RankPooling
+
+    if isinstance(pooling, GeMPool):
+        p = max(float(pooling.p.detach()), pooling.MIN_P)
+        note = f"a generalized mean with p = {p:.3g} (1 is the mean, larger is nearer to the maximum): no curve by rank"
+        return [PoolingCurve(tower, name, note=note, exponent=p if math.isfinite(p) else None)]
+    if not isinstance(pooling, RankPooling):
+        reason = REASONS.get(name, "it does not weight ranks by the size of the set")
+        return [PoolingCurve(tower, name, note=f"{reason}: no curve by rank")]
+    curves, reason = [], ""
+    for size in sizes:
+        try:
+            weights = pooling.coefficients(size).detach().double().cpu().numpy()  # (N,) or (N, D)
+        except InputError as error:
+            reason = str(error)
+            continue
+        mean = weights if weights.ndim == 1 else weights.mean(axis=1)
+        if not np.isfinite(mean).all() or not mean.any():  # training diverged: the model can still be saved
+            reason = f"the coefficients for sets of {size} are not finite or all zero: no curve"
+            continue
+        short = tuple(float(f"{weight:.{DIGITS}g}") for weight in mean)
+        curves.append(PoolingCurve(tower, name, size, short, per_dimension=weights.ndim == 2))
+    return curves or [PoolingCurve(tower, name, note=reason)]
+
+
+def _is_number(value: Any) -> bool:
+    # JSON knows integers of any length: comparing them is safe, converting them is not.
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= sys.float_info.max

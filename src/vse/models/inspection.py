@@ -1,0 +1,268 @@
+"""What a saved model is, read from its folder alone: no torch, and no weight is loaded."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from vse._util.strict import read_json
+from vse.errors import InputError, unknown_choice
+from vse.inputs.preprocessing import ImagePreprocessing
+from vse.models.card import (
+    NOT_RECORDED,
+    TowerReport,
+    describe_preprocessing,
+    describe_tokenizer,
+    hgr_towers,
+    image_tower,
+    text_tower,
+)
+from vse.models.coefficients import own_coefficients
+from vse.models.config import About, AnyConfig, HGRConfig, read_config, split_marks
+from vse.models.curves import ASCII_BARS, BARS, CURVES_FILE, PoolingCurve, read_curves
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    from vse.inputs.tokenizer import TextTokenizer
+
+Shapes = dict[str, tuple[int, ...]]
+
+CONFIG = "config.json"
+WEIGHTS = "model.safetensors"
+RUNTIMES = ("torch", "onnx")
+UNCALIBRATED = "as shipped ('vse calibrate' fits it to the model)"
+LONGEST_HEADER = 100_000_000  # the limit of the safetensors format
+BUFFERS = ("running_mean", "running_var", "num_batches_tracked", "position_ids", "coefficient_table")
+"""Last names of saved tensors that are not trained, so that they are no parameters."""
+
+
+@dataclass(frozen=True)
+class ModelReport:
+    """Everything that the files of a model tell about it.
+
+    ``confidence`` is what its own coefficients were fitted on; None if searching uses those of the package.
+    """
+
+    folder: str
+    runtime: str
+    embed_size: int | None
+    fingerprint: str | None
+    version: str | None
+    precision: str | None
+    towers: tuple[TowerReport, ...]
+    preprocessing: ImagePreprocessing | None
+    tokenizer: TextTokenizer | None
+    about: About
+    curves: tuple[PoolingCurve, ...]
+    file_sizes: dict[str, int]
+    confidence: str | None
+    plot: str | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Every field under its name; a figure that is no number is null."""
+        plain: dict[str, Any] = {name: getattr(self, name) for name in self.__dataclass_fields__}
+        plain["towers"] = [asdict(tower) for tower in self.towers]
+        plain["preprocessing"] = self.preprocessing and self.preprocessing.to_json()
+        read = self.tokenizer
+        plain["tokenizer"] = read and {name: getattr(read, name) for name in ("kind", "vocab_size", "max_length")}
+        plain["about"] = self.about.model_dump(mode="json")
+        plain["curves"] = [curve.to_json() for curve in self.curves]
+        return dict(_finite(plain))
+
+    def render(self, console: Console) -> None:
+        """The model, its towers, its scores and its curves as tables."""
+        for table in (self._summary(), self._towers(), self._scores(), self._curves(console)):
+            if table.row_count:
+                console.print(table)
+        if not self.curves:
+            console.print(f"Pooling curves: {NOT_RECORDED} ({CURVES_FILE} is absent; saving the model again writes it)")
+        if self.plot is not None:
+            console.print(f"Pooling curves drawn in {self.plot}", markup=False, soft_wrap=True)
+
+    def _summary(self) -> Table:
+        about = self.about
+        table = _table(None, "", "")
+        rows = {
+            "model": about.name or Path(self.folder).resolve().name,
+            "runtime": self.runtime + (f", {self.precision}" if self.precision else ""),
+            "vectors": self._vectors(),
+            "files": f"{sum(self.file_sizes.values()) / 1e6:,.1f} MB ({', '.join(self.file_sizes)})",
+            "fingerprint": self.fingerprint,
+            "data": about.data,
+            "source": about.source,
+            "recipe": ", ".join(f"{key} = {value}" for key, value in about.recipe.items()),
+            "scores": None if not about.scores else "below",
+            "confidence": f"fitted on {self.confidence}" if self.confidence else UNCALIBRATED,
+            **({"notes": "; ".join(about.notes)} if about.notes else {}),
+        }
+        for key, value in rows.items():
+            table.add_row(key, _plain(value))
+        return table
+
+    def _vectors(self) -> str | None:
+        if any(tower.kind == "hgr" for tower in self.towers):
+            return f"of three levels, {self.embed_size} dimensions; the score of a pair is the mean of three"
+        return f"{self.embed_size} dimensions" if self.embed_size else None
+
+    def _towers(self) -> Table:
+        table = _table("Towers", "", *(tower.tower for tower in self.towers))
+        inputs = {"image": describe_preprocessing(self.preprocessing), "text": describe_tokenizer(self.tokenizer)}
+        names = ("encoder", "network", "input", "features", "parameters", "pooling")
+        columns = [
+            (tower.kind, tower.network, inputs[tower.tower], tower.feature_size, tower.parameters, tower.pooling)
+            for tower in self.towers
+        ]
+        for name, *cells in zip(names, *columns, strict=True) if columns else ():
+            table.add_row(name, *(_plain(f"{cell:,}" if isinstance(cell, int) else cell) for cell in cells))
+        return table
+
+    def _scores(self) -> Table:
+        table = _table("Scores", "data", "split", "protocol", "figures")
+        for score in self.about.scores:
+            figures = ", ".join(f"{name} {value:.5g}" for name, value in score.values.items())
+            table.add_row(*map(_plain, (score.data, score.split, score.protocol, figures)))
+        return table
+
+    def _curves(self, console: Console) -> Table:
+        table = _table("Pooling curves, largest value first", "tower", "pooling", "set of", "resembles", "weights")
+        bars = BARS if console.encoding.lower().startswith("utf") else ASCII_BARS
+        for curve in self.curves:
+            shown = curve.sparkline(bars=bars) + (" (mean over dimensions)" if curve.per_dimension else "")
+            label, weights = (curve.nearest.label, shown) if curve.nearest else ("-", curve.note or "-")
+            cells = (curve.tower, curve.pooling, str(curve.size or "-"), label, weights)
+            table.add_row(*map(_plain, cells))
+        return table
+
+
+def inspect_folder(path: str | Path) -> ModelReport:
+    """The report of the model in a folder that ``model.save`` or ``vse export`` wrote."""
+    folder = Path(path)
+    raw = read_json(folder / CONFIG)
+    runtime = raw.get("runtime", "torch")
+    if runtime not in RUNTIMES:
+        raise InputError(f"{folder / CONFIG}: {unknown_choice('runtime', runtime, RUNTIMES)}")
+    exported = runtime == "onnx"
+    # An exported folder keeps the configuration of the model that it was made from.
+    described = raw.get("source") if exported else raw
+    config = None
+    if isinstance(described, dict):
+        config = read_config(split_marks(described)[0], str(folder / CONFIG))
+    shapes: Shapes = {}
+    if not exported:
+        shapes, metadata = read_header(folder / WEIGHTS)
+        if metadata.get("fingerprint", raw.get("fingerprint")) != raw.get("fingerprint"):
+            raise InputError(
+                f"{folder}: {CONFIG} and {WEIGHTS} belong to different models (was saving interrupted?); save it again"
+            )
+    how = raw.get("preprocessing") if exported else None
+    curves = folder / CURVES_FILE
+    weights = sorted(folder.glob("*.onnx*")) if exported else [folder / WEIGHTS]
+    return ModelReport(
+        folder=str(folder),
+        runtime=runtime,
+        embed_size=config.embed_size if config else raw.get("embed_size"),
+        fingerprint=_text(raw, "fingerprint"),
+        version=_text(raw, "vse_version"),
+        precision=_text(raw, "precision"),
+        towers=_towers(config, shapes, raw.get("feature_size")) if config else (),
+        preprocessing=ImagePreprocessing.from_json(how) if how else _preprocessing(config),
+        tokenizer=_tokenizer(folder),
+        about=config.about if config else About(),
+        curves=read_curves(curves) if curves.is_file() else (),
+        file_sizes={file.name: file.stat().st_size for file in weights},
+        confidence=own.source if (own := own_coefficients(folder)) else None,
+    )
+
+
+def read_header(path: Path) -> tuple[Shapes, dict[str, str]]:
+    """The shapes of the tensors in a safetensors file and its metadata; only the head of the file is read.
+
+    The file is an 8-byte little-endian length, that many bytes of JSON ``{name: {"dtype", "shape", "data_offsets"}}``
+    and the data, which must end where the last offset says.
+    """
+    if not path.is_file():
+        raise InputError(f"{path}: no such file; a model folder holds {CONFIG} and {WEIGHTS}")
+    size = path.stat().st_size
+    broken = f"{path}: not a complete safetensors file, {size} bytes"
+    with path.open("rb") as file:
+        length = int.from_bytes(file.read(8), "little")
+        if not 2 <= length <= min(size - 8, LONGEST_HEADER):
+            raise InputError(f"{broken} with a header of {length}; copy or save it again")
+        head = file.read(length)
+    try:
+        entries = json.loads(head)
+        metadata = dict(entries.pop("__metadata__", {}))
+        shapes = {name: tuple(int(side) for side in entry["shape"]) for name, entry in entries.items()}
+        end = max((int(entry["data_offsets"][1]) for entry in entries.values()), default=0)
+    except (ValueError, TypeError, KeyError, IndexError, AttributeError, RecursionError):
+        raise InputError(f"{broken} and its header cannot be read; copy or save it again") from None
+    if 8 + length + end != size:
+        raise InputError(f"{broken} where its header announces {8 + length + end}; copy or save it again")
+    return shapes, metadata
+
+
+def _preprocessing(config: AnyConfig | None) -> ImagePreprocessing | None:
+    return None if config is None or isinstance(config, HGRConfig) else config.preprocessing()
+
+
+def _towers(config: AnyConfig, shapes: Shapes, feature_size: Any) -> tuple[TowerReport, ...]:
+    def count(prefix: str) -> int | None:
+        own = (shape for name, shape in shapes.items() if name.startswith(prefix) and not name.endswith(BUFFERS))
+        return sum(map(math.prod, own)) if shapes else None
+
+    def width(name: str) -> int | None:
+        shape = shapes.get(name, ())
+        return shape[1] if len(shape) == 2 else None
+
+    if isinstance(config, HGRConfig):
+        return hgr_towers(config, count("video_encoder."), count("text_encoder."))
+    image = width("image_encoder.projection.fc.weight") or (feature_size if isinstance(feature_size, int) else None)
+    return (
+        image_tower(config.image, image, count("image_encoder.")),
+        text_tower(config.text, width("text_encoder.linear.weight"), count("text_encoder.")),
+    )
+
+
+def _text(raw: Mapping[str, Any], key: str) -> str | None:
+    return None if raw.get(key) is None else str(raw[key])
+
+
+def _tokenizer(folder: Path) -> TextTokenizer | None:
+    if not (folder / "tokenizer.json").is_file():
+        return None
+    from vse.inputs.tokenizer import TextTokenizer
+
+    return TextTokenizer.load(folder)
+
+
+def _table(title: str | None, *columns: str) -> Table:
+    from rich.table import Table
+
+    table = Table(title=title, title_justify="left", show_header=any(columns))
+    for column in columns:
+        table.add_column(column, overflow="fold")
+    return table
+
+
+def _plain(text: str | None) -> Text:
+    """What rich prints as it is; a model from elsewhere must not be able to send codes to the terminal."""
+    from rich.text import Text
+
+    text = text or NOT_RECORDED
+    return Text("".join(character if character.isprintable() else " " for character in text))
+
+
+def _finite(value: Any) -> Any:
+    """``value`` without NaN and infinity, which are not JSON."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {key: _finite(inner) for key, inner in value.items()}
+    return [_finite(inner) for inner in value] if isinstance(value, list | tuple) else value

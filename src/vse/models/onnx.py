@@ -1,0 +1,252 @@
+"""An exported model, run by ONNX Runtime. It has the methods of :class:`vse.models.vse_model.VSEModel`, without torch.
+
+The folder that ``vse export`` writes:
+
+    config.json         sizes, preprocessing, precision, the configuration of the model it was made from
+    image.onnx          pixels (B, 3, H, W), or features (B, N, F) and lengths (B,) → vectors (B, D)[, contributions]
+    text.onnx           tokens (B, L), lengths (B,) → vectors (B, D)
+    *-MARK.onnx.data    the large weights of either, to be mapped; MARK is the fingerprint
+    tokenizer.json, tokenizer_settings.json, README.md, pooling_curves.json, pooling.png
+    confidence.json     where 'vse calibrate' was run on it or on its model: what scores are worth; not read here
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vse._util.schema import Positive, parse_plain, read_json
+from vse.errors import InputError, VSEError, first_line
+from vse.models.encode import EncodingMethods, ParallelCalls, Vectors
+from vse.models.encode_videos import VideoMethods
+
+if TYPE_CHECKING:
+    from vse.inputs.preprocessing import ImagePreprocessing
+    from vse.inputs.tokenizer import TextTokenizer
+    from vse.models.encode_videos import PixelClips
+
+Precision = Literal["fp32", "fp16", "int8", "mixed"]
+"""Of both towers; ``mixed`` is fp16 for pictures and int8 for texts."""
+IMAGE_FILE = "image.onnx"
+TEXT_FILE = "text.onnx"
+WEIGHTS_ENDING = ".onnx.data"
+MARK = "vse_fingerprint"  # under which a tower carries the fingerprint of its model
+QUIET = 3  # ONNX Runtime's level for errors alone
+FEW = 4
+"""So many texts at most are a query: one thread reads them, and weights are not packed, which takes longer still."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class OnnxConfig:
+    """``config.json`` of an exported model."""
+
+    format: Literal[1] = 1
+    runtime: Literal["onnx"] = "onnx"
+    vse_version: str
+    fingerprint: str
+    precision: Precision
+    embed_size: Positive
+    feature_size: Positive
+    preprocessing: dict[str, Any] | None
+    grid: tuple[Positive, Positive] | None
+    largest_image_set: Positive
+    longest_text: Positive
+    vocabulary_size: Positive
+    explains: bool
+    agreement: dict[str, float]
+    source: dict[str, Any]
+
+
+class OnnxModel(EncodingMethods, VideoMethods):
+    """Encodes images and texts with ONNX Runtime; a tower is loaded when it is first used."""
+
+    def __init__(self, folder: Path, config: OnnxConfig, threads: int | None = None) -> None:
+        self.folder = folder
+        self.config = config
+        self.threads = threads
+        self._parallel: Any = None  # a session while several threads call
+        self._parallel_sessions: dict[int, Any] = {}  # by the threads of a call
+
+    @classmethod
+    def load(cls, folder: str | Path, *, threads: int | None = None) -> OnnxModel:
+        """The exported model in ``folder``; ``threads`` limits what one call uses (default: all cores)."""
+        folder = Path(folder)
+        if threads is not None and (not isinstance(threads, int) or threads < 1):
+            raise InputError(f"threads must be a whole number from 1 up, got {threads!r}")
+        config = parse_plain(OnnxConfig, read_json(folder / "config.json"), str(folder / "config.json"))
+        for name in (IMAGE_FILE, TEXT_FILE):
+            if not (folder / name).is_file():
+                raise InputError(f"{folder}: {name} is missing; export the model again")
+        return cls(folder, config, threads)
+
+    @property
+    def embed_size(self) -> int:
+        """Dimensions of a vector."""
+        return self.config.embed_size
+
+    @property
+    def feature_size(self) -> int:
+        """The width of the features that the image tower takes or computes."""
+        return self.config.feature_size
+
+    @property
+    def takes_frames(self) -> bool:
+        """Whether features are those of a video's frames."""
+        return self.config.source.get("image", {}).get("kind") == "frames"
+
+    @cached_property
+    def preprocessing(self) -> ImagePreprocessing | None:
+        """How pictures are prepared; None for a model of region features."""
+        if self.config.preprocessing is None:
+            return None
+        from vse.inputs.preprocessing import ImagePreprocessing
+
+        return ImagePreprocessing.from_json(self.config.preprocessing)
+
+    @cached_property
+    def tokenizer(self) -> TextTokenizer | None:
+        """How sentences become tokens."""
+        if not (self.folder / "tokenizer.json").is_file():
+            return None
+        from vse.inputs.tokenizer import TextTokenizer
+
+        return TextTokenizer.load(self.folder)
+
+    def embed_images(self, batch: NDArray[Any], lengths: NDArray[np.int64] | None = None) -> Vectors:
+        """One batch of pixels ``(B, 3, H, W)`` or features ``(B, N, F)`` to unit vectors."""
+        session = self._parallel or self._image_session
+        return self._run(session, self._image_inputs(batch, lengths), ["vectors"])[0]
+
+    @contextmanager
+    def parallel_calls(self, batch_size: int) -> Iterator[ParallelCalls]:
+        """Share the cores between calls of :meth:`embed_images` from several threads, for the time of the block."""
+        cores = self._cores()
+        calls = ParallelCalls.sharing(cores, batch_size)
+        threads = cores // calls.threads
+        if threads not in self._parallel_sessions:
+            self._parallel_sessions[threads] = self._session(IMAGE_FILE, threads=threads, spinning=False)
+        self._parallel = self._parallel_sessions[threads]
+        try:
+            yield calls
+        finally:
+            self._parallel = None
+
+    def embed_tokens(self, tokens: NDArray[np.int64], lengths: NDArray[np.int64]) -> Vectors:
+        """One batch of tokens to unit vectors."""
+        tokens, lengths = np.asarray(tokens, dtype=np.int64), np.asarray(lengths, dtype=np.int64)
+        _check_lengths(lengths, tokens.shape)
+        if int(lengths.max(initial=0)) > self.config.longest_text:
+            raise InputError(f"a text of {int(lengths.max())} tokens; this export reads {self.config.longest_text}")
+        known = self.config.vocabulary_size
+        if tokens.size and not (int(tokens.min()) >= 0 and int(tokens.max()) < known):
+            bad = int(tokens.min()) if tokens.min() < 0 else int(tokens.max())
+            raise InputError(f"token id {bad} is outside the vocabulary of {known}: tokenized for another model?")
+        session = self._query_session if len(tokens) <= FEW else self._text_session
+        return self._run(session, {"tokens": tokens, "lengths": lengths}, ["vectors"])[0]
+
+    def contributions(self, batch: NDArray[Any], lengths: NDArray[np.int64] | None = None) -> NDArray[np.float32]:
+        """What each cell adds to the embedding, ``(B, N, D)``; times a query vector, the evidence of each cell."""
+        if not self.config.explains:
+            raise InputError("this model's pooling does not weight ranks, so it has no evidence to show")
+        return self._run(self._image_session, self._image_inputs(batch, lengths), ["contributions"])[0]
+
+    def clip_encoder(self) -> PixelClips:
+        """Clips are seen frame by frame, as pictures; an export of a model of features sees none."""
+        from vse.models.encode_videos import PixelClips
+
+        return PixelClips(self)
+
+    def fingerprint(self) -> str:
+        """A name for exactly these towers: that of the model they come from, and the precision."""
+        return self.config.fingerprint
+
+    def _image_inputs(self, batch: NDArray[Any], lengths: NDArray[np.int64] | None) -> dict[str, NDArray[Any]]:
+        if self.config.preprocessing is not None:
+            if batch.ndim != 4:
+                raise InputError("this export reads pictures; cell features need the model it was made from")
+            expected = (3, *self.config.preprocessing["size"])
+            if batch.shape[1:] != expected:
+                raise InputError(f"pixels {batch.shape[1:]}; this export reads {expected}")
+            return {"pixels": np.ascontiguousarray(batch, dtype=np.float32)}
+        if batch.ndim != 3 or batch.shape[2] != self.feature_size:
+            raise InputError(f"image features must have shape (B, N, {self.feature_size}), got {batch.shape}")
+        if lengths is None:
+            lengths = np.full(len(batch), batch.shape[1], dtype=np.int64)
+        if batch.shape[1] > self.config.largest_image_set:
+            limit = self.config.largest_image_set
+            raise InputError(f"a set of {batch.shape[1]} features; this export holds a pooling table up to {limit}")
+        _check_lengths(lengths, batch.shape)
+        return {"features": np.ascontiguousarray(batch, dtype=np.float32), "lengths": lengths}
+
+    def _run(self, session: Any, inputs: dict[str, NDArray[Any]], outputs: list[str]) -> list[NDArray[np.float32]]:
+        import onnxruntime
+
+        options = onnxruntime.RunOptions()
+        options.only_execute_path_to_fetches = True  # evidence costs nothing when only the embedding is asked for
+        options.log_severity_level = QUIET
+        if not len(next(iter(inputs.values()))):
+            return [np.zeros((0, self.embed_size), dtype=np.float32)]
+        try:
+            return session.run(outputs, inputs, options)
+        except Exception as error:  # its errors have no common base
+            raise VSEError(f"ONNX Runtime failed: {first_line(error)}") from error
+
+    @cached_property
+    def _image_session(self) -> Any:
+        return self._session(IMAGE_FILE)
+
+    @cached_property
+    def _text_session(self) -> Any:
+        return self._session(TEXT_FILE)
+
+    @cached_property
+    def _query_session(self) -> Any:
+        return self._session(TEXT_FILE, threads=1, packing=False)
+
+    def _cores(self) -> int:
+        return self.threads or os.cpu_count() or 1
+
+    def _session(self, name: str, *, threads: int | None = None, spinning: bool = True, packing: bool = True) -> Any:
+        """``spinning`` threads wait for the next layer without rest: faster alone, in the way of who else computes.
+
+        ``packing`` copies the weights into the order in which they are multiplied, which pays over several batches.
+        """
+        import onnxruntime
+
+        options = onnxruntime.SessionOptions()
+        options.log_severity_level = QUIET
+        options.intra_op_num_threads = threads or self._cores()
+        options.add_session_config_entry("session.intra_op.allow_spinning", "1" if spinning else "0")
+        options.add_session_config_entry("session.disable_prepacking", "0" if packing else "1")
+        try:
+            session = onnxruntime.InferenceSession(
+                str(self.folder / name), sess_options=options, providers=["CPUExecutionProvider"]
+            )
+        except Exception as error:  # noqa: BLE001 (ONNX Runtime's errors have no common base)
+            reason = first_line(error)
+            raise InputError(f"{self.folder / name}: not a complete ONNX model ({reason}); export it again") from None
+        mark = session.get_modelmeta().custom_metadata_map.get(MARK)
+        if mark != self.config.fingerprint:
+            raise InputError(
+                f"{self.folder}: {name} and config.json belong to different models (was exporting interrupted?); "
+                "export it again"
+            )
+        return session
+
+
+def _check_lengths(lengths: NDArray[np.int64], shape: tuple[int, ...]) -> None:
+    """Each set or text has at least one element and at most as many as it is padded to."""
+    if lengths.shape != shape[:1]:
+        raise InputError(f"lengths must have shape ({shape[0]},), got {lengths.shape}")
+    wrong = np.flatnonzero((lengths < 1) | (lengths > shape[1]))
+    if wrong.size:
+        where = int(wrong[0])
+        raise InputError(f"lengths[{where}] is {int(lengths[where])}: a set needs 1 to {shape[1]} elements here")

@@ -1,0 +1,152 @@
+"""``vse.load``: a model from a folder, the package or the hub, in the runtime that its files are made for."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
+
+from vse._util.schema import read_json
+from vse.errors import InputError, VSEError, first_line, require
+
+if TYPE_CHECKING:
+    from vse.hgr.model import HGRModel
+    from vse.models.onnx import OnnxModel
+    from vse.models.vse_model import VSEModel
+
+
+# Only what a model folder holds is fetched: never code, never pickles.
+FILES = ["*.json", "*.safetensors", "*.onnx", "*.onnx.data", "*.txt", "*.md", "*.png"]
+
+
+def download(name: str) -> Path:
+    """The folder of the hub model ``owner/model``, from the local cache if it is there and the hub is not."""
+    hub = require("huggingface_hub", "train", f"loading {name!r} from the hub")
+    try:
+        return Path(hub.snapshot_download(name, allow_patterns=FILES))
+    except Exception as error:  # the hub's client raises errors of several libraries
+        try:
+            return Path(hub.snapshot_download(name, allow_patterns=FILES, local_files_only=True))
+        except Exception:  # noqa: BLE001 (the first error is the one that explains)
+            reason = first_line(error)
+        raise InputError(f"{name!r} is neither a local folder nor a model that the hub gave: {reason}") from error
+
+
+def push(model: VSEModel, name: str, *, private: bool, token: str | None) -> str:
+    """Create the repository if needed, upload the model's folder, return its address."""
+    hub = require("huggingface_hub", "train", "uploading to the hub")
+    api = hub.HfApi(token=token)
+    with tempfile.TemporaryDirectory() as folder:
+        model.save(folder)
+        try:
+            address = api.create_repo(name, private=private, exist_ok=True)
+            api.upload_folder(repo_id=name, folder_path=folder, commit_message="Upload a vse model")
+        except Exception as error:
+            reason = first_line(error)
+            raise VSEError(f"could not upload to {name!r}: {reason}") from error
+    return str(address)
+
+
+MODELS = Path(__file__).with_name("shipped")
+DEFAULT = "photo"
+"""For photographs; what ``vse index`` uses unless it is told otherwise."""
+NAMES = (DEFAULT,)
+
+
+def is_model(folder: Path) -> bool:
+    """Whether there is a model in this folder, and not just a folder of the same name."""
+    return (folder / "config.json").is_file()
+
+
+def shipped_folder(name: str | Path) -> Path | None:
+    """The folder of the model that comes with the package under this name; None if there is none."""
+    folder = MODELS / name
+    return folder if str(name) in NAMES and is_model(folder) else None
+
+
+def shipped_name(source: str | Path) -> str | None:
+    """The name of the package's model that a person means by ``source``: by its name, or by the folder it is in.
+
+    A model in the present folder comes first; a folder of pictures there that is called the same does not.
+    """
+    place = Path(source).expanduser()
+    if not is_model(place):
+        return None if shipped_folder(source) is None else str(source)
+    return next((name for name in NAMES if place.resolve() == (MODELS / name).resolve()), None)
+
+
+def named_place(source: str | Path) -> str:
+    """Where a model is that a person calls ``source``: a folder of ours, if one of those is meant, else ``source``."""
+    name = shipped_name(source)
+    return str(source) if name is None else place_of(name)
+
+
+def place_of(source: str) -> str:
+    """Where a model is that a collection remembers as ``source``: the folder behind a name of ours, else ``source``."""
+    folder = shipped_folder(source)
+    return source if folder is None else str(folder)
+
+
+def load(
+    source: str | Path, *, device: str | None = None, threads: int | None = None
+) -> VSEModel | OnnxModel | HGRModel:
+    """The model in a local folder, the package's (``"photo"``), or one of the hub (``"owner/model"``).
+
+    A folder that ``vse export`` wrote is run by ONNX Runtime and loads no torch; any other by torch. ``device`` is for
+    torch ("cpu" by default), ``threads`` for ONNX Runtime (all cores by default).
+    """
+    folder = model_folder(source)
+    if read_json(folder / "config.json").get("runtime") == "onnx":
+        from vse.models.onnx import OnnxModel
+
+        if device not in {None, "cpu"}:
+            raise InputError(f"device {device!r}: an export runs on the CPU; load the model it was made from instead")
+        return OnnxModel.load(folder, threads=threads)
+    require("torch", "train", f"the model in {str(folder)!r}")
+    from vse.models.storage import load_model
+
+    if threads is not None:
+        raise InputError("threads= is for exports; for a torch model call torch.set_num_threads")
+    return load_model(folder, device=device or "cpu")
+
+
+def load_towers(source: str | Path) -> VSEModel | OnnxModel:
+    """As :func:`load`, for work that needs vectors: a model that scores pairs and has none is refused."""
+    model = load(source)
+    if hasattr(model, "score_pairs"):  # asked by name: importing its class would load torch for an export
+        from vse.hgr.model import NO_VECTORS
+
+        raise InputError(f"{source}: {NO_VECTORS}")
+    return cast("VSEModel | OnnxModel", model)
+
+
+def model_folder(source: str | Path) -> Path:
+    """A local folder with a model in it; else that of a model of the package; else a hub id, which is downloaded first.
+
+    A folder of pictures that is called like a model of the package is not in its way.
+    """
+    folder = Path(source).expanduser()
+    if is_model(folder):
+        return folder
+    shipped = shipped_folder(source)
+    if shipped is not None:
+        return shipped
+    if folder.is_dir():
+        raise InputError(
+            f"{str(source)!r}: a folder without config.json, so no model ('vse convert' or 'vse train' make one)"
+        )
+    if folder.is_file():
+        hint = (
+            f"; a checkpoint becomes a model with 'vse convert {source} DIR'"
+            if folder.suffix in {".pth", ".pt", ".tar"}
+            else ""
+        )
+        raise InputError(f"{str(source)!r}: a file, expected the folder of a model{hint}")
+    name = str(source)
+    if name.count("/") != 1 or name.startswith((".", "/", "~")) or Path(name).suffix in {".pth", ".pt", ".tar"}:
+        raise InputError(f"{name!r}: no such folder")
+
+    folder = download(name)
+    if not is_model(folder):
+        raise InputError(f"{name!r}: the hub has it, but without config.json it is no model of ours")
+    return folder

@@ -1,0 +1,224 @@
+"""A torch model as a folder: ``config.json`` + ``model.safetensors`` + tokenizer files + model card.
+
+``vse calibrate`` may add ``confidence.json``; loading does not read it, and it is no part of the fingerprint.
+
+Writing: everything is made in a temporary folder beside the target and moved in file by file, the configuration
+last and the weights first. Both carry the model's fingerprint, and the configuration also that of the tokenizer, so
+that a crash between two moves is recognised when loading and never gives a mixture of two models.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import torch
+from torch import nn
+
+from vse._util.atomic import settle, write_json
+from vse._util.strict import read_json
+from vse._version import __version__
+from vse.encoders.functional import DIGITS, state_fingerprint
+from vse.errors import InputError, require
+from vse.hgr.model import NO_VECTORS, HGRModel
+from vse.models.coefficients import FILE as CONFIDENCE
+from vse.models.config import HGRConfig, ModelConfig, read_config, split_marks
+from vse.models.vse_model import VSEModel
+
+if TYPE_CHECKING:
+    from vse.inputs.tokenizer import TextTokenizer
+
+TorchModel: TypeAlias = VSEModel | HGRModel
+
+CONFIG = "config.json"
+WEIGHTS = "model.safetensors"
+TOKENIZER_FILES = ("tokenizer.json", "tokenizer_settings.json")
+
+
+def save_model(model: TorchModel, folder: Path, *, draw: bool = True) -> Path:
+    """Write the model into ``folder``, which is made if needed; other files in it stay.
+
+    ``draw=False`` saves a card without the picture of the pooling curves.
+    """
+    from vse.models.card import write_card
+
+    safetensors = require("safetensors.torch", "train", "saving a model")
+    if folder.is_file():
+        raise InputError(f"{folder}: is a file, expected a folder to save the model in")
+    folder.mkdir(parents=True, exist_ok=True)
+    mark = fingerprint(model)
+    state = {name: tensor.detach().cpu().contiguous() for name, tensor in model.state_dict().items()}
+    staging = Path(tempfile.mkdtemp(prefix=".saving-", dir=folder))
+    try:
+        safetensors.save_file(state, staging / WEIGHTS, metadata={"format": "pt", "fingerprint": mark})
+        settle(staging / WEIGHTS)
+        if model.tokenizer is not None:
+            model.tokenizer.save(staging)
+        config = {
+            "vse_version": __version__,
+            "fingerprint": mark,
+            "tokenizer": tokenizer_digest(staging),
+            **model.config.model_dump(mode="json"),
+        }
+        write_json(staging / CONFIG, config)
+        write_card(staging, model, draw=draw)
+        if model.tokenizer is None:  # what another model left here would be taken for this one's
+            for name in TOKENIZER_FILES:
+                (folder / name).unlink(missing_ok=True)
+        if _saved_fingerprint(folder) != mark:  # so would its confidence
+            (folder / CONFIDENCE).unlink(missing_ok=True)
+        for path in sorted(staging.iterdir(), key=_order):
+            path.replace(folder / path.name)
+    finally:
+        shutil.rmtree(staging, ignore_errors=True)
+    return folder
+
+
+def load_model(folder: Path, *, device: str | torch.device = "cpu") -> TorchModel:
+    """The model in ``folder``, strictly: every tensor must be there and nothing else."""
+    raw = read_json(folder / CONFIG)
+    if raw.get("runtime") == "onnx":
+        raise InputError(f"{folder}: already an export for ONNX Runtime; this needs the torch model it was made from")
+    described, marks = split_marks(raw)
+    mark = marks.get("fingerprint")
+    config = read_config(described, str(folder / CONFIG))
+    if isinstance(config, ModelConfig):
+        _check_self_contained(config, str(folder / CONFIG))
+    tokenizer = load_tokenizer(folder)
+    if tokenizer_digest(folder) != marks.get("tokenizer"):
+        raise InputError(f"{folder}: {CONFIG} and the tokenizer belong to different models; save the model again")
+    try:
+        model: TorchModel
+        if isinstance(config, HGRConfig):
+            model = HGRModel(config, tokenizer)
+        else:
+            model = VSEModel.build(config, tokenizer)
+    except InputError as error:
+        raise InputError(f"{folder}: {error}") from None
+    state, metadata = read_weights(folder / WEIGHTS)
+    if mark is not None and metadata.get("fingerprint", mark) != mark:
+        raise InputError(
+            f"{folder}: {CONFIG} and {WEIGHTS} belong to different models (was saving interrupted?); save it again"
+        )
+    load_state(model, state, str(folder / WEIGHTS))
+    try:
+        return model.to(device).eval()
+    except (RuntimeError, AssertionError) as error:  # an unknown device, or one that this torch was built without
+        raise InputError(f"device {str(device)!r}: {str(error).splitlines()[0]}") from None
+
+
+def load_towers(folder: Path, *, device: str | torch.device = "cpu") -> VSEModel:
+    """As :func:`load_model`, for work that needs vectors: a model without any is refused."""
+    model = load_model(folder, device=device)
+    if isinstance(model, HGRModel):
+        raise InputError(f"{folder}: {NO_VECTORS}")
+    return model
+
+
+def _saved_fingerprint(folder: Path) -> str | None:
+    """That of the model which is in the folder now; None if there is none, or none that can be read."""
+    try:
+        found = read_json(folder / CONFIG).get("fingerprint")
+    except InputError:
+        return None
+    return found if isinstance(found, str) else None
+
+
+def tokenizer_digest(folder: Path) -> str | None:
+    """A name for exactly the tokenizer files in ``folder``; None if there are none."""
+    if not (folder / TOKENIZER_FILES[0]).is_file():
+        return None
+    digest = hashlib.sha256()
+    for name in TOKENIZER_FILES:
+        digest.update((folder / name).read_bytes() if (folder / name).is_file() else b"")
+    return digest.hexdigest()[:DIGITS]
+
+
+def _check_self_contained(config: ModelConfig, where: str) -> None:
+    """A folder from a stranger must not make us open other files or ask a hub."""
+    if config.text.kind == "transformer" and not config.text.architecture:
+        raise InputError(f"{where}: 'text.architecture' is missing; a saved model describes its transformer itself")
+    if config.image.kind == "region" or config.image.backbone is None:
+        return
+    name, outside = config.image.backbone.name, other_files(config.image.backbone.options)
+    own = config.image.kind == "grid"  # frames are seen by published weights, which are fetched when clips are encoded
+    if outside or (own and name.startswith("transformers:")):
+        asked = f"options {outside}" if outside else name
+        raise InputError(f"{where}: 'image.backbone' asks for other files ({asked}); a saved model holds its own")
+
+
+def other_files(options: Mapping[str, Any]) -> list[str]:
+    """The options of a backbone by which it would read files that somebody names."""
+    return [key for key in options if key.startswith(("pretrained", "checkpoint", "cache"))]
+
+
+def _order(path: Path) -> int:
+    """Weights first and the configuration last: whatever a crash leaves between them is recognised."""
+    return {WEIGHTS: 0, CONFIG: 2}.get(path.name, 1)
+
+
+def load_tokenizer(folder: Path) -> TextTokenizer | None:
+    """The tokenizer saved in ``folder``, None if there is none."""
+    if not (folder / "tokenizer.json").is_file():
+        return None
+    from vse.inputs.tokenizer import TextTokenizer
+
+    return TextTokenizer.load(folder)
+
+
+def read_weights(path: Path) -> tuple[dict[str, torch.Tensor], dict[str, str]]:
+    """The tensors and the header of a safetensors file; a file that is cut short says so."""
+    safetensors = require("safetensors", "train", "loading a model")
+    if not path.is_file():
+        raise InputError(f"{path}: no such file; a model folder holds {CONFIG} and {WEIGHTS}")
+    try:
+        with safetensors.safe_open(path, framework="pt") as file:
+            return {name: file.get_tensor(name) for name in file.keys()}, dict(file.metadata() or {})  # noqa: SIM118
+    except safetensors.SafetensorError as error:
+        raise InputError(
+            f"{path}: not a complete safetensors file, {path.stat().st_size} bytes ({error}); copy or save it again"
+        ) from None
+
+
+def load_state(module: nn.Module, state: dict[str, torch.Tensor], where: str) -> None:
+    """Load strictly, and name what is missing, unexpected or of another shape in one line."""
+    own = module.state_dict()
+    for name, tensor in state.items():
+        if name in own and tensor.is_floating_point() != own[name].is_floating_point():
+            raise InputError(f"{where}: {name} is {tensor.dtype}, expected {own[name].dtype}")
+    missing, unexpected = sorted(own.keys() - state.keys()), sorted(state.keys() - own.keys())
+    differing = [
+        f"{name} {tuple(state[name].shape)} instead of {tuple(own[name].shape)}"
+        for name in sorted(own.keys() & state.keys())
+        if own[name].shape != state[name].shape
+    ]
+    kinds = (("missing", missing), ("not expected", unexpected), ("of another shape", differing))
+    problems = [
+        f"{len(names)} {what} ({', '.join(names[:3])}{', …' if len(names) > 3 else ''})"
+        for what, names in kinds
+        if names
+    ]
+    if problems:
+        raise InputError(f"{where}: the weights do not fit this architecture: tensors " + "; ".join(problems))
+    module.load_state_dict(state, strict=True)
+
+
+def fingerprint(model: TorchModel) -> str:
+    """A name for exactly these weights and this way of preparing inputs.
+
+    What follows from the weights' names and shapes is left out, so that another version of a library that spells an
+    architecture differently does not change it.
+    """
+    derived: Any = {"about": True, "text": {"architecture", "pretrained"}, "image": {"backbone": {"options"}}}
+    image = model.config.image if isinstance(model.config, ModelConfig) else None
+    if image is not None and image.kind == "frames" and image.backbone is None:
+        derived["image"] = {"backbone"}  # models that were saved before it was remembered keep their names
+    inputs: dict[str, Any] = {"config": model.config.model_dump(mode="json", exclude=derived)}
+    if model.tokenizer is not None:
+        inputs["tokenizer"] = model.tokenizer.to_json()
+    return state_fingerprint(model.state_dict(), json.dumps(inputs, sort_keys=True))

@@ -1,0 +1,203 @@
+"""Two encoders and their similarity: the model that is trained, saved, loaded and asked for vectors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from vse.encoders.functional import evaluation_mode
+from vse.encoders.text import BiGRUEncoder, WordEncoder
+from vse.errors import InputError
+from vse.models.build import build_image_encoder, build_text_encoder
+from vse.models.config import ModelConfig
+from vse.models.encode import EncodingMethods, ParallelCalls, Vectors
+from vse.models.encode_videos import VideoMethods
+
+if TYPE_CHECKING:
+    from vse.inputs.preprocessing import ImagePreprocessing
+    from vse.inputs.tokenizer import TextTokenizer
+    from vse.models.build import FrameBackbone
+    from vse.models.encode_videos import ClipEncoder
+
+
+class VSEModel(EncodingMethods, VideoMethods, nn.Module):
+    """``image_encoder`` and ``text_encoder`` map into one space of unit vectors; the score is their cosine.
+
+    Both can be called directly: ``image_encoder(features_or_pixels, lengths=…)`` and
+    ``text_encoder(tokens, lengths=…)`` give ``(B, D)`` tensors with gradients. The ``encode_*`` methods take what
+    people have (files, pictures, sentences) and give numpy arrays.
+    """
+
+    def __init__(
+        self,
+        image_encoder: nn.Module,
+        text_encoder: nn.Module,
+        config: ModelConfig,
+        tokenizer: TextTokenizer | None = None,
+    ) -> None:
+        super().__init__()
+        self.image_encoder = image_encoder
+        self.text_encoder = text_encoder
+        self.config = config
+        self.tokenizer = tokenizer
+        self._preprocessing = config.preprocessing()
+        self._threads_of_a_call: int | None = None
+        self._frame_backbone: FrameBackbone | None = None  # no module: it is not saved with the model
+
+    @classmethod
+    def build(
+        cls, config: ModelConfig, tokenizer: TextTokenizer | None = None, *, pretrained: bool = False
+    ) -> VSEModel:
+        """A new model with random weights; ``pretrained`` asks for published weights of the image backbone.
+
+        A head of class words is then filled in, too, which takes a minute.
+        """
+        image_encoder, image = build_image_encoder(config.image, config.embed_size, pretrained=pretrained)
+        text_encoder, text = build_text_encoder(config.text, config.embed_size)
+        if tokenizer is not None:
+            _check_tokenizer(tokenizer, text_encoder)
+        complete = config.model_copy(update={"image": image, "text": text})
+        model = cls(image_encoder, text_encoder, complete, tokenizer)
+        if pretrained and config.image.kind == "grid" and config.image.head == "class-words":
+            from vse.encoders.class_words import begin_with_class_words
+
+            begin_with_class_words(image_encoder, text_encoder, tokenizer)
+        return model
+
+    @property
+    def embed_size(self) -> int:
+        """Dimensions of a vector."""
+        return self.config.embed_size
+
+    @property
+    def feature_size(self) -> int:
+        """The width of the features that the image encoder projects."""
+        return int(cast(Any, self.image_encoder).feature_size)
+
+    @property
+    def takes_frames(self) -> bool:
+        """Whether features are those of a video's frames."""
+        return self.config.image.kind == "frames"
+
+    @property
+    def preprocessing(self) -> ImagePreprocessing | None:
+        """How pictures are prepared; None for a model of features."""
+        return self._preprocessing
+
+    @property
+    def device(self) -> torch.device:
+        """Where the parameters are."""
+        return next(self.parameters()).device
+
+    def forward(
+        self,
+        images: Tensor,
+        tokens: Tensor,
+        image_lengths: Tensor | None = None,
+        text_lengths: Tensor | None = None,
+        image_mask: Tensor | None = None,
+    ) -> tuple[Tensor, Tensor]:
+        """Both towers at once: unit vectors ``(B, D)`` of images and of texts.
+
+        ``image_mask (B, N)`` takes the place of ``image_lengths`` where other than the first elements are to count.
+        """
+        image = self.image_encoder(images, lengths=image_lengths, mask=image_mask)
+        return image, self.text_encoder(tokens, lengths=text_lengths)
+
+    def clip_encoder(self) -> ClipEncoder:
+        """How clips are seen: as pictures, or by the backbone that the model's frames were seen by.
+
+        The backbone is made when it is first needed, with its published weights.
+        """
+        from vse.inputs.preprocessing import ImagePreprocessing
+        from vse.models.build import FrameBackbone
+        from vse.models.encode_videos import FeatureClips, PixelClips
+
+        image = self.config.image
+        if image.kind != "frames" or image.backbone is None:
+            return PixelClips(self)
+        if self._frame_backbone is None:
+            self._frame_backbone = FrameBackbone(image.backbone)
+        how = ImagePreprocessing.from_json(image.backbone.preprocessing)
+        see = partial(self._frame_backbone.features, device=self.device)
+        return FeatureClips(self, how, image.backbone.frames, see)
+
+    def embed_images(self, batch: NDArray[Any], lengths: NDArray[np.int64] | None = None) -> Vectors:
+        """One batch of pixels or features to unit vectors."""
+        return self._embed(self.image_encoder, batch, lengths)
+
+    @contextmanager
+    def parallel_calls(self, batch_size: int) -> Iterator[ParallelCalls]:
+        """Share torch's threads between calls of :meth:`embed_images` from several threads, for the time of the block.
+
+        All of the block is in evaluation mode. Another device than the CPU is called by one thread.
+        """
+        threads = torch.get_num_threads()
+        alone = ParallelCalls(1, batch_size)
+        calls = ParallelCalls.sharing(threads, batch_size) if self.device.type == "cpu" else alone
+        try:
+            with evaluation_mode(self):
+                self._threads_of_a_call = threads // calls.threads
+                yield calls
+        finally:
+            self._threads_of_a_call = None
+            torch.set_num_threads(threads)
+
+    def embed_tokens(self, tokens: NDArray[np.int64], lengths: NDArray[np.int64]) -> Vectors:
+        """One batch of tokens to unit vectors."""
+        return self._embed(self.text_encoder, tokens, lengths)
+
+    def save(self, folder: str | Path) -> Path:
+        """Write ``config.json``, ``model.safetensors``, the tokenizer and a model card into ``folder``."""
+        from vse.models.storage import save_model
+
+        return save_model(self, Path(folder))
+
+    def push_to_hub(self, name: str, *, private: bool = False, token: str | None = None) -> str:
+        """Upload what :meth:`save` writes to the hub repository ``name`` ("owner/model") and return its address."""
+        from vse.models.sources import push
+
+        return push(self, name, private=private, token=token)
+
+    def fingerprint(self) -> str:
+        """A short name for exactly these weights and inputs: models with equal fingerprints give equal vectors."""
+        from vse.models.storage import fingerprint
+
+        return fingerprint(self)
+
+    @torch.inference_mode()
+    def _embed(self, encoder: nn.Module, batch: NDArray[Any], lengths: NDArray[np.int64] | None) -> Vectors:
+        if self._threads_of_a_call is not None:
+            torch.set_num_threads(self._threads_of_a_call)  # it counts for the thread that calls it
+        sizes = None if lengths is None else torch.from_numpy(lengths).to(self.device)
+        inputs = torch.from_numpy(batch).to(self.device)
+        if inputs.is_floating_point():
+            inputs = inputs.to(next(self.parameters()).dtype)
+        with evaluation_mode(encoder):
+            return encoder(inputs, lengths=sizes).float().cpu().numpy()
+
+
+def _check_tokenizer(tokenizer: TextTokenizer, encoder: Any) -> None:
+    """Refuse a tokenizer whose ids or texts the encoder could not take."""
+    if isinstance(encoder, BiGRUEncoder | WordEncoder):
+        known, expected = tokenizer.vocab_size, encoder.embed.num_embeddings
+        if known != expected:
+            raise InputError(f"the tokenizer knows {known} words, the text encoder {expected}")
+        return
+    known, expected = tokenizer.vocab_size, int(encoder.transformer.config.vocab_size)
+    if known > expected:
+        raise InputError(f"the tokenizer knows {known} pieces of words, the text encoder {expected}: another model's?")
+    longest = encoder.max_tokens
+    if longest is not None and tokenizer.max_length > longest:
+        raise InputError(
+            f"the tokenizer cuts texts at {tokenizer.max_length} tokens and the text encoder reads {longest}: "
+            f"load the tokenizer with max_length={longest}"
+        )

@@ -1,0 +1,172 @@
+"""``metrics.jsonl`` and ``timings.jsonl``: what happened at every step, and how long it took."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import IO, Any
+
+from vse.data import CaptionedImages, VideoFrames
+from vse.errors import require
+from vse.evaluation.metrics import RetrievalMetrics
+from vse.training.batches import Samples
+from vse.training.run_folder import METRICS, TIMINGS, explained
+from vse.training.step import NotFiniteError, StepFigures
+
+
+class MetricsLog:
+    """Appends lines; :meth:`commit` makes them durable and tells how far the file reaches.
+
+    A NaN or infinity has no place in JSON and is written as null.
+    """
+
+    def __init__(self, folder: Path, keep: int = 0, *, first_step: int = 0, tensorboard: bool = False) -> None:
+        self._path = path = folder / METRICS
+        if path.exists():
+            os.truncate(path, min(keep, path.stat().st_size))
+        self._metrics: IO[str] = path.open("a", encoding="utf-8")
+        self._timings: IO[str] = (folder / TIMINGS).open("a", encoding="utf-8")
+        self._board: Any = None
+        if tensorboard:
+            board = require("torch.utils.tensorboard", "tensorboard", "run.tensorboard")
+            self._board = board.SummaryWriter(folder / "tensorboard", purge_step=first_step)
+
+    def step(self, values: dict[str, Any], seconds: dict[str, float]) -> None:
+        """One training step."""
+        self._write({"kind": "step", **values}, values["step"])
+        with explained(self._path):
+            self._timings.write(json.dumps({"step": values["step"], **seconds}) + "\n")
+
+    def epoch(self, values: dict[str, Any]) -> None:
+        """The end of an epoch, with the figures on dev."""
+        self._write({"kind": "epoch", **values}, values["step"])
+
+    def event(self, values: dict[str, Any]) -> None:
+        """Something the guard noticed."""
+        self._write({"kind": "event", **values}, values["step"])
+
+    def commit(self) -> int:
+        """Flush to the disk and return the number of bytes of ``metrics.jsonl``."""
+        with explained(self._path):
+            self._metrics.flush()
+            os.fsync(self._metrics.fileno())
+            self._timings.flush()
+            return self._metrics.tell()
+
+    def close(self) -> None:
+        """Write what is left, as far as there is room: the next run cuts off what no checkpoint counts."""
+        for file in (self._metrics, self._timings):
+            with suppress(OSError):
+                file.close()
+        if self._board is not None:
+            self._board.close()
+
+    def _write(self, values: dict[str, Any], step: int) -> None:
+        with explained(self._path):
+            self._metrics.write(json.dumps(_plain(values)) + "\n")
+        if self._board is not None:
+            for key, value in values.items():
+                if isinstance(value, dict):
+                    for inner, number in value.items():
+                        if isinstance(number, (int, float)):
+                            self._board.add_scalar(f"{key}/{inner}", number, step)
+                elif isinstance(value, (int, float)) and key not in {"step", "epoch"}:
+                    self._board.add_scalar(f"{values['kind']}/{key}", value, step)
+
+
+def read_metrics(folder: Path) -> list[dict[str, Any]]:
+    """All whole lines of a run's ``metrics.jsonl``."""
+    path = folder / METRICS
+    if not path.is_file():
+        return []
+    lines = path.read_text(encoding="utf-8").split("\n")
+    return [json.loads(line) for line in lines[:-1] if line]
+
+
+def read_timings(folder: Path) -> dict[str, float]:
+    """The seconds of all steps together, computing and waiting for data; repeated steps count each time."""
+    total = {"compute": 0.0, "wait": 0.0}
+    path = folder / TIMINGS
+    for line in path.read_text(encoding="utf-8").split("\n")[:-1] if path.is_file() else []:
+        with suppress(ValueError):  # a line that a killed process left unfinished
+            for key, value in json.loads(line).items():
+                if key in total:
+                    total[key] += value
+    return total
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _plain(inner) for key, inner in value.items()}
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+NAMED_SAMPLES = 3  # in a message about a loss that is not finite
+SOFTENED = "; the loss is softened until they have spread out"
+
+
+def headline(figures: StepFigures, epoch: int, epochs: int, best: Mapping[str, Any] | None) -> str:
+    """Beside the bar of progress, after a step of ``epoch``, which counts from 0."""
+    dev = f" · best dev rsum {best['rsum']:.1f}" if best else ""
+    return (
+        f"epoch {min(epoch + 1, epochs)}/{epochs} · loss {figures.loss:.4g} · "
+        f"zero-loss {100 * figures.satisfied:.0f} %{dev}"
+    )
+
+
+def epoch_line(
+    means: Mapping[str, float], found: Mapping[str, RetrievalMetrics], epoch: int, epochs: int, *, better: bool
+) -> str:
+    """The means of an epoch and the figures on dev of the weights that were evaluated after it."""
+    shown = ", ".join(
+        f"dev{'' if name == 'last' else f' {name}'} R@1 {metrics.i2t.r1:.1f}/{metrics.t2i.r1:.1f} "
+        f"rsum {metrics.rsum:.1f}"
+        for name, metrics in found.items()
+    )
+    return (
+        f"epoch {epoch + 1}/{epochs}: loss {means['loss']:.4g}, "
+        f"zero-loss pairs {100 * means['satisfied']:.0f} %, spread {means['spread']:.3f}, {shown}"
+        f"{' (best so far)' if better else ''}"
+    )
+
+
+def recovered(where: str, spread: float) -> str:
+    """The guard has seen the embeddings spread out, those of both sides to at least ``spread``."""
+    return f"{where}: the embeddings have spread out again ({spread:.3f})"
+
+
+def collapsing(where: str, side: str, spread: float, loss: float) -> str:
+    """The guard has seen them come together, those of ``side`` (images, videos or texts)."""
+    return (
+        f"{where}: the embeddings are collapsing, different {side} have a mean cosine of {1 - spread:.3f} "
+        f"(loss {loss:.4g})"
+    )
+
+
+def stopped_by_guard(told: str) -> str:
+    """The error of a guard that stops a run."""
+    return (
+        f"{told}: stopped by guard.action; the last checkpoint is intact; train in a new folder (--into) with "
+        'loss.objective = "contrastive", or with guard.action = "soften"'
+    )
+
+
+def blame(error: NotFiniteError, samples: Samples, data: CaptionedImages, step: int, epoch: int) -> str:
+    """Which step and which samples have no finite loss or gradient, in one line."""
+    rows = error.rows or range(len(samples))
+    kind = "video" if isinstance(data.images, VideoFrames) else "image"
+    named = [
+        f"caption {samples[row]} of {kind} {data.images.ids[data.caption_to_image[samples[row]]]!r}"
+        for row in list(rows)[:NAMED_SAMPLES]
+    ]
+    more = f" and {len(rows) - NAMED_SAMPLES} more" if len(rows) > NAMED_SAMPLES else ""
+    whose = "samples with vectors that are not finite" if error.rows else "samples of the batch"
+    return (
+        f"the {error.what} is not finite at step {step} (epoch {epoch + 1}); {whose}: "
+        f"{', '.join(named)}{more}: no weight was updated and the last checkpoint is intact; mend these samples "
+        "and continue, or train in a new folder (--into) with a lower optimizer.lr"
+    )

@@ -1,0 +1,121 @@
+"""What changes along a run: the learning rate, the EMA of the weights, the objective."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor, nn
+
+from vse.losses import contrastive_from_scores, smooth_triplet_from_scores, triplet_from_scores
+from vse.training.recipe import LossRecipe, ScheduleRecipe
+
+
+def rate_factor(schedule: ScheduleRecipe, step: int, steps_per_epoch: int) -> float:
+    """Between 0 and 1 for step 0, 1, …
+
+    Warm-up: step k of n has the factor (k + 1) / n, so that no step is lost and the last one has the full rate. After
+    it, ``step`` decay multiplies by ``decay_factor`` in the last ``decay_epochs``; ``cosine`` follows
+    ``(1 + cos πx) / 2`` from the end of the warm-up (x = 0) to the end of the run (x = 1).
+    """
+    epoch = step / steps_per_epoch
+    begin = round(schedule.warmup_from * steps_per_epoch)
+    length = round(schedule.warmup_epochs * steps_per_epoch)
+    warm = (step - begin + 1) / length if begin <= step < begin + length else 1.0
+    if schedule.decay == "step":
+        late = schedule.decay_epochs > 0 and epoch >= schedule.epochs - schedule.decay_epochs
+        return warm * (schedule.decay_factor if late else 1.0)
+    total = schedule.epochs * steps_per_epoch
+    if step < begin + length:
+        return warm
+    passed = (step - begin - length) / max(1, total - begin - length)
+    return 0.5 * (1 + math.cos(math.pi * passed))
+
+
+class AveragedWeights:
+    """``a ← d · a + (1 - d) · w`` after every step, with ``d = min(decay, (1 + n) / (10 + n))`` at step n.
+
+    The early steps are forgotten quickly: with a constant decay the random weights of the beginning would stay in the
+    average of a short run. Buffers (statistics, counters) are copied.
+    """
+
+    def __init__(self, model: nn.Module, decay: float) -> None:
+        self.decay = decay
+        self.steps = 0
+        self._averaged = {name for name, _ in model.named_parameters()}
+        self.tensors = {name: value.detach().clone() for name, value in model.state_dict().items()}
+
+    @torch.no_grad()
+    def update(self, model: nn.Module) -> None:
+        """Take in the weights after a step."""
+        decay = min(self.decay, (1 + self.steps) / (10 + self.steps))
+        self.steps += 1
+        for name, value in model.state_dict().items():
+            if name in self._averaged:
+                self.tensors[name].lerp_(value, 1 - decay)
+            else:
+                self.tensors[name].copy_(value)
+
+    def load(self, tensors: Mapping[str, Tensor], steps: int) -> None:
+        """Go on from a checkpoint."""
+        for name, value in tensors.items():
+            self.tensors[name].copy_(value)
+        self.steps = steps
+
+    @contextmanager
+    def in_place(self, model: nn.Module) -> Iterator[None]:
+        """The model with the averaged weights for as long as the block lasts."""
+        kept = {name: value.detach().clone() for name, value in model.state_dict().items()}
+        model.load_state_dict(self.tensors, strict=True)
+        try:
+            yield
+        finally:
+            model.load_state_dict(kept, strict=True)
+
+
+class Objective:
+    """Scores of a batch to its loss, at any step of the run.
+
+    ``softened`` stands for what the guard asks for when the embeddings collapse: all negatives of the triplet loss, or
+    the first temperature of the annealed one.
+    """
+
+    def __init__(self, recipe: LossRecipe, steps_per_epoch: int, epochs: int) -> None:
+        self.recipe = recipe
+        self._warmup = round(recipe.warmup_epochs * steps_per_epoch)
+        self._last = max(1, steps_per_epoch * epochs - 1)
+
+    def __call__(self, scores: Tensor, image_ids: Tensor, step: int, *, softened: bool = False) -> Tensor:
+        recipe = self.recipe
+        ids = image_ids if recipe.same_image == "masked" else None
+        if recipe.objective == "contrastive":
+            return contrastive_from_scores(scores, ids, temperature=recipe.temperature, reduction=recipe.reduction)
+        if recipe.objective == "annealed":
+            temperature = recipe.temperature if softened else self.temperature(step)
+            return smooth_triplet_from_scores(
+                scores, ids, temperature=temperature, margin=recipe.margin, reduction=recipe.reduction
+            )
+        negatives = "all" if softened or step < self._warmup else recipe.negatives
+        return triplet_from_scores(scores, ids, negatives=negatives, margin=recipe.margin, reduction=recipe.reduction)
+
+    @property
+    def can_soften(self) -> bool:
+        """Whether there is a softer loss to go back to."""
+        recipe = self.recipe
+        return recipe.objective == "annealed" or (recipe.objective == "triplet" and recipe.negatives != "all")
+
+    def temperature(self, step: int) -> float:
+        """``t₀ · (t₁ / t₀)^(step / last)``: from the first temperature to the final one."""
+        share = min(1.0, step / self._last)
+        return self.recipe.temperature * (self.recipe.final_temperature / self.recipe.temperature) ** share
+
+    def describe(self, step: int, *, softened: bool = False) -> str:
+        """The kind of loss at a step, in a few words."""
+        recipe = self.recipe
+        if recipe.objective == "contrastive":
+            return f"contrastive at {recipe.temperature:g}"
+        if recipe.objective == "annealed":
+            return f"annealed at {recipe.temperature if softened else self.temperature(step):.3g}"
+        return f"{'all' if softened or step < self._warmup else recipe.negatives} negatives"
