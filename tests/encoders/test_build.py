@@ -6,10 +6,9 @@ import pytest
 import torch
 from torch import nn
 
-from vse.encoders import build_image_encoder, build_text_encoder
 from vse.errors import InputError
 from vse.inputs import imagenet
-from vse.models.build import build_pooling
+from vse.models.build import build_image_encoder, build_pooling, build_text_encoder
 from vse.models.config import BiGRUConfig, GridConfig, PoolingConfig, RegionConfig, TransformerConfig
 
 COCO_WORDS, F30K_WORDS = 11_354, 8_482

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 
-from vse.encoders import BiGRUEncoder, FrameEncoder, WordEncoder, build_image_encoder, build_text_encoder
+from vse.encoders import BiGRUEncoder, FrameEncoder, WordEncoder
 from vse.errors import InputError
+from vse.models.build import build_image_encoder, build_text_encoder
 from vse.models.config import FramesConfig, WordsConfig
 from vse.pooling import create_pooling
 

@@ -169,7 +169,7 @@ class TestShipped:
     def test_each_model_can_be_built(self):
         """Backbones, poolings and their options exist; a grid model of the paper sees 512 × 512 pixels."""
         torch = pytest.importorskip("torch")
-        from vse.encoders import build_image_encoder, build_text_encoder
+        from vse.models.build import build_image_encoder, build_text_encoder
 
         configs = {
             describe(recipe).model_dump_json(): recipe

@@ -5,7 +5,6 @@ from vse.encoders.image import GridEncoder, RegionEncoder
 from vse.encoders.text import BiGRUEncoder, WordEncoder
 from vse.encoders.transformer_text import TransformerTextEncoder
 from vse.encoders.video import FrameEncoder
-from vse.models.build import build_image_encoder, build_text_encoder
 
 __all__ = [
     "BiGRUEncoder",
@@ -14,7 +13,5 @@ __all__ = [
     "RegionEncoder",
     "TransformerTextEncoder",
     "WordEncoder",
-    "build_image_encoder",
-    "build_text_encoder",
     "create_backbone",
 ]

@@ -20,9 +20,6 @@ from vse.inputs.video.windows import WINDOW_SECONDS, WINDOWS, Window, read_windo
 from vse.models.encode import SHORTEST
 
 if TYPE_CHECKING:
-
-
-if TYPE_CHECKING:
     from vse.inputs.images import ImageSource
     from vse.inputs.preprocessing import ImagePreprocessing
     from vse.models.onnx import OnnxModel
