@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from tests.inputs.clips import write_clip
+from tests.inputs.video.clips import write_clip
 
 from vse.encoders.backbones import CaffeResNet
 from vse.inputs import imagenet, prepare

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from PIL import Image
 from tests.conftest import REPOSITORY
-from tests.inputs.clips import write_clip
+from tests.inputs.video.clips import write_clip
 from tests.support_models import build, draw_nothing, grid_config, picture
 
 from vse.convert.onnx_export import export_onnx

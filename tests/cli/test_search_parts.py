@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 from tests.cli.search_support import refused, saved_folder, told
 from tests.index.scan.support import exif_of, gps_of
-from tests.inputs.clips import write_clip
+from tests.inputs.video.clips import write_clip
 from tests.support_models import CAPTIONS, build, grid_config, picture
 
 import vse

@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 from rich.console import Console
 from tests.index.test_evidence import onnx_model, torch_model
-from tests.inputs.clips import write_clip
+from tests.inputs.video.clips import write_clip
 from tests.support_models import picture
 
 from vse.errors import InputError

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.index.examples import directions
-from tests.inputs.clips import number_of, write_clip
+from tests.inputs.video.clips import number_of, write_clip
 from tests.support_models import SIZE, build, grid_config
 
 from vse.errors import InputError

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from PIL import Image
 from starlette.testclient import TestClient
 from tests.index.scan.support import exif_of, gps_of
-from tests.inputs.clips import write_clip
+from tests.inputs.video.clips import write_clip
 
 from vse.cli.main import main
 from vse.service import Limits, ServiceSettings, create_app

@@ -8,7 +8,7 @@ import os
 import numpy as np
 import pytest
 from PIL import Image
-from tests.inputs.clips import number_of, write_clip
+from tests.inputs.video.clips import number_of, write_clip
 from tests.service.support import API, SECRET_PLACE, application, assert_problem, id_of, painted
 
 IMMUTABLE = "private, max-age=31536000, immutable"

@@ -36,15 +36,11 @@ __all__ = [
 ]
 
 _MODULES = {
-    "blocked_scores": ("score_blocks",),
-    "config": ("HGRConfig",),
-    "graph_batch": ("GraphBatch",),
-    "level_features": ("SentenceFeatures", "VideoFeatures", "join"),
-    "model": ("HGRModel",),
-    "role_graph": ("RoleGraph",),
-    "roles": ("ROLES", "role_id"),
-    "scores": ("LevelScores", "level_scores"),
-    "sentence_graphs": ("SentenceGraphs",),
+    "vse.hgr.encoders": ("SentenceFeatures", "VideoFeatures", "join"),
+    "vse.hgr.graphs": ("ROLES", "GraphBatch", "RoleGraph", "SentenceGraphs", "role_id"),
+    "vse.hgr.model": ("HGRModel",),
+    "vse.hgr.scores": ("LevelScores", "level_scores", "score_blocks"),
+    "vse.models.config": ("HGRConfig",),
 }
 _HOMES = {name: module for module, names in _MODULES.items() for name in names}
 
@@ -52,4 +48,4 @@ _HOMES = {name: module for module, names in _MODULES.items() for name in names}
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+    return getattr(import_module(_HOMES[name]), name)

@@ -47,7 +47,7 @@ _MODULES = {
     "resizing": ("Method", "resize"),
     "tokenizer": ("SpecialIds", "TextTokenizer", "TokenBatch"),
     "vocabulary": ("Vocabulary",),
-    "words": ("split_words", "words_of"),
+    "text": ("split_words", "words_of"),
 }
 _HOMES = {name: module for module, names in _MODULES.items() for name in names}
 

@@ -9,7 +9,7 @@ import pytest
 from av.stream import Disposition
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.inputs.clips import Clock, number_of, scene, write_clip, write_silence
+from tests.inputs.video.clips import Clock, number_of, scene, write_clip, write_silence
 
 from vse.index.scan import Found, Problem, ScanLimits, VideoLimits, Window, describe, frames
 

@@ -18,8 +18,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from PIL import Image
 from tests.index.scan.support import exif_of, gps_of
-from tests.inputs.clips import write_clip
 from tests.inputs.pictures import encoded, gradient, with_orientation
+from tests.inputs.video.clips import write_clip
 
 from vse.index.scan import Found, Problem, ScanLimits, describe, digest, walk
 from vse.index.types import MediaFile

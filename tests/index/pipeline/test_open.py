@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from tests.index.indexing_support import counts, later, model, save_picture
-from tests.inputs.clips import write_clip
+from tests.index.pipeline.support import counts, later, model, save_picture
+from tests.inputs.video.clips import write_clip
 from tests.support_models import SIZE
 from tests.support_rights import ordinary_rights
 

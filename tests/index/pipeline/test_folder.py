@@ -7,7 +7,7 @@ import shutil
 
 import numpy as np
 import pytest
-from tests.index.indexing_support import (
+from tests.index.pipeline.support import (
     counts,
     ids_of,
     later,

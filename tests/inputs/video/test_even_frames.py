@@ -9,7 +9,7 @@ import av
 import numpy as np
 import pytest
 from av.stream import Disposition
-from tests.inputs.clips import Clock, number_of, scene, write_clip, write_silence
+from tests.inputs.video.clips import Clock, number_of, scene, write_clip, write_silence
 
 from vse.errors import InputError
 from vse.inputs.files import BadMediaError

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from tests.index.indexing_support import counts, ids_of, later, model, new_collection, save_picture
-from tests.inputs.clips import Clock, write_clip
+from tests.index.pipeline.support import counts, ids_of, later, model, new_collection, save_picture
+from tests.inputs.video.clips import Clock, write_clip
 
 from vse.index.pipeline import index_folder
 from vse.index.pipeline.decode import read_parts

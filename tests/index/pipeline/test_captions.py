@@ -6,7 +6,7 @@ import csv
 
 import numpy as np
 import pytest
-from tests.index.indexing_support import counts, ids_of, model, new_collection, save_picture
+from tests.index.pipeline.support import counts, ids_of, model, new_collection, save_picture
 from tests.support_models import bigru_config, build, grid_config
 
 from vse.index.pipeline import index_folder

@@ -11,9 +11,9 @@ from contextlib import closing
 
 import numpy as np
 import pytest
-from tests.index.indexing_support import ids_of, later, model, save_picture
-from tests.index.upgrade_support import OTHER_SIZE, Counting, assert_like_indexing_anew, filled, other
-from tests.inputs.clips import write_clip
+from tests.index.pipeline.support import ids_of, later, model, save_picture
+from tests.index.upgrade.support import OTHER_SIZE, Counting, assert_like_indexing_anew, filled, other
+from tests.inputs.video.clips import write_clip
 from tests.support_models import SIZE, build
 
 from vse.errors import InputError, VSEError

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from PIL import Image
 from tests.cli.search_support import told
-from tests.inputs.clips import write_clip
+from tests.inputs.video.clips import write_clip
 from tests.service.page.colour_model import GROUNDS, write_colour_model
 
 from vse.data.scenes.scene import PALETTE

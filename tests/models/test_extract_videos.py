@@ -17,8 +17,8 @@ import torch
 from rich.console import Console
 from tests.clip_support import CHANNELS, OPTIONS, SIDE, naive_rows, tiny, write_clips
 from tests.data.video_support import msrvtt_json, write_json
-from tests.inputs.clips import write_clip
-from tests.test_features import Telling
+from tests.inputs.video.clips import write_clip
+from tests.models.test_extract import Telling
 
 from vse._util.locks import FolderLock
 from vse.data.clip_folder import read_clip_header

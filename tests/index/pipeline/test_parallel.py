@@ -10,7 +10,7 @@ from contextlib import contextmanager
 import numpy as np
 import pytest
 import torch
-from tests.index.indexing_support import counts, ids_of, model, new_collection, save_picture
+from tests.index.pipeline.support import counts, ids_of, model, new_collection, save_picture
 from tests.support_models import build, draw_nothing, grid_config, picture
 
 import vse

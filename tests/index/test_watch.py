@@ -8,7 +8,7 @@ import time
 from functools import partial
 
 import pytest
-from tests.index.indexing_support import counts, ids_of, model, new_collection, save_picture
+from tests.index.pipeline.support import counts, ids_of, model, new_collection, save_picture
 
 from vse.errors import InputError
 from vse.index.watch import watch

@@ -77,7 +77,7 @@ def test_without_matplotlib_a_model_is_saved_all_the_same(tmp_path):
     """The picture and its link are left out, the rest is written."""
     code = (
         "import sys; sys.modules['matplotlib'] = sys.modules['matplotlib.figure'] = None;"
-        "from tests.test_card import tiny; from pathlib import Path; from vse.models.card import write_card;"
+        "from tests.models.test_card import tiny; from pathlib import Path; from vse.models.card import write_card;"
         "write_card(Path(sys.argv[1]), tiny())"
     )
     command = [sys.executable, "-c", code, str(tmp_path)]

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 import torch
 from tests.clip_support import CHANNELS, OPTIONS, SIDE, naive_rows, tiny, use_tiny, write_clips
-from tests.inputs.clips import write_clip
+from tests.inputs.video.clips import write_clip
+from tests.models.test_extract import Telling
 from tests.support_models import SIZE, assert_unit, build, draw_nothing, feature_sets, grid_config, region_config
-from tests.test_features import Telling
 
 import vse
 from vse.convert.onnx_export import export_onnx

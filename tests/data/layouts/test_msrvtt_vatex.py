@@ -14,8 +14,9 @@ from tests.data.video_support import frames, msrvtt_json, write_json
 
 from vse.data.layouts.vatex import halves
 from vse.data.open import open_videos, read_video_captions
-from vse.data.vocabulary import plain_sentence, video_words
+from vse.data.vocabulary import video_words
 from vse.errors import InputError
+from vse.inputs.text import plain_sentence
 
 TRAIN = {"video0": ("train", ["A dog runs.", "a dog  barks"]), "video1": ("validate", ["a cat"])}
 TEST = {"video2": ("test", ["a man sings", "a man's song"]), "video3": ("test", ["a man sings"])}

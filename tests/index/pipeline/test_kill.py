@@ -9,7 +9,7 @@ import sys
 import textwrap
 
 import pytest
-from tests.index.indexing_support import ids_of, model, new_collection, save_picture
+from tests.index.pipeline.support import ids_of, model, new_collection, save_picture
 
 from vse.index.pipeline import index_folder
 from vse.index.store import EmbeddedCollection
@@ -18,7 +18,7 @@ PICTURES = 120
 CHILD = textwrap.dedent(
     """
     import sys
-    from tests.index.indexing_support import model
+    from tests.index.pipeline.support import model
     from vse.index.embedded import EmbeddedCollection
     from vse.index.indexing import index_folder
     from vse.progress import SilentProgress

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from tests.index.indexing_support import model, new_collection
+from tests.index.pipeline.support import model, new_collection
 from tests.support_models import bigru_config, grid_config, word_tokenizer
 
 from vse.index.pipeline import index_folder

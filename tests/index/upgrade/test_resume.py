@@ -12,10 +12,10 @@ import textwrap
 import time
 
 import pytest
-from tests.index.indexing_support import ids_of, later, model, save_picture
+from tests.index.pipeline.support import ids_of, later, model, save_picture
 from tests.index.support import database
-from tests.index.upgrade_support import Counting, assert_like_indexing_anew, filled, other
-from tests.inputs.clips import write_clip
+from tests.index.upgrade.support import Counting, assert_like_indexing_anew, filled, other
+from tests.inputs.video.clips import write_clip
 
 from vse.convert.onnx_export import export_onnx
 from vse.errors import VSEError
@@ -176,8 +176,8 @@ def test_a_full_disk(index, tmp_path):
     """One line, whether it happens while adding or while switching; the old vectors serve, and the upgrade goes on."""
     script = """
         import resource, sys
-        from tests.index.indexing_support import model
-        from tests.index.upgrade_support import other
+        from tests.index.pipeline.support import model
+        from tests.index.upgrade.support import other
         from vse.errors import VSEError
         from vse.index.embedded import EmbeddedCollection
         from vse.index.embedded.cache import LaneCache

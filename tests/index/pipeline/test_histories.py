@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.index.indexing_support import ids_of, model, new_collection, save_picture
+from tests.index.pipeline.support import ids_of, model, new_collection, save_picture
 
 from vse.index.pipeline import index_folder
 from vse.index.scan import digest

@@ -16,7 +16,7 @@ from vse.data.open import read_video_captions
 from vse.data.roles import MOST_WORDS, parse_roles
 from vse.data.roles.lexicon import forms_of
 from vse.data.roles.tags import INSIDE_PHRASE, Tag, TagsBehind
-from vse.data.vocabulary import plain_sentence
+from vse.inputs.text import plain_sentence
 
 LABELS = Path(__file__).with_name("role_labels.json")
 

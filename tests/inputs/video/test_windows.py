@@ -10,7 +10,7 @@ from fractions import Fraction
 import av
 import numpy as np
 import pytest
-from tests.inputs.clips import number_of, scene, write_clip
+from tests.inputs.video.clips import number_of, scene, write_clip
 
 from vse.errors import InputError
 from vse.index.scan import Problem, VideoLimits, Window, frames

@@ -6,7 +6,7 @@ import shlex
 import shutil
 
 import pytest
-from tests.index.indexing_support import counts, ids_of, later, model, new_collection, save_picture
+from tests.index.pipeline.support import counts, ids_of, later, model, new_collection, save_picture
 
 from vse.cli.main import main
 from vse.index.pipeline import index_folder

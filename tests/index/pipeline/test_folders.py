@@ -5,8 +5,8 @@ from __future__ import annotations
 import shutil
 
 import pytest
-from tests.index.indexing_support import counts, later, model, new_collection, save_picture
-from tests.inputs.clips import write_clip
+from tests.index.pipeline.support import counts, later, model, new_collection, save_picture
+from tests.inputs.video.clips import write_clip
 
 from vse.errors import InputError
 from vse.index.pipeline import index_folder, index_folders
