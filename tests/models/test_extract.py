@@ -33,7 +33,7 @@ SLOW_RUN = """
 import sys, time
 import torch
 from vse.encoders.backbones import CaffeResNet
-from vse.features import extract_features, find_images
+from vse.models.extract import extract_features, find_images
 class Slow(CaffeResNet):
     def forward(self, pixels):
         time.sleep(0.3)

@@ -36,7 +36,7 @@ CALL = {"size": SIDE, "name": "caffe-resnet", "options": OPTIONS}
 SLOW_RUN = """
 import sys, time
 import torch
-from vse.clip_features import extract_clip_features, find_clips
+from vse.models.extract_videos import extract_clip_features, find_clips
 from vse.encoders.backbones import CaffeResNet
 class Slow(CaffeResNet):
     def forward(self, pixels):
