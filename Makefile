@@ -43,10 +43,11 @@ photo: setup  ## train the photo model anew and put it in its place (DATA=the fo
 test: setup browser lint  ## lint, then run the tests (PYTEST_ARGS="-k name" chooses, WORKERS=0 keeps one process)
 	@$(BIN)/python -m pytest -n $(WORKERS) $(PYTEST_ARGS)
 
-lint: setup  ## check style and types
+lint: setup  ## check style, types and the direction of imports
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
+	@$(BIN)/lint-imports --no-logo --no-cache
 
 format: setup  ## rewrite the code in the house style
 	@$(BIN)/ruff check --fix .
