@@ -41,8 +41,8 @@ def calls(monkeypatch):
     recorder.run = run
     registry = ModuleType("vse.experiments")
     registry.EXPERIMENTS = {
-        "curve": SimpleNamespace(summary="A curve.", module="recorder", trains=False),
-        "table": SimpleNamespace(summary="A table.", module="recorder", trains=True),
+        "curve": SimpleNamespace(summary="A curve.", target="recorder:run", trains=False),
+        "table": SimpleNamespace(summary="A table.", target="recorder:run", trains=True),
     }
     monkeypatch.setitem(sys.modules, "recorder", recorder)
     monkeypatch.setitem(sys.modules, "vse.experiments", registry)

@@ -7,7 +7,7 @@ import io
 import pytest
 from rich.console import Console
 
-from vse.cli.console import BarProgress, LineProgress
+from vse.cli.progress import BarProgress, LineProgress
 from vse.progress import ProgressReporter, SilentProgress
 
 

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from vse.errors import InputError, UsageError
-from vse.index.store.layout import HEADER, read_generation
 
 if TYPE_CHECKING:
     from vse.data import FeatureStore
@@ -107,6 +106,8 @@ def check_named_after(where: str, root: str, known: Sequence[str]) -> None:
 
 def only_index_here() -> str:
     """The index in the present folder, if there is exactly one; else the call has to name it."""
+    from vse.index.store.layout import HEADER
+
     found = sorted(path.name for path in Path().glob(f"*{ENDING}") if os.path.isfile(path / HEADER))  # noqa: PTH113
     if len(found) == 1:
         return _plain(found[0])
@@ -117,6 +118,8 @@ def only_index_here() -> str:
 
 def is_index(folder: str) -> bool:
     """Whether a folder is an index; a file that is called like one of its files does not make it one."""
+    from vse.index.store.layout import read_generation
+
     try:
         read_generation(Path(folder))
     except InputError:
