@@ -17,7 +17,7 @@ EXPORT = """
 import sys
 from pathlib import Path
 from tests.support_models import build, grid_config
-from vse.coefficients import Coefficients
+from vse.models.coefficients import Coefficients
 from vse.convert.onnx_export import export_onnx
 model = build(grid_config(image_size=96), seed=int(sys.argv[3]))
 export_onnx(model, Path(sys.argv[1]) / sys.argv[2], confidence=Coefficients(-1.0, 0.7, 0.5, 0.4, "a test"))

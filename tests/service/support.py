@@ -38,7 +38,7 @@ sea/c.png,the man rides a horse
 PROGRAM = """
 import json, sys
 from vse.service import Limits, ServiceSettings
-from vse.service.run import run_service
+from vse.service.server import run_service
 where, options = sys.argv[1], json.loads(sys.argv[2])
 limits = Limits(**options.pop("limits", {}))
 run_service(where, ServiceSettings(port=0, limits=limits, **options), ready=lambda address: print(address, flush=True))

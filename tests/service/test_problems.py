@@ -91,7 +91,7 @@ def test_what_nobody_foresaw(home, monkeypatch, caplog):
     assert answer.headers["Content-Security-Policy"] == HEADERS["Content-Security-Policy"]
     (line,) = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
     assert "KeyError" in line
-    assert "api/search.py" in line
+    assert "routes/search.py" in line
     assert "words that were asked for" not in line + answer.text
 
 

@@ -18,7 +18,7 @@ from vse.service.server import listen, until_told_to_stop
 
 SLOW = """
 import sys, time
-from vse.service.serving import Serving
+from vse.service.state import Serving
 ask = Serving.ask
 Serving.ask = lambda self, query: (time.sleep(float(query.texts[0].split()[-1])), ask(self, query))[1]
 """
