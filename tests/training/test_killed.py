@@ -29,7 +29,7 @@ import signal
 import sys
 from pathlib import Path
 
-from vse.strict import parse
+from vse._util.strict import parse
 from vse.training import Recipe, train
 from vse.training.build import build_model, build_tokenizer, open_splits
 

@@ -15,9 +15,9 @@ from tests.training.support import tiny_values, write_pairs
 PROGRAM = """
 import json, sys
 from pathlib import Path
-from vse.strict import parse
+from vse._util.strict import parse
 from vse.training import Recipe
-from vse.training.several import Run, train_several
+from vse.training.parallel import Run, train_several
 
 if __name__ == "__main__":
     recipe = parse(Recipe, json.loads(sys.argv[1]), "test")

@@ -20,7 +20,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from vse._util.jobs import run_all, run_name
+from vse._util.processes import job_name, run_jobs
 from vse._version import __version__
 from vse.encoders.third_party import import_transformers
 from vse.errors import InputError, require
@@ -190,10 +190,10 @@ def _measured(
         return asdict(outcome)
 
     tasks = [{"contestant": name, "candidates": size, "seed": measurements.seed} for name, size in plan]
-    before = sum((folder / f"{run_name(task, settings)}.json").exists() for task in tasks)
+    before = sum((folder / f"{job_name(task, settings)}.json").exists() for task in tasks)
     if before:
         report.note(f"{before} of {len(plan)} measurements with seed {measurements.seed} were made before, in {folder}")
         report.advance(before)
-    # One after the other in this process. What run_all would report is training.
-    found = run_all(measure, tasks, settings, folder, jobs=1, report=SilentProgress())
+    # One after the other in this process. What run_jobs reports is training.
+    found = run_jobs(measure, tasks, settings, folder, workers=1, report=SilentProgress())
     return [Outcome(**values) for values in found]

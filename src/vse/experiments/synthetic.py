@@ -18,7 +18,7 @@ from vse.errors import InputError, require
 for _module in ("torch", "matplotlib"):  # asked for now, not after minutes of training
     require(_module, extra="train", purpose="vse experiment synthetic")
 
-from vse._util.jobs import run_all  # noqa: E402
+from vse._util.processes import run_jobs  # noqa: E402
 from vse.experiments.synthetic_report import SyntheticResult  # noqa: E402
 from vse.experiments.synthetic_task import (  # noqa: E402
     DESIGNS,
@@ -54,7 +54,9 @@ def run(
         for seed in seeds_of(design, quick=quick, seeds=seeds)
     ]
     started = time.perf_counter()
-    outcomes = run_all(_train_task, plan, asdict(profile), out / "runs", jobs=jobs, report=report)
+    outcomes = run_jobs(
+        _train_task, plan, asdict(profile), out / "runs", workers=jobs, report=report, begin=_use_one_thread
+    )
     grouped: dict[tuple[str, str], list[Outcome]] = {}
     for task, values in zip(plan, outcomes, strict=True):
         grouped.setdefault((str(task["design"]), str(task["pattern"])), []).append(Outcome(**values))
@@ -81,3 +83,10 @@ def seeds_of(design: str, *, quick: bool, seeds: tuple[int, ...] | None) -> tupl
 
 def _train_task(task: Mapping[str, Any], profile: Mapping[str, Any]) -> dict[str, Any]:
     return asdict(train(task["design"], task["pattern"], task["seed"], Profile(**profile)))
+
+
+def _use_one_thread() -> None:
+    """The processes share the cores already."""
+    import torch
+
+    torch.set_num_threads(1)

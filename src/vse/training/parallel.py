@@ -1,30 +1,31 @@
-"""Several independent runs at once, each in a process of its own."""
+"""Several independent training runs at once, each in a process of its own."""
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from vse._util.processes import end_with_parent, is_orphan
+from vse._util.processes import run_in_pool, spawn
 from vse.progress import ProgressReporter, SilentProgress
 from vse.training.recipe import Recipe
 from vse.training.result import TrainingResult
 
-_messages: Any = None  # in a worker: where it reports to
 GRACE = 30.0
-"""Seconds in which a run that is given up may write its checkpoint."""
+"""Seconds in which a run whose parent is gone may write its checkpoint."""
+PARTS = 100
+"""Steps of the common progress bar that each run counts for, however many steps it has."""
+Message = tuple[str, int, str]
+_messages: Any = None  # in a worker: the queue to its parent
 
 
 @dataclass(frozen=True)
 class Run:
-    """A recipe, the folder it is trained into, and what it is called."""
+    """A recipe, the folder it is trained into, and its name."""
 
     recipe: Recipe
     folder: Path
@@ -34,62 +35,62 @@ class Run:
 def train_several(
     runs: Sequence[Run], *, jobs: int | None = None, progress: ProgressReporter | None = None
 ) -> list[TrainingResult]:
-    """Train every run, ``jobs`` at a time with an equal share of the cores; the results in the order given.
+    """Train every run, ``jobs`` at a time with an equal share of the cores.
 
     Small networks leave most of a second core idle: two runs with one thread each take less time than one after the
-    other with two. One at a time they are trained in this process. Runs that are finished are read; those that were
-    interrupted go on.
+    other with two. With one job, runs are trained in this process. Finished runs are read; interrupted runs resume.
+
+    Args:
+        runs: what to train.
+        jobs: the number of processes; None uses all cores.
+        progress: shows one bar for all runs.
+
+    Returns:
+        The results in the order of ``runs``.
     """
     report = progress or SilentProgress()
     cores = os.cpu_count() or 1
     workers = max(1, min(jobs or cores, len(runs)))
     threads = max(1, cores // workers)
     if workers == 1:
-        return _one_by_one(runs, threads, report)
-    context = multiprocessing.get_context("spawn")  # a forked child would inherit the locks of torch's threads
-    messages = context.Queue()
+        return _train_in_this_process(runs, threads, report)
+    messages = spawn.Queue()
     listener = threading.Thread(target=_listen, args=(messages, report), daemon=True)
     report.start(len(runs) * PARTS, "training")
     listener.start()
     results: dict[int, TrainingResult] = {}
     try:
-        with ProcessPoolExecutor(workers, mp_context=context, initializer=_begin, initargs=(messages, threads)) as pool:
-            waiting = {pool.submit(_train_in_worker, run, threads): index for index, run in enumerate(runs)}
-            try:
-                for future in as_completed(waiting):
-                    results[waiting[future]] = future.result()
-            except BaseException:
-                pool.shutdown(wait=False, cancel_futures=True)
-                raise
+        run_in_pool(
+            _train_in_worker,
+            [(run, threads) for run in runs],
+            workers=workers,
+            on_result=results.__setitem__,
+            begin=_begin,
+            begin_arguments=(messages, threads),
+            grace=GRACE,
+        )
     finally:
-        messages.put(None)  # behind everything that the workers had to say, for they have ended
+        messages.put(None)  # after everything that the workers sent, since they have ended
         listener.join()
     report.finish()
     return [results[index] for index in range(len(runs))]
 
 
-PARTS = 100
-"""A run counts for this many steps of the common bar, however many it has."""
-
-
-def _one_by_one(runs: Sequence[Run], threads: int, report: ProgressReporter) -> list[TrainingResult]:
-    """In this process, whose number of threads is left as it was."""
+def _train_in_this_process(runs: Sequence[Run], threads: int, report: ProgressReporter) -> list[TrainingResult]:
+    """Train one run after the other; the number of threads is restored afterwards."""
     import torch
 
     before = torch.get_num_threads()
     report.start(len(runs) * PARTS, "training")
     try:
-        return [_train(run, threads, partial(_tell, report)) for run in runs]
+        return [_train(run, threads, partial(_show, report)) for run in runs]
     finally:
         torch.set_num_threads(before)
         report.finish()
 
 
-Message = tuple[str, int, str]
-
-
-class _Messenger:
-    """The reporter of one run: sends its share of the common bar to whoever shows that."""
+class _RunReporter:
+    """Report the progress of one run as its share of the common bar."""
 
     def __init__(self, name: str, send: Callable[[Message], None]) -> None:
         self._name, self._send = name, send
@@ -120,34 +121,28 @@ def _begin(messages: Any, threads: int) -> None:
     import torch
 
     torch.set_num_threads(threads)
-    end_with_parent(GRACE)  # a run that is given up writes a checkpoint
 
 
 def _train_in_worker(run: Run, threads: int) -> TrainingResult:
-    try:
-        return _train(run, threads, _messages.put)
-    except BaseException:
-        if is_orphan():
-            os._exit(1)  # the pool would wait for another task for ever
-        raise
+    return _train(run, threads, _messages.put)
 
 
 def _train(run: Run, threads: int, send: Callable[[Message], None]) -> TrainingResult:
     from vse.training.train import train
 
     recipe = run.recipe.model_copy(update={"run": run.recipe.run.model_copy(update={"threads": threads})})
-    messenger = _Messenger(run.name, send)
-    result = train(recipe, run.folder, name=run.name, progress=messenger)
-    messenger.finish()
+    reporter = _RunReporter(run.name, send)
+    result = train(recipe, run.folder, name=run.name, progress=reporter)
+    reporter.finish()
     return result
 
 
 def _listen(messages: Any, report: ProgressReporter) -> None:
     while (message := messages.get()) is not None:
-        _tell(report, message)
+        _show(report, message)
 
 
-def _tell(report: ProgressReporter, message: Message) -> None:
+def _show(report: ProgressReporter, message: Message) -> None:
     kind, steps, text = message
     if kind == "advance":
         report.advance(steps, text)

@@ -1,1 +1,0 @@
-"""One module for each table or figure of the paper that is trained; ``run(call)`` gives its result."""
