@@ -1,0 +1,117 @@
+"""The README and the guides are correct: examples run, imports use public packages, links and names resolve."""
+
+import ast
+import importlib
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+README = ROOT / "README.md"
+PAGES = (README, *sorted((ROOT / "docs").glob("*.md")))
+RUNNABLE = ("models.md", "evaluation.md", "pooling.md", "training.md")
+FACES = {
+    "vse",
+    "vse.data",
+    "vse.evaluation",
+    "vse.index",
+    "vse.inputs",
+    "vse.losses",
+    "vse.models",
+    "vse.pooling",
+    "vse.training",
+}
+"""What documentation may import from; everything below is internal."""
+
+
+def blocks_of(page: Path) -> list[str]:
+    return re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), flags=re.DOTALL)
+
+
+def imports_of(program: str) -> Iterator[tuple[str, str | None]]:
+    """Yield each imported module of ours, with each name that is taken from it."""
+    for node in ast.walk(ast.parse(program)):
+        if isinstance(node, ast.Import):
+            yield from ((alias.name, None) for alias in node.names if alias.name.partition(".")[0] == "vse")
+        elif isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] == "vse":
+            yield from ((node.module or "", alias.name) for alias in node.names)
+
+
+def run_program(program: str, cwd: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=False, cwd=cwd
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_readme_examples_run(tmp_path):
+    """Every Python block of the README runs by itself."""
+    blocks = blocks_of(README)
+    assert blocks
+    for block in blocks:
+        run_program(block, tmp_path)
+
+
+@pytest.mark.parametrize("name", RUNNABLE)
+def test_guide_examples_run_from_top_to_bottom(name, tmp_path):
+    """The Python blocks of a guide, one after the other, form a working program."""
+    run_program("\n".join(blocks_of(ROOT / "docs" / name)), tmp_path)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_documentation_imports_only_public_packages(page):
+    """No example imports from below a package face, and every imported name exists."""
+    for block in blocks_of(page):
+        for module, name in imports_of(block):
+            assert module in FACES, f"{page.name} imports {module}; public are {', '.join(sorted(FACES))}"
+            if name is not None:
+                assert hasattr(importlib.import_module(module), name), f"{page.name}: {module} has no {name}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_dotted_names_in_documentation_exist(page):
+    """``vse.a.b`` in code or between backticks is a module, or an attribute of one."""
+    text = page.read_text(encoding="utf-8")
+    code = "\n".join(re.findall(r"```python\n.*?```|`[^`\n]+`", text, flags=re.DOTALL))
+    for dotted in sorted(set(re.findall(r"(?<![\w./-])vse(?:\.[A-Za-z_]\w*)+", code))):
+        assert resolves(dotted), f"{page.name} names {dotted}, which does not exist"
+
+
+def resolves(dotted: str) -> bool:
+    parts = dotted.split(".")
+    for length in range(len(parts), 0, -1):
+        try:
+            found = importlib.import_module(".".join(parts[:length]))
+        except ModuleNotFoundError:
+            continue
+        for name in parts[length:]:
+            if not hasattr(found, name):
+                return False
+            found = getattr(found, name)
+        return True
+    return False
+
+
+def test_documentation_links_point_to_files():
+    """Every relative link of the README and of the guides points to a file of the repository."""
+    for page in PAGES:
+        for target in re.findall(r"\]\(([^)#]+)\)", page.read_text(encoding="utf-8")):
+            if "://" not in target:
+                assert (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+def test_documentation_anchors_point_to_headings():
+    """Every ``page.md#anchor`` and ``#anchor`` link names a heading of that page."""
+    for page in PAGES:
+        for target, anchor in re.findall(r"\]\(([^)#:]*)#([^)]+)\)", page.read_text(encoding="utf-8")):
+            text = (page.parent / target if target else page).read_text(encoding="utf-8")
+            headings = {
+                re.sub(r"[^\w -]", "", line.lstrip("#").strip().lower()).replace(" ", "-")
+                for line in text.splitlines()
+                if line.startswith("#")
+            }
+            assert anchor in headings, f"{page.name} links to {target}#{anchor}"
