@@ -114,6 +114,29 @@ class FeatureRows:
         self.__dict__.update(state, array=array.open() if isinstance(array, _Mapped) else array)
 
 
+class ItemKind(NamedTuple):
+    """What the items of a dataset are, for code that treats images and videos alike.
+
+    Attributes:
+        noun: ``image`` or ``video``.
+        encoder: the method of a model that encodes such items.
+        shared_captions: whether captions repeat, so that retrieval ranks distinct sentences.
+    """
+
+    noun: str
+    encoder: str
+    shared_captions: bool
+
+    @property
+    def plural(self) -> str:
+        """``images`` or ``videos``."""
+        return f"{self.noun}s"
+
+
+IMAGES = ItemKind("image", "encode_images", shared_captions=False)
+VIDEOS = ItemKind("video", "encode_videos", shared_captions=True)
+
+
 @dataclass(frozen=True, eq=False)
 class CaptionedImages:
     """One split of a data set: images, captions, and which caption describes which image.
@@ -138,6 +161,11 @@ class CaptionedImages:
                 f"caption_to_image has {len(owners)} entries for {len(self.captions)} captions: expected one for each"
             )
         object.__setattr__(self, "caption_to_image", owners)
+
+    @property
+    def kind(self) -> ItemKind:
+        """What the items of this split are."""
+        return VIDEOS if isinstance(self.images, VideoFrames) else IMAGES
 
     def caption_indices_of(self, image: int) -> NDArray[np.int64]:
         """The indices of the captions that describe ``image``, ascending."""
