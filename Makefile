@@ -1,4 +1,4 @@
-# Everything happens inside .venv; "make help" lists the targets.
+# Everything runs inside .venv; "make help" lists the targets.
 
 PYTHON ?= python3
 VENV := .venv
@@ -25,22 +25,22 @@ $(STAMP): pyproject.toml constraints.txt
 	@$(PIP) --editable ".[train,backbones,milvus,tensorboard,dev]"
 	@touch $@
 
-# The folder goes through the environment: spaces, quotes and dollars in its name are nobody's syntax there.
+# The folder is passed through the environment, where spaces, quotes and dollars in its name need no escaping.
 demo: export VSE_PHOTOS := $(value PHOTOS)
-demo: setup  ## run the demonstration, and show its page (PHOTOS=~/Pictures: over your own pictures); into vse-demo/
+demo: setup  ## train and compare on generated scenes, then open the search page (PHOTOS=~/Pictures: over your own images)
 	@$(BIN)/vse demo $${VSE_PHOTOS:+--photos "$$VSE_PHOTOS"}
 
-# Every step goes on where it was interrupted, and does nothing twice.
+# Every step resumes after an interruption and skips what is done.
 photo: export VSE_DATA := $(value DATA)
-photo: setup  ## train the photo model anew and put it in its place (DATA=the folder of Flickr8k); an hour or two
-	@test -n "$$VSE_DATA" || { echo "make photo DATA=DIR: the folder of Flickr8k is needed"; exit 2; }
+photo: setup  ## retrain the bundled photo model and replace it (DATA=the Flickr8k folder); an hour or two
+	@test -n "$$VSE_DATA" || { echo "make photo DATA=DIR: the Flickr8k folder is needed"; exit 2; }
 	@$(BIN)/vse features "$$VSE_DATA" --backbone efficientnet-lite2 --into runs/flickr8k-lite2
 	@$(BIN)/vse train photo-features --data "$$VSE_DATA" --features runs/flickr8k-lite2 --into runs/photo-features
 	@$(BIN)/vse train photo --data "$$VSE_DATA" --into runs/photo
 	@$(BIN)/vse calibrate runs/photo/best --data "$$VSE_DATA" --split dev
 	@$(BIN)/vse export runs/photo/best src/vse/models/shipped/photo --precision mixed --data "$$VSE_DATA" --split test
 
-test: setup browser lint  ## lint, then run the tests (PYTEST_ARGS="-k name" chooses, WORKERS=0 keeps one process)
+test: setup browser lint  ## lint, then run the tests (PYTEST_ARGS="-k name" selects, WORKERS=0 uses one process)
 	@$(BIN)/python -m pytest -n $(WORKERS) $(PYTEST_ARGS)
 
 lint: setup  ## check style, types and the direction of imports
@@ -49,23 +49,23 @@ lint: setup  ## check style, types and the direction of imports
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-logo --no-cache
 
-format: setup  ## rewrite the code in the house style
+format: setup  ## format the code
 	@$(BIN)/ruff check --fix .
 	@$(BIN)/ruff format .
 
-bench: setup  ## compare speeds, side by side
+bench: setup  ## run the speed comparisons
 	@$(BIN)/python benchmarks/pooling.py
 	@$(BIN)/python benchmarks/evaluation.py
 	@$(BIN)/python benchmarks/training.py
 	@$(BIN)/python benchmarks/service.py
 
-browser:  ## get Debian's chromium for the page tests, where that is possible
+browser:  ## install Debian's chromium for the browser tests, where possible
 	@if command -v chromium >/dev/null 2>&1; then :; \
 	elif [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1; then \
 	  { apt-get install -qq -y --no-install-recommends chromium >/dev/null 2>&1 \
 	    || { apt-get update -qq && apt-get install -qq -y --no-install-recommends chromium; } >/dev/null 2>&1; } \
-	  || echo "note: chromium could not be installed; tests of the page are skipped"; \
-	else echo "note: no chromium here; tests of the page are skipped"; fi
+	  || echo "note: chromium could not be installed; browser tests are skipped"; \
+	else echo "note: chromium not found; browser tests are skipped"; fi
 
 clean:  ## remove caches and build output (.venv and results stay)
 	@rm -rf build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
