@@ -1,0 +1,163 @@
+"""Compare the speed of two versions of this package, in turns, in one run.
+
+    python benchmarks/versions.py --before OTHER/src [--rounds 7] [--tasks pooling,search] [--json]
+
+``OTHER/src`` is the source folder of another version, such as a worktree of an earlier commit. Each task runs in its own
+process, the two versions alternate, and the result is the median of the ratios after/before with the range of the
+middle half: 1.00 is equal, above 1 is slower. Tasks use only the command and imports that both versions have.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+
+PREAMBLE = "import time, json, sys\n"
+POOLING = """
+import torch
+from vse.pooling import GPO
+torch.manual_seed(0); torch.set_num_threads(1)
+pool, x, n = GPO(), torch.randn(128, 36, 1024, requires_grad=True), torch.randint(1, 37, (128,))
+def work(): pool(x, lengths=n).sum().backward()
+for _ in range(3): work()
+start = time.perf_counter()
+for _ in range(20): work()
+print(time.perf_counter() - start)
+"""
+EVALUATION = """
+import numpy as np
+from vse.evaluation import retrieval_metrics
+g = np.random.default_rng(0)
+unit = lambda x: x / np.linalg.norm(x, axis=1, keepdims=True)
+images, texts = unit(g.standard_normal((5000, 256), np.float32)), unit(g.standard_normal((25000, 256), np.float32))
+owners = np.repeat(np.arange(5000), 5)
+start = time.perf_counter()
+retrieval_metrics(images, texts, owners)
+print(time.perf_counter() - start)
+"""
+RECIPE = """
+seed = 0
+data = {{path = "{data}", min_count = 1}}
+[model]
+embed_size = 256
+[model.image]
+kind = "region"
+feature_size = 256
+hidden_size = 128
+head = "linear"
+[model.text]
+kind = "bigru"
+word_size = 128
+[schedule]
+epochs = 1
+batch_size = 128
+decay_epochs = 0
+[loss]
+objective = "contrastive"
+[run]
+threads = 1
+readers = 1
+"""
+TASKS = ("pooling", "evaluation", "training", "help", "search", "indexing")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--before", required=True, type=Path, help="source folder of the other version")
+    parser.add_argument("--after", type=Path, default=Path(__file__).resolve().parents[1] / "src")
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--tasks", default=",".join(TASKS))
+    parser.add_argument("--images", type=int, default=160, help="images to index")
+    parser.add_argument("--json", action="store_true")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        work = Path(folder)
+        prepare(work, options.images, options.after)
+        rows = []
+        for task in options.tasks.split(","):
+            pairs = []
+            for number in range(options.rounds + 1):  # the first round fills caches and is not counted
+                order = [options.before, options.after] if number % 2 else [options.after, options.before]
+                seconds = {source: measure(task, source.resolve(), work) for source in order}
+                pairs.append((seconds[options.before], seconds[options.after]))
+            ratios = sorted(after / before for before, after in pairs[1:])
+            middle = ratios[len(ratios) // 4], ratios[-1 - len(ratios) // 4]
+            row = {
+                "task": task,
+                "before_seconds": round(statistics.median(before for before, _ in pairs[1:]), 4),
+                "ratio": round(statistics.median(ratios), 3),
+                "middle_half": [round(each, 3) for each in middle],
+                "rounds": options.rounds,
+            }
+            rows.append(row)
+            if not options.json:
+                low, high = middle
+                print(
+                    f"{task:<11} {row['before_seconds']:>9.3f} s  ratio {row['ratio']:.3f}  ({low:.3f} to {high:.3f})"
+                )
+    if options.json:
+        print(json.dumps(rows, indent=2))
+    return 0
+
+
+def prepare(work: Path, images: int, source: Path) -> None:
+    """Write a dataset to train on, images to index, and a collection to search."""
+    from PIL import Image
+
+    generator = np.random.default_rng(0)
+    data = work / "pairs"
+    data.mkdir()
+    words = [f"word{number}" for number in range(400)]
+    for split, count in (("train", 3840), ("dev", 64), ("test", 64)):
+        np.save(data / f"{split}_ims.npy", generator.standard_normal((count, 12, 256), np.float32))
+        lines = [" ".join(generator.choice(words, 9)) for _ in range(count * 5)]
+        (data / f"{split}_caps.txt").write_text("\n".join(lines) + "\n")
+        (data / f"{split}_ids.txt").write_text("".join(f"{split}{number}\n" for number in range(count)))
+    (work / "recipe.toml").write_text(RECIPE.format(data=data))
+    (work / "images").mkdir()
+    for number in range(images):
+        pixels = generator.integers(0, 256, (12, 16, 3), np.uint8)
+        Image.fromarray(pixels).resize((1024, 768)).save(work / "images" / f"{number}.jpg", quality=90)
+    run(source.resolve(), work, "-m", "vse", "index", "images", "--into", "searched")
+
+
+def run(source: Path, work: Path, *arguments: str) -> str:
+    environment = {**os.environ, "PYTHONPATH": str(source), "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(
+        [sys.executable, *arguments], cwd=work, env=environment, capture_output=True, text=True, check=False
+    )
+    if done.returncode:
+        sys.exit(f"{source}: {' '.join(arguments)[:200]}\n{done.stderr}")
+    return done.stdout
+
+
+def measure(task: str, source: Path, work: Path) -> float:
+    """Return the seconds that ``task`` takes with the package in ``source``."""
+    if task in {"pooling", "evaluation"}:
+        return float(run(source, work, "-c", PREAMBLE + (POOLING if task == "pooling" else EVALUATION)))
+    if task == "training":
+        with tempfile.TemporaryDirectory(dir=work) as folder:
+            start = time.perf_counter()
+            run(source, work, "-m", "vse", "train", "recipe.toml", "--into", f"{folder}/run")
+            return time.perf_counter() - start
+    if task == "indexing":
+        with tempfile.TemporaryDirectory(dir=work) as folder:
+            found = json.loads(run(source, work, "-m", "vse", "index", "images", "--into", f"{folder}/new", "--json"))
+            return 1 / found["folders"][0]["images_per_second"]
+    arguments = ("--help",) if task == "help" else ("search", "searched", "two dogs in the snow")
+    start = time.perf_counter()
+    run(source, work, "-m", "vse", *arguments)
+    return time.perf_counter() - start
+
+
+if __name__ == "__main__":
+    sys.exit(main())
