@@ -2,8 +2,8 @@
 
     python benchmarks/versions.py --before OTHER/src [--rounds 7] [--tasks pooling,search] [--json]
 
-``OTHER/src`` is the source folder of another version, such as a worktree of an earlier commit. Each task runs in its own
-process, the two versions alternate, and the result is the median of the ratios after/before with the range of the
+``OTHER/src`` is the source folder of another version, such as a worktree of an earlier commit. Each task runs in
+its own process, the two versions alternate, and the result is the median of the ratios after/before with the range of the
 middle half: 1.00 is equal, above 1 is slower. Tasks use only the command and imports that both versions have.
 """
 
@@ -117,7 +117,7 @@ def prepare(work: Path, images: int, source: Path) -> None:
     data = work / "pairs"
     data.mkdir()
     words = [f"word{number}" for number in range(400)]
-    for split, count in (("train", 3840), ("dev", 64), ("test", 64)):
+    for split, count in (("train", 768), ("dev", 64), ("test", 64)):
         np.save(data / f"{split}_ims.npy", generator.standard_normal((count, 12, 256), np.float32))
         lines = [" ".join(generator.choice(words, 9)) for _ in range(count * 5)]
         (data / f"{split}_caps.txt").write_text("\n".join(lines) + "\n")
