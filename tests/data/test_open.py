@@ -10,7 +10,6 @@ from tests.data.support import entry, features, write_image, write_karpathy, wri
 from tests.data.video_support import frames, msrvtt_json, write_hdf5, write_hgr, write_json
 
 from vse.data import LAYOUTS, check_data, detect_layout, list_splits, open_data
-from vse.data.open import VIDEO_LAYOUTS
 from vse.errors import InputError
 
 
@@ -25,7 +24,7 @@ def make(layout, folder):
         return write_karpathy(folder / "dataset_x.json", [entry("a.jpg", "test", "x")])
     elif layout == "table":
         return write_lines(folder / "t.csv", ["path,caption", "a.jpg,x"])
-    elif layout in VIDEO_LAYOUTS:
+    elif LAYOUTS[layout].kind == "video":
         return make_videos(layout, folder)
     write_image(folder / "images/a.jpg")
     return folder
@@ -59,11 +58,11 @@ def test_every_layout_is_recognised(tmp_path, layout):
         assert (data.layout, data.split, len(data.images)) == (layout, split, 1)
 
 
-@pytest.mark.parametrize("layout", VIDEO_LAYOUTS)
+@pytest.mark.parametrize("layout", [name for name, one in LAYOUTS.items() if one.kind == "video"])
 def test_videos_are_read_as_frames_alone(tmp_path, layout):
     """Pictures of them are refused, frame features of images too, and a layout without frames asks for them."""
     path = make(layout, tmp_path)
-    with pytest.raises(InputError, match="holds videos as frame features, no pictures"):
+    with pytest.raises(InputError, match="holds videos as frame features, not images"):
         open_data(path, use="files")
     images = make("table", tmp_path / "images")
     for call in (open_data, check_data):

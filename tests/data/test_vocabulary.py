@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from tests.data.video_support import write_json
 
-from vse.data.open import open_videos
+from vse.data import open_data
 from vse.data.roles.graphs import role_graphs
 from vse.data.vocabulary import VideoVocabulary
 from vse.errors import InputError
@@ -151,7 +151,7 @@ def test_other_tokenizers_spell_for_themselves():
 
 def test_the_tokenizer_splits_real_captions_as_python_does(shared_data):
     """Every caption of MSVD's test: as many tokens as words, the first thirty; and respelling changes none."""
-    captions = open_videos(shared_data / "msvd", "test").captions
-    tokenizer = VideoVocabulary.build(open_videos(shared_data / "msvd", "train").captions).tokenizer()
+    captions = open_data(shared_data / "msvd", "test").captions
+    tokenizer = VideoVocabulary.build(open_data(shared_data / "msvd", "train").captions).tokenizer()
     assert tokenizer.encode(captions).lengths.tolist() == [min(30, len(caption.split())) for caption in captions]
     assert tokenizer.respell(captions) == list(captions)

@@ -8,6 +8,10 @@ from pathlib import Path
 import h5py
 import numpy as np
 
+from vse.data.dataset import VideoCaptions
+from vse.data.open import LAYOUTS, find_layout
+from vse.data.reading import OnProblem, ReadOptions, find_split, stop
+
 SHORT = {"train": "trn", "val": "val", "test": "tst"}
 
 
@@ -64,3 +68,11 @@ def msrvtt_json(videos: dict[str, tuple[str, list[str]]]) -> dict:
         "videos": [{"video_id": name, "split": split} for name, (split, _) in videos.items()],
         "sentences": sentences,
     }
+
+
+def read_captions(root: Path, split: str = "test", on_problem: OnProblem = stop) -> VideoCaptions:
+    """Read the captions of a split of videos, without frames."""
+    layout = LAYOUTS[find_layout(root, kind="video")]
+    found = layout.read(root, find_split(split, layout.splits(root), root), ReadOptions(on_problem=on_problem))
+    assert isinstance(found, VideoCaptions)
+    return found

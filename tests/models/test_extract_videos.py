@@ -21,8 +21,8 @@ from tests.inputs.video.clips import write_clip
 from tests.models.test_extract import Telling
 
 from vse._util.locks import FolderLock
+from vse.data import open_data
 from vse.data.clip_folder import read_clip_header
-from vse.data.open import open_videos
 from vse.data.video_sources import FrameFolder
 from vse.encoders.backbones import CaffeResNet
 from vse.errors import InputError, VSEError
@@ -119,7 +119,7 @@ def test_the_folder_is_one_of_frame_features(folder, tmp_path):
     assert source.names() == {"a", "b", "more_c", "more_deep_d"}
     published = msrvtt_json({"more/c": ("train", ["a cat"]), "b": ("train", ["a dog"]), "x": ("train", ["a car"])})
     write_json(tmp_path / "data" / "train_val_videodatainfo.json", published)
-    data = open_videos(tmp_path / "data", "train", features=tmp_path / "out")
+    data = open_data(tmp_path / "data", "train", features=tmp_path / "out")
     assert set(data.images.ids) == {"more/c", "b"}
     assert data.dropped == ("x",)
     row = data.images.ids.index("more/c")

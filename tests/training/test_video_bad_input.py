@@ -102,7 +102,7 @@ def test_what_makes_no_sense_together(tmp_path, data):
         train(video_recipe(images, "hgr"), tmp_path / "a")
     grid = {"kind": "vse", "image": {"kind": "grid", "backbone": "efficientnet-lite0"}}
     values = video_values(data, "hgr") | {"model": grid}
-    with pytest.raises(InputError, match="holds videos as frame features, no pictures"):
+    with pytest.raises(InputError, match="holds videos as frame features, not images"):
         train(parse(Recipe, values, "test"), tmp_path / "b")
     assert "run.compile" in refusal(video_values(data, "hgr", run={"compile": True}))
 

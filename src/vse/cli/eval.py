@@ -26,7 +26,7 @@ def holds_videos(path: Path) -> bool:
     """Whether the data set has one of the layouts of videos."""
     from vse.data.open import LAYOUTS, find_layout
 
-    return LAYOUTS[find_layout(path)].videos
+    return LAYOUTS[find_layout(path)].kind == "video"
 
 
 def refuse_for_videos(given: Mapping[str, object], data: Path) -> None:

@@ -79,7 +79,7 @@ def _kind_of(place: Path) -> Literal["images", "videos"]:
     if not place.is_dir():
         return "images"
     layout = next((name for name, known in LAYOUTS.items() if known.detect(place)), None)
-    if layout is not None and LAYOUTS[layout].videos:
+    if layout is not None and LAYOUTS[layout].kind == "video":
         raise InputError(
             f"{place} holds captions of videos (layout {layout!r}): name the folder of their clips, with --kind videos"
         )

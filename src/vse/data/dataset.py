@@ -178,6 +178,11 @@ class CaptionedImages:
         return tuple(self.captions[j] for j in self.caption_indices_of(image))
 
     @property
+    def ids(self) -> Sequence[str]:
+        """The ids of the images."""
+        return self.images.ids
+
+    @property
     def captions_per_image(self) -> NDArray[np.int64]:
         """How many captions each image has, ``(len(images),)``."""
         return np.diff(self._captions_by_image[0])
@@ -228,8 +233,8 @@ def _indices(what: str, values: NDArray[Any], limit: int) -> NDArray[np.int64]:
 class VideoCaptions:
     """One split as its annotation files have it: no frames yet.
 
-    ``owners[j]`` is the index into ``ids`` of the video that ``captions[j]`` describes. A sentence that describes
-    several videos stands once for each of them. ``remarks`` say what a reader of results should know of the split.
+    ``caption_to_image[j]`` is the index into ``ids`` of the video that ``captions[j]`` describes. A sentence that
+    describes several videos is listed once for each. ``remarks`` are what a reader of results should know.
     """
 
     name: str
@@ -237,7 +242,7 @@ class VideoCaptions:
     layout: str
     ids: tuple[str, ...]
     captions: tuple[str, ...]
-    owners: NDArray[np.int64]
+    caption_to_image: NDArray[np.int64]
     remarks: tuple[str, ...] = ()
 
     @classmethod
@@ -254,19 +259,24 @@ class VideoCaptions:
         captions = tuple(caption for _, each in videos for caption in each)
         return cls(name, split, layout, tuple(video for video, _ in videos), captions, owners.astype(np.int64), remarks)
 
+    @property
+    def captions_per_image(self) -> NDArray[np.int64]:
+        """How many captions each video has, ``(len(ids),)``."""
+        return np.bincount(self.caption_to_image, minlength=len(self.ids))
+
     def with_frames(self, source: FrameSource, limit: int | None = FRAME_LIMIT) -> CaptionedVideos:
         """The split with its frames; videos without any are left out with their captions, and listed."""
         frames, dropped = find_frames(source, self.ids, limit)
         left = set(frames.ids)
         kept = np.array([video in left for video in self.ids])  # (videos,)
-        described = kept[self.owners]  # (captions,)
+        described = kept[self.caption_to_image]  # (captions,)
         return CaptionedVideos(
             self.name,
             self.split,
             self.layout,
             frames,
             tuple(compress(self.captions, described)),
-            (np.cumsum(kept) - 1)[self.owners[described]],
+            (np.cumsum(kept) - 1)[self.caption_to_image[described]],
             dropped=dropped,
             remarks=self.remarks,
         )

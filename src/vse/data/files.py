@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import csv
+import hashlib
 import io
 import json
 import math
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
+from stat import S_ISREG
 from typing import Any
 
 import numpy as np
@@ -242,6 +244,29 @@ def _read_header(file: Any) -> tuple[tuple[int, ...], np.dtype[Any]]:
     else:  # written for arrays of records with non-Latin names alone
         raise ValueError(f"version {version} of the format, which arrays of numbers do not use")
     return shape, dtype
+
+
+def file_size(path: Path) -> int | None:
+    """Return the bytes of a regular file, None if there is none."""
+    try:
+        status = path.stat()
+    except (OSError, ValueError):  # ValueError: a name that no file can have
+        return None
+    return status.st_size if S_ISREG(status.st_mode) else None
+
+
+def missing_files(paths: Iterable[Path]) -> list[Path]:
+    """Return the paths that are not regular files."""
+    return [path for path in paths if file_size(path) is None]
+
+
+def file_digest(path: Path) -> bytes | None:
+    """Return the SHA-256 of a file's content, None if it cannot be read."""
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").digest()
+    except OSError:
+        return None
 
 
 LISTED_TWICE = "name listed twice"

@@ -8,8 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from vse.data.frames import FRAME_LIMIT
 from vse.errors import InputError, unknown_choice
 
+StrPath = str | os.PathLike[str]
 Use = Literal["auto", "features", "files"]
 
 OnProblem = Callable[[str, str], None]
@@ -23,12 +25,12 @@ def stop(kind: str, message: str) -> None:
 
 @dataclass(frozen=True)
 class ReadOptions:
-    """``images``: the folder of the image files where a layout leaves it open; ``use``: the kind of images wanted;
-    ``features``: the frame features of videos, a path or the name of one kind of several."""
+    """Options of reading a split, as in :func:`vse.data.open_data`; ``on_problem`` is called for each flaw."""
 
     images: Path | None = None
     use: Use = "auto"
-    features: str | os.PathLike[str] | None = None
+    features: StrPath | None = None
+    frame_limit: int | None = FRAME_LIMIT
     on_problem: OnProblem = stop
 
     def image_folder(self) -> Path | None:

@@ -2,15 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from itertools import combinations
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
-
-from vse.data.open import file_digest, file_size
-from vse.progress import ProgressReporter
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -91,6 +84,18 @@ class FeatureSummary:
     def __str__(self) -> str:
         text = f"{' × '.join(map(str, self.shape))} {self.dtype}"
         return text if self.rows_per_image == 1 else f"{text}, each image {self.rows_per_image:.3g}×"
+
+
+@dataclass(frozen=True)
+class FrameSummary(FeatureSummary):
+    """Frames of videos: ``frames`` is the minimum, mean and maximum per video, before the frame limit."""
+
+    frames: tuple[int, float, int]
+
+    def __str__(self) -> str:
+        least, mean, most = self.frames
+        each = str(least) if least == most else f"{least} to {most}, mean {mean:.1f}"
+        return f"{self.shape[0]} × {each} frames × {self.shape[-1]} {self.dtype}"
 
 
 @dataclass(frozen=True)
@@ -188,39 +193,3 @@ class DataReport:
 def _printable(text: str) -> str:
     """Line ends and bytes that are no text, which file names may contain, written as escapes."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
-
-
-def shared(items: Mapping[str, Iterable[Hashable]]) -> Iterator[tuple[str, str, int]]:
-    """Each pair of splits that have items in common, with the number of distinct ones."""
-    where: defaultdict[Hashable, set[str]] = defaultdict(set)
-    for split, values in items.items():
-        for value in values:
-            where[value].add(split)
-    order = {split: i for i, split in enumerate(items)}
-    pairs: Counter[tuple[str, str]] = Counter()
-    for splits in where.values():
-        pairs.update(combinations(sorted(splits, key=order.__getitem__), 2))
-    for first, second in combinations(items, 2):
-        if pairs[first, second]:
-            yield first, second, pairs[first, second]
-
-
-def file_contents(files: Mapping[str, Sequence[Path]], progress: ProgressReporter) -> dict[str, set[bytes]]:
-    """Digests of the files that may be in several splits: only files of the same size can be equal, so the others are
-    not read."""
-    by_size: defaultdict[int, list[tuple[str, Path]]] = defaultdict(list)
-    for split, paths in files.items():
-        for path in paths:
-            size = file_size(path)
-            if size:
-                by_size[size].append((split, path))
-    candidates = [pair for group in by_size.values() if len({split for split, _ in group}) > 1 for pair in group]
-    digests: dict[str, set[bytes]] = {split: set() for split in files}
-    if candidates:
-        progress.start(len(candidates), "comparing files of equal size")
-    for split, path in candidates:
-        digest = file_digest(path)
-        if digest is not None:
-            digests[split].add(digest)
-        progress.advance()
-    return digests

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from vse._util.atomic import write_json
-from vse.data.open import find_video_layout
+from vse.data.open import find_layout
 from vse.errors import InputError, require
 from vse.evaluation.scores import MeanScores
 from vse.experiments.grid.compare import MeasuredSeed, Row, contrast, measure_grid, measured, train_grid
@@ -332,7 +332,7 @@ def run_video(call: Call) -> GridResult:
     for module in ("torch", "h5py"):  # asked for now, not after hours of training
         require(module, extra="train", purpose="vse experiment video")
     data = call.needed_data("MSVD's in the layout of HGR")
-    family = call.recipe or VIDEO_FAMILIES[find_video_layout(data)]
+    family = call.recipe or VIDEO_FAMILIES[find_layout(data, kind="video")]
     places = [f"data.path={toml_text(data)}"]
     places += [f"data.features={toml_text(call.features)}"] if call.features is not None else []
     grid = Grid(

@@ -10,10 +10,11 @@ import sys
 
 import numpy as np
 import pytest
-from tests.data.video_support import frames, write_hdf5, write_hgr, write_json
+from tests.data.video_support import frames, read_captions, write_hdf5, write_hgr, write_json
 
+from vse.data import open_data
 from vse.data.dataset import CaptionedImages
-from vse.data.open import open_videos, read_video_captions
+from vse.data.open import find_layout
 from vse.data.roles.graphs import role_graphs
 from vse.data.vocabulary import VideoVocabulary
 from vse.errors import InputError
@@ -32,7 +33,7 @@ SPLITS = {
 
 def test_a_split(tmp_path):
     """Videos in the order of the list, captions by video, a sentence of two videos once for each."""
-    data = open_videos(write_hgr(tmp_path / "msvd", CAPTIONS, SPLITS), "test")
+    data = open_data(write_hgr(tmp_path / "msvd", CAPTIONS, SPLITS), "test")
     assert isinstance(data, CaptionedImages)
     assert (data.name, data.split, data.layout) == ("msvd", "test", "hgr")
     assert data.images.ids == ("v2", "v1", "v/4", "v5")
@@ -48,22 +49,22 @@ def test_a_split(tmp_path):
 def test_videos_without_frames_are_left_out_with_their_captions(tmp_path):
     """They are listed; owners follow. A split of which nothing is left is an error that names a video."""
     splits = {"test": {**SPLITS["test"], "v2": None}}
-    data = open_videos(write_hgr(tmp_path, CAPTIONS, splits))
+    data = open_data(write_hgr(tmp_path, CAPTIONS, splits))
     assert data.dropped == ("v2",)
     assert data.captions == ("a man runs", "a dog barks", "in a folder")
     assert data.caption_to_image.tolist() == [0, 0, 1]
     write_hgr(tmp_path / "none", CAPTIONS, {"test": {"v1": None}})
     with pytest.raises(InputError, match="'v1'"):
-        open_videos(tmp_path / "none")
+        open_data(tmp_path / "none")
 
 
 def test_splits_and_their_names(tmp_path):
     """``dev`` is ``val``; an unknown split names the known ones; ``test`` is not read from train's file."""
     root = write_hgr(tmp_path, CAPTIONS, {**SPLITS, "val": {"v1": frames(1)}})
-    assert open_videos(root, "dev").split == "val"
-    assert open_videos(root, "train", limit=10).images.sizes.tolist() == [10]
+    assert open_data(root, "dev").split == "val"
+    assert open_data(root, "train", frame_limit=10).images.sizes.tolist() == [10]
     with pytest.raises(InputError, match="unknown split 'all'"):
-        open_videos(root, "all")
+        open_data(root, "all")
 
 
 def test_which_features(tmp_path):
@@ -71,13 +72,13 @@ def test_which_features(tmp_path):
     root = write_hgr(tmp_path, CAPTIONS, SPLITS, kind="i3d")
     write_hgr(root, CAPTIONS, {"test": {name: frames(3, 6) for name in SPLITS["test"]}}, kind="resnet")
     with pytest.raises(InputError, match="2 kinds of features, i3d, resnet"):
-        open_videos(root)
+        open_data(root)
     with pytest.raises(InputError, match=r"unknown kind of features 'resnets'.*did you mean 'resnet'"):
-        open_videos(root, features="resnets")
-    assert open_videos(root, features="resnet").images.dim == 6
-    assert open_videos(root, features=root / "ordered_feature/SA/i3d").images.dim == 4
+        open_data(root, features="resnets")
+    assert open_data(root, features="resnet").images.dim == 6
+    assert open_data(root, features=root / "ordered_feature/SA/i3d").images.dim == 4
     own = write_hdf5(tmp_path / "own.h5", {"v1": frames(2, 9)})
-    assert open_videos(root, features=own).images.ids == ("v1",)
+    assert open_data(root, features=own).images.ids == ("v1",)
 
 
 def test_a_kind_is_not_shadowed_by_a_path(tmp_path, monkeypatch):
@@ -86,9 +87,9 @@ def test_a_kind_is_not_shadowed_by_a_path(tmp_path, monkeypatch):
     write_hgr(root, CAPTIONS, {"test": {name: frames(3, 6) for name in SPLITS["test"]}}, kind="resnet")
     write_hdf5(tmp_path / "resnet" / "tst_ft.hdf5", {"v1": frames(2, 9)})
     monkeypatch.chdir(tmp_path)
-    assert open_videos(root, features="resnet").images.dim == 6
-    assert open_videos(root, features="./resnet").images.dim == 9
-    assert open_videos(root, features=tmp_path / "resnet").images.dim == 9
+    assert open_data(root, features="resnet").images.dim == 6
+    assert open_data(root, features="./resnet").images.dim == 9
+    assert open_data(root, features=tmp_path / "resnet").images.dim == 9
 
 
 def test_what_is_missing_is_asked_for_as_users_give_it(tmp_path):
@@ -100,7 +101,7 @@ def test_what_is_missing_is_asked_for_as_users_give_it(tmp_path):
     other = write_hdf5(tmp_path / "other.h5", {"x": frames(1)})
     for path, features in ((root, None), (none, None), (none, other)):
         with pytest.raises(InputError, match=r"with --features [A-Z]+ \(features= in Python\)"):
-            open_videos(path, features=features)
+            open_data(path, features=features)
 
 
 def test_lists_of_objects_are_not_opened(tmp_path):
@@ -108,10 +109,10 @@ def test_lists_of_objects_are_not_opened(tmp_path):
     root = write_hgr(tmp_path, CAPTIONS, SPLITS)
     np.save(root / "public_split/tst_names.npy", np.array(["v1"], dtype=object), allow_pickle=True)
     with pytest.raises(InputError, match=r"tst_names\.npy.*allow_pickle=True\)\.astype\(str\)") as caught:
-        open_videos(root)
+        open_data(root)
     assert "\n" not in str(caught.value)
     np.save(root / "public_split/tst_names.npy", np.array([b"v1"]))
-    assert open_videos(root).images.ids == ("v1",)
+    assert open_data(root).images.ids == ("v1",)
 
 
 BAD = {
@@ -129,7 +130,7 @@ def test_malformed_captions(tmp_path, case):
     root = write_hgr(tmp_path, {}, SPLITS)
     (root / "annotation/RET/ref_captions.json").write_text(json.dumps(content))
     with pytest.raises(InputError, match=message):
-        open_videos(root)
+        open_data(root)
 
 
 SPACES = [chr(code) for code in range(sys.maxunicode + 1) if chr(code).isspace()]
@@ -139,7 +140,7 @@ def test_graphs_and_tokens_count_the_same_words(tmp_path):
     """Whatever white space a caption has, its words have one blank between them, and a graph is found by them."""
     told = [f"{space}a{space * 2}man{space}runs" for space in SPACES]
     root = write_hgr(tmp_path, {"v1": told}, {"test": {"v1": frames(2)}})
-    captions = open_videos(root).captions
+    captions = open_data(root).captions
     assert captions == ("a man runs",) * len(SPACES)
     tokens = VideoVocabulary.build(captions).tokenizer().encode(captions)
     assert tokens.lengths.tolist() == [3] * len(SPACES)
@@ -156,9 +157,9 @@ def test_a_name_listed_twice(tmp_path):
     root = write_hgr(tmp_path, CAPTIONS, SPLITS)
     np.save(root / "public_split/tst_names.npy", np.array(["v1", "v2", "v1"]))
     with pytest.raises(InputError, match="v1 is listed 2 times"):
-        open_videos(root)
+        open_data(root)
     flaws: list[str] = []
-    captions = read_video_captions(root, on_problem=lambda kind, place: flaws.append(kind))
+    captions = read_captions(root, on_problem=lambda kind, place: flaws.append(kind))
     assert captions.ids == ("v1", "v2")
     assert flaws == ["name listed twice"]
 
@@ -169,8 +170,8 @@ def test_a_video_described_twice(tmp_path):
     file = root / "annotation/RET/ref_captions.json"
     file.write_text(file.read_text()[:-1] + ', "v1": ["a ghost"]}')
     with pytest.raises(InputError, match="v1 is described twice"):
-        open_videos(root)
-    assert open_videos(root, "train").images.ids == ("v3",)
+        open_data(root)
+    assert open_data(root, "train").images.ids == ("v3",)
 
 
 def test_the_command_that_converts_a_list_of_objects(tmp_path):
@@ -178,24 +179,24 @@ def test_the_command_that_converts_a_list_of_objects(tmp_path):
     root = write_hgr(tmp_path / "it's a folder", CAPTIONS, SPLITS)
     np.save(root / "public_split/tst_names.npy", np.array(["v1", "v2"], dtype=object), allow_pickle=True)
     with pytest.raises(InputError) as caught:
-        open_videos(root)
+        open_data(root)
     command = shlex.split(str(caught.value).rpartition("convert it with ")[2])
     subprocess.run([sys.executable, *command[1:]], check=True, cwd="/")
-    assert open_videos(root).images.ids == ("v1", "v2")
+    assert open_data(root).images.ids == ("v1", "v2")
 
 
-def test_what_is_no_data(tmp_path):
-    """A folder of something else, and a path that is none."""
-    for path, message in ((tmp_path, "no known layout of videos"), (tmp_path / "x", "is no folder")):
+def test_find_video_layout_rejects_other_paths(tmp_path):
+    """A folder without videos, a missing path and an unknown name are errors."""
+    for path, message in ((tmp_path, "no known layout of videos"), (tmp_path / "x", "does not exist")):
         with pytest.raises(InputError, match=message):
-            open_videos(path)
+            find_layout(path, kind="video")
     with pytest.raises(InputError, match="unknown video layout 'hrg'"):
-        open_videos(tmp_path, layout="hrg")
+        find_layout(tmp_path, "hrg", kind="video")
 
 
 def test_msvd(shared_data):
     """The real splits: 1,200, 100 and 670 videos of 20 frames, all 80,827 captions."""
-    splits = [open_videos(shared_data / "msvd", split) for split in ("train", "val", "test")]
+    splits = [open_data(shared_data / "msvd", split) for split in ("train", "val", "test")]
     assert [len(one.images) for one in splits] == [1200, 100, 670]
     assert sum(len(one.captions) for one in splits) == 80827
     assert all((one.images.sizes == 20).all() and one.images.dim == 512 for one in splits)

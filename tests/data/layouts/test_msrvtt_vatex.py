@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.data.video_support import frames, msrvtt_json, write_json
+from tests.data.video_support import frames, msrvtt_json, read_captions, write_json
 
+from vse.data import open_data
 from vse.data.layouts.vatex import halves
-from vse.data.open import open_videos, read_video_captions
 from vse.data.vocabulary import video_words
 from vse.errors import InputError
 from vse.inputs.text import plain_sentence
@@ -41,30 +41,30 @@ def write_msrvtt(folder, zipped: bool):
 def test_splits_of_msrvtt(tmp_path, zipped):
     """Official splits by their field, lists in their order over both files, 1k-A with its own sentence."""
     root = write_msrvtt(tmp_path, zipped)
-    train, val, test = (read_video_captions(root, split) for split in ("train", "dev", "test"))
+    train, val, test = (read_captions(root, split) for split in ("train", "dev", "test"))
     assert (train.ids, train.captions) == (("video0",), ("a dog runs", "a dog barks"))
     assert (val.ids, val.split) == (("video1",), "val")
     assert test.ids == ("video2", "video3")
     assert test.captions == ("a man sings", "a man s song", "a man sings")
-    assert test.owners.tolist() == [0, 0, 1]
-    listed = read_video_captions(root, "train-9k")
+    assert test.caption_to_image.tolist() == [0, 0, 1]
+    listed = read_captions(root, "train-9k")
     assert (listed.ids, listed.captions) == (("video3", "video0"), ("a man sings", "a dog runs", "a dog barks"))
-    one = read_video_captions(root, "test-1k-A")
+    one = read_captions(root, "test-1k-A")
     assert (one.ids, one.captions) == (("video2",), ("a song",))
     assert "one sentence" in one.remarks[0]
     with pytest.raises(InputError, match="unknown split 'train-7k'"):
-        read_video_captions(root, "train-7k")
+        read_captions(root, "train-7k")
 
 
 def test_frames_of_msrvtt(tmp_path):
     """Its frames have to be given; videos without any are left out."""
     root = write_msrvtt(tmp_path, False)
     with pytest.raises(InputError, match=r"give them with --features PLACE \(features= in Python\)"):
-        open_videos(root)
+        open_data(root)
     with pytest.raises(InputError, match="do not exist"):
-        open_videos(root, features=tmp_path / "nothing")
+        open_data(root, features=tmp_path / "nothing")
     np.savez(tmp_path / "x.npz", video3=frames(3))
-    data = open_videos(root, features=tmp_path / "x.npz")
+    data = open_data(root, features=tmp_path / "x.npz")
     assert (data.images.ids, data.dropped, data.captions) == (("video3",), ("video2",), ("a man sings",))
 
 
@@ -72,7 +72,7 @@ def test_flaws_of_msrvtt(tmp_path):
     """A list that names unknown videos, an unknown split, a caption that is none."""
     (write_msrvtt(tmp_path, False) / "MSRVTT_train.9k.csv").write_text("video_id\nvideo0\nvideo9\n")
     with pytest.raises(InputError, match="1 of 2 videos are in no annotation file, 'video9'"):
-        read_video_captions(tmp_path, "train-9k")
+        read_captions(tmp_path, "train-9k")
     for videos, message in (
         ({"video0": ("dev", ["x"])}, "\"split\" is 'dev'"),
         ({"video0": (["test"], ["x"])}, r"\"split\" is \['test'\], expected train, validate or test"),
@@ -83,19 +83,19 @@ def test_flaws_of_msrvtt(tmp_path):
     ):
         write_json(tmp_path / "test_videodatainfo.json", msrvtt_json(videos))
         with pytest.raises(InputError, match=message):
-            read_video_captions(tmp_path, "test")
+            read_captions(tmp_path, "test")
     write_json(tmp_path / "test_videodatainfo.json", {"videos": [{"video_id": "video0", "split": "test"}]})
     with pytest.raises(InputError, match='"sentences"'):
-        read_video_captions(tmp_path, "test")
+        read_captions(tmp_path, "test")
 
 
 def test_white_space_of_published_captions(tmp_path):
     """Words have one blank between them, also in a caption without any letter, which stays as it is."""
     videos = {"video0": ("test", ["a\x1cdog\u2028runs", "?\x1f!"])}
     write_json(tmp_path / "msrvtt" / "test_videodatainfo.json", msrvtt_json(videos))
-    assert read_video_captions(tmp_path / "msrvtt").captions == ("a dog runs", "? !")
+    assert read_captions(tmp_path / "msrvtt").captions == ("a dog runs", "? !")
     write_json(tmp_path / "vatex" / "vatex_validation.json", [{"videoID": "a", "enCap": ["A\x1cdog.", "?\x1f!"]}])
-    assert read_video_captions(tmp_path / "vatex", "val").captions == ("a dog", "? !")
+    assert read_captions(tmp_path / "vatex", "val").captions == ("a dog", "? !")
 
 
 ARCHIVE = "test_videodatainfo.json.zip"
@@ -118,7 +118,7 @@ def test_archives_that_are_not_unpacked(tmp_path, place, value, message):
     content[start : start + (4 if place == SIZE else 2)] = value.to_bytes(4 if place == SIZE else 2, "little")
     (root / ARCHIVE).write_bytes(content)
     with pytest.raises(InputError, match=message):
-        read_video_captions(root, "test")
+        read_captions(root, "test")
 
 
 @given(st.lists(st.tuples(st.integers(0, 10_000), st.integers(0, 255)), max_size=3), st.floats(0, 1), st.booleans())
@@ -133,7 +133,7 @@ def test_a_damaged_archive_gives_captions_or_one_line(tmp_path_factory, flips, k
     file.write_bytes(content[: round(kept * len(content)) if not flips else None])
     told = "nothing"
     try:
-        assert read_video_captions(file.parent, "test").ids
+        assert read_captions(file.parent, "test").ids
     except InputError as error:
         told = str(error)
     assert len(told.splitlines()) == 1
@@ -143,8 +143,8 @@ def test_a_video_of_two_files_is_described_once(tmp_path):
     """Whoever has both forms of the annotations has every sentence twice on disk: those of the official files count."""
     root = write_msrvtt(tmp_path, False)
     write_json(root / "MSRVTT_data.json", msrvtt_json(TRAIN | TEST | {"video0": ("train", ["a dog runs", "a bird"])}))
-    assert read_video_captions(root, "train").captions == ("a dog runs", "a dog barks")
-    assert read_video_captions(root, "train-9k").captions == ("a man sings", "a dog runs", "a dog barks")
+    assert read_captions(root, "train").captions == ("a dog runs", "a dog barks")
+    assert read_captions(root, "train-9k").captions == ("a man sings", "a dog runs", "a dog barks")
 
 
 @pytest.mark.parametrize(
@@ -163,17 +163,17 @@ def test_flaws_of_the_list_with_sentences(tmp_path, rows, message):
     write_msrvtt(tmp_path, False)
     (tmp_path / "MSRVTT_JSFUSION_test.csv").write_text(f"video_id,sentence\n{rows}\n")
     with pytest.raises(InputError, match=message):
-        read_video_captions(tmp_path, "test-1k-A")
+        read_captions(tmp_path, "test-1k-A")
 
 
 @pytest.mark.slow
 def test_msrvtt(shared_data):
     """The real files: 6,513 / 497 / 2,990 videos with 20 captions each; 7,010, 9,000 and 1,000 in the lists."""
     expected = {"train": 6513, "val": 497, "test": 2990, "train-7k": 7010, "train-9k": 9000, "test-1k-A": 1000}
-    found = {split: read_video_captions(shared_data / "msrvtt", split) for split in expected}
+    found = {split: read_captions(shared_data / "msrvtt", split) for split in expected}
     assert {split: len(one.ids) for split, one in found.items()} == expected
     for split, one in found.items():
-        assert set(Counter(one.owners.tolist()).values()) == {1 if split == "test-1k-A" else 20}
+        assert set(Counter(one.caption_to_image.tolist()).values()) == {1 if split == "test-1k-A" else 20}
     assert not set(found["train-9k"].ids) & set(found["test-1k-A"].ids)
     assert set(found["train-7k"].ids) == set(found["train"].ids) | set(found["val"].ids)
 
@@ -188,17 +188,17 @@ def write_vatex(folder, count: int = 9):
 def test_splits_of_vatex(tmp_path):
     """Official splits as they are, English captions; the halves divide the official val and say that they are ours."""
     root = write_vatex(tmp_path)
-    whole = read_video_captions(root, "val")
+    whole = read_captions(root, "val")
     assert whole.captions[:2] == ("a man 0", "a dog")
     assert (len(whole.ids), whole.remarks) == (9, ())
-    first, second = read_video_captions(root, "val-1500"), read_video_captions(root, "test-1500")
+    first, second = read_captions(root, "val-1500"), read_captions(root, "test-1500")
     assert set(first.ids) | set(second.ids) == set(whole.ids)
     assert len(first.ids) + len(second.ids) == 9
     assert first.ids == tuple(video for video in whole.ids if video in first.ids)
     assert "seed 0" in first.remarks[0]
     assert "4 videos here, 1500 in the whole set" in first.remarks[0]
     with pytest.raises(InputError, match="unknown split 'test'"):
-        read_video_captions(root, "test")
+        read_captions(root, "test")
 
 
 @given(st.sets(st.text(min_size=1), min_size=1, max_size=20), st.integers(0, 3), st.randoms())
@@ -235,10 +235,10 @@ def test_flaws_of_vatex(tmp_path):
     ):
         write_json(root / "vatex_training_v1.0.json", entries)
         with pytest.raises(InputError, match=message):
-            read_video_captions(root, "train")
+            read_captions(root, "train")
     write_json(root / "vatex_training_v1.1.json", [])
     with pytest.raises(InputError, match="exactly one vatex_training"):
-        read_video_captions(root, "train")
+        read_captions(root, "train")
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from tests.data.video_support import read_captions
 
-from vse.data.open import read_video_captions
 from vse.data.roles import MOST_WORDS, parse_roles
 from vse.data.roles.lexicon import forms_of
 from vse.data.roles.tags import INSIDE_PHRASE, Tag, TagsBehind
@@ -189,10 +189,10 @@ def test_words_that_look_like_verbs(word):
 def test_labels_are_those_of_the_drawing(shared_data):
     """100 pairs of MSVD's test split by the generator that the file names; positions lie within the captions."""
     labels = json.loads(LABELS.read_text())["msvd"]
-    data = read_video_captions(shared_data / "msvd", "test")
+    data = read_captions(shared_data / "msvd", "test")
     drawn = np.sort(np.random.default_rng(0).choice(len(data.captions), 100, replace=False))
-    starts = np.searchsorted(data.owners, np.arange(len(data.ids)))
-    expected = [(data.ids[data.owners[j]], int(j - starts[data.owners[j]])) for j in drawn]
+    starts = np.searchsorted(data.caption_to_image, np.arange(len(data.ids)))
+    expected = [(data.ids[data.caption_to_image[j]], int(j - starts[data.caption_to_image[j]])) for j in drawn]
     assert [(one["video"], one["caption"]) for one in labels] == expected
     for one, j in zip(labels, drawn, strict=True):
         assert all(0 <= place < len(data.captions[j].split()) for place in one["verbs"] + one["nouns"])

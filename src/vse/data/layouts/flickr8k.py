@@ -7,14 +7,16 @@ Captioned names that are in no split are left out.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import numpy as np
 
-from vse.data.dataset import CaptionedImages, ImageFiles
+from vse.data.dataset import CaptionedImages, ImageFiles, VideoCaptions
 from vse.data.files import raw_lines, read_lines, report_empty
 from vse.data.reading import OnProblem, ReadOptions, expect_images, first_folder, in_usual_order
+from vse.data.report import Findings
+from vse.errors import InputError
 
 NAME = "flickr8k"
 _TOKENS = "Flickr8k.token.txt"
@@ -52,19 +54,25 @@ def read(path: Path, split: str, options: ReadOptions) -> CaptionedImages:
     return CaptionedImages(path.resolve().name, split, NAME, images, captions, owners.astype(np.int64))
 
 
-def remarks(path: Path) -> tuple[str, ...]:
-    """Captioned names that are in no split, and so never read."""
+def check(path: Path, _: Mapping[str, CaptionedImages | VideoCaptions], findings: Findings) -> None:
+    """Warn about captioned names that are in no split and so never read."""
 
     def skip(kind: str, message: str) -> None:
         """Reading the splits reports this."""
 
-    listed = {name for split in splits(path) for name in _names(path, split, skip)}
-    left = list(dict.fromkeys(name for _, name, _ in _captions(path, skip) if name not in listed))
-    if not left:
-        return ()
-    folder = _image_folder(path, next(iter(listed), ""))
-    absent = sum(not (folder / name).is_file() for name in left)
-    return (f"{len(left)} captioned names are in no split, {absent} of them without an image: {left[0]} is the first",)
+    try:
+        listed = {name for split in splits(path) for name in _names(path, split, skip)}
+        unlisted = list(dict.fromkeys(name for _, name, _ in _captions(path, skip) if name not in listed))
+    except InputError:  # reported as an unreadable split
+        return
+    if unlisted:
+        folder = _image_folder(path, next(iter(listed), ""))
+        absent = sum(not (folder / name).is_file() for name in unlisted)
+        findings.warning(
+            "data that is not used",
+            f"{len(unlisted)} captioned names are in no split, {absent} of them without an image: "
+            f"{unlisted[0]} is the first",
+        )
 
 
 def _names(path: Path, split: str, on_problem: OnProblem) -> list[str]:

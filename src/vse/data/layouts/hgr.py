@@ -9,16 +9,19 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from numpy.lib import format as npy_format
 
-from vse.data.dataset import VideoCaptions
+from vse.data.dataset import CaptionedImages, VideoCaptions
 from vse.data.files import LISTED_TWICE, distinct_names, expect_videos, parse_json, read_caption, read_text
-from vse.data.reading import OnProblem, first_folder, in_usual_order
+from vse.data.reading import OnProblem, ReadOptions, first_folder, in_usual_order
+from vse.data.report import Findings
+from vse.data.roles.graphs import GRAPH_FILES, role_graphs
 from vse.data.video_sources import DAMAGED, HDF5_ENDINGS
+from vse.data.vocabulary import WORD_FILE, VideoVocabulary
 from vse.errors import InputError, first_line, unknown_choice
 
 NAME = "hgr"
@@ -47,18 +50,24 @@ def annotation_folder(path: Path) -> Path:
     return first_folder([path, path / "annotation" / "RET", path / "annotation"], CAPTIONS)
 
 
-def read(path: Path, split: str, on_problem: OnProblem) -> VideoCaptions:
+def read(path: Path, split: str, options: ReadOptions) -> VideoCaptions:
     """The videos of a split in the order of its list."""
     file = annotation_folder(path) / CAPTIONS
-    names = _names(_list_file(path, split), on_problem)
+    names = _names(_list_file(path, split), options.on_problem)
     expect_videos(path, split, len(names))
-    captions_of = _captions_of(file, names, on_problem)
+    captions_of = _captions_of(file, names, options.on_problem)
     return VideoCaptions.of(
         path.resolve().name,
         split,
         NAME,
-        [(name, _captions(captions_of.get(name, []), f"{file}, {name!r}", on_problem)) for name in names],
+        [(name, _captions(captions_of.get(name, []), f"{file}, {name!r}", options.on_problem)) for name in names],
     )
+
+
+def check(path: Path, splits: Mapping[str, CaptionedImages | VideoCaptions], findings: Findings) -> None:
+    """Check the published role graphs and the numbered words against the captions."""
+    _check_graphs(annotation_folder(path), splits, findings)
+    _check_words(annotation_folder(path) / WORD_FILE, splits, findings)
 
 
 def feature_kinds(path: Path) -> list[str]:
@@ -141,3 +150,32 @@ def _captions(found: Any, place: str, on_problem: OnProblem) -> list[str]:
     if not isinstance(found, list):
         raise InputError(f"{place}: expected a list of sentences")
     return [read_caption(sentence, f"{place}[{k}]", on_problem) for k, sentence in enumerate(found)]
+
+
+def _check_graphs(folder: Path, splits: Mapping[str, CaptionedImages | VideoCaptions], findings: Findings) -> None:
+    """Report sentences that a file of role graphs lacks; without a file all of them are parsed, as intended."""
+    if not any((folder / name).is_file() for name in GRAPH_FILES):
+        return
+    try:
+        found = role_graphs((caption for one in splits.values() for caption in one.captions), folder)
+    except InputError as error:
+        findings.error("unreadable role graphs", str(error))
+        return
+    for sentence in found.missing:
+        findings.warning("sentences without a role graph, parsed by rules", sentence)
+    for sentence in found.astray:
+        findings.warning("role graphs with nodes outside of their sentence, left out", sentence)
+
+
+def _check_words(file: Path, splits: Mapping[str, CaptionedImages | VideoCaptions], findings: Findings) -> None:
+    """Check the file of numbered words, which training uses if it exists."""
+    if not file.is_file():
+        return
+    try:
+        words = VideoVocabulary.load(file)
+    except InputError as error:
+        findings.error("unreadable words", str(error))
+        return
+    lacking = words.lacking(splits["train"].captions) if "train" in splits else None
+    if lacking is not None:
+        findings.warning("words that the file of words lacks", lacking)

@@ -24,7 +24,7 @@ from typing import Any
 
 from vse.data.dataset import VideoCaptions
 from vse.data.files import SHOWN, distinct_names, expect_name, expect_videos, parse_json, read_caption, read_text
-from vse.data.reading import OnProblem, in_usual_order
+from vse.data.reading import OnProblem, ReadOptions, in_usual_order
 from vse.data.video_sources import reading, zip_entry
 from vse.errors import InputError
 from vse.inputs.text import plain_sentence
@@ -63,19 +63,22 @@ def splits(path: Path) -> tuple[str, ...]:
     return in_usual_order([*official, *(split for split, name in _LISTS.items() if (path / name).is_file())])
 
 
-def read(path: Path, split: str, on_problem: OnProblem) -> VideoCaptions:
+def read(path: Path, split: str, options: ReadOptions) -> VideoCaptions:
     """The videos of a split in the order of its list, captions in the order of the file, as plain sentences."""
     if split not in _LISTS:
-        official = _captions(path, split, None, on_problem)
+        official = _captions(path, split, None, options.on_problem)
         expect_videos(path, split, len(official))
         return VideoCaptions.of(NAME, split, NAME, list(official.items()))
     file = path / _LISTS[split]
     rows = _rows(file)
-    listed = distinct_names([row["video_id"] for row in rows], str(file), on_problem)
+    listed = distinct_names([row["video_id"] for row in rows], str(file), options.on_problem)
     if "sentence" in rows[0]:
-        own = {row["video_id"]: _caption(row["sentence"], f"{file}:{k}", on_problem) for k, row in enumerate(rows, 2)}
+        own = {
+            row["video_id"]: _caption(row["sentence"], f"{file}:{k}", options.on_problem)
+            for k, row in enumerate(rows, 2)
+        }
         return VideoCaptions.of(NAME, split, NAME, [(name, [own[name]]) for name in listed], _ONE_SENTENCE)
-    captions_of = _captions(path, split, set(listed), on_problem)
+    captions_of = _captions(path, split, set(listed), options.on_problem)
     unknown = [name for name in listed if name not in captions_of]
     if unknown:
         raise InputError(

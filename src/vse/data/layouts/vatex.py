@@ -20,7 +20,7 @@ from typing import Any
 
 from vse.data.dataset import VideoCaptions
 from vse.data.files import distinct_names, expect_name, expect_videos, parse_json, read_caption, read_text
-from vse.data.reading import OnProblem, in_usual_order
+from vse.data.reading import OnProblem, ReadOptions, in_usual_order
 from vse.errors import InputError
 from vse.inputs.text import plain_sentence
 
@@ -48,7 +48,7 @@ def splits(path: Path) -> tuple[str, ...]:
     return in_usual_order([*there, *(_HALVES if "val" in there else ())])
 
 
-def read(path: Path, split: str, on_problem: OnProblem) -> VideoCaptions:
+def read(path: Path, split: str, options: ReadOptions) -> VideoCaptions:
     """The videos of a split in the order of its file, captions as plain sentences."""
     official = "val" if split in _HALVES else split
     found = sorted(path.glob(_PATTERNS[official]))
@@ -58,9 +58,9 @@ def read(path: Path, split: str, on_problem: OnProblem) -> VideoCaptions:
     entries = parse_json(read_text(found[0]), str(found[0]))
     if not isinstance(entries, list):
         raise InputError(f'{found[0]}: expected a list of objects with "videoID" and "enCap"')
-    listed = [_video(entry, f"{found[0]}[{i}]", on_problem) for i, entry in enumerate(entries)]
+    listed = [_video(entry, f"{found[0]}[{i}]", options.on_problem) for i, entry in enumerate(entries)]
     captions_of = dict(listed)
-    names = distinct_names([name for name, _ in listed], str(found[0]), on_problem)
+    names = distinct_names([name for name, _ in listed], str(found[0]), options.on_problem)
     videos = [(name, captions_of[name]) for name in names]
     remarks: tuple[str, ...] = ()
     if split in _HALVES:

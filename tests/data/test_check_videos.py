@@ -9,7 +9,7 @@ import numpy as np
 from rich.console import Console
 from tests.data.video_support import frames, msrvtt_json, write_hgr, write_json
 
-from vse.data.video_check import check_videos
+from vse.data import check_data
 
 CAPTIONS = {"v1": ["a man runs"], "v2": ["a man runs", "word " * 31], "v3": ["a dog"]}
 
@@ -21,7 +21,7 @@ def kinds(findings) -> dict[str, int]:
 def test_sound_data(tmp_path):
     """Counts, frames and captions of every split; no errors, no warnings; the report is plain JSON."""
     splits = {"train": {"v1": frames(30, seed=1)}, "test": {"v3": frames(2, seed=3)}}
-    report = check_videos(write_hgr(tmp_path, CAPTIONS, splits))
+    report = check_data(write_hgr(tmp_path, CAPTIONS, splits))
     assert (report.ok, report.layout, report.warnings) == (True, "hgr", ())
     assert [(one.split, one.images, one.captions) for one in report.splits] == [("train", 1, 1), ("test", 1, 1)]
     assert str(report.splits[0].features) == "1 × 30 frames × 4 float16"
@@ -40,7 +40,7 @@ def test_what_a_user_should_know(tmp_path):
         "train": {"v1": same, "v3": None},
         "test": {"v2": same, "v1": frames(2), "v9": np.zeros((2, 4), "float16")},
     }
-    report = check_videos(write_hgr(tmp_path, CAPTIONS, splits))
+    report = check_data(write_hgr(tmp_path, CAPTIONS, splits))
     assert report.ok
     assert kinds(report.warnings) == {
         "videos without frames, left out": 1,
@@ -60,19 +60,19 @@ def test_errors(tmp_path):
     broken[0, 0] = np.nan
     captions = {**CAPTIONS, "v3": [""]}
     splits = {"train": {"v1": broken}, "val": {"v2": None}, "test": {"v3": frames(2)}}
-    report = check_videos(write_hgr(tmp_path, captions, splits))
+    report = check_data(write_hgr(tmp_path, captions, splits))
     assert kinds(report.errors) == {"frames with NaN or infinity": 1, "unreadable split": 1, "empty caption": 1}
     assert [one.split for one in report.splits] == ["train", "test"]
 
 
 def test_no_splits(tmp_path):
     """Captions alone are no data to train on."""
-    assert kinds(check_videos(write_hgr(tmp_path, CAPTIONS, {})).errors) == {"no splits": 1}
+    assert kinds(check_data(write_hgr(tmp_path, CAPTIONS, {})).errors) == {"no splits": 1}
 
 
 def test_no_captions(tmp_path):
     """Videos that nobody described are no data to train on either."""
-    report = check_videos(write_hgr(tmp_path, {}, {"train": {"v1": frames(1)}, "test": {"v3": frames(2)}}))
+    report = check_data(write_hgr(tmp_path, {}, {"train": {"v1": frames(1)}, "test": {"v3": frames(2)}}))
     assert kinds(report.errors) == {"splits without captions": 2}
 
 
@@ -82,7 +82,7 @@ def test_frames_that_do_not_fit_together(tmp_path):
         "train": {"v1": frames(2, 4), "v2": frames(2, 4, dtype="float32")},
         "test": {"v3": frames(2, 5), "v4": frames(2, 5)},
     }
-    report = check_videos(write_hgr(tmp_path, CAPTIONS, splits))
+    report = check_data(write_hgr(tmp_path, CAPTIONS, splits))
     assert kinds(report.errors) == {"frames of several types": 1, "frames of several sizes": 1}
     assert "train 4, test 5" in report.errors[1].examples[0]
 
@@ -92,10 +92,10 @@ def test_role_graphs(tmp_path):
     root = write_hgr(tmp_path, CAPTIONS, {"train": {"v1": frames(1)}, "test": {"v3": frames(2)}})
     file = root / "annotation/RET/sent2rolegraph.augment.json"
     write_json(file, {"a man runs": [{}, []]})
-    assert kinds(check_videos(root).warnings) == {"sentences without a role graph, parsed by rules": 1}
+    assert kinds(check_data(root).warnings) == {"sentences without a role graph, parsed by rules": 1}
     graph = [{"0": {"role": "ROOT", "spans": []}, "1": {"role": "V", "spans": [1, 2]}}, []]  # of three words
     write_json(file, dict.fromkeys(("a man runs", "a dog", "unused"), graph))
-    (found,) = check_videos(root).warnings
+    (found,) = check_data(root).warnings
     assert (found.kind, found.examples) == ("role graphs with nodes outside of their sentence, left out", ("a dog",))
 
 
@@ -103,9 +103,9 @@ def test_words(tmp_path):
     """A file of numbered words that training could not take is an error, one that lacks its words a warning."""
     root = write_hgr(tmp_path, CAPTIONS, {"train": {"v1": frames(1)}})
     file = write_json(root / "annotation/RET/word2int.json", {"a": 3, "man": 3})
-    assert kinds(check_videos(root).errors) == {"unreadable words": 1}
+    assert kinds(check_data(root).errors) == {"unreadable words": 1}
     write_json(file, {})
-    (found,) = check_videos(root).warnings
+    (found,) = check_data(root).warnings
     assert found.kind == "words that the file of words lacks"
     assert f"{file} lacks 100 % of the words of the training captions" in found.examples[0]
 
@@ -116,9 +116,9 @@ def test_protocols_are_kept_apart(tmp_path):
     write_json(tmp_path / "MSRVTT_data.json", msrvtt_json(videos))
     (tmp_path / "MSRVTT_train.9k.csv").write_text("video_id\na\nc\n")
     (tmp_path / "MSRVTT_JSFUSION_test.csv").write_text("video_id,sentence\nb,y\n")
-    report = check_videos(tmp_path)
+    report = check_data(tmp_path)
     assert report.ok
     assert [one.split for one in report.splits] == ["train", "val", "test", "test-1k-A", "train-9k"]
     assert kinds(report.warnings) == {"remarks on splits": 1}
     (tmp_path / "MSRVTT_train.9k.csv").write_text("video_id\na\nb\n")
-    assert kinds(check_videos(tmp_path).warnings)["videos in two splits"] == 1
+    assert kinds(check_data(tmp_path).warnings)["videos in two splits"] == 1
