@@ -1,19 +1,19 @@
-"""How well ``confidence`` tells right results from wrong ones, and the coefficients that make it do so.
+"""Measure how well ``confidence`` separates right results from wrong ones, and fit its coefficients.
 
     vse features DATA --backbone efficientnet-lite0 --into FEATURES
     python benchmarks/confidence.py --data DATA --features FEATURES --models MODEL... --figure search-reliability.png
 
-Captions of Flickr8k (or any captioned data) are queries against collections of several sizes, drawn from the pictures
-of a split. Each caption is asked twice: of a collection with its picture, where the best result is right or wrong, and
-of one from which its picture was removed, where the best result counts as wrong. Coefficients are fitted on dev, on the
-results of all models and sizes together, and judged on test, where a collection of test and dev pictures is larger than
-any that was fitted on. Beside them stand the cosine of the best result and a sigmoid of it, fitted on the same results;
-and each model is judged by coefficients from the others.
+Captions of Flickr8k (or any captioned dataset) are queries against collections of several sizes, drawn from the images
+of a split. Each caption is used twice: on a collection with its image, where the best result is right or wrong, and on
+one from which its image was removed, where the best result counts as wrong. Coefficients are fitted on dev, on the
+results of all models and sizes together, and evaluated on test, where a collection of test and dev images is larger
+than any that was fitted on. The baselines are the cosine of the best result and a sigmoid of it, fitted on the same
+results; each model is also evaluated with coefficients from the others.
 
-Printed is a Markdown table; written are ``confidence.json``, which may take the place of the shipped one, and
-``reliability.json``. Vectors are kept below ``--into``: delete them when a model has changed. Captions describe other
-pictures than their own too, so "wrong" is what the data calls wrong, and confidences are low rather than high. With
-``--features`` the pictures are not read; an export cannot use features.
+Prints a Markdown table; writes ``confidence.json``, which can replace the bundled one, and ``reliability.json``.
+Embeddings are cached below ``--into``: delete them when a model has changed. Captions also describe other images than
+their own, so "wrong" is what the dataset calls wrong, and confidences are low rather than high. With ``--features`` the
+images are not read; an export cannot use features.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def main() -> None:
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--features", type=Path)
     parser.add_argument("--into", type=Path, default=Path("runs/confidence"))
-    parser.add_argument("--figure", type=Path, help="where the picture goes [default: INTO/reliability.png]")
+    parser.add_argument("--figure", type=Path, help="where the figure is written [default: INTO/reliability.png]")
     parser.add_argument("--date", default="", help="a date for the source of the coefficients")
     options = parser.parse_args()
 
@@ -69,13 +69,13 @@ def main() -> None:
 
 
 def short(model: str) -> str:
-    """The run's name, where a model is the best of a run."""
+    """Return the run's name where a model is the best of a run."""
     path = Path(model)
     return path.parent.name if path.name in {"best", "last", "averaged"} else path.name
 
 
 def embed(model: str, options: argparse.Namespace, split: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Vectors of pictures and captions, and the picture of each caption."""
+    """Return embeddings of images and captions, and the image of each caption."""
     import vse
     from vse.data import FeatureStore, attach, open_data
     from vse.errors import InputError
@@ -95,7 +95,7 @@ def embed(model: str, options: argparse.Namespace, split: str) -> tuple[np.ndarr
 
 
 def judged(answers: Answers, fitted_on: Answers, coefficients: Any) -> dict[str, Any]:
-    """For all sizes and each: areas, Brier score, calibration error and bins, of confidence and of the sigmoid."""
+    """Return areas, Brier score, calibration error and bins of confidence and sigmoid, per size and overall."""
     from vse.index.calibrate import area
 
     sigmoid = fitted_sigmoid(fitted_on.scores, fitted_on.right)
@@ -113,7 +113,7 @@ def judged(answers: Answers, fitted_on: Answers, coefficients: Any) -> dict[str,
 
 
 def fitted_sigmoid(scores: np.ndarray, right: np.ndarray) -> Any:
-    """The sigmoid of the cosine that fits best: the same fit, from one feature."""
+    """Return the best-fitting sigmoid of the cosine: the same fit, from one feature."""
     from vse.index.calibrate import fit
 
     def features(values: np.ndarray) -> np.ndarray:
@@ -124,7 +124,7 @@ def fitted_sigmoid(scores: np.ndarray, right: np.ndarray) -> Any:
 
 
 def reliability(guesses: np.ndarray, right: np.ndarray) -> dict[str, Any]:
-    """Area, Brier score, calibration error, and the bins of the reliability plot, which hold equal numbers."""
+    """Return area, Brier score, calibration error, and the reliability bins of equal size."""
     from vse.index.calibrate import area, bins, calibration_error
 
     return {
@@ -136,8 +136,8 @@ def reliability(guesses: np.ndarray, right: np.ndarray) -> dict[str, Any]:
 
 
 def print_tables(report: dict[str, Any]) -> None:
-    """For each size, then over all sizes; an area over several sizes would say more of the sizes than of the scores."""
-    head = ("pictures", "found first", "presence, AUC", "bound", "right, AUC", "Brier", "calibration error")
+    """Print a table per size, then overall; an area over several sizes would describe the sizes, not the scores."""
+    head = ("images", "found first", "presence, AUC", "bound", "right, AUC", "Brier", "calibration error")
     print(f"| {' | '.join(head)} |\n{'|---' * len(head)}|")
     told = [(f"{int(size):,}", row, True) for size, row in report["all"].items() if size != "all"]
     told += [("all sizes", report["all"]["all"], False)]
@@ -152,7 +152,7 @@ def print_tables(report: dict[str, Any]) -> None:
 
 
 def plot(report: dict[str, Any], answers: Answers, guesses: np.ndarray, target: Path) -> None:
-    """Reliability of the confidence and of the sigmoid for each size, and the ROC curves of presence."""
+    """Plot the reliability of confidence and sigmoid for each size, and the ROC curves of presence."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(12.4, 4.3), layout="constrained", facecolor="white")
@@ -169,7 +169,7 @@ def plot(report: dict[str, Any], answers: Answers, guesses: np.ndarray, target: 
         label = f"{name}: {row['confidence']['presence']:.3f}, bound {row['bound']:.3f}"
         false, true = (np.cumsum(each) / each.sum() for each in (~present, present))
         axes[2].plot(false, true, color=colour, linewidth=1.4, label=label)
-    titles = ("confidence", "a fitted sigmoid of the cosine", "is the picture there? area under the curve")
+    titles = ("confidence", "a fitted sigmoid of the cosine", "is the image there? area under the curve")
     labels = (("said", "were right"), ("said", "were right"), ("removed, called present", "present, called present"))
     for axis, title, (x, y) in zip(axes, titles, labels, strict=True):
         axis.plot([0, 1], [0, 1], color=REFERENCE, linewidth=1, zorder=0)
@@ -180,7 +180,7 @@ def plot(report: dict[str, Any], answers: Answers, guesses: np.ndarray, target: 
         axis.grid(color=GRID)
         axis.set_axisbelow(True)
         axis.spines[["top", "right"]].set_visible(False)
-        axis.legend(title="pictures", title_fontsize=8, fontsize=8, frameon=False, loc="lower right")
+        axis.legend(title="images", title_fontsize=8, fontsize=8, frameon=False, loc="lower right")
     target.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(target, dpi=130)
 

@@ -1,15 +1,15 @@
-"""Exact ranks of COCO 5K (5,000 images × 25,000 captions, both directions) beside what it is usually done with.
+"""Compare exact ranks of COCO 5K (5,000 images × 25,000 captions, both directions) with the usual formulation.
 
     python benchmarks/evaluation.py [--rounds 5] [--images 5000]
 
 Three contestants, in turns, in one process:
 
 - product: the bare float32 matrix product ``images @ texts.T``, which any exact evaluation needs;
-- ours: ``vse.evaluation.ranks_both_ways``, ranks equal to float64's, never the whole matrix;
+- ours: ``vse.evaluation.ranks_both_ways``, ranks equal to float64's, without the full matrix;
 - usual: what retrieval code commonly does: images repeated once per caption, float64, one ``argsort`` per query.
 
-The vectors are made so that recall is that of a good model (R@1 about 90 and 60). The usual formulation is timed once.
-Ranks of ours and the usual one are compared; peak memory is numpy's own count.
+The embeddings have the recall of a good model (R@1 about 90 and 60). The usual formulation is timed once. Ranks of ours
+and the usual one are compared; peak memory is numpy's own count.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def main() -> None:
 
 
 def vectors(count: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Unit vectors of images and of captions that lie near their image."""
+    """Return unit vectors of images, and of captions close to their image."""
     generator = np.random.default_rng(0)
     images = generator.normal(size=(count, DIMENSIONS)).astype(np.float32)
     owners = np.repeat(np.arange(count), CAPTIONS)
@@ -75,7 +75,7 @@ def vectors(count: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 def usual(images: np.ndarray, texts: np.ndarray, owners: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """One argsort per query over float64 scores, images repeated as in the published feature files."""
+    """Rank with one argsort per query over float64 scores, images repeated as in the published feature files."""
     repeated = images.astype(np.float64)[owners]
     captions = texts.astype(np.float64)
     image_ranks = np.zeros(len(images), dtype=np.int64)

@@ -1,12 +1,12 @@
-"""Which cosine tells copies of a photograph from other photographs, for the default of ``vse.index.duplicates``.
+"""Find the cosine that separates copies of an image from other images, for the default of ``vse.index.duplicates``.
 
     python benchmarks/near_duplicates.py --data DATA --features FEATURES --model MODEL... [--count 300]
 
-Some photographs are edited in ways that leave them the same photograph (other JPEG qualities, smaller, slightly
-cropped, brighter or darker, another colour space), and each edited one is compared with its original: the part of them
-above a threshold is what is found. Every pair of different photographs of the data is compared too: the pairs above
-the threshold are what is joined wrongly, apart from the few that are the same scene twice. Cell features are computed
-once by the backbone that all models share; ``average`` is the unit mean of the cells, without any training.
+Some images are edited in ways that keep them the same photograph (other JPEG qualities, smaller, slightly cropped,
+brighter or darker, another colour space), and each edited one is compared with its original: the share above a
+threshold is what is found. Every pair of different images is compared too: the pairs above the threshold are joined
+wrongly, apart from the few that are the same scene twice. Cell features are computed once by the backbone that all
+models share; ``average`` is the unit mean of the cells, without any training.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def jpeg(image: Image.Image, quality: int) -> Image.Image:
 
 
 def cropped(image: Image.Image, part: float, corner: bool = False) -> Image.Image:
-    """Without ``part`` of either side: around the middle, or all of it at the top left."""
+    """Return the image without ``part`` of either side: around the middle, or all of it at the top left."""
     width, height = image.size
     dx, dy = round(width * part), round(height * part)
     box = (dx, dy, width, height) if corner else (dx // 2, dy // 2, width - (dx - dx // 2), height - (dy - dy // 2))
@@ -82,7 +82,7 @@ def embedded(model, cells: np.ndarray) -> np.ndarray:
 
 
 def pairs_above(vectors: np.ndarray, thresholds: tuple[float, ...]) -> tuple[list[int], list[tuple[float, int, int]]]:
-    """Pairs of different rows at or above each threshold, and the highest of them."""
+    """Return the number of pairs of different rows at or above each threshold, and the highest pairs."""
     counts = np.zeros(len(thresholds), np.int64)
     best: list[tuple[float, int, int]] = []
     for start in range(0, len(vectors), 1000):
@@ -96,15 +96,13 @@ def pairs_above(vectors: np.ndarray, thresholds: tuple[float, ...]) -> tuple[lis
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument(
-        "--data", type=Path, required=True, help="a folder of photographs with the store's ids as names"
-    )
+    parser.add_argument("--data", type=Path, required=True, help="a folder of images named by the store's ids")
     parser.add_argument("--features", type=Path, required=True)
     parser.add_argument("--model", action="append", default=[])
     parser.add_argument("--count", type=int, default=300)
-    parser.add_argument("--thin", type=int, default=1, help="with --size, every which photograph is compared")
-    parser.add_argument("--size", type=int, help="show the models smaller pictures, as if the photographs were larger")
-    parser.add_argument("--pairs", type=Path, help="write the highest pairs of different photographs here")
+    parser.add_argument("--thin", type=int, default=1, help="with --size, compare every n-th image")
+    parser.add_argument("--size", type=int, help="resize inputs to this size, as if the images were larger")
+    parser.add_argument("--pairs", type=Path, help="write the highest pairs of different images here")
     options = parser.parse_args()
 
     import vse
@@ -145,7 +143,7 @@ def main() -> None:
         together = np.concatenate(list(scores[name].values()))
         parts = " | ".join(f"{100 * float((together >= t).mean()):.1f}" for t in THRESHOLDS)
         print(f"| **all edits, % found** | | | | {parts} |")
-        print("| **pairs of different photographs** | | | | " + " | ".join(f"{c:,}" for c in counts) + " |")
+        print("| **pairs of different images** | | | | " + " | ".join(f"{c:,}" for c in counts) + " |")
         if options.pairs:
             lines = [f"{score:.4f} {store.ids[a]} {store.ids[b]}" for score, a, b in best]
             (options.pairs / (name.replace("/", "-") + ".txt")).write_text("\n".join(lines))

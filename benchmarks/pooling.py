@@ -1,11 +1,11 @@
-"""Speed of the sorted weighted sum and of GPO, as ratios measured side by side in one run.
+"""Measure the speed of the sorted weighted sum and of GPO, as ratios within one run.
 
     python benchmarks/pooling.py            # the whole table
     python benchmarks/pooling.py --sizes 36 --rounds 30
     python benchmarks/pooling.py --json
 
 Contestants take turns round by round, and each ratio is the median over rounds of the ratio within a round, so that
-noise which slows a whole round falls out. Absolute times are printed for orientation only.
+noise which slows a whole round cancels out. Absolute times are printed for orientation only.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ HEADER = "   N  sizes   pass              plain/ours   ours/max  ours/copy  ours
 
 
 def plain(features: Tensor, weights: Tensor, mask: Tensor | None) -> Tensor:
-    """The usual formulation; padded sets get a value that sorts last, and zero weights there."""
+    """Compute the usual formulation; padded elements get a value that sorts last, and zero weights."""
     if mask is not None:
         features = features.masked_fill(~mask.unsqueeze(-1), PADDING_VALUE)
     return (features.sort(1, descending=True)[0] * weights[..., None]).sum(1)
@@ -45,13 +45,13 @@ def max_pool(features: Tensor, mask: Tensor | None) -> Tensor:
 
 
 def mixed_sizes(size: int, generator: torch.Generator) -> Tensor:
-    """A mask for sets of a quarter of ``size`` to ``size`` elements."""
+    """Return a mask for sets of a quarter of ``size`` to ``size`` elements."""
     lengths = torch.randint(max(1, size // 4), size + 1, (BATCH,), generator=generator)
     return torch.arange(size) < lengths.unsqueeze(1)
 
 
 def contestants(size: int, *, ragged: bool, backward: bool) -> dict[str, Callable[[], Any]]:
-    """What takes turns for one shape."""
+    """Return the functions that take turns for one shape."""
     generator = torch.Generator().manual_seed(size)
     features = torch.randn(BATCH, size, WIDTH, generator=generator)
     mask = mixed_sizes(size, generator) if ragged else None
@@ -82,7 +82,7 @@ def contestants(size: int, *, ragged: bool, backward: bool) -> dict[str, Callabl
 
 
 def take_turns(functions: dict[str, Callable[[], Any]], rounds: int) -> dict[str, list[float]]:
-    """Seconds of each function, round by round; two rounds beforehand are not counted."""
+    """Return the seconds of each function, round by round, after two warm-up rounds."""
     times: dict[str, list[float]] = {name: [] for name in functions}
     for round_number in range(rounds + 2):
         for name, function in functions.items():
@@ -94,7 +94,7 @@ def take_turns(functions: dict[str, Callable[[], Any]], rounds: int) -> dict[str
 
 
 def ratio(times: dict[str, list[float]], slow: str, *fast: str) -> float:
-    """Median over rounds of time(slow) / sum of time(fast)."""
+    """Return the median over rounds of time(slow) / sum of time(fast)."""
     pairs = zip(times[slow], *(times[name] for name in fast), strict=True)
     return statistics.median(first / sum(others) for first, *others in pairs)
 
@@ -114,7 +114,7 @@ def measure(size: int, *, ragged: bool, backward: bool, rounds: int) -> dict[str
 
 
 def measure_share(size: int, *, ragged: bool, rounds: int) -> dict[str, Any]:
-    """What the GRU, and all that makes coefficients, take of ``GPO.forward``."""
+    """Return the shares of ``GPO.forward`` spent in the GRU and in computing the coefficients in total."""
     generator = torch.Generator().manual_seed(size)
     pool = GPO()
     features = torch.randn(BATCH, size, WIDTH, generator=generator)

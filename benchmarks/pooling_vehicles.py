@@ -1,8 +1,8 @@
-"""Why the sorted weighted sum is a numba kernel on torch's threads: the other vehicles, side by side, forward only.
+"""Compare implementations of the sorted weighted sum, forward only: why it is a numba kernel on torch's threads.
 
     python benchmarks/pooling_vehicles.py
-    python benchmarks/pooling_vehicles.py --alone      # each by itself, again and again, on warm caches
-    python benchmarks/pooling_vehicles.py --compile    # with torch.compile, which needs a C++ compiler and patience
+    python benchmarks/pooling_vehicles.py --alone      # each by itself, repeatedly, on warm caches
+    python benchmarks/pooling_vehicles.py --compile    # with torch.compile, which needs a C++ compiler and time
 
 All compute the same sum for (128, 36, 1024) and are compared with ``torch.sort``.
 """
@@ -30,7 +30,7 @@ workers = ThreadPoolExecutor(2)
 
 
 def numpy_sort(features: Tensor, weights: Tensor) -> Tensor:
-    """numpy's SIMD sort works on the last axis of contiguous memory: transpose, sort in two threads, multiply."""
+    """Sort with numpy's SIMD sort, which needs the last axis contiguous: transpose, sort in two threads, multiply."""
     turned = features.transpose(1, 2).contiguous().numpy()
     half = len(turned) // 2
     other = workers.submit(turned[:half].sort, -1)
@@ -40,7 +40,7 @@ def numpy_sort(features: Tensor, weights: Tensor) -> Tensor:
 
 
 def torch_network(features: Tensor, weights: Tensor) -> Tensor:
-    """The sorting network in torch operators, one set at a time so that it stays in cache, runs of rows at once."""
+    """Run the sorting network in torch operators, one set at a time to stay in cache, runs of rows at once."""
     out = torch.empty(features.shape[0], features.shape[2])
     for b in range(features.shape[0]):
         rows = features[b].clone()
@@ -54,7 +54,7 @@ def torch_network(features: Tensor, weights: Tensor) -> Tensor:
 
 
 def network_of_rows(features: Tensor, weights: Tensor) -> Tensor:
-    """The whole network as one expression over rows, for torch.compile to fuse."""
+    """Return the whole network as one expression over rows, for torch.compile to fuse."""
     rows = list(features.unbind(1))
     for i, j in PAIRS:
         rows[i], rows[j] = torch.maximum(rows[i], rows[j]), torch.minimum(rows[i], rows[j])
@@ -62,7 +62,7 @@ def network_of_rows(features: Tensor, weights: Tensor) -> Tensor:
 
 
 def runs(size: int) -> list[tuple[int, int, int]]:
-    """Neighbouring comparators of equal reach as one stretch of rows ``(first, last, reach)``."""
+    """Group neighbouring comparators of equal reach into row ranges ``(first, last, reach)``."""
     found: list[list[int]] = []
     for i, j in comparators(size).tolist():
         reach = j - i
@@ -78,7 +78,7 @@ PAIRS = [(i, j) for i, j in comparators(SIZE).tolist()]
 
 
 def on_a_thread_pool(features: Tensor, weights: Tensor) -> Tensor:
-    """Our kernel on threads of our own instead of torch's."""
+    """Run our kernel on our own thread pool instead of torch's threads."""
     threads._forked = True
     try:
         return sorted_weighted_sum(features, weights)

@@ -1,21 +1,20 @@
-"""One model exported in every precision: what the smaller ones save, gain and lose.
+"""Export one model in every precision and measure what the smaller ones save, gain and lose.
 
-    python benchmarks/precision.py MODEL                                    # 1,000 pictures, 5,000 captions
-    python benchmarks/precision.py MODEL --images 100 --rounds 1            # to see that it runs
+    python benchmarks/precision.py MODEL                                    # 1,000 images, 5,000 captions
+    python benchmarks/precision.py MODEL --images 100 --rounds 1            # a smoke test
     python benchmarks/precision.py MODEL --keep runs/exports --json runs/precision.json
 
-MODEL is a model of pictures as training leaves it; the exports are those of ``vse export``. Pictures of the train split
+MODEL is an image model as training saves it; the exports are those of ``vse export``. Images of the train split
 calibrate int8, and the test split is ranked and timed. For each precision:
 
 - megabytes of the towers, weights included;
 - recall on the test split;
-- pictures per second of ``index_folder``, which is what ``vse index`` calls: files into a new collection, to the last
-  commit;
-- a query of one sentence, warm, and the first one: from the call of ``vse.load`` to the vector, with all libraries
+- images per second of ``index_folder``, which ``vse index`` calls: files into a new collection, to the last commit;
+- a query of one sentence, warm, and the first one: from the call of ``vse.load`` to the embedding, with all libraries
   imported and the files in the page cache.
 
-The precisions take turns in every round, and a round before the first is not counted. Prints a Markdown table of
-medians; ratios to fp32 are the medians of the rounds' own, with the least and the greatest beside them.
+The precisions take turns in every round, after one warm-up round. Prints a Markdown table of medians; ratios to fp32
+are medians over rounds, with the smallest and largest beside them.
 """
 
 from __future__ import annotations
@@ -58,10 +57,10 @@ Figures = dict[str, float]
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("model", metavar="MODEL", help="a model folder that torch runs, or a hub id")
-    parser.add_argument("--data", type=Path, default=DATA, metavar="DIR", help="captioned pictures [default: Flickr8k]")
-    parser.add_argument("--images", type=int, metavar="N", help="so many of the test split [default: all]")
+    parser.add_argument("--data", type=Path, default=DATA, metavar="DIR", help="captioned images [default: Flickr8k]")
+    parser.add_argument("--images", type=int, metavar="N", help="this many of the test split [default: all]")
     parser.add_argument("--rounds", type=int, default=5, help="[default: 5]")
-    parser.add_argument("--keep", type=Path, metavar="DIR", help="where the exports stay [default: they do not]")
+    parser.add_argument("--keep", type=Path, metavar="DIR", help="keep the exports here [default: they are deleted]")
     parser.add_argument("--json", type=Path, metavar="FILE", help="the results as JSON")
     options = parser.parse_args()
     for name in ("images", "rounds"):
@@ -80,7 +79,7 @@ def main() -> int:
 
 
 def measure(options: argparse.Namespace, place: Path) -> dict[str, Any]:
-    """All figures by precision, and the ratios of the rounds."""
+    """Return all figures by precision, and the ratios of the rounds."""
     from vse.data import open_data
 
     test = first_images(open_data(options.data, "test", use="files", check_files=True), options.images)
@@ -95,7 +94,7 @@ def measure(options: argparse.Namespace, place: Path) -> dict[str, Any]:
     for number in range(options.rounds + 1):
         say(f"round {number} of {options.rounds}")
         rounds.append({each: times(models[each], folders[each], photos, test.captions) for each in PRECISIONS})
-    del rounds[0]  # after it sessions, buffers and the page cache are there
+    del rounds[0]  # the warm-up round
     for precision in PRECISIONS:
         for key in TIMES.values():
             figures[precision][key] = statistics.median(each[precision][key] for each in rounds)
@@ -113,7 +112,7 @@ def measure(options: argparse.Namespace, place: Path) -> dict[str, Any]:
 
 
 def first_images(data: CaptionedImages, count: int | None) -> CaptionedImages:
-    """The first images of a split with their captions."""
+    """Return the first images of a split with their captions."""
     from vse.data import CaptionedImages, ImageFiles
 
     count = min(count or len(data.images), len(data.images))
@@ -124,7 +123,7 @@ def first_images(data: CaptionedImages, count: int | None) -> CaptionedImages:
 
 
 def make_exports(name: str, data: Path, folders: dict[Precision, Path]) -> dict[Precision, Figures]:
-    """Write an export of every precision; megabytes by precision."""
+    """Write an export of every precision; return megabytes by precision."""
     from vse.convert.onnx_export import CALIBRATION_PICTURES, export_onnx
     from vse.data import open_data
     from vse.models.sources import model_folder
@@ -132,9 +131,9 @@ def make_exports(name: str, data: Path, folders: dict[Precision, Path]) -> dict[
 
     model = load_towers(model_folder(name))
     if model.preprocessing is None:
-        raise InputError(f"{name}: takes features; name a model that reads pictures ('vse inspect MODEL' tells)")
+        raise InputError(f"{name}: takes features; name a model that encodes images ('vse inspect MODEL' shows which)")
     train = open_data(data, "train", use="files").images
-    step = max(len(train) // CALIBRATION_PICTURES, 1)  # from the whole split, whatever its order is
+    step = max(len(train) // CALIBRATION_PICTURES, 1)  # spread over the whole split, whatever its order
     pictures = [train[i] for i in range(0, len(train), step)][:CALIBRATION_PICTURES]
     sizes: dict[Precision, Figures] = {}
     for precision, folder in folders.items():
@@ -146,7 +145,7 @@ def make_exports(name: str, data: Path, folders: dict[Precision, Path]) -> dict[
 
 
 def recall(model: Any, data: CaptionedImages) -> Figures:
-    """The six recalls in percent and their sum."""
+    """Return the six recalls in percent and their sum."""
     from vse.evaluation import retrieval_metrics
 
     images = model.encode_images(data.images, on_bad="raise")
@@ -156,7 +155,7 @@ def recall(model: Any, data: CaptionedImages) -> Figures:
 
 
 def copied(data: CaptionedImages, folder: Path) -> Path:
-    """The pictures as a folder of their own, which is what is indexed."""
+    """Copy the images into a separate folder, which is then indexed."""
     folder.mkdir()
     for number, path in enumerate(data.images.paths):
         shutil.copy(path, folder / f"{number:06}{path.suffix}")
@@ -164,7 +163,7 @@ def copied(data: CaptionedImages, folder: Path) -> Path:
 
 
 def times(model: Any, folder: Path, photos: Path, sentences: tuple[str, ...]) -> Figures:
-    """One round of one precision."""
+    """Time one round of one precision."""
     rate = index(model, photos)
     began = time.perf_counter()
     fresh = vse.load(folder)
@@ -183,7 +182,7 @@ def times(model: Any, folder: Path, photos: Path, sentences: tuple[str, ...]) ->
 
 
 def index(model: Any, photos: Path) -> float:
-    """Pictures per second for a folder into a new collection."""
+    """Return images per second for indexing a folder into a new collection."""
     from vse.index.pipeline import index_folder
     from vse.index.store import EmbeddedCollection
 
@@ -194,14 +193,14 @@ def index(model: Any, photos: Path) -> float:
             report = index_folder(collection, model, photos)
         seconds = time.perf_counter() - began
     for problem in report.problems:
-        raise InputError(f"{problem.path}: not indexed ({problem.reason}); name other pictures with --data")
+        raise InputError(f"{problem.path}: not indexed ({problem.reason}); name other images with --data")
     return report.new / seconds
 
 
 def ratios(
     precision: Precision, figures: dict[Precision, Figures], rounds: list[dict[Precision, Figures]]
 ) -> dict[str, list[float]]:
-    """``[ratio]`` to fp32, or ``[least, median, greatest]`` of the rounds for what was timed."""
+    """Return ``[ratio]`` to fp32, or ``[smallest, median, largest]`` over rounds for timed figures."""
     own, base = figures[precision], figures[BASE]
     found = {key: [own[key] / base[key]] for key in (*SIZES.values(), *RECALLS.values()) if base[key]}
     for key in TIMES.values():
@@ -211,8 +210,8 @@ def ratios(
 
 
 def lines(results: dict[str, Any]) -> list[str]:
-    """What was measured, and a Markdown table with a row for each figure."""
-    counts = f"{results['images']:,} pictures, {results['captions']:,} captions"
+    """Return the settings and a Markdown table with a row for each figure."""
+    counts = f"{results['images']:,} images, {results['captions']:,} captions"
     said = [
         f"{results['machine']}, {results['date']}",
         f"model {results['model']}, {results['data']}: {counts}",
@@ -233,7 +232,7 @@ def lines(results: dict[str, Any]) -> list[str]:
 
 
 def shown(ratio: list[float], points: float | None) -> str:
-    """A ratio, after the points of recall or before the range of the rounds where there are any."""
+    """Format a ratio, with the points of recall or the range of the rounds where there are any."""
     if points is not None:
         return f"{round(points, 1) + 0.0:+.1f}, {ratio[0]:.3f}×"  # no "-0.0"
     if len(ratio) == 1:
@@ -243,7 +242,7 @@ def shown(ratio: list[float], points: float | None) -> str:
 
 
 def machine() -> str:
-    """What the numbers depend on."""
+    """Describe the machine that the numbers depend on."""
     import onnxruntime
 
     names = [line.split(":", 1)[1].strip() for line in _lines("/proc/cpuinfo") if line.startswith("model name")]

@@ -1,13 +1,13 @@
-"""How well the built-in role parser finds verbs and noun heads, on captions that were labelled by hand.
+"""Measure how well the built-in role parser finds verbs and noun heads on manually labelled captions.
 
     python benchmarks/role_parser.py
 
 The labels are in ``tests/data/role_labels.json`` and name captions by id; the captions themselves are read from the
-folders ``msvd`` and ``msrvtt`` in ``--data``, by default that of the tests, and parsed as training parses them: those
-of MSR-VTT as plain sentences. Precision is the share of found heads that are labelled, recall the share of labelled
-heads that are found. The rules were written with the captions of MSVD's sample in view; those of MSR-VTT were labelled
-when the rules were done, and some rules were mended afterwards on the captions that were wrong. What this prints is
-therefore optimistic for both.
+folders ``msvd`` and ``msrvtt`` in ``--data``, by default that of the tests, and parsed as in training: those of MSR-VTT
+as plain sentences. Precision is the share of found heads that are labelled, recall the share of labelled heads that are
+found. The rules were written with MSVD's sample in view; the captions of MSR-VTT were labelled after the rules were
+written, and some rules were corrected afterwards on the captions that were wrong. The figures are therefore optimistic
+for both.
 """
 
 from __future__ import annotations
@@ -50,13 +50,13 @@ def main() -> None:
 
 
 def msvd(data: Path, labels: list[dict]) -> list[str]:
-    """The labelled captions, by video and number."""
+    """Return the labelled captions, by video and number."""
     captions = json.loads((data / "msvd" / "annotation" / "RET" / "ref_captions.json").read_text(encoding="utf-8"))
     return [captions[label["video"]][label["caption"]] for label in labels]
 
 
 def msrvtt(data: Path, labels: list[dict]) -> list[str]:
-    """The labelled captions, by the number of the sentence; as plain sentences they have the same words."""
+    """Return the labelled captions, by sentence number; as plain sentences they have the same words."""
     with zipfile.ZipFile(data / "msrvtt" / "test_videodatainfo.json.zip") as archive:
         content = json.loads(archive.read("test_videodatainfo.json"))
     captions = {sentence["sen_id"]: plain_sentence(sentence["caption"]) for sentence in content["sentences"]}

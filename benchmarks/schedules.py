@@ -1,12 +1,12 @@
-"""The paper's schedule of negatives and its alternatives, side by side on Flickr8k with equal budgets.
+"""Compare the paper's schedule of negatives with its alternatives on Flickr8k, at equal budget.
 
     vse features DATA --backbone efficientnet-lite0 --into FEATURES
     python benchmarks/schedules.py --data DATA --features FEATURES --into runs/schedules
 
 trains the recipe ``flickr8k-vse-infinity`` once for each schedule: same data, same order, same steps, same networks.
-The loss differs and, in the paper's row, the warm-up of the rate that belongs to its schedule. Selection is by rsum on
-dev, the test split is not read. Interrupted, the same command continues. The end is a table, ``schedules.json`` and
-``schedules.png``.
+The loss differs and, in the paper's row, the learning-rate warm-up that belongs to its schedule. Models are selected by
+dev rsum; the test split is not read. After an interruption the same command resumes. Writes a table,
+``schedules.json`` and ``schedules.png``.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ def main() -> int:
     parser.add_argument("--epochs", type=int, default=8)
     parser.add_argument("--seeds", type=int, nargs="+", default=[0])
     parser.add_argument("--jobs", type=int, default=2, help="runs at once, one thread each")
-    parser.add_argument("--figure", type=Path, help="where the picture goes [default: INTO/schedules.png]")
-    parser.add_argument("--only", nargs="+", choices=[_slug(name) for name in SCHEDULES], help="some schedules")
+    parser.add_argument("--figure", type=Path, help="where the figure is written [default: INTO/schedules.png]")
+    parser.add_argument("--only", nargs="+", choices=[_slug(name) for name in SCHEDULES], help="a subset")
     options = parser.parse_args()
     wanted = {name: given for name, given in SCHEDULES.items() if not options.only or _slug(name) in options.only}
     places = [f"data.path={str(options.data)!r}", f"data.features={str(options.features)!r}"]

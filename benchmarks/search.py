@@ -1,4 +1,4 @@
-"""Searching and indexing beside the bare work that they cannot do without: ratios within one run.
+"""Compare searching and indexing with the bare work that they need: ratios within one run.
 
     python benchmarks/search.py                                  # everything, 1,000,000 × 1,024 for the exact part
     python benchmarks/search.py --parts exact --rows 100000 --dimensions 256
@@ -7,8 +7,8 @@
 The parts, each described in its file under ``search_parts/``:
 
 - exact: ``Collection.search`` beside ``faiss.IndexFlatIP``, latency and memory;
-- approximate: recall and latency of the graph beside the exact search, over vectors of real captions;
-- indexing: pictures per second beside decoding and backbone alone;
+- approximate: recall and latency of the graph beside the exact search, over embeddings of real captions;
+- indexing: images per second beside decoding and backbone alone;
 - cold: ``vse search`` from process start to result beside the imports that it needs.
 
 Prints a Markdown table for each part; collections stay in ``--into`` for the next run.
@@ -30,12 +30,12 @@ PARTS = ("exact", "approximate", "indexing", "cold")
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS)
-    parser.add_argument("--rows", type=int, default=1_000_000, help="vectors of the exact part")
+    parser.add_argument("--rows", type=int, default=1_000_000, help="embeddings of the exact part")
     parser.add_argument("--dimensions", type=int, default=1024, help="of the exact part")
     parser.add_argument("--queries", type=int, default=40, help="of the exact part")
-    parser.add_argument("--photos", type=Path, help="pictures to index [default: Flickr8k]")
+    parser.add_argument("--photos", type=Path, help="images to index [default: Flickr8k]")
     parser.add_argument("--count", type=int, help="how many of them")
-    parser.add_argument("--model", type=Path, help="an exported model for the cold search [default: one is made]")
+    parser.add_argument("--model", type=Path, help="an exported model for the cold search [default: one is created]")
     parser.add_argument("--rounds", type=int, help="of the indexing and cold parts")
     parser.add_argument("--into", type=Path, default=Path("runs/search"))
     parser.add_argument("--json", type=Path, metavar="FILE", help="the results as JSON")
@@ -53,7 +53,7 @@ def main() -> None:
 
 
 def machine() -> str:
-    """What the numbers depend on."""
+    """Describe the machine that the numbers depend on."""
     import faiss
 
     names = [line.split(":", 1)[1].strip() for line in _lines("/proc/cpuinfo") if line.startswith("model name")]

@@ -1,19 +1,19 @@
-"""The service beside the bare work that it does, under load, over time, and in a browser.
+"""Measure the service: overhead over bare search, load, thumbnails, memory over time, and the page in a browser.
 
-    python benchmarks/service.py --collection photos.vse          # everything, some six minutes
+    python benchmarks/service.py --collection photos.vse          # everything, about six minutes
     python benchmarks/service.py --quick                          # 500 generated scenes, small counts
     python benchmarks/service.py --only overhead --json runs/service/overhead.json
 
-The parts, each described in its file under ``service_parts/``, each with a ``vse serve`` process of its own:
+The parts, each described in its file under ``service_parts/``, each with its own ``vse serve`` process:
 
 - overhead: one query over HTTP beside the same search in process;
 - load: 16 clients for 30 seconds; every query must be answered;
-- thumbnails: made from files, from memory, and not modified;
-- memory: after 1,000 and after 10,000 requests of all kinds; must not grow by five hundredths;
-- browser: first paint, first picture, and from the last key to the first result.
+- thumbnails: rendered from files, from memory, and not modified;
+- memory: after 1,000 and after 10,000 requests of all kinds; must not grow by 5 %;
+- browser: first paint, first image, and from the last key to the first result.
 
-Prints a Markdown table for each part. The exit code is 1 when something must not be: a request that failed, or memory
-that grew. What is made stays in ``--into`` for the next run.
+Prints a Markdown table for each part. The exit code is 1 when a request failed or memory grew. Generated material stays
+in ``--into`` for the next run.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ PARTS = ("overhead", "load", "thumbnails", "memory", "browser")
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--collection", type=Path, metavar="INDEX", help="[default: generated scenes, made if needed]")
+    parser.add_argument("--collection", type=Path, metavar="INDEX", help="[default: generated scenes]")
     parser.add_argument("--only", choices=PARTS, metavar="NAME", help=f"one part: {', '.join(PARTS)}")
-    parser.add_argument("--quick", action="store_true", help="small counts, to see that it runs")
-    parser.add_argument("--into", type=Path, default=Path("runs/service"), help="where the scenes are made")
+    parser.add_argument("--quick", action="store_true", help="small counts, as a smoke test")
+    parser.add_argument("--into", type=Path, default=Path("runs/service"), help="where the scenes are created")
     parser.add_argument("--json", type=Path, metavar="FILE", help="the results as JSON")
     options = parser.parse_args()
     if not Path("/proc/self/status").exists():
@@ -70,7 +70,7 @@ def main() -> int:
 
 
 def about(options: argparse.Namespace) -> dict[str, str]:
-    """What the numbers depend on."""
+    """Describe the machine that the numbers depend on."""
     import onnxruntime
 
     from vse.index.open import open_collection

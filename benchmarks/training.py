@@ -1,17 +1,17 @@
-"""Speed of one training step of the region + BiGRU model beside a plain formulation, in turns, in one process.
+"""Compare one training step of the region + BiGRU model with a plain formulation, in turns, in one process.
 
     python benchmarks/training.py            # 10 rounds
     python benchmarks/training.py --rounds 4 --json
 
 The step: 128 pairs of 36 regions × 2048 on disk and a caption, 20 % of the regions and words dropped; projection and
 BiGRU to 1024, GPO on both sides, triplet loss with the hardest negatives, gradient norm clipped at 2, AdamW. The plain
-step is what retrieval code commonly does: each caption copies its image's rows and then its place in the padded batch,
+step is what retrieval code commonly does: each caption copies its image's rows and then its slot of the padded batch,
 every row of the batch has its positions encoded and run through a packed GRU, poolings sort with ``torch.sort``, padded
 regions are projected and counted by the batch norm, sentences go through ``nn.GRU``.
 
-First both are given the same weights and a batch without padded regions, in float64: loss and gradients must agree.
-Then they take turns, on the same batches and with the batch made in the step, and each ratio is the median over rounds.
-At last our step runs alone while a thread reads ahead, and the share of time that it waits for batches is taken.
+First both get the same weights and a batch without padded regions, in float64: loss and gradients must agree. Then they
+take turns, on the same batches and with the batch built in the step, and each ratio is the median over rounds. Finally
+our step runs alone while a thread prefetches, and the share of time that it waits for batches is measured.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ Batch = tuple[Tensor, Tensor, Tensor, Tensor]  # regions and how many, tokens an
 
 
 class Clock:
-    """Seconds by part; a lap ends one part and begins the next. On the CPU torch computes as it goes."""
+    """Seconds by part; a lap ends one part and starts the next. On the CPU torch computes synchronously."""
 
     def __init__(self) -> None:
         self.parts: dict[str, float] = defaultdict(float)
@@ -80,7 +80,7 @@ class _Lap(torch.autograd.Function):
 
 
 class TimedPooling(nn.Module):
-    """A pooling between laps; ``preceding`` is what the backward pass does before it comes here."""
+    """A pooling between laps; ``preceding`` is the part of the backward pass before it."""
 
     def __init__(self, inner: nn.Module, clock: Clock, side: str, preceding: str) -> None:
         super().__init__()
@@ -97,7 +97,7 @@ class TimedPooling(nn.Module):
 
 
 class PlainGPO(nn.Module):
-    """Coefficients of every row by a packed GRU over its positions; ``torch.sort``."""
+    """Compute the coefficients of every row with a packed GRU over its positions, and sort with ``torch.sort``."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -190,7 +190,7 @@ class Step:
         return loss
 
     def __call__(self, make: Callable[[], Batch]) -> dict[str, float]:
-        """Seconds of each part of one step."""
+        """Run one step; return the seconds of each part."""
         self.clock.parts.clear()
         self.clock.lap(None)
         batch = make()
@@ -204,7 +204,7 @@ class Step:
 
 
 def contestants() -> dict[str, Step]:
-    """Both with the same weights."""
+    """Return both contestants with the same weights."""
     torch.manual_seed(SEED)
     images = RegionEncoder(create_projection("residual-mlp", FEATURES, SIZE, HIDDEN), GPO(), FEATURES)
     texts = BiGRUEncoder(WORDS, WORD_SIZE, SIZE, GPO())
@@ -243,7 +243,7 @@ class Data:
         return TrainingPairs(self.captioned, self.tokens, self.text, recipe, seed=SEED)
 
     def plain_batch(self, samples: np.ndarray) -> Batch:
-        """One item after the other, then padded; the draws are those of :class:`TrainingPairs`."""
+        """Build the batch item by item, then pad; the draws are those of :class:`TrainingPairs`."""
         items = []
         for sample in samples.tolist():
             tokens, words = self.tokens.caption(sample)
@@ -265,7 +265,7 @@ def tensors(batch: Any) -> Batch:
 
 
 def differences(data: Data) -> dict[str, float]:
-    """Of loss and gradients, relative, in float64; no region is dropped, for padding would enter plain's batch norm."""
+    """Return relative differences of loss and gradients in float64, undropped: plain's batch norm sees padding."""
     features, *others = tensors(data.pairs("none").batch(0, data.samples[0]))
     found = []
     for step in contestants().values():
@@ -273,7 +273,7 @@ def differences(data: Data) -> dict[str, float]:
         loss = step.gradients((features.double(), *others))
         found.append((loss.item(), {name: value.grad for name, value in step.towers.named_parameters()}))
     (plain, expected), (ours, gradients) = found
-    # A bias before a batch norm has no gradient but rounding: small ones are compared with the length of them all.
+    # A bias before a batch norm has only a rounding gradient: small ones are compared with the norm of all.
     least = 1e-6 * torch.stack([gradient.norm() for gradient in expected.values()]).norm()
     by_name = [
         (gradient - gradients[name]).norm() / gradient.norm().clamp(min=least) for name, gradient in expected.items()
@@ -282,7 +282,7 @@ def differences(data: Data) -> dict[str, float]:
 
 
 def take_turns(data: Data, rounds: int) -> dict[str, list[dict[str, float]]]:
-    """Seconds of each part, round by round; one round beforehand is not counted."""
+    """Return the seconds of each part, round by round, after one warm-up round."""
     steps = contestants()
     pairs = data.pairs("drop")
     times: dict[str, list[dict[str, float]]] = {name: [] for name in steps}
@@ -300,7 +300,7 @@ def take_turns(data: Data, rounds: int) -> dict[str, list[dict[str, float]]]:
 
 
 def waiting_share(data: Data, rounds: int) -> float:
-    """Of the time of our steps, while one thread reads ahead; the first batch, which nothing hides, is not counted."""
+    """Return the share of time that our steps wait while one thread prefetches, the first batch excluded."""
     step, pairs = contestants()["ours"], data.pairs("drop")
     parts = [data.samples[number % len(data.samples)] for number in range(rounds + 1)]
     waited, began = 0.0, 0.0
@@ -354,7 +354,7 @@ def main() -> None:
         )
     spread = f"rounds {min(ratios):.2f}–{max(ratios):.2f}"
     print(f"whole step         {result['plain_over_ours']:9.2f}x ({spread})")
-    print(f"waiting for data, one thread reading ahead: {100 * waiting:.1f} % of our step")
+    print(f"waiting for data, one thread prefetching: {100 * waiting:.1f} % of our step")
 
 
 if __name__ == "__main__":

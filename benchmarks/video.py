@@ -1,16 +1,16 @@
-"""The cost of a training step of the four video models by its parts, and of scoring a whole test split.
+"""Measure a training step of the four video models by its parts, and the scoring of a whole test split.
 
     python benchmarks/video.py                          # MSVD, embedding 512 and 1024, 8 steps each
     python benchmarks/video.py --sizes 512 --rounds 4 --no-evaluation --json
 
 The step is that of the recipes ``msvd-…`` at batch 128: frames from the packed file, both towers with dropout, the
-scores of all 128 × 128 pairs, triplet loss with the hardest negatives, Adam. The models take turns with each other,
-so that what else the machine does falls on all of them; a part is the median over rounds. ``graph`` is a part of
-``text``. Beside the wall clock stands the processor time of all threads, which a busy machine changes less.
+scores of all 128 × 128 pairs, triplet loss with the hardest negatives, Adam. The models take turns, so that other load
+on the machine affects all of them; a part is the median over rounds. ``graph`` is a part of ``text``. The table also
+has the processor time of all threads, which other load changes less than wall time.
 
-The score "by definition" goes through an attended frame for every pair of a video and a phrase, on the
-same features as the fast one, both with their backward passes. The evaluation is of random weights: the cost is the
-same. Its peak memory is that of a process of its own beyond what it held before it began to encode (Linux alone).
+The score "by definition" computes an attended frame for every pair of a video and a phrase, on the same features as the
+fast one, both with their backward passes. The evaluation uses random weights, at the same cost. Its peak memory is that
+of a separate process beyond what it held before it started to encode (Linux only).
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ PARTS = ("reading", "frames", "text", "graph", "score", "loss", "backward", "upd
 
 
 class Clock:
-    """Seconds by part, on the wall and of the processor."""
+    """Wall and processor seconds by part."""
 
     def __init__(self) -> None:
         self.wall: dict[str, list[float]] = defaultdict(list)
@@ -69,7 +69,7 @@ class Clock:
         self.busy[name].append(time.process_time() - busy)
 
     def around(self, module: nn.Module, name: str) -> None:
-        """Count what a module does in its forward pass."""
+        """Count the time of a module's forward pass."""
         began: list[tuple[float, float]] = []
 
         def before(*_: Any) -> None:
@@ -84,7 +84,7 @@ class Clock:
         module.register_forward_hook(after)
 
     def medians(self) -> dict[str, dict[str, float]]:
-        """Milliseconds; the first round is not counted."""
+        """Return milliseconds, without the first round."""
         return {
             name: {
                 "wall_ms": round(1000 * statistics.median(self.wall[name][1:]), 2),
@@ -119,7 +119,7 @@ class Contestant:
         return self.pairs.order(0)[number * size : (number + 1) * size]
 
     def step(self, batch: Any) -> None:
-        """What :class:`vse.training.step.TrainingStep` does for one process and the whole batch."""
+        """Do what :class:`vse.training.step.TrainingStep` does for one process and the whole batch."""
         clock = self.clock
         ids = torch.from_numpy(batch.image_ids)
         arrays = self.matcher.inputs(batch)
@@ -142,7 +142,7 @@ class Contestant:
             self.step(batch)
 
     def waiting(self, rounds: int) -> float:
-        """The share of time that steps wait while threads read ahead; the first batch, which nothing hides, is left."""
+        """Return the share of time that steps wait while threads prefetch, the first batch excluded."""
         waited, began = 0.0, 0.0
         parts = [self.samples(number) for number in range(rounds + 1)]
         for number, (batch, seconds) in enumerate(read_ahead(lambda part: self.pairs.batch(0, part), parts, 2)):
@@ -153,7 +153,7 @@ class Contestant:
 
 
 def score_costs(contestant: Contestant, rounds: int) -> dict[str, float]:
-    """Milliseconds of the score and its gradient, as it is computed and as it is defined."""
+    """Return milliseconds of the score and its gradient, as computed and by definition."""
     batch = contestant.pairs.batch(0, contestant.samples(0))
     inputs = {name: None if a is None else torch.from_numpy(a) for name, a in contestant.matcher.inputs(batch).items()}
     with torch.no_grad():
@@ -173,7 +173,7 @@ def _leaves(side: tuple[Tensor, ...]) -> list[Tensor]:
 
 
 def evaluation_cost(data: str, method: str, size: int, threads: int) -> dict[str, float]:
-    """Seconds and peak memory of scoring and ranking the test split; in a process of its own."""
+    """Return seconds and peak memory of scoring and ranking the test split, in a separate process."""
     torch.set_num_threads(threads)
     recipe = recipe_of(data, method, size)
     splits = open_splits(recipe)
@@ -194,7 +194,7 @@ def evaluation_cost(data: str, method: str, size: int, threads: int) -> dict[str
 
 
 def reset_peak() -> int:
-    """Forget the peak of this process so far; the memory it holds now, in kB."""
+    """Reset the peak memory of this process; return its current memory in kB."""
     Path("/proc/self/clear_refs").write_text("5")
     return memory("VmRSS")
 
@@ -212,7 +212,7 @@ def recipe_of(data: str, method: str, size: int) -> Recipe:
 
 
 def steps(data: str, size: int, rounds: int, folder: Path) -> dict[str, Any]:
-    splits = open_splits(recipe_of(data, "hgr", size))  # with graphs; VSE does not look at them
+    splits = open_splits(recipe_of(data, "hgr", size))  # with graphs; VSE ignores them
     contestants = {name: Contestant(recipe_of(data, key, size), splits, folder) for name, key in MODELS.items()}
     for number in range(rounds + 1):
         for contestant in contestants.values():

@@ -1,1 +1,1 @@
-"""The parts of ``benchmarks/search.py``, one question each: ``run(options)`` measures, ``lines(result)`` tells it."""
+"""The parts of ``benchmarks/search.py``: ``run(options)`` measures, ``lines(result)`` formats the result."""

@@ -1,15 +1,15 @@
-"""Approximate search beside exact search through the same collection, over vectors of real captions.
+"""Compare approximate with exact search through the same collection, over embeddings of real captions.
 
 The collection holds the captions that :mod:`caption_vectors` encodes, without a thousand that are held out as queries.
-Each query asks ``Collection.search(vector, 10)`` with and without ``exact=True``, in turns. Recall is the part of the
-exact ten that the approximate ten hold. Both are measured with one thread and with all: on a busy machine a second
-thread makes the exact search slower, which would flatter the ratio.
+Each query calls ``Collection.search(vector, 10)`` with and without ``exact=True``, in turns. Recall is the share of the
+exact ten among the approximate ten. Both are measured with one thread and with all: on a busy machine a second thread
+makes the exact search slower, which would flatter the ratio.
 
-At this size a collection chooses the graph by itself. The inverted lists, which it chooses from five million vectors
-on, are shown at the same size by lowering that limit for their process. Each index is built anew in the run, with all
+At this size a collection chooses the graph by itself. The inverted lists, which it chooses from five million embeddings
+on, are measured at the same size by lowering that limit for their process. Each index is rebuilt in the run, with all
 threads; the time includes writing the matrix of the cache.
 
-Options: ``into``. The vectors are in ``runs/caption-vectors``, and are made when they are not there.
+Options: ``into``. The embeddings are in ``runs/caption-vectors`` and are computed if missing.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ NAMES = {"hnsw": "graph over 8-bit codes (HNSW)", "ivfpq": "inverted lists of pr
 
 
 def run(options: argparse.Namespace) -> dict[str, Any]:
-    """Recall, latency beside the exact search, build time and bytes, for each kind of index."""
+    """Return recall, latency beside the exact search, build time and bytes, for each kind of index."""
     captions, vectors = caption_vectors()
     held = np.linspace(0, len(captions) - 1, QUERIES).astype(int)
     place = options.into / f"captions-{len(captions) - QUERIES}"
@@ -47,7 +47,7 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def lines(result: dict[str, Any]) -> list[str]:
-    """A Markdown table with a row for each kind of index and number of threads."""
+    """Return a Markdown table with a row for each kind of index and number of threads."""
     table = [
         f"| approximate top-{K} of {result['rows']:,} × {result['dimensions']} | recall@{K} | threads | exact | "
         "approximate | exact / approximate | built in | bytes / vectors' |",
@@ -71,7 +71,7 @@ def lines(result: dict[str, Any]) -> list[str]:
 
 
 def make(place: Path, held: np.ndarray) -> None:
-    """The collection, without the rows of the queries; it gets its name when it is whole."""
+    """Create the collection without the queries' rows; it gets its name when it is complete."""
     from vse.index.store import EmbeddedCollection
     from vse.index.types import Entry, MediaFile, Moment
 
@@ -118,7 +118,7 @@ def measured(place: Path, kind: str, queries: np.ndarray) -> dict[str, Any]:
 
 
 def latencies(collection: Any, queries: np.ndarray, threads: int) -> dict[str, Any]:
-    """Recall, and seconds with and without the index in turns; FAISS has so many threads."""
+    """Return recall, and seconds with and without the index in turns, with this many FAISS threads."""
     import faiss
 
     faiss.omp_set_num_threads(threads)

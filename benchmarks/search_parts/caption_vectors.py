@@ -1,9 +1,9 @@
-"""Real vectors to search among: captions of Flickr8k, MSVD, MSR-VTT and COCO by a sentence encoder, 384 numbers each.
+"""Encode captions of Flickr8k, MSVD, MSR-VTT and COCO with a sentence encoder: real 384-d embeddings to search.
 
     python benchmarks/search_parts/caption_vectors.py [--data DATA] [--into runs/caption-vectors] [--threads 1]
 
 encodes every distinct caption with all-MiniLM-L6-v2 in float32 (mean over the tokens, unit length). Captions of equal
-length go through together, so that nothing is padded. Interrupted, the same command goes on. Written are
+length are batched together, so that nothing is padded. After an interruption the same command resumes. Writes
 ``captions.json`` (a list) and ``vectors.npy`` (float32, a row for each caption, in the order of the data).
 """
 
@@ -40,7 +40,7 @@ def main() -> None:
 
 
 def caption_vectors(data: Path = DATA, into: Path = INTO, threads: int = 1) -> tuple[list[str], np.ndarray]:
-    """The captions and their vectors, mapped; encoded now as far as they are not there yet."""
+    """Return the captions and their memory-mapped embeddings; encode those that are missing."""
     into.mkdir(parents=True, exist_ok=True)
     captions, vectors = into / "captions.json", into / "vectors.npy"
     if not captions.exists():
@@ -52,7 +52,7 @@ def caption_vectors(data: Path = DATA, into: Path = INTO, threads: int = 1) -> t
 
 
 def read_captions(data: Path) -> list[str]:
-    """Every distinct caption of the four, in their order."""
+    """Return every distinct caption of the four datasets, in their order."""
     lines = (data / "flickr8k" / "Flickr8k.token.txt").read_text("utf-8").splitlines()
     found = [line.split("\t", 1)[1] for line in lines]
     videos = json.loads((data / "msvd" / "annotation" / "RET" / "ref_captions.json").read_bytes())
@@ -112,7 +112,7 @@ def _encoder(folder: Path, threads: int) -> Callable[[np.ndarray], np.ndarray]:
 
 
 def _batches(tokens: list[list[int]], done: int) -> Iterator[np.ndarray]:
-    """Rows of equal length, the shortest first, without the first ``done``."""
+    """Yield rows of equal length, the shortest first, without the first ``done``."""
     lengths = np.array([len(each) for each in tokens])
     order = np.argsort(lengths, kind="stable")[done:]
     for same in np.split(order, np.flatnonzero(np.diff(lengths[order])) + 1):

@@ -1,16 +1,16 @@
-"""A first search, from the start of the process to the printed result, beside the imports that it cannot do without.
+"""Compare a first search, from process start to the printed result, with the imports that it needs.
 
-Two commands in turns, each a process of its own:
+Two commands in turns, each a separate process:
 
 - imports: ``python -c "import numpy, onnxruntime, faiss"``;
 - search: ``vse search INDEX "two dogs playing in snow"`` over 10,000 items.
 
-The model has the published sizes of a BiGRU text tower: 11,755 words of 300 numbers, 1,024 dimensions. Its weights are
-random, and so are the vectors of the collection: neither changes what has to be read and computed. Files are in the
-page cache, as they are after the first round, which is not counted.
+The model has the published sizes of a BiGRU text tower: 11,755 words of 300 numbers, 1,024 dimensions. Its weights and
+the embeddings of the collection are random, which does not change what has to be read and computed. Files are in the
+page cache after the first round, which is not counted.
 
-Options, all of them optional: ``model`` (an export, in the place of the made one), ``items``, ``rounds``, and ``into``
-(where model and collection are made and found again; a temporary folder otherwise).
+Options, all optional: ``model`` (an export to use instead), ``items``, ``rounds``, and ``into`` (where model and
+collection are created and reused; a temporary folder otherwise).
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ CHUNK = 1000
 
 
 def run(options: argparse.Namespace) -> dict[str, Any]:
-    """Seconds of wall time and of the processor for both commands, and the ratio of the medians."""
+    """Return wall and processor seconds for both commands, and the ratio of the medians."""
     items, rounds = getattr(options, "items", None) or ITEMS, getattr(options, "rounds", None) or ROUNDS
     with tempfile.TemporaryDirectory(prefix="vse-cold-") as temporary:
         place = Path(getattr(options, "into", None) or temporary) / "cold"
@@ -75,7 +75,7 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def lines(result: dict[str, Any]) -> list[str]:
-    """A Markdown table with a row for each command, and the ratio."""
+    """Return a Markdown table with a row for each command, and the ratio."""
     rows = [
         f"| {name} | {result['seconds'][key]:.3f} s | {result['processor_seconds'][key]:.3f} s |"
         for key, name in (("imports", f'`python -c "{IMPORTS}"`'), ("search", f'`vse search INDEX "{QUERY}"`'))
@@ -93,7 +93,7 @@ def lines(result: dict[str, Any]) -> list[str]:
 
 
 def timed(command: Sequence[str]) -> tuple[float, float]:
-    """Seconds from the start of a process to its end, and those that the processor worked for it."""
+    """Return the wall seconds of a process, and its processor seconds."""
     before, start = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment())
     wall, after = time.perf_counter() - start, resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -103,7 +103,7 @@ def timed(command: Sequence[str]) -> tuple[float, float]:
 
 
 def environment() -> dict[str, str]:
-    """That of this process, without what would make the interpreter import or write more."""
+    """Return the environment of this process, without what makes the interpreter import or write more."""
     return {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
 
 
@@ -129,7 +129,7 @@ def make_model(folder: Path) -> None:
 
 
 def make_collection(index: Path, model: Path, items: int) -> None:
-    """So many files that are only names, with random unit vectors."""
+    """Create a collection of files that are only names, with random unit vectors."""
     from vse.index.store import EmbeddedCollection
     from vse.index.types import Entry, MediaFile, Moment
 

@@ -1,14 +1,14 @@
-"""Exact search through a collection beside bare FAISS over the same vectors, in turns.
+"""Compare exact search through a collection with bare FAISS over the same embeddings, in turns.
 
-- bare: ``faiss.IndexFlatIP.search``, the vectors in memory;
+- bare: ``faiss.IndexFlatIP.search``, the embeddings in memory;
 - ours: ``Collection.search(vector, 10, exact=True)`` over the collection's mapped file, which is in the page cache.
 
-Random unit vectors: comparing with everything takes as long whatever it is. The collection is made by ``add``, in
-batches and without an approximate index, and stays in ``into`` for the next run; one that was interrupted is
-continued. Both contestants run with one thread and with all. Results are compared: same ids.
+The embeddings are random unit vectors, since an exhaustive search takes equally long for any. The collection is filled
+by ``add``, in batches and without an approximate index, and stays in ``into`` for the next run; an interrupted one is
+resumed. Both contestants run with one thread and with all. Results are compared: same ids.
 
-Memory is that of a process of its own which has opened the collection and searched it: all of its resident pages
-(``Rss``), those of the mapped file among them. The peak while indexing was measured when the collection was made.
+Memory is that of a separate process which has opened the collection and searched it: all of its resident pages
+(``Rss``), including those of the mapped file. The peak while indexing is measured when the collection is filled.
 
 Options: ``rows``, ``dimensions``, ``queries``, ``into``.
 """
@@ -35,7 +35,7 @@ Seconds = tuple[float, float]
 
 
 def run(options: argparse.Namespace) -> dict[str, Any]:
-    """Ratios of latency with one thread and with all, and of memory to the bytes of the vectors."""
+    """Return ratios of latency with one thread and with all, and of memory to the bytes of the embeddings."""
     import faiss
 
     rows, dimensions = options.rows, options.dimensions
@@ -55,7 +55,7 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def lines(result: dict[str, Any]) -> list[str]:
-    """A Markdown table, latency with one thread and with all, then memory."""
+    """Return a Markdown table: latency with one thread and with all, then memory."""
     table = [
         f"| exact top-{K} of {result['rows']:,} × {result['dimensions']:,} | bare FAISS | collection | ratio |",
         "|---|---|---|---|",
@@ -81,10 +81,10 @@ def lines(result: dict[str, Any]) -> list[str]:
 
 
 def build(place: Path, rows: int, dimensions: int) -> dict[str, float]:
-    """Make the collection, or the rest of it; returns what was measured when the last part was made."""
+    """Fill the collection, or the rest of it; return what was measured while filling its last part."""
     from vse.index.store import EmbeddedCollection, approximate
 
-    approximate.HNSW_FROM = rows + 1  # no graph, which takes minutes and which exact searches do not ask
+    approximate.HNSW_FROM = rows + 1  # no graph: it takes minutes to build, and exact searches do not use it
     record = place.with_name(place.name + ".json")
     if record.exists():
         return json.loads(record.read_bytes())
@@ -98,11 +98,11 @@ def build(place: Path, rows: int, dimensions: int) -> dict[str, float]:
         collection = EmbeddedCollection.create(place, model="random", model_source="none", dimensions=dimensions)
     first = done = collection.info().items
     started = time.perf_counter()
-    while done < rows:  # batches begin at multiples of BATCH, each with a seed of its own
+    while done < rows:  # batches start at multiples of BATCH, each with its own seed
         collection.add(entries(done, min(BATCH, rows - done), dimensions))
         done += min(BATCH, rows - done)
         if done // BATCH % 8 == 0:
-            print(f"{done:,} of {rows:,} vectors added", file=sys.stderr)
+            print(f"{done:,} of {rows:,} embeddings added", file=sys.stderr)
     adding, peak = time.perf_counter() - started, highest()
     started = time.perf_counter()
     collection.close()
@@ -112,7 +112,7 @@ def build(place: Path, rows: int, dimensions: int) -> dict[str, float]:
 
 
 def entries(first: int, count: int, dimensions: int) -> list[Any]:
-    """Files that are only names, numbered from ``first``."""
+    """Return files that are only names, numbered from ``first``."""
     from vse.index.types import Entry, MediaFile, Moment
 
     vectors = directions(count, dimensions, seed=1 + first)
@@ -122,7 +122,7 @@ def entries(first: int, count: int, dimensions: int) -> list[Any]:
 
 
 def latencies(place: Path, queries: np.ndarray, threads: int) -> dict[str, Any]:
-    """Seconds of both, in turns, and whether they find the same."""
+    """Return seconds of both, in turns, and whether they find the same."""
     import faiss
 
     from vse.index.store import EmbeddedCollection
@@ -147,7 +147,7 @@ def latencies(place: Path, queries: np.ndarray, threads: int) -> dict[str, Any]:
 
 
 def flat(collection: Any) -> tuple[Any, np.ndarray]:
-    """The collection's vectors in a flat index, written into its memory so that they never exist twice; and the ids."""
+    """Return the collection's embeddings in a flat index, written in place so they never exist twice, and the ids."""
     import faiss
 
     info = collection.info()
@@ -164,7 +164,7 @@ def flat(collection: Any) -> tuple[Any, np.ndarray]:
 
 
 def memory(place: Path, queries: np.ndarray, name: str) -> int:
-    """Resident bytes of this process after searches; what it read on the way is given back before."""
+    """Return resident bytes of this process after searches; what it read on the way is released first."""
     from vse.index.store import EmbeddedCollection
 
     with EmbeddedCollection.open(place) as collection:
@@ -178,7 +178,7 @@ def memory(place: Path, queries: np.ndarray, name: str) -> int:
 
 
 def highest() -> int:
-    """The most memory that this process had so far."""
+    """Return the peak memory of this process."""
     return status("/proc/self/status", "VmHWM")
 
 
@@ -188,13 +188,13 @@ def status(path: str, name: str) -> int:
 
 
 def directions(count: int, dimensions: int, seed: int) -> np.ndarray:
-    """Random unit vectors."""
+    """Return random unit vectors."""
     vectors = np.random.default_rng(seed).standard_normal((count, dimensions), dtype=np.float32)
     return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
 
 
 def in_turns(runs: dict[str, Callable[[], Any]], round_: int) -> tuple[dict[str, Any], dict[str, Seconds]]:
-    """What each returns, and its seconds of wall and of processor time; every other round begins with the last."""
+    """Return each result with its wall and processor seconds; the order alternates between rounds."""
     found, taken = {}, {}
     for name in list(runs)[:: 1 if round_ % 2 else -1]:
         wall, processor = time.perf_counter(), time.process_time()
@@ -204,7 +204,7 @@ def in_turns(runs: dict[str, Callable[[], Any]], round_: int) -> tuple[dict[str,
 
 
 def compared(times: list[dict[str, Seconds]], above: str, below: str) -> dict[str, Any]:
-    """Median seconds of both, and of their ratios: of wall time with the middle half, and of processor time."""
+    """Return median seconds of both, and their ratios: wall time with quartiles, and processor time."""
     wall = np.array([taken[above][0] / taken[below][0] for taken in times])
     return {
         **{name: statistics.median(taken[name][0] for taken in times) for name in (above, below)},
@@ -215,6 +215,6 @@ def compared(times: list[dict[str, Seconds]], above: str, below: str) -> dict[st
 
 
 def alone(function: Any, *values: Any) -> Any:
-    """What ``function`` returns in a new process, whose memory is its own."""
+    """Return what ``function`` returns in a new process with its own memory."""
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
         return pool.submit(function, *values).result()

@@ -1,19 +1,19 @@
-"""Pictures per second of ``index_folder`` beside the least that could be done: decode, resize, run the image tower.
+"""Compare ``index_folder`` with the least work possible, in images per second: decode, resize, run the image tower.
 
-Two kinds of pictures, already in the page cache: photographs of Flickr8k (or ``--photos``), and camera-sized ones of
-4000 × 3000 pixels, which are made of some of them. Two runtimes: the exported model in ONNX Runtime, and torch eager.
-The model is EfficientNet-Lite0 at 224 pixels with a projection and GPO to 512 dimensions.
+Two kinds of images, already in the page cache: those of Flickr8k (or ``--photos``), and camera-sized ones of
+4000 × 3000 pixels, generated from some of them. Two runtimes: the exported model in ONNX Runtime, and torch eager. The
+model is EfficientNet-Lite0 at 224 pixels with a projection and GPO to 512 dimensions.
 
 For each runtime and kind, in turns within one run:
 
 - bare: Pillow and the tower alone; no walk, no digest, no EXIF, no limits, no database. JPEGs are decoded at a reduced
-  scale as far as the index does it too. In several arrangements (``indexing_bare.py``); the fastest is the limit;
+  scale as in the index. In several arrangements (``indexing_bare.py``); the fastest is the limit;
 - index: the folder into a new collection, to the last commit and the closed files.
 
-Beside the rates stands the processor's time for a picture, all threads together: on a machine that does other things
-too it says more than the rates.
+The table also has the processor time per image, all threads together: on a machine with other load it is more
+meaningful than the rates.
 
-Options, all of them optional: ``photos``, ``count``, ``rounds``, ``into``.
+Options, all optional: ``photos``, ``count``, ``rounds``, ``into``.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ DATA = Path(os.environ.get("VSE_DATA") or Path(__file__).resolve().parents[3] / 
 
 
 def run(options: argparse.Namespace) -> dict[str, Any]:
-    """Rates of every contestant by kind of pictures and runtime."""
+    """Return rates of every contestant by kind of images and runtime."""
     count, rounds = getattr(options, "count", None) or COUNT, getattr(options, "rounds", None) or ROUNDS
     with tempfile.TemporaryDirectory(prefix="vse-indexing-") as temporary:
         place = Path(getattr(options, "into", None) or temporary) / "indexing"
@@ -58,7 +58,7 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def compared(files: list[Path], towers: Towers, model: Path, place: Path, rounds: int) -> dict[str, Any]:
-    """Pictures per second of each arrangement and of the index, and the index as part of the fastest arrangement."""
+    """Return images per second of each arrangement and of the index, and the index as a share of the fastest."""
     import vse
 
     contestants: dict[str, Callable[[], None]] = {
@@ -71,7 +71,7 @@ def compared(files: list[Path], towers: Towers, model: Path, place: Path, rounds
         for name, contestant in contestants.items():
             began, spent = time.perf_counter(), time.process_time()
             contestant()
-            if number:  # after the first time sessions, buffers and caches are there
+            if number:  # the first time warms sessions, buffers and caches
                 rates[name].append(len(files) / (time.perf_counter() - began))
                 processor[name].append((time.process_time() - spent) / len(files))
     medians = {name: statistics.median(values) for name, values in rates.items()}
@@ -89,11 +89,11 @@ def compared(files: list[Path], towers: Towers, model: Path, place: Path, rounds
 
 
 def lines(result: dict[str, Any]) -> list[str]:
-    """A Markdown table of the limits and the index, and every arrangement's rate below it."""
+    """Return a Markdown table of the limits and the index, and every arrangement's rate below it."""
     said = [
         f"Indexing, EfficientNet-Lite0 at {SIZE} pixels, {result['cores']} cores, medians of {result['rounds']} rounds",
         "",
-        "| pictures | runtime | limit, images/s | index, images/s | part of the limit (rounds) | by processor time |",
+        "| images | runtime | limit, images/s | index, images/s | fraction of the limit (rounds) | by processor time |",
         "|---|---|---:|---:|---:|---:|",
     ]
     details = [""]
@@ -114,7 +114,7 @@ def lines(result: dict[str, Any]) -> list[str]:
 
 
 def index(model: Any, files: list[Path], place: Path) -> None:
-    """The folder of the files into a new collection."""
+    """Index the folder of the files into a new collection."""
     from vse.index.pipeline import index_folder
     from vse.index.store import EmbeddedCollection
 
@@ -129,11 +129,11 @@ def index(model: Any, files: list[Path], place: Path) -> None:
         with collection:
             report = index_folder(collection, model, files[0].parent)
     if report.new != len(files):
-        raise SystemExit(f"{report.new} of {len(files)} pictures were indexed: {report.problems[:3]}")
+        raise SystemExit(f"{report.new} of {len(files)} images were indexed: {report.problems[:3]}")
 
 
 def set_all_threads() -> None:
-    """A bare contestant has left torch with fewer."""
+    """Give torch all threads again, after a bare contestant reduced them."""
     import torch
 
     torch.set_num_threads(CORES)

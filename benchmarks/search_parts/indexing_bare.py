@@ -1,4 +1,4 @@
-"""The least that indexing could do, in several arrangements: decode and resize with Pillow, run the image tower."""
+"""Do the least work of indexing, in several arrangements: decode and resize with Pillow, run the image tower."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Towers = Callable[[int], Tower]
 
 
 def read(path: Path) -> np.ndarray:
-    """A picture as the tower takes it, ``(3, 224, 224)``."""
+    """Return an image as the tower takes it, ``(3, 224, 224)``."""
     with Image.open(path) as image:
         image.draft("RGB", (2 * SIZE, 2 * SIZE))
         pixels = np.asarray(image.convert("RGB").resize((SIZE, SIZE), Image.Resampling.BICUBIC))
@@ -32,19 +32,19 @@ def read(path: Path) -> np.ndarray:
 
 
 def in_turns(files: list[Path], towers: Towers) -> None:
-    """Read a batch, run the tower on all cores."""
+    """Read a batch, then run the tower on all cores."""
     tower = towers(CORES)
     for batch in batches(files, BATCH):
         tower(np.stack([read(file) for file in batch]))
 
 
 def ahead(files: list[Path], towers: Towers) -> None:
-    """Threads read while the tower runs on all cores."""
+    """Let threads read while the tower runs on all cores."""
     read_beside(files, towers(CORES), readers=CORES)
 
 
 def halves(files: list[Path], towers: Towers) -> None:
-    """One thread reads, the tower has the other cores."""
+    """Let one thread read while the tower runs on the other cores."""
     read_beside(files, towers(max(CORES - 1, 1)), readers=1)
 
 
@@ -56,7 +56,7 @@ def read_beside(files: list[Path], tower: Tower, readers: int) -> None:
 
 
 def own_core(files: list[Path], towers: Towers, pictures: int) -> None:
-    """Every core reads and runs batches of its own, on one thread."""
+    """Let every core read and run its own batches, on one thread."""
     tower = towers(1)
     with ThreadPoolExecutor(CORES) as pool:
         list(pool.map(lambda batch: tower(np.stack([read(file) for file in batch])), batches(files, pictures)))

@@ -1,4 +1,4 @@
-"""The model and the pictures that the indexing part measures with; they stay for the next run."""
+"""Create the model and the images of the indexing part; they stay for the next run."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LARGE, NOISE, QUALITY = (4000, 3000), 6.0, 90
 
 
 def make_model(place: Path) -> None:
-    """The model in ``place/torch`` and its export in ``place/onnx``, unless they are there."""
+    """Create the model in ``place/torch`` and its export in ``place/onnx``, unless they exist."""
     if (place / "onnx" / "config.json").exists():
         return
     import torch
@@ -39,10 +39,10 @@ def make_model(place: Path) -> None:
 
 
 def take(photos: Path, into: Path, count: int) -> Path:
-    """The first pictures of a folder by themselves."""
+    """Copy the first images of a folder into a separate one."""
     chosen = sorted(photos.glob("*.jpg"))[:count]
     if not chosen:
-        raise SystemExit(f"{photos}: no *.jpg here; name a folder of photographs with --photos")
+        raise SystemExit(f"{photos}: no *.jpg here; name a folder of images with --photos")
     shutil.rmtree(into, ignore_errors=True)
     into.mkdir(parents=True)
     for file in chosen:
@@ -51,7 +51,7 @@ def take(photos: Path, into: Path, count: int) -> Path:
 
 
 def enlarge(photos: Path, into: Path, count: int) -> Path:
-    """Some of them at the size of a camera, with noise so that they take as many bytes as photographs do."""
+    """Enlarge some of them to the size of a camera, with noise so that they take as many bytes as photographs do."""
     chosen = sorted(photos.glob("*.jpg"))[:count]
     if into.exists() and {file.name for file in into.glob("*.jpg")} == {file.name for file in chosen}:
         return into

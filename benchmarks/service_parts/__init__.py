@@ -1,2 +1,3 @@
-"""The parts of ``benchmarks/service.py``: ``run(options)`` measures, ``lines(result)`` tells it, ``failures(result)``
-names what must not be."""
+"""The parts of ``benchmarks/service.py``: ``run(options)`` measures, ``lines(result)`` formats the result, and
+``failures(result)`` names what failed.
+"""

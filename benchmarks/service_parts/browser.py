@@ -1,12 +1,12 @@
-"""The page in Chromium: when something is seen, when a result is seen, and how long after a key results are there.
+"""Measure the page in Chromium: first paint, first result, and the delay from a key to results.
 
-Each visit is a browser context of its own, with nothing in its cache. It opens the page with a query in its address and
-a text that was never asked:
+Each visit is a separate browser context with an empty cache. It opens the page with a query in its address and a text
+that was never searched:
 
 - first paint: the browser's own ``first-contentful-paint``;
-- first picture: from the start of the navigation until the thumbnail of the first result has been loaded;
+- first image: from the start of the navigation until the thumbnail of the first result has loaded;
 - last key: another text is typed; from the event of the last key until the frame with the first of its results. The
-  pause in which the page waits for a further key is part of it.
+  page's debounce is part of it.
 
 All times are taken inside the page, by its clock.
 """
@@ -30,7 +30,7 @@ FIRST = 300_000
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 MEASURES = {
     "paint": "first contentful paint",
-    "picture": "first result's picture loaded",
+    "picture": "first result's image loaded",
     "key": "last key to first result shown",
 }
 NOTED = """
@@ -56,7 +56,7 @@ new MutationObserver((changes) => {
 
 
 def run(options: argparse.Namespace) -> dict[str, Any]:
-    """Seconds of each measure, or why there are none."""
+    """Return seconds of each measure, or why there are none."""
     try:
         from playwright.sync_api import sync_playwright
     except ImportError:
@@ -76,7 +76,7 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def lines(result: dict[str, Any]) -> list[str]:
-    """A Markdown table with a row for each measure."""
+    """Return a Markdown table with a row for each measure."""
     if "skipped" in result:
         return [f"Browser: skipped, {result['skipped']}"]
     return [
@@ -91,13 +91,13 @@ def failures(result: dict[str, Any]) -> list[str]:
 
 
 def chromium(playwright: Playwright) -> str | None:
-    """The program: the one that playwright brought, or one of the system."""
+    """Return the executable: playwright's, or one of the system."""
     brought = playwright.chromium.executable_path
     return brought if Path(brought).exists() else next(filter(None, map(shutil.which, NAMES)), None)
 
 
 def visit(browser: Browser, address: str, number: int) -> dict[str, float]:
-    """One visit with an empty cache, in seconds."""
+    """Return the seconds of one visit with an empty cache."""
     opened, typed = (sentence(FIRST + 2 * number + each) for each in (0, 1))
     context = browser.new_context(viewport={"width": 1280, "height": 800})
     context.add_init_script(NOTED)
@@ -106,7 +106,7 @@ def visit(browser: Browser, address: str, number: int) -> dict[str, float]:
     picture = noted(page, "picture")
     paints = page.evaluate("performance.getEntriesByType('paint').map(({ name, startTime }) => [name, startTime])")
     page.fill("#words", "")
-    page.wait_for_timeout(500)  # the wall without a query is there
+    page.wait_for_timeout(500)  # until the page without a query is shown
     page.focus("#words")
     page.keyboard.type(typed, delay=KEY_DELAY)
     shown = noted(page, "shown", f"noted.asked === {typed!r}")
@@ -116,7 +116,7 @@ def visit(browser: Browser, address: str, number: int) -> dict[str, float]:
 
 
 def noted(page: Any, name: str, also: str = "true") -> float:
-    """What the page has noted, as soon as it has."""
+    """Return what the page has recorded, as soon as it has."""
     for _ in range(600):
         found = page.evaluate(f"{also} ? noted.{name} : null")
         if found is not None:

@@ -1,4 +1,4 @@
-"""Clients that ask at the same time, in a process of their own: they share no interpreter with what they measure."""
+"""Run concurrent clients in a separate process, so that they share no interpreter with what they measure."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from service_parts.server import connect
 
 
 class Request(NamedTuple):
-    """What is sent: a path with its query, and for an upload a body with the headers that describe it."""
+    """A path with its query, and for an upload a body with the headers that describe it."""
 
     path: str
     method: str = "GET"
@@ -30,8 +30,9 @@ Stream = Callable[[], Iterator[Request]]
 
 @dataclass(frozen=True)
 class Driven:
-    """What the clients saw: seconds of each request that was answered, how often each status, the time from the first
-    request to the last answer, and what the clients themselves took of the processors."""
+    """What the clients saw: seconds of each answered request, counts by status, the time from the first request to the
+    last response, and the processor time of the clients themselves.
+    """
 
     seconds: list[float]
     statuses: dict[str, int]
@@ -39,12 +40,12 @@ class Driven:
     processor: float
 
     def unlike(self, expected: int) -> dict[str, int]:
-        """The answers, and the lack of them, that were not expected."""
+        """Return the unexpected responses, and the missing ones."""
         return {status: count for status, count in self.statuses.items() if status != str(expected)}
 
 
 def drive(address: str, streams: Sequence[Stream], seconds: float | None = None) -> Driven:
-    """Let one client for each stream ask until it ends, or until so many seconds are over."""
+    """Let one client per stream send requests until it ends, or until this many seconds have passed."""
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
         return pool.submit(_drive, address, streams, seconds).result()
 
@@ -68,11 +69,11 @@ def _drive(address: str, streams: Sequence[Stream], seconds: float | None) -> Dr
                 answer = connection.getresponse()
                 answer.read()
                 statuses[str(answer.status)] += 1
-                if answer.status < http.client.BAD_REQUEST:  # a refusal is quick, and no answer
+                if answer.status < http.client.BAD_REQUEST:  # a rejection is fast and does not count
                     taken.append(time.perf_counter() - began)
             except (OSError, http.client.HTTPException) as error:
                 statuses[type(error).__name__] += 1
-                connection.close()  # the next request opens it again
+                connection.close()  # the next request reconnects
         connection.close()
 
     with ThreadPoolExecutor(len(streams)) as threads:

@@ -1,4 +1,4 @@
-"""Medians and middle halves, as all parts tell them."""
+"""Medians and quartiles, as all parts report them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 
 
 class Spread(TypedDict):
-    """The middle of many values, and where the middle half of them lies."""
+    """The median of many values, with the quartiles."""
 
     median: float
     low: float
@@ -26,11 +26,11 @@ def milliseconds(found: Spread) -> str:
 
 
 def with_range(found: Spread, scale: float = 1.0, digits: int = 2) -> str:
-    """``median (low–high)``."""
+    """Return ``median (low–high)``."""
     median, low, high = (f"{scale * found[name]:.{digits}f}" for name in ("median", "low", "high"))
     return f"{median} ({low}–{high})"
 
 
 def counted(errors: Mapping[str, int]) -> str:
-    """``3 × 503, 1 × TimeoutError``; empty without errors."""
+    """Return ``3 × 503, 1 × TimeoutError``; empty without errors."""
     return ", ".join(f"{count} × {status}" for status, count in errors.items())

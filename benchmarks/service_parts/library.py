@@ -1,4 +1,4 @@
-"""The collection in this process, without the service: what a search costs by itself, and which files there are."""
+"""Open the collection in this process, without the service: the cost of a search by itself, and the files."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Library:
     coefficients: Coefficients
 
     def search(self, text: str, k: int) -> SearchResults:
-        """The results for a text, encoded now."""
+        """Return the results for a text, encoded now."""
         from vse.index.search import search
 
         return search(self.collection, self.model, text, k, coefficients=self.coefficients)
@@ -35,7 +35,7 @@ class Library:
         return encode_query(as_query(text), self.model, self.collection)
 
     def search_with(self, query: QueryVector, k: int) -> SearchResults:
-        """The results for a text that was encoded before."""
+        """Return the results for a text that was encoded before."""
         from vse.index.search import search_with
 
         return search_with(self.collection, query, k, coefficients=self.coefficients)
@@ -52,19 +52,19 @@ def open_library(index: Path) -> Iterator[Library]:
 
 
 def pictures(index: Path, count: int) -> list[Item]:
-    """The newest ones of the collection, so many or all."""
+    """Return the newest images of the collection, this many or all."""
     from vse.index.filters import Filter
     from vse.index.open import open_collection
 
     with closing(open_collection(str(index))) as collection:
         found = collection.recent(count, where=Filter(kind="image"))
     if not found:
-        raise SystemExit(f"{index} has no pictures: name another --collection")
+        raise SystemExit(f"{index} has no images: name another --collection")
     return found
 
 
 def threads() -> int:
-    """How many requests the service computes at a time."""
+    """Return how many requests the service computes at a time."""
     from vse.service.settings import Limits
 
     return Limits().threads

@@ -1,9 +1,8 @@
-"""Many clients at once, each with a text that nobody has asked before, for as long as a load lasts.
+"""Measure many clients at once, each with new texts.
 
-16 clients keep their connections and ask again as soon as they are answered, from a process of their own. Beside it, in
-the same run, what the machine could do without HTTP: the threads that the service computes with call
-``vse.index.search.search`` in this process, before and after the load. Clients and service share the processors, so the
-processor time of each for a query is told too.
+16 clients keep their connections and send the next request as soon as one is answered, from a separate process. For
+comparison, in the same run, the bare search: as many threads as the service has call the search in this process, before
+and after the load. Clients and service share the processors, so the processor time of each per query is reported too.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ FIRST, BARE_FIRST = 100_000, 400_000
 
 
 def run(options: argparse.Namespace) -> dict[str, Any]:
-    """Queries a second, latencies and errors of the service, and the rate of the bare search."""
+    """Return queries per second, latencies and errors of the service, and the rate of the bare search."""
     seconds = QUICK_SECONDS if options.quick else SECONDS
     with Server(options.collection) as server:
         drive(server.address, [partial(fresh, FIRST - 1 - client, -CLIENTS, WARM) for client in range(CLIENTS)])
@@ -62,7 +61,7 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def lines(result: dict[str, Any]) -> list[str]:
-    """A Markdown table with one row for the service and one for the bare search."""
+    """Return a Markdown table with one row for the service and one for the bare search."""
     return [
         f"| {result['clients']} clients, {result['seconds']:.0f} s, distinct texts | queries/s | p50 | p99 | errors |",
         "|---|---:|---:|---:|---:|",
@@ -82,13 +81,13 @@ def failures(result: dict[str, Any]) -> list[str]:
 
 
 def fresh(first: int, step: int, count: int | None = None) -> Iterator[Request]:
-    """Searches for every ``step``-th sentence."""
+    """Yield searches for every ``step``-th sentence."""
     numbers = itertools.islice(itertools.count(first, step), count)
     return (Request(search_path(number, K)) for number in numbers)
 
 
 def bare(options: argparse.Namespace, seconds: float, first: int) -> float:
-    """Searches a second in this process, by as many threads as the service has."""
+    """Return searches per second in this process, with as many threads as the service has."""
     count = threads()
     with open_library(options.collection) as library, ThreadPoolExecutor(count) as pool:
         library.search(sentence(first - 1), K)  # what is loaded once

@@ -1,4 +1,4 @@
-"""The collection that is measured when none is named: generated scenes behind a small model. It stays."""
+"""Create the default collection: generated scenes behind a small model. It stays for the next run."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ EMBED_SIZE = 256
 
 
 def scenes_collection(place: Path) -> Path:
-    """The collection in ``place``, made unless it is there."""
+    """Return the collection in ``place``, created unless it exists."""
     index = place / f"scenes-{SCENES}.vse"
     if index.exists():
         return index
@@ -36,7 +36,7 @@ def scenes_collection(place: Path) -> Path:
 
 
 def make_model(folder: Path) -> None:
-    """An exported model that knows the words of the queries; its weights are random, which costs as much."""
+    """Export a model that knows the words of the queries; its weights are random, at the same cost."""
     if (folder / "config.json").exists():
         return
     import torch

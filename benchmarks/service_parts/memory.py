@@ -1,9 +1,8 @@
-"""Memory of the service after 1,000 and after 10,000 requests of all kinds: it must not grow by five hundredths.
+"""Measure the service's memory after 1,000 and after 10,000 requests of all kinds: it must not grow by 5 %.
 
-Four clients send what a day of use consists of: mostly thumbnails, then searches, descriptions of items, pages of the
-newest ones, and now and then a picture to search with. Two things are meant to fill up meanwhile, the memory for
-thumbnails and the questions that are remembered; the table shows the way in between, from which a leak, which never
-ends, can be told from them, which do.
+Four clients send the mix of a day of use: mostly thumbnails, then searches, item details, pages of the newest items,
+and now and then an image query. Two caches fill up meanwhile, that of thumbnails and that of queries; the table shows
+the steps in between, which distinguish a leak, which never ends, from caches, which do.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ BOUNDARY = "----vse-benchmark"
 
 
 def run(options: argparse.Namespace) -> dict[str, Any]:
-    """Resident bytes after every ``STEP`` requests, and the ratio of the last to the first of both counts."""
+    """Return resident bytes after every ``STEP`` requests, and the ratio of the last to the first of both counts."""
     from vse.index.types import full_path
 
     early, late, step = (QUICK_EARLY, QUICK_LATE, QUICK_STEP) if options.quick else (EARLY, LATE, STEP)
@@ -53,13 +52,13 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
         "resident": resident,
         "ratio": resident[late] / resident[early],
         "most": MOST_GROWTH,
-        "judged": not options.quick,  # in a short run everything is still filling up
+        "judged": not options.quick,  # in a short run the caches are still filling up
         "errors": errors,
     }
 
 
 def lines(result: dict[str, Any]) -> list[str]:
-    """A Markdown table with the memory at each step."""
+    """Return a Markdown table with the memory at each step."""
     resident = {int(count): size for count, size in result["resident"].items()}
     early = resident[result["early"]]
     rows = [f"| {count:,} | {size / 1e6:.1f} MB | {size / early:.3f}× |" for count, size in resident.items()]
@@ -84,7 +83,7 @@ def failures(result: dict[str, Any]) -> list[str]:
 
 
 def mixed(first: int, count: int, ids: list[int], contents: list[bytes]) -> list[Request]:
-    """Requests ``first`` to ``first + count`` of the mixture, the same in every run."""
+    """Yield requests ``first`` to ``first + count`` of the mix, the same in every run."""
     keyed = random.Random(first)
     kinds = keyed.choices(list(SHARES), list(SHARES.values()), k=count)
     return [request(kind, number, keyed, ids, contents) for number, kind in enumerate(kinds, first)]
@@ -104,7 +103,7 @@ def request(kind: str, number: int, keyed: random.Random, ids: list[int], conten
 
 
 def upload(content: bytes) -> Request:
-    """A search with a picture, as the page sends it."""
+    """Return a search with an image, as the page sends it."""
     head = f'--{BOUNDARY}\r\nContent-Disposition: form-data; name="image"; filename="picture"\r\n\r\n'
     body = head.encode() + content + f"\r\n--{BOUNDARY}--\r\n".encode()
     return Request("/api/v1/search", "POST", (("Content-Type", f"multipart/form-data; boundary={BOUNDARY}"),), body)

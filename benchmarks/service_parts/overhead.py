@@ -1,11 +1,11 @@
-"""One query at a time over HTTP beside the same search in this process, in turns.
+"""Compare one query at a time over HTTP with the same search in this process, in turns.
 
-- fresh: ``GET /api/v1/search?q=…`` for a text that was never asked beside ``vse.index.search.search``: both encode it;
-- remembered: the same request once more, which the service answers from the vector that it has kept, beside
-  ``search_with`` for a vector that was encoded before.
+- fresh: ``GET /api/v1/search?q=…`` for a new text beside the search in process: both encode it;
+- remembered: the same request once more, which the service answers from the cached embedding, beside a search with an
+  embedding that was computed before.
 
 The connection is kept alive. A request is timed until its last byte is read; the client does not parse it in that time.
-Both sides find the same items, which is checked. ``inside`` is what the service itself says that it searched for.
+Both sides must find the same items. ``inside`` is the search time that the service itself reports.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ QUERIES, QUICK_QUERIES, WARM, K = 500, 40, 20, 40
 
 
 def run(options: argparse.Namespace) -> dict[str, Any]:
-    """Seconds of both sides, their ratio and their difference, for texts that are fresh and for remembered ones."""
+    """Return seconds of both sides, their ratio and their difference, for fresh and for remembered texts."""
     queries = QUICK_QUERIES if options.quick else QUERIES
     fresh, remembered = [], []
     with open_library(options.collection) as library, Server(options.collection) as server:
@@ -42,7 +42,7 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def lines(result: dict[str, Any]) -> list[str]:
-    """A Markdown table with a row for fresh texts and one for remembered ones."""
+    """Return a Markdown table with a row for fresh texts and one for remembered ones."""
     rows = [
         f"| {name} | {milliseconds(found['direct'])} | {milliseconds(found['http'])} | {milliseconds(found['inside'])} "
         f"| {with_range(found['ratio'])}× | {with_range(found['difference'], 1e3)} ms |"
@@ -64,7 +64,7 @@ def failures(result: dict[str, Any]) -> list[str]:
 
 
 def in_turns(asked: Callable[[], Answer], directly: Callable[[], Any], number: int) -> dict[str, float]:
-    """Seconds of both; every other time the other one begins."""
+    """Return seconds of both; the order alternates."""
     contestants: dict[str, Callable[[], Any]] = {"http": asked, "direct": directly}
     taken, found = {}, {}
     for name in list(contestants)[:: 1 if number % 2 else -1]:

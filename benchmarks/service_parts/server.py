@@ -1,4 +1,4 @@
-"""``vse serve`` as a process of its own, and what it costs."""
+"""Run ``vse serve`` as a separate process, and measure what it costs."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ ANSWER_SECONDS, STOP_SECONDS = 60, 30
 
 
 class Answer(NamedTuple):
-    """What came back with status 200."""
+    """A response with status 200."""
 
     headers: http.client.HTTPMessage
     body: bytes
 
 
 class Server:
-    """A service over the collection at ``index`` from the beginning of the ``with`` block to its end."""
+    """A service over the collection at ``index`` for the duration of the ``with`` block."""
 
     def __init__(self, index: Path) -> None:
         self.index = index
@@ -46,7 +46,7 @@ class Server:
         self._stop()
 
     def ask(self, path: str) -> Answer:
-        """What is at ``path``, over a connection that is kept for the next time."""
+        """Return what is at ``path``, over a connection that is kept for the next request."""
         self._connection.request("GET", path)
         response = self._connection.getresponse()
         answer = Answer(response.headers, response.read())
@@ -55,19 +55,19 @@ class Server:
         return answer
 
     def resident(self) -> int:
-        """Bytes of memory that the process has now."""
+        """Return the resident bytes of the process."""
         status = Path(f"/proc/{self._process.pid}/status").read_text("utf-8")
         line = next(line for line in status.splitlines() if line.startswith("VmRSS:"))
         return int(line.split()[1]) * 1024
 
     def processor(self) -> float:
-        """Seconds that processors have worked for it so far, in all of its threads."""
+        """Return the processor seconds of the process so far, in all of its threads."""
         fields = Path(f"/proc/{self._process.pid}/stat").read_text("utf-8").rpartition(")")[2].split()
         user, system = fields[11:13]
         return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
 
     def _announced(self) -> str:
-        """The address in the one JSON object that the command prints when it has opened the collection."""
+        """Return the address from the JSON object that the command prints when it has opened the collection."""
         said = ""
         for line in self._process.stdout or ():
             said += line
@@ -100,5 +100,5 @@ class Server:
 
 
 def connect(address: str) -> http.client.HTTPConnection:
-    """A connection to ``http://HOST:PORT/`` that is kept alive."""
+    """Return a keep-alive connection to ``http://HOST:PORT/``."""
     return http.client.HTTPConnection(address.removeprefix("http://").rstrip("/"), timeout=ANSWER_SECONDS)

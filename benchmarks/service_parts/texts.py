@@ -1,4 +1,4 @@
-"""Sentences of everyday words, as many as a run needs, no two alike."""
+"""Sentences of everyday words, as many as a run needs, all distinct."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ STEP = 1_000_003
 
 
 def sentence(number: int) -> str:
-    """Another one for each number from 0 to ``COUNT - 1``."""
+    """Return a distinct sentence for each number from 0 to ``COUNT - 1``."""
     rest, chosen = number * STEP % COUNT, []
     for words in PARTS:
         rest, place = divmod(rest, len(words))
@@ -32,5 +32,5 @@ def sentence(number: int) -> str:
 
 
 def search_path(number: int, k: int) -> str:
-    """The request for the first ``k`` results of a sentence."""
+    """Return the request for the first ``k`` results of a sentence."""
     return f"/api/v1/search?q={quote_plus(sentence(number))}&k={k}"

@@ -1,9 +1,9 @@
-"""Thumbnails a second: made from files, from the service's memory, and answered with 304.
+"""Measure thumbnails per second: rendered from files, from the service's memory, and answered with 304.
 
-Six clients ask, as a browser does with one host. The pictures come in portions. Each portion is first asked of a
-service that has made none of its thumbnails, then made in this process by Pillow, with as many threads as the service
-has; the ratio is of these two. Afterwards all portions are asked again, which memory answers, and again with the entity
-tag, which gives 304. Files are in the page cache.
+Six clients send requests, as a browser does to one host. The images come in portions. Each portion is first requested
+from a service that has none of its thumbnails, then rendered in this process by Pillow, with as many threads as the
+service has; the ratio is of these two. Afterwards all portions are requested again, which memory answers, and again
+with the entity tag, which gives 304. Files are in the page cache.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ EXPECTED = {"cold": 200, "warm": 200, "known": 304}
 
 
 def run(options: argparse.Namespace) -> dict[str, Any]:
-    """Rates, and processor time of the service for each, by kind; the rate of making them without the service."""
+    """Return rates, and processor time of the service for each, by kind; the rate of rendering without the service."""
     items = pictures(options.collection, QUICK_PICTURES if options.quick else PICTURES)
     count = QUICK_PORTIONS if options.quick else PORTIONS
     portions = [items[start::count] for start in range(count)]
@@ -74,7 +74,7 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def lines(result: dict[str, Any]) -> list[str]:
-    """A Markdown table with a row for each kind of answer."""
+    """Return a Markdown table with a row for each kind of response."""
     rows = [
         f"| {name} | {with_range(result['rates'][kind], digits=0)} | {1e3 * result['processor'][kind]:.2f} ms |"
         for kind, name in KINDS.items()
@@ -97,7 +97,7 @@ def failures(result: dict[str, Any]) -> list[str]:
 
 
 def streams(items: Sequence[Item], paths: dict[int, str], tags: dict[int, str]) -> list[Stream]:
-    """The pictures, dealt out to the clients; those with a tag are asked for only if they have changed."""
+    """Deal the images out to the clients; those with a tag are requested conditionally."""
     requests = [
         Request(paths[item.id], headers=(("If-None-Match", tags[item.id]),) if item.id in tags else ())
         for item in items
@@ -106,7 +106,7 @@ def streams(items: Sequence[Item], paths: dict[int, str], tags: dict[int, str]) 
 
 
 def addresses(server: Server, items: Sequence[Item]) -> dict[int, str]:
-    """Where the thumbnail of each picture is, as results say it: the content is part of the address."""
+    """Return the thumbnail address of each image, as in results: the content hash is part of it."""
     found: dict[int, str] = {}
     for offset in range(0, len(items), PAGE):
         page = json.loads(server.ask(f"/api/v1/items?type=image&k={PAGE}&offset={offset}").body)
@@ -115,7 +115,7 @@ def addresses(server: Server, items: Sequence[Item]) -> dict[int, str]:
 
 
 def bare(items: Sequence[Item]) -> float:
-    """Thumbnails a second, made in this process by Pillow alone."""
+    """Return thumbnails per second, rendered in this process by Pillow alone."""
     from vse.index.types import full_path
 
     began = time.perf_counter()
