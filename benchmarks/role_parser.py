@@ -20,7 +20,7 @@ import zipfile
 from pathlib import Path
 
 from vse.data.roles import parse_roles
-from vse.data.vocabulary import plain_sentence
+from vse.inputs.text import plain_sentence
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 LABELS = REPOSITORY / "tests" / "data" / "role_labels.json"

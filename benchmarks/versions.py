@@ -3,8 +3,8 @@
     python benchmarks/versions.py --before OTHER/src [--rounds 7] [--tasks pooling,search] [--json]
 
 ``OTHER/src`` is the source folder of another version, such as a worktree of an earlier commit. Each task runs in
-its own process, the two versions alternate, and the result is the median of the ratios after/before with the range of the
-middle half: 1.00 is equal, above 1 is slower. Tasks use only the command and imports that both versions have.
+its own process, the two versions alternate, and the result is the median of the ratios after/before with the
+interquartile range: 1.00 is equal, above 1 is slower. Tasks use only the command and imports that both versions have.
 """
 
 from __future__ import annotations
