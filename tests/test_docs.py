@@ -96,6 +96,14 @@ def resolves(dotted: str) -> bool:
     return False
 
 
+def test_paths_in_architecture_exist():
+    """Every source path between backticks in the architecture page is a file or folder of the repository."""
+    text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    roots = (ROOT, ROOT / "src", ROOT / "src" / "vse", ROOT / "src" / "vse" / "pooling")
+    for path in sorted(set(re.findall(r"`([\w/]+(?:\.(?:py|toml|txt)|/[\w]*))`", text))):
+        assert any((root / path).exists() for root in roots), f"architecture.md names {path}, which does not exist"
+
+
 def test_documentation_links_point_to_files():
     """Every relative link of the README and of the guides points to a file of the repository."""
     for page in PAGES:
