@@ -1,4 +1,4 @@
-"""The base install in an environment of its own: it indexes and searches with an exported model, and has no torch."""
+"""The base install, in a separate environment without torch, indexes and searches with an exported model."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from vse.convert.onnx_export import export_onnx
 from vse.models.onnx import OnnxModel
 
 ABSENT = ("torch", "transformers", "safetensors", "matplotlib")
-PICTURES = 10
+IMAGES = 10
 NO_INDEX = re.compile(r"connection broken|NewConnectionError|Max retries exceeded|ReadTimeoutError|name resolution")
 
 pytestmark = pytest.mark.slow
 
 
 def run(*command: object, cwd: Path) -> subprocess.CompletedProcess[str]:
-    """A command that sees neither this checkout nor this environment."""
+    """Run a command that sees neither this checkout nor this environment."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "VIRTUAL_ENV"))}
     return subprocess.run(
         [str(part) for part in command], cwd=cwd, env=environment, capture_output=True, text=True, check=False
@@ -38,7 +38,7 @@ def run(*command: object, cwd: Path) -> subprocess.CompletedProcess[str]:
 
 @pytest.fixture(scope="module")
 def light(tmp_path_factory):
-    """An empty environment with the base package in it, and a folder with a model, pictures and a clip."""
+    """A new environment with the base package, and a folder with a model, images and a video."""
     home = tmp_path_factory.mktemp("light")
     made = run(sys.executable, "-m", "venv", home / "venv", cwd=home)
     assert made.returncode == 0, made.stderr
@@ -50,7 +50,7 @@ def light(tmp_path_factory):
     assert installed.returncode == 0, installed.stderr
     photos = home / "photos"
     photos.mkdir()
-    for number in range(PICTURES):
+    for number in range(IMAGES):
         Image.fromarray(picture(number)).save(photos / f"{number}.png")
     write_clip(photos / "clip.mp4", seconds=2)
     with pytest.MonkeyPatch.context() as patch:
@@ -59,8 +59,8 @@ def light(tmp_path_factory):
     return SimpleNamespace(home=home, photos=photos, programs=programs, model=OnnxModel.load(home / "model", threads=1))
 
 
-def told(light: SimpleNamespace, *arguments: object) -> dict:
-    """What ``vse`` of the light environment prints with ``--json``."""
+def json_of(light: SimpleNamespace, *arguments: object) -> dict:
+    """Return what ``vse`` of the light environment prints with ``--json``."""
     done = run(light.programs / "vse", *arguments, "--json", cwd=light.home)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
@@ -70,8 +70,8 @@ def names(found: dict) -> Sequence[str]:
     return [Path(result["path"]).name for result in found["results"]]
 
 
-def test_what_is_not_installed(light):
-    """The package comes from the environment, and what trains models is not there."""
+def test_light_install_has_no_training_libraries(light):
+    """The package comes from the new environment, and torch and its companions are absent."""
     code = (
         "import importlib.util, json, vse;"
         f"print(json.dumps([vse.__file__, [n for n in {ABSENT!r} if importlib.util.find_spec(n)]]))"
@@ -82,37 +82,37 @@ def test_what_is_not_installed(light):
     assert found == []
 
 
-def test_indexing_and_searching(light):
-    """Pictures and a clip go in; a sentence, a picture and both find what the model says they should."""
-    made = told(light, "index", "photos", "--into", "own.vse", "--model", "model")
-    assert made["files"] == PICTURES + 1
-    assert made["items"] > PICTURES
-    found = told(light, "search", "own.vse", "a dog runs in the snow", "-k", 50)
+def test_light_install_indexes_and_searches(light):
+    """Images and a video are indexed; text, image and combined queries rank as the model scores them."""
+    made = json_of(light, "index", "photos", "--into", "own.vse", "--model", "model")
+    assert made["files"] == IMAGES + 1
+    assert made["items"] > IMAGES
+    found = json_of(light, "search", "own.vse", "a dog runs in the snow", "-k", 50)
     assert len(found["results"]) == made["items"]
-    pictures = light.model.encode_images([light.photos / f"{number}.png" for number in range(PICTURES)])
+    pictures = light.model.encode_images([light.photos / f"{number}.png" for number in range(IMAGES)])
     scores = pictures @ light.model.encode_texts(["a dog runs in the snow"])[0]
     for result in found["results"]:
         name = Path(result["path"])
         if name.suffix == ".png":
             np.testing.assert_allclose(result["score"], scores[int(name.stem)], atol=1e-4)
-    assert names(told(light, "search", "own.vse", "--image", "photos/7.png", "-k", 1)) == ["7.png"]
-    both = told(light, "search", "own.vse", "snow", "--image", "photos/7.png", "--not", "two cats")
+    assert names(json_of(light, "search", "own.vse", "--image", "photos/7.png", "-k", 1)) == ["7.png"]
+    both = json_of(light, "search", "own.vse", "snow", "--image", "photos/7.png", "--not", "two cats")
     assert both["results"]
-    again = told(light, "index", "photos", "--into", "own.vse")
+    again = json_of(light, "index", "photos", "--into", "own.vse")
     assert again["items"] == made["items"]
 
 
-def test_the_model_that_comes_along(light):
-    """It is in the wheel: a folder is all that has to be named."""
-    assert told(light, "index", "photos")["index"] == "photos.vse"
-    about = told(light, "collection", "info", "photos.vse")
-    assert (about["files"], about["model_source"]) == (PICTURES + 1, "photo")
-    assert told(light, "search", "photos.vse", "a dog in the snow", "-k", 1)["results"]
+def test_light_install_uses_bundled_model_by_default(light):
+    """The bundled model is in the wheel: naming a folder is enough."""
+    assert json_of(light, "index", "photos")["index"] == "photos.vse"
+    about = json_of(light, "collection", "info", "photos.vse")
+    assert (about["files"], about["model_source"]) == (IMAGES + 1, "photo")
+    assert json_of(light, "search", "photos.vse", "a dog in the snow", "-k", 1)["results"]
 
 
-def test_results_for_people(light):
-    """The same as lines on stdout; nothing is said on stderr."""
-    told(light, "index", "photos", "--into", "lines.vse", "--model", "model")
+def test_light_install_prints_results_as_lines(light):
+    """Without ``--json`` results are lines on stdout, and stderr is empty."""
+    json_of(light, "index", "photos", "--into", "lines.vse", "--model", "model")
     done = run(light.programs / "vse", "search", "lines.vse", "a zebra in the snow", "-k", 3, cwd=light.home)
     assert (done.returncode, done.stderr) == (0, "")
     lines = done.stdout.splitlines()
@@ -121,8 +121,8 @@ def test_results_for_people(light):
     assert lines[4:] == ["more with --page 2"]
 
 
-def test_what_needs_torch_says_so(light):
-    """A torch model is refused in one line with the command that helps."""
+def test_light_install_refuses_torch_model_in_one_line(light):
+    """The error for a torch model is one line with the command that helps."""
     build(grid_config()).save(light.home / "torch-model")
     done = run(
         light.programs / "vse", "index", "photos", "--into", "torch.vse", "--model", "torch-model", cwd=light.home
