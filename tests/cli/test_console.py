@@ -1,33 +1,45 @@
-"""Showing a result: one JSON object, plain lines as they are, or what it draws itself."""
+"""Showing a result: one JSON object, plain lines as they are, or tables drawn with rich."""
 
 from __future__ import annotations
 
+import inspect
 import json
 import subprocess
 import sys
+from importlib import import_module
+from types import SimpleNamespace
+
+import pytest
 
 from vse.cli.console import show
+from vse.cli.render import PLAIN, RICH
 
 
 class Drawn:
-    """Draws itself."""
+    """A result with a rich renderer."""
 
     def to_json(self):
         return {"a": [1, "ü"]}
 
-    def render(self, console):
-        console.print("[bold]drawn[/bold]")
-
 
 class Plain(Drawn):
-    """Has lines as well."""
+    """A result of plain lines."""
 
-    def lines(self):
-        return ["[bold] is no markup", "x" * 300, "–"]
+
+@pytest.fixture(autouse=True)
+def renderers(monkeypatch):
+    """Renderers for both."""
+    fake = SimpleNamespace(
+        draw=lambda result, console: console.print("[bold]drawn[/bold]"),
+        lines=lambda result: ["[bold] is no markup", "x" * 300, "–"],
+    )
+    monkeypatch.setitem(sys.modules, "fake", fake)
+    monkeypatch.setitem(RICH, "Drawn", "fake:draw")
+    monkeypatch.setitem(PLAIN, "Plain", "fake:lines")
 
 
 def test_json_is_one_object(capsys):
-    """Whatever else the result can do."""
+    """JSON does not depend on the renderer."""
     for result in (Drawn(), Plain()):
         show(result, as_json=True)
         assert json.loads(capsys.readouterr().out) == {"a": [1, "ü"]}
@@ -39,17 +51,28 @@ def test_lines_are_written_as_they_are(capsys):
     assert capsys.readouterr().out == "[bold] is no markup\n" + "x" * 300 + "\n–\n"
 
 
-def test_what_has_no_lines_draws_itself(capsys):
-    """With rich."""
+def test_tables_are_drawn_with_rich(capsys):
+    """Markup takes effect."""
     show(Drawn(), as_json=False)
     assert capsys.readouterr().out == "drawn\n"
 
 
 def test_lines_need_no_rich():
-    """Loading it takes longer than writing them."""
+    """Importing rich takes longer than printing lines; neither are the other renderers imported."""
     code = (
-        "import sys; from vse.cli.console import show; R = type('R', (), dict(to_json=dict, render=dict,"
-        "lines=lambda self: ['a'])); show(R(), as_json=False); print('rich' in sys.modules)"
+        "import sys; from vse.cli.console import show; from vse.cli.serve import Listening;"
+        "show(Listening('a', 'b'), as_json=False);"
+        "print('rich' in sys.modules, 'vse.cli.render.evaluation' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout == "a\nFalse\n"
+    assert done.stdout == "a is at b   (Ctrl-C ends it)\nFalse False\n"
+
+
+@pytest.mark.parametrize("name", sorted({**PLAIN, **RICH}))
+def test_renderers_exist_for_the_class_they_are_registered_for(name):
+    """mypy checks that a renderer's annotation names a class; here it is compared with the registry."""
+    module, _, function = {**PLAIN, **RICH}[name].partition(":")
+    renderer = getattr(import_module(module, "vse.cli.render"), function)
+    parameters = inspect.signature(renderer).parameters
+    assert [each.annotation for each in parameters.values()] == ([name] if name in PLAIN else [name, "Console"])
+    assert (name in PLAIN) != (name in RICH)

@@ -11,6 +11,7 @@ import pytest
 
 import vse.experiments.plan as _call  # noqa: F401  the fixture takes the package away, not this module
 from vse.cli.main import main
+from vse.cli.render import RICH
 from vse.progress import ProgressReporter
 
 
@@ -19,9 +20,6 @@ class Result:
 
     def to_json(self):
         return {"rmse": 0.5, "name": "Größe"}
-
-    def render(self, console):
-        console.print("a table")
 
 
 @pytest.fixture
@@ -39,12 +37,14 @@ def calls(monkeypatch):
 
     recorder = ModuleType("recorder")
     recorder.run = run
+    recorder.render = lambda result, console: console.print("a table")
     registry = ModuleType("vse.experiments")
     registry.EXPERIMENTS = {
         "curve": SimpleNamespace(summary="A curve.", target="recorder:run", trains=False),
         "table": SimpleNamespace(summary="A table.", target="recorder:run", trains=True),
     }
     monkeypatch.setitem(sys.modules, "recorder", recorder)
+    monkeypatch.setitem(RICH, "Result", "recorder:render")
     monkeypatch.setitem(sys.modules, "vse.experiments", registry)
     monkeypatch.setitem(sys.modules, "vse.demo", recorder)
     return seen

@@ -22,12 +22,14 @@ FAKE_DEMO = """
 import sys, time, types
 class Result:
     def to_json(self): return {{"lines": ["line"] * {lines}}}
-    def render(self, console): console.print("line\\n" * {lines})
 def run(out, progress, **options):
     {body}
     return Result()
 sys.modules["vse.demo"] = types.SimpleNamespace(run=run)
+sys.modules["fake"] = types.SimpleNamespace(render=lambda result, console: console.print("line\\n" * {lines}))
 from vse.cli.main import main
+from vse.cli.render import RICH
+RICH["Result"] = "fake:render"
 sys.exit(main({arguments}))
 """
 

@@ -10,6 +10,7 @@ import pytest
 from rich.console import Console
 from tests.data.support import entry, features, write_image, write_karpathy, write_lines, write_precomp
 
+from vse.cli.render import render
 from vse.data import check_data
 from vse.data.report import EXAMPLES
 
@@ -20,7 +21,7 @@ def counts(findings):
 
 def rendered(report) -> str:
     console = Console(file=io.StringIO(), width=120)
-    report.render(console)
+    render(report, console)
     return console.file.getvalue()
 
 

@@ -9,6 +9,7 @@ import numpy as np
 from rich.console import Console
 from tests.data.video_support import frames, msrvtt_json, write_hgr, write_json
 
+from vse.cli.render import render
 from vse.data import check_data
 
 CAPTIONS = {"v1": ["a man runs"], "v2": ["a man runs", "word " * 31], "v3": ["a dog"]}
@@ -27,7 +28,7 @@ def test_sound_data(tmp_path):
     assert str(report.splits[0].features) == "1 × 30 frames × 4 float16"
     assert json.loads(json.dumps(report.to_json()))["splits"][0]["features"]["frames"] == [30, 30.0, 30]
     text = io.StringIO()
-    report.render(Console(file=text, width=200))
+    render(report, Console(file=text, width=200))
     assert "no errors, no warnings" in text.getvalue()
     assert "videos" in text.getvalue()
     assert "images" not in text.getvalue()

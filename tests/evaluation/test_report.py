@@ -10,6 +10,8 @@ import pytest
 from rich.console import Console
 from tests.evaluation.test_embeddings import make
 
+from vse.cli.render import render
+from vse.cli.render.evaluation import _describe_published, _image_card
 from vse.evaluation.bootstrap import Interval
 from vse.evaluation.evaluate import compare, evaluate
 from vse.evaluation.protocols import PROTOCOLS, Protocol
@@ -17,9 +19,7 @@ from vse.evaluation.report import (
     Comparison,
     EvaluationReport,
     append_markdown,
-    describe_published,
     find_published,
-    footer,
 )
 
 OWNERS = [0, 0, 1, 2, 2, 2, 3]
@@ -34,7 +34,7 @@ def result(protocol: Protocol = ALL, *, seed: int = 0, **header):
 
 def rendered(report: EvaluationReport, width: int = 120) -> str:
     console = Console(file=io.StringIO(), width=width, highlight=False)
-    report.render(console)
+    render(report, console)
     return console.file.getvalue()
 
 
@@ -83,7 +83,7 @@ class TestTable:
         """Folds are counted, and one number of captions is one number."""
         two = Protocol("two", "two folds of two", 4, 2, 2)
         card = evaluate([make([0, 1, 2, 3], 4)], two, samples=2).card
-        assert "gallery 2 images, 2 texts, 2 folds, 1 captions an image" in footer([card])
+        assert "gallery 2 images, 2 texts, 2 folds, 1 captions an image" in _image_card([card])
 
     def test_comparisons(self):
         """Every figure's difference with its interval and verdict."""
@@ -218,14 +218,14 @@ class TestPublished:
         found = find_published(result(F30K, traits={**REGION, "image_pooling": "max"}))
         assert found is not None
         assert found.differences["image_pooling"][0] == "max"
-        assert "image_pooling max here" in describe_published(found)
+        assert "image_pooling max here" in _describe_published(found)
 
     def test_another_data_set_has_no_published_row(self):
         """Flickr8k under Flickr30K's protocol is said in the card, and not put beside Flickr30K's figures."""
         real = Protocol("flickr30k-1k", "", 4, data=("f30k", "flickr30k"))
         found = result(real, traits=REGION, data="flickr8k")
         assert find_published(found) is None
-        assert "defined for f30k, this is flickr8k" in footer([found.card])
+        assert "defined for f30k, this is flickr8k" in _image_card([found.card])
 
     def test_embeddings_of_an_unknown_model_have_none(self):
         """Nothing is known that could be compared."""

@@ -13,12 +13,13 @@ from hypothesis import strategies as st
 from rich.console import Console
 from tests.evaluation import naive
 
+from vse.cli.render import render
 from vse.data.dataset import CaptionedImages, FeatureRows
 from vse.errors import InputError
 from vse.evaluation import DotScores, MatrixScores
 from vse.evaluation.published import load_table
 from vse.evaluation.video import HEADS, PAPER_TESTS, VideoTest, evaluate_videos
-from vse.evaluation.video_report import ScoredModel, evaluate_on_videos
+from vse.evaluation.video_report import ScoredModel, VideoReport, evaluate_on_videos
 
 
 def split(captions: list[str], owners: list[int], videos: int) -> CaptionedImages:
@@ -77,7 +78,7 @@ def test_a_row_of_the_table():
     assert told["metrics"]["v2t"]["r1"] == pytest.approx(100 / 3)
     assert told["metrics"]["t2v"]["median_rank"] == 3
     text = io.StringIO()
-    result.render(Console(file=text, width=160))
+    render(VideoReport([result]), Console(file=text, width=160))
     assert "[x]" in text.getvalue()
     assert "3 distinct sentences of 3 captions" in text.getvalue()
 
@@ -90,7 +91,7 @@ def test_the_card_tells_what_was_left_out():
     result = evaluate_videos(MatrixScores(np.ones((1, 1))), VideoTest.of(data))
     assert (result.card["dropped"], result.card["remarks"]) == (["v7"], ["a half"])
     text = io.StringIO()
-    result.render(Console(file=text, width=160))
+    render(VideoReport([result]), Console(file=text, width=160))
     assert "1 videos without frames are left out, v7 is the first" in text.getvalue()
 
 

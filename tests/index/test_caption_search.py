@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import json
-from io import StringIO
 
 import numpy as np
 import pytest
-from rich.console import Console
 from tests.index.examples import directions, entry
 from tests.index.support import batch, create
 from tests.support_models import SIZE, build, grid_config, picture
 
+from vse.cli.render import lines_of
 from vse.errors import InputError
 from vse.index.caption_search import search_captions
 from vse.index.query import Query
@@ -105,9 +104,7 @@ def test_json_and_text(collection):
     told = json.loads(json.dumps(found.to_json(), allow_nan=False))
     assert (told["query"], told["offset"], told["more"], told["unknown"]) == ("zebra snow", 3, True, ["zebra"])
     assert [set(each) for each in told["captions"]] == [{"caption", "id", "path", "score"}] * 2
-    out = StringIO()
-    found.render(Console(file=out, width=40))
-    unknown, *lines = out.getvalue().splitlines()
+    unknown, *lines = lines_of(found)
     assert unknown == "words the model does not know: zebra"
     assert [line.split()[0] for line in lines] == ["4.", "5."]
     assert lines[0].endswith(f"{told['captions'][0]['caption']}  ({told['captions'][0]['path']})")

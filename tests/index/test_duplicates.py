@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import tempfile
 import tracemalloc
-from io import StringIO
 from pathlib import Path
 from unittest.mock import patch
 
@@ -13,10 +12,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from rich.console import Console
 from tests.index.examples import DIMENSIONS, VECTORS, directions, entry, picture
 from tests.index.support import create
 
+from vse.cli.render import lines_of
 from vse.errors import InputError
 from vse.index import duplicates
 from vse.index.duplicates import leaders, near_duplicates
@@ -119,10 +118,9 @@ def test_what_is_shown(tmp_path):
         found = near_duplicates(collection)
     told = json.loads(json.dumps(found.to_json()))
     assert [each["path"] for each in told["groups"][0]] == ["/photos/a[b].jpg", "/photos/new\nline\udcff.jpg"]
-    out = StringIO()
-    found.render(Console(file=out, width=120))
-    assert "/photos/a[b].jpg" in out.getvalue()
-    assert "/photos/new\\nline\\udcff.jpg" in out.getvalue()
+    text = "\n".join(lines_of(found))
+    assert "/photos/a[b].jpg" in text
+    assert "/photos/new\\nline\\udcff.jpg" in text
 
 
 def test_nothing_to_compare(tmp_path):

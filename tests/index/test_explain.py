@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import json
-from io import StringIO
 from pathlib import Path
 
 import numpy as np
 import pytest
 from PIL import Image
-from rich.console import Console
 from tests.index.test_evidence import onnx_model, torch_model
 from tests.inputs.video.clips import write_clip
 from tests.support_models import picture
 
+from vse.cli.render import lines_of
 from vse.errors import InputError
 from vse.index.explain import CHANGED, GONE, explain, explain_item, picture_name
 from vse.index.pipeline import index_folder
@@ -84,9 +83,7 @@ def test_the_files(collection, tmp_path):
     assert not any(each.replaced for each in first.explanations)
     again = explain(collection, torch_model(), results, tmp_path / "new" / "maps")
     assert all(each.replaced for each in again.explanations)
-    out = StringIO()
-    again.render(Console(file=out, width=30))
-    lines = out.getvalue().splitlines()
+    lines = lines_of(again)
     assert len(lines) == 6
     assert lines[3] == f"   3.  evidence: {again.explanations[0].file} (replaced)"
 

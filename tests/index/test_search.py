@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from io import StringIO
 from itertools import pairwise
 from pathlib import Path
 
@@ -12,11 +11,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from rich.console import Console
 from tests.index.examples import directions, entry, picture
 from tests.index.support import create
 from tests.support_models import SIZE, build
 
+from vse.cli.render import lines_of
 from vse.errors import InputError
 from vse.index.filters import Filter
 from vse.index.query import Query, encode_query
@@ -216,10 +215,7 @@ def test_text_for_people(tmp_path):
         made.add([clip])
         found = search(made, build(), "zebra snow", 5)
         nothing = search(made, None, Query(like=(1,)), 5, offset=5)
-    out = StringIO()
-    for each in (found, nothing):
-        each.render(Console(file=out, width=40))
-    unknown, line, end = out.getvalue().splitlines()
+    unknown, line, end = lines_of(found) + lines_of(nothing)
     assert unknown == "words the model does not know: zebra"
     assert line.startswith("   1. ")
     assert line.endswith("1970-01-02  /photos/[x]\\n.mp4  1:01.0–1:02.5")
@@ -233,7 +229,7 @@ def test_text_for_groups(tmp_path):
         spans = tuple(Moment(VECTORS[2], second, second + 1.0) for second in (0.0, 1.0, 2.0))
         made.add([Entry(picture("clip.mp4", kind="video"), spans)])
         found = search(made, None, Query(like=(1,)), group_duplicates=0.9)
-    ends = {line.split("  ")[-1] for line in found.lines()}
+    ends = {line.split("  ")[-1] for line in lines_of(found)}
     assert ends == {"and 5 alike: 1\\n.jpg, 2\\n.jpg, 3\\n.jpg …", "and 2 alike: clip.mp4"}
     told = [result["group"] for result in found.to_json()["results"]]
     assert sorted(told) == [[3, 4, 5, 6, 7], [9, 10]]

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from vse.cli.render import lines_of
 from vse.index.pipeline import IndexReport
 from vse.inputs.text import printable
 
@@ -47,7 +48,7 @@ def test_one_line(text):
 )
 def test_reports_name_folders_that_can_be_copied(name):
     """Spaces of any kind and joined emoji stay as they are, and a line end does not change the rest of its line."""
-    (line,) = IndexReport(f"/photos/{name}", new=1).lines()
+    (line,) = lines_of(IndexReport(f"/photos/{name}", new=1))
     assert line == f"/photos/{name}: 1 new"
-    (line,) = IndexReport(f"/photos/{name}\n", new=1).lines()
+    (line,) = lines_of(IndexReport(f"/photos/{name}\n", new=1))
     assert line == f"/photos/{name}\\n: 1 new"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import signal
@@ -14,13 +13,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from rich.console import Console
 from tests.clip_support import CHANNELS, OPTIONS, SIDE, naive_rows, tiny, write_clips
 from tests.data.video_support import msrvtt_json, write_json
 from tests.inputs.video.clips import write_clip
 from tests.models.test_extract import Telling
 
 from vse._util.locks import FolderLock
+from vse.cli.render import lines_of
 from vse.data import open_data
 from vse.data.clip_folder import read_clip_header
 from vse.data.video_sources import FrameFolder
@@ -294,9 +293,8 @@ def test_the_report_as_a_person_reads_it():
     """Each line has its place: counts, what was clipped, used in part, or left without features, and where they are."""
     counts = {"frames_per_clip": 20, "channels": 128, "clips": 3, "frames": 25, "computed": 2, "kept": 0, "clipped": 7}
     told = {"problems": {"a\nb": "empty"}, "notes": {"[c]": "the second half is missing"}}
-    console = Console(file=io.StringIO(), width=40)
-    ClipFeaturesReport(folder=Path("out"), backbone="tiny", seconds=1.0, **counts, **told).render(console)
-    assert console.file.getvalue().splitlines() == [
+    report = ClipFeaturesReport(folder=Path("out"), backbone="tiny", seconds=1.0, **counts, **told)
+    assert lines_of(report) == [
         "tiny: 3 clips, up to 20 frames of 128 channels",
         "2 clips with 25 frames computed now (2.0 clips/s), 0 were there before",
         "7 values were beyond ±65504, the range of float16, and were clipped",

@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
+from vse.cli.render import render
 from vse.errors import InputError
 from vse.inputs.vocabulary import FIRST, Vocabulary
 from vse.models.config import About, BiGRUConfig, GridConfig, ModelConfig, RegionConfig, Score
@@ -63,7 +64,7 @@ def change(path, **values):
 
 def rendered(report, width: int = 120, encoding: str = "utf-8") -> str:
     stream = io.TextIOWrapper(io.BytesIO(), encoding=encoding)
-    report.render(Console(file=stream, width=width, highlight=False))
+    render(report, Console(file=stream, width=width, highlight=False))
     stream.seek(0)
     return stream.read()
 

@@ -10,7 +10,7 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol
 
 from vse.progress import ProgressReporter
 
@@ -22,31 +22,23 @@ PIPED_WIDTH = 120  # rich assumes 80 columns when it cannot ask, which cuts tabl
 
 
 class Result(Protocol):
-    """What a command shows at its end."""
+    """What a command shows at its end; :mod:`vse.cli.render` has a renderer for each class of result."""
 
     def to_json(self) -> dict[str, Any]:
-        """The result as one JSON object: plain numbers, strings, lists and dictionaries."""
-
-    def render(self, console: Console) -> None:
-        """The result as a person reads it."""
-
-
-@runtime_checkable
-class PlainResult(Result, Protocol):
-    """A result that is plain lines for a person too: these are written as they are, and rich is not loaded."""
-
-    def lines(self) -> list[str]:
-        """What :meth:`render` shows, without its wrapping and colours."""
+        """Return the result as one JSON object: plain numbers, strings, lists and dictionaries."""
 
 
 def show(result: Result, *, as_json: bool) -> None:
     """Write a result to stdout."""
     if as_json:
         print_json(result.to_json())
-    elif isinstance(result, PlainResult):
-        print("".join(f"{line}\n" for line in result.lines()), end="")
+        return
+    from vse.cli.render import is_plain, lines_of, render
+
+    if is_plain(result):
+        print("".join(f"{line}\n" for line in lines_of(result)), end="")
     else:
-        result.render(stdout_console())
+        render(result, stdout_console())
 
 
 def print_json(value: dict[str, Any]) -> None:

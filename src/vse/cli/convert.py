@@ -4,19 +4,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from vse.cli.console import show
 from vse.cli.options import JsonOption
 
-if TYPE_CHECKING:
-    from rich.console import Console
-
 
 @dataclass(frozen=True)
-class _Converted:
+class Converted:
+    """The model that a checkpoint became; ``reads_text`` is False without a vocabulary."""
+
     folder: Path
     image: str
     text: str
@@ -33,16 +32,6 @@ class _Converted:
             "reads_text": self.reads_text,
             "fingerprint": self.fingerprint,
         }
-
-    def render(self, console: Console) -> None:
-        def say(text: str) -> None:
-            console.print(text, markup=False, soft_wrap=True)
-
-        say(f"{self.image} × {self.text}, {self.embed_size} dimensions: saved in {self.folder}")
-        if not self.reads_text:
-            option = "--vocab FILE" if self.text == "bigru" else "--tokenizer DIR"
-            say(f"It has no vocabulary yet and takes tokens alone: convert again with {option} to read text.")
-        say(f"'vse inspect {self.folder}' shows what it is.")
 
 
 def convert(
@@ -65,7 +54,7 @@ def convert(
     model = load_official(checkpoint, vocabulary=vocab, tokenizer=tokenizer)
     model.save(folder)
     config = model.config
-    result = _Converted(
+    result = Converted(
         folder,
         config.image.kind,
         config.text.kind,

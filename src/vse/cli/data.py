@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from vse.cli.console import progress_on_stderr, show
 from vse.cli.options import JsonOption
 from vse.errors import UsageError, unknown_choice
-
-if TYPE_CHECKING:
-    from rich.console import Console
 
 
 def scenes(
@@ -34,7 +31,9 @@ def scenes(
 
 
 @dataclass(frozen=True)
-class _Built:
+class VocabularyReport:
+    """A vocabulary that was written, and the captions that it was built from."""
+
     file: Path
     words: int
     captions: int
@@ -42,10 +41,6 @@ class _Built:
 
     def to_json(self) -> dict[str, Any]:
         return {"file": str(self.file), "words": self.words, "captions": self.captions, "min_count": self.min_count}
-
-    def render(self, console: Console) -> None:
-        told = f"{self.words} words that occur {self.min_count} times or more in {self.captions} training captions"
-        console.print(f"{told}, in {self.file}", markup=False, soft_wrap=True)
 
 
 def vocabulary(
@@ -62,7 +57,7 @@ def vocabulary(
     captions = open_data(path, split).captions
     words = Vocabulary.build(captions, min_count)
     words.save(into)
-    show(_Built(into, len(words), len(captions), min_count), as_json=as_json)
+    show(VocabularyReport(into, len(words), len(captions), min_count), as_json=as_json)
 
 
 FOUND_ERRORS = 1

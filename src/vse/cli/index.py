@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,8 +14,6 @@ from vse.cli.options import JsonOption
 from vse.errors import InputError, UsageError
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from vse.index.pipeline import IndexReport
     from vse.index.pipeline.commits import IndexModel
     from vse.index.types import Collection, CollectionInfo
@@ -95,18 +92,6 @@ class Indexed:
             "folders": [report.to_json() for report in self.reports],
         }
 
-    def render(self, console: Console) -> None:
-        from rich.text import Text
-
-        for report in self.reports:
-            report.render(console)
-        info = self.info
-        console.print(Text(f"{info.where}: {info.files:,} files, {info.items:,} vectors"), soft_wrap=True)
-        if self.new and info.files:
-            place = shlex.quote(info.where)
-            console.print(Text(f'search it: vse search {place} "a dog in the snow"'), soft_wrap=True)
-            console.print(Text(f"on a page: vse serve {place}"), soft_wrap=True)
-
 
 def _known(where: str) -> CollectionInfo | None:
     """What the index at ``where`` holds, None if there is none yet."""
@@ -178,12 +163,13 @@ def _watch(
     collection: Collection, model: IndexModel, roots: list[str], first: Indexed, progress: ProgressReporter
 ) -> None:
     """Say what each look brought; about a file that stays broken it is said once."""
+    from vse.cli.render import lines_of
     from vse.index.watch import watch
 
     said: set[str] = set()
 
     def say(report: IndexReport) -> None:
-        counts, *others = report.lines()
+        counts, *others = lines_of(report)
         for line in (counts, *(other for other in others if other not in said)):
             progress.note(line)
         said.update(others)

@@ -12,13 +12,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from vse.cli.console import PlainResult, progress_on_stderr, show
+from vse.cli.console import Result, progress_on_stderr, show
 from vse.cli.options import JsonOption
 from vse.errors import InputError, UsageError
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from vse.index.filters import Filter
 
 
@@ -26,23 +24,13 @@ if TYPE_CHECKING:
 class Page:
     """What was found on page ``number``; ``more`` says whether another follows."""
 
-    found: PlainResult
+    found: Result
     number: int
     more: bool
 
     def to_json(self) -> dict[str, Any]:
         """That of what was found, which says itself whether more follow."""
         return self.found.to_json()
-
-    def lines(self) -> list[str]:
-        """Those of what was found, and one for the next page."""
-        return self.found.lines() + ([f"more with --page {self.number + 1}"] if self.more else [])
-
-    def render(self, console: Console) -> None:
-        """The lines, beside what else is drawn."""
-        from vse.index.results import say
-
-        say(console, self.lines())
 
 
 SHOWN = 60

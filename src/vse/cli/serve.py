@@ -6,16 +6,13 @@ import os
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from vse.cli.console import show
 from vse.cli.options import JsonOption
 from vse.errors import InputError, UsageError
-
-if TYPE_CHECKING:
-    from rich.console import Console
 
 KEY_VARIABLE = "VSE_API_KEY"
 
@@ -85,9 +82,6 @@ class Listening:
 
     def to_json(self) -> dict[str, Any]:
         return {"index": self.index, "address": self.address, "api": f"{self.address}api/v1/"}
-
-    def render(self, console: Console) -> None:
-        console.print(f"{self.index} is at {self.address}   (Ctrl-C ends it)", soft_wrap=True, markup=False)
 
 
 def _is_logged(wanted: bool | None, queries: bool) -> bool:

@@ -43,8 +43,6 @@ from vse.models.vse_model import VSEModel
 from vse.progress import ProgressReporter, SilentProgress
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from vse.data.dataset import CaptionedImages
     from vse.models.coefficients import Coefficients
 
@@ -82,22 +80,6 @@ class ExportReport:
             return {}
         before, after = self.recalls["torch"], self.recalls["export"]
         return {name: before[name] - after[name] for name in before}
-
-    def render(self, console: Console) -> None:
-        """The report as a person reads it."""
-        from rich.table import Table
-
-        table = Table("tower", "file", "largest difference", "mean cosine", "twins lost", box=None, pad_edge=False)
-        for tower, value in self.agreement.items():
-            size = f"{self.bytes[tower] / 1e6:.1f} MB"
-            table.add_row(
-                tower, size, f"{value.max_difference:.1e}", f"{value.mean_cosine:.6f}", f"{value.twins_lost:.1f} %"
-            )
-        console.print(f"{self.precision} export in {self.folder}, compared with torch:", markup=False, soft_wrap=True)
-        console.print(table)
-        for name, lost in self.recall_lost().items():
-            before, after = (self.recalls[side][name] for side in ("torch", "export"))
-            console.print(f"{name}: {before:.1f} → {after:.1f} ({-lost:+.1f})")
 
 
 def export_onnx(

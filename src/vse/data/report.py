@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
-
-if TYPE_CHECKING:
-    from rich.console import Console
-
+from typing import Any, Literal
 
 Severity = Literal["error", "warning"]
 EXAMPLES = 20
@@ -162,34 +158,3 @@ class DataReport:
             "errors": [finding.to_json() for finding in self.errors],
             "warnings": [finding.to_json() for finding in self.warnings],
         }
-
-    def render(self, console: Console) -> None:
-        """A table of the splits, then the findings."""
-        from rich.table import Table
-        from rich.text import Text
-
-        def say(text: str) -> None:
-            console.print(Text(_printable(text)), soft_wrap=True)  # Text: a bracket in a file name is no markup
-
-        say(f"{self.path}: layout {self.layout}")
-        if self.splits:
-            table = Table()
-            for heading in ("split", self.shown, "captions", "captions each", "words"):
-                table.add_column(heading, justify="left" if heading == "split" else "right", no_wrap=True)
-            table.add_column("features" if any(split.features for split in self.splits) else "files")
-            for split in self.splits:
-                table.add_row(*(Text(_printable(cell)) for cell in split.cells()))
-            console.print(table)
-        for finding in (*self.errors, *self.warnings):
-            say(f"{finding.severity}: {finding.kind}" + (f": {finding.count}" if finding.count > 1 else ""))
-            for example in finding.examples:
-                say(f"  {example}")
-            if finding.more:
-                say(f"  … and {finding.more} more")
-        if not self.errors:
-            say("no errors" if self.warnings else "no errors, no warnings")
-
-
-def _printable(text: str) -> str:
-    """Line ends and bytes that are no text, which file names may contain, written as escapes."""
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shlex
 import subprocess
 import sys
 from collections.abc import Callable
@@ -19,8 +18,6 @@ from vse.models.sources import DEFAULT, place_of
 from vse.progress import ProgressReporter
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from vse.index.pipeline import IndexReport
     from vse.index.types import Collection, CollectionInfo
     from vse.models.onnx import OnnxModel
@@ -51,11 +48,6 @@ class PhotosResult:
             "model": self.info.model,
             "collection": self.info.where,
         }
-
-    def render(self, console: Console) -> None:
-        self.report.render(console)
-        where, serve = self.info.where, f"vse serve {shlex.quote(self.info.where)}"
-        console.print(f"index: {where}, {self.info.files:,} files   ({serve})", soft_wrap=True, markup=False)
 
 
 def index_photos(out: Path, folder: Path, progress: ProgressReporter) -> PhotosResult:

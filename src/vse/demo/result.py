@@ -11,8 +11,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from vse.evaluation.metrics import RetrievalMetrics
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from vse.models.curves import PoolingCurve
 
 FEW_RANKS = 0.5  # of the weight on three ranks: then the curve says "the extremes"
@@ -67,31 +65,6 @@ class DemoResult:
             "training_picture": str(self.training_picture),
             "collection": str(self.collection),
         }
-
-    def render(self, console: Console) -> None:
-        from rich.table import Table
-
-        scenes, captions = self.gallery
-        seeds = len(self.methods[0].seeds)
-        console.print(
-            f"Held out: {scenes} scenes with {captions} captions, in combinations that were in none of the "
-            f"{self.training} training scenes. Mean of {seeds} seed{'s' if seeds > 1 else ''}."
-        )
-        table = Table()
-        table.add_column("")
-        for way in ("image → text", "text → image"):
-            for _, label in COLUMNS:
-                table.add_column(f"{way}\n{label}", justify="right")
-        for method in self.methods:
-            figures = (f"{method.mean(way, key):.1f}" for way in ("i2t", "t2i") for key, _ in COLUMNS)
-            table.add_row(method.label, *figures)
-        console.print(table)
-        for line in self.explanation():
-            console.print(line, markup=False)
-        console.print(f"curves: {self.picture}", soft_wrap=True, markup=False)
-        console.print(f"training: {self.training_picture}", soft_wrap=True, markup=False)
-        console.print(f"model: {self.model}   (vse inspect {self.model})", soft_wrap=True, markup=False)
-        console.print(f"index: {self.collection}   (vse serve {self.collection})", soft_wrap=True, markup=False)
 
     def explanation(self) -> list[str]:
         """The learned curves in words, from their numbers."""

@@ -2,57 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from vse._util.atomic import write_text
 from vse.errors import InputError
-from vse.evaluation.bootstrap import SAMPLES, Difference, Interval
+from vse.evaluation.bootstrap import SAMPLES, Difference
 from vse.evaluation.embeddings import Embeddings
 from vse.evaluation.evaluate import Result, agreeing, compare, evaluate
-from vse.evaluation.metrics import RetrievalMetrics
 from vse.evaluation.protocols import AUTO, choose_protocols
 from vse.evaluation.published import ClosestRow, closest_row, list_protocols
 from vse.evaluation.ranks import Ties
 from vse.progress import ProgressReporter
 
 if TYPE_CHECKING:
-    from rich.console import Console
-    from rich.table import Table
-
     from vse.evaluation.coco.tasks import CocoTasks
-
-
-RANK_HEADING = "median,\nmean rank"
-
-
-def figure_table(title: str, heads: Sequence[str]) -> Table:
-    """An empty table: a model, a column for each of ``heads``, and ranks. A direction stands above its recall."""
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(title=Text(title), title_justify="left", padding=(0, 0, 0, 1))
-    table.add_column("model", overflow="fold", ratio=1)
-    for head in (*heads, RANK_HEADING):
-        table.add_column(head if "\n" in head else head.replace(" ", "\n"), justify="right", no_wrap=True)
-    return table
-
-
-def add_figures(table: Table, name: str, metrics: RetrievalMetrics, columns: Iterable[str]) -> None:
-    """A row with one decimal, as papers print them."""
-    from rich.text import Text
-
-    figures, first, second = metrics.figures(), metrics.i2t, metrics.t2i
-    ranks = f"{first.median_rank:g}/{second.median_rank:g}\n{first.mean_rank:.1f}/{second.mean_rank:.1f}"
-    table.add_row(Text(name), *(f"{figures[column]:.1f}" for column in columns), ranks)
-
-
-def add_intervals(table: Table, intervals: Mapping[str, Interval], columns: Iterable[str]) -> None:
-    """The two ends one below the other: side by side they would be twice as wide as the figures."""
-    spread = (intervals[column] for column in columns)
-    table.add_row("95 %", *(f"{each.low:.1f}–\n{each.high:.1f}" for each in spread), style="dim")
 
 
 COLUMNS = ("i2t_r1", "i2t_r5", "i2t_r10", "t2i_r1", "t2i_r5", "t2i_r10", "rsum")
@@ -69,9 +35,6 @@ class Shown(Protocol):
 
     def to_json(self) -> dict[str, Any]:
         """Plain values."""
-
-    def render(self, console: Console) -> None:
-        """As a person reads it."""
 
 
 @dataclass(frozen=True)
@@ -119,56 +82,6 @@ class EvaluationReport:
             **{name: [extra.to_json() for extra in extras] for name, extras in self.extras.items()},
         }
 
-    def render(self, console: Console) -> None:
-        """A table for each protocol, its card below it, then comparisons."""
-        for protocol, test in dict.fromkeys((each.protocol.name, each.card["split_hash"]) for each in self.results):
-            self._table(console, protocol, test)
-        for comparison in self.comparisons:
-            render_comparison(console, comparison)
-        for extras in self.extras.values():
-            for extra in extras:
-                extra.render(console)
-
-    def _table(self, console: Console, protocol: str, test: str) -> None:
-        rows = [
-            (number, result)
-            for number, result in enumerate(self.results)
-            if (result.protocol.name, result.card["split_hash"]) == (protocol, test)
-        ]
-        table = figure_table(f"{protocol}: {rows[0][1].protocol.summary}", HEADS)
-        for number, result in rows:
-            add_figures(table, result.name, result.metrics, COLUMNS)
-            add_intervals(table, result.intervals, COLUMNS)
-            if number in self.published:
-                values = self.published[number].row.values
-                table.add_row("paper", *(f"{values[n]:.1f}" if n in values else "" for n in COLUMNS), style="italic")
-        console.print(table)
-        for number, result in rows:
-            if number in self.published:
-                told = f"paper, beside {result.name}: {describe_published(self.published[number])}"
-                console.print(told, style="italic", markup=False, soft_wrap=True)
-        console.print(footer([result.card for _, result in rows]), style="dim", markup=False)
-
-
-def footer(cards: list[dict[str, Any]]) -> str:
-    """What the rows of a table have in common, and their models, in a few lines."""
-    card = cards[0]
-    per_image = card["captions_per_image"]
-    captions = (
-        f"{per_image['mean']:g}" if per_image["min"] == per_image["max"] else f"{per_image['min']}–{per_image['max']}"
-    )
-    named = dict.fromkeys(f"{model['name']} ({model['fingerprint']})" for each in cards for model in each["models"])
-    models = ", ".join(named)
-    remarks = "".join(f"\nNote: {remark}." for remark in card["remarks"])
-    galleries = f"{card['gallery_images'][0]} images, {card['gallery_texts'][0]} texts"
-    folds = f", {card['folds']} folds" if card["folds"] > 1 else ""
-    return (
-        f"{card['data']} {card['split']} (content {card['split_hash']}): gallery {galleries}{folds}, "
-        f"{captions} captions an image.\n"
-        f"Recall {card['recall']}. Ties {card['ties']}: {card['tie_rule']}. Scores: {card['dtype']}.\n"
-        f"Models: {models}. Intervals: {card['bootstrap']['samples']} draws of {card['bootstrap']['unit']}.{remarks}"
-    )
-
 
 def find_published(result: Result) -> ClosestRow | None:
     """The paper's closest row on the same test, with what differs; None where the paper has no such test."""
@@ -190,16 +103,6 @@ def closest_published(protocol: str, models: list[dict[str, Any]]) -> ClosestRow
     if "image" not in traits:
         return None
     return closest_row(protocol=protocol, ensemble=len(models) > 1, **traits)
-
-
-def describe_published(found: ClosestRow) -> str:
-    """The row in a few words, and what differs from the configuration that was evaluated."""
-    row = found.row
-    parts = [part for part in (row.image, row.backbone, row.text, "ensemble" if row.ensemble else None) if part]
-    other = "; ".join(
-        f"{name} {asked} here, {printed or 'not stated'} there" for name, (asked, printed) in found.differences.items()
-    )
-    return f"{row.method} ({', '.join(parts)}), table {row.table}" + (f"; differs in: {other}" if other else "")
 
 
 def published_json(found: ClosestRow) -> dict[str, Any]:
@@ -239,23 +142,6 @@ def append_markdown(path: Path, results: list[Result]) -> None:
         ]
         text += f"| {' | '.join(cells)} |\n"
     write_text(path, text)
-
-
-def render_comparison(console: Console, comparison: Comparison, sides: tuple[str, str] = ("i2t", "t2i")) -> None:
-    """A table of the differences; ``sides`` are what the two directions are called."""
-    from rich.table import Table
-    from rich.text import Text
-
-    title = Text(f"{comparison.first} minus {comparison.second} ({comparison.protocol})")
-    table = Table(title=title, title_justify="left")
-    for head in ("figure", "difference", "95 % interval", "verdict"):
-        table.add_column(head, justify="left" if head in {"figure", "verdict"} else "right")
-    for name in (*COLUMNS, *RANKS):
-        each = comparison.differences[name]
-        verdict = "real" if each.real else "may be chance"
-        called = name.replace("i2t", sides[0]).replace("t2i", sides[1])
-        table.add_row(called, f"{each.value:+.2f}", f"{each.interval.low:+.2f} … {each.interval.high:+.2f}", verdict)
-    console.print(table)
 
 
 def run_evaluation(

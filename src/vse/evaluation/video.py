@@ -22,14 +22,10 @@ from vse.evaluation.evaluate import RECALL, TIE_RULES
 from vse.evaluation.metrics import DirectionMetrics, RetrievalMetrics
 from vse.evaluation.positives import Positives, distinct_sentences
 from vse.evaluation.ranks import Ties, ranks_both_ways
-from vse.evaluation.report import add_figures, add_intervals, figure_table
 from vse.evaluation.scores import DotScores, MatrixScores, Scores
 from vse.progress import ProgressReporter, SilentProgress
 
 if TYPE_CHECKING:
-    from rich.console import Console
-    from rich.table import Table
-
     from vse.data.dataset import CaptionedImages
     from vse.hgr.graphs import SentenceGraphs
     from vse.hgr.model import HGRModel
@@ -114,24 +110,6 @@ class VideoResult:
         shown = {"intervals": spread} if spread else {}
         return {"name": self.name, "metrics": both, **shown, "card": self.card}
 
-    def render(self, console: Console) -> None:
-        """A table with this row, the card below it."""
-        table = video_table(f"{self.card['data']} {self.card['split']}")
-        self.add_to(table)
-        console.print(table)
-        console.print(footer(self.card), style="dim", markup=False)
-
-    def add_to(self, table: Table) -> None:
-        """The row, and below it the intervals if there are any."""
-        add_figures(table, self.name, self.metrics, COLUMNS)
-        if self.intervals:
-            add_intervals(table, self.intervals, COLUMNS)
-
-
-def video_table(title: str) -> Table:
-    """An empty table like the paper's."""
-    return figure_table(title, HEADS)
-
 
 def evaluate_videos(
     scores: Scores,
@@ -175,21 +153,6 @@ def evaluate_videos(
 def directed(name: str) -> str:
     """What a figure of both directions is called where images are videos: ``i2t_r1`` is ``v2t_r1``."""
     return name.replace("i2t", "v2t").replace("t2i", "t2v")
-
-
-def footer(card: dict[str, Any]) -> str:
-    """What the row means, in a few lines."""
-    notes = list(card["remarks"])
-    if card["dropped"]:
-        notes.append(f"{len(card['dropped'])} videos without frames are left out, {card['dropped'][0]} is the first")
-    return (
-        f"{card['data']} {card['split']} (content {card['split_hash']}): {card['videos']} videos, "
-        f"{card['sentences']} distinct sentences of {card['captions']} captions, "
-        f"{card['shared_sentences']} of them right for several videos.\n"
-        f"Recall {card['recall']}. Ties {card['ties']}: {card['tie_rule']}."
-        + (f" Intervals: {card['bootstrap']['samples']} draws of {UNIT}." if "bootstrap" in card else "")
-        + "".join(f"\nNote: {note}." for note in notes)
-    )
 
 
 def video_scores(

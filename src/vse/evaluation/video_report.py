@@ -4,21 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from vse.errors import InputError
 from vse.evaluation.bootstrap import SAMPLES, differences
 from vse.evaluation.published import ClosestRow, closest_row
 from vse.evaluation.ranks import Ties
-from vse.evaluation.report import Comparison, describe_published, published_json, render_comparison
+from vse.evaluation.report import Comparison, published_json
 from vse.evaluation.scores import MeanScores, Scores
-from vse.evaluation.video import COLUMNS, VideoResult, VideoTest, directed, evaluate_videos, footer, video_table
+from vse.evaluation.video import VideoResult, VideoTest, directed, evaluate_videos
 from vse.progress import ProgressReporter, SilentProgress
-
-if TYPE_CHECKING:
-    from rich.console import Console
-
-SIDES = ("v2t", "t2v")
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,24 +42,6 @@ class VideoReport:
             rows[number]["published"] = _directed_under("values", published_json(found))
         compared = [_directed_under("differences", each.to_json()) for each in self.comparisons]
         return {"results": rows, "comparisons": compared}
-
-    def render(self, console: Console) -> None:
-        """One table, its card below it, then comparisons."""
-        card = self.results[0].card
-        table = video_table(f"{card['data']} {card['split']}")
-        for number, result in enumerate(self.results):
-            result.add_to(table)
-            if number in self.published:
-                values = self.published[number].row.values
-                table.add_row("paper", *(f"{values[n]:.1f}" if n in values else "" for n in COLUMNS), style="italic")
-        console.print(table)
-        for number, found in self.published.items():
-            told = f"paper, beside {self.results[number].name}: {describe_published(found)}"
-            console.print(told, style="italic", markup=False, soft_wrap=True)
-        named = dict.fromkeys(_described(model) for each in self.results for model in each.card["models"])
-        console.print(f"{footer(card)}\nModels: {', '.join(named)}.", style="dim", markup=False)
-        for comparison in self.comparisons:
-            render_comparison(console, comparison, SIDES)
 
 
 def evaluate_on_videos(
@@ -158,8 +135,3 @@ def _directed_under(key: str, plain: dict[str, Any]) -> dict[str, Any]:
 def _card(model: ScoredModel) -> dict[str, Any]:
     note = {"role_graphs": model.note} if model.note else {}
     return {"name": model.name, "fingerprint": model.fingerprint, **model.traits, **note}
-
-
-def _described(card: dict[str, Any]) -> str:
-    graphs = f", {card['role_graphs']}" if "role_graphs" in card else ""
-    return f"{card['name']} ({card['fingerprint']}{graphs})"

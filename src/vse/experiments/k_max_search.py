@@ -17,7 +17,6 @@ from vse.pooling.plot import INK
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-    from rich.console import Console
 
 IMAGE_KS, TEXT_KS = (5, 20, 40), (1, 3, 8)
 QUICK_KS = (1, 4)
@@ -73,22 +72,6 @@ class SearchResult:
             lines.append(f"| pictures {k} | " + " | ".join(f"{value:.1f}" for value in values) + " |")
         told = f"GPO: {self.gpo:.1f}. Best pair: {self.best.image} and {self.best.text}, {self.highest:.1f}. One seed."
         return "\n".join(lines) + f"\n\n{told}\n"
-
-    def render(self, console: Console) -> None:
-        from rich.table import Table
-
-        table = Table(title="Rsum on dev: K of pictures (rows) and of words", title_justify="left")
-        for head in ("", *map(str, self.text_ks)):
-            table.add_column(head, justify="right")
-        for k, values in zip(self.image_ks, self.dev, strict=True):
-            table.add_row(str(k), *(f"{value:.1f}" for value in values))
-        console.print(table)
-        console.print(
-            f"best pair {self.best.image} and {self.best.text}: {self.highest:.1f}; GPO: {self.gpo:.1f} (one seed each)"
-        )
-        if self.quick:
-            console.print("This was the quick version: far too little training for figures that mean anything.")
-        console.print(f"Table and picture are in {self.folder}", soft_wrap=True)
 
     def save(self) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)

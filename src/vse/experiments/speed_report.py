@@ -25,7 +25,6 @@ from vse.pooling.plot import INK
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-    from rich.console import Console
 
 
 COLOURS: dict[Contestant, str] = {"vse-bert": "#2a9d8f", "vse-bigru": "#6c8ebf", "cross-encoder": "#d1495b"}
@@ -166,31 +165,13 @@ class SpeedResult:
             "files": [str(self.folder / name) for name in ("result.json", "table.md", "speed.png")],
         }
 
-    def render(self, console: Console) -> None:
-        """The table, the ratios and where the files are."""
-        from rich.table import Table
-
-        header, *rows = self._rows()
-        table = Table(title="One text query against pictures that were indexed before", title_justify="left")
-        for name in header:
-            table.add_column(name, justify="right")
-        for row in rows:
-            table.add_row(*row)
-        console.print(table)
-        for text in (self.ratio_line(), self._line_in_words(), self._machine_in_words()):
-            console.print(text, soft_wrap=True)
-        if self.warning is not None:
-            console.print(f"{self.warning}.", soft_wrap=True)
-        console.print(f"Table, figures and plot are in {self.folder}", soft_wrap=True)
-
     def markdown(self) -> str:
         """The table for the documentation, and the sentences that belong to it."""
-        header, *rows = self._rows()
+        header, *rows = self.rows()
         lines = [header, ["--:"] * len(header), *rows]
         table = "\n".join("| " + " | ".join(cells) + " |" for cells in lines)
-        sentences = (self.ratio_line(), self._line_in_words(), self._machine_in_words())
         warning = [f"**{self.warning}.**"] if self.warning is not None else []
-        return "\n\n".join([*warning, table, *(f"{text}." for text in sentences)]) + "\n"
+        return "\n\n".join([*warning, table, *(f"{text}." for text in self.sentences())]) + "\n"
 
     def plot(self) -> Figure:
         """The table as curves."""
@@ -202,7 +183,8 @@ class SpeedResult:
         write_text(self.folder / "table.md", self.markdown())
         self.plot().savefig(self.folder / "speed.png", dpi=130)
 
-    def _rows(self) -> list[list[str]]:
+    def rows(self) -> list[list[str]]:
+        """Return the cells of the table, the header first."""
         rows = [["candidates", *self.profile.labels.values(), f"V+L BERT / {self.profile.labels[MAIN]}"]]
         for size in self.profile.sizes:
             measured = self.times["cross-encoder", size].measured
@@ -215,6 +197,10 @@ class SpeedResult:
 
     def _medians(self) -> dict[int, float]:
         return {size: self.times["cross-encoder", size].seconds for size in self.profile.cross_sizes}
+
+    def sentences(self) -> tuple[str, ...]:
+        """Return the ratios, how times were extrapolated, and the machine, in words."""
+        return self.ratio_line(), self._line_in_words(), self._machine_in_words()
 
     def _line_in_words(self) -> str:
         line = self._medians()

@@ -24,7 +24,6 @@ from vse.pooling.plot import INK
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-    from rich.console import Console
 
 
 Outcomes = Mapping[tuple[str, str], list[Outcome]]
@@ -158,30 +157,6 @@ class SyntheticResult:
             "files": [str(self.folder / name) for name in ("result.json", "table.md", "curves.png")],
         }
 
-    def render(self, console: Console) -> None:
-        """A table for each range of sizes; the published figure stands in brackets."""
-        from rich.table import Table
-
-        for sizes, span in SIZE_RANGES.items():
-            kind = "seen" if sizes == "seen" else f"unseen, {sizes}"
-            title = f"Coefficient RMSE, sizes {span.start} to {span.stop - 1} ({kind}): ours, (paper)"
-            table = Table(title=title, title_justify="left")
-            table.add_column("design", no_wrap=True)
-            for pattern in PATTERNS:
-                table.add_column(pattern, justify="right", no_wrap=True)
-            for design in DESIGNS:
-                cells = (
-                    f"{self._figure('ours', design, pattern, sizes)} ({self._figure('paper', design, pattern, sizes)})"
-                    for pattern in PATTERNS
-                )
-                table.add_row(design, *cells, style="bold" if design == MAIN_DESIGN else None)
-            console.print(table)
-        good, of = self.within_tolerance()
-        console.print(f"{MAIN_DESIGN}: {good} of {of} entries at most {TOLERANCE} above the paper's figure")
-        if self.quick:
-            console.print("This was the quick version: far too few steps for figures that mean anything.")
-        console.print(f"Table, figures and curves are in {self.folder}", soft_wrap=True)
-
     def markdown(self) -> str:
         """The tables for the documentation: one for each range of sizes, our row above the published one."""
         lines = []
@@ -192,12 +167,13 @@ class SyntheticResult:
             for design in DESIGNS:
                 for source in ("ours", "paper"):
                     count = len(self.seeds[design]) if source == "ours" else "paper"
-                    cells = (self._figure(source, design, pattern, sizes) for pattern in PATTERNS)
+                    cells = (self.figure(source, design, pattern, sizes) for pattern in PATTERNS)
                     lines.append(f"| {design} | {count} | " + " | ".join(cells) + " |")
             lines.append("")
         return "\n".join(lines)
 
-    def _figure(self, source: str, design: str, pattern: str, sizes: str) -> str:
+    def figure(self, source: str, design: str, pattern: str, sizes: str) -> str:
+        """Return one error as text; ``source`` is ``ours`` or ``paper``."""
         value = (
             self.error(design, pattern, sizes)
             if source == "ours"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from vse._util.atomic import write_json
 from vse.data.open import find_layout
@@ -35,10 +35,6 @@ from vse.models.storage import load_model
 from vse.training.build import open_split
 from vse.training.evaluate import rank_scores, split_scores
 from vse.training.recipes import toml_text
-
-if TYPE_CHECKING:
-    from rich.console import Console
-
 
 BEST = "best simple pooling"
 COMPLEX = {
@@ -297,12 +293,6 @@ class CoefficientsResult:
             "model": str(self.model),
             "curves": [curve.to_json() for curve in self.curves],
         }
-
-    def render(self, console: Console) -> None:
-        for curve in self.curves:
-            nearest = "no curve" if curve.nearest is None else curve.nearest.label
-            console.print(f"{curve.tower}, {curve.size} elements: {nearest}", highlight=False)
-        console.print(f"The picture is {self.folder / 'coefficients.png'}", soft_wrap=True)
 
 
 def run_coefficients(call: Call) -> CoefficientsResult:

@@ -15,13 +15,10 @@ from vse.errors import InputError
 from vse.index.checks import check_vectors
 from vse.index.confidence import SAMPLE, Background, Floats, spread_of_query
 from vse.index.types import Vectors
-from vse.inputs.text import printable
 from vse.models.coefficients import FILE, Coefficients, logistic, shipped_coefficients
 from vse.progress import ProgressReporter, SilentProgress
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from vse.evaluation.embeddings import Embeddings
     from vse.index.types import Vectors
 
@@ -194,25 +191,6 @@ class CalibrationReport:
             "found": {str(size): share for size, share in self.found.items()},
             "written": None if self.written is None else str(self.written),
         }
-
-    def lines(self) -> list[str]:
-        """What was asked, what was found, how far confidences were off, and where the coefficients are now."""
-        said = [
-            f"{self.pictures:,} pictures, {self.captions:,} captions, {self.results:,} results",
-            *(f"  found first among {size:>5,}: {share:>4.0%}" for size, share in self.found.items()),
-            f"confidence is off by {self.error:.1%} in the mean, by {self.shipped_error:.1%} with the package's own "
-            f"coefficients; a right result is surer than a wrong one in {self.area:.1%} of pairs",
-        ]
-        if self.written is not None:
-            said.append(f"written: {self.written}")
-        return [printable(line) for line in said]
-
-    def render(self, console: Console) -> None:
-        """The lines as they are, however long."""
-        from rich.text import Text
-
-        for line in self.lines():
-            console.print(Text(line), soft_wrap=True)
 
 
 def calibrate(

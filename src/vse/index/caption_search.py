@@ -8,14 +8,10 @@ from typing import TYPE_CHECKING, Any
 from vse.errors import InputError
 from vse.index.checks import check_page
 from vse.index.query import Query, QueryVector, as_query, encode_query
-from vse.index.results import about_words, say
 from vse.index.search import DEPTH, of_hits, steadily
 from vse.index.types import Collection, Item, full_path
-from vse.inputs.text import printable
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from vse.index.query import Model
     from vse.index.types import Vectors
 
@@ -48,20 +44,6 @@ class CaptionResults:
         found = {"query": self.query, "captions": [asdict(each) for each in self.captions]}
         lists = {"unknown": list(self.unknown), "cut": list(self.cut)}
         return {**found, "offset": self.offset, "more": self.more, **lists}
-
-    def lines(self) -> list[str]:
-        """A line for each caption, with its file behind it."""
-        lines = about_words(self.unknown, self.cut)
-        if not self.captions:
-            lines.append("no more captions")
-        return lines + [
-            f"{number:>4}.  {each.score:.3f}  {each.id:>7}  {printable(each.caption)}  ({printable(each.path)})"
-            for number, each in enumerate(self.captions, self.offset + 1)
-        ]
-
-    def render(self, console: Console) -> None:
-        """The lines, beside what else is drawn."""
-        say(console, self.lines())
 
 
 def search_captions(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,11 +12,7 @@ from numpy.typing import NDArray
 from vse.errors import InputError
 from vse.index.scoring import rounding
 from vse.index.types import Collection, Item, Place, Vectors, full_path
-from vse.inputs.text import printable
 from vse.progress import ProgressReporter, SilentProgress
-
-if TYPE_CHECKING:
-    from rich.console import Console
 
 NEAR = 0.9
 """The cosine from which two pictures count as the same one.
@@ -42,21 +38,6 @@ class Duplicates:
     def to_json(self) -> dict[str, Any]:
         groups = [[_described(item) for item in group] for group in self.groups]
         return {"threshold": self.threshold, "items": self.items, "groups": groups}
-
-    def render(self, console: Console) -> None:
-        """A paragraph for each group."""
-        from rich.text import Text
-
-        def say(text: str) -> None:
-            console.print(Text(text), soft_wrap=True)  # Text: a bracket in a file name is no markup
-
-        files = sum(map(len, self.groups))
-        say(f"{len(self.groups)} groups with {files} files, cosine {self.threshold:g} or more, of {self.items} items")
-        for number, group in enumerate(self.groups, 1):
-            say(f"group {number}")
-            for item in group:
-                file = item.file
-                say(f"  {item.id}  {printable(full_path(file))}  {file.width} × {file.height}, {file.size:,} bytes")
 
 
 def near_duplicates(

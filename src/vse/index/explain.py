@@ -11,16 +11,13 @@ from numpy.typing import NDArray
 
 from vse.errors import InputError, VSEError
 from vse.index.evidence import AGAINST, FOR, evidence, frame_evidence, heat_map, moment_frames, write_png
-from vse.index.results import SearchResults, clock, say
+from vse.index.results import SearchResults, clock
 from vse.index.scan import digest
 from vse.index.types import Collection, Item, MediaFile, Vectors, full_path
-from vse.inputs.text import printable
 from vse.inputs.video.windows import Window
 from vse.progress import ProgressReporter, SilentProgress
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from vse.index.evidence import Model
 
 
@@ -120,19 +117,6 @@ class Explained:
         plain = self.results.to_json()
         pairs = zip(plain["results"], self.explanations, strict=True)
         return {**plain, "results": [{**result, "evidence": each.to_json()} for result, each in pairs]}
-
-    def lines(self) -> list[str]:
-        """Those of the results, then the files by the numbers of the results."""
-        lines = self.results.lines()
-        for number, each in enumerate(self.explanations, self.results.offset + 1):
-            file = f"{each.file} (replaced)" if each.replaced else each.file
-            said = "; ".join(part for part in (file, each.note) if part is not None)
-            lines.append(f"{number:>4}.  evidence: {printable(said)}")
-        return lines
-
-    def render(self, console: Console) -> None:
-        """The lines, beside what else is drawn."""
-        say(console, self.lines())
 
 
 def explain(

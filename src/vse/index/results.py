@@ -3,15 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from vse.index.types import Item, Vectors, full_path
 from vse.inputs.files import MediaKind
-from vse.inputs.text import printable
-
-if TYPE_CHECKING:
-    from rich.console import Console
 
 NAMED = 3
 """Files of a group that are named."""
@@ -85,60 +80,6 @@ class SearchResults:
         lists = {"unknown": list(self.unknown), "cut": list(self.cut)}
         head = {"query": self.query, "exact": self.exact, "results": results}
         return {**head, "offset": self.offset, "more": self.more, **lists}
-
-    def lines(self) -> list[str]:
-        """A line for each result, the path last and whole."""
-        lines = about_words(self.unknown, self.cut)
-        if not self.results:
-            lines.append("nothing found" if not self.offset else "no more results")
-        lines += [_line(number, result) for number, result in enumerate(self.results, self.offset + 1)]
-        if self.results and not self.exact:
-            lines.append("searched with an approximate index")
-        return lines
-
-    def render(self, console: Console) -> None:
-        """The lines, beside what else is drawn."""
-        say(console, self.lines())
-
-
-def about_words(unknown: tuple[str, ...], cut: tuple[str, ...]) -> list[str]:
-    """Lines for what the model did not read of a query."""
-    lines = [f"words the model does not know: {printable(', '.join(unknown))}"] if unknown else []
-    return lines + [f"too long for the model, which read its beginning: {printable(text[:60])} …" for text in cut]
-
-
-def say(console: Console, lines: list[str]) -> None:
-    """The lines as they are, however long."""
-    from rich.text import Text
-
-    for line in lines:
-        console.print(Text(line), soft_wrap=True)  # Text: a bracket in a file name is no markup
-
-
-def _line(number: int, result: Result) -> str:
-    """Rank, confidence, score, id, then what is known of it, and the path."""
-    parts = [f"{number:>4}.  {result.confidence:>4.0%}  {result.score:.3f}  {result.id:>7}"]
-    if result.taken is not None:
-        parts.append(_date(result.taken))
-    parts.append(printable(result.path))
-    if result.start is not None and result.end is not None:
-        parts.append(f"{clock(result.start)}–{clock(result.end)}")
-    if result.group:
-        parts.append(_alike(result))
-    return "  ".join(parts)
-
-
-def _alike(result: Result) -> str:
-    names = dict.fromkeys(printable(path.rpartition("/")[2]) for path in result.alike)  # moments of a clip have one
-    rest = " …" if len(result.group) > len(result.alike) else ""
-    return f"and {len(result.group)} alike: {', '.join(names)}{rest}"
-
-
-def _date(taken: float) -> str:
-    try:
-        return datetime.fromtimestamp(taken, UTC).strftime("%Y-%m-%d")
-    except (ValueError, OverflowError, OSError):  # a camera may claim any year
-        return "date unknown"
 
 
 def clock(seconds: float) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, cast
@@ -20,14 +20,12 @@ from vse.data.open import AUTO, list_splits, open_data
 from vse.data.reading import ALL
 from vse.encoders.backbones import Backbone, create_backbone
 from vse.encoders.functional import evaluation_mode, state_fingerprint
-from vse.encoders.video import LARGEST, NAN, as_float16, see_cells
+from vse.encoders.video import NAN, as_float16, see_cells
 from vse.errors import InputError, VSEError
 from vse.models.encode import Items, check_batch_size, read_ahead, read_picture
 from vse.progress import ProgressReporter, SilentProgress
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from vse.inputs.preprocessing import ImagePreprocessing
 
 
@@ -67,37 +65,6 @@ class FeaturesReport:
             "seconds": round(self.seconds, 3),
             "bad": [{"id": name, "reason": reason} for name, reason in self.bad.items()],
         }
-
-    def render(self, console: Console) -> None:
-        """Counts, what went wrong, and where the features are."""
-        rows, columns = self.grid
-        rate = f" ({self.computed / self.seconds:.1f} images/s)" if self.computed else ""
-        counts = (
-            f"{self.backbone}: {self.images} images, {rows} × {columns} cells of {self.channels} channels each",
-            f"{self.computed} computed now{rate}, {self.kept} were there before",
-        )
-        print_report(console, counts, self.clipped, self.bad, self.folder)
-
-
-def print_report(
-    console: Console,
-    counts: Iterable[str],
-    clipped: int,
-    bad: Mapping[str, str],
-    folder: Path,
-    *,
-    in_part: Mapping[str, str] | None = None,
-) -> None:
-    """The lines of any report of features; ``bad`` has none of them, ``in_part`` is used as far as it could be read."""
-    from rich.text import Text
-
-    lines = [*counts]
-    if clipped:
-        lines.append(f"{clipped} values were beyond ±{LARGEST:.0f}, the range of float16, and were clipped")
-    lines += [f"{name} is used in part: {note}" for name, note in (in_part or {}).items()]
-    lines += [f"no features for {name}: {reason}" for name, reason in bad.items()]
-    for line in (*lines, f"The features are in {folder}"):
-        console.print(Text(line if line.isprintable() else ascii(line)), soft_wrap=True)
 
 
 def find_images(path: str | os.PathLike[str], *, layout: str = AUTO, split: str | None = None) -> ImageFiles:

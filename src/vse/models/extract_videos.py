@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
@@ -22,11 +22,8 @@ from vse.inputs.files import BadMediaError, os_reason
 from vse.inputs.video.windows import FRAMES, check_frame_count
 from vse.models.encode import check_batch_size, read_ahead
 from vse.models.encode_videos import ClipPixels, read_clip
-from vse.models.extract import OpenedBackbone, backbone_fingerprint, open_backbone, print_report
+from vse.models.extract import OpenedBackbone, backbone_fingerprint, open_backbone
 from vse.progress import ProgressReporter, SilentProgress
-
-if TYPE_CHECKING:
-    from rich.console import Console
 
 __all__ = ["ClipFeaturesReport", "NamedClips", "extract_clip_features", "find_clips"]
 
@@ -70,15 +67,6 @@ class ClipFeaturesReport:
             "problems": [{"id": name, "reason": reason} for name, reason in self.problems.items()],
             "notes": [{"id": name, "note": note} for name, note in self.notes.items()],
         }
-
-    def render(self, console: Console) -> None:
-        """Counts, what went wrong, and where the features are."""
-        rate = f" ({self.computed / self.seconds:.1f} clips/s)" if self.computed else ""
-        counts = (
-            f"{self.backbone}: {self.clips} clips, up to {self.frames_per_clip} frames of {self.channels} channels",
-            f"{self.computed} clips with {self.frames} frames computed now{rate}, {self.kept} were there before",
-        )
-        print_report(console, counts, self.clipped, self.problems, self.folder, in_part=self.notes)
 
 
 def extract_clip_features(

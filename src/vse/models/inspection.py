@@ -13,23 +13,16 @@ from vse._util.strict import read_json
 from vse.errors import InputError, unknown_choice
 from vse.inputs.preprocessing import ImagePreprocessing
 from vse.models.card import (
-    NOT_RECORDED,
     TowerReport,
-    describe_preprocessing,
-    describe_tokenizer,
     hgr_towers,
     image_tower,
     text_tower,
 )
 from vse.models.coefficients import own_coefficients
 from vse.models.config import About, AnyConfig, HGRConfig, read_config, split_marks
-from vse.models.curves import ASCII_BARS, BARS, CURVES_FILE, PoolingCurve, read_curves
+from vse.models.curves import CURVES_FILE, PoolingCurve, read_curves
 
 if TYPE_CHECKING:
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
     from vse.inputs.tokenizer import TextTokenizer
 
 Shapes = dict[str, tuple[int, ...]]
@@ -37,7 +30,6 @@ Shapes = dict[str, tuple[int, ...]]
 CONFIG = "config.json"
 WEIGHTS = "model.safetensors"
 RUNTIMES = ("torch", "onnx")
-UNCALIBRATED = "as shipped ('vse calibrate' fits it to the model)"
 LONGEST_HEADER = 100_000_000  # the limit of the safetensors format
 BUFFERS = ("running_mean", "running_var", "num_batches_tracked", "position_ids", "coefficient_table")
 """Last names of saved tensors that are not trained, so that they are no parameters."""
@@ -75,70 +67,6 @@ class ModelReport:
         plain["about"] = self.about.model_dump(mode="json")
         plain["curves"] = [curve.to_json() for curve in self.curves]
         return dict(_finite(plain))
-
-    def render(self, console: Console) -> None:
-        """The model, its towers, its scores and its curves as tables."""
-        for table in (self._summary(), self._towers(), self._scores(), self._curves(console)):
-            if table.row_count:
-                console.print(table)
-        if not self.curves:
-            console.print(f"Pooling curves: {NOT_RECORDED} ({CURVES_FILE} is absent; saving the model again writes it)")
-        if self.plot is not None:
-            console.print(f"Pooling curves drawn in {self.plot}", markup=False, soft_wrap=True)
-
-    def _summary(self) -> Table:
-        about = self.about
-        table = _table(None, "", "")
-        rows = {
-            "model": about.name or Path(self.folder).resolve().name,
-            "runtime": self.runtime + (f", {self.precision}" if self.precision else ""),
-            "vectors": self._vectors(),
-            "files": f"{sum(self.file_sizes.values()) / 1e6:,.1f} MB ({', '.join(self.file_sizes)})",
-            "fingerprint": self.fingerprint,
-            "data": about.data,
-            "source": about.source,
-            "recipe": ", ".join(f"{key} = {value}" for key, value in about.recipe.items()),
-            "scores": None if not about.scores else "below",
-            "confidence": f"fitted on {self.confidence}" if self.confidence else UNCALIBRATED,
-            **({"notes": "; ".join(about.notes)} if about.notes else {}),
-        }
-        for key, value in rows.items():
-            table.add_row(key, _plain(value))
-        return table
-
-    def _vectors(self) -> str | None:
-        if any(tower.kind == "hgr" for tower in self.towers):
-            return f"of three levels, {self.embed_size} dimensions; the score of a pair is the mean of three"
-        return f"{self.embed_size} dimensions" if self.embed_size else None
-
-    def _towers(self) -> Table:
-        table = _table("Towers", "", *(tower.tower for tower in self.towers))
-        inputs = {"image": describe_preprocessing(self.preprocessing), "text": describe_tokenizer(self.tokenizer)}
-        names = ("encoder", "network", "input", "features", "parameters", "pooling")
-        columns = [
-            (tower.kind, tower.network, inputs[tower.tower], tower.feature_size, tower.parameters, tower.pooling)
-            for tower in self.towers
-        ]
-        for name, *cells in zip(names, *columns, strict=True) if columns else ():
-            table.add_row(name, *(_plain(f"{cell:,}" if isinstance(cell, int) else cell) for cell in cells))
-        return table
-
-    def _scores(self) -> Table:
-        table = _table("Scores", "data", "split", "protocol", "figures")
-        for score in self.about.scores:
-            figures = ", ".join(f"{name} {value:.5g}" for name, value in score.values.items())
-            table.add_row(*map(_plain, (score.data, score.split, score.protocol, figures)))
-        return table
-
-    def _curves(self, console: Console) -> Table:
-        table = _table("Pooling curves, largest value first", "tower", "pooling", "set of", "resembles", "weights")
-        bars = BARS if console.encoding.lower().startswith("utf") else ASCII_BARS
-        for curve in self.curves:
-            shown = curve.sparkline(bars=bars) + (" (mean over dimensions)" if curve.per_dimension else "")
-            label, weights = (curve.nearest.label, shown) if curve.nearest else ("-", curve.note or "-")
-            cells = (curve.tower, curve.pooling, str(curve.size or "-"), label, weights)
-            table.add_row(*map(_plain, cells))
-        return table
 
 
 def inspect_folder(path: str | Path) -> ModelReport:
@@ -240,23 +168,6 @@ def _tokenizer(folder: Path) -> TextTokenizer | None:
     from vse.inputs.tokenizer import TextTokenizer
 
     return TextTokenizer.load(folder)
-
-
-def _table(title: str | None, *columns: str) -> Table:
-    from rich.table import Table
-
-    table = Table(title=title, title_justify="left", show_header=any(columns))
-    for column in columns:
-        table.add_column(column, overflow="fold")
-    return table
-
-
-def _plain(text: str | None) -> Text:
-    """What rich prints as it is; a model from elsewhere must not be able to send codes to the terminal."""
-    from rich.text import Text
-
-    text = text or NOT_RECORDED
-    return Text("".join(character if character.isprintable() else " " for character in text))
 
 
 def _finite(value: Any) -> Any:

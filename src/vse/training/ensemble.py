@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from vse._util.atomic import write_json
 from vse.data import VideoFrames
@@ -25,9 +25,6 @@ from vse.training.recipes import read_recipe
 from vse.training.result import TrainingResult
 from vse.training.train import choose_device, train
 
-if TYPE_CHECKING:
-    from rich.console import Console
-
 
 @dataclass(frozen=True)
 class EnsembleResult:
@@ -45,14 +42,6 @@ class EnsembleResult:
             "members": [member.to_json() for member in self.members],
             "dev": self.together,
         }
-
-    def render(self, console: Console) -> None:
-        """Every member, then the mean of their scores, and the command that evaluates it."""
-        for member in self.members:
-            member.render(console)
-        console.print(f"{self.name}, mean of the scores: dev rsum {self.together.get('rsum', 0):.1f}", markup=False)
-        models = " ".join(str(member.model) for member in self.members)
-        console.print(f"evaluate it with: vse eval {models} --ensemble --data DIR", soft_wrap=True, markup=False)
 
 
 def train_ensemble(

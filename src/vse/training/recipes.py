@@ -9,15 +9,11 @@ from copy import deepcopy
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from vse._util.strict import parse
 from vse.errors import LONGEST_REASON, InputError, first_line, unknown_choice
 from vse.training.recipe import EnsembleRecipe, Recipe
-
-if TYPE_CHECKING:
-    from rich.console import Console
-
 
 EXTENDS = "extends"
 NAMED = ("pooling", "video_pooling", "sentence_pooling", "backbone")
@@ -182,19 +178,9 @@ class RecipeList:
 
     names: Sequence[str]
 
-    def _about(self, name: str) -> str:
+    def about(self, name: str) -> str:
+        """Return the summary of a recipe."""
         return str(read_values(find_recipe(name)).get("about", ""))
 
     def to_json(self) -> dict[str, Any]:
-        return {"recipes": {name: self._about(name) for name in self.names}}
-
-    def render(self, console: Console) -> None:
-        from rich.table import Table
-        from rich.text import Text
-
-        table = Table(box=None, show_header=False, pad_edge=False)
-        table.add_column(no_wrap=True)
-        table.add_column(overflow="fold")
-        for name in self.names:
-            table.add_row(Text(name), Text(self._about(name)))
-        console.print(table)
+        return {"recipes": {name: self.about(name) for name in self.names}}

@@ -12,8 +12,6 @@ from vse.training.log import read_timings
 from vse.training.run_folder import RESULT
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from vse.training.trainer import Trainer
 
 
@@ -73,28 +71,6 @@ class TrainingResult:
             "seconds": self.seconds,  # unrounded, so that a finished run is told again in the same words
             "waiting_for_data": self.waiting,
         }
-
-    def render(self, console: Console) -> None:
-        """The figures of the best model, and where it is."""
-        from rich.table import Table
-
-        dev = self.best.get("dev", {})
-        table = Table(
-            title=f"{self.name}: best on dev after epoch {self.best.get('epoch', 0) + 1}", title_justify="left"
-        )
-        for column in ("", "R@1", "R@5", "R@10", "median rank"):
-            table.add_column(column, justify="left" if not column else "right")
-        seen = "video" if self.best.get("videos") else "image"
-        for key, label in (("i2t", f"{seen} → text"), ("t2i", f"text → {seen}")):
-            if key in dev:
-                side = dev[key]
-                table.add_row(label, *(f"{side[name]:.1f}" for name in ("r1", "r5", "r10")), f"{side['median_rank']:g}")
-        console.print(table)
-        console.print(
-            f"rsum {self.best.get('rsum', 0):.1f}; {self.epochs} epochs, {self.steps} steps in {self.seconds:.0f} s, "
-            f"{100 * self.waiting:.1f} % of them waiting for data"
-        )
-        console.print(f"model: {self.model}", soft_wrap=True, markup=False)
 
     def draw(self, path: Path, metrics: Sequence[dict[str, Any]]) -> None:
         """The training curves, if matplotlib is there."""

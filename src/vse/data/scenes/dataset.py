@@ -31,7 +31,6 @@ from vse.progress import ProgressReporter, SilentProgress
 
 if TYPE_CHECKING:
     from PIL.Image import Image
-    from rich.console import Console
 
 FORMAT = 2
 """Changes whenever the same arguments give other scenes, pictures or captions."""
@@ -65,13 +64,6 @@ class WrittenScenes:
             "drawn": self.drawn,
             "kept": self.kept,
         }
-
-    def render(self, console: Console) -> None:
-        """Three lines: how many, how many of them were there before, and where."""
-        counts = ", ".join(f"{split} {number}" for split, number in self.counts.items())
-        console.print(f"{sum(self.counts.values())} scenes with {CAPTIONS} captions each: {counts}")
-        console.print(f"{self.drawn} drawn now, {self.kept} were there before")
-        console.print(f"Pictures and captions are listed in {self.annotations}", soft_wrap=True, markup=False)
 
 
 @dataclass(frozen=True)

@@ -5,29 +5,23 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from vse.errors import InputError
-from vse.evaluation.coco.cxc import CORRELATION, CxcMetrics, CxcRatings, CxcScores, cxc_metrics_of_scores, read_cxc
-from vse.evaluation.coco.eccv import DEFINITION, EccvMetrics, EccvPositives, eccv_metrics_of_scores, read_eccv
+from vse.evaluation.coco.cxc import CxcMetrics, CxcRatings, CxcScores, cxc_metrics_of_scores, read_cxc
+from vse.evaluation.coco.eccv import EccvMetrics, EccvPositives, eccv_metrics_of_scores, read_eccv
 from vse.evaluation.coco.ids import CocoIds, read_coco_ids
 from vse.evaluation.embeddings import Embeddings
-from vse.evaluation.metrics import CUTOFFS
 from vse.evaluation.published import ClosestRow
 from vse.evaluation.ranks import Ties
-from vse.evaluation.report import Shown, closest_published, describe_published, published_json
+from vse.evaluation.report import Shown, closest_published, published_json
 from vse.evaluation.scores import DotScores, MeanScores, Scores
 from vse.progress import ProgressReporter
 
-if TYPE_CHECKING:
-    from rich.console import Console
-
 CAPTIONS_EACH = 5  # of the published splits; Karpathy's file has six or seven for a few images
-TASKS = ("i2t", "t2i", "t2t", "i2i")
-HEADS = {"i2t": "image→text", "t2i": "text→image", "t2t": "text→text", "i2i": "image→image"}
 
 
 @dataclass(frozen=True)
@@ -44,30 +38,6 @@ class CxcReport:
         found = {} if self.published is None else {"published": published_json(self.published)}
         return {"name": self.name, **self.metrics.to_json(), **found, "card": self.card}
 
-    def render(self, console: Console) -> None:
-        """One table for retrieval, one line for correlations."""
-        from rich.table import Table
-        from rich.text import Text
-
-        table = Table(title=Text(f"Crisscrossed Captions: {self.name}"), title_justify="left")
-        for head in ("task", "R@1", "R@5", "R@10", "queries"):
-            table.add_column(head, justify="left" if head == "task" else "right")
-        for task in TASKS:
-            side = getattr(self.metrics, task)
-            table.add_row(HEADS[task], *(f"{value:.1f}" for value in side.recalls), f"{side.queries:,}")
-            if self.published is not None:
-                values = self.published.row.values
-                keys = [f"{task}_r{cutoff}" for cutoff in CUTOFFS]
-                table.add_row(
-                    "  paper", *(f"{values[key]:.1f}" if key in values else "" for key in keys), style="italic"
-                )
-        console.print(table)
-        if self.published is not None:
-            console.print(f"paper: {describe_published(self.published)}", style="italic", markup=False)
-        found = self.metrics.correlations.items()
-        console.print("; ".join(f"{task.upper()} {each.mean:.1f} ± {each.deviation:.1f}" for task, each in found))
-        console.print(CORRELATION, style="dim")
-
 
 @dataclass(frozen=True)
 class EccvReport:
@@ -80,21 +50,6 @@ class EccvReport:
     def to_json(self) -> dict[str, Any]:
         """Figures, their definition, the card."""
         return {"name": self.name, **self.metrics.to_json(), "card": self.card}
-
-    def render(self, console: Console) -> None:
-        """One table."""
-        from rich.table import Table
-        from rich.text import Text
-
-        table = Table(title=Text(f"ECCV Caption: {self.name}"), title_justify="left")
-        for head in ("direction", "mAP@R", "R-Precision", "R@1", "queries"):
-            table.add_column(head, justify="left" if head == "direction" else "right")
-        for task in ("i2t", "t2i"):
-            side = getattr(self.metrics, task)
-            figures = (side.map_at_r, side.r_precision, side.r1)
-            table.add_row(HEADS[task], *(f"{value:.1f}" for value in figures), f"{side.queries:,}")
-        console.print(table)
-        console.print(DEFINITION, style="dim")
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from vse._util.atomic import write_json, write_text
 from vse._version import __version__
@@ -15,9 +15,6 @@ from vse.evaluation.video import COLUMNS
 from vse.evaluation.video import HEADS as VIDEO_HEADS
 from vse.experiments.grid.compare import Contrast, Row
 from vse.experiments.plan import Grid
-
-if TYPE_CHECKING:
-    from rich.console import Console
 
 UNFINISHED = "*"
 """Marks a row whose dev score was still rising."""
@@ -82,39 +79,8 @@ class GridResult:
             lines += ["", f"\\{UNFINISHED} unfinished: rsum on dev was still rising at the end of a run."]
         if self.contrasts:
             lines += ["", _line(("claim", "difference in rsum", "95 %", "seed by seed", "")), _line(("---",) * 5)]
-            lines += [_line(_contrast_cells(each)) for each in self.contrasts]
+            lines += [_line(contrast_cells(each)) for each in self.contrasts]
         return "\n".join(lines) + "\n"
-
-    def render(self, console: Console) -> None:
-        """The tables, what was ranked, where the files are."""
-        from rich.table import Table
-        from rich.text import Text
-
-        table = Table(title=Text(f"{self.grid.title}, {self.test['data']} {self.test['split']}"), title_justify="left")
-        for head in ("", "seeds", *self.heads):
-            table.add_column(head, justify="right" if head else "left", no_wrap=True)
-        for panel, rows in self.panels():
-            if panel:
-                table.add_row(Text(panel, style="bold"))
-            for row in rows:
-                table.add_row(*map(Text, self.cells(row)))
-            table.add_section()
-        console.print(table)
-        if not all(row.finished for row in self.rows):
-            console.print(f"{UNFINISHED} unfinished: rsum on dev was still rising at the end of a run")
-        for each in self.contrasts:
-            claim, value, interval, _, verdict = _contrast_cells(each)
-            console.print(f"{claim}: {value} (95 %: {interval}), {verdict}", markup=False, highlight=False)
-        unit = "videos" if self.test["videos"] else "images"
-        drawn = f"{unit} and of seeds" if any(len(row.seeds) > 1 for row in self.rows) else unit
-        console.print(
-            f"{self.test['images']} {unit}, {self.test['texts']} texts; intervals over {self.test['samples']} draws of "
-            f"{drawn}",
-            style="dim",
-        )
-        if self.quick:
-            console.print("This was the quick version: far too little training for figures that mean anything.")
-        console.print(f"Tables, figures and runs are in {self.folder}", soft_wrap=True)
 
     def save(self) -> None:
         """``result.json``, ``table.md`` and the pictures."""
@@ -148,7 +114,8 @@ class GridResult:
         }
 
 
-def _contrast_cells(each: Contrast) -> tuple[str, ...]:
+def contrast_cells(each: Contrast) -> tuple[str, ...]:
+    """Return claim, difference, interval, differences by seed, and verdict as text."""
     seeds = ", ".join(f"{value:+.1f}" for value in each.by_seed)
     interval = f"{each.interval.low:+.1f} to {each.interval.high:+.1f}"
     return (each.claim.text, f"{each.value:+.1f}", interval, seeds, each.verdict)

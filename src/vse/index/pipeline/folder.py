@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from vse.errors import InputError
 from vse.index.checks import other_model
@@ -26,13 +26,8 @@ from vse.index.pipeline.plan import (
 from vse.index.pipeline.reading import read_files
 from vse.index.scan import Problem, ScanLimits, walk, why_absent
 from vse.index.types import Collection
-from vse.inputs.text import printable
 from vse.models.encode import check_batch_size
 from vse.progress import ProgressReporter, SilentProgress
-
-if TYPE_CHECKING:
-    from rich.console import Console
-
 
 COUNTS = ("new", "changed", "touched", "moved", "removed", "kept", "waiting", "skipped")
 
@@ -76,23 +71,6 @@ class IndexReport:
             "problems": [{"path": problem.path, "reason": problem.reason} for problem in self.problems],
             "notes": list(self.notes),
         }
-
-    def lines(self) -> list[str]:
-        """The counts in one line, then the notes, then the problems."""
-        counts = [f"{getattr(self, name):,} {name}" for name in COUNTS if getattr(self, name)]
-        rate = f" ({self.images_per_second:.1f} images/s)" if self.images else ""
-        said = [f"{self.root}: {', '.join(counts) or 'no pictures or clips'}{rate}", *self.notes]
-        if self.problems:
-            said.append(f"{len(self.problems):,} that could not be used:")
-            said.extend(f"  {problem}" for problem in self.problems)
-        return [printable(line) for line in said]
-
-    def render(self, console: Console) -> None:
-        """The lines as they are, however long: a path that is broken over two lines cannot be copied."""
-        from rich.text import Text
-
-        for line in self.lines():
-            console.print(Text(line), soft_wrap=True)
 
 
 COMMIT_FILES = 256

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import shlex
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -35,10 +34,6 @@ from vse.index.store.database import (
 from vse.index.types import LANES, Lane, Place
 from vse.inputs.text import printable
 from vse.progress import ProgressReporter, SilentProgress
-
-if TYPE_CHECKING:
-    from rich.console import Console
-
 
 BLOCK = 4096
 
@@ -133,9 +128,6 @@ def _differences(
     return CacheProblems(cache.lane, lines, lacking, differing)
 
 
-MOST_NAMED = 20
-
-
 @dataclass(frozen=True)
 class VerifyReport:
     """Everything was read: ``problems`` in the rows need a backup or indexing again, in the cache only a rebuild.
@@ -159,39 +151,6 @@ class VerifyReport:
         values = asdict(self)
         lists = {name: list(values[name]) for name in ("problems", "cache_problems")}
         return {**values, **lists, "damaged_files": ["/".join(place) for place in self.damaged_files], "ok": self.ok}
-
-    def render(self, console: Console) -> None:
-        """One line for each problem, and what to do."""
-        from rich.text import Text
-
-        def say(text: str) -> None:
-            console.print(Text(text), soft_wrap=True)  # Text: a bracket in a file name is no markup
-
-        say(f"{self.where}: {self.files} files, {self.items} items, {self.captions} captions")
-        for problem in self.problems:
-            say(f"damaged: {problem}")
-        for problem in self.cache_problems:
-            say(f"cache: {problem}")
-        if self.problems:
-            say(f"restore the collection from a backup, or {self._again()}")
-        elif self.cache_problems:
-            say("the vectors are sound: 'vse collection rebuild' makes the cache anew")
-        else:
-            say("no problems")
-
-    def _again(self) -> str:
-        """What brings back what is damaged: 'vse index' passes over a file as long as it is known."""
-        if not self.damaged_files:
-            return f"index its folders into a new one: 'vse index' with another name than {shlex.quote(self.where)}"
-        first = self.damaged_files[:MOST_NAMED]
-        files = " ".join(shlex.quote("/".join(place)) for place in first)
-        roots = " ".join(shlex.quote(root) for root in dict.fromkeys(root for root, _ in first))
-        index, all_files = shlex.quote(self.where), len(self.damaged_files)
-        more = f", and so on for all {all_files:,}" if all_files > MOST_NAMED else ""
-        return printable(
-            f"forget these files and index them again: vse collection remove {index} {files}; "
-            f"vse index {roots} --into {index}{more}"
-        )
 
 
 _COLUMNS = {

@@ -11,13 +11,10 @@ from vse.index.pipeline.folder import COMMIT_FILES, COMMIT_SECONDS, check_reads_
 from vse.index.scan import Problem, ScanLimits
 from vse.index.types import Collection, CollectionInfo, NextGeneration
 from vse.index.upgrade.encode import Encoded, Encoder, Missing, clear_outdated, find_missing
-from vse.inputs.text import printable
 from vse.models.encode import check_batch_size
 from vse.progress import ProgressReporter, SilentProgress
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from vse.index.types import CollectionInfo
 
 
@@ -63,31 +60,6 @@ class UpgradeReport:
             "problems": [{"path": problem.path, "reason": problem.reason} for problem in self.problems],
             "notes": list(self.notes),
         }
-
-    def lines(self) -> list[str]:
-        """The counts in one line, what serves now, then the notes, then the problems."""
-        info = self.info
-        counts = [f"{self.encoded:,} files encoded anew"]
-        counts += [f"{self.resumed:,} encoded before the interruption"] if self.resumed else []
-        counts += [f"{self.left_out:,} left out"] if self.left_out else []
-        rate = f" ({self.images_per_second:.1f} images/s)" if self.images else ""
-        said = [
-            f"{info.where}: {', '.join(counts)}{rate}",
-            f"generation {info.generation} serves: {info.files:,} files, {info.items:,} vectors of model {info.model}",
-            f"'vse index' and 'vse search' use {info.model_source} for it from now on",
-            *self.notes,
-        ]
-        if self.problems:
-            said.append(f"{len(self.problems):,} that could not be used, and are no longer in it:")
-            said.extend(f"  {problem}" for problem in self.problems)
-        return [printable(line) for line in said]
-
-    def render(self, console: Console) -> None:
-        """The lines as they are, however long: a path that is broken over two lines cannot be copied."""
-        from rich.text import Text
-
-        for line in self.lines():
-            console.print(Text(line), soft_wrap=True)
 
 
 def upgrade_collection(

@@ -1,0 +1,104 @@
+"""Reports about datasets and stored features."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from rich.console import Console
+
+    from vse.cli.data import VocabularyReport
+    from vse.data.report import DataReport
+    from vse.data.scenes.dataset import WrittenScenes
+    from vse.models.extract import FeaturesReport
+    from vse.models.extract_videos import ClipFeaturesReport
+
+FLOAT16_LIMIT = 65504
+"""The largest finite value of float16."""
+
+
+def render_data_report(report: DataReport, console: Console) -> None:
+    """Draw a table of the splits, then list the findings."""
+    from rich.table import Table
+    from rich.text import Text
+
+    def say(text: str) -> None:
+        console.print(Text(_escaped(text)), soft_wrap=True)  # Text: a bracket in a file name is no markup
+
+    say(f"{report.path}: layout {report.layout}")
+    if report.splits:
+        table = Table()
+        for heading in ("split", report.shown, "captions", "captions each", "words"):
+            table.add_column(heading, justify="left" if heading == "split" else "right", no_wrap=True)
+        table.add_column("features" if any(split.features for split in report.splits) else "files")
+        for split in report.splits:
+            table.add_row(*(Text(_escaped(cell)) for cell in split.cells()))
+        console.print(table)
+    for finding in (*report.errors, *report.warnings):
+        say(f"{finding.severity}: {finding.kind}" + (f": {finding.count}" if finding.count > 1 else ""))
+        for example in finding.examples:
+            say(f"  {example}")
+        if finding.more:
+            say(f"  … and {finding.more} more")
+    if not report.errors:
+        say("no errors" if report.warnings else "no errors, no warnings")
+
+
+def _escaped(text: str) -> str:
+    """``text`` with escapes for line ends and other control characters, which file names may contain."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def scenes_lines(written: WrittenScenes) -> list[str]:
+    """Return how many scenes there are, how many are new, and where they are listed."""
+    from vse.data.scenes.captions import CAPTIONS
+
+    counts = ", ".join(f"{split} {number}" for split, number in written.counts.items())
+    return [
+        f"{sum(written.counts.values())} scenes with {CAPTIONS} captions each: {counts}",
+        f"{written.drawn} drawn now, {written.kept} were there before",
+        f"Pictures and captions are listed in {written.annotations}",
+    ]
+
+
+def vocabulary_lines(report: VocabularyReport) -> list[str]:
+    """Return how many words there are, and the file that holds them."""
+    words = f"{report.words} words that occur {report.min_count} times or more"
+    return [f"{words} in {report.captions} training captions, in {report.file}"]
+
+
+def features_lines(report: FeaturesReport) -> list[str]:
+    """Return counts, problems, and the folder of the features."""
+    rows, columns = report.grid
+    rate = f" ({report.computed / report.seconds:.1f} images/s)" if report.computed else ""
+    counts = [
+        f"{report.backbone}: {report.images} images, {rows} × {columns} cells of {report.channels} channels each",
+        f"{report.computed} computed now{rate}, {report.kept} were there before",
+    ]
+    return _with_problems(counts, report.clipped, {}, report.bad, report.folder)
+
+
+def video_features_lines(report: ClipFeaturesReport) -> list[str]:
+    """Return counts, problems, and the folder of the features."""
+    rate = f" ({report.computed / report.seconds:.1f} clips/s)" if report.computed else ""
+    counts = [
+        f"{report.backbone}: {report.clips} clips, up to {report.frames_per_clip} frames of {report.channels} channels",
+        f"{report.computed} clips with {report.frames} frames computed now{rate}, {report.kept} were there before",
+    ]
+    return _with_problems(counts, report.clipped, report.notes, report.problems, report.folder)
+
+
+def _with_problems(
+    counts: list[str], clipped: int, partial: Mapping[str, str], bad: Mapping[str, str], folder: Path
+) -> list[str]:
+    """The lines of a report of features; ``bad`` files have none, ``partial`` ones as far as they could be read."""
+    lines = [*counts]
+    if clipped:
+        lines.append(f"{clipped} values were beyond ±{FLOAT16_LIMIT}, the range of float16, and were clipped")
+    lines += [f"{name} is used in part: {note}" for name, note in partial.items()]
+    lines += [f"no features for {name}: {reason}" for name, reason in bad.items()]
+    lines.append(f"The features are in {folder}")
+    return [line if line.isprintable() else ascii(line) for line in lines]

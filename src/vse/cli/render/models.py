@@ -1,0 +1,129 @@
+"""Reports about models: what a folder holds, a conversion, an export."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rich.table import Table
+from rich.text import Text
+
+from vse.models.card import NOT_RECORDED, describe_preprocessing, describe_tokenizer
+from vse.models.curves import ASCII_BARS, BARS, CURVES_FILE
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from vse.cli.convert import Converted
+    from vse.convert.onnx_export import ExportReport
+    from vse.models.inspection import ModelReport
+
+UNCALIBRATED = "as shipped ('vse calibrate' fits it to the model)"
+
+
+def render_model(report: ModelReport, console: Console) -> None:
+    """Draw the model, its towers, its scores and its curves as tables."""
+    bars = BARS if console.encoding.lower().startswith("utf") else ASCII_BARS
+    for table in (_summary(report), _towers(report), _scores(report), _curves(report, bars)):
+        if table.row_count:
+            console.print(table)
+    if not report.curves:
+        console.print(f"Pooling curves: {NOT_RECORDED} ({CURVES_FILE} is absent; saving the model again writes it)")
+    if report.plot is not None:
+        console.print(f"Pooling curves drawn in {report.plot}", markup=False, soft_wrap=True)
+
+
+def _summary(report: ModelReport) -> Table:
+    about = report.about
+    table = _table(None, "", "")
+    rows = {
+        "model": about.name or Path(report.folder).resolve().name,
+        "runtime": report.runtime + (f", {report.precision}" if report.precision else ""),
+        "vectors": _vectors(report),
+        "files": f"{sum(report.file_sizes.values()) / 1e6:,.1f} MB ({', '.join(report.file_sizes)})",
+        "fingerprint": report.fingerprint,
+        "data": about.data,
+        "source": about.source,
+        "recipe": ", ".join(f"{key} = {value}" for key, value in about.recipe.items()),
+        "scores": None if not about.scores else "below",
+        "confidence": f"fitted on {report.confidence}" if report.confidence else UNCALIBRATED,
+        **({"notes": "; ".join(about.notes)} if about.notes else {}),
+    }
+    for key, value in rows.items():
+        table.add_row(key, _plain(value))
+    return table
+
+
+def _vectors(report: ModelReport) -> str | None:
+    if any(tower.kind == "hgr" for tower in report.towers):
+        return f"of three levels, {report.embed_size} dimensions; the score of a pair is the mean of three"
+    return f"{report.embed_size} dimensions" if report.embed_size else None
+
+
+def _towers(report: ModelReport) -> Table:
+    table = _table("Towers", "", *(tower.tower for tower in report.towers))
+    inputs = {"image": describe_preprocessing(report.preprocessing), "text": describe_tokenizer(report.tokenizer)}
+    names = ("encoder", "network", "input", "features", "parameters", "pooling")
+    columns = [
+        (tower.kind, tower.network, inputs[tower.tower], tower.feature_size, tower.parameters, tower.pooling)
+        for tower in report.towers
+    ]
+    for name, *cells in zip(names, *columns, strict=True) if columns else ():
+        table.add_row(name, *(_plain(f"{cell:,}" if isinstance(cell, int) else cell) for cell in cells))
+    return table
+
+
+def _scores(report: ModelReport) -> Table:
+    table = _table("Scores", "data", "split", "protocol", "figures")
+    for score in report.about.scores:
+        figures = ", ".join(f"{name} {value:.5g}" for name, value in score.values.items())
+        table.add_row(*map(_plain, (score.data, score.split, score.protocol, figures)))
+    return table
+
+
+def _curves(report: ModelReport, bars: str) -> Table:
+    table = _table("Pooling curves, largest value first", "tower", "pooling", "set of", "resembles", "weights")
+    for curve in report.curves:
+        shown = curve.sparkline(bars=bars) + (" (mean over dimensions)" if curve.per_dimension else "")
+        label, weights = (curve.nearest.label, shown) if curve.nearest else ("-", curve.note or "-")
+        cells = (curve.tower, curve.pooling, str(curve.size or "-"), label, weights)
+        table.add_row(*map(_plain, cells))
+    return table
+
+
+def _table(title: str | None, *columns: str) -> Table:
+    table = Table(title=title, title_justify="left", show_header=any(columns))
+    for column in columns:
+        table.add_column(column, overflow="fold")
+    return table
+
+
+def _plain(text: str | None) -> Text:
+    """Text without markup and control characters: a downloaded model must not send codes to the terminal."""
+    text = text or NOT_RECORDED
+    return Text("".join(character if character.isprintable() else " " for character in text))
+
+
+def conversion_lines(converted: Converted) -> list[str]:
+    """Return what the model is, what it lacks, and how to inspect it."""
+    dimensions = f"{converted.embed_size} dimensions"
+    lines = [f"{converted.image} × {converted.text}, {dimensions}: saved in {converted.folder}"]
+    if not converted.reads_text:
+        option = "--vocab FILE" if converted.text == "bigru" else "--tokenizer DIR"
+        lines.append(f"It has no vocabulary yet and takes tokens alone: convert again with {option} to read text.")
+    return [*lines, f"'vse inspect {converted.folder}' shows what it is."]
+
+
+def render_export(report: ExportReport, console: Console) -> None:
+    """Draw how well the export agrees with torch, and the recall before and after."""
+    table = Table("tower", "file", "largest difference", "mean cosine", "twins lost", box=None, pad_edge=False)
+    for tower, value in report.agreement.items():
+        size = f"{report.bytes[tower] / 1e6:.1f} MB"
+        table.add_row(
+            tower, size, f"{value.max_difference:.1e}", f"{value.mean_cosine:.6f}", f"{value.twins_lost:.1f} %"
+        )
+    console.print(f"{report.precision} export in {report.folder}, compared with torch:", markup=False, soft_wrap=True)
+    console.print(table)
+    for name, lost in report.recall_lost().items():
+        before, after = (report.recalls[side][name] for side in ("torch", "export"))
+        console.print(f"{name}: {before:.1f} → {after:.1f} ({-lost:+.1f})")
