@@ -9,18 +9,19 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from vse._util.prefetch import prefetch
 from vse.errors import InputError, VSEError, unknown_choice
 from vse.progress import ProgressReporter, SilentProgress
 
 if TYPE_CHECKING:
-    from concurrent.futures import Future
-
     from vse.inputs.preprocessing import ImagePreprocessing
     from vse.inputs.tokenizer import TextTokenizer, TokenBatch
 
@@ -263,23 +264,13 @@ def _as_sources(images: Any, towers: Towers) -> Items:
 
 
 def read_ahead(read: Callable[[int], Item], count: int, batch_size: int) -> Iterator[tuple[int, list[Item]]]:
-    """``read(0)`` to ``read(count - 1)`` in batches, each with its first number.
+    """Yield ``read(0)`` to ``read(count - 1)`` in batches, each with its first index.
 
-    The next batch is read by threads while the caller works on the current one; never more than these two are held.
+    Threads read the next batch while the caller works on the current one; no more than these two are held.
     """
-    starts = list(range(0, count, batch_size))
-    from concurrent.futures import ThreadPoolExecutor  # which loads logging; texts need neither
-
-    with ThreadPoolExecutor(READERS) as pool:
-
-        def submit(start: int) -> list[Future[Item]]:
-            return [pool.submit(read, index) for index in range(start, min(start + batch_size, count))]
-
-        ahead = submit(starts[0]) if starts else []
-        for position, start in enumerate(starts):
-            current = ahead
-            ahead = submit(starts[position + 1]) if position + 1 < len(starts) else []
-            yield start, [future.result() for future in current]
+    with closing(prefetch(read, range(count), workers=READERS, window=batch_size + 1)) as results:
+        for start in range(0, count, batch_size):
+            yield start, [item for _, item in islice(results, batch_size)]
 
 
 def read_picture(source: Any, how: ImagePreprocessing) -> NDArray[np.float32] | VSEError:

@@ -131,7 +131,7 @@ def test_making_one_can_be_repeated_when_it_was_cut_short(tmp_path: Path) -> Non
     script = """
         import os, sys
         from vse.index.milvus import MilvusCollection
-        from vse.index.milvus.ledger import Ledger
+        from vse.index.milvus.tables import Ledger
 
         Ledger.publish = lambda *_: os._exit(9)
         MilvusCollection.create(sys.argv[1], model="m", model_source="s", dimensions=3)

@@ -19,8 +19,8 @@ CHILD = textwrap.dedent(
     """
     import sys
     from tests.index.pipeline.support import model
-    from vse.index.embedded import EmbeddedCollection
-    from vse.index.indexing import index_folder
+    from vse.index.store import EmbeddedCollection
+    from vse.index.pipeline import index_folder
     from vse.progress import SilentProgress
 
     class Telling(SilentProgress):

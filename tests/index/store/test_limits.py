@@ -47,7 +47,7 @@ def test_a_full_disk_changes_nothing(folder: Path) -> None:
         from tests.index.examples import VECTORS, directions
         from tests.index.support import batch
         from vse.errors import VSEError
-        from vse.index.embedded import EmbeddedCollection
+        from vse.index.store import EmbeddedCollection
 
         collection = EmbeddedCollection.open(sys.argv[1], write=True)
         before = list(collection.files())
@@ -186,7 +186,7 @@ def test_another_process_that_writes_is_named(folder: Path) -> None:
     script = """
         import sys
         from vse.errors import VSEError
-        from vse.index.embedded import EmbeddedCollection
+        from vse.index.store import EmbeddedCollection
 
         try:
             EmbeddedCollection.open(sys.argv[1], write=True).close()
@@ -252,7 +252,7 @@ def test_searching_needs_no_heavy_library(folder: Path) -> None:
         """
         import sys
         import numpy as np
-        from vse.index.embedded import EmbeddedCollection
+        from vse.index.store import EmbeddedCollection
 
         with EmbeddedCollection.open(sys.argv[1]) as reader:
             assert len(reader.items(reader.search(np.eye(8, dtype=np.float32)[0], 3).ids.tolist())) == 3

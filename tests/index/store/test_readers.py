@@ -30,7 +30,7 @@ def test_a_reader_never_sees_half_a_batch(tmp_path: Path) -> None:
         import sys
         from tests.index.examples import VECTORS
         from tests.index.support import batch
-        from vse.index.embedded import EmbeddedCollection, caches
+        from vse.index.store import EmbeddedCollection, caches
 
         caches.FOLLOW_AFTER = 17
         print("ready", flush=True)

@@ -114,7 +114,7 @@ def test_a_process_that_dies(folder: Path) -> None:
         import os, sys
         from tests.index.support import batch
         from tests.index.examples import directions
-        from vse.index.embedded import EmbeddedCollection
+        from vse.index.store import EmbeddedCollection
 
         writer = EmbeddedCollection.open(sys.argv[1], write=True)
         new = writer.new_generation(model="new", model_source="s", dimensions=12)

@@ -93,7 +93,7 @@ def test_the_switch_under_a_process_that_reads(folder: Path) -> None:
     script = """
         import sys
         from tests.index.examples import QUERIES, VECTORS, directions
-        from vse.index.embedded import EmbeddedCollection
+        from vse.index.store import EmbeddedCollection
 
         wide = directions(1, 12)[0]
         seen = []

@@ -179,8 +179,8 @@ def test_a_full_disk(index, tmp_path):
         from tests.index.pipeline.support import model
         from tests.index.upgrade.support import other
         from vse.errors import VSEError
-        from vse.index.embedded import EmbeddedCollection
-        from vse.index.embedded.cache import LaneCache
+        from vse.index.store import EmbeddedCollection
+        from vse.index.store.cache import LaneCache
         from vse.index.upgrade import upgrade_collection
 
         hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
@@ -237,10 +237,10 @@ CHILD = textwrap.dedent(
     """
     import sys
     import vse
-    from vse.index.embedded import EmbeddedCollection, new_generation
+    from vse.index.store import EmbeddedCollection, generations
     from vse.index.upgrade import upgrade_collection
 
-    class Telling(new_generation.NewGeneration):
+    class Telling(generations.NewGeneration):
         def add(self, entries):
             super().add(entries)
             print("added", len(entries), flush=True)
@@ -260,7 +260,7 @@ CHILD = textwrap.dedent(
             print("encoding", len(batch), flush=True)
             return self._model.embed_images(batch, lengths)
 
-    new_generation.NewGeneration = Telling
+    generations.NewGeneration = Telling
     model = Counting(vse.load(sys.argv[2]))
     with EmbeddedCollection.open(sys.argv[1], write=True) as collection:
         upgrade_collection(collection, model, sys.argv[2], batch_size=2, commit_files=3)

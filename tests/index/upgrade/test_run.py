@@ -239,7 +239,7 @@ def test_another_process_searches_meanwhile(index, upgrade):
         import sys
         import numpy as np
         from vse.errors import VSEError
-        from vse.index.embedded import EmbeddedCollection
+        from vse.index.store import EmbeddedCollection
 
         for line in sys.stdin:
             with EmbeddedCollection.open(sys.argv[1]) as reader:

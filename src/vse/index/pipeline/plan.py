@@ -9,12 +9,13 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TypeVar
 
+from vse._util.prefetch import prefetch
 from vse.errors import VSEError
 from vse.index.pipeline.commits import FolderCaptions, have_vectors
-from vse.index.pipeline.decode import results_ahead
 from vse.index.scan import BadMediaError, Found, Problem, Scan, digest, empty_folders
 from vse.index.types import MediaFile
 from vse.inputs.files import os_reason
+from vse.models.encode import READERS
 from vse.progress import ProgressReporter
 
 Left = TypeVar("Left", Found, MediaFile)
@@ -266,7 +267,10 @@ def _digests(
     if not candidates:
         return
     progress.start(len(candidates), description)
-    with closing(results_ahead(candidates, lambda candidate: content_digest(root, candidate.found))) as results:
+    results = prefetch(
+        lambda candidate: content_digest(root, candidate.found), candidates, workers=READERS, window=4 * READERS
+    )
+    with closing(results):
         for candidate, found in results:
             yield candidate, found
             progress.advance()

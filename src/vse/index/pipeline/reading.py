@@ -1,30 +1,35 @@
-"""Reading, encoding and committing many files."""
+"""Read, encode and commit many files: decoding, the model and the collection work side by side."""
 
 from __future__ import annotations
 
+import os
 import time
-from collections import deque
-from collections.abc import Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
 
+from vse._util.prefetch import prefetch
 from vse.errors import InputError, VSEError
 from vse.index.pipeline.commits import Commits, IndexModel, count_frames, embed_parts
-from vse.index.pipeline.decode import FRAMES, Part, parts_ahead, read_parts
+from vse.index.pipeline.decode import FRAMES, Part, read_parts
 from vse.index.pipeline.plan import Candidate
 from vse.index.scan import Problem, ScanLimits
 from vse.index.types import Moment
 from vse.models.encode import ParallelCalls
 from vse.progress import ProgressReporter
 
+Parts = Iterator[Part | Problem]
 Taken = tuple[Candidate, Part | Problem]
+Moments = list[tuple[Moment, ...]]
+"""Those of each part of a call."""
+DECODERS = min(16, os.cpu_count() or 1)
+"""Decoding a camera's image takes longer than a small model takes to encode it, so every core is needed for it."""
 NO_VECTOR = "the model gives no finite vector for it"
 
 
 @dataclass
 class Reading:
-    """What came of the files: counts, the frames that went through the model, and what was wrong."""
+    """Counts of files, frames that went through the model, and what was wrong."""
 
     new: int = 0
     changed: int = 0
@@ -44,22 +49,19 @@ def read_files(
     limits: ScanLimits,
     progress: ProgressReporter,
 ) -> Reading:
-    """Bring files into the collection. However this ends, what was encoded until then is committed if it can be.
+    """Add files to the collection. However this ends, what was encoded until then is committed if possible.
 
-    About ``batch_size`` pictures are in the model or the next to be there, in several calls at once, and up to twice as
-    many are read ahead; of clips, ``batch_size`` frames for each call.
+    About ``batch_size`` images are in the model or next in line, in several calls at once, and up to twice as many are
+    prefetched; of videos, ``batch_size`` frames for each call.
     """
     how = model.preprocessing
     if how is None:
         raise InputError("the model takes sets of features, not pictures: use one that reads pictures")
     windows = max(batch_size // FRAMES, 1)
-
-    def read(candidate: Candidate) -> Iterator[Part | Problem]:
-        return read_parts(candidate.found, root, candidate.captions, how, windows, limits)
-
-    def weight(candidate: Candidate) -> int:
-        return windows * FRAMES if candidate.found.kind == "video" else 1
-
+    tasks = (
+        (candidate, read_parts(candidate.found, root, candidate.captions, how, windows, limits))
+        for candidate in candidates
+    )
     result, began = Reading(), time.perf_counter()
     if not candidates:
         return result
@@ -67,15 +69,15 @@ def read_files(
     try:
         with (
             model.parallel_calls(batch_size) as calls,
-            closing(_Encoder(model, commits, result, progress, calls, batch_size)) as encoder,
-            closing(parts_ahead(candidates, read, weight, 2 * batch_size)) as parts,
+            closing(_prefetch_parts(tasks, windows, 2 * batch_size)) as parts,
+            closing(_encode(model, calls, parts, batch_size)) as encoded,
         ):
-            for candidate, part in parts:
-                encoder.take(candidate, part)
-            encoder.finish()
+            receiver = _Receiver(commits, result, progress)
+            for taken, moments in encoded:
+                receiver.receive(taken, moments)
         commits.commit()
     except BaseException:
-        with suppress(VSEError):  # the error that is under way says more than a second one
+        with suppress(VSEError):  # the first error says more than a second one
             commits.commit()
         raise
     progress.finish()
@@ -84,62 +86,70 @@ def read_files(
     return result
 
 
-class _Encoder:
-    """Gathers parts until they fill a call of the model, and keeps so many calls under way that none has to wait.
+def _prefetch_parts(
+    tasks: Iterable[tuple[Candidate, Parts]], windows: int, frames: int
+) -> Generator[Taken, None, None]:
+    """Yield the parts of all files, in order, decoded ahead by threads.
 
-    Everything happens in the order in which the parts came, problems too: those of a clip may follow parts of it.
+    New files are begun while those in progress hold fewer than ``frames`` frames, and one part of each file is read
+    ahead. This bounds the frames in memory, however long a video is.
+    """
+    results = prefetch(
+        lambda task: next(task[1]),
+        tasks,
+        workers=DECODERS,
+        window=frames,
+        weight=lambda task: windows * FRAMES if task[0].found.kind == "video" else 1,
+        repeat=lambda part: isinstance(part, Part) and not part.last,
+    )
+    with closing(results):
+        for (candidate, _), part in results:
+            yield candidate, part
+
+
+def _encode(
+    model: IndexModel, calls: ParallelCalls, parts: Iterable[Taken], batch_size: int
+) -> Generator[tuple[list[Taken], Moments], None, None]:
+    """Yield the parts with their moments, a call of the model at a time, enough calls ahead that no thread waits."""
+    largest = batch_size // calls.threads  # calls with more frames count as this many: one for each thread fits
+    results = prefetch(
+        lambda batch: embed_parts(model, _only_parts(batch), calls.pictures),
+        _batches(parts, calls.pictures),
+        workers=calls.threads,
+        window=batch_size + 1,
+        weight=lambda batch: min(_weight(batch), largest),
+        name="vse-encode",
+    )
+    with closing(results):
+        yield from results
+
+
+def _batches(parts: Iterable[Taken], images: int) -> Iterator[list[Taken]]:
+    """Gather parts until they fill a call of the model."""
+    batch: list[Taken] = []
+    for taken in parts:
+        batch.append(taken)
+        if _weight(batch) >= images:
+            yield batch
+            batch = []
+    if batch:
+        yield batch
+
+
+class _Receiver:
+    """Hands files whose parts are all encoded to the commits.
+
+    Everything happens in the order of the parts, problems too: those of a video may follow parts of it.
     """
 
-    def __init__(
-        self,
-        model: IndexModel,
-        commits: Commits,
-        result: Reading,
-        progress: ProgressReporter,
-        calls: ParallelCalls,
-        batch_size: int,
-    ) -> None:
-        self._model, self._commits, self._result, self._progress = model, commits, result, progress
-        self._calls, self._batch_size = calls, batch_size
-        self._pool = ThreadPoolExecutor(calls.threads, thread_name_prefix="vse-encode")
-        self._waiting: list[Taken] = []
-        self._under_way: deque[tuple[list[Taken], Future[list[tuple[Moment, ...]]]]] = deque()
-        self._weighing = 0  # of what is under way
-        self._begun: dict[str, list[Moment]] = {}  # the moments of clips of which more is to come
+    def __init__(self, commits: Commits, result: Reading, progress: ProgressReporter) -> None:
+        self._commits, self._result, self._progress = commits, result, progress
+        self._begun: dict[str, list[Moment]] = {}  # moments of videos of which more is to come
         self._began = time.perf_counter()
 
-    def take(self, candidate: Candidate, part: Part | Problem) -> None:
-        self._waiting.append((candidate, part))
-        if _weight(self._waiting) >= self._calls.pictures:
-            self._submit()
-        while self._under_way and (self._under_way[0][1].done() or self._is_full()):
-            self._receive()
-        self._commits.commit_if_due()
-
-    def finish(self) -> None:
-        """Wait for everything that is waiting or under way."""
-        self._submit()
-        while self._under_way:
-            self._receive()
-
-    def close(self) -> None:
-        self._pool.shutdown(wait=True, cancel_futures=True)
-
-    def _is_full(self) -> bool:
-        return len(self._under_way) > self._calls.threads and self._weighing > self._batch_size
-
-    def _submit(self) -> None:
-        waiting, self._waiting = self._waiting, []
-        self._weighing += _weight(waiting)
-        future = self._pool.submit(embed_parts, self._model, _parts(waiting), self._calls.pictures)
-        self._under_way.append((waiting, future))
-
-    def _receive(self) -> None:
-        """Wait for the call that is longest under way; files that are complete go on to be committed."""
-        taken, future = self._under_way.popleft()
-        found = iter(future.result())
-        self._weighing -= _weight(taken)
-        self._result.images += count_frames(_parts(taken))
+    def receive(self, taken: Sequence[Taken], moments: Moments) -> None:
+        found = iter(moments)
+        self._result.images += count_frames(_only_parts(taken))
         rate = self._result.images / (time.perf_counter() - self._began)
         for candidate, part in taken:
             if isinstance(part, Problem):
@@ -151,6 +161,7 @@ class _Encoder:
             if part.last:
                 self._complete(candidate, part)
                 self._progress.advance(1, f"indexing, {rate:.1f} images/s")
+        self._commits.commit_if_due()
 
     def _complete(self, candidate: Candidate, part: Part) -> None:
         moments = self._begun.pop(part.file.path)
@@ -166,10 +177,10 @@ class _Encoder:
         self._commits.add(part.file, tuple(moments))
 
 
-def _parts(taken: Sequence[Taken]) -> list[Part]:
+def _only_parts(taken: Sequence[Taken]) -> list[Part]:
     return [part for _, part in taken if isinstance(part, Part)]
 
 
 def _weight(taken: Sequence[Taken]) -> int:
-    """Frames, and problems too: a folder full of them shall not be gathered to its end."""
+    """Frames, and 1 for a problem: a folder full of them must not be gathered to its end."""
     return sum(count_frames([part]) if isinstance(part, Part) else 1 for _, part in taken)

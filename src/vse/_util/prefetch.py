@@ -1,0 +1,77 @@
+"""Run a function over an iterable in worker threads, some calls ahead of whoever takes the results."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Generator, Iterable
+from typing import TYPE_CHECKING, TypeVar
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+def prefetch(
+    function: Callable[[Item], Result],
+    items: Iterable[Item],
+    *,
+    workers: int,
+    window: int,
+    weight: Callable[[Item], int] | None = None,
+    repeat: Callable[[Result], bool] | None = None,
+    name: str = "vse-read",
+) -> Generator[tuple[Item, Result], None, None]:
+    """Yield each item with ``function(item)``, in order, while worker threads compute the following ones.
+
+    An exception of ``function`` is raised in the place of its result. Closing the generator cancels the calls that
+    have not begun and waits for those that have; use :func:`contextlib.closing` where the caller may stop early.
+
+    Args:
+        function: Called in a worker thread.
+        items: Read in the caller's thread, and no further than ``window`` allows.
+        workers: Number of threads.
+        window: New calls start while those started and not yet yielded weigh less than this. When every
+            worker has a call, a result that is ready is yielded before the window is filled: slow ``items`` do not
+            delay it.
+        weight: Weight of a call; 1 when omitted.
+        repeat: Whether the call for the same item is made again after this result, before the next item: for items
+            that give several results, such as an iterator with ``function=next``.
+        name: Prefix of the thread names.
+
+    Yields:
+        Pairs of item and result.
+
+    >>> list(prefetch(len, ["a", "bb"], workers=2, window=4))
+    [('a', 1), ('bb', 2)]
+    """
+    from concurrent.futures import ThreadPoolExecutor  # imports logging, which a text query does without
+
+    remaining = iter(items)
+    started: deque[tuple[Item, Future[Result]]] = deque()
+    total, exhausted = 0, False
+    pool = ThreadPoolExecutor(workers, thread_name_prefix=name)
+    try:
+        while True:
+            while not exhausted and total < window:
+                try:
+                    item = next(remaining)
+                except StopIteration:
+                    exhausted = True
+                    break
+                started.append((item, pool.submit(function, item)))
+                total += 1 if weight is None else weight(item)
+                if len(started) > workers and started[0][1].done():
+                    break
+            if not started:
+                return
+            item, future = started.popleft()
+            result = future.result()
+            if repeat is not None and repeat(result):
+                started.appendleft((item, pool.submit(function, item)))
+            else:
+                total -= 1 if weight is None else weight(item)
+            yield item, result
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)
