@@ -31,7 +31,7 @@ def create_tiny(name: str, *, pretrained: bool, **options: object) -> CaffeResNe
 
 def use_tiny(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let every name stand for the tiny backbone, for the features and for the model that remembers it."""
-    for module in ("vse.models.extract", "vse.models.build"):
+    for module in ("vse.models.extract", "vse.encoders.video"):
         monkeypatch.setattr(f"{module}.create_backbone", create_tiny)
 
 

@@ -9,6 +9,7 @@ import sys
 import pytest
 
 from vse.cli.main import main
+from vse.models.card import save_with_card
 from vse.models.config import BiGRUConfig, ModelConfig, RegionConfig
 from vse.models.inspection import inspect_folder
 from vse.models.vse_model import VSEModel
@@ -19,7 +20,7 @@ def saved(tmp_path_factory):
     """The folder of a tiny model."""
     text = BiGRUConfig(vocabulary_size=9, word_size=5)
     config = ModelConfig(embed_size=16, image=RegionConfig(feature_size=8, hidden_size=4), text=text)
-    return VSEModel.build(config).save(tmp_path_factory.mktemp("models") / "toy")
+    return save_with_card(VSEModel.build(config), tmp_path_factory.mktemp("models") / "toy", draw=False)
 
 
 def test_text_and_json(saved, capsys):

@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vse.inputs.vocabulary import FIRST, Vocabulary
-from vse.models.card import CARD_FILE, PICTURE_FILE, card_text, escaped, table, write_card
+from vse.models.card import card_text, escaped, save_with_card, table, write_card
 from vse.models.config import About, BiGRUConfig, GridConfig, ModelConfig, RegionConfig, Score
-from vse.models.curves import CURVES_FILE, curves_of, read_curves
+from vse.models.curves import CARD_FILE, CURVES_FILE, FIGURE_FILE, curves_of, read_curves
 from vse.models.vse_model import VSEModel
 
 WORDS = (*FIRST, "a", "dog", "red", "runs")
@@ -33,7 +33,7 @@ def section(card: str, title: str) -> str:
 
 
 def card_of(model: VSEModel) -> str:
-    return card_text(model, curves_of(model), picture=False)
+    return card_text(model, curves_of(model), figure=False)
 
 
 def cells(line: str) -> list[str]:
@@ -58,9 +58,9 @@ def test_three_files_are_written(tmp_path):
     pytest.importorskip("matplotlib")
     model = tiny()
     write_card(tmp_path, model)
-    assert {path.name for path in tmp_path.iterdir()} == {CARD_FILE, CURVES_FILE, PICTURE_FILE}
-    assert f"]({PICTURE_FILE})" in (tmp_path / CARD_FILE).read_text(encoding="utf-8")
-    assert (tmp_path / PICTURE_FILE).read_bytes().startswith(b"\x89PNG")
+    assert {path.name for path in tmp_path.iterdir()} == {CARD_FILE, CURVES_FILE, FIGURE_FILE}
+    assert f"]({FIGURE_FILE})" in (tmp_path / CARD_FILE).read_text(encoding="utf-8")
+    assert (tmp_path / FIGURE_FILE).read_bytes().startswith(b"\x89PNG")
     assert read_curves(tmp_path / CURVES_FILE) == tuple(curves_of(model))
 
 
@@ -69,7 +69,7 @@ def test_without_curves_there_is_no_picture(tmp_path):
     write_card(tmp_path, tiny(pooling="cls"))
     assert {path.name for path in tmp_path.iterdir()} == {CARD_FILE, CURVES_FILE}
     card = (tmp_path / CARD_FILE).read_text(encoding="utf-8")
-    assert PICTURE_FILE not in card
+    assert FIGURE_FILE not in card
     assert "first element" in card
 
 
@@ -84,17 +84,17 @@ def test_without_matplotlib_a_model_is_saved_all_the_same(tmp_path):
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stderr
     assert {path.name for path in tmp_path.iterdir()} == {CARD_FILE, CURVES_FILE}
-    assert PICTURE_FILE not in (tmp_path / CARD_FILE).read_text(encoding="utf-8")
+    assert FIGURE_FILE not in (tmp_path / CARD_FILE).read_text(encoding="utf-8")
 
 
-def test_the_front_matter_is_for_the_hub():
-    """Library, task and tags stand in YAML between the first two rules."""
-    _, front, _ = card_of(tiny()).split("---\n", 2)
-    lines = front.splitlines()
-    assert "library_name: vse" in lines
-    assert "pipeline_tag: feature-extraction" in lines
-    assert "- image-text-retrieval" in lines
-    assert not {"license", "datasets"} & {line.partition(":")[0] for line in lines}
+def test_front_matter_is_valid_for_the_hub():
+    """The hub's own parser reads library, task and tags; nothing unknown is claimed."""
+    hub = pytest.importorskip("huggingface_hub")
+    assert hub.ModelCard(card_of(tiny())).data.to_dict() == {
+        "library_name": "vse",
+        "pipeline_tag": "feature-extraction",
+        "tags": ["vse", "image-text-retrieval", "visual-semantic-embedding"],
+    }
 
 
 def test_what_is_not_known_is_called_not_recorded():
@@ -182,13 +182,16 @@ def test_text_means_itself():
 def test_a_name_stays_a_title(name):
     """No name can end the title's line or begin a section of its own."""
     model = tiny(About(name=name))
-    lines = card_text(model, [], picture=False).splitlines()
-    assert len(lines) == len(card_text(tiny(), [], picture=False).splitlines())
+    lines = card_text(model, [], figure=False).splitlines()
+    assert len(lines) == len(card_text(tiny(), [], figure=False).splitlines())
     assert sum(line.startswith("# ") and line != "# " for line in lines) == 1
 
 
-def test_saving_a_model_writes_its_card(tmp_path):
-    """``model.save`` leaves the card beside the weights, and the curves are JSON."""
-    tiny().save(tmp_path / "toy")
-    assert (tmp_path / "toy" / CARD_FILE).read_text(encoding="utf-8").startswith("---\n")
-    assert json.loads((tmp_path / "toy" / CURVES_FILE).read_text())["curves"]
+def test_save_with_card_writes_card_beside_weights(tmp_path):
+    """The card and the curves lie beside the weights; ``model.save`` alone writes neither."""
+    folder = tiny().save(tmp_path / "toy")
+    assert not (folder / CARD_FILE).exists()
+    assert not (folder / CURVES_FILE).exists()
+    assert save_with_card(tiny(), folder, draw=False) == folder
+    assert (folder / CARD_FILE).read_text(encoding="utf-8").startswith("---\n")
+    assert json.loads((folder / CURVES_FILE).read_text())["curves"]

@@ -17,10 +17,10 @@ from vse.convert.onnx_export import export_onnx
 from vse.data.frames import find_frames
 from vse.data.video_sources import FrameFolder
 from vse.encoders.functional import state_fingerprint
+from vse.encoders.video import FrameBackbone
 from vse.errors import InputError
 from vse.inputs.files import BadMediaError
 from vse.inputs.video.windows import even_frames_of
-from vse.models.build import FrameBackbone
 from vse.models.config import FrameBackboneConfig, FramesConfig
 from vse.models.encode import BadImage, BadImageWarning
 from vse.models.extract import backbone_fingerprint
@@ -102,7 +102,7 @@ def test_the_backbone_is_made_once_and_is_no_part_of_the_model(folder, tmp_path,
     """Neither for arrays nor when loading; not saved, not counted, not trained."""
     made = []
     original = FrameBackbone.__init__
-    monkeypatch.setattr(FrameBackbone, "__init__", lambda self, config: (made.append(1), original(self, config))[1])
+    monkeypatch.setattr(FrameBackbone, "__init__", lambda self, *given: (made.append(1), original(self, *given))[1])
     model = vse.load(frames_model(seen()).save(tmp_path / "model"))
     before, names = fingerprint(model), set(model.state_dict())
     model.encode_videos(feature_sets(3, width=CHANNELS))
@@ -126,7 +126,7 @@ def test_a_backbone_that_cannot_be_had(folder, monkeypatch):
     """One line that tells the name, the reason and the way out."""
     from vse.encoders.backbones import create_backbone
 
-    monkeypatch.setattr("vse.models.build.create_backbone", create_backbone)
+    monkeypatch.setattr("vse.encoders.video.create_backbone", create_backbone)
     for name, why in (("caffe-resnet50", "no published weights"), ("CaffeResNet", "unknown backbone")):
         with pytest.raises(InputError, match=f"seen by '{name}', which cannot be had here .*{why}.*'vse features'"):
             frames_model(seen(name=name)).encode_videos([folder / "a.mp4"])

@@ -18,6 +18,7 @@ from rich.console import Console
 from vse.cli.render import render
 from vse.errors import InputError
 from vse.inputs.vocabulary import FIRST, Vocabulary
+from vse.models.card import save_with_card
 from vse.models.config import About, BiGRUConfig, GridConfig, ModelConfig, RegionConfig, Score
 from vse.models.curves import curves_of
 from vse.models.inspection import inspect_folder, read_header
@@ -48,7 +49,7 @@ def model() -> VSEModel:
 
 @pytest.fixture(scope="module")
 def saved(model, tmp_path_factory):
-    return model.save(tmp_path_factory.mktemp("models") / "toy")
+    return save_with_card(model, tmp_path_factory.mktemp("models") / "toy", draw=False)
 
 
 @pytest.fixture
@@ -90,7 +91,7 @@ def test_a_model_of_pictures_tells_its_backbone_and_preprocessing(tmp_path):
     backbone = {"name": "caffe-resnet", "options": {"blocks": [1, 1, 1, 1], "width": 2}}
     image = GridConfig(backbone=backbone, image_size=64, pooling={"name": "k-max", "options": {"k": 2}})
     model = VSEModel.build(ModelConfig(embed_size=4, image=image, text=BiGRUConfig(vocabulary_size=9, word_size=5)))
-    report = inspect_folder(model.save(tmp_path / "grid"))
+    report = inspect_folder(save_with_card(model, tmp_path / "grid", draw=False))
     tower = report.towers[0]
     assert tower.feature_size == model.feature_size == 64
     assert tower.parameters == sum(p.numel() for p in model.image_encoder.parameters())
@@ -131,7 +132,7 @@ def test_a_person_reads_everything(saved, width):
 
 def test_what_is_not_known_is_called_not_recorded(tmp_path):
     """A model about which nothing is known gets no invented data, recipe or scores."""
-    text = rendered(inspect_folder(tiny(About()).save(tmp_path / "plain")))
+    text = rendered(inspect_folder(save_with_card(tiny(About()), tmp_path / "plain", draw=False)))
     assert [line.split("│")[1].strip() for line in text.splitlines() if "not recorded" in line] == [
         *("data", "source", "recipe", "scores")
     ]

@@ -66,7 +66,7 @@ def test_pictures_of_the_same_name_are_not_in_the_way(here):
 def test_what_is_remembered(here):
     """The folder of a model of ours is remembered by its name, from everywhere; what is remembered is ours alone."""
     (here / "link").symlink_to(MODELS / DEFAULT)
-    for written in (MODELS / DEFAULT, f"{MODELS}/../models/{DEFAULT}/", "link", DEFAULT):
+    for written in (MODELS / DEFAULT, f"{MODELS}/../{MODELS.name}/{DEFAULT}/", "link", DEFAULT):
         assert shipped_name(written) == DEFAULT
     (here / DEFAULT).mkdir()
     (here / DEFAULT / "config.json").write_text("{}")

@@ -68,7 +68,7 @@ class TestWriting:
     def test_the_files(self, saved):
         """Configuration, weights, tokenizer, card and curves; nothing temporary."""
         names = {path.name for path in saved.iterdir()}
-        assert {"config.json", "model.safetensors", "tokenizer.json", "README.md", "pooling_curves.json"} <= names
+        assert {"config.json", "model.safetensors", "tokenizer.json", "tokenizer_settings.json"} == names
         assert not any(name.startswith(".") for name in names)
         assert not any(name.endswith((".bin", ".pt", ".pth", ".pkl")) for name in names)
 

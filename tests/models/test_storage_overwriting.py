@@ -6,21 +6,18 @@ import contextlib
 from pathlib import Path
 
 import pytest
-from tests.support_models import assert_same_model, build, contents, draw_nothing, grid_config
+from tests.support_models import assert_same_model, build, contents, grid_config
 
 import vse
 from vse.errors import InputError
 from vse.inputs import Vocabulary
+from vse.models.card import write_card
 from vse.models.coefficients import FILE as CONFIDENCE
-
-
-@pytest.fixture(autouse=True)
-def _no_picture(monkeypatch):
-    draw_nothing(monkeypatch)
+from vse.models.curves import CARD_FILE, CURVES_FILE
 
 
 @pytest.fixture
-def folder(tmp_path, _no_picture):
+def folder(tmp_path):
     """A folder that holds a model."""
     return build().save(tmp_path / "model")
 
@@ -69,6 +66,20 @@ def test_confidence_belongs_to_the_model_it_was_fitted_to(folder):
     assert not (folder / CONFIDENCE).exists()
 
 
+def test_card_of_another_model_is_removed(folder):
+    """Saving the same weights keeps card and curves, other weights remove them; a README without a model stays."""
+    write_card(folder, vse.load(folder), draw=False)
+    vse.load(folder).save(folder)
+    assert (folder / CARD_FILE).exists()
+    build(seed=1).save(folder)
+    assert not (folder / CARD_FILE).exists()
+    assert not (folder / CURVES_FILE).exists()
+    (folder / CARD_FILE).write_text("mine")
+    (folder / "config.json").unlink()
+    build(seed=2).save(folder)
+    assert (folder / CARD_FILE).read_text() == "mine"
+
+
 def test_a_failure_while_writing_leaves_the_old_model(folder, monkeypatch):
     """Not a byte of the folder has changed, and nothing temporary stays."""
 
@@ -76,7 +87,7 @@ def test_a_failure_while_writing_leaves_the_old_model(folder, monkeypatch):
         raise OSError("no space left on device")
 
     before = contents(folder)
-    monkeypatch.setattr("vse.models.card.write_card", fail)
+    monkeypatch.setattr("vse.models.storage.write_json", fail)
     with pytest.raises(OSError, match="no space"):
         build(seed=1).save(folder)
     assert contents(folder) == before
@@ -89,7 +100,7 @@ def test_a_first_save_that_fails_leaves_no_half_model(tmp_path, monkeypatch):
     def fail(*arguments: object, **options: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("vse.models.card.write_card", fail)
+    monkeypatch.setattr("vse.models.storage.write_json", fail)
     with pytest.raises(KeyboardInterrupt):
         build().save(tmp_path / "model")
     with pytest.raises(InputError, match=r"without config\.json"):
@@ -123,7 +134,6 @@ def test_a_crash_between_two_files_never_mixes_two_models(folder, monkeypatch, s
         new.save(folder)
     assert moved == min(survived, len(contents(folder)))  # the crash did happen where it should
     monkeypatch.undo()
-    draw_nothing(monkeypatch)
     try:
         found = vse.load(folder)
     except InputError as error:

@@ -39,12 +39,12 @@ def models():
 
 @pytest.fixture(scope="module")
 def saved(models, tmp_path_factory) -> Path:
-    return save_model(models[OLD], tmp_path_factory.mktemp("saved") / "model", draw=False)
+    return save_model(models[OLD], tmp_path_factory.mktemp("saved") / "model")
 
 
 def keep(folder: RunFolder, step: int, models: dict, suffix: str = "") -> str:
     name = f"model-{step:08d}{suffix}"
-    folder.write_model(name, lambda path: save_model(models[step], path, draw=False))
+    folder.write_model(name, lambda path: save_model(models[step], path))
     return name
 
 

@@ -50,9 +50,10 @@ def convert(
 
     require("torch", "train", "vse convert")
     from vse.convert import load_official
+    from vse.models.card import save_with_card
 
     model = load_official(checkpoint, vocabulary=vocab, tokenizer=tokenizer)
-    model.save(folder)
+    save_with_card(model, folder)
     config = model.config
     result = Converted(
         folder,

@@ -127,6 +127,7 @@ def export_onnx(
             write_json(staging / CONFIDENCE, asdict(confidence))
         report.advance(description="comparing with torch")
         result = _compare(model, staging, target, precision, samples, data)
+        write_card(staging, model)
         _install(staging, target)
         report.advance()
         report.finish()
@@ -197,7 +198,6 @@ def _write_rest(model: VSEModel, folder: Path, precision: Precision, sizes: _Siz
         source=model.config.model_dump(mode="json"),
     )
     write_json(folder / "config.json", asdict(config))
-    write_card(folder, model)
 
 
 def _compare(
@@ -232,7 +232,6 @@ def _compare(
             texts = each.encode_texts(data.captions, unknown="allow")
             measured[name] = recalls(images, texts, data.caption_to_image)
         model.config = model.config.model_copy(update={"about": _with_score(model, data, measured["export"])})
-        write_card(staging, model)
     found = {f"{tower}_{key}": figure for tower, value in agreement.items() for key, figure in value.to_json().items()}
     result = ExportReport(
         target,

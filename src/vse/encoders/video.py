@@ -1,7 +1,8 @@
-"""Encode videos given as sequences of frame features."""
+"""Encode videos given as frame features, and compute those features with an image backbone."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,9 +11,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from vse.encoders.backbones import Backbone
-from vse.encoders.functional import evaluation_mode, unit_norm
+from vse.encoders.backbones import Backbone, create_backbone
+from vse.encoders.functional import evaluation_mode, state_fingerprint, unit_norm
 from vse.encoders.image import check_features
+from vse.errors import InputError
 from vse.pooling.base import Pooling
 from vse.pooling.sets import Lengths, read_sets
 
@@ -79,3 +81,39 @@ def see_frames(backbone: Backbone, pixels: NDArray[np.float32], batch_size: int)
     if bool(means.isnan().any()):
         return None
     return FrameFeatures(*as_float16(means))
+
+
+OTHERWISE = "compute the features with 'vse features' where it was used, and pass the arrays"
+
+
+class FrameBackbone:
+    """The frozen backbone that computed a model's frame features; neither trained nor saved with the model.
+
+    Args:
+        name: Name of the backbone, see :func:`vse.encoders.create_backbone`.
+        options: Its options.
+        fingerprint: Fingerprint of the published weights that the features were computed with.
+
+    Raises:
+        InputError: If the backbone is unavailable, or its weights have another fingerprint.
+    """
+
+    def __init__(self, name: str, options: Mapping[str, Any], fingerprint: str) -> None:
+        used = f"the frames of this model are seen by {name!r}"
+        try:
+            self._backbone = create_backbone(name, pretrained=True, **options)
+        except InputError as error:
+            raise InputError(f"{used}, which cannot be had here ({error}): {OTHERWISE}") from None
+        found = state_fingerprint(self._backbone.state_dict())
+        if found != fingerprint:
+            raise InputError(
+                f"{used} with the weights {fingerprint}, and those here are {found}: install the release of the "
+                f"backbone that was used, or {OTHERWISE}"
+            )
+
+    def features(
+        self, pixels: NDArray[np.float32], batch_size: int, device: torch.device
+    ) -> NDArray[np.float16] | None:
+        """Return the features ``(n, C)`` of frames ``(n, 3, H, W)`` as ``vse features`` stores them; None if NaN."""
+        found = see_frames(self._backbone.to(device), pixels, batch_size)
+        return None if found is None else found.rows

@@ -127,7 +127,7 @@ class HGRModel(nn.Module):
         raise InputError(NO_VECTORS)
 
     def save(self, folder: str | Path) -> Path:
-        """Write ``config.json``, ``model.safetensors``, the tokenizer and a model card into ``folder``."""
+        """Write ``config.json``, ``model.safetensors`` and the tokenizer into ``folder``, and return it."""
         from vse.models.storage import save_model
 
         return save_model(self, Path(folder))

@@ -1,17 +1,13 @@
-"""Build encoders from their configuration, and the backbone that computed frame features."""
+"""Build poolings and encoders from their configuration."""
 
 from __future__ import annotations
 
 import inspect
 from typing import Any
 
-import numpy as np
-import torch
-from numpy.typing import NDArray
 from torch import nn
 
 from vse.encoders.backbones import VisionTransformer, create_backbone
-from vse.encoders.functional import state_fingerprint
 from vse.encoders.image import GridEncoder, RegionEncoder, create_projection
 from vse.encoders.text import BiGRUEncoder, WordEncoder
 from vse.encoders.transformer_text import (
@@ -20,10 +16,9 @@ from vse.encoders.transformer_text import (
     create_transformer,
     load_transformer,
 )
-from vse.encoders.video import FrameEncoder, see_frames
+from vse.encoders.video import FrameEncoder
 from vse.errors import InputError
 from vse.models.config import (
-    FrameBackboneConfig,
     FramesConfig,
     ImageConfig,
     PoolingConfig,
@@ -79,33 +74,3 @@ def build_text_encoder(config: TextConfig, size: int) -> tuple[nn.Module, TextCo
         raise InputError("text.kind 'transformer' needs 'pretrained' (a directory or hub id) or an 'architecture'")
     described = config.model_copy(update={"architecture": architecture_of(transformer)})
     return TransformerTextEncoder(transformer, size, pooling), described
-
-
-OTHERWISE = "compute the features with 'vse features' where it was used, and pass the arrays"
-
-
-class FrameBackbone:
-    """A backbone by name, with its published weights, which must be those that ``config.fingerprint`` stands for.
-
-    It is no part of the model: it is neither trained nor saved with it.
-    """
-
-    def __init__(self, config: FrameBackboneConfig) -> None:
-        told = f"the frames of this model are seen by {config.name!r}"
-        try:
-            self._backbone = create_backbone(config.name, pretrained=True, **config.options)
-        except InputError as error:
-            raise InputError(f"{told}, which cannot be had here ({error}): {OTHERWISE}") from None
-        found = state_fingerprint(self._backbone.state_dict())
-        if found != config.fingerprint:
-            raise InputError(
-                f"{told} with the weights {config.fingerprint}, and those here are {found}: install the release of the "
-                f"backbone that was used, or {OTHERWISE}"
-            )
-
-    def features(
-        self, pixels: NDArray[np.float32], batch_size: int, device: torch.device
-    ) -> NDArray[np.float16] | None:
-        """Frames ``(n, 3, H, W)`` to ``(n, C)``, as ``vse features`` keeps them; None where it gives NaN."""
-        seen = see_frames(self._backbone.to(device), pixels, batch_size)
-        return None if seen is None else seen.rows

@@ -1,6 +1,6 @@
-"""The model card: ``README.md`` beside the weights, with the pooling curves as numbers and as a picture.
+"""Write the model card: ``README.md`` beside the weights, with the pooling curves as numbers and as a figure.
 
-What is not known about a model is called not recorded; nothing is guessed.
+What is unknown about a model is shown as not recorded; nothing is guessed.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from vse._version import __version__
 from vse.errors import MissingDependencyError
 from vse.inputs.preprocessing import ImagePreprocessing
 from vse.models.config import HGRConfig, ImageConfig, PoolingConfig, TextConfig
-from vse.models.curves import CURVES_FILE, PoolingCurve, Tower, curves_of, write_curves
+from vse.models.curves import CARD_FILE, CURVES_FILE, FIGURE_FILE, PoolingCurve, Tower, curves_of, write_curves
 from vse.models.curves_plot import plot_curves
 
 if TYPE_CHECKING:
@@ -98,8 +98,6 @@ def describe_tokenizer(tokenizer: TextTokenizer | None) -> str:
     return f"{tokenizer.kind}, {tokenizer.vocab_size:,} of them known, at most {tokenizer.max_length} tokens a text"
 
 
-CARD_FILE = "README.md"
-PICTURE_FILE = "pooling.png"
 FRONT_MATTER = """---
 library_name: vse
 pipeline_tag: feature-extraction
@@ -112,24 +110,45 @@ tags:
 SPECIAL = str.maketrans({character: f"\\{character}" for character in "\\`*_[]|#~$"} | {"<": "&lt;", ">": "&gt;"})
 
 
-def write_card(folder: Path, model: TorchModel, *, draw: bool = True) -> None:
-    """Write ``README.md``, ``pooling_curves.json`` and, where there are curves and matplotlib, ``pooling.png``.
+def save_with_card(model: TorchModel, folder: str | Path, *, draw: bool = True) -> Path:
+    """Save a model and write its card beside it.
 
-    ``draw=False`` leaves the picture out: it takes longer than all the rest, and training saves after every epoch.
+    Args:
+        model: The model to save.
+        folder: Where to save it; created if needed.
+        draw: Whether the card shows a figure of the pooling curves.
+
+    Returns:
+        The folder.
+    """
+    from vse.models.storage import save_model  # loads torch, which reading a report does not need
+
+    saved = save_model(model, Path(folder))
+    write_card(saved, model, draw=draw)
+    return saved
+
+
+def write_card(folder: Path, model: TorchModel, *, draw: bool = True) -> None:
+    """Write ``README.md``, ``pooling_curves.json`` and, given curves and matplotlib, ``pooling.png``.
+
+    Args:
+        folder: The folder of the saved model.
+        model: The model that the card describes.
+        draw: False skips the figure, which takes longer than the rest; training saves after every epoch.
     """
     curves = curves_of(model)
     write_curves(folder / CURVES_FILE, curves)
-    picture = draw and any(curve.coefficients for curve in curves)
-    if picture:
+    figure = draw and any(curve.coefficients for curve in curves)
+    if figure:
         try:
-            plot_curves(curves, folder / PICTURE_FILE)
-        except MissingDependencyError:  # a model can be saved without the library that draws
-            picture = False
-    write_text(folder / CARD_FILE, card_text(model, curves, picture=picture))
+            plot_curves(curves, folder / FIGURE_FILE)
+        except MissingDependencyError:  # matplotlib is optional
+            figure = False
+    write_text(folder / CARD_FILE, card_text(model, curves, figure=figure))
 
 
-def card_text(model: TorchModel, curves: Sequence[PoolingCurve], *, picture: bool) -> str:
-    """The card as Markdown; ``picture`` tells whether to show ``pooling.png``."""
+def card_text(model: TorchModel, curves: Sequence[PoolingCurve], *, figure: bool) -> str:
+    """Return the card as Markdown; ``figure`` includes ``pooling.png``."""
     about = model.config.about
     parts = [
         f"{FRONT_MATTER}\n# {escaped(about.name or '') or 'A visual semantic embedding'}",
@@ -139,7 +158,7 @@ def card_text(model: TorchModel, curves: Sequence[PoolingCurve], *, picture: boo
         f"## Recipe\n\n{_recipe(about)}",
         f"## Scores\n\n{_scores(about)}",
         f"## Inputs\n\n{_inputs(model)}",
-        f"## Pooling curves\n\n{_curves(curves, picture=picture)}",
+        f"## Pooling curves\n\n{_curves(curves, figure=figure)}",
     ]
     if about.notes:
         parts.append("## Notes\n\n" + "\n".join(f"- {escaped(note)}" for note in about.notes))
@@ -244,7 +263,7 @@ def _inputs(model: TorchModel) -> str:
     return f"- images: {escaped(images)}\n- texts: {escaped(texts)}"
 
 
-def _curves(curves: Sequence[PoolingCurve], *, picture: bool) -> str:
+def _curves(curves: Sequence[PoolingCurve], *, figure: bool) -> str:
     rows = (
         (
             curve.tower,
@@ -260,6 +279,6 @@ def _curves(curves: Sequence[PoolingCurve], *, picture: bool) -> str:
         f"equality, 0 no overlap. The weights are in `{CURVES_FILE}`."
     )
     shown = [explained, table(("tower", "pooling", "set of", "resembles", "remark"), rows)]
-    if picture:
-        shown.insert(1, f"![Pooling curves by set size]({PICTURE_FILE})")
+    if figure:
+        shown.insert(1, f"![Pooling curves by set size]({FIGURE_FILE})")
     return "\n\n".join(shown)

@@ -39,7 +39,9 @@ REASONS = {
     "gcn-seq2seq": "a graph network and a GRU mix the elements",
 }
 """Why poolings that do not sort have no curve."""
+CARD_FILE = "README.md"
 CURVES_FILE = "pooling_curves.json"
+FIGURE_FILE = "pooling.png"
 FORMAT = 1
 TIE = 1e-6  # coefficients are float32: a smaller difference of likenesses says nothing
 BARS = "▁▂▃▄▅▆▇█"

@@ -34,10 +34,12 @@ def download(name: str) -> Path:
 
 def push(model: VSEModel, name: str, *, private: bool, token: str | None) -> str:
     """Create the repository if needed, upload the model's folder, return its address."""
+    from vse.models.card import save_with_card
+
     hub = require("huggingface_hub", "train", "uploading to the hub")
     api = hub.HfApi(token=token)
     with tempfile.TemporaryDirectory() as folder:
-        model.save(folder)
+        save_with_card(model, folder)
         try:
             address = api.create_repo(name, private=private, exist_ok=True)
             api.upload_folder(repo_id=name, folder_path=folder, commit_message="Upload a vse model")

@@ -1,6 +1,7 @@
-"""A torch model as a folder: ``config.json`` + ``model.safetensors`` + tokenizer files + model card.
+"""Save and load a torch model: ``config.json`` + ``model.safetensors`` + tokenizer files.
 
-``vse calibrate`` may add ``confidence.json``; loading does not read it, and it is no part of the fingerprint.
+:mod:`vse.models.card` may add a card and ``vse calibrate`` ``confidence.json``; loading reads neither, and neither is
+part of the fingerprint.
 
 Writing: everything is made in a temporary folder beside the target and moved in file by file, the configuration
 last and the weights first. Both carry the model's fingerprint, and the configuration also that of the tokenizer, so
@@ -28,6 +29,7 @@ from vse.errors import InputError, require
 from vse.hgr.model import NO_VECTORS, HGRModel
 from vse.models.coefficients import FILE as CONFIDENCE
 from vse.models.config import HGRConfig, ModelConfig, read_config, split_marks
+from vse.models.curves import CARD_FILE, CURVES_FILE, FIGURE_FILE
 from vse.models.vse_model import VSEModel
 
 if TYPE_CHECKING:
@@ -38,15 +40,26 @@ TorchModel: TypeAlias = VSEModel | HGRModel
 CONFIG = "config.json"
 WEIGHTS = "model.safetensors"
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer_settings.json")
+CARD_FILES = (CARD_FILE, FIGURE_FILE, CURVES_FILE)
+"""What :func:`vse.models.card.write_card` adds to a model."""
 
 
-def save_model(model: TorchModel, folder: Path, *, draw: bool = True) -> Path:
-    """Write the model into ``folder``, which is made if needed; other files in it stay.
+def save_model(model: TorchModel, folder: Path) -> Path:
+    """Write configuration, weights and tokenizer into ``folder``; other files in it stay.
 
-    ``draw=False`` saves a card without the picture of the pooling curves.
+    The card, curves and confidence that another model left there are removed, since they would be taken for this
+    model's. :func:`vse.models.card.write_card` writes new ones.
+
+    Args:
+        model: The model to save.
+        folder: Where to save it; created if needed.
+
+    Returns:
+        ``folder``.
+
+    Raises:
+        InputError: If ``folder`` is a file.
     """
-    from vse.models.card import write_card
-
     safetensors = require("safetensors.torch", "train", "saving a model")
     if folder.is_file():
         raise InputError(f"{folder}: is a file, expected a folder to save the model in")
@@ -66,12 +79,12 @@ def save_model(model: TorchModel, folder: Path, *, draw: bool = True) -> Path:
             **model.config.model_dump(mode="json"),
         }
         write_json(staging / CONFIG, config)
-        write_card(staging, model, draw=draw)
-        if model.tokenizer is None:  # what another model left here would be taken for this one's
-            for name in TOKENIZER_FILES:
-                (folder / name).unlink(missing_ok=True)
-        if _saved_fingerprint(folder) != mark:  # so would its confidence
-            (folder / CONFIDENCE).unlink(missing_ok=True)
+        before = _saved_fingerprint(folder)
+        stale: tuple[str, ...] = TOKENIZER_FILES if model.tokenizer is None else ()
+        if before != mark:
+            stale += (CONFIDENCE,) if before is None else (CONFIDENCE, *CARD_FILES)
+        for name in stale:
+            (folder / name).unlink(missing_ok=True)
         for path in sorted(staging.iterdir(), key=_order):
             path.replace(folder / path.name)
     finally:

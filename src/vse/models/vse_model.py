@@ -22,9 +22,9 @@ from vse.models.encode import EncodingMethods, ParallelCalls, Vectors
 from vse.models.encode_videos import VideoMethods
 
 if TYPE_CHECKING:
+    from vse.encoders.video import FrameBackbone
     from vse.inputs.preprocessing import ImagePreprocessing
     from vse.inputs.tokenizer import TextTokenizer
-    from vse.models.build import FrameBackbone
     from vse.models.encode_videos import ClipEncoder
 
 
@@ -117,15 +117,17 @@ class VSEModel(EncodingMethods, VideoMethods, nn.Module):
 
         The backbone is made when it is first needed, with its published weights.
         """
+        from vse.encoders.video import FrameBackbone
         from vse.inputs.preprocessing import ImagePreprocessing
-        from vse.models.build import FrameBackbone
         from vse.models.encode_videos import FeatureClips, PixelClips
 
         image = self.config.image
         if image.kind != "frames" or image.backbone is None:
             return PixelClips(self)
         if self._frame_backbone is None:
-            self._frame_backbone = FrameBackbone(image.backbone)
+            self._frame_backbone = FrameBackbone(
+                image.backbone.name, image.backbone.options, image.backbone.fingerprint
+            )
         how = ImagePreprocessing.from_json(image.backbone.preprocessing)
         see = partial(self._frame_backbone.features, device=self.device)
         return FeatureClips(self, how, image.backbone.frames, see)
@@ -156,13 +158,13 @@ class VSEModel(EncodingMethods, VideoMethods, nn.Module):
         return self._embed(self.text_encoder, tokens, lengths)
 
     def save(self, folder: str | Path) -> Path:
-        """Write ``config.json``, ``model.safetensors``, the tokenizer and a model card into ``folder``."""
+        """Write ``config.json``, ``model.safetensors`` and the tokenizer into ``folder``, and return it."""
         from vse.models.storage import save_model
 
         return save_model(self, Path(folder))
 
     def push_to_hub(self, name: str, *, private: bool = False, token: str | None = None) -> str:
-        """Upload what :meth:`save` writes to the hub repository ``name`` ("owner/model") and return its address."""
+        """Upload the model and its card to the hub repository ``name`` ("owner/model") and return the address."""
         from vse.models.sources import push
 
         return push(self, name, private=private, token=token)

@@ -12,8 +12,9 @@ from vse.data import CaptionedImages, VideoFrames
 from vse.errors import InputError, VSEError
 from vse.evaluation.metrics import RetrievalMetrics
 from vse.hgr.graphs import SentenceGraphs
+from vse.models.card import save_with_card
 from vse.models.config import Score
-from vse.models.storage import TorchModel, load_state, save_model
+from vse.models.storage import TorchModel, load_state
 from vse.progress import ProgressReporter
 from vse.training.batches import Batch, Samples, TrainingPairs, read_ahead
 from vse.training.distributed import Ranks
@@ -254,7 +255,7 @@ class Trainer:
         scored: Any = config.model_copy(update={"about": config.about.model_copy(update={"scores": (score,)})})
         self.model.config = scored
         try:
-            self.folder.write_model(name, partial(save_model, self.model, draw=False))
+            self.folder.write_model(name, partial(save_with_card, self.model, draw=False))
         finally:
             self.model.config = config
         self.position.models[link] = name

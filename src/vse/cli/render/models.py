@@ -28,7 +28,7 @@ def render_model(report: ModelReport, console: Console) -> None:
         if table.row_count:
             console.print(table)
     if not report.curves:
-        console.print(f"Pooling curves: {NOT_RECORDED} ({CURVES_FILE} is absent; saving the model again writes it)")
+        console.print(f"Pooling curves: {NOT_RECORDED} ({CURVES_FILE} is absent; vse.models.write_card writes it)")
     if report.plot is not None:
         console.print(f"Pooling curves drawn in {report.plot}", markup=False, soft_wrap=True)
 
