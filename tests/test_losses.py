@@ -161,7 +161,7 @@ def test_parity_with_the_released_loss(shared_reference):
 
 
 @pytest.mark.parametrize("negatives", NEGATIVES)
-def test_gradients(negatives):
+def test_loss_gradients_match_finite_differences(negatives):
     """Backpropagation agrees with finite differences."""
     generator = torch.Generator().manual_seed(0)
     vectors = [torch.randn(5, 3, generator=generator, dtype=torch.float64, requires_grad=True) for _ in range(2)]
@@ -222,7 +222,7 @@ def test_satisfied_pairs_cost_nothing(batch):
         (lambda: ContrastiveLoss(temperature=0), "temperature must be a number above 0"),
     ],
 )
-def test_wrong_inputs_are_named(call, message):
+def test_losses_name_invalid_inputs(call, message):
     """One line that names the value and what was expected."""
     with pytest.raises(InputError, match=message):
         call()

@@ -52,7 +52,7 @@ def images(by: str, state: dict[str, Tensor], layout: str = "caffe") -> Tensor:
 @pytest.mark.parametrize("text", ["bigru", "bert"])
 @pytest.mark.parametrize("image", ["region", "grid"])
 @torch.no_grad()
-def test_the_four_families(image, text, tmp_path):
+def test_official_checkpoints_of_all_four_families_convert(image, text, tmp_path):
     """Region or grid images × BiGRU or BERT text: both halves compute what their tensors say, to 1e-5."""
     if text == "bert":
         pytest.importorskip("transformers")

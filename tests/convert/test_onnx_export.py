@@ -273,7 +273,7 @@ def test_recalls_equal_a_naive_count():
             assert found[f"i2t_r{k}"] == pytest.approx(100 * np.mean(np.array(image_ranks) <= k))
 
 
-def test_agreement_counts_twins():
+def test_agreement_counts_swapped_embeddings():
     """Two vectors exchanged are two twins lost; equal sets lose none."""
     vectors = torch.nn.functional.normalize(torch.randn(5, 8), dim=1).numpy()
     assert TowerAgreement.between(vectors, vectors).twins_lost == 0

@@ -23,7 +23,7 @@ def test_a_state_dict_under_model(tmp_path):
 
 
 @pytest.mark.parametrize("content", [torch.zeros(3), [1, 2], "text", 3, None, {}, {"model": [{}, {}, {}]}])
-def test_something_else_altogether(content, tmp_path):
+def test_torch_files_that_are_no_checkpoint_are_refused(content, tmp_path):
     """Tensors, lists and numbers are saved with torch too."""
     torch.save(content, tmp_path / "a.pth")
     refused(tmp_path / "a.pth")

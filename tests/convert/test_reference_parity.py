@@ -25,7 +25,7 @@ def state_of(tensors: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
 
 
 @torch.no_grad()
-def test_the_released_file(shared_reference, numbers):
+def test_converted_file_matches_released_outputs(shared_reference, numbers):
     """The file in the released format: both halves, one with ``module.`` before its names."""
     model = load_official(shared_reference / "official_style_checkpoint.pth")
     region, bigru = numbers["region_encoder"], numbers["bigru_encoder"]
@@ -40,7 +40,7 @@ def test_the_released_file(shared_reference, numbers):
 
 
 @torch.no_grad()
-def test_grid_and_bigru(numbers, tmp_path):
+def test_converted_grid_and_bigru_match_released_outputs(numbers, tmp_path):
     """The released ResNet's own feature map, projected and pooled by hand, is what the grid encoder gives."""
     resnet, bigru = numbers["caffe_resnet"], numbers["bigru_encoder"]
     state = grid_state(state_of(resnet), size=48)
@@ -57,7 +57,7 @@ def test_grid_and_bigru(numbers, tmp_path):
 
 @pytest.mark.parametrize("image", ["region", "grid"])
 @torch.no_grad()
-def test_bert(image, numbers, tmp_path):
+def test_converted_bert_matches_released_outputs(image, numbers, tmp_path):
     """BERT of the published width with the released head: its own states by hand, its own pooling by the numbers."""
     pytest.importorskip("transformers")
     head, region = numbers["bert_head"], numbers["region_encoder"]

@@ -36,7 +36,7 @@ def padded(rows: list[list[int]], fill: int = 0, extra: int = 0) -> tuple[torch.
 
 @given(rows=sentences())
 @few
-def test_the_formula(rows):
+def test_bigru_follows_its_definition(rows):
     """Embedding, both GRUs step by step, their mean, GPO over all tokens, unit norm."""
     tokens, lengths = padded(rows)
     expected = torch.stack([naive.bigru(torch.tensor(row), bigru_state()) for row in rows])
@@ -45,7 +45,7 @@ def test_the_formula(rows):
 
 @given(rows=sentences(), extra=st.integers(0, 5), fill=st.integers(0, WORDS - 1))
 @few
-def test_padding_never_changes_the_vector(rows, extra, fill):
+def test_bigru_ignores_padding(rows, extra, fill):
     """What stands behind a sentence, and how much of it, is not read: not even by the backward direction."""
     model = encoder()
     tokens, lengths = padded(rows, fill, extra)
@@ -64,7 +64,7 @@ def test_elements_are_the_states_before_pooling():
     torch.testing.assert_close(pooled / pooled.norm(dim=1, keepdim=True), model(tokens, lengths=lengths))
 
 
-def test_every_parameter_is_trained():
+def test_bigru_trains_every_parameter():
     """One backward pass reaches each parameter, and of the embeddings those of the words that occur."""
     model = encoder().train()
     tokens, lengths = padded([[1, 5, 6, 2], [1, 9, 2]], fill=13)
@@ -90,7 +90,7 @@ def test_every_parameter_is_trained():
         (torch.empty(2, 0, dtype=torch.int64), None, "at least one element"),
     ],
 )
-def test_what_does_not_fit_is_refused(tokens, lengths, said):
+def test_bigru_refuses_invalid_tokens_and_lengths(tokens, lengths, said):
     """Ids of another vocabulary, other shapes and lengths that lie each get one line."""
     with pytest.raises(InputError, match=said) as caught:
         encoder()(tokens, lengths=lengths)
@@ -110,7 +110,7 @@ def test_narrow_integers_are_tokens_too(dtype):
     torch.testing.assert_close(encoder()(tokens.to(dtype)), encoder()(tokens))
 
 
-def test_embeddings_start_small():
+def test_new_word_embeddings_are_small():
     """New word embeddings are uniform within ±0.1."""
     weight = BiGRUEncoder(500, 40, 4, GPO()).embed.weight.detach()
     assert 0.0999 < weight.abs().max() <= 0.1

@@ -44,7 +44,7 @@ def test_several_blocks_a_stage():
     torch.testing.assert_close(found.double(), naive.resnet(pixels, state, "caffe"), rtol=1e-4, atol=1e-4)
 
 
-def test_the_layouts_differ():
+def test_caffe_and_usual_layout_compute_different_features():
     """The same tensors in the usual layout compute something else: the oracle tells the two apart."""
     state, pixels = resnet_state(), torch.randn(1, 3, 64, 64)
     caffe, usual = (naive.resnet(pixels, state, layout) for layout in ("caffe", "usual"))

@@ -125,7 +125,7 @@ def test_asking_for_the_grid_does_not_thaw_the_statistics():
         (torch.zeros(2, 0, 64), "at least one element"),
     ],
 )
-def test_what_does_not_fit_is_refused(given, said):
+def test_grid_refuses_neither_pixels_nor_cells(given, said):
     """Neither pixels nor cells: one line that says what either looks like."""
     with pytest.raises(InputError, match=said):
         encoder()(given)

@@ -84,7 +84,7 @@ def two_threads() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("two_threads")
-def test_the_same_bits_on_every_run():
+def test_prefix_bigru_is_deterministic():
     """Whichever thread is faster: states and gradients are bit for bit the same, so that training can be resumed."""
     model = encoder(320, torch.float32)
     tokens, lengths = drawn(130, 12)
@@ -124,7 +124,7 @@ def test_a_graph_that_is_kept_can_be_used_again():
     assert all(torch.equal(a, b) for a, b in zip(first, second, strict=True))
 
 
-def test_second_derivatives():
+def test_prefix_bigru_has_second_derivatives():
     """Gradients of gradients are right: they go through the definition in torch operators."""
     torch.manual_seed(0)
     tokens, lengths = drawn(3, 3)
@@ -194,7 +194,7 @@ def test_without_kernels_torch_computes(monkeypatch):
     torch.testing.assert_close(model.elements(tokens, lengths)[0], expected)
 
 
-def test_autocast_is_obeyed():
+def test_prefix_bigru_follows_autocast():
     """Under autocast the states have the precision that was asked for."""
     model = encoder(dtype=torch.float32)
     tokens, lengths = drawn(5, 6)

@@ -31,7 +31,7 @@ def read(folder: Path, name: str, renamed: dict[str, str]) -> tuple[dict[str, Te
     return numbers, state
 
 
-def test_region_encoder(shared_reference):
+def test_region_encoder_matches_released_outputs(shared_reference):
     """Regions of ragged images."""
     names = {"fc.": "projection.fc.", "mlp.layers.0.": "projection.hidden.", "mlp.layers.1.": "projection.out."}
     names |= {"mlp.bns.0.": "projection.norm.", "gpool.": "pooling."}
@@ -43,7 +43,7 @@ def test_region_encoder(shared_reference):
     torch.testing.assert_close(found, numbers["embedding"], **TOLERANCE)
 
 
-def test_bigru_encoder(shared_reference):
+def test_bigru_encoder_matches_released_outputs(shared_reference):
     """Sentences of ragged length."""
     names = {"embed.": "embed.", "rnn.": "rnn.", "gpool.": "pooling."}
     numbers, state = read(shared_reference, "bigru_encoder", names)
@@ -54,7 +54,7 @@ def test_bigru_encoder(shared_reference):
     torch.testing.assert_close(found, numbers["embedding"], **TOLERANCE)
 
 
-def test_caffe_resnet(shared_reference):
+def test_caffe_resnet_matches_released_outputs(shared_reference):
     """The feature map of pictures that no stride divides."""
     numbers, state = read(shared_reference, "caffe_resnet", {"": ""})
     model = CaffeResNet((2, 1, 2, 1), 8)
@@ -64,7 +64,7 @@ def test_caffe_resnet(shared_reference):
     torch.testing.assert_close(found, numbers["features"], **TOLERANCE)
 
 
-def test_bert_head(shared_reference):
+def test_bert_head_matches_released_outputs(shared_reference):
     """What follows BERT's hidden states: linear map, pooling over all tokens, unit norm."""
     pytest.importorskip("transformers")
     numbers, state = read(shared_reference, "bert_head", {"linear.": "linear.", "gpool.": "pooling."})

@@ -50,7 +50,7 @@ def encoder(head: str = "residual-mlp", seed: int = 0) -> RegionEncoder:
 
 @given(sets=set_batches(dim=FEATURES, prefix=True))
 @few
-def test_the_formula(sets):
+def test_region_encoder_follows_its_definition(sets):
     """fc(x) + mlp(x), GPO, unit norm: what a slow version of each image alone gives."""
     state = region_state()
     expected = torch.stack([naive.region(rows[0], state) for rows in sets.compacted()])
@@ -61,7 +61,7 @@ def test_the_formula(sets):
 @heads
 @given(sets=set_batches(dim=FEATURES), extra=st.integers(0, 4), rubbish=st.sampled_from(RUBBISH))
 @few
-def test_padding_never_changes_the_vector(head, sets, extra, rubbish):
+def test_region_encoder_ignores_padding(head, sets, extra, rubbish):
     """However much padding there is and whatever it holds, each image has the vector of its regions alone."""
     features = sets.features.masked_fill(~sets.mask.unsqueeze(-1), rubbish)
     features = torch.nn.functional.pad(features, (0, 0, 0, extra), value=rubbish)
@@ -128,7 +128,7 @@ def test_padding_does_not_reach_the_gradients(rubbish):
 
 
 @heads
-def test_every_parameter_is_trained(head):
+def test_region_encoder_trains_every_parameter(head):
     """One backward pass reaches each parameter with a finite gradient that is not zero everywhere."""
     model, sets = encoder(head), make_sets(4, 6, FEATURES, seed=3)
     trained_once(model, sets.features, sets.mask)
@@ -159,7 +159,7 @@ def test_elements_are_the_regions_before_pooling(head):
     torch.testing.assert_close(projected[mask], alone)
 
 
-def test_the_same_bits_on_every_run():
+def test_region_encoder_is_deterministic():
     """Two passes over the same images give the same vectors and gradients, bit for bit."""
     sets = make_sets(40, 12, FEATURES, seed=3)
     runs = []
@@ -214,7 +214,7 @@ def test_no_images_are_no_vectors():
         ),
     ],
 )
-def test_what_does_not_fit_is_refused(features, sets, said):
+def test_region_encoder_refuses_invalid_features(features, sets, said):
     """Pixels, another width, empty sets and lengths that lie each get a line of their own."""
     with pytest.raises(InputError, match=said) as caught:
         encoder()(features, **sets)

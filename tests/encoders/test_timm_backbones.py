@@ -56,7 +56,7 @@ def test_a_transformer_gives_its_patches():
 
 
 @torch.no_grad()
-def test_the_usual_layout():
+def test_timm_resnext_has_usual_layout():
     """A ResNeXt in the usual layout computes what its tensors say, stride on the 3×3 and a padded max-pool."""
     state = resnet_state(stem=64, width=1, groups=32)
     backbone = create_backbone("timm:resnext101_32x8d", layers=[1, 1, 1, 1], cardinality=32, base_width=1).eval()

@@ -35,7 +35,7 @@ def encoder(kind: str, seed: int = 0) -> TransformerTextEncoder:
         return TransformerTextEncoder(transformer, SIZE, GPO()).eval()
 
 
-def test_bert_by_hand():
+def test_transformer_text_follows_its_definition():
     """Embeddings, attention, the two layers after it, a linear map and GPO: one sentence at a time, step by step."""
     state = bert_state()
     architecture = {
@@ -92,7 +92,7 @@ def test_the_described_architecture_builds_the_same_network(kind):
 
 
 @kinds
-def test_every_parameter_is_trained(kind):
+def test_transformer_text_trains_every_parameter(kind):
     """No weights are kept that no sentence can reach: one backward pass gives each a gradient."""
     model = encoder(kind).train()
     model(torch.tensor([[2, 5, 9, 3]])).square().mul(torch.arange(SIZE)).sum().backward()
@@ -122,7 +122,7 @@ def test_the_longest_text_is_taken_and_a_longer_one_refused(kind):
         (torch.tensor([[2, 3]]), torch.tensor([5]), r"lengths\[0\] is 5"),
     ],
 )
-def test_what_does_not_fit_is_refused(tokens, lengths, said):
+def test_transformer_text_refuses_invalid_tokens_and_lengths(tokens, lengths, said):
     """As for every text encoder."""
     with pytest.raises(InputError, match=said):
         encoder("bert")(tokens, lengths=lengths)

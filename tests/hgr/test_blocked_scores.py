@@ -75,7 +75,7 @@ def test_blocks_stay_within_their_bytes(max_bytes):
     assert max_bytes / 2 < seen.peak <= max_bytes
 
 
-def test_no_attended_frames():
+def test_blocked_scores_allocate_no_attended_frames():
     """Neither the fast scores nor their gradients hold an array of V × T × P × D numbers; the plain ones do."""
     videos, sentences = features(12, 12, frames=5, size=256, dtype=torch.float32)
     leaves = [videos.verb_frames, videos.noun_frames, sentences.verbs, sentences.nouns]
@@ -100,7 +100,7 @@ def test_blocks_have_no_gradients():
     assert torch.is_grad_enabled()
 
 
-def test_too_few_bytes():
+def test_blocked_scores_name_sufficient_memory():
     """The error names a number that suffices."""
     videos, sentences = features(2, 3)
     with pytest.raises(InputError, match="max_bytes 100 is too little") as caught:

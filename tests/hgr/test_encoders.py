@@ -111,7 +111,7 @@ def test_dropout_is_drawn_for_every_word_while_training(compiled, monkeypatch):
     assert len(words.eval()(tokens)[0].detach().unique(dim=0)) == 1
 
 
-def test_new_weights():
+def test_hgr_encoders_initialise_as_released():
     """Embeddings within ±1/√300, orthogonal recurrences without bias, and the parameters of the released sizes."""
     words = WordStates(50, 300, 16, dropout=0.2)
     assert 0.9 / 300**0.5 < float(words.embed.weight.detach().abs().max()) <= 1 / 300**0.5

@@ -57,7 +57,7 @@ def test_the_length_is_that_of_the_longest_sentence():
         GraphBatch.of(GRAPHS, 7)
 
 
-def test_no_graphs():
+def test_empty_graph_batch_has_arrays():
     """An empty batch has arrays too."""
     assert {name: array.shape[0] for name, array in GraphBatch.of([]).arrays().items()} == dict.fromkeys(
         ("verb_words", "noun_words", "roles", "edges"), 0

@@ -32,7 +32,7 @@ def test_sizes_of_the_released_model():
     assert count(infinity) == count(plain) - 2 * 1025 + 2 * 12_704
 
 
-def test_poolings_by_name():
+def test_hgr_poolings_are_chosen_by_name():
     """Attention unless told otherwise, any pooling of ours with its options, each side by itself."""
     config = HGRConfig(vocabulary_size=10, embed_size=8, video_pooling="gpo", sentence_pooling="max")
     made = HGRModel(config)
@@ -95,7 +95,7 @@ def test_features_in_batches_are_features_at_once():
         join([])
 
 
-def test_an_empty_batch():
+def test_hgr_encodes_an_empty_batch():
     """No sentences and no videos have features of no rows."""
     inputs = {name: value[:0] for name, value in sentences().items()}
     made = model()

@@ -73,26 +73,26 @@ def test_the_arrays_of_graphs(numbers):
     np.testing.assert_array_equal(batch.edges, numbers["edges"].numpy())
 
 
-def test_videos(videos, numbers):
+def test_hgr_videos_match_released_outputs(videos, numbers):
     """The whole of videos of ragged length."""
     torch.testing.assert_close(videos.whole, numbers["video_sentence"], **TOLERANCE)
 
 
 @pytest.mark.parametrize(("level", "name", "mask"), [("verbs", "text_verbs", "verb"), ("nouns", "text_nouns", "noun")])
-def test_phrases(sentences, numbers, level, name, mask):
+def test_hgr_phrases_match_released_outputs(sentences, numbers, level, name, mask):
     """Every node that exists; what the released code computes for the others is never used."""
     present = numbers[f"{mask}_masks"].any(dim=2)
     torch.testing.assert_close(getattr(sentences, f"{mask}_mask"), present)
     torch.testing.assert_close(getattr(sentences, level)[present], numbers[name][present], **TOLERANCE)
 
 
-def test_whole_sentences(sentences, numbers):
+def test_hgr_sentences_match_released_outputs(sentences, numbers):
     """The root of each graph, one of them without any node."""
     torch.testing.assert_close(sentences.whole, numbers["text_sentence"], **TOLERANCE)
 
 
 @pytest.mark.parametrize("scores", [level_scores, plain_level_scores])
-def test_scores(videos, sentences, numbers, scores):
+def test_hgr_scores_match_released_outputs(videos, sentences, numbers, scores):
     """Three levels and their mean, by both formulations, from our features."""
     found = scores(videos, sentences)
     torch.testing.assert_close(found.sentence, numbers["sentence_scores"], **TOLERANCE)
@@ -101,7 +101,7 @@ def test_scores(videos, sentences, numbers, scores):
     torch.testing.assert_close(found.mean, numbers["scores"], **TOLERANCE)
 
 
-def test_the_model_scores(model, videos, sentences, numbers):
+def test_hgr_model_score_is_the_released_mean(model, videos, sentences, numbers):
     """What the model calls the score is the released mean, for some of the videos too."""
     torch.testing.assert_close(model.scores(videos, sentences), numbers["scores"], **TOLERANCE)
     some: VideoFeatures = videos.rows(slice(1, 4))

@@ -58,7 +58,7 @@ def test_the_fast_scores_in_single_precision(seed):
     torch.testing.assert_close(fast(frames, mask, phrases, present).double(), expected, rtol=0, atol=1e-5)
 
 
-def test_gradients():
+def test_hgr_score_gradients_match_finite_differences():
     """The fast scores' gradient is right by finite differences, and that of the plain ones."""
     frames, mask, phrases, present = parts(1)
     leaves = (frames.requires_grad_(), phrases.requires_grad_())
@@ -96,7 +96,7 @@ def test_more_frames_and_more_nodes_of_padding_change_nothing(seed, frames, node
 
 
 @pytest.mark.parametrize("scores", [fast, plain_phrase_scores])
-def test_vectors_of_zeros(scores):
+def test_hgr_zero_features_score_zero(scores):
     """A black video and an empty phrase score 0, with gradients that are numbers."""
     frames, mask, phrases, present = parts(2)
     frames[0], phrases[1] = 0, 0
@@ -111,7 +111,7 @@ def test_vectors_of_zeros(scores):
 
 
 @pytest.mark.parametrize(("dtype", "left"), [(torch.float32, 1e-6), (torch.float64, 1e-9)])
-def test_frames_that_cancel(dtype, left):
+def test_hgr_scores_stay_bounded_when_frames_cancel(dtype, left):
     """Where next to nothing is left of the frames, rounding decides their length, but no score leaves [-1, 1]."""
     frames = torch.randn(50, 2, 16, generator=torch.Generator().manual_seed(0), dtype=dtype)
     frames[:, 1] = -frames[:, 0]
@@ -131,7 +131,7 @@ def test_a_frame_that_shows_the_phrase_is_attended():
 
 
 @pytest.mark.parametrize(("videos", "texts"), [(0, 3), (3, 0), (0, 0)])
-def test_nothing_to_score(videos, texts):
+def test_hgr_scores_of_an_empty_side_are_empty(videos, texts):
     """An empty side gives an empty matrix."""
     assert level_scores(*features(videos, texts)).mean.shape == (videos, texts)
 

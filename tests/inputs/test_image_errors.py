@@ -63,7 +63,7 @@ def png_header(width, height):
 @pytest.mark.filterwarnings("ignore")
 @given(data=st.data())
 @settings(max_examples=40)
-def test_damaged_files(name, data):
+def test_corrupt_image_files_give_pixels_or_bad_image_error(name, data):
     """Flipped, cut, repeated or foreign bytes give a picture or BadImageError, and nothing else."""
     content = bytearray(FILES[name])
     for _ in range(data.draw(st.integers(1, 6))):
@@ -94,7 +94,7 @@ def test_a_header_and_noise(head, tail, keep):
 
 @pytest.mark.parametrize("name", ["PNG", "JPEG", "GIF", "TIFF", "BMP", "PPM"])
 @pytest.mark.filterwarnings("ignore")
-def test_truncated_files(tmp_path, name):
+def test_truncated_image_file_is_refused_by_name(tmp_path, name):
     """Half a file is not half a picture; the file is named."""
     path = tmp_path / "photo.jpg"
     path.write_bytes(FILES[name][: len(FILES[name]) * 45 // 100])
@@ -107,18 +107,18 @@ def test_a_truncated_photograph_says_so():
     assert refused(FILES["JPEG"][:-40]).reason == "truncated"
 
 
-def test_absent_file(tmp_path):
+def test_missing_image_file_is_refused(tmp_path):
     """As a string and as a path."""
     assert refused(str(tmp_path / "none.jpg")).reason == "no such file"
     assert refused(tmp_path / "none.jpg").name.endswith("none.jpg")
 
 
-def test_folder(tmp_path):
+def test_folder_is_not_read_as_image(tmp_path):
     """A folder is called so."""
     assert refused(tmp_path).reason == "a folder"
 
 
-def test_empty(tmp_path):
+def test_empty_image_is_refused(tmp_path):
     """No bytes, in a file or in memory."""
     (tmp_path / "empty.png").touch()
     assert refused(tmp_path / "empty.png").reason == "empty"
@@ -126,7 +126,7 @@ def test_empty(tmp_path):
 
 
 @pytest.mark.parametrize("content", [b"hello, this is text", b"%!PS-Adobe-3.0 EPSF-3.0\n", b"\x00" * 100, b"\x01"])
-def test_no_picture(tmp_path, content):
+def test_other_content_is_not_read_as_image(tmp_path, content):
     """Text, PostScript, which would start another program, and zeros: the message lists what is known."""
     (tmp_path / "photo.png").write_bytes(content)
     assert "no known format; known are JPEG" in refused(tmp_path / "photo.png").reason
@@ -134,12 +134,12 @@ def test_no_picture(tmp_path, content):
 
 @pytest.mark.parametrize("name", ["PNG", "GIF", "TIFF"])
 @pytest.mark.filterwarnings("ignore")
-def test_broken_header(name):
+def test_broken_image_header_names_its_format(name):
     """A file that begins like a format but cannot be opened is a broken one of that format."""
     assert name in refused(FILES[name][:10]).reason or "truncated" in refused(FILES[name][:10]).reason
 
 
-def test_no_permission(tmp_path, monkeypatch):
+def test_unreadable_image_file_is_refused(tmp_path, monkeypatch):
     """An unreadable file is called so; simulated, since the superuser may read everything."""
     path = tmp_path / "secret.png"
     path.write_bytes(FILES["PNG"])
@@ -158,7 +158,7 @@ def test_a_pipe_is_not_waited_for(tmp_path):
     assert refused(tmp_path / "pipe.png").reason == "not a regular file"
 
 
-def test_names_of_all_kinds(tmp_path):
+def test_odd_image_file_names_give_one_line_errors(tmp_path):
     """A null character, a line break and an overlong name are errors of one line too."""
     assert "null" in refused("photo\0.png").reason
     assert "\\n" in refused(tmp_path / "two\nlines.png").name
@@ -166,12 +166,12 @@ def test_names_of_all_kinds(tmp_path):
 
 
 @pytest.mark.parametrize("source", [None, 5, 1.5, ["photo.png"], object()])
-def test_other_sources(source):
+def test_unsupported_image_source_is_refused(source):
     """The message says what is accepted."""
     assert "expected a path, bytes, a PIL image or a numpy array" in refused(source).reason
 
 
-def test_limit_of_bytes(tmp_path):
+def test_image_byte_limit(tmp_path):
     """A file over the limit is refused before it is read, one at the limit is not."""
     path, size = tmp_path / "photo.png", len(FILES["PNG"])
     path.write_bytes(FILES["PNG"])
@@ -181,7 +181,7 @@ def test_limit_of_bytes(tmp_path):
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_limit_of_pixels(name):
+def test_image_pixel_limit(name):
     """The announced size decides, in every format and for images that are open already."""
     pixels = read_image(FILES[name]).size // 3
     assert "pixels, at most" in refused(FILES[name], limits=ImageLimits(max_pixels=pixels - 1)).reason
@@ -212,7 +212,7 @@ def test_limits_of_pillow_become_ours(monkeypatch):
 
 
 @pytest.mark.parametrize("size", [(0, 5), (5, 0), (0, 0)])
-def test_pictures_without_pixels(size):
+def test_image_with_zero_side_is_refused(size):
     """A side of zero is refused."""
     refused(png_header(*size))
     refused(Image.new("RGB", size))

@@ -45,7 +45,7 @@ def stored(picture, orientation):
 
 
 @pytest.mark.parametrize("file_format", LOSSLESS)
-def test_lossless_files(tmp_path, file_format):
+def test_lossless_images_decode_exactly(tmp_path, file_format):
     """A path as a string or an object, and the bytes, give the pixels that were saved."""
     options = {"WEBP": {"lossless": True}, "JPEG2000": {"irreversible": False}}.get(file_format, {})
     data = encoded(PICTURE, file_format, **options)
@@ -58,7 +58,7 @@ def test_lossless_files(tmp_path, file_format):
 
 
 @pytest.mark.parametrize("file_format", ["JPEG", "WEBP", "AVIF", "GIF"])
-def test_lossy_files(file_format):
+def test_lossy_images_decode_closely(file_format):
     """Lossy formats come close."""
     found = read_image(encoded(PICTURE, file_format))
     assert found.shape == PICTURE.shape
@@ -66,7 +66,7 @@ def test_lossy_files(file_format):
 
 
 @pytest.mark.parametrize("orientation", [1, 6])
-def test_heic(tmp_path, orientation):
+def test_heic_images_decode_upright(tmp_path, orientation):
     """Photographs of phones are read, upright, without a global registration in Pillow."""
     heif = pytest.importorskip("pillow_heif")
     stream = io.BytesIO()
@@ -85,7 +85,7 @@ def test_heic(tmp_path, orientation):
 
 @pytest.mark.parametrize("orientation", range(1, 9))
 @pytest.mark.parametrize("file_format", ["PNG", "TIFF", "WEBP", "JPEG"])
-def test_exif_orientation(file_format, orientation):
+def test_exif_orientation_is_applied(file_format, orientation):
     """All eight orientations come out upright, from the file and from a PIL image opened on it."""
     options = {"WEBP": {"lossless": True}, "JPEG": {"quality": 100, "subsampling": 0}}.get(file_format, {})
     data = encoded(stored(PICTURE, orientation), file_format, exif=with_orientation(orientation), **options)
@@ -103,7 +103,7 @@ def test_broken_exif_is_no_reason_to_refuse(exif):
     assert read_image(encoded(PICTURE, "JPEG", exif=exif)).shape == PICTURE.shape
 
 
-def test_unknown_orientation():
+def test_unknown_exif_orientation_is_ignored():
     """A number outside 1 to 8 changes nothing."""
     assert np.array_equal(read_image(encoded(PICTURE, "PNG", exif=with_orientation(77))), PICTURE)
 
@@ -113,13 +113,13 @@ ALPHA = PICTURE[:, :, 1]
 
 
 @pytest.mark.parametrize("mode", ["RGB", "L", "1", "P", "CMYK", "YCbCr", "HSV", "RGBX"])
-def test_modes_without_transparency(mode):
+def test_opaque_pillow_modes_convert_to_rgb(mode):
     """Every mode looks as Pillow would show it."""
     image = Image.fromarray(PICTURE).convert(mode)
     assert np.array_equal(read_image(image), np.asarray(image.convert("RGB")))
 
 
-def test_lab():
+def test_lab_images_convert_to_rgb():
     """LAB is shown in the RGB that stands for it: white, mid grey, black."""
     image = Image.frombytes("LAB", (3, 1), bytes([255, 0, 0, 137, 0, 0, 0, 0, 0]))
     found = read_image(image).astype(int)
@@ -144,7 +144,7 @@ def test_transparency_is_laid_over_white(mode, alpha):
     assert np.abs(read_image(image) - naive.over_white(colour, alpha)).max() <= tolerance
 
 
-def test_transparent_palette():
+def test_transparent_palette_is_laid_over_white():
     """A palette with an opacity for each colour, as PNG and GIF have it, is laid over white too."""
     image = Image.new("P", (2, 1))
     image.putpalette([10, 20, 30, 200, 100, 0])
@@ -155,7 +155,7 @@ def test_transparent_palette():
 
 
 @pytest.mark.parametrize(("mode", "colour"), [("RGB", (10, 20, 30)), ("L", 10)])
-def test_one_transparent_colour(mode, colour):
+def test_transparent_colour_becomes_white(mode, colour):
     """A colour that PNG marks as transparent is white."""
     image = Image.new(mode, (2, 1), colour)
     image.putpixel((1, 0), (1, 2, 3) if mode == "RGB" else 99)
@@ -164,7 +164,7 @@ def test_one_transparent_colour(mode, colour):
 
 
 @pytest.mark.parametrize(("mode", "dtype"), [("I;16", "<u2"), ("I;16L", "<u2"), ("I;16B", ">u2"), ("I", "<i4")])
-def test_sixteen_bits(mode, dtype):
+def test_sixteen_bit_grey_is_scaled(mode, dtype):
     """Greys of 16 bits are divided by 257, whatever their byte order."""
     values = np.array([[0, 257, 128 * 257, 300, 65535]])
     image = Image.frombytes(mode, (5, 1), values.astype(dtype).tobytes())
@@ -172,7 +172,7 @@ def test_sixteen_bits(mode, dtype):
 
 
 @pytest.mark.parametrize("file_format", ["PNG", "TIFF"])
-def test_sixteen_bit_files(file_format):
+def test_sixteen_bit_files_keep_their_range(file_format):
     """A grey file of 16 bits keeps its range; Pillow's own conversion would turn it white."""
     grey = (GREY.astype(np.uint16) * 257).astype(np.uint16)
     assert np.array_equal(read_image(encoded(Image.fromarray(grey), file_format))[:, :, 1], GREY)
@@ -185,7 +185,7 @@ def test_whole_numbers_of_eight_bits():
     assert read_image(Image.fromarray(np.array([[-5, 1_000_000]], np.int32)))[0, :, 0].tolist() == [0, 255]
 
 
-def test_float_pictures():
+def test_float_images_are_scaled_or_clipped():
     """Mode F within 0 … 1 is scaled, otherwise clipped to 0 … 255; NaN is black."""
     unit = np.array([[0, 0.5, 1, np.nan]], np.float32)
     bytes_ = np.array([[-3, 1, 254.6, 1000, np.nan, np.inf]], np.float32)
@@ -194,14 +194,14 @@ def test_float_pictures():
 
 
 @pytest.mark.parametrize("file_format", ["GIF", "WEBP", "TIFF", "PNG", "AVIF"])
-def test_first_frame(file_format):
+def test_first_frame_of_animations_is_decoded(file_format):
     """Of an animation or a document with pages, the first."""
     frames = [Image.new("RGB", (16, 16), colour) for colour in ("red", "blue", "green")]
     data = encoded(frames[0], file_format, save_all=True, append_images=frames[1:])
     assert np.abs(read_image(data)[8, 8].astype(int) - [255, 0, 0]).max() < 8
 
 
-def test_arrays():
+def test_arrays_of_any_dtype_are_the_same_image():
     """Greys, RGB and RGBA of 8 or 16 bits, booleans and floats in 0 … 1 are the same picture."""
     assert read_image(PICTURE) is PICTURE
     doubled = PICTURE.astype(np.uint16) * 257
@@ -216,7 +216,7 @@ def test_arrays():
     assert read_image(np.array([[True, False]])).tolist() == [[[255] * 3, [0] * 3]]
 
 
-def test_transparent_arrays():
+def test_fourth_array_channel_is_opacity():
     """The fourth channel is the opacity, in the range of the others."""
     see_through = np.dstack([PICTURE, ALPHA])
     expected = naive.over_white(PICTURE, ALPHA[:, :, None])

@@ -19,7 +19,7 @@ def test_every_name_is_there(name):
     assert not hasattr(found, "__file__")
 
 
-def test_an_unknown_name():
+def test_inputs_face_raises_attribute_error_for_unknown_name():
     """Is an AttributeError, as of any module."""
     with pytest.raises(AttributeError, match="no attribute 'Vocabulry'"):
         _ = vse.inputs.Vocabulry

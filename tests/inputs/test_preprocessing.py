@@ -33,7 +33,7 @@ from vse.inputs import (
 RAW = ImagePreprocessing((6, 8), mean=(0, 0, 0), std=(1, 1, 1))  # shows the pixels that the resize gave
 
 
-def test_imagenet_by_hand():
+def test_imagenet_preprocessing_by_hand():
     """Scaled to 0 … 1, minus the mean, over the deviation that everybody quotes."""
     found = prepare(gradient(), imagenet((6, 8)))
     pixels = naive.plain_bilinear(gradient(), (6, 8)) / 255
@@ -51,7 +51,7 @@ def test_butd_is_blue_first():
     np.testing.assert_allclose(found[:, 0, 0], [30 - 102.9801, 20 - 115.9465, 10 - 122.7717], rtol=1e-6)
 
 
-def test_efficientnet_lite():
+def test_efficientnet_lite_preprocessing_by_hand():
     """Byte 127 is zero and 255 is one."""
     picture = np.array([[[127, 255, 0]]], np.uint8)
     assert prepare(picture, efficientnet_lite(1)).ravel().tolist() == [0, 1, -127 / 128]
@@ -222,13 +222,13 @@ def test_load_pixels_passes_limits():
         ImagePreprocessing((224, 224), mean=(1, 2, 3), std=(4, 5, 6), resize="bicubic", fit="crop", crop_ratio=0.875),
     ],
 )
-def test_json_round_trip(how):
+def test_preprocessing_json_round_trip(how):
     """Through the text of a JSON file and back it is equal."""
     assert ImagePreprocessing.from_json(json.loads(json.dumps(how.to_json()))) == how
     assert set(how.to_json()) == set(asdict(how))
 
 
-def test_json_defaults():
+def test_preprocessing_json_defaults():
     """Size, mean and deviation are needed; the rest has defaults."""
     found = ImagePreprocessing.from_json({"size": [4, 5], "mean": [0, 0, 0], "std": [1, 1, 1]})
     assert found == ImagePreprocessing((4, 5), mean=(0, 0, 0), std=(1, 1, 1))
@@ -267,7 +267,7 @@ def test_it_is_a_value():
         ({"crop_ratio": 0.9}, "goes with fit 'crop'"),
     ],
 )
-def test_json_is_strict(change, message):
+def test_preprocessing_json_refuses_unknown_keys(change, message):
     """An unknown key or a value outside its range is named."""
     with pytest.raises(InputError, match=message) as caught:
         ImagePreprocessing.from_json({**imagenet(8).to_json(), **change})
@@ -275,7 +275,7 @@ def test_json_is_strict(change, message):
 
 
 @pytest.mark.parametrize("missing", ["size", "mean", "std"])
-def test_json_needs(missing):
+def test_preprocessing_json_names_missing_keys(missing):
     """What has no default is asked for by name."""
     values = imagenet(8).to_json()
     del values[missing]

@@ -76,7 +76,7 @@ def test_case_is_what_the_configuration_says(folder):
     assert TextTokenizer.from_pretrained(folder).encode(["DOG", "dog"]).unknown.tolist() == [True, False]
 
 
-def test_truncation_keeps_the_end(folder):
+def test_pretrained_truncation_keeps_separator(folder):
     """Beyond max_length words are dropped and [SEP] stays."""
     batch = TextTokenizer.from_pretrained(folder, max_length=5).encode(["a dog a dog a dog", "a dog a"])
     assert batch.tokens.tolist() == [[2, 5, 6, 5, 3], [2, 5, 6, 5, 3]]
@@ -86,7 +86,7 @@ def test_truncation_keeps_the_end(folder):
 @pytest.mark.parametrize(
     ("config", "length"), [({}, 512), ({"model_max_length": 64}, 64), ({"model_max_length": 1e30}, 512)]
 )
-def test_length_by_default(folder, config, length):
+def test_pretrained_default_length(folder, config, length):
     """The configuration's, unless it says that there is none."""
     (folder / "tokenizer_config.json").write_text(json.dumps(config))
     assert TextTokenizer.from_pretrained(folder).max_length == length
@@ -99,7 +99,7 @@ def test_line_separators_can_be_pieces(folder):
 
 
 @pytest.mark.parametrize("max_length", [0, 2, "5"])
-def test_length_is_checked(folder, max_length):
+def test_pretrained_length_without_room_is_refused(folder, max_length):
     """A length without room for a piece is refused, not replaced by the default."""
     with pytest.raises(InputError, match=f"at least 3, got {max_length!r}"):
         TextTokenizer.from_pretrained(folder, max_length)
@@ -137,7 +137,7 @@ def test_a_vocabulary_of_something_else(tmp_path):
 
 
 @pytest.mark.parametrize("source", ["./nowhere", "/no/such/folder", "no/such/folder", "", Path("nowhere")])
-def test_an_absent_folder(source):
+def test_missing_tokenizer_folder_is_not_looked_up_on_hub(source):
     """What cannot be a name on the hub is not asked for there."""
     with pytest.raises(InputError, match=r"no such folder|no tokenizer here"):
         TextTokenizer.from_pretrained(source)
@@ -156,7 +156,7 @@ def test_the_hub_out_of_reach(monkeypatch):
     assert "\n" not in str(caught.value)
 
 
-def test_from_the_hub(monkeypatch, folder):
+def test_only_tokenizer_files_are_downloaded_from_hub(monkeypatch, folder):
     """Only the files of the tokenizer are fetched."""
     hub = pytest.importorskip("huggingface_hub")
     asked = {}

@@ -23,7 +23,7 @@ def escaped(character: str) -> bool:
 
 
 @pytest.mark.parametrize("plane", range(17))
-def test_every_character(plane):
+def test_every_character_is_printable_or_escaped(plane):
     """Is shown as it is, or as an escape of letters and digits."""
     for character in map(chr, range(plane << 16, (plane + 1) << 16)):
         shown = printable(f"a{character}b")
@@ -36,7 +36,7 @@ def test_every_character(plane):
 
 
 @given(st.text(st.characters(codec=None)))
-def test_one_line(text):
+def test_printable_name_is_one_line(text):
     """Whatever the name, it is one line and can be written as UTF-8."""
     shown = printable(text)
     assert len(shown.splitlines()) <= 1

@@ -146,7 +146,7 @@ def test_a_small_part_of_a_large_result(method, rows, columns):
         (gradient(), (5, 5), "bilinaer", "unknown resize method 'bilinaer'.*did you mean 'bilinear'"),
     ],
 )
-def test_wrong_arguments(picture, size, method, message):
+def test_resize_names_invalid_argument(picture, size, method, message):
     """The bad value is named."""
     with pytest.raises(InputError, match=message):
         resize(picture, size, method)

@@ -106,7 +106,7 @@ def test_any_mixture_of_words_and_marks(text):
 
 @given(text=st.text(st.sampled_from("ab1'\"`.,-() !"), min_size=1, max_size=9))
 @settings(max_examples=300)
-def test_any_few_characters(text):
+def test_short_mixtures_split_as_nltk_splits_them(text):
     """So does every short mixture of the characters that the rules are about."""
     assume(text.strip() and not differs_by_design(text))
     assert words_of(text) == expected(text)
@@ -138,7 +138,7 @@ def test_whitespace_of_any_kind_counts_once(text):
         (" ", ""),
     ],
 )
-def test_the_written_rule(text, words):
+def test_sentence_ends_follow_the_documented_rule(text, words):
     """Periods end sentences except behind single letters, abbreviations and numbering; other marks stand alone."""
     assert words_of(text) == words.split()
 
@@ -149,7 +149,7 @@ def test_abbreviations_keep_their_period(word):
     assert words_of(f"a {word}. b {word}.") == ["a", f"{word}.", "b", word, "."]
 
 
-def test_many_texts():
+def test_many_texts_split_in_order():
     """A list of texts gives their words in order."""
     assert split_words(["A b.", "c"]) == [["a", "b", "."], ["c"]]
 
@@ -172,7 +172,7 @@ def test_one_caption_of_each_picture(flickr8k, coco):
 
 
 @pytest.mark.slow
-def test_more_captions(flickr8k, coco):
+def test_more_dataset_captions_split_as_nltk_splits_them(flickr8k, coco):
     """Two more of each picture of Flickr8k and of COCO's test split."""
     assert (len(flickr8k), len(coco)) == (40460, 25000)
     agree([*flickr8k[1::5], *flickr8k[3::5], *coco[2::5], *coco[4::5]])

@@ -22,7 +22,7 @@ def tokenizer():
     return Vocabulary.build(CAPTIONS, 1).tokenizer(max_length=8)
 
 
-def test_a_batch(tokenizer):
+def test_token_batch_is_padded_to_longest_text(tokenizer):
     """Rows are padded to the longest text, not to the limit."""
     batch = tokenizer.encode(["the dog", "a zebra runs"])
     assert batch.tokens.shape == (2, 5)
@@ -33,7 +33,7 @@ def test_a_batch(tokenizer):
     assert len(batch) == 2
 
 
-def test_special_ids(tokenizer):
+def test_special_ids_are_those_of_vocabulary(tokenizer):
     """The ids of the vocabulary's special words."""
     assert (tokenizer.pad_id, tokenizer.start_id, tokenizer.end_id, tokenizer.unk_id) == (0, 1, 2, 3)
     assert tokenizer.mask_id == tokenizer.vocab_size - 1
@@ -41,7 +41,7 @@ def test_special_ids(tokenizer):
 
 
 @pytest.mark.parametrize("words", [1, 5, 6, 7, 50])
-def test_truncation_keeps_the_end(tokenizer, words):
+def test_tokenizer_truncation_keeps_end_token(tokenizer, words):
     """A text beyond the limit loses words, never its end token, and is marked; one that just fits is not."""
     batch = tokenizer.encode(["dog " * words, "a"])
     assert batch.lengths[0] == min(words + 2, 8)
@@ -55,14 +55,14 @@ def test_unknown_texts_are_marked(tokenizer):
     assert batch.unknown.tolist() == [True, True, False, False]
 
 
-def test_no_texts(tokenizer):
+def test_tokenizing_no_texts_gives_empty_batch(tokenizer):
     """An empty list is an empty batch."""
     batch = tokenizer.encode([])
     assert batch.tokens.shape == batch.words.shape == (0, 0)
     assert batch.lengths.shape == batch.unknown.shape == batch.truncated.shape == (0,)
 
 
-def test_any_sequence(tokenizer):
+def test_tokenizer_takes_any_sequence(tokenizer):
     """Tuples and arrays of strings are as good as lists."""
     expected = tokenizer.encode(CAPTIONS).tokens
     assert np.array_equal(tokenizer.encode(tuple(CAPTIONS)).tokens, expected)
@@ -95,12 +95,12 @@ def test_a_very_long_text_is_cut(tokenizer):
 
 
 @pytest.mark.parametrize("text", ["'" * 100_000, '"' * 100_000, "." * 100_000, "a." * 50_000, "-" * 100_000])
-def test_marks_without_end(tokenizer, text):
+def test_tokenizer_is_linear_in_repeated_marks(tokenizer, text):
     """A hundred thousand of one mark are split like any text: no rule looks back further than a few characters."""
     assert 3 <= tokenizer.encode([text]).lengths[0] <= tokenizer.max_length
 
 
-def test_round_trip(tokenizer, tmp_path):
+def test_tokenizer_save_and_load(tokenizer, tmp_path):
     """A saved tokenizer gives the same tokens, from two JSON files."""
     tokenizer.save(tmp_path / "model")
     assert sorted(path.name for path in (tmp_path / "model").iterdir()) == ["tokenizer.json", "tokenizer_settings.json"]
@@ -138,7 +138,7 @@ def test_workers_get_it_by_pickle(tokenizer):
         ({"mask": 1000}, "'mask' is 1000"),
     ],
 )
-def test_settings_are_strict(tokenizer, tmp_path, change, message):
+def test_tokenizer_settings_refuse_unknown_keys(tokenizer, tmp_path, change, message):
     """A wrong key or value is named."""
     tokenizer.save(tmp_path)
     path = tmp_path / "tokenizer_settings.json"
@@ -165,7 +165,7 @@ def test_max_length_has_room_for_a_word(max_length):
         Vocabulary.build(CAPTIONS, 1).tokenizer(max_length=max_length)
 
 
-def test_kind_is_checked():
+def test_unknown_tokenizer_kind_is_refused():
     """The closed choice is printed."""
     with pytest.raises(InputError, match=r"unknown kind of tokenizer 'word'.*did you mean 'words'"):
         TextTokenizer(Tokenizer(WordLevel({"<pad>": 0}, "<pad>")), max_length=5, kind="word")

@@ -27,7 +27,7 @@ def scan(words, **changes):
 
 
 @given(captions=st.lists(st.text("abc. '", max_size=12), max_size=20), min_count=st.integers(1, 4))
-def test_built_from_counts(captions, min_count):
+def test_vocabulary_is_ordered_by_count(captions, min_count):
     """The special words, then those that are frequent enough by falling count and rising alphabet, then <mask>."""
     counts = Counter()
     for caption in captions:
@@ -42,7 +42,7 @@ def test_order_of_captions_does_not_matter():
     assert Vocabulary.build(CAPTIONS, 1) == Vocabulary.build(reversed(CAPTIONS), 1)
 
 
-def test_ids():
+def test_unknown_words_get_unk_id():
     """Known words have their place, unknown ones that of <unk>."""
     vocabulary = Vocabulary.build(CAPTIONS, 1)
     assert [vocabulary.id(word) for word in (*SPECIAL, "a")] == [0, 1, 2, 3, 4]
@@ -52,7 +52,7 @@ def test_ids():
     assert vocabulary.words[vocabulary.id("cat")] == "cat"
 
 
-def test_round_trip(tmp_path):
+def test_vocabulary_save_and_load(tmp_path):
     """What was saved is loaded equal, and holds <mask>."""
     vocabulary = Vocabulary.build([*CAPTIONS, "el ñandú 狗"], 1)
     vocabulary.save(tmp_path / "vocab.json")
@@ -62,7 +62,7 @@ def test_round_trip(tmp_path):
 
 
 @pytest.mark.parametrize(("name", "size"), [("coco", 11354), ("f30k", 8482)])
-def test_published_files(shared_data, tmp_path, name, size):
+def test_published_vocabularies_match_checkpoint_sizes(shared_data, tmp_path, name, size):
     """The files that checkpoints were trained with have the size of their embeddings, <mask> being the last row."""
     path = shared_data / "vocab" / f"{name}_precomp_vocab.json"
     vocabulary = Vocabulary.load(path)
@@ -117,7 +117,7 @@ def test_special_words_have_their_places(words):
         Vocabulary(words)
 
 
-def test_words_are_distinct():
+def test_repeated_vocabulary_word_is_refused():
     """The word that is there twice is named."""
     with pytest.raises(InputError, match="'a' is in the vocabulary twice"):
         Vocabulary([*SPECIAL, "a", "b", "a"])

@@ -43,7 +43,7 @@ def check(name: str, shape: tuple[int, int, int], **options: object) -> None:
 
 
 @pytest.mark.parametrize("name", [*NAMES, "gpo-transformer", "gpo-data-dependent"])
-def test_compiled_is_eager(name):
+def test_compiled_poolings_match_eager(name):
     """Every pooling compiles, graph breaks allowed, and gives the eager vectors and gradients."""
     check(name, SMALL, backend="aot_eager")
 
@@ -57,7 +57,7 @@ def test_compiled_is_eager_on_the_fast_path(name):
 @pytest.mark.parametrize(
     ("name", "shape"), [("gpo", SMALL), ("gpo", WIDE), ("frozen", WIDE), ("k-max", WIDE), ("gpo-per-dimension", SMALL)]
 )
-def test_one_graph(name, shape):
+def test_rank_poolings_compile_to_one_graph(name, shape):
     """Poolings by rank, GPO first of all, compile to a single graph."""
     check(name, shape, backend="aot_eager", fullgraph=True)
 
@@ -82,7 +82,7 @@ def test_one_graph_for_many_batches():
     assert len(graphs) == first
 
 
-def test_dynamic_shapes():
+def test_gpo_compiles_with_dynamic_shapes():
     """Compiled once for dynamic shapes, a GPO serves other batches and sizes."""
     pool = build("gpo")
     compiled = torch.compile(pool, backend="aot_eager", dynamic=True)
@@ -106,6 +106,6 @@ def test_batch_norm_statistics_are_those_of_eager_mode(name):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("shape", [SMALL, WIDE], ids=["small", "wide"])
-def test_inductor(shape):
+def test_inductor_matches_eager(shape):
     """The default backend gives the eager vectors and gradients."""
     check("gpo", shape)

@@ -71,7 +71,7 @@ def test_a_share_is_the_value_times_the_weight_of_its_rank(name, sets):
 
 
 @torch.no_grad()
-def test_simple_cases():
+def test_contributions_of_max_and_average():
     """Max: the largest alone; average: everybody an equal part."""
     features = torch.tensor([[[1.0, 9.0], [3.0, 2.0], [2.0, 4.0]]])
     _, shares = pool_with_contributions(build("max"), features, None)
@@ -82,7 +82,7 @@ def test_simple_cases():
 
 @ranked
 @torch.no_grad()
-def test_equal_values(name):
+def test_contributions_with_ties_sum_to_result(name):
     """Ties are broken somehow; the sum does not mind."""
     pool, features = build(name, DIM), torch.ones(2, 4, DIM)
     pooled, shares = pool_with_contributions(pool, features, None)

@@ -38,7 +38,7 @@ def test_half_features_meet_a_float32_pooling(name, dtype, shape):
 
 @pytest.mark.parametrize("dtype", HALVES)
 @pytest.mark.parametrize("name", ALL)
-def test_a_half_pooling(name, dtype):
+def test_half_precision_pooling_takes_half_features(name, dtype):
     """A pooling converted by .half() or .bfloat16() takes features of that dtype, forward and backward."""
     features, mask = positive_sets((4, 9, DIM), dtype)
     expected = build(name, DIM)(features.float(), mask=mask)
@@ -55,7 +55,7 @@ def test_a_half_pooling(name, dtype):
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_a_double_pooling(name):
+def test_double_pooling_agrees_with_float32(name):
     """A pooling converted by .double() computes in float64 and agrees with float32 to float32's precision."""
     features, mask = positive_sets((4, 9, DIM), torch.float64)
     found = build(name, DIM).double()(features, mask=mask)
@@ -94,7 +94,7 @@ def test_float64_is_precise(name):
 @pytest.mark.parametrize(
     ("name", "shape"), [*((name, SHAPES[0]) for name in ALL), *((name, SHAPES[1]) for name in RANK_POOLINGS)]
 )
-def test_autocast(name, shape):
+def test_autocast_keeps_feature_dtype(name, shape):
     """Under CPU autocast to bfloat16 the output keeps the features' dtype and stays close to float32."""
     features, mask = positive_sets(shape, torch.float32)
     expected = build(name, shape[2])(features, mask=mask)

@@ -163,7 +163,7 @@ def test_per_dimension_table():
         frozen(torch.randn(2, 7, DIM + 1))
 
 
-def test_data_dependent_refuses():
+def test_data_dependent_gpo_refuses_to_freeze():
     """What depends on the features cannot be a table of sizes."""
     with pytest.raises(InputError, match="data-dependent"):
         build("gpo-data-dependent", DIM).freeze(5)

@@ -30,7 +30,7 @@ def test_positions_are_the_trigonometric_encoding(count, half, first):
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 17, 36, 100])
-def test_coefficients_follow_the_definition(pool, size):
+def test_gpo_coefficients_follow_the_definition(pool, size):
     """The coefficients of a size are softmax(w . h / 0.1) of the averaged BiGRU over sin/cos positions from 0."""
     expected = naive.gpo_coefficients(size, pool.state_dict()).float()
     torch.testing.assert_close(pool.coefficients(size), expected, rtol=1e-4, atol=1e-6)
@@ -65,7 +65,7 @@ def test_pooled_vectors_follow_the_definition(pool, sets):
 
 @pytest.mark.parametrize("prefix", [True, False])
 @pytest.mark.parametrize("width", [11, 301])
-def test_gradients_follow_the_definition(pool, prefix, width):
+def test_gpo_gradients_follow_the_definition(pool, prefix, width):
     """Every parameter and every feature gets the gradient that autograd finds through the naive float64 GPO."""
     sets = make_sets(5, 8, width, seed=5, prefix=prefix)
     upstream = torch.randn(5, width, generator=torch.Generator().manual_seed(6))
@@ -82,7 +82,7 @@ def test_gradients_follow_the_definition(pool, prefix, width):
         torch.testing.assert_close(parameter.grad.double(), twin[name].grad, rtol=1e-3, atol=1e-5, msg=name)
 
 
-def test_derivatives_of_first_and_second_order():
+def test_gpo_first_and_second_derivatives():
     """Numerical differentiation in float64 confirms gradients, and their gradients, for features and parameters."""
     torch.manual_seed(7)
     pool = GPO(d_pe=2, d_hidden=1, temperature=1.0).double()
@@ -134,7 +134,7 @@ def test_returned_coefficients_are_differentiable(pool):
     assert all(p.grad is not None and p.grad.abs().sum() > 0 for p in pool.parameters())
 
 
-def test_a_set_of_one_is_its_element(pool):
+def test_gpo_of_one_element_is_that_element(pool):
     """A single element gets the coefficient 1 exactly."""
     assert pool.coefficients(1).tolist() == [1.0]
     features = torch.randn(3, 1, 5)

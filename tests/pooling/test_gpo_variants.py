@@ -58,7 +58,7 @@ def _layer_norm(states: torch.Tensor, weights: dict[str, torch.Tensor], prefix: 
 @pytest.mark.parametrize("name", SIZE_ONLY_VARIANTS)
 @pytest.mark.parametrize("size", [1, 2, 7, 30])
 @pytest.mark.parametrize("training", [True, False])
-def test_coefficients_follow_the_definition(name, size, training):
+def test_gpo_variant_coefficients_follow_the_definition(name, size, training):
     """Each variant's coefficients are the softmax of its own decoder's scores, in training and in evaluation mode."""
     pool = build(name, DIM).train(training)
     expected = naive.softmax(_naive_scores(pool, size) / 0.1)
@@ -132,7 +132,7 @@ def test_coefficients_and_table_per_dimension():
 
 
 @pytest.mark.parametrize("name", VARIANTS)
-def test_every_parameter_is_trained(name):
+def test_gpo_variants_train_every_parameter(name):
     """No parameter of any variant is left without a gradient."""
     sets = make_sets(4, 9, DIM, seed=2)
     pool = build(name, DIM).train()

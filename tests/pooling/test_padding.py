@@ -125,7 +125,7 @@ def test_order_matters_where_it_should(name):
 
 
 @poolings
-def test_sets_of_one(name):
+def test_set_of_one_pools_alike_alone_and_padded(name):
     """A set of one is pooled, alone and beside larger sets, to the same finite vector."""
     pool, features = build(name, DIM), make_sets(3, 5, DIM).features.abs() + 0.1
     pooled = pool(features, lengths=[1, 5, 1])
@@ -134,7 +134,7 @@ def test_sets_of_one(name):
 
 
 @pytest.mark.parametrize("name", ["avg", "max", "k-max", "top-percent", "linear", "gem", "cls", "gpo", "frozen"])
-def test_a_set_of_one_is_its_element(name):
+def test_normalised_poolings_return_single_element(name):
     """Poolings whose weights add up to one return the element of a set of one itself."""
     features = torch.rand(3, 1, DIM) + 0.1
     torch.testing.assert_close(build(name, DIM)(features), features[:, 0])

@@ -106,7 +106,7 @@ def test_it_can_be_saved(tmp_path):
     assert len(content) > 5000
 
 
-def test_drawing_changes_nothing():
+def test_plotting_leaves_pooling_unchanged():
     """The pooling keeps its mode, its parameters and its gradients, and no global figure is left behind."""
     pyplot = pytest.importorskip("matplotlib.pyplot")
     pool, before = build("gpo").train(), pyplot.get_fignums()

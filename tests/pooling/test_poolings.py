@@ -52,7 +52,7 @@ def definitions(pool: torch.nn.Module) -> dict[str, Callable[[Tensor], Tensor]]:
 @pytest.mark.parametrize("name", NAMES)
 @given(sets=set_batches(batch=3, total=9, dim=DIM))
 @settings(max_examples=12)
-def test_follows_the_definition(name, sets):
+def test_poolings_follow_the_definition(name, sets):
     """The pooled vector of each set is that of the definition, whatever the mask."""
     pool = build(name, DIM)
     expected = naive.over_batch(definitions(pool)[name], sets.features, sets.mask)
@@ -61,7 +61,7 @@ def test_follows_the_definition(name, sets):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_gradients_follow_the_definition(name):
+def test_pooling_gradients_follow_the_definition(name):
     """The features' gradients are those that autograd finds through the definition."""
     pool, sets = build(name, DIM), make_sets(4, 9, DIM, seed=5)
     upstream = torch.randn(4, DIM, generator=torch.Generator().manual_seed(6))
@@ -214,7 +214,7 @@ class TestGeM:
         above, below = (naive.over_batch(lambda x, q=q: naive.gem(x, q), features).sum() for q in (3 + step, 3 - step))
         assert math.isclose(pool.p.grad.item(), (above - below).item() / (2 * step), rel_tol=1e-3)
 
-    def test_limits(self):
+    def test_gem_exponent_limits(self):
         """p = 1 is the mean; a large p is nearly the maximum."""
         features = torch.rand(2, 6, DIM) + 0.1
         torch.testing.assert_close(create_pooling("gem", p=1)(features), features.mean(dim=1))

@@ -22,7 +22,7 @@ def _load(folder: Path, name: str) -> tuple[dict[str, Tensor], GPO]:
 
 
 @pytest.mark.parametrize("as_mask", [False, True])
-def test_pooled_and_coefficients(shared_reference, as_mask):
+def test_gpo_matches_released_outputs(shared_reference, as_mask):
     """Released parameters load by name and give the released outputs and coefficients, by lengths and by mask."""
     numbers, pool = _load(shared_reference, "gpo")
     features, lengths = numbers["features"], numbers["lengths"]
@@ -32,7 +32,7 @@ def test_pooled_and_coefficients(shared_reference, as_mask):
     torch.testing.assert_close(weights, numbers["weights"], **TOLERANCE)
 
 
-def test_gradients(shared_reference):
+def test_gpo_gradients_match_released(shared_reference):
     """The released gradients of the features and of all nine parameters are met."""
     numbers, pool = _load(shared_reference, "gpo")
     features = numbers["features"].requires_grad_()
@@ -44,13 +44,13 @@ def test_gradients(shared_reference):
         torch.testing.assert_close(parameter.grad, expected[name], **TOLERANCE, msg=name)
 
 
-def test_table(shared_reference):
+def test_gpo_table_matches_released(shared_reference):
     """The table of sizes 1 to 64 is the released one."""
     numbers, pool = _load(shared_reference, "gpo_table")
     torch.testing.assert_close(pool.table(64), numbers["table"], **TOLERANCE)
 
 
-def test_frozen(shared_reference):
+def test_frozen_gpo_matches_released(shared_reference):
     """A frozen GPO gives the released outputs."""
     numbers, pool = _load(shared_reference, "gpo")
     frozen = pool.freeze(int(numbers["lengths"].max()))

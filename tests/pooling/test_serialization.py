@@ -46,14 +46,14 @@ def test_whole_modules_can_be_pickled(name):
     torch.testing.assert_close(twin(features), pool(features), rtol=0, atol=0)
 
 
-def test_released_names():
+def test_gpo_state_dict_has_released_names():
     """A GPO's state dict has exactly the nine released keys."""
     gates = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
     expected = {f"gru.{gate}_l0{suffix}" for gate in gates for suffix in ("", "_reverse")} | {"linear.weight"}
     assert set(build("gpo").state_dict()) == expected
 
 
-def test_loading_is_strict():
+def test_loading_refuses_missing_and_unknown_keys():
     """A missing or a foreign key is an error, not a shrug."""
     state = build("gpo").state_dict()
     with pytest.raises(RuntimeError, match="more"):

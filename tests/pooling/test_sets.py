@@ -77,7 +77,7 @@ def test_lengths_come_as_tensor_or_sequence(lengths):
 
 
 @pytest.mark.parametrize("name", [*sorted(NEEDS_DIM), "gpo-per-dimension", "gpo-data-dependent"])
-def test_features_of_another_width_are_refused(name):
+def test_pooling_refuses_features_of_another_width(name):
     """A pooling made for one feature size names its own and the given one when they differ."""
     with pytest.raises(InputError, match="7"):
         build(name, 6)(torch.randn(2, 5, 7))
@@ -94,7 +94,7 @@ class TestCheckFinite:
         features[1, row, 4] = value
         return features
 
-    def test_at_construction(self, name, value):
+    def test_check_finite_at_construction(self, name, value):
         """A pooling built to check refuses the value where it is valid and says what it is and where."""
         pool = build(name, 6, check_finite=True)
         message = rf"1 feature values.*set 1, element 2, dimension 4: {str(value).replace('+', '')}"
@@ -102,14 +102,14 @@ class TestCheckFinite:
             with pytest.raises(InputError, match=message):
                 pool(self._features(value, 2), **sets)
 
-    def test_per_call(self, name, value):
+    def test_check_finite_per_call(self, name, value):
         """The call decides over the constructor, both ways."""
         features = self._features(value, 2)
         with pytest.raises(InputError, match="not finite"):
             build(name, 6)(features, check_finite=True)
         assert build(name, 6, check_finite=True)(features, check_finite=False).shape == (2, 6)
 
-    def test_padding_may_hold_anything(self, name, value):
+    def test_check_finite_ignores_padding(self, name, value):
         """The value in a padded element is no error."""
         pool = build(name, 6, check_finite=True)
         features = self._features(value, 4)

@@ -95,7 +95,7 @@ def test_at_least_one_stays_at_any_rate():
     assert mask.any(dim=1).all()
 
 
-def test_the_generator_decides():
+def test_dropping_is_determined_by_generator():
     """One seed, one outcome; another seed, another; the global generator is neither read nor moved."""
     features = numbered(20, 10)
     torch.manual_seed(0)
@@ -155,7 +155,7 @@ def test_gradients_reach_the_kept_elements():
     assert features.grad[..., 0].sum() == mask.sum()
 
 
-def test_padding_may_hold_anything():
+def test_dropping_ignores_nan_in_padding():
     """NaN in padded elements does not come out."""
     features = torch.full((3, 6, 2), float("nan"))
     features[:, 1:4] = 1.0

@@ -53,7 +53,7 @@ def test_memory_layout_does_not_matter(layout, masked):
     _same(_outcome(view, weights, mask), _outcome(sets.features, weights, mask))
 
 
-def test_expanded_inputs():
+def test_sorted_sum_reads_expanded_tensors():
     """Tensors that repeat one memory (expand) are read as what they show."""
     features, weights = torch.randn(1, 10, 24).expand(4, -1, -1), torch.rand(1, 10).expand(4, -1)
     mask = torch.tensor([[True] * 7 + [False] * 3]).expand(4, -1)
@@ -175,7 +175,7 @@ def test_a_forked_child_can_pool(how, fork):
 
 
 @pytest.mark.parametrize("context", [torch.no_grad, torch.inference_mode])
-def test_without_gradients(context):
+def test_sorted_sum_without_gradients(context):
     """Under no_grad and in inference mode the result is the same and carries no graph."""
     sets, weights = make_sets(3, 10, 24), torch.rand(3, 10)
     expected = _outcome(sets.features, weights, sets.mask)[0]

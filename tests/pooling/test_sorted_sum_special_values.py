@@ -39,7 +39,7 @@ def spiked(shape: tuple[int, ...], values: list[float], generator: torch.Generat
     seed=st.integers(0, 2**31 - 1),
 )
 @settings(max_examples=60)
-def test_forward_follows_ieee(path, total, values, share, masked, dtype, seed):
+def test_sorted_sum_forward_follows_ieee(path, total, values, share, masked, dtype, seed):
     """The sum has NaN and infinities exactly where sorting and IEEE arithmetic put them."""
     generator = torch.Generator().manual_seed(seed)
     features = spiked((3, total, 9), values, generator, share).to(dtype)

@@ -133,7 +133,7 @@ def test_equal_values_share_their_ranks(path, total, levels, masked, per_dimensi
     kind=st.sampled_from(WEIGHTS), masked=st.booleans(),
 )  # fmt: skip
 @settings(max_examples=10)
-def test_derivatives_of_first_and_second_order(path, batch, total, width, seed, kind, masked):
+def test_sorted_sum_first_and_second_derivatives(path, batch, total, width, seed, kind, masked):
     """Numerical differentiation confirms the gradients and the gradients of the gradients."""
     generator = torch.Generator().manual_seed(seed)
     count = batch * total * width  # values a tenth apart, so that a small step changes no rank

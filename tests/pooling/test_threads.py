@@ -45,7 +45,7 @@ def covered(count: int, **options: bool) -> list[int]:
 
 
 @pytest.mark.parametrize("count", [0, 1, 2, 3, 7, 8, 9, 128])
-def test_every_index_once(kind, torch_threads, count):
+def test_thread_ranges_cover_every_index_once(kind, torch_threads, count):
     """The ranges cover 0..count without gap or overlap, whatever the number of threads."""
     assert covered(count) == list(range(count))
 

@@ -46,7 +46,7 @@ def trace(module: nn.Module, inputs: tuple[Tensor, ...]) -> nn.Module:
 
 
 @pytest.mark.parametrize(("name", "by_mask"), [*((name, False) for name in ALL), ("gpo", True), ("frozen", True)])
-def test_jit_trace(name, by_mask):
+def test_traced_poolings_match_eager(name, by_mask):
     """A traced pooling gives the eager result for other batches, other sizes and other paddings."""
     module = (ByMask if by_mask else ByLengths)(build(name, DIM))
     traced = trace(module, batch(4, 12, by_mask=by_mask))

@@ -56,7 +56,7 @@ def test_the_middles_of_equal_parts(tmp_path, name, count):
 
 
 @pytest.mark.parametrize("name", ["clip.mp4", "clip.webm"])
-def test_variable_rate(tmp_path, name):
+def test_even_frames_of_variable_rate_video(tmp_path, name):
     """Time counts and not the number of a frame; one that stays is given once, so that there are fewer."""
     times = [0, 0.04, 0.08, 0.12, 1.5, 1.6, 4.0, 4.5, 4.52, 7.9]
     write_clip(tmp_path / name, times, gop=4, end=8.0, reordered=False, **KINDS[name])
@@ -73,7 +73,7 @@ def test_a_clip_of_few_frames(tmp_path):
         assert numbers_of(even_frames_of(tmp_path / "clip.mp4")) == list(range(count))
 
 
-def test_turned(tmp_path):
+def test_even_frames_are_upright(tmp_path):
     """What a phone stored lying comes upright."""
     write_clip(tmp_path / "clip.mp4", [0.0], turn=lambda stream: stream.set_display_rotation(90))
     (frame,) = even_frames_of(tmp_path / "clip.mp4", 4).frames
@@ -84,7 +84,7 @@ def test_turned(tmp_path):
 
 @pytest.mark.parametrize("share", [25, 55, 80])
 @pytest.mark.parametrize("name", ["clip.mp4", "clip.webm"])
-def test_cut_off(tmp_path, name, share):
+def test_even_frames_of_truncated_video(tmp_path, name, share):
     """Of a clip that ends before its time there are as many frames as it has, spread over them, with a remark."""
     path = tmp_path / name
     write_clip(path, seconds=24, **(FAST_START if name == "clip.mp4" else KINDS[name]))
@@ -146,7 +146,7 @@ def write_text(path) -> None:
         ("folder.mp4", lambda path: path.mkdir(), "not a regular file"),
     ],
 )
-def test_no_clip(tmp_path, name, write, reason):
+def test_even_frames_refuse_file_without_frames(tmp_path, name, write, reason):
     """Whatever has no frames raises one line with the file and the reason."""
     write(tmp_path / name)
     with pytest.raises(BadMediaError, match=reason) as caught:
@@ -155,7 +155,7 @@ def test_no_clip(tmp_path, name, write, reason):
     assert "\n" not in str(caught.value)
 
 
-def test_limits(tmp_path, monkeypatch):
+def test_even_frames_respect_limits(tmp_path, monkeypatch):
     """Frames are reduced to the largest side; too many pixels, and too much time, are refused."""
     write_clip(tmp_path / "clip.mp4", seconds=1, size=(96, 128))
     found = even_frames_of(tmp_path / "clip.mp4", 2, limits=VideoLimits(max_side=64))
@@ -168,7 +168,7 @@ def test_limits(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("count", [0, -1, 257, True, 2.5, "3"])
-def test_wrong_counts(tmp_path, count):
+def test_even_frames_refuse_invalid_count(tmp_path, count):
     """Refused before the file is looked at."""
     with pytest.raises(InputError, match="count must be a whole number from 1 to 256"):
         even_frames_of(tmp_path / "gone.mp4", count)

@@ -46,7 +46,7 @@ def seen(times, start, end, per_window):
 
 
 @pytest.mark.parametrize("name", KINDS)
-def test_every_container(tmp_path, name):
+def test_windows_cover_video_in_every_container(tmp_path, name):
     """The windows cover the clip, and each holds the frames seen at the middles of its parts."""
     times = write_clip(tmp_path / name, seconds=6, **KINDS[name])
     found = windows_of(tmp_path / name, per_window=5, seconds=2.0)
@@ -69,7 +69,7 @@ def test_seeking_finds_what_decoding_would(tmp_path, name, gop):
 
 
 @pytest.mark.parametrize("name", ["clip.mp4", "clip.webm", "clip.mkv"])
-def test_variable_rate(tmp_path, name):
+def test_windows_of_variable_rate_video(tmp_path, name):
     """Bursts and long still frames: time stamps count, not frame numbers; a frame that stays is given once."""
     times = [0, 0.04, 0.08, 0.12, 1.5, 1.6, 1.7, 4.0, 4.5, 4.52, 4.54, 7.9]
     write_clip(tmp_path / name, times, gop=4, end=8.0, reordered=False, **KINDS[name])
@@ -82,7 +82,7 @@ def test_variable_rate(tmp_path, name):
 @pytest.mark.parametrize("angle", [0, 90, -90, 180])
 @pytest.mark.parametrize("mirror", [None, "hflip", "vflip"])
 @pytest.mark.parametrize("name", ["turned.mp4", "turned.mkv"])
-def test_turned(tmp_path, name, angle, mirror):
+def test_windows_are_upright(tmp_path, name, angle, mirror):
     """What is stored lying or mirrored is handed out as it is to be seen, in all eight ways.
 
     The writer's angles count against the clock, and it mirrors afterwards.
@@ -110,7 +110,7 @@ def test_large_frames_are_reduced(tmp_path):
     assert np.abs(frame.astype(int) - scene(0)).mean() < 12
 
 
-def test_colours(tmp_path):
+def test_window_frames_are_rgb(tmp_path):
     """RGB in this order: red top left, blue below."""
     write_clip(tmp_path / "clip.mp4", seconds=1)
     frame = windows_of(tmp_path / "clip.mp4")[0].frames[0].astype(int)
@@ -126,7 +126,7 @@ def test_sound_beside_the_picture(tmp_path):
     assert found[-1].remark is None
 
 
-def test_one_frame(tmp_path):
+def test_single_frame_video_has_one_window(tmp_path):
     """A clip of a single frame has one window with one frame."""
     write_clip(tmp_path / "clip.mp4", [0.0])
     found = windows_of(tmp_path / "clip.mp4")
@@ -136,7 +136,7 @@ def test_one_frame(tmp_path):
 
 @pytest.mark.parametrize("name", ["clip.mp4", "clip.mov", "clip.mkv", "clip.webm", "live.webm"])
 @pytest.mark.parametrize("late", [7, 100])
-def test_a_late_beginning(tmp_path, name, late):
+def test_window_times_count_from_first_frame(tmp_path, name, late):
     """Times count from the first frame, whatever its time stamp is, and so does the duration."""
     times = write_clip(tmp_path / name, [late + k / 10 for k in range(40)], **KINDS[name])
     found = windows_of(tmp_path / name, seconds=2.0)
@@ -178,13 +178,13 @@ def test_the_number_of_windows():
 
 
 @pytest.mark.parametrize("options", [{"windows": 0}, {"per_window": -1}, {"windows": 1.5}, {"seconds": 0}])
-def test_wrong_options(tmp_path, options):
+def test_windows_refuse_invalid_options_at_once(tmp_path, options):
     """Refused at once, before the first window is asked for."""
     with pytest.raises(InputError, match=next(iter(options))):
         frames(tmp_path / "clip.mp4", **options)
 
 
-def test_frames_are_freed(tmp_path):
+def test_window_frames_are_freed_without_collector(tmp_path):
     """Decoded frames go when their windows go, without waiting for the garbage collector: they are large."""
     write_clip(tmp_path / "clip.mp4", seconds=16, turn=lambda stream: stream.set_display_rotation(90))
     gc.collect()
