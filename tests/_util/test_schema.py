@@ -74,7 +74,7 @@ def test_what_is_right_becomes_a_value():
         ({"notes": []}, "an object"),
     ],
 )
-def test_what_is_wrong_is_named(changes, said):
+def test_schema_names_unknown_keys_and_wrong_types(changes, said):
     """Unknown keys, wrong types and values: nothing is converted silently."""
     assert said in message(**changes)
 
@@ -89,7 +89,7 @@ def test_what_is_missing_is_named(key):
 @given(
     st.dictionaries(st.sampled_from([*GOOD, "kind", "x"]), st.none() | st.integers() | st.text() | st.lists(st.none()))
 )
-def test_any_mapping_is_a_value_or_one_line(mapping):
+def test_schema_accepts_or_refuses_any_json_in_one_line(mapping):
     """Whatever JSON holds."""
     message = "here: fine"
     try:

@@ -71,7 +71,7 @@ def test_what_is_right_becomes_a_frozen_value():
         ({"fruit": {"kind": "pear", "softness": 0, "x": 1}, "y": 2}, "more)"),
     ],
 )
-def test_what_is_wrong_is_named(changes, said):
+def test_strict_names_nested_keys_and_wrong_types(changes, said):
     """Unknown keys at any depth, missing ones, wrong types and values, the wrong member of a union."""
     assert said in message(**changes)
 
@@ -121,7 +121,7 @@ def test_what_our_own_checks_say_is_all_that_is_said(values, said):
 
 
 @given(st.dictionaries(st.text(max_size=8), st.recursive(st.none() | st.integers() | st.text(), st.lists), max_size=4))
-def test_any_mapping_is_a_value_or_one_line(mapping):
+def test_strict_accepts_or_refuses_any_json_in_one_line(mapping):
     """Whatever JSON holds: a value, or an error of one line."""
     message = "here: fine"
     try:

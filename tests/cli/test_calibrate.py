@@ -134,7 +134,7 @@ def test_an_export_of_a_model_without_drops_what_was_there(folder, tmp_path, mon
     assert coefficients_of(tmp_path / "out") == shipped_coefficients()
 
 
-def test_inspecting_says_so(place, folder, capsys):
+def test_inspect_reports_calibration(place, folder, capsys):
     """What the coefficients were fitted on; without the file, that there are none and how to make them."""
     assert main(["inspect", str(folder)]) == 0
     assert "as shipped ('vse calibrate' fits it to the model)" in capsys.readouterr().out
@@ -145,7 +145,7 @@ def test_inspecting_says_so(place, folder, capsys):
     assert f"fitted on {source}" in capsys.readouterr().out
 
 
-def test_text_for_people(place, folder, capsys):
+def test_calibrate_prints_text(place, folder, capsys):
     """The sizes, how much was found, both errors and the place."""
     assert main(["calibrate", str(folder), "--data", str(place.scenes)]) == 0
     lines = capsys.readouterr().out.splitlines()

@@ -57,7 +57,7 @@ def half_an_upgrade(index):
         new.close()
 
 
-def test_folders_and_bytes(index, photos, capsys):
+def test_collection_info_lists_folders_and_bytes(index, photos, capsys):
     """How many files come from each folder, and what the collection takes on disk."""
     found = told("collection", "info", index)
     assert found["folders"] == [
@@ -104,12 +104,12 @@ def test_a_damaged_half_can_be_thrown_away(index, capsys):
 
 
 @pytest.mark.parametrize("more", [("--discard", "--model", "x"), ("--discard", "--drop-missing"), ()])
-def test_upgrading_to_nothing(index, capsys, more):
+def test_collection_upgrade_needs_model_or_discard(index, capsys, more):
     """``--discard`` stands alone, and otherwise a model is needed."""
     assert "--model" in refused(capsys, 2, "collection", "upgrade", index, *more)
 
 
-def test_verify_and_rebuild(index, capsys):
+def test_collection_verify_and_rebuild(index, capsys):
     """A sound collection passes; damage is told with exit code 1, and a rebuild mends a cache. Both are narrated."""
     assert told("collection", "verify", index)["ok"]
     assert "made anew" in told("collection", "rebuild", index)["note"]

@@ -38,7 +38,7 @@ def renderers(monkeypatch):
     monkeypatch.setitem(PLAIN, "Plain", "fake:lines")
 
 
-def test_json_is_one_object(capsys):
+def test_console_prints_one_json_object(capsys):
     """JSON does not depend on the renderer."""
     for result in (Drawn(), Plain()):
         show(result, as_json=True)

@@ -16,7 +16,7 @@ def folder(tmp_path):
     return write_precomp(tmp_path / "data", "test", features(2), ["a", "b"])
 
 
-def test_sound_data(folder, capsys):
+def test_data_check_of_clean_data(folder, capsys):
     """Exit code 0, the report alone on stdout, narration on stderr."""
     assert main(["data", "check", str(folder)]) == 0
     output = capsys.readouterr()
@@ -25,7 +25,7 @@ def test_sound_data(folder, capsys):
     assert "reading features of test" in output.err
 
 
-def test_json(folder, capsys):
+def test_data_check_prints_json(folder, capsys):
     """``--json`` prints exactly one ASCII object."""
     assert main(["data", "check", str(folder), "--json", "--layout", "precomp"]) == 0
     output = capsys.readouterr()
@@ -54,7 +54,7 @@ def test_no_data_at_all(tmp_path, capsys):
 
 
 @pytest.mark.parametrize("arguments", [["check", "--layout", "precmp", "."], ["check"], [], ["chek", "."]])
-def test_wrong_calls(arguments, capsys):
+def test_data_check_usage_errors(arguments, capsys):
     """A layout that does not exist, no path, no command and an unknown command end with exit code 2."""
     assert main(["data", *arguments]) == 2
     output = capsys.readouterr()

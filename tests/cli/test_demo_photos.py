@@ -67,7 +67,7 @@ def test_what_cannot_be_shown(indexed, tmp_path, capsys, monkeypatch):
 
 @pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")
 @pytest.mark.parametrize("photos", [None, "", "~/My Pictures", "a'b\"c", "d$e`f;g"])
-def test_make_demo(tmp_path, photos):
+def test_make_demo_passes_photos_verbatim(tmp_path, photos):
     """``PHOTOS`` reaches the command as it was written, whatever is in it; without it there is no such option."""
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin" / "vse").write_text('#!/bin/sh\nprintf "%s\\n" "$@"\n')

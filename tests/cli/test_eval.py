@@ -82,7 +82,7 @@ def saved(place, tmp_path_factory):
 class TestResults:
     """What is measured, printed and written."""
 
-    def test_json(self, place, saved):
+    def test_eval_prints_json(self, place, saved):
         """stdout is one object with a row for each model, ``results.json`` is the same, narration is on stderr."""
         rows = saved.json["results"]
         assert [(row["name"], row["protocol"]) for row in rows] == [("first", "all"), ("second", "all")]
@@ -94,7 +94,7 @@ class TestResults:
         assert f"{card['images']} images, {card['texts']} captions" in saved.done.stderr
         assert saved.json["comparisons"] == []
 
-    def test_a_table(self, place, tmp_path):
+    def test_eval_prints_table_with_card(self, place, tmp_path):
         """One model: the table with its card, and the file in the current folder."""
         done = run(place.first, "--data", place.scenes, *QUICK, cwd=tmp_path)
         assert done.returncode == 0, done.stderr
@@ -107,7 +107,7 @@ class TestResults:
         done = run("--from-embeddings", saved.first, "--from-embeddings", saved.second, *QUICK, "--json", cwd=tmp_path)
         assert told(done) == saved.json
 
-    def test_markdown_twice(self, saved, tmp_path):
+    def test_eval_appends_markdown_rows(self, saved, tmp_path):
         """The second call adds its row below the first one's; ``--out`` says where the JSON goes."""
         for name in ("first", "second"):
             options = ("--markdown", "table.md", "--out", f"{name}.json", *QUICK)
@@ -121,7 +121,7 @@ class TestResults:
         ]
         assert sorted(path.name for path in tmp_path.iterdir()) == ["first.json", "second.json", "table.md"]
 
-    def test_an_ensemble(self, saved, tmp_path):
+    def test_eval_ensemble(self, saved, tmp_path):
         """One row for both, of the mean of their scores, beside kept vectors too."""
         both = ("--from-embeddings", saved.first, "--from-embeddings", saved.second)
         (row,) = told(run(*both, "--ensemble", *QUICK, "--json", cwd=tmp_path))["results"]
@@ -145,7 +145,7 @@ class TestResults:
             assert comparison["differences"]["t2i_mean_rank"]["value"] == pytest.approx(mean - means[0])
         assert len(set(means)) > 1  # else the sign would be left open
 
-    def test_compare(self, saved, tmp_path):
+    def test_eval_compare(self, saved, tmp_path):
         """The difference to the first model with its interval and a verdict; a model and itself do not differ."""
         twice = ("--from-embeddings", saved.first, "--from-embeddings", saved.first)
         done = run(*twice, "--compare", *QUICK, cwd=tmp_path)
@@ -156,7 +156,7 @@ class TestResults:
         for each in comparison["differences"].values():
             assert each == {"value": 0.0, "interval": [0.0, 0.0], "real": False}
 
-    def test_seeds_and_ties(self, saved, tmp_path):
+    def test_eval_seeds_and_ties(self, saved, tmp_path):
         """The same call gives the same intervals, another seed others; the tie rule is on the card."""
         vectors = ("--from-embeddings", saved.first, "--json")
         rows = [
@@ -166,7 +166,7 @@ class TestResults:
         assert rows[0]["intervals"] != rows[1]["intervals"]
         assert [row["card"]["ties"] for row in rows] == ["pessimistic", "optimistic"]
 
-    def test_region_and_grid(self, place, tmp_path):
+    def test_eval_region_and_grid_ensemble(self, place, tmp_path):
         """A model of features and one of pictures are averaged on a split that has both."""
         pictures = place.scenes / "images"
         done = run(
@@ -311,7 +311,7 @@ class TestMistakes:
         yield called
         assert not (tmp_path / "results.json").exists()
 
-    def test_wrong_calls(self, call, saved):
+    def test_eval_usage_errors(self, call, saved):
         """Exit code 2, and the option that is meant."""
         vectors = ("--from-embeddings", saved.first)
         assert_one_line(call(), 2, "nothing to evaluate")
@@ -323,7 +323,7 @@ class TestMistakes:
         assert_one_line(call(*vectors, "--samples", "0"), 2, "--samples")
         assert_one_line(call(*vectors, "--seed", "-1"), 2, "--seed")
 
-    def test_an_unknown_protocol(self, call, saved):
+    def test_eval_lists_protocols_for_unknown_one(self, call, saved):
         """The protocols are listed, with the closest."""
         done = call("--from-embeddings", saved.first, "--protocol", "coco-1k")
         assert done.returncode in {1, 2}

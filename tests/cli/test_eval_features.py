@@ -44,7 +44,7 @@ def test_a_store_replaces_the_pictures(place):
     np.testing.assert_array_equal(stored.texts, pictures.texts)
 
 
-def test_a_store_of_another_backbone_is_refused(place):
+def test_eval_refuses_features_of_another_backbone(place):
     """The width fits, the weights do not: one line."""
     home, _ = place
     other = build(grid_config(), seed=77).image_encoder.backbone

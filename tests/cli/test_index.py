@@ -57,7 +57,7 @@ def paths(index):
     return found
 
 
-def test_the_result_and_the_narration(photos, index, exported, capsys):
+def test_index_prints_result_and_progress(photos, index, exported, capsys):
     """Stdout says what was done and lists what could not be read; stderr tells how fast; broken files fail nothing."""
     assert main(call(photos, index, "--model", exported)) == 0
     output = capsys.readouterr()
@@ -70,7 +70,7 @@ def test_the_result_and_the_narration(photos, index, exported, capsys):
     assert paths(index) == ["a.png", "b.jpg", "trip/é.png"]
 
 
-def test_json_and_a_second_run(photos, index, exported, capsys):
+def test_index_json_and_second_run(photos, index, exported, capsys):
     """The model need not be named again, and is not needed from the same place of work; ``--json`` is one object."""
     main(call(photos, index, "--model", exported))
     capsys.readouterr()
@@ -99,7 +99,7 @@ def test_several_folders_named_from_where_one_stands(photos, index, exported, ca
     assert json.loads(capsys.readouterr().out)["folders"][0]["skipped"] == 3
 
 
-def test_a_disk_that_is_away(photos, index, exported, capsys):
+def test_index_command_keeps_files_of_missing_folder(photos, index, exported, capsys):
     """A known folder that is not there fails nothing and loses nothing."""
     main(call(photos, index, "--model", exported))
     capsys.readouterr()
@@ -124,7 +124,7 @@ def test_a_disk_that_is_away(photos, index, exported, capsys):
         (["{photos}", "--into", "{index}", "--model", "{model}", "--watch", "--json"], 2, "--watch has no end"),
     ],
 )
-def test_wrong_calls(photos, index, exported, capsys, arguments, code, said):
+def test_index_usage_errors(photos, index, exported, capsys, arguments, code, said):
     """One line, the right exit code, and no index is made."""
     values = {"photos": photos, "index": index, "model": exported}
     assert main(["index", *(argument.format(**values) for argument in arguments)]) == code
@@ -136,7 +136,7 @@ def test_wrong_calls(photos, index, exported, capsys, arguments, code, said):
     assert not index.exists()
 
 
-def test_models_that_do_not_fit(photos, index, exported, tmp_path, capsys):
+def test_index_refuses_other_models(photos, index, exported, tmp_path, capsys):
     """Another model is refused with the command that helps; one that takes features before an index is made."""
     main(call(photos, index, "--model", exported))
     other, regions = build(grid_config(), seed=1).save(tmp_path / "other"), build().save(tmp_path / "regions")
@@ -148,7 +148,7 @@ def test_models_that_do_not_fit(photos, index, exported, tmp_path, capsys):
     assert not (tmp_path / "second.vse").exists()
 
 
-def test_a_model_that_has_moved(photos, index, exported, tmp_path, capsys):
+def test_index_names_missing_model_folder(photos, index, exported, tmp_path, capsys):
     """The message names the place where the model was, and the option that helps."""
     here = tmp_path / "here"
     here.symlink_to(exported)
@@ -176,7 +176,7 @@ def test_a_model_that_is_in_two_places(photos, index, exported, tmp_path, capsys
     collection.close()
 
 
-def test_folders_that_overlap(photos, index, exported, capsys):
+def test_index_command_refuses_overlapping_folders(photos, index, exported, capsys):
     """Those that are given with each other or with what is known: refused before a model is loaded or a file read."""
     (photos.parent / "more").mkdir()
     Image.fromarray(picture(9)).save(photos.parent / "more" / "m.png")
@@ -217,7 +217,7 @@ def test_work_after_indexing_is_told(photos, index, exported, capsys, monkeypatc
     assert "making it fast" in capsys.readouterr().err
 
 
-def test_no_torch_for_an_export(photos, index, exported):
+def test_index_with_export_loads_no_torch(photos, index, exported):
     """Indexing with an export loads none of the large libraries."""
     program = (
         "import sys; from vse.cli.main import main; code = main(sys.argv[1:]);"
@@ -234,7 +234,7 @@ def test_no_torch_for_an_export(photos, index, exported):
     assert len(paths(index)) == 3
 
 
-def test_watching_until_interrupted(photos, index, exported):
+def test_index_watch_until_interrupted(photos, index, exported):
     """``--watch`` takes in what comes, and an interrupt ends it with exit code 130 and everything committed."""
     process = subprocess.Popen(
         [sys.executable, "-m", "vse", *call(photos, index, "--model", exported, "--watch")],

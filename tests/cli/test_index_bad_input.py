@@ -200,7 +200,7 @@ def test_text_for_people_keeps_its_lines(done, capsys):
     assert len([line for line in lines[start + 1 :] if line.startswith("  ")]) == len(done.problems)
 
 
-def test_names_in_results(done, capsys):
+def test_odd_names_in_results_are_escaped(done, capsys):
     """A name with a line end is one line of text and itself in JSON; markup and options in names mean nothing."""
     assert main(["search", str(done.index), "snow", "-k", "50"]) == 0
     shown = capsys.readouterr().out

@@ -23,7 +23,7 @@ def saved(tmp_path_factory):
     return save_with_card(VSEModel.build(config), tmp_path_factory.mktemp("models") / "toy", draw=False)
 
 
-def test_text_and_json(saved, capsys):
+def test_inspect_prints_text_and_json(saved, capsys):
     """The same report is shown as tables or as one ASCII JSON object; nothing else is printed."""
     assert main(["inspect", str(saved)]) == 0
     output = capsys.readouterr()
@@ -37,7 +37,7 @@ def test_text_and_json(saved, capsys):
     assert output.err == ""
 
 
-def test_the_picture(saved, tmp_path, capsys):
+def test_inspect_plot(saved, tmp_path, capsys):
     """``--plot`` draws into the file and the report names it."""
     pytest.importorskip("matplotlib")
     path = tmp_path / "new" / "curves.png"

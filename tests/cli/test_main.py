@@ -55,7 +55,7 @@ def test_help_goes_to_stdout_and_succeeds(arguments):
     assert done.stderr == ""
 
 
-def test_version():
+def test_version_option():
     """``--version`` prints the version of the package."""
     done = run("--version")
     assert (done.returncode, done.stdout, done.stderr) == (0, f"vse {vse.__version__}\n", "")

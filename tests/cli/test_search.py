@@ -83,7 +83,7 @@ def paths(found: dict) -> list[str]:
     return [Path(result["path"]).name for result in found["results"]]
 
 
-def test_a_sentence(place, capsys):
+def test_search_command_ranks_by_sentence(place, capsys):
     """All items by their score with the sentence; the JSON has the keys that others rely on."""
     found = told(capsys, "search", place.index, "a dog runs in the snow", "-k", 20)
     assert found["query"] == "a dog runs in the snow"
@@ -120,7 +120,7 @@ def test_what_is_not_wanted(place, capsys):
             assert result["score"] == pytest.approx(score, abs=1e-5)
 
 
-def test_filters_and_pages(place, capsys):
+def test_search_command_filters_and_pages(place, capsys):
     """Folder, dates and type limit what is found; page 2 continues page 1."""
     query = ("search", place.index, "snow")
     assert set(paths(told(capsys, *query, "--folder", "sea"))) == {"c.png", "d.png"}
@@ -132,7 +132,7 @@ def test_filters_and_pages(place, capsys):
     assert [page["more"] for page in pages] == [True, True, False]
 
 
-def test_confidence_and_copies(place, capsys):
+def test_search_command_confidence_and_duplicates(place, capsys):
     """Results that are not sure enough are left out; copies are shown once when asked."""
     query = ("search", place.index, "--image", place.photos / "a.png", "-k", 8)
     whole = told(capsys, *query)["results"]
@@ -145,7 +145,7 @@ def test_confidence_and_copies(place, capsys):
     assert 6 not in [result["id"] for result in grouped]
 
 
-def test_text_for_people(place, capsys):
+def test_search_command_prints_lines(place, capsys):
     """A line a result on stdout, unknown words said, nothing on stderr."""
     assert main(["search", str(place.index), "a zebra in the snow", "-k", "2"]) == 0
     output = capsys.readouterr()
@@ -189,7 +189,7 @@ def test_wrong_calls_are_one_line(place, capsys, arguments, code, words):
     assert words in refused(capsys, code, "search", place.index, *arguments)
 
 
-def test_the_model(place, capsys, tmp_path):
+def test_search_command_checks_model(place, capsys, tmp_path):
     """A collection whose model has moved asks for it; another model is refused; no collection is no collection."""
     moved = tmp_path / "moved.vse"
     with EmbeddedCollection.create(
@@ -221,21 +221,21 @@ def test_only_what_searching_needs_is_loaded(place):
 class TestCollection:
     """``vse collection``."""
 
-    def test_info(self, place, capsys):
+    def test_collection_info_prints_text_and_json(self, place, capsys):
         """Counts and the model, as text and JSON."""
         found = told(capsys, "collection", "info", place.index)
         assert (found["files"], found["items"], found["model"]) == (7, 8, place.model.fingerprint())
         assert main(["collection", "info", str(place.index)]) == 0
         assert "7 files, 8 items" in capsys.readouterr().out
 
-    def test_duplicates(self, place, capsys):
+    def test_collection_duplicates_finds_copy(self, place, capsys):
         """The copy and its original, whatever the names."""
         assert main(["collection", "duplicates", str(place.index), "--threshold", "0.9999", "--json"]) == 0
         found = json.loads(capsys.readouterr().out)
         assert {"a.png", "copy.png"} in [{Path(each["path"]).name for each in group} for group in found["groups"]]
         assert "--threshold 2" in refused(capsys, 2, "collection", "duplicates", place.index, "--threshold", 2)
 
-    def test_remove(self, place, capsys, tmp_path):
+    def test_collection_remove_by_path(self, place, capsys, tmp_path):
         """Files and folders by their paths are forgotten; one that is not there stops everything."""
         index = tmp_path / "own.vse"
         with EmbeddedCollection.create(index, model="m", model_source="m", dimensions=place.model.embed_size) as made:
@@ -252,6 +252,6 @@ class TestCollection:
         assert (found["note"], found["files"]) == ("3 files forgotten", 3)
         assert (place.photos / "a.png").is_file()
 
-    def test_no_command(self, capsys):
+    def test_collection_without_command_lists_them(self, capsys):
         """Says which there are."""
         assert "'verify'" in refused(capsys, 2, "collection")

@@ -51,7 +51,7 @@ def names(found: dict) -> set[str]:
 class TestCaptions:
     """``--captions``."""
 
-    def test_of_a_picture(self, place):
+    def test_search_command_captions_of_image(self, place):
         """Every caption by its score with the picture, and the file it came with."""
         found = told("search", place.index, "--image", place.photos / "munich.jpg", "--captions")
         scores = place.model.encode_texts(CAPTIONS) @ place.model.encode_images([place.photos / "munich.jpg"])[0]
@@ -75,7 +75,7 @@ class TestCaptions:
         assert lines[0].endswith(f"{CAPTIONS[1]}  ({place.photos}/4.png)")
         assert lines[2:] == ["more with --page 2"]
 
-    def test_none_there(self, place, tmp_path, capsys):
+    def test_search_command_without_captions(self, place, tmp_path, capsys):
         """An index without captions says how they come into one."""
         (tmp_path / "photos").mkdir()
         Image.fromarray(picture(1)).save(tmp_path / "photos" / "a.png")
@@ -92,7 +92,7 @@ class TestCaptions:
         assert "--captions" in refused(capsys, 2, "search", place.index, "snow", "--captions", *options)
 
 
-def test_weights(place):
+def test_search_command_weights(place):
     """Texts, then images, then ids count in the proportion that is given."""
     parts = ("a dog", "--image", place.photos / "3.png", "--like", 2)
     found = told("search", place.index, *parts, "--weights", "1,0.5,0.25", "-k", 3)
@@ -121,7 +121,7 @@ def test_weights(place):
         (("--near", "48.14,11.58", "--within", "80", "--folder", "trip"), {"augsburg.jpg"}),
     ],
 )
-def test_places(place, options, expected):
+def test_search_command_filters_by_place(place, options, expected):
     """Photographs whose EXIF tells a place near the one that is named; what has no place is not found."""
     assert names(told("search", place.index, "snow", *options)) == expected
 
@@ -141,7 +141,7 @@ def test_folders_as_results_show_them(place, capsys):
         assert f"{above!r} leads out of what was indexed" in line
 
 
-def test_folders_without_files(place, capsys):
+def test_search_command_suggests_folder(place, capsys):
     """Said in one line with what there is, rather than that nothing was found."""
     query = ("search", place.index, "snow", "--folder")
     assert refused(capsys, 1, *query, "tripp").endswith("no file lies in folder 'tripp': did you mean 'trip'?")
@@ -172,7 +172,7 @@ def test_folders_of_the_same_name_in_two_roots(tmp_path):
 class TestEvidence:
     """``--evidence``."""
 
-    def test_numbers_and_files(self, place, tmp_path):
+    def test_search_command_writes_evidence(self, place, tmp_path):
         """Each result's parts add up to its score, and a picture of them is in the folder."""
         found = told("search", place.index, "a dog", "snow", "--weights", "2,1", "--evidence", tmp_path / "e")
         assert len(found["results"]) == 9
@@ -184,7 +184,7 @@ class TestEvidence:
             assert (shown["note"], shown["replaced"]) == (None, False)
         assert len(list((tmp_path / "e").iterdir())) == 9
 
-    def test_an_id_alone(self, place, tmp_path, capsys):
+    def test_search_command_evidence_of_like_query(self, place, tmp_path, capsys):
         """The model is loaded for the evidence; text names the files, and stdout holds nothing else."""
         arguments = ["search", str(place.index), "--like", "2", "-k", "2", "--evidence", str(tmp_path / "e")]
         assert main(arguments) == 0
@@ -202,7 +202,7 @@ class TestEvidence:
         assert not (tmp_path / "e").exists()
 
 
-def test_another_model_is_refused_with_the_command_that_helps(place, tmp_path, capsys):
+def test_search_command_suggests_upgrade_for_other_model(place, tmp_path, capsys):
     """The line can be copied: it names this index and that model."""
     other = build(grid_config(), seed=5).save(tmp_path / "other")
     line = refused(capsys, 1, "search", place.index, "snow", "--model", other)

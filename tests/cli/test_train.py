@@ -81,7 +81,7 @@ class TestTraining:
 class TestRecipes:
     """Looking at recipes and changing them."""
 
-    def test_list_names_all(self, run):
+    def test_train_list_names_all_recipes(self, run):
         """As JSON every one with its sentence, as text every one in a line of its own."""
         code, out, err = run("--list", "--json")
         assert (code, err) == (0, "")

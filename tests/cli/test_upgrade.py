@@ -56,7 +56,7 @@ def info_of(index):
     return found
 
 
-def test_the_result_and_the_narration(index, models, photos, capsys):
+def test_upgrade_prints_result_and_progress(index, models, photos, capsys):
     """Stdout says what was done and what serves now, stderr how fast; a damaged file is listed and fails nothing."""
     (photos / "[bold]c.png").write_bytes(b"damaged")
     assert main(call(index, models / "new")) == 0
@@ -169,7 +169,7 @@ def test_what_may_not_be_read(index, models, photos, capsys):
         (["{index}", "--model", "{regions}"], 1, "not pictures"),
     ],
 )
-def test_wrong_calls(index, models, tmp_path, capsys, arguments, code, said):
+def test_upgrade_usage_errors(index, models, tmp_path, capsys, arguments, code, said):
     """One line, the right exit code, and the index is as before."""
     regions = build().save(tmp_path / "regions") if "{regions}" in arguments else ""
     values = {"index": index, "models": models, "regions": regions}
@@ -209,7 +209,7 @@ def test_an_interrupt_and_going_on(index, models, photos, capsys):
     assert report["encoded"] + report["resumed"] == report["files"] == 203
 
 
-def test_no_torch_for_an_export(index, models):
+def test_upgrade_to_export_loads_no_torch(index, models):
     """Upgrading to an export loads none of the large libraries."""
     program = (
         "import sys; from vse.cli.main import main; code = main(sys.argv[1:]);"

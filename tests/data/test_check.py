@@ -44,7 +44,7 @@ class Recorder:
         pass
 
 
-def test_figures_of_features(tmp_path):
+def test_check_reports_clean_features(tmp_path):
     """A clean data set: its figures, no errors, no warnings, and progress that ends where it said."""
     write_precomp(tmp_path, "train", features(4, seed=1), [f"train {j} x" for j in range(8)])
     write_precomp(tmp_path, "dev", np.repeat(features(3, seed=2), 2, 0), [f"dev {j}" for j in range(6)])
@@ -60,7 +60,7 @@ def test_figures_of_features(tmp_path):
     assert progress.done == progress.total == 7
 
 
-def test_flaws_of_features(tmp_path):
+def test_check_reports_bad_and_shared_features(tmp_path):
     """NaN and infinity are errors by image; empty regions and what two splits share are warnings."""
     test = features(4)
     test[1, 2, 0] = np.nan
@@ -81,7 +81,7 @@ def test_flaws_of_features(tmp_path):
     }
 
 
-def test_flaws_of_files(tmp_path):
+def test_check_reports_missing_and_duplicate_files(tmp_path):
     """Missing and empty files are errors; the same content under two names is found across splits, not inside one."""
     names = {"train": ["a.jpg", "b.jpg", "twin.jpg"], "test": ["c.jpg", "d.jpg", "gone.jpg", "a.jpg"]}
     write_karpathy(

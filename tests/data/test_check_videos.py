@@ -19,7 +19,7 @@ def kinds(findings) -> dict[str, int]:
     return {finding.kind: finding.count for finding in findings}
 
 
-def test_sound_data(tmp_path):
+def test_check_reports_clean_videos(tmp_path):
     """Counts, frames and captions of every split; no errors, no warnings; the report is plain JSON."""
     splits = {"train": {"v1": frames(30, seed=1)}, "test": {"v3": frames(2, seed=3)}}
     report = check_data(write_hgr(tmp_path, CAPTIONS, splits))
@@ -55,7 +55,7 @@ def test_what_a_user_should_know(tmp_path):
     assert report.warnings[0].examples == ("train: v3",)
 
 
-def test_errors(tmp_path):
+def test_check_reports_errors_of_videos(tmp_path):
     """NaN, empty captions and splits that cannot be read; the sound splits are still checked."""
     broken = frames(3, seed=1)
     broken[0, 0] = np.nan
@@ -66,12 +66,12 @@ def test_errors(tmp_path):
     assert [one.split for one in report.splits] == ["train", "test"]
 
 
-def test_no_splits(tmp_path):
+def test_check_videos_without_splits(tmp_path):
     """Captions alone are no data to train on."""
     assert kinds(check_data(write_hgr(tmp_path, CAPTIONS, {})).errors) == {"no splits": 1}
 
 
-def test_no_captions(tmp_path):
+def test_check_videos_without_captions(tmp_path):
     """Videos that nobody described are no data to train on either."""
     report = check_data(write_hgr(tmp_path, {}, {"train": {"v1": frames(1)}, "test": {"v3": frames(2)}}))
     assert kinds(report.errors) == {"splits without captions": 2}
@@ -88,7 +88,7 @@ def test_frames_that_do_not_fit_together(tmp_path):
     assert "train 4, test 5" in report.errors[1].examples[0]
 
 
-def test_role_graphs(tmp_path):
+def test_check_reports_incomplete_role_graphs(tmp_path):
     """Sentences that a file of role graphs lacks, and graphs that point outside; without a file nothing is said."""
     root = write_hgr(tmp_path, CAPTIONS, {"train": {"v1": frames(1)}, "test": {"v3": frames(2)}})
     file = root / "annotation/RET/sent2rolegraph.augment.json"
@@ -100,7 +100,7 @@ def test_role_graphs(tmp_path):
     assert (found.kind, found.examples) == ("role graphs with nodes outside of their sentence, left out", ("a dog",))
 
 
-def test_words(tmp_path):
+def test_check_reports_unusable_word_files(tmp_path):
     """A file of numbered words that training could not take is an error, one that lacks its words a warning."""
     root = write_hgr(tmp_path, CAPTIONS, {"train": {"v1": frames(1)}})
     file = write_json(root / "annotation/RET/word2int.json", {"a": 3, "man": 3})

@@ -42,7 +42,7 @@ def test_two_clips_with_one_id(tmp_path, other):
     assert other in str(caught.value)
 
 
-def test_links(tmp_path):
+def test_video_files_follow_links_once(tmp_path):
     """Followed, each folder once, so that a loop ends."""
     write_clips(tmp_path / "clips", "x/a.mp4")
     write_clips(tmp_path / "elsewhere", "b.mp4")
@@ -64,7 +64,7 @@ def test_a_name_that_is_not_utf8(tmp_path):
 
 
 @pytest.mark.parametrize(("place", "said"), [("gone", "does not exist"), ("file", "no folder"), (".", "no clips")])
-def test_no_clips(tmp_path, place, said):
+def test_video_files_refuse_folder_without_videos(tmp_path, place, said):
     """One line each."""
     (tmp_path / "file").write_text("x")
     with pytest.raises(InputError, match=said):
@@ -80,7 +80,7 @@ def test_no_clips(tmp_path, place, said):
         ([], set()),
     ],
 )
-def test_pictures_or_clips(tmp_path, names, kinds):
+def test_folder_kind_follows_file_names(tmp_path, names, kinds):
     """By the names; a file need not be read."""
     for name in names:
         (tmp_path / name).parent.mkdir(exist_ok=True)

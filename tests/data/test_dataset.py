@@ -58,7 +58,7 @@ def test_captions_must_belong_to_images(images, owners, message):
         collection(images, owners)
 
 
-def test_counts_must_agree():
+def test_dataset_refuses_mismatched_counts():
     """Paths and ids, rows and ids, captions and owners come in pairs."""
     with pytest.raises(InputError, match="1 paths and 0 ids"):
         ImageFiles((Path("a"),), ())

@@ -54,7 +54,7 @@ def test_frames_are_evenly_spaced(count, limit):
         assert chosen[-1] == count - 1
 
 
-def test_frames_of_hgr():
+def test_frame_choice_matches_hgr():
     """Worked out by hand for 39 frames: every second one, and a half goes to the even number."""
     assert even_frames(39, 20).tolist() == list(range(0, 39, 2))
     assert even_frames(4, 3).tolist() == [0, 2, 3]
@@ -119,7 +119,7 @@ def test_what_is_no_frames_is_refused(tmp_path, case, form):
     assert str(tmp_path) in str(caught.value)
 
 
-def test_objects_are_never_unpickled(tmp_path):
+def test_frames_refuse_object_arrays(tmp_path):
     """An array of objects is refused by its header, and so is one that took the place of frames after opening."""
     (tmp_path / "x").mkdir()
     np.save(tmp_path / "x" / "a.npy", frames(2))
@@ -163,7 +163,7 @@ def test_a_damaged_file_gives_frames_or_one_line(tmp_path_factory, form, flips, 
 
 
 @pytest.mark.parametrize("value", [np.nan, -np.inf, 1e60])
-def test_frames_are_finite(tmp_path, value):
+def test_frames_name_video_without_numbers(tmp_path, value):
     """A video that holds no numbers is named by file and name when it is read; the others are not touched by it."""
     videos = {"a": frames(2, dtype="float64"), "b/c": frames(2, dtype="float64")}
     videos["b/c"][1, 1] = value

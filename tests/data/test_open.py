@@ -84,7 +84,7 @@ def test_special_names_come_first(tmp_path):
     assert detect_layout(tmp_path) == "precomp"
 
 
-def test_errors(tmp_path):
+def test_open_data_refuses_missing_and_unknown_paths(tmp_path):
     """A path that is not there, a path of nothing, and names that do not exist are one line each."""
     with pytest.raises(InputError, match="nowhere does not exist"):
         open_data(tmp_path / "nowhere")

@@ -270,7 +270,7 @@ def test_role_graphs_that_point_outside(data, models, tmp_path, capsys):
 
 
 @pytest.mark.parametrize("place", ["names", "folder of npy", "folder of npz", "npz"])
-def test_nothing_is_unpickled(place, data, models, tmp_path, capsys):
+def test_video_commands_refuse_object_arrays(place, data, models, tmp_path, capsys):
     """An array of objects that would run something when it is opened is refused by all commands, and runs nothing."""
     bomb = np.array([Bomb(tmp_path / "fired")], dtype=object)
     given = []

@@ -20,13 +20,13 @@ def numbers(words: VideoVocabulary, *captions: str) -> list[list[int]]:
     return words.tokenizer().encode(captions).tokens.tolist()
 
 
-def test_building():
+def test_video_vocabulary_is_ordered_by_count():
     """0 to 2 are special, then the words by frequency, equally frequent ones by the alphabet."""
     assert numbers(VideoVocabulary.build(TRAIN), "a man runs dog") == [[3, 4, 5, 6]]
     assert numbers(VideoVocabulary.build(TRAIN, min_count=2), "a man runs dog") == [[3, 4, 5, 2]]
 
 
-def test_a_published_file(tmp_path):
+def test_published_word_file_closes_gaps(tmp_path):
     """Its special words are those that are always there; ids are taken in their order, gaps close."""
     file = write_json(tmp_path / "word2int.json", {"<BOS>": 0, "<EOS>": 1, "<UNK>": 2, "dog": 9, "a": 5})
     words = VideoVocabulary.load(file)
@@ -54,7 +54,7 @@ def test_a_file_that_lacks_words(tmp_path):
         ({"a": 3, "b": 3}, "id 3"),
     ],
 )
-def test_malformed_vocabularies(tmp_path, content, message):
+def test_video_vocabulary_names_malformed_ids(tmp_path, content, message):
     """Ids are whole numbers from 3 on, one for each word."""
     with pytest.raises(InputError, match=message):
         VideoVocabulary.load(write_json(tmp_path / "word2int.json", content))
@@ -84,7 +84,7 @@ def test_graphs_without_a_file(tmp_path, folder):
 
 
 @pytest.mark.parametrize(("content", "message"), [([], "an object"), ({"a man": [{}]}, "'a man': expected")])
-def test_malformed_graphs(tmp_path, content, message):
+def test_malformed_role_graphs_are_refused(tmp_path, content, message):
     """One line says what is wrong."""
     write_json(tmp_path / "sent2rolegraph.json", content)
     with pytest.raises(InputError, match=message):

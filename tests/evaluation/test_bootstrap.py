@@ -102,7 +102,7 @@ def test_images_without_a_caption_are_drawn_and_not_asked():
         ([6], [4], 6.0),
     ],
 )
-def test_the_median_of_an_even_number_lies_between(ranks, weights, expected):
+def test_bootstrap_median_of_even_number(ranks, weights, expected):
     """It is the mean of the two in the middle of the repeated ranks, not the lower one."""
     owners = np.arange(len(ranks))
     figures = bootstrap._figures(fold(ranks, ranks, owners), np.array([weights]))
@@ -120,7 +120,7 @@ def test_draws_do_not_depend_on_the_block(monkeypatch, values):
     np.testing.assert_array_equal(resample(made, samples=40, seed=2), expected)
 
 
-def test_draws_are_keyed():
+def test_bootstrap_draws_are_keyed():
     """The seed decides the draws, more of them begin with the same, and each fold has its own."""
     made = random_fold(np.random.default_rng(1), 30)
     draws = resample([made], samples=20, seed=7)
@@ -178,7 +178,7 @@ def test_real_leaves_zero_out(low, high, real):
     assert Difference(0.5, Interval(low, high)).real is real
 
 
-def test_intervals_are_quantiles():
+def test_bootstrap_intervals_are_quantiles():
     """The middle 95 % of the values of each figure; they go to JSON as two ends."""
     values = np.random.default_rng(0).permuted(np.tile(np.arange(1001.0)[:, None], (1, len(FIGURES))), axis=0)
     found = intervals(values)

@@ -64,7 +64,7 @@ class TestFolder:
         for vectors in (found.images, found.texts):
             assert isinstance(vectors if isinstance(vectors, np.memmap) else vectors.base, np.memmap)
 
-    def test_saving_again_replaces(self, tmp_path):
+    def test_saved_embeddings_are_replaced(self, tmp_path):
         """A second model in the same folder leaves nothing of the first."""
         small().save(tmp_path)
         other = make([0, 1], 2, seed=5, model="other")
@@ -140,7 +140,7 @@ class TestChecks:
 
     @pytest.mark.parametrize("side", ["images", "texts"])
     @pytest.mark.parametrize("length", [0.0, 0.9, 1.01, 30.0])
-    def test_lengths(self, side, length):
+    def test_embeddings_must_be_unit_vectors(self, side, length):
         """Only unit vectors have cosines for scores; the first that is none is named with its length."""
         whole = small()
         arrays = {"images": whole.images.copy(), "texts": whole.texts.copy()}
@@ -151,7 +151,7 @@ class TestChecks:
 
     @pytest.mark.parametrize("bad", [np.nan, np.inf])
     @pytest.mark.parametrize("side", ["images", "texts"])
-    def test_no_numbers(self, side, bad):
+    def test_embeddings_must_be_finite(self, side, bad):
         """NaN and infinity are found in any row."""
         whole = small()
         arrays = {"images": whole.images.copy(), "texts": whole.texts.copy()}
@@ -160,7 +160,7 @@ class TestChecks:
             Embeddings(**arrays, text_to_image=whole.text_to_image, header=whole.header)
 
     @pytest.mark.parametrize("side", ["images", "texts"])
-    def test_nothing_to_evaluate(self, side):
+    def test_embeddings_must_not_be_empty(self, side):
         """A split without images or without texts is named."""
         whole = small()
         arrays = {"images": whole.images, "texts": whole.texts, side: np.zeros((0, 4), dtype=np.float32)}
@@ -168,14 +168,14 @@ class TestChecks:
         with pytest.raises(InputError, match=rf"toys, split 'test': no {side}"):
             Embeddings(**arrays, text_to_image=owners, header=whole.header)
 
-    def test_counts(self):
+    def test_embeddings_need_one_owner_per_text(self):
         """One owner for each text."""
         whole = small()
         with pytest.raises(InputError, match="6 texts and 4 entries of text_to_image"):
             Embeddings(whole.images, whole.texts, whole.text_to_image[:4], whole.header)
 
     @pytest.mark.parametrize("shape", [(3,), (3, 2, 2)])
-    def test_shapes(self, shape):
+    def test_embeddings_must_be_matrices(self, shape):
         """Vectors are rows of a matrix."""
         whole = small()
         with pytest.raises(InputError, match="images must be vectors"):

@@ -42,7 +42,7 @@ def test_figures_follow_from_the_ranks(ranks):
     assert_same(DirectionMetrics.of(np.array(ranks)), naive_metrics(ranks))
 
 
-def test_the_median_of_an_even_number_lies_between():
+def test_median_rank_of_even_number():
     """It is the mean of the two in the middle, counted from 1 and not rounded down."""
     assert DirectionMetrics.of(np.array([1, 2, 5, 9])).median_rank == 3.5
     assert DirectionMetrics.of(np.array([2, 0, 0, 1])).median_rank == 1.5
@@ -162,7 +162,7 @@ def test_the_mean_over_folds_is_taken_figure_by_figure(folds):
         ((0, 2), (2, 2), [0, 1], "0 images and 2 texts"),
     ],
 )
-def test_wrong_inputs_are_named(images, texts, owners, message):
+def test_metrics_name_invalid_inputs(images, texts, owners, message):
     """Shapes, rows and numbers that do not fit are an InputError in one line."""
     with pytest.raises(InputError, match=message) as caught:
         retrieval_metrics(np.ones(images), np.ones(texts), owners)

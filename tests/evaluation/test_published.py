@@ -24,7 +24,7 @@ from vse.evaluation.published import (
 ALL_ROWS = [row for name in list_tables() for row in load_table(name)]
 
 
-def test_values_are_plausible():
+def test_published_values_are_plausible():
     """Recalls are percentages that grow with the rank; what is not printed is absent."""
     for row in ALL_ROWS:
         assert row.values
@@ -222,7 +222,7 @@ def test_a_mixed_model_finds_its_ablation():
     assert (whole.row.table, whole.row.values["i2t_r1"], whole.differences) == ("size_augmentation", 74.6, {})
 
 
-def test_what_differs_is_told():
+def test_published_row_lists_differences():
     """A backbone or a pooling that the paper does not have is among the differences, and so is what it leaves open."""
     closest = closest_row(
         protocol="flickr30k-1k", image="grid", backbone="efficientnet-lite0", text="bert", image_pooling="max"

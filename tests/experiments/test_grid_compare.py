@@ -62,7 +62,7 @@ def test_the_interval_is_over_items_and_seeds():
     ("ours", "theirs", "verdict"),
     [([300], [290], "holds"), ([290], [300], "does not hold"), ([300, 290], [295, 296], "undecided")],
 )
-def test_verdicts(ours, theirs, verdict):
+def test_claim_verdict_follows_interval(ours, theirs, verdict):
     """A claim is decided when the interval leaves zero out, one way or the other."""
     still = np.zeros(SAMPLES)
     assert contrast(CLAIM, row("A", ours, still), row("B", theirs, still)).verdict == verdict
@@ -75,7 +75,7 @@ def test_other_seeds_are_not_compared():
         contrast(CLAIM, row("A", [1, 2], still), row("B", [1, 2], still, first_seed=1))
 
 
-def test_means_and_deviations():
+def test_row_mean_and_deviation_over_seeds():
     """Over the seeds of a row; one seed has no deviation."""
     still = np.zeros(SAMPLES)
     several = row("A", [300, 310, 320], still)
@@ -97,12 +97,12 @@ def test_means_and_deviations():
         ([100], True),
     ],
 )
-def test_still_rising(dev, rising):
+def test_run_is_unfinished_when_still_rising(dev, rising):
     """The last fifth of the epochs is more than a point above the fifth before it; one epoch tells nothing."""
     assert still_rising(dev) is rising
 
 
-def test_keys():
+def test_equal_recipes_share_run_folder():
     """Equal recipes have equal folders, other changes other ones."""
     plain, changed = Variant("a", "recipe"), Variant("b", "recipe", ("x=1",))
     assert plain.key == Variant("another label", "recipe").key == "recipe"

@@ -14,7 +14,7 @@ def vse(*arguments):
 
 
 @pytest.mark.slow
-def test_the_quick_version(tmp_path):
+def test_speed_experiment_quick_run(tmp_path):
     """It ends in one JSON object, a table and a picture, and says what was measured and what was not."""
     done = vse("experiment", "speed", "--quick", "--json", "--out", str(tmp_path / "speed"))
     assert done.returncode == 0, done.stderr
@@ -29,7 +29,7 @@ def test_the_quick_version(tmp_path):
     assert (tmp_path / "speed" / "speed.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_it_is_listed():
+def test_speed_experiment_is_listed():
     """``--list`` names it with what it shows."""
     lines = vse("experiment", "--list").stdout.splitlines()
     assert any(line.split()[0] == "speed" and "cross-encoder" in line for line in lines)

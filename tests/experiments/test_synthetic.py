@@ -56,7 +56,7 @@ def test_gpo_finds_max_pooling():
     assert outcome.errors["larger"] < 0.007
 
 
-def test_default_seeds():
+def test_synthetic_default_seeds():
     """Five seeds for the paper's own design, at least two for the others; the caller may name others."""
     assert seeds_of("Cos/Sin + BiGRU", quick=False, seeds=None) == (0, 1, 2, 3, 4)
     assert all(len(seeds_of(design, quick=False, seeds=None)) >= 2 for design in DESIGNS)

@@ -10,7 +10,7 @@ COMMAND = [sys.executable, "-m", "vse", "experiment", "synthetic", "--quick", "-
 RUNS = 20
 
 
-def test_killed_and_continued(tmp_path):
+def test_synthetic_experiment_resumes_after_kill(tmp_path):
     """A killed experiment goes on where it stopped and ends in a JSON object, a table and a picture."""
     out = tmp_path / "synthetic"
     first = subprocess.Popen([*COMMAND, "--out", str(out)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)

@@ -63,7 +63,7 @@ def own_recipe(place, row):
 
 
 @pytest.mark.parametrize("name", ROWS)
-def test_table(place, name):
+def test_image_table_trains_ranks_and_compares_rows(place, name):
     """All rows are trained and ranked, claims compare rows of the table, text and pictures are written."""
     code, result = run(place, name)
     assert code == 0
@@ -78,7 +78,7 @@ def test_table(place, name):
     assert all((place / name / f"{picture}.png").stat().st_size for picture in ("seeds", "dev"))
 
 
-def test_search(place):
+def test_k_max_search_selects_on_dev(place):
     """The chosen pair is the one with the highest rsum on dev, and the others are told too."""
     code, result = run(place, "k-max-search")
     assert code == 0
@@ -92,7 +92,7 @@ def test_search(place):
     }
 
 
-def test_coefficients(place):
+def test_coefficients_experiment_draws_both_sides(place):
     """The curves of both sides are given and drawn."""
     code, result = run(place, "coefficients")
     assert code == 0
@@ -100,7 +100,7 @@ def test_coefficients(place):
     assert (place / "coefficients/coefficients.png").stat().st_size
 
 
-def test_main_table(place):
+def test_main_table_trains_named_recipes(place):
     """``--recipe`` names a section of the paper's table: both of its recipes are trained, and nothing else."""
     family = "coco-butd-region-bigru"
     Vocabulary.build(open_data(place / "data", "train").captions, min_count=1).save(place / "words.json")
@@ -142,14 +142,14 @@ def test_every_table_is_here():
     assert trained - {"video"} == {*ROWS, "main-table", "k-max-search", "coefficients"}
 
 
-def test_ensembles_need_pairs(place, capsys):
+def test_ensemble_experiment_needs_pairs(place, capsys):
     """Three models do not make pairs."""
     code, _ = run(place, "ensemble", "--seeds", "0,1,2")
     assert code == 1
     assert "3 seeds do not make pairs" in capsys.readouterr().err
 
 
-def test_projection(tmp_path):
+def test_projection_keeps_distances(tmp_path):
     """Cells keep their distances: as many directions as values change nothing but the base."""
     rows = []
     (tmp_path / "data").mkdir()

@@ -44,7 +44,7 @@ def naive_recall(scores, right, k):
     return 100 * float(np.mean(hits))
 
 
-def test_figures(finished):
+def test_video_experiment_figures_match_loops(finished):
     """The table holds what the chosen models reach on the test split, computed from their scores by loops."""
     folder, _ = finished
     result = json.loads((folder / "out/result.json").read_text())
@@ -91,7 +91,7 @@ def test_other_settings_need_another_folder(finished, capsys):
     assert "another recipe: optimizer.lr 0.0001 (now 0.5)" in capsys.readouterr().err
 
 
-def test_without_data(capsys):
+def test_video_experiment_names_data_option(capsys):
     """The option is named."""
     assert main(["experiment", "video"]) == 1
     assert "--data DIR" in capsys.readouterr().err

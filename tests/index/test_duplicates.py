@@ -111,7 +111,7 @@ def test_the_largest_comes_first(tmp_path):
     assert names == [["large.jpg", "heavy.jpg", "small.jpg"], ["other.jpg", "again.jpg"]]
 
 
-def test_what_is_shown(tmp_path):
+def test_duplicates_json_and_text(tmp_path):
     """JSON has ids and whole paths; text escapes what is no text in names."""
     with create(tmp_path / "c") as collection:
         collection.add([entry("a[b].jpg", VECTORS[0]), entry("new\nline\udcff.jpg", VECTORS[0])])
@@ -123,7 +123,7 @@ def test_what_is_shown(tmp_path):
     assert "/photos/new\\nline\\udcff.jpg" in text
 
 
-def test_nothing_to_compare(tmp_path):
+def test_duplicates_of_empty_collection(tmp_path):
     """An empty collection has no groups."""
     with create(tmp_path / "c") as collection:
         assert near_duplicates(collection).groups == ()

@@ -70,7 +70,7 @@ def test_no_more_room_than_needed(latitude, longitude, kilometres):
         assert nearest == pytest.approx(kilometres, rel=1e-3)
 
 
-def test_a_known_place():
+def test_place_filter_around_munich():
     """Ten kilometres around Munich: a box of 0.18 by 0.27 degrees."""
     box = box_around(48.137, 11.575, 10)
     assert (box.north - box.south, box.east - box.west) == (
@@ -99,7 +99,7 @@ def test_what_is_no_place_is_one_line(place, kilometres, words):
     ("folder", "short"),
     [("", None), (".", None), ("/", None), ("a/..", None), ("a", "a"), ("./a//b/", "a/b"), ("/a", "a"), ("..a", "..a")],
 )
-def test_folders(folder, short):
+def test_folder_filters_are_normalised(folder, short):
     """Each in its shortest form, so that filters that mean the same are equal; the root itself is no filter."""
     assert Filter(folder=folder) == Filter(folder=short)
     assert Filter(folder=folder).folder == short
@@ -114,7 +114,7 @@ def test_a_folder_above_is_one_line(folder):
         Filter(folder=folder)
 
 
-def test_everywhere():
+def test_place_filter_beyond_the_earth():
     """A distance beyond the earth leaves nothing out, and a filter of nothing is empty."""
     assert box_around(10.0, 20.0, math.inf) == Box(-90.0, -180.0, 90.0, 180.0)
     assert Filter().empty

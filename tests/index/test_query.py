@@ -45,7 +45,7 @@ def naive(wanted, factors, unwanted=()):
 
 
 @given(st.lists(weights, min_size=1, max_size=4), st.integers(0, 3), seeds)
-def test_the_formula(factors, excluded, seed):
+def test_query_direction_follows_its_formula(factors, excluded, seed):
     """A unit vector of float32, equal to the formula computed number by number."""
     vectors = directions(len(factors) + excluded, seed=seed)
     wanted, unwanted = vectors[: len(factors)], vectors[len(factors) :]
@@ -213,7 +213,7 @@ def test_vectors_that_cancel_are_an_error():
         combine(np.concatenate([one, -one]))
 
 
-def test_in_words():
+def test_query_description():
     """A single text stands for itself; other parts say what they are."""
     assert str(Query(("a dog",))) == "a dog"
     query = Query(("beach",), (Path("photos/sea.jpg"), picture()), exclude=("people",), like=(12,))

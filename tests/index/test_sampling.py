@@ -23,7 +23,7 @@ def naive_hash(each: int) -> int:
 
 
 @given(ids, st.integers(1, 70))
-def test_the_smallest_hashes(known, count):
+def test_sample_takes_smallest_hashes(known, count):
     """Positions, ascending, of the ids that plain Python would choose."""
     assert hashes(known).tolist() == [naive_hash(each) for each in known.tolist()]
     expected = sorted(sorted(range(len(known)), key=lambda row: naive_hash(int(known[row])))[:count])

@@ -97,7 +97,7 @@ def test_front_matter_is_valid_for_the_hub():
     }
 
 
-def test_what_is_not_known_is_called_not_recorded():
+def test_card_invents_nothing():
     """Data, recipe, scores and source of a model without history are not invented."""
     card = card_of(tiny())
     for title in ("Data", "Recipe", "Scores"):
@@ -130,7 +130,7 @@ def test_what_is_known_is_told():
         assert f"{sum(p.numel() for p in encoder.parameters()):,}" in card
 
 
-def test_the_example_runs(tmp_path, monkeypatch):
+def test_card_example_runs(tmp_path, monkeypatch):
     """The Python of the card works as it stands on the saved model."""
     import numpy as np
 
@@ -172,7 +172,7 @@ def test_no_text_breaks_a_table(rows):
     assert all("<" not in line and "\r" not in line for line in lines)
 
 
-def test_text_means_itself():
+def test_card_escapes_markup():
     """Markup of Markdown and HTML is escaped, whitespace is one space."""
     assert escaped("a|b *c* <img>\n[d](e) `f`") == r"a\|b \*c\* &lt;img&gt; \[d\](e) \`f\`"
     assert escaped("plain words, 3.5 % (k = 5)") == "plain words, 3.5 % (k = 5)"

@@ -128,7 +128,7 @@ curves = st.builds(
 
 
 @given(st.lists(curves, max_size=4))
-def test_curves_survive_json(tmp_path_factory, some):
+def test_curves_json_round_trip(tmp_path_factory, some):
     """What is written to a file is read back equal, nearest pooling included."""
     path = tmp_path_factory.mktemp("curves") / "pooling_curves.json"
     write_curves(path, some)

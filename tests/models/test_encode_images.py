@@ -164,7 +164,7 @@ class TestBadPictures:
         assert np.isnan(found[1:]).all()
         assert_unit(found[:1], 1)
 
-    def test_all_bad(self, grid, tmp_path):
+    def test_only_unreadable_images_give_nan_rows(self, grid, tmp_path):
         """Nothing but NaN, and no crash."""
         problems = []
         found = grid.encode_images([tmp_path / "no.png", b""], problems=problems)
@@ -172,7 +172,7 @@ class TestBadPictures:
         assert found.shape == (2, SIZE)
         assert len(problems) == 2
 
-    def test_an_unknown_policy_is_refused(self, grid, mixed):
+    def test_mistyped_on_bad_policy_is_refused(self, grid, mixed):
         """A mistyped ``on_bad`` does not mean "report"."""
         with pytest.raises(InputError, match="'rise'"):
             grid.encode_images(mixed, on_bad="rise")

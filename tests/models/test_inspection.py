@@ -130,7 +130,7 @@ def test_a_person_reads_everything(saved, width):
     assert max(map(len, text.splitlines())) <= width
 
 
-def test_what_is_not_known_is_called_not_recorded(tmp_path):
+def test_inspection_invents_nothing(tmp_path):
     """A model about which nothing is known gets no invented data, recipe or scores."""
     text = rendered(inspect_folder(save_with_card(tiny(About()), tmp_path / "plain", draw=False)))
     assert [line.split("│")[1].strip() for line in text.splitlines() if "not recorded" in line] == [

@@ -63,7 +63,7 @@ def test_pictures_of_the_same_name_are_not_in_the_way(here):
     assert model_folder(DEFAULT) == MODELS / DEFAULT
 
 
-def test_what_is_remembered(here):
+def test_bundled_model_is_recorded_by_name(here):
     """The folder of a model of ours is remembered by its name, from everywhere; what is remembered is ours alone."""
     (here / "link").symlink_to(MODELS / DEFAULT)
     for written in (MODELS / DEFAULT, f"{MODELS}/../{MODELS.name}/{DEFAULT}/", "link", DEFAULT):

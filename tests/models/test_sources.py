@@ -69,7 +69,7 @@ class TestFolders:
         path.write_bytes(b"x")
         refused(path, f"vse convert {path} DIR")
 
-    def test_another_file(self, tmp_path):
+    def test_load_refuses_a_file(self, tmp_path):
         """A file is not a folder."""
         path = tmp_path / "config.json"
         path.write_text("{}")
@@ -88,7 +88,7 @@ class TestFolders:
 class TestHub:
     """A model by its id."""
 
-    def test_offline(self, asked):
+    def test_load_offline_names_hub_id(self, asked):
         """One line with the id and the first line of the reason; the local cache was tried too."""
         refused("nobody/nothing", "neither a local folder nor", "cannot reach the hub")
         assert [name for name, _ in asked] == ["nobody/nothing", "nobody/nothing"]
@@ -103,7 +103,7 @@ class TestHub:
             pattern.endswith(bad) for pattern in FILES for bad in ("*", ".py", ".bin", ".pt", ".pth", ".pkl")
         )
 
-    def test_online(self, tmp_path, monkeypatch):
+    def test_load_from_hub_cache(self, tmp_path, monkeypatch):
         """What the hub's client puts on the disk is loaded like a folder."""
         model = build()
         model.save(tmp_path / "snapshot")

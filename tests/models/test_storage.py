@@ -65,7 +65,7 @@ def change(path: Path, **values: object) -> None:
 class TestWriting:
     """What is on the disk afterwards."""
 
-    def test_the_files(self, saved):
+    def test_saved_model_files(self, saved):
         """Configuration, weights, tokenizer, card and curves; nothing temporary."""
         names = {path.name for path in saved.iterdir()}
         assert {"config.json", "model.safetensors", "tokenizer.json", "tokenizer_settings.json"} == names
@@ -92,7 +92,7 @@ class TestWriting:
         model.save(saved.parent / "about")
         assert vse.load(saved.parent / "about").config.about == about
 
-    def test_folders_are_made(self, tmp_path):
+    def test_save_creates_parent_folders(self, tmp_path):
         """However deep; and the folder is returned."""
         target = tmp_path / "a" / "b" / "c"
         assert build().save(target) == target
@@ -138,14 +138,14 @@ class TestLoading:
         refused(folder, "the tokenizer belong to different models")
 
     @pytest.mark.parametrize("share", [0.0, 0.001, 0.5, 0.999])
-    def test_weights_cut_short(self, folder, share):
+    def test_truncated_weights_are_refused(self, folder, share):
         """The size that was found is in the message."""
         path = folder / "model.safetensors"
         data = path.read_bytes()[: int(path.stat().st_size * share)]
         path.write_bytes(data)
         refused(folder, "safetensors", f"{len(data)} bytes")
 
-    def test_missing_files(self, folder):
+    def test_load_names_missing_files(self, folder):
         """Weights, settings of the tokenizer, configuration: each is named."""
         (folder / "model.safetensors").rename(folder / "away")
         refused(folder, "model.safetensors", "no such file")
@@ -155,7 +155,7 @@ class TestLoading:
         (folder / "config.json").unlink()
         refused(folder, "config.json")
 
-    def test_an_unknown_key(self, folder):
+    def test_load_suggests_closest_configuration_key(self, folder):
         """The closest one is proposed, at any depth."""
         change(folder / "config.json", embedsize=3)
         refused(folder, "'embedsize'", "did you mean 'embed_size'")
@@ -168,13 +168,13 @@ class TestLoading:
         refused(folder, "'hiden_size'", "did you mean 'hidden_size'")
 
     @pytest.mark.parametrize("text", ["", "{", "[]", '{"format": 1}'])
-    def test_a_broken_configuration(self, folder, text):
+    def test_load_refuses_broken_configuration(self, folder, text):
         """Not JSON, not an object, not complete."""
         (folder / "config.json").write_text(text)
         refused(folder, "config.json")
 
     @pytest.mark.parametrize("version", [0, 2, "1"])
-    def test_another_format(self, folder, version):
+    def test_load_refuses_later_format(self, folder, version):
         """A folder of a later version is not guessed at."""
         change(folder / "config.json", format=version)
         refused(folder, "format", repr(version))

@@ -31,14 +31,14 @@ def test_the_last_one_counts(folder):
     assert (folder / "notes.txt").read_text() == "mine"
 
 
-def test_the_same_again(folder):
+def test_saving_loaded_model_gives_same_files(folder):
     """Saving what was loaded gives the same files."""
     before = contents(folder)
     vse.load(folder).save(folder)
     assert contents(folder) == before
 
 
-def test_another_architecture(folder):
+def test_saving_other_architecture_replaces_all_files(folder):
     """Nothing of the former one is left to be read."""
     other = build(grid_config())
     other.save(folder)

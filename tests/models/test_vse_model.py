@@ -59,7 +59,7 @@ class TestEveryPooling:
 
     @poolings
     @pytest.mark.parametrize("tower", ["region", "grid"])
-    def test_images(self, pooling, tower, tmp_path):
+    def test_model_encodes_regions_and_images(self, pooling, tower, tmp_path):
         """Region sets and pictures."""
         config = region_config(**named(pooling)) if tower == "region" else grid_config(**named(pooling))
         model = build(config)
@@ -70,7 +70,7 @@ class TestEveryPooling:
 
     @poolings
     @pytest.mark.parametrize("tower", ["bigru", "bert"])
-    def test_texts(self, pooling, tower, tmp_path):
+    def test_model_encodes_words_and_word_pieces(self, pooling, tower, tmp_path):
         """Words and word pieces."""
         if tower == "bert":
             pytest.importorskip("transformers")
@@ -191,7 +191,7 @@ class TestCalling:
         (images * texts).sum().backward()
         assert all(parameter.grad is not None for parameter in model.parameters())
 
-    def test_half_precision(self):
+    def test_bfloat16_model_returns_float32(self):
         """A model in bfloat16 still answers in float32."""
         model = build().to(torch.bfloat16)
         with torch.inference_mode():

@@ -34,7 +34,7 @@ def assert_equal(found: dict[str, torch.Tensor], expected: dict[str, torch.Tenso
 
 
 @pytest.mark.parametrize("decay", [0.05, 0.5, 0.999])
-def test_the_recurrence(decay):
+def test_average_follows_its_recurrence(decay):
     """a ← d · a + (1 - d) · w with d = min(decay, (1 + n) / (10 + n)); statistics and counters are copied."""
     model = network()
     average = AveragedWeights(model, decay)

@@ -92,7 +92,7 @@ class TestRecipes:
 class TestData:
     """What the recipe names does not exist or cannot be used."""
 
-    def test_no_data_path(self, data, tmp_path):
+    def test_training_without_data_path(self, data, tmp_path):
         """The message says where to write it."""
         values = tiny_values(data, schedule=SHORT)
         values["data"]["path"] = ""
@@ -104,7 +104,7 @@ class TestData:
         """The path is named."""
         assert str(tmp_path / "nowhere") in refusal(tiny_recipe(tmp_path / "nowhere", schedule=SHORT), tmp_path / "run")
 
-    def test_no_dev_split(self, data, tmp_path):
+    def test_training_without_dev_split(self, data, tmp_path):
         """The split that is missing and those that are there."""
         for path in data.glob("dev_*"):
             path.unlink()

@@ -307,7 +307,7 @@ def test_readers_stop_with_their_consumer(readers):
     assert len(begun) <= readers + 3
 
 
-def test_an_empty_epoch():
+def test_resuming_at_end_of_epoch_reads_nothing():
     """A run that is continued right at the end of an epoch has nothing to read."""
     assert list(read_ahead(lambda samples: pytest.fail("nothing to make"), [], 2)) == []
 

@@ -31,7 +31,7 @@ def curves(axis: Any) -> list[tuple[list[float], list[float]]]:
     return [(list(line.get_xdata()), list(line.get_ydata())) for line in axis.get_lines()]
 
 
-def test_one_run():
+def test_training_curves_of_one_run():
     """Loss and spread at every step, rsum at the end of each epoch, x in epochs."""
     figure = plot_training({"one": run()}, title="a title")
     loss, spread, rsum = figure.axes

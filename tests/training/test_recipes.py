@@ -182,7 +182,7 @@ class TestSet:
         pooling = read_recipe(name, changes).model.image.pooling
         assert (pooling.name, pooling.options) == ("k-max", {"k": 5})
 
-    def test_later_changes_win(self):
+    def test_later_recipe_changes_win(self):
         """They are applied one after the other."""
         assert read_recipe("flickr8k-vse-infinity", ["seed=1", "seed=2"]).seed == 2
 

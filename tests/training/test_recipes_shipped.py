@@ -186,7 +186,7 @@ class TestShipped:
                 assert (image.preprocessing["channels"] == "bgr") == (image.backbone.name == "caffe-resnet101")
 
     @pytest.mark.parametrize(("data", "features", "text", "method"), [(d, *key) for d in DATA for key in SINGLE])
-    def test_the_constants_are_those_of_the_paper(self, data, features, text, method):
+    def test_image_recipes_have_the_papers_constants(self, data, features, text, method):
         """Optimiser, schedule, objective, poolings, encoders: each value, in each recipe."""
         recipe = read_recipe(f"{data}-{features}-{text}-{method}")
         pooling = {} if method == "vse-infinity" else {"model.text.pooling.name": STANDARD_TEXT_POOLING[text]}

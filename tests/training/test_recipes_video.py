@@ -73,7 +73,7 @@ TINY = {
 
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("data", WIDTHS)
-def test_the_constants_are_those_of_the_paper(data, method):
+def test_video_recipes_have_the_papers_constants(data, method):
     """Optimiser, schedule, objective, poolings, encoders: each value, in each recipe; and the published figure."""
     recipe = read_recipe(f"{data}-{method}")
     place = "model.feature_size" if method.startswith("hgr") else "model.image.feature_size"

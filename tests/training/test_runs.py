@@ -297,7 +297,7 @@ class TestGuard:
         (told,) = (line for line in run.notes.said if "collaps" in line)
         assert f"different texts have a mean cosine of {1 - event['spread']:.3f}" in told
 
-    def test_off_watches_nothing(self, warned, tmp_path):
+    def test_guard_off_changes_nothing(self, warned, tmp_path):
         """The figures are those of a run that is only warned."""
         run = Run(collapsing(tmp_path / "data", "off"), tmp_path / "run")
         assert run.events() == []

@@ -23,7 +23,7 @@ SPLITS = {"train": ["b.jpg", "a.jpg"], "dev": ["c.jpg"], "test": ["d.jpg"]}
 
 
 @pytest.mark.parametrize("images", ["images", "Flicker8k_Dataset", "Flickr8k_Dataset"])
-def test_splits_by_list(tmp_path, images):
+def test_flickr8k_splits_follow_their_lists(tmp_path, images):
     """Images come in the order of the list, with the captions of their name; other names are left out."""
     write_flickr8k(tmp_path, TOKENS, SPLITS, images)
     assert list_splits(tmp_path) == ("train", "dev", "test")
@@ -47,7 +47,7 @@ def test_splits_by_list(tmp_path, images):
         (["a.jpg#0\tx"], [], "zero images"),
     ],
 )
-def test_malformed_lines(tmp_path, tokens, names, message):
+def test_flickr8k_names_malformed_lines(tmp_path, tokens, names, message):
     """A line that cannot be understood is named by file and number."""
     write_flickr8k(tmp_path, tokens, {"train": [name for name in names if name]})
     write_lines(tmp_path / "Flickr_8k.trainImages.txt", names)
@@ -55,7 +55,7 @@ def test_malformed_lines(tmp_path, tokens, names, message):
         open_data(tmp_path, "train")
 
 
-def test_the_real_data(shared_data):
+def test_flickr8k_official_splits(shared_data):
     """The official splits have 6,000, 1,000 and 1,000 images with five captions each."""
     folder = shared_data / "flickr8k"
     sizes = {}

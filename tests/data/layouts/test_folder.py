@@ -26,7 +26,7 @@ def test_images_are_found_everywhere_and_sorted(tmp_path):
     assert data.captions_of(0) == ()
 
 
-def test_captions_stand_beside(tmp_path):
+def test_folder_reads_captions_beside_images(tmp_path):
     """``cat.txt`` holds the captions of ``cat.jpg``, one a line; an empty file holds none."""
     for name in ("cat.jpg", "dog.png", "sub/cat.jpg", "void.jpg", "two.dots.jpg"):
         write_image(tmp_path / name)
@@ -62,7 +62,7 @@ def test_a_loop_of_links_ends(tmp_path):
 
 
 @pytest.mark.skipif(os.name == "nt", reason="names are text there")
-def test_names_that_are_no_text(tmp_path):
+def test_folder_finds_names_of_any_bytes(tmp_path):
     """A file name of any bytes is found."""
     try:
         (tmp_path / os.fsdecode(b"\xff\n.jpg")).write_bytes(b"x")
@@ -72,7 +72,7 @@ def test_names_that_are_no_text(tmp_path):
     assert len(data.images) == 1
 
 
-def test_errors(tmp_path):
+def test_folder_refuses_other_splits_and_empty_folders(tmp_path):
     """A folder without images has no layout, a folder has no other split, and it is its own folder of images."""
     write_image(tmp_path / ".hidden/a.jpg")
     with pytest.raises(InputError, match="no known layout"):

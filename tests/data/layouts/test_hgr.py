@@ -31,7 +31,7 @@ SPLITS = {
 }
 
 
-def test_a_split(tmp_path):
+def test_hgr_split_follows_its_lists(tmp_path):
     """Videos in the order of the list, captions by video, a sentence of two videos once for each."""
     data = open_data(write_hgr(tmp_path / "msvd", CAPTIONS, SPLITS), "test")
     assert isinstance(data, CaptionedImages)
@@ -67,7 +67,7 @@ def test_splits_and_their_names(tmp_path):
         open_data(root, "all")
 
 
-def test_which_features(tmp_path):
+def test_hgr_feature_kind_must_be_named_among_several(tmp_path):
     """Of several kinds one has to be named; a file or a folder of one's own is taken as it is."""
     root = write_hgr(tmp_path, CAPTIONS, SPLITS, kind="i3d")
     write_hgr(root, CAPTIONS, {"test": {name: frames(3, 6) for name in SPLITS["test"]}}, kind="resnet")
@@ -124,7 +124,7 @@ BAD = {
 
 
 @pytest.mark.parametrize("case", BAD)
-def test_malformed_captions(tmp_path, case):
+def test_hgr_names_malformed_captions(tmp_path, case):
     """What is wrong with the file is one line that says where."""
     content, message = BAD[case]
     root = write_hgr(tmp_path, {}, SPLITS)
@@ -194,7 +194,7 @@ def test_find_video_layout_rejects_other_paths(tmp_path):
         find_layout(tmp_path, "hrg", kind="video")
 
 
-def test_msvd(shared_data):
+def test_hgr_reads_msvd_splits(shared_data):
     """The real splits: 1,200, 100 and 670 videos of 20 frames, all 80,827 captions."""
     splits = [open_data(shared_data / "msvd", split) for split in ("train", "val", "test")]
     assert [len(one.images) for one in splits] == [1200, 100, 670]

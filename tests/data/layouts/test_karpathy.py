@@ -101,7 +101,7 @@ BAD = {
 
 
 @pytest.mark.parametrize("case", BAD)
-def test_malformed_files(tmp_path, case):
+def test_karpathy_names_malformed_json(tmp_path, case):
     """What is wrong with the file is one line that says where."""
     text, message = BAD[case]
     (tmp_path / "dataset_x.json").write_text(text)

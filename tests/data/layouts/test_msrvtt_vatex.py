@@ -38,7 +38,7 @@ def write_msrvtt(folder, zipped: bool):
 
 
 @pytest.mark.parametrize("zipped", [False, True])
-def test_splits_of_msrvtt(tmp_path, zipped):
+def test_msrvtt_splits_and_lists(tmp_path, zipped):
     """Official splits by their field, lists in their order over both files, 1k-A with its own sentence."""
     root = write_msrvtt(tmp_path, zipped)
     train, val, test = (read_captions(root, split) for split in ("train", "dev", "test"))
@@ -56,7 +56,7 @@ def test_splits_of_msrvtt(tmp_path, zipped):
         read_captions(root, "train-7k")
 
 
-def test_frames_of_msrvtt(tmp_path):
+def test_msrvtt_needs_frames(tmp_path):
     """Its frames have to be given; videos without any are left out."""
     root = write_msrvtt(tmp_path, False)
     with pytest.raises(InputError, match=r"give them with --features PLACE \(features= in Python\)"):
@@ -68,7 +68,7 @@ def test_frames_of_msrvtt(tmp_path):
     assert (data.images.ids, data.dropped, data.captions) == (("video3",), ("video2",), ("a man sings",))
 
 
-def test_flaws_of_msrvtt(tmp_path):
+def test_msrvtt_names_malformed_files(tmp_path):
     """A list that names unknown videos, an unknown split, a caption that is none."""
     (write_msrvtt(tmp_path, False) / "MSRVTT_train.9k.csv").write_text("video_id\nvideo0\nvideo9\n")
     with pytest.raises(InputError, match="1 of 2 videos are in no annotation file, 'video9'"):
@@ -167,7 +167,7 @@ def test_flaws_of_the_list_with_sentences(tmp_path, rows, message):
 
 
 @pytest.mark.slow
-def test_msrvtt(shared_data):
+def test_msrvtt_published_files(shared_data):
     """The real files: 6,513 / 497 / 2,990 videos with 20 captions each; 7,010, 9,000 and 1,000 in the lists."""
     expected = {"train": 6513, "val": 497, "test": 2990, "train-7k": 7010, "train-9k": 9000, "test-1k-A": 1000}
     found = {split: read_captions(shared_data / "msrvtt", split) for split in expected}
@@ -185,7 +185,7 @@ def write_vatex(folder, count: int = 9):
     return folder
 
 
-def test_splits_of_vatex(tmp_path):
+def test_vatex_splits_and_halves(tmp_path):
     """Official splits as they are, English captions; the halves divide the official val and say that they are ours."""
     root = write_vatex(tmp_path)
     whole = read_captions(root, "val")
@@ -221,7 +221,7 @@ def test_halves_stay_the_same_for_ever():
 HALF_OF_NINE = ["v3", "v4", "v5", "v7"]  # the four smallest of sha256("0:v0") … sha256("0:v8")
 
 
-def test_flaws_of_vatex(tmp_path):
+def test_vatex_names_malformed_files(tmp_path):
     """Two versions of a file, a test without captions, entries without a name or with that of another."""
     root = write_vatex(tmp_path)
     for entries, message in (
@@ -252,7 +252,7 @@ def test_flaws_of_vatex(tmp_path):
         ("?!", "?!"),
     ],
 )
-def test_plain_sentences(caption, expected):
+def test_plain_sentence_is_lower_case_without_punctuation(caption, expected):
     """Lower case without punctuation; a plain sentence stays as it is, and a caption never becomes empty."""
     assert plain_sentence(caption) == expected
     assert plain_sentence(expected) == expected

@@ -153,7 +153,7 @@ def test_files_need_no_features(f30k):
     assert open_data(f30k).images.kind == "files"
 
 
-def test_missing_files_are_found_when_asked(f30k):
+def test_precomp_reports_missing_images_on_request(f30k):
     """Files are looked for only on request, and the error counts them and names the first."""
     (f30k / "flickr30k-images/sub/b.jpg").unlink()
     assert len(open_data(f30k, use="files").images) == 2
@@ -161,7 +161,7 @@ def test_missing_files_are_found_when_asked(f30k):
         open_data(f30k, use="files", check_files=True)
 
 
-def test_errors_of_files(f30k, tmp_path):
+def test_precomp_names_ids_without_image(f30k, tmp_path):
     """What is missing between an id and its file is named with its line."""
     with pytest.raises(InputError, match="is not a folder"):
         open_data(f30k, images=tmp_path / "nowhere")
@@ -211,7 +211,7 @@ def test_files_that_do_not_fit(tmp_path, case):
     assert str(tmp_path) in str(caught.value)
 
 
-def test_objects_are_never_unpickled(tmp_path):
+def test_precomp_refuses_object_arrays(tmp_path):
     """An object array is refused by its header."""
     write_lines(tmp_path / "test_caps.txt", captions(2))
     np.save(tmp_path / "test_ims.npy", np.array([{}, {}], dtype=object), allow_pickle=True)
@@ -241,7 +241,7 @@ def test_a_file_that_is_no_array(tmp_path, content):
     assert "\n" not in str(caught.value)
 
 
-def test_missing_files(tmp_path):
+def test_precomp_names_missing_half_of_split(tmp_path):
     """A split with half of its files names the other half."""
     write_precomp(tmp_path, "test", features(4), captions(4))
     (tmp_path / "test_ims.npy").unlink()

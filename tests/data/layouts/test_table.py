@@ -72,7 +72,7 @@ TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\x00\r\ufeff"), 
     st.lists(st.tuples(st.sampled_from("abc"), TEXT), min_size=1, max_size=5),
     st.sampled_from([".csv", ".tsv", ".jsonl"]),
 )
-def test_any_text_survives(pairs, suffix):
+def test_table_captions_round_trip(pairs, suffix):
     """Whatever a caption contains, it comes back as it was, without the white space around it."""
     rows = [{"path": path, "caption": caption} for path, caption in pairs]
     with tempfile.TemporaryDirectory() as folder:
@@ -100,7 +100,7 @@ def test_paths_may_lead_anywhere(tmp_path):
     assert moved == (tmp_path / "a.jpg", tmp_path / "x/b.jpg")
 
 
-def test_headers_of_spreadsheets(tmp_path):
+def test_table_accepts_spreadsheet_headers(tmp_path):
     """A byte order mark, capitals, other columns, Windows line ends and blank lines do no harm."""
     path = tmp_path / "t.csv"
     path.write_bytes("\ufeffPath,stars, Caption\r\na.jpg,5,hello\r\n\r\nb.jpg,4,there\r\n".encode())
@@ -140,7 +140,7 @@ BAD = {
 
 
 @pytest.mark.parametrize("case", BAD)
-def test_malformed_tables(tmp_path, case):
+def test_malformed_tables_are_named_by_line(tmp_path, case):
     """What is wrong with a table is one line with file and line."""
     name, content, message = BAD[case]
     if name.endswith("parquet"):
@@ -152,7 +152,7 @@ def test_malformed_tables(tmp_path, case):
     assert str(tmp_path) in str(caught.value)
 
 
-def test_missing_files_are_found_when_asked(tmp_path):
+def test_table_reports_missing_images_on_request(tmp_path):
     """Files are looked for only on request."""
     path = write_table(tmp_path / "t.csv", [{"path": n, "caption": "x"} for n in ("a.jpg", "b.jpg", "c\x01.jpg")])
     write_image(tmp_path / "a.jpg")

@@ -52,7 +52,7 @@ def edges(caption: str) -> set[tuple[str, str, str]]:
         ("", [], []),
     ],
 )
-def test_verbs_and_nouns(caption, verbs, nouns):
+def test_role_parser_finds_verbs_and_noun_heads(caption, verbs, nouns):
     """Lexical verbs without auxiliaries, and the last noun of every phrase."""
     assert heads(caption) == (verbs, nouns)
 
@@ -88,7 +88,7 @@ def test_verbs_and_nouns(caption, verbs, nouns):
         ("the soup is hot", {("is", "ARG1", "the soup")}),
     ],
 )
-def test_roles(caption, expected):
+def test_role_parser_assigns_roles(caption, expected):
     """Subject, object, prepositions; a passive turns subject and object; joined verbs share both."""
     assert edges(caption) == expected
 
@@ -175,7 +175,7 @@ def test_what_stands_behind_is_what_looking_back_finds(tags):
     ("word", "form"),
     [("running", "ing"), ("tries", "s"), ("lying", "ing"), ("stirred", "participle"), ("ate", "past"), ("goes", "s")],
 )
-def test_inflections(word, form):
+def test_role_parser_knows_inflections(word, form):
     """Doubled consonants, y and ie, irregular verbs."""
     assert form in forms_of(word)
 

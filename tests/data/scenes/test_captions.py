@@ -74,7 +74,7 @@ def test_no_scene_is_a_part_of_another():
         assert not any(frozenset(part) in known for part in combinations(groups, len(groups) - 1))
 
 
-def test_wording_varies():
+def test_scene_caption_wording_varies():
     """Every word for a place, a size, a number and a construction comes up; a full stop is there or not."""
     captions = [caption for i in range(300) for caption in caption_scene(sample_scene(0, "dev", i), 0, "dev", i)]
     text = " ".join(f" {caption} " for caption in captions)

@@ -89,7 +89,7 @@ def test_missing_and_empty_pictures_are_drawn_again(tmp_path):
     assert contents(tmp_path) == before
 
 
-def test_progress_is_reported(tmp_path):
+def test_scene_dataset_reports_progress(tmp_path):
     """One step a scene, kept ones too."""
     steps = []
 

@@ -54,7 +54,7 @@ def test_draws_are_spread_evenly():
 
 
 @pytest.mark.parametrize("number", [-1, 2**32, 1.0, "1", None, True])
-def test_a_bad_key_is_named(number):
+def test_keyed_draw_names_invalid_key(number):
     """Anything but a whole number below 2^32 is refused with its value."""
     with pytest.raises(InputError, match=repr(number).replace("*", r"\*")):
         KeyedRandom(0, number)

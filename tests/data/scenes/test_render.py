@@ -47,7 +47,7 @@ def test_objects_have_their_color(index):
         assert picture.getpixel((int((shape.x + reach) * size), int(shape.y * size))) == shape.rgb
 
 
-def test_kinds_look_different():
+def test_scene_kinds_cover_different_pixels():
     """No two kinds cover the same pixels, and a ring leaves its middle open."""
     masks = {kind: np.asarray(render(one_shape(kind)), dtype=int)[..., 1] < 116 for kind in KINDS}
     for one in KINDS:
@@ -58,7 +58,7 @@ def test_kinds_look_different():
     assert all(masks[kind][64, 64] for kind in KINDS if kind != "ring")
 
 
-def test_up_is_up():
+def test_scene_shapes_are_upright():
     """A triangle stands on its base, a heart on its tip; turning changes a square and not a circle."""
     for kind, heavy_half in (("triangle", slice(64, None)), ("heart", slice(None, 64))):
         mask = np.asarray(render(one_shape(kind)), dtype=int)[..., 1] < 116
@@ -67,7 +67,7 @@ def test_up_is_up():
     assert render(one_shape("circle", 12.0)).tobytes() == render(one_shape("circle")).tobytes()
 
 
-def test_edges_are_smooth():
+def test_scene_edges_are_antialiased():
     """Between an object and the background lie shades of both."""
     assert len(np.unique(np.asarray(render(one_shape("star")))[..., 1])) > 4
 

@@ -164,7 +164,7 @@ def test_too_many_objects_are_noticed():
         ((0, "val", 0), "split 'val'.*'train', 'dev', 'test'"),
     ],
 )
-def test_a_bad_key_is_named(key, message):
+def test_sampling_names_invalid_key(key, message):
     """The error names what is wrong with the key, for scenes and for captions."""
     with pytest.raises(InputError, match=message):
         sample_scene(*key)

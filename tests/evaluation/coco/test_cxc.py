@@ -262,7 +262,7 @@ def test_malformed_tables_are_refused_in_one_line(tmp_path, task, text, message)
     assert "\n" not in str(caught.value)
 
 
-def test_what_does_not_fit_is_refused(tmp_path):
+def test_cxc_refuses_mismatched_inputs(tmp_path):
     """Items without ids, vectors of another number, NaN, too few ratings and impossible options are named."""
     with pytest.raises(InputError, match=r"sts_test\.csv does not exist, nor does sts_test\.csv\.gz"):
         read_cxc(tmp_path)

@@ -107,7 +107,7 @@ def test_figures_equal_the_naive_twin(case):
     assert found.queries == len(expected)
 
 
-def test_figures_by_hand():
+def test_eccv_figures_by_hand():
     """Right candidates at places 1, 3 and 4 of a query with three: (1/1 + 2/3) / 3, 2/3 and 1."""
     found = EccvDirection.of([np.array([1, 3, 4])])
     assert (found.map_at_r, found.r_precision, found.r1) == pytest.approx((500 / 9, 200 / 3, 100))
@@ -146,7 +146,7 @@ def release(shared_data):
     return ids, read_eccv(shared_data / "eccv")
 
 
-def test_the_release(release):
+def test_eccv_released_files(release):
     """1,261 images and 1,332 captions are queries; a perfect ranking gives 100, two absent captions notwithstanding."""
     ids, answers = release
     assert (len(answers.i2t), len(answers.t2i)) == (1261, 1332)
@@ -191,7 +191,7 @@ def write(folder, i2t, t2i):
     return folder
 
 
-def test_reading(tmp_path):
+def test_eccv_reads_ids_once(tmp_path):
     """Keys become numbers, and an id that is listed twice counts once."""
     found = read_eccv(write(tmp_path, {"2": [20, 21, 20, 10]}, {"10": [1, 2], "22": ["2"]}))
     assert found == ANSWERS
@@ -209,7 +209,7 @@ def test_reading(tmp_path):
         ({"1": [2.5]}, "an id of '1' is 2.5"),
     ],
 )
-def test_malformed_files_are_refused_in_one_line(tmp_path, content, message):
+def test_eccv_refuses_malformed_files(tmp_path, content, message):
     """An error names the file, the entry and what was expected."""
     with pytest.raises(InputError) as caught:
         read_eccv(write(tmp_path, content, {"10": [1]}))
@@ -218,7 +218,7 @@ def test_malformed_files_are_refused_in_one_line(tmp_path, content, message):
     assert "\n" not in str(caught.value)
 
 
-def test_what_does_not_fit_is_refused(tmp_path):
+def test_eccv_refuses_mismatched_inputs(tmp_path):
     """Absent files, ids of another split, vectors of another number and NaN are named."""
     with pytest.raises(InputError, match=r"eccv_image_to_caption\.json does not exist"):
         read_eccv(tmp_path)

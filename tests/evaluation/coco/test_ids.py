@@ -62,7 +62,7 @@ def test_both_files_give_the_same_rows(tmp_path, name, content):
     assert read_coco_ids(tmp_path / "ids.json") == ids  # the packed file stands for the plain one
 
 
-def test_first_captions():
+def test_coco_ids_drop_extra_captions():
     """Images with more captions than others lose the last ones."""
     ids = CocoIds(("a", "b"), (1, 2), ((10,), (20, 21, 22)), (("x",), ("y", "z", "w")))
     assert ids.first_captions(2) == CocoIds(("a", "b"), (1, 2), ((10,), (20, 21)), (("x",), ("y", "z")))
@@ -70,7 +70,7 @@ def test_first_captions():
         ids.first_captions(0)
 
 
-def test_the_real_split(shared_data):
+def test_coco_ids_of_official_test_split(shared_data):
     """COCO's test split has 5,000 images with five captions each, and is in its own order."""
     ids = read_coco_ids(shared_data / "coco" / "karpathy_test_captions.json.gz")
     assert ids.shape == (5000, 25000)
@@ -123,7 +123,7 @@ def changed(position: int, **fields) -> list:
         (karpathy(COMPACT, "val"), "no image in split 'test', expected one of 'train', 'val'"),
     ],
 )
-def test_malformed_files_are_refused_in_one_line(tmp_path, content, message):
+def test_coco_ids_refuse_malformed_files(tmp_path, content, message):
     """An error names the file or the id, and what was expected."""
     with pytest.raises(InputError) as caught:
         read_coco_ids(write(tmp_path / "ids.json", content))
@@ -131,7 +131,7 @@ def test_malformed_files_are_refused_in_one_line(tmp_path, content, message):
     assert "\n" not in str(caught.value)
 
 
-def test_files_that_cannot_be_read(tmp_path):
+def test_coco_ids_distinguish_unreadable_files(tmp_path):
     """Absent, cut off and wrongly encoded files are told apart."""
     with pytest.raises(InputError, match=r"ids\.json does not exist, nor does ids\.json\.gz"):
         read_coco_ids(tmp_path / "ids.json")

@@ -24,7 +24,7 @@ from vse.index.milvus import MilvusAddress, parse_address
         ("../100%25.db", MilvusAddress("vse", folder=Path("../100%25.db")), "../100%25.db"),
     ],
 )
-def test_addresses(text: str, expected: MilvusAddress, told: str | None) -> None:
+def test_milvus_addresses(text: str, expected: MilvusAddress, told: str | None) -> None:
     """Servers with their usual ports, folders in three spellings; an address that was told leads to the same place."""
     found = parse_address(text)
     assert found == expected

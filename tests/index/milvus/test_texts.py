@@ -16,7 +16,7 @@ texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=20) | raw_byt
 
 
 @given(texts)
-def test_any_text_survives(text: str) -> None:
+def test_milvus_text_round_trip(text: str) -> None:
     """Whatever a name holds comes back; what is stored is UTF-8 and cannot end a literal."""
     stored = to_stored(text)
     assert from_stored(stored) == text
@@ -26,7 +26,7 @@ def test_any_text_survives(text: str) -> None:
 
 
 @given(texts, texts)
-def test_beginnings_stay_beginnings(first: str, second: str) -> None:
+def test_milvus_path_prefixes_are_preserved(first: str, second: str) -> None:
     """A folder's range of stored paths holds what lies below it and nothing else."""
     below = to_stored(f"{first}/{second}")
     assert to_stored(first + "/") <= below < to_stored(first + "0")
@@ -48,7 +48,7 @@ def test_a_filter_cannot_leave_its_literal() -> None:
     )
 
 
-def test_numbers_without_literals() -> None:
+def test_milvus_filters_with_infinite_and_nan_bounds() -> None:
     """Infinite bounds are the widest there are, and NaN compares with nothing; an empty filter is no condition."""
     assert condition(Filter(after=float("-inf"))) == "taken >= -1.7976931348623157e+308"
     assert condition(Filter(before=float("nan"))) == "row < 0"

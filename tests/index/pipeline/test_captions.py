@@ -43,7 +43,7 @@ def best(collection, text):
     return collection.search_captions(model().encode_texts([text])[0], 10)
 
 
-def test_captions_are_searched(collection, root):
+def test_indexed_captions_are_searched(collection, root):
     """A caption finds itself with score 1, and leads to its file."""
     index_folder(collection, model(), root)
     found, item, score = best(collection, "a dog runs")[0]
@@ -98,7 +98,7 @@ def test_a_file_that_moves_with_its_captions(collection, root):
     assert best(collection, "snow")[0][:2] == ("snow", before["a.png"][0])
 
 
-def test_words_that_the_model_does_not_know(collection, root):
+def test_captions_of_unknown_words_are_kept(collection, root):
     """Such a caption is kept like any other."""
     write_captions(root, [("a.png", "xylophone zebra")])
     assert counts(index_folder(collection, model(), root)) == {"new": 2}

@@ -38,7 +38,7 @@ def naive_moments(path):
 
 
 @pytest.mark.parametrize("batch_size", [1, 8, 32, 200])
-def test_windows(collection, root, batch_size):
+def test_each_video_window_is_an_item(collection, root, batch_size):
     """Each window of a clip is an item with its seconds and its vector, in the order of time."""
     report = index_folder(collection, model(), root, batch_size=batch_size)
     assert counts(report) == {"new": 5}

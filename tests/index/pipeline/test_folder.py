@@ -43,7 +43,7 @@ def index(collection, root):
     return lambda **options: index_folder(collection, model(), root, **options)
 
 
-def test_the_first_time(index, collection, root):
+def test_first_indexing_stores_embedding_and_metadata(index, collection, root):
     """Each picture has the vector that the model gives for its file, and the description that a scan gives."""
     report = index(batch_size=2)
     assert counts(report) == {"new": 3}
@@ -180,7 +180,7 @@ def test_two_copies_of_a_file_that_is_gone(index, collection, root):
     assert ids_of(collection)["x.png"] == before["a.png"]
 
 
-def test_names_of_all_kinds(index, collection, root):
+def test_indexing_keeps_odd_names(index, collection, root):
     """Letters, spaces, quotes and signs survive the way into the collection and back."""
     names = ["Ärger/été 1.png", "雪/犬.png", 'it\'s "q".png', "🐕.png", "a\nb.png"]
     for seed, name in enumerate(names, 20):
@@ -192,7 +192,7 @@ def test_names_of_all_kinds(index, collection, root):
     assert counts(index())["moved"] == 1
 
 
-def test_files_that_cannot_be_read(index, collection, root):
+def test_indexing_lists_and_retries_unreadable_files(index, collection, root):
     """They stop nothing, are listed with the reason, and are tried again."""
     (root / "empty.jpg").touch()
     (root / "text.jpg").write_text("no picture")
@@ -219,7 +219,7 @@ def test_a_known_file_that_became_unreadable(index, collection, root):
 
 
 @pytest.mark.parametrize("how", ["missing", "empty"])
-def test_a_disk_that_is_away(index, collection, root, tmp_path, how):
+def test_indexing_keeps_files_of_missing_root(index, collection, root, tmp_path, how):
     """A root that is missing or empty keeps all its files, and this is said; when it is back, all are known."""
     index()
     before = ids_of(collection)
@@ -260,7 +260,7 @@ def test_files_that_are_being_written(index, collection, root):
     assert ids_of(collection)["new.png"] == before["a.png"]
 
 
-def test_wrong_roots(collection, root, tmp_path):
+def test_indexing_refuses_missing_and_nested_roots(collection, root, tmp_path):
     """A folder that was never there, and one within or around another that is indexed."""
     with pytest.raises(InputError, match=r"nowhere: no such folder"):
         index_folder(collection, model(), tmp_path / "nowhere")
@@ -271,7 +271,7 @@ def test_wrong_roots(collection, root, tmp_path):
     assert counts(index_folder(collection, model(), f"{root}/trip/..")) == {"skipped": 3}
 
 
-def test_two_roots(collection, root, tmp_path):
+def test_indexing_two_roots_independently(collection, root, tmp_path):
     """Each is brought up to date by itself: what one lacks is not removed from the other."""
     save_picture(tmp_path / "more", "a.png", 4)
     index_folder(collection, model(), root)
@@ -280,7 +280,7 @@ def test_two_roots(collection, root, tmp_path):
     assert collection.info().files == 4
 
 
-def test_wrong_models(collection, root):
+def test_indexing_refuses_other_models_before_reading(collection, root):
     """Another model than the collection's, and one that takes features, are refused before anything is read."""
     with pytest.raises(InputError, match=r"vse collection upgrade .* --model"):
         index_folder(collection, build(grid_config(), seed=1), root)

@@ -129,7 +129,7 @@ def test_a_folder_that_is_away(collection, roots, tmp_path, how):
     assert {place: ids for place, ids in ids_by_place(collection).items() if place in before} == before
 
 
-def test_one_by_one(collection, roots):
+def test_folders_indexed_in_separate_calls(collection, roots):
     """In calls of their own, folders know nothing of each other."""
     one, two = roots
     index(collection, *roots)
@@ -138,7 +138,7 @@ def test_one_by_one(collection, roots):
     assert counts(index_folder(collection, model(), one)) == {"removed": 1, "skipped": 2}
 
 
-def test_folders_that_overlap(collection, roots):
+def test_overlapping_folders_are_refused_before_indexing(collection, roots):
     """They are refused before anything is indexed; the same folder twice is one."""
     one, _ = roots
     with pytest.raises(InputError, match="is given too, and what they share would be found twice"):

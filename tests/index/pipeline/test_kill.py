@@ -70,7 +70,7 @@ def stop_after(root, lines, how, commit_files):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("lines", [1, 17, 60])
-def test_killed(root, tmp_path, lines):
+def test_killed_indexing_resumes(root, tmp_path, lines):
     """Every acknowledged file is there and whole; the next run encodes only the others."""
     said = stop_after(root, lines, signal.SIGKILL, commit_files=5)
     acknowledged = sum(int(words[1]) for words in said if words[0] == "added")
@@ -84,7 +84,7 @@ def test_killed(root, tmp_path, lines):
 
 
 @pytest.mark.slow
-def test_interrupted(root, tmp_path):
+def test_interrupted_indexing_commits(root, tmp_path):
     """An interrupt commits what was encoded, although no commit was due."""
     said = stop_after(root, 30, signal.SIGINT, commit_files=10_000)
     words = [each[0] for each in said]

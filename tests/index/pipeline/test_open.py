@@ -30,12 +30,12 @@ ABOUT = {"model": "m", "model_source": "s", "dimensions": 4}
         ("milvus+https://host/photos", "milvus"),
     ],
 )
-def test_addresses(address, backend):
+def test_collection_addresses(address, backend):
     """A prefix or the ending .db means Milvus, everything else is a folder."""
     assert backend_of(address) == backend
 
 
-def test_bad_addresses():
+def test_invalid_collection_addresses():
     """Nothing, and addresses of Milvus that cannot be read, which are not taken for absent collections."""
     for address in ("", "milvus+http://host", "milvus+ftp://host/name"):
         with pytest.raises(InputError):
@@ -95,7 +95,7 @@ def test_a_collection_of_a_newer_version_exists(tmp_path, name, monkeypatch):
 
 
 @pytest.mark.parametrize("name", ["photos.vse", "photos.db"])
-def test_a_model_that_has_moved(tmp_path, name):
+def test_collection_records_moved_model(tmp_path, name):
     """The new place is found by whoever opens the collection; nothing else changes."""
     if name.endswith(".db"):
         pytest.importorskip("milvus_lite")

@@ -16,7 +16,7 @@ def read(root, **options):
     return read_captions(root, on_problem=problems.append, **options), [str(problem) for problem in problems]
 
 
-def test_none(tmp_path):
+def test_folder_without_caption_file(tmp_path):
     """Without a file there are no captions and no problems."""
     assert read(tmp_path) == ({}, [])
     assert read(tmp_path / "absent") == ({}, [])
@@ -24,7 +24,7 @@ def test_none(tmp_path):
     assert read(tmp_path) == ({}, [])
 
 
-def test_csv(tmp_path):
+def test_captions_from_csv(tmp_path):
     """Rows in their order; commas and line breaks in quotes; each caption of a file once; odd spellings of a path."""
     (tmp_path / "captions.csv").write_text(
         'path,caption\na.jpg,A dog\nsub/b.jpg,"one, two\nthree"\n./a.jpg,A cat\na.jpg,A dog\n'
@@ -37,7 +37,7 @@ def test_csv(tmp_path):
     )
 
 
-def test_jsonl_and_both(tmp_path):
+def test_captions_from_jsonl_and_csv(tmp_path):
     """Lists of texts in JSONL; with both files the rows of the CSV come first."""
     (tmp_path / "captions.jsonl").write_text(
         '{"path": "a.jpg", "caption": ["One", "Two"]}\n\n{"path": "日.jpg", "caption": "Drei"}\n', encoding="utf-8"
@@ -65,7 +65,7 @@ def test_jsonl_and_both(tmp_path):
         ("[" * 100_000, "JSON"),
     ],
 )
-def test_bad_rows(tmp_path, row, reason):
+def test_bad_caption_rows_are_reported(tmp_path, row, reason):
     """A bad row is reported by its line and left out; the others count."""
     good = '{"path": "good.jpg", "caption": "Good"}\n'
     (tmp_path / "captions.jsonl").write_text(f"{good}{row}\n{good}")
@@ -76,7 +76,7 @@ def test_bad_rows(tmp_path, row, reason):
     assert reason in problems[0]
 
 
-def test_bad_files(tmp_path):
+def test_bad_caption_files_are_reported(tmp_path):
     """Other columns, other bytes and too much of it: no captions, one problem each."""
     (tmp_path / "captions.csv").write_text("image,text\na.jpg,x\n")
     (tmp_path / "captions.jsonl").write_bytes(b'{"path": "a.jpg", "caption": "caf\xe9"}\n')
@@ -92,7 +92,7 @@ def test_bad_files(tmp_path):
 
 
 @given(st.binary(max_size=200))
-def test_any_bytes(tmp_path_factory, content):
+def test_caption_files_of_any_bytes(tmp_path_factory, content):
     """No content is an error."""
     root = tmp_path_factory.mktemp("captions")
     (root / "captions.csv").write_bytes(b"path,caption\n" + content)

@@ -33,7 +33,7 @@ def problem_of(path, **options):
 
 @pytest.mark.parametrize("name", CUT)
 @pytest.mark.parametrize("windows", [64, 3])
-def test_cut_off(tmp_path, capfd, name, windows):
+def test_truncated_video_gives_windows_before_the_cut(tmp_path, capfd, name, windows):
     """What was before the cut is given, the last window says where the clip ends, and nothing is printed.
 
     With few windows the reader jumps, also behind the cut, and has to find its way back.
@@ -92,7 +92,7 @@ def test_damage_in_the_middle(tmp_path):
 
 
 @pytest.mark.parametrize("cover", [False, True])
-def test_only_sound(tmp_path, cover):
+def test_audio_file_is_not_a_video(tmp_path, cover):
     """Sound, also with a cover picture, is no clip."""
     with av.open(str(tmp_path / "song.mp4"), "w") as container:
         sound = container.add_stream("aac", rate=44100, layout="mono")
@@ -107,7 +107,7 @@ def test_only_sound(tmp_path, cover):
     assert describe(found_at(tmp_path / "song.mp4"), tmp_path).reason == "only sound in it"
 
 
-def test_no_frames(tmp_path):
+def test_video_stream_without_frames(tmp_path):
     """A video stream without a frame in it."""
     with av.open(str(tmp_path / "none.mkv"), "w") as container:
         stream = container.add_stream("libx264", rate=10)
@@ -118,7 +118,7 @@ def test_no_frames(tmp_path):
 
 
 @pytest.mark.parametrize("content", [b"", b"hello, this is text", b"\0" * 5000, MP4_START, b"RIFF\0\0\0\0AVI LIST"])
-def test_no_clip(tmp_path, content):
+def test_other_content_is_not_read_as_video(tmp_path, content):
     """Nothing, text, zeros, and beginnings without a sequel."""
     path = tmp_path / "clip.mp4"
     path.write_bytes(content)
@@ -141,7 +141,7 @@ def test_play_lists_are_not_followed(tmp_path, content):
     assert "not a clip" in problem_of(path).reason
 
 
-def test_other_places(tmp_path):
+def test_missing_video_folder_and_pipe_are_problems(tmp_path):
     """An absent file, a folder and a pipe are problems, and no pipe is waited for."""
     os.mkfifo(tmp_path / "pipe.mp4")
     assert problem_of(tmp_path / "none.mp4").reason == "no such file"
@@ -160,7 +160,7 @@ def test_names_that_look_like_addresses(tmp_path, monkeypatch):
         os.rename(name, "plain.mp4")  # noqa: PTH104
 
 
-def test_limits(tmp_path):
+def test_video_limits(tmp_path):
     """On pixels and duration a clip is refused, by ``describe`` too, and so it is on time."""
     path = tmp_path / "clip.mp4"
     write_clip(path, seconds=8)
@@ -216,7 +216,7 @@ def contents(tmp_path_factory):
 @pytest.mark.parametrize("name", CUT)
 @given(data=st.data())
 @settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_damaged_anywhere(contents, tmp_path, name, data):
+def test_corrupt_videos_give_windows_or_one_problem(contents, tmp_path, name, data):
     """Flipped, cut, inserted or removed bytes give windows or one problem, a file or a problem, and nothing else."""
     content = bytearray(contents[name])
     for _ in range(data.draw(st.integers(1, 8))):

@@ -47,7 +47,7 @@ def described(root, name, content, **options):
 
 
 @pytest.mark.parametrize("file_format", ["JPEG", "PNG", "WEBP", "GIF", "TIFF", "BMP", "AVIF", "HEIF"])
-def test_every_format(tmp_path, file_format):
+def test_describe_every_image_format(tmp_path, file_format):
     """Size, digest, time of change and place below the root."""
     content = heif(PICTURE) if file_format == "HEIF" else encoded(PICTURE, file_format)
     (tmp_path / "sub").mkdir()
@@ -68,7 +68,7 @@ def test_every_format(tmp_path, file_format):
 
 @pytest.mark.parametrize("orientation", range(1, 9))
 @pytest.mark.parametrize("file_format", ["JPEG", "PNG", "WEBP", "TIFF", "AVIF"])
-def test_orientation(tmp_path, file_format, orientation):
+def test_described_size_is_upright(tmp_path, file_format, orientation):
     """The size is that of the upright picture, as it is decoded later."""
     content = encoded(PICTURE, file_format, exif=with_orientation(orientation))
     file = described(tmp_path, "a.jpg", content)
@@ -76,7 +76,7 @@ def test_orientation(tmp_path, file_format, orientation):
     assert (file.width, file.height) == ((12, 20) if orientation >= 5 else (20, 12))
 
 
-def test_orientation_of_heif(tmp_path):
+def test_described_heif_size_is_upright(tmp_path):
     """The decoder turns these by itself."""
     content = heif(PICTURE, exif=with_orientation(6).tobytes())
     file = described(tmp_path, "a.heic", content)
@@ -84,7 +84,7 @@ def test_orientation_of_heif(tmp_path):
 
 
 @pytest.mark.parametrize("behind", [False, True])
-def test_notes_of_png(tmp_path, behind):
+def test_describe_reads_png_exif(tmp_path, behind):
     """EXIF of a PNG counts before and behind the pixels."""
     content = encoded(PICTURE, "PNG", exif=with_orientation(6))
     start = content.index(b"eXIf") - 4
@@ -97,7 +97,7 @@ def test_notes_of_png(tmp_path, behind):
     assert read_image(content).shape[:2] == (20, 12)
 
 
-def test_time_and_place(tmp_path):
+def test_describe_reads_time_and_place(tmp_path):
     """From the EXIF of every format that carries it."""
     gps = gps_of((48, 30, 0), (9, 15, 36), ("S", "W"))
     exif = exif_of(camera={0x9003: "2021:05:06 07:08:09", 0x9291: "5"}, gps=gps).tobytes()
@@ -109,25 +109,25 @@ def test_time_and_place(tmp_path):
         assert file.duration is None
 
 
-def test_captions_are_kept(tmp_path):
+def test_describe_keeps_captions(tmp_path):
     """They are handed in, and come out."""
     assert described(tmp_path, "a.png", encoded(PICTURE, "PNG"), captions=("a", "b")).captions == ("a", "b")
 
 
-def test_animations(tmp_path):
+def test_describe_animation(tmp_path):
     """An animated GIF is a picture of its first frame's size."""
     more = [Image.fromarray(PICTURE[::-1]), Image.fromarray(PICTURE)]
     file = described(tmp_path, "a.gif", encoded(PICTURE, "GIF", save_all=True, append_images=more))
     assert (file.kind, file.width, file.height, file.duration) == ("image", 20, 12, None)
 
 
-def test_panoramas(tmp_path):
+def test_describe_panorama_without_decoding(tmp_path):
     """30,000 pixels of width are a picture, and are not decoded to know it."""
     file = described(tmp_path, "a.png", encoded(np.zeros((500, 30_000), np.uint8), "PNG"))
     assert (file.width, file.height) == (30_000, 500)
 
 
-def test_bombs(tmp_path):
+def test_describe_refuses_decompression_bombs(tmp_path):
     """A few bytes that announce a huge picture are refused by the header, and so is a file above the limit."""
 
     def chunk(kind, body):
@@ -143,7 +143,7 @@ def test_bombs(tmp_path):
     assert isinstance(described(tmp_path, "a.bmp", content, limits=limits), MediaFile)
 
 
-def test_no_picture(tmp_path):
+def test_describe_refuses_other_content(tmp_path):
     """Nothing, text and a folder under the name of a picture; a file that is gone; a pipe; an impossible name."""
     assert described(tmp_path, "empty.jpg", b"") == Problem("empty.jpg", "empty")
     assert "not a picture" in described(tmp_path, "text.jpg", b"hello").reason
@@ -158,7 +158,7 @@ def test_no_picture(tmp_path):
         assert "null character" in problems[3].reason
 
 
-def test_a_truncated_photograph(tmp_path):
+def test_describe_accepts_truncated_image(tmp_path):
     """The header is whole, so the file is known; the pixels are refused when they are decoded."""
     content = encoded(gradient(200, 300), "JPEG")
     file = described(tmp_path, "a.jpg", content[: len(content) // 2])
@@ -180,7 +180,7 @@ def test_a_file_that_changes_meanwhile(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("name", ["clip.mp4", "clip.mov", "clip.mkv", "clip.webm", "clip.avi"])
-def test_clips(tmp_path, name):
+def test_describe_video(tmp_path, name):
     """Duration and size; the digest is of the whole file."""
     codec = {"clip.webm": "libvpx-vp9", "clip.avi": "mpeg4"}.get(name, "libx264")
     write_clip(tmp_path / name, seconds=3, codec=codec)
@@ -192,13 +192,13 @@ def test_clips(tmp_path, name):
 
 
 @pytest.mark.parametrize(("angle", "size"), [(0, (64, 48)), (90, (48, 64)), (-90, (48, 64)), (180, (64, 48))])
-def test_turned_clips(tmp_path, angle, size):
+def test_describe_rotated_video(tmp_path, angle, size):
     """The size is that which is seen."""
     write_clip(tmp_path / "a.mp4", seconds=1, turn=lambda stream: stream.set_display_rotation(angle))
     assert [(file.width, file.height) for file in describe_all(tmp_path)] == [size]
 
 
-def test_wide_pixels(tmp_path):
+def test_describe_video_with_wide_pixels(tmp_path):
     """And with square pixels."""
     write_clip(tmp_path / "a.mp4", seconds=1, aspect=Fraction(4, 3))
     assert [(file.width, file.height) for file in describe_all(tmp_path)] == [(85, 48)]
@@ -220,7 +220,7 @@ LOCAL = "2021-05-06T09:08:09+0200"
         ("a.mkv", {"title": "caf\xe9"}, None),
     ],
 )
-def test_time_of_clips(tmp_path, name, metadata, hour):
+def test_describe_reads_video_time(tmp_path, name, metadata, hour):
     """Local time where the file has it; the beginnings of clocks and plain words are no time."""
     write_clip(tmp_path / name, seconds=1, metadata=metadata, options=KEEP_TAGS if name == "a.mov" else {})
     (file,) = describe_all(tmp_path)
@@ -240,7 +240,7 @@ def test_time_of_clips(tmp_path, name, metadata, hour):
         ("Paris", (None, None)),
     ],
 )
-def test_place_of_clips(tmp_path, text, place):
+def test_describe_reads_video_place(tmp_path, text, place):
     """As phones write it."""
     metadata = {"com.apple.quicktime.location.ISO6709": text}
     write_clip(tmp_path / "a.mov", seconds=1, metadata=metadata, options=KEEP_TAGS)
@@ -256,7 +256,7 @@ CONTENTS |= {"GIF": encoded(PICTURE, "GIF"), "BMP": encoded(PICTURE, "BMP"), "HE
 @pytest.mark.filterwarnings("ignore")
 @given(data=st.data())
 @settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_damaged_anywhere(tmp_path, name, data):
+def test_describe_corrupt_image_gives_file_or_problem(tmp_path, name, data):
     """Flipped, cut or inserted bytes give a file or a problem, and nothing else."""
     content = bytearray(CONTENTS[name])
     for _ in range(data.draw(st.integers(1, 6))):
@@ -273,7 +273,7 @@ def test_damaged_anywhere(tmp_path, name, data):
     assert isinstance(found, Problem) or min(found.width, found.height) >= 1
 
 
-def test_real_photographs(shared_data):
+def test_described_size_matches_decoded_size(shared_data):
     """Every photograph of a real folder has the size with which it is decoded."""
     folders = {path.parent for path in Path(shared_data).rglob("*.jpg")}
     if not folders:

@@ -37,7 +37,7 @@ def test_an_edited_file_is_noticed(tmp_path_factory, position):
     assert digest(path) != before
 
 
-def test_files_that_cannot_be_read(tmp_path):
+def test_digest_of_unreadable_files(tmp_path):
     """Errors of one line, and no waiting for a pipe."""
     os.mkfifo(tmp_path / "pipe")
     for place, reason in ((tmp_path / "none", "no such file"), (tmp_path, "regular"), (tmp_path / "pipe", "regular")):

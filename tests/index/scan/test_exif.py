@@ -29,7 +29,7 @@ def facts_of(**directories):
 
 
 @given(st.datetimes(datetime(1000, 1, 1)), st.integers(0, 999))
-def test_dates(moment, milliseconds):
+def test_exif_dates(moment, milliseconds):
     """Any date of the calendar, to the fraction, as if it were UTC."""
     text = moment.strftime("%Y:%m:%d %H:%M:%S")
     taken, _ = notes(exif_of(camera={ORIGINAL: text, SUBSEC_ORIGINAL: f"{milliseconds:03}"}))
@@ -69,7 +69,7 @@ def test_the_order_of_dates():
         "9" * 50,
     ],
 )
-def test_bad_dates(text):
+def test_invalid_exif_dates(text):
     """What is no date is no time."""
     assert notes(exif_of(camera={ORIGINAL: text})) == (None, None)
 
@@ -77,7 +77,7 @@ def test_bad_dates(text):
 @pytest.mark.parametrize(
     "text", ["2020:05:06 07:08:09", "2020-05-06T07:08:09", "2020/05/06 07:08:09", "2020:05:06 07:08:09\0"]
 )
-def test_habits_of_writers(text):
+def test_exif_date_separators(text):
     """Other separators mean the same."""
     assert notes(exif_of(camera={ORIGINAL: text}))[0] == calendar.timegm((2020, 5, 6, 7, 8, 9))
 
@@ -86,7 +86,7 @@ def test_habits_of_writers(text):
     st.integers(-90 * 3600 * 100, 90 * 3600 * 100),
     st.integers(-180 * 3600 * 100, 180 * 3600 * 100),
 )
-def test_places(latitude, longitude):
+def test_exif_places(latitude, longitude):
     """Degrees, minutes and hundredths of seconds with their hemispheres, through a real file."""
     assume((latitude, longitude) != (0, 0))
 
@@ -114,7 +114,7 @@ ANYTHING = st.one_of(
 
 
 @given(ANYTHING, ANYTHING, ANYTHING, ANYTHING, ANYTHING, ANYTHING)
-def test_any_values(reference_a, latitude, reference_b, longitude, date, fraction):
+def test_exif_of_any_values(reference_a, latitude, reference_b, longitude, date, fraction):
     """Whatever stands in the fields, the result is a sound value or none."""
     gps = {1: reference_a, 2: latitude, 3: reference_b, 4: longitude}
     taken, place = notes(exif_of({DATE: date}, {ORIGINAL: date, SUBSEC_ORIGINAL: fraction}, gps))
@@ -123,7 +123,7 @@ def test_any_values(reference_a, latitude, reference_b, longitude, date, fractio
 
 
 @given(ANYTHING, ANYTHING)
-def test_any_coordinates(latitude, longitude):
+def test_exif_of_any_coordinates(latitude, longitude):
     """The same with right hemispheres."""
     place = notes(exif_of(gps=gps_of(latitude, longitude)))[1]
     assert place is None or (0 <= place[0] <= 90 and 0 <= place[1] <= 180)
@@ -141,14 +141,14 @@ def test_any_coordinates(latitude, longitude):
         {1: "N", 2: (45, 0, 0)},
     ],
 )
-def test_bad_places(gps):
+def test_invalid_exif_places(gps):
     """Off the globe, zero by zero, exactly (0, 0), without a hemisphere, or half of a place: no place."""
     assert notes(exif_of(gps=gps))[1] is None
 
 
 @pytest.mark.filterwarnings("ignore:Corrupt EXIF")
 @given(st.binary(max_size=300))
-def test_broken_directories(content):
+def test_broken_exif_leaves_image_readable(content):
     """Noise in place of EXIF leaves the picture as it is."""
     stream = io.BytesIO()
     Image.fromarray(gradient()).save(stream, "JPEG", exif=b"Exif\0\0II*\0\x08\0\0\0" + content)

@@ -26,7 +26,7 @@ def root(tmp_path):
     return tmp_path / "root"
 
 
-def test_links_within(root):
+def test_links_inside_folder_are_found_once(root):
     """A file or folder is found at its own place, not at links to it, however they sort."""
     link(root, "a_link.jpg", "z.jpg")
     link(root, "b_link", "photos")
@@ -36,7 +36,7 @@ def test_links_within(root):
     assert scan.problems == []
 
 
-def test_circles(root):
+def test_circular_links_end(root):
     """Links to the folder itself, to one above, to each other."""
     link(root, "photos/up", "..")
     link(root, "photos/self", ".")
@@ -51,7 +51,7 @@ def test_circles(root):
         assert set(problems_of(scan)) == {"x", "y", "loop.jpg"} | ({"above"} if not outside else set())
 
 
-def test_hidden_targets(root):
+def test_links_to_hidden_folder(root):
     """A store in a hidden folder is found through the links to it, each file once."""
     make(root, ".store/1.jpg", ".store/2", ".store/more/3.jpg")
     link(root, "first.jpg", ".store/1.jpg")
@@ -110,7 +110,7 @@ def test_links_that_lead_nowhere(root):
     assert scan.hides("gone.jpg")
 
 
-def test_hard_links(root):
+def test_hard_links_are_two_files(root):
     """Two names of one file are two files, as every program shows them."""
     os.link(root / "z.jpg", root / "y.jpg")
     assert paths_of(walk(root)) == ["photos/a.jpg", "y.jpg", "z.jpg"]

@@ -18,7 +18,7 @@ POSIX = pytest.mark.skipif(sys.platform == "win32", reason="names and rights of 
 NO_RIGHTS = pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="the superuser reads everything")
 
 
-def test_what_is_found(tmp_path):
+def test_walk_finds_images_and_videos(tmp_path):
     """Pictures and clips by their endings in any case; size, time and kind are those of the file."""
     images = ("a.JPG", "b.jpeg", "c.png", "d.webp", "e.gif", "f.tif", "g.TIFF", "h.bmp", "i.heic", "j.avif")
     videos = ("k.mp4", "l.m4v", "m.MOV", "n.webm", "o.mkv", "p.avi")
@@ -49,7 +49,7 @@ PARTS = st.sampled_from(["a", "a!", "a0", "b", "é", "日", "A", "a b"])
 
 @given(st.sets(st.lists(PARTS, min_size=1, max_size=4).map(tuple)))
 @settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_order(tmp_path_factory, places):
+def test_walk_order_is_sorted(tmp_path_factory, places):
     """Files come in the order of their whole paths, as ``sorted`` has it, and twice in the same."""
     root = tmp_path_factory.mktemp("order")
     expected = sorted("/".join(place) + ".jpg" for place in places)
@@ -58,7 +58,7 @@ def test_order(tmp_path_factory, places):
     assert expected == sorted(expected, key=str.encode)
 
 
-def test_hidden(tmp_path):
+def test_walk_skips_hidden_files(tmp_path):
     """What begins with a dot is left out, unless asked for."""
     make(tmp_path, "a.jpg", ".b.jpg", ".thumbnails/c.jpg", "d/.e/f.jpg", "d/g.jpg")
     assert paths_of(walk(tmp_path)) == ["a.jpg", "d/g.jpg"]
@@ -66,7 +66,7 @@ def test_hidden(tmp_path):
 
 
 @POSIX
-def test_names_of_all_kinds(tmp_path):
+def test_walk_finds_odd_names(tmp_path):
     """Line breaks, spaces, quotes and any script are names like others."""
     names = [
         "two\nlines.jpg",
@@ -84,7 +84,7 @@ def test_names_of_all_kinds(tmp_path):
 
 
 @pytest.mark.skipif(sys.platform in ("win32", "darwin"), reason="names are Unicode here")
-def test_names_that_are_no_text(tmp_path):
+def test_walk_reports_names_that_are_not_utf8(tmp_path):
     """A picture or folder whose name is not UTF-8 is reported in one printable line, the rest is found."""
     make(tmp_path, "a.jpg", "z.jpg")
     root = os.fsencode(tmp_path)
@@ -104,7 +104,7 @@ def test_names_that_are_no_text(tmp_path):
         str(problem).encode()
 
 
-def test_no_such_root(tmp_path):
+def test_walk_refuses_missing_root(tmp_path):
     """Called with what is no folder, it says so at once: an empty result would be taken for an empty folder."""
     make(tmp_path, "a.jpg")
     for root, reason in ((tmp_path / "none", "no such folder"), (tmp_path / "a.jpg", "not a folder")):
@@ -112,7 +112,7 @@ def test_no_such_root(tmp_path):
             walk(root)
 
 
-def test_empty_root(tmp_path):
+def test_walk_of_empty_root(tmp_path):
     """A folder without files is one without problems."""
     scan = walk(str(tmp_path))
     assert paths_of(scan) == []
@@ -121,7 +121,7 @@ def test_empty_root(tmp_path):
 
 
 @NO_RIGHTS
-def test_unreadable_folder(tmp_path):
+def test_walk_reports_unreadable_folder(tmp_path):
     """It is reported, the rest is found, and what it held counts as hidden, not as deleted."""
     make(tmp_path, "a.jpg", "closed/b.jpg", "d.jpg")
     (tmp_path / "closed").chmod(0)
@@ -155,7 +155,7 @@ def test_a_folder_that_fails(tmp_path, monkeypatch, error):
     assert not scan.hides("d/f.jpg")
 
 
-def test_what_vanishes_meanwhile(tmp_path):
+def test_walk_reports_files_that_vanish(tmp_path):
     """Files and folders that go away during the walk are reported; a folder's files count as hidden for now."""
     make(tmp_path, "a.jpg", "b.jpg", "c/d.jpg", "e.jpg")
     scan = walk(tmp_path)
@@ -194,7 +194,7 @@ def test_pipes_and_folders_with_endings(tmp_path):
     assert problems_of(scan) == {"pipe.jpg": "not a regular file"}
 
 
-def test_limits(tmp_path):
+def test_walk_limits(tmp_path):
     """Too many files end the walk, too deep folders are left out; both hide what was not seen."""
     make(tmp_path, "a.jpg", "b.jpg", "c/d/e.jpg")
     scan = walk(tmp_path, limits=ScanLimits(max_files=2))
@@ -208,7 +208,7 @@ def test_limits(tmp_path):
     assert len(paths_of(walk(tmp_path, limits=ScanLimits(max_files=3, max_depth=2)))) == 3
 
 
-def test_deep_folders(tmp_path):
+def test_walk_of_deep_folders(tmp_path):
     """Deeper than Python's recursion would go is fine below the limit."""
     place = tmp_path
     for _ in range(150):

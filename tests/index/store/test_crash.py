@@ -24,7 +24,7 @@ def check(reader: Collection, files: int) -> None:
 
 
 @pytest.mark.slow
-def test_kill_at_any_moment(tmp_path: Path) -> None:
+def test_store_survives_kill_at_any_moment(tmp_path: Path) -> None:
     """The collection opens, every acknowledged batch is whole, every other is whole or absent, and verify is clean."""
     folder = tmp_path / "collection"
     create(folder).close()

@@ -198,7 +198,7 @@ def test_another_process_that_writes_is_named(folder: Path) -> None:
     assert run(script, folder) == ""
 
 
-def test_another_model_is_refused_with_the_command_that_helps(folder: Path) -> None:
+def test_store_refuses_other_model_with_upgrade_command(folder: Path) -> None:
     """Vectors of two models cannot be compared: the message names both and the way to upgrade."""
     EmbeddedCollection.open(folder, model="old").close()
     for write in (False, True):
@@ -207,7 +207,7 @@ def test_another_model_is_refused_with_the_command_that_helps(folder: Path) -> N
     EmbeddedCollection.open(folder, write=True).close()  # the lock was released
 
 
-def test_wrong_folders_are_explained(folder: Path, tmp_path: Path) -> None:
+def test_store_refuses_wrong_folders(folder: Path, tmp_path: Path) -> None:
     """What is no collection, what is one already, what holds other things, what has lost a part."""
     with pytest.raises(InputError, match="is no collection"):
         EmbeddedCollection.open(tmp_path / "nowhere", write=True)
@@ -236,7 +236,7 @@ def test_wrong_folders_are_explained(folder: Path, tmp_path: Path) -> None:
         EmbeddedCollection.open(folder, write=True)
 
 
-def test_making_one_can_be_repeated_when_it_was_cut_short(tmp_path: Path) -> None:
+def test_store_creation_can_be_repeated_after_kill(tmp_path: Path) -> None:
     """A process that died before ``collection.json`` was written leaves what the next one clears away."""
     folder = tmp_path / "collection"
     create(folder).close()

@@ -25,7 +25,7 @@ def folder(tmp_path: Path) -> Path:
     return filled(tmp_path / "collection")
 
 
-def test_the_switch(folder: Path) -> None:
+def test_commit_switches_generation(folder: Path) -> None:
     """Until ``commit`` everybody finds the old generation, afterwards whoever opens finds the new one."""
     with EmbeddedCollection.open(folder, write=True) as writer, EmbeddedCollection.open(folder) as reader:
         with next_generation(writer) as new:

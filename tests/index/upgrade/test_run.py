@@ -75,7 +75,7 @@ def serves_as_before(index, files=6):
 
 
 @pytest.mark.parametrize("batch_size", [3, 32])
-def test_the_whole_way(index, upgrade, tmp_path, monkeypatch, batch_size):
+def test_upgrade_equals_indexing_again(index, upgrade, tmp_path, monkeypatch, batch_size):
     """Files, vectors of pictures and of all windows, and captions are as if indexed anew, with the ids they had.
 
     However large batches and the pages of files in memory are.
@@ -210,7 +210,7 @@ def test_nothing_that_could_be_used(index, upgrade, root, more):
     assert serves_as_before(index)
 
 
-def test_an_empty_collection(tmp_path):
+def test_upgrade_of_empty_collection(tmp_path):
     """It changes over as well."""
     (tmp_path / "photos").mkdir()
     with filled(tmp_path / "index.vse", tmp_path / "photos") as collection:
@@ -219,7 +219,7 @@ def test_an_empty_collection(tmp_path):
     assert (report.encoded, report.info.files, report.info.generation) == (0, 0, 2)
 
 
-def test_models_that_do_not_fit(index, upgrade):
+def test_upgrade_refuses_unsuitable_models(index, upgrade):
     """The model that it has already, one that takes features, a size of batches that is none: nothing is touched."""
     with pytest.raises(InputError, match="holds vectors of that model already"):
         upgrade(model())
@@ -308,7 +308,7 @@ def test_a_collection_in_milvus(tmp_path, root):
             np.testing.assert_allclose(found, other().encode_images([root / path])[0], atol=1e-5)
 
 
-def test_progress(index, upgrade):
+def test_upgrade_reports_progress(index, upgrade):
     """One stage for looking, one for encoding with a rate, others for what makes searches fast; each to its end."""
     from vse.progress import SilentProgress
 
