@@ -40,7 +40,7 @@ def message(**changes: object) -> str:
     return text
 
 
-def test_what_is_right_becomes_a_value():
+def test_schema_converts_lists_and_fills_defaults():
     """Lists become tuples, whole numbers floats where these are asked for, and defaults are filled in."""
     shelf = parse_plain(Shelf, GOOD, "shelf.json")
     assert shelf == Shelf("a", 3, None, (1.0, 2.5))
@@ -80,7 +80,7 @@ def test_schema_names_unknown_keys_and_wrong_types(changes, said):
 
 
 @pytest.mark.parametrize("key", list(GOOD))
-def test_what_is_missing_is_named(key):
+def test_schema_names_missing_fields(key):
     """Every field without a default."""
     with pytest.raises(InputError, match=f"^shelf.json: '{key}' is missing$"):
         parse_plain(Shelf, {name: value for name, value in GOOD.items() if name != key}, "shelf.json")

@@ -44,7 +44,7 @@ def message(**changes: object) -> str:
     return text
 
 
-def test_what_is_right_becomes_a_frozen_value():
+def test_strict_values_are_frozen():
     """Nested objects are read, defaults filled in, and the result cannot be changed."""
     basket = parse(Basket, GOOD, "shop.json")
     assert basket == Basket(name="b", fruit=Pear(softness=3))
@@ -113,7 +113,7 @@ class Crate(Strict):
         ({"weight": 10}, "c.json: weight is 10, at most 9"),
     ],
 )
-def test_what_our_own_checks_say_is_all_that_is_said(values, said):
+def test_strict_shows_only_our_own_messages(values, said):
     """The message of a ``ValueError``, of a field or of the whole, without words of the library around it."""
     with pytest.raises(InputError) as caught:
         parse(Crate, values, "c.json")
@@ -155,7 +155,7 @@ class TestReadJson:
             (b'{"a": ' + b"1" * 5_000 + b"}", "not JSON"),
         ],
     )
-    def test_what_is_no_object_is_one_line(self, content, said, tmp_path):
+    def test_strict_refuses_invalid_json_in_one_line(self, content, said, tmp_path):
         """Syntax, encoding, another type, and what only hostile files hold."""
         path = tmp_path / "a.json"
         path.write_bytes(content)

@@ -48,7 +48,7 @@ def test_a_second_call_and_the_page(indexed, tmp_path, capsys, monkeypatch):
     assert "the page" not in capsys.readouterr().out
 
 
-def test_what_cannot_be_shown(indexed, tmp_path, capsys, monkeypatch):
+def test_demo_photos_refuses_folder_without_images(indexed, tmp_path, capsys, monkeypatch):
     """One line, and no page: a folder that is missing, one without pictures, one whose pictures are none."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "notes").mkdir()

@@ -130,7 +130,7 @@ def test_a_bad_file_is_named_with_its_reason(done, name):
         ("two", "leads nowhere"),
     ],
 )
-def test_what_is_no_file_is_named(done, path, reason):
+def test_index_names_pipes_sockets_and_circular_links(done, path, reason):
     """Links in circles, pipes, sockets and names that are no text; nothing is waited for."""
     assert reason in done.problems[path]
 

@@ -57,7 +57,7 @@ def test_a_wrong_suffix_is_a_wrong_call(saved, tmp_path, capsys):
 
 
 @pytest.mark.parametrize(("content", "words"), [(None, "no such folder"), ({}, "without config.json")])
-def test_what_is_no_model_is_one_line(tmp_path, capsys, content, words):
+def test_inspect_refuses_folder_without_model(tmp_path, capsys, content, words):
     """A folder that is absent or holds no model fails with its name."""
     folder = tmp_path / "empty"
     if content is not None:

@@ -107,7 +107,7 @@ def test_a_picture_and_more_like_a_result(place, capsys):
     assert sorted(paths(again)) == ["a.png", "c.png", "copy.png", "d.png", "e.png", "f.mp4", "f.mp4"]
 
 
-def test_what_is_not_wanted(place, capsys):
+def test_search_command_excludes(place, capsys):
     """Results are scored against the sentence less a part of the excluded one."""
     found = told(capsys, "search", place.index, "a dog", "--not", "two cats", "--not", "snow", "-k", 8)
     wanted, *excluded = place.model.encode_texts(["a dog", "two cats", "snow"])

@@ -87,7 +87,7 @@ class TestCaptions:
     @pytest.mark.parametrize(
         "options", [("--folder", "trip"), ("--type", "image"), ("--evidence", "e"), ("--group-duplicates",)]
     )
-    def test_what_does_not_go_with_it(self, place, capsys, options):
+    def test_search_command_captions_refuses_image_options(self, place, capsys, options):
         """Options that are about pictures are refused rather than ignored."""
         assert "--captions" in refused(capsys, 2, "search", place.index, "snow", "--captions", *options)
 

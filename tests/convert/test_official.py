@@ -134,7 +134,7 @@ def test_pictures_go_in_as_the_released_code_prepares_them(tmp_path):
     np.testing.assert_allclose(model.encode_images([photo]), expected.numpy(), atol=1e-6)
 
 
-def test_what_is_known_is_recorded(tmp_path):
+def test_conversion_records_data_recipe_and_score(tmp_path):
     """Data set, recipe and score of the checkpoint end up in the model, with where they come from."""
     entries = {"best_rsum": np.float64(400.5), "epoch": 17}
     path = write(tmp_path / "name.pth", region_state(), bigru_state(), entries=entries, learning_rate=0.0005)

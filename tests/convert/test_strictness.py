@@ -149,7 +149,7 @@ def test_a_name_with_and_without_the_prefix_is_refused(tmp_path):
         ("bert", "bert.pooler."),
     ],
 )
-def test_what_is_known_to_be_unused_may_be_there_or_not(family, unused, tmp_path):
+def test_conversion_ignores_known_unused_tensors(family, unused, tmp_path):
     """The model is the same with these tensors, without them, and with others in their place."""
 
     def drop(state):

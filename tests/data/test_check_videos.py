@@ -34,7 +34,7 @@ def test_check_reports_clean_videos(tmp_path):
     assert "images" not in text.getvalue()
 
 
-def test_what_a_user_should_know(tmp_path):
+def test_check_warns_about_videos(tmp_path):
     """Videos without frames or captions, long captions, zeros, and what is in two splits are warnings."""
     same = frames(3, seed=1)
     splits = {

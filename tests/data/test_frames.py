@@ -110,7 +110,7 @@ BAD = {
 
 @pytest.mark.parametrize("form", ["hdf5", "npz", "folder"])
 @pytest.mark.parametrize("case", BAD)
-def test_what_is_no_frames_is_refused(tmp_path, case, form):
+def test_frames_refuse_invalid_arrays(tmp_path, case, form):
     """One line names the file, the video and what was expected."""
     videos, message = BAD[case]
     with pytest.raises(InputError, match=message) as caught:

@@ -132,7 +132,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("case", REFUSED)
-def test_what_has_to_be_mended(case, data, models, tmp_path, capsys):
+def test_video_commands_report_data_errors(case, data, models, tmp_path, capsys):
     """The check lists it for every split, exit code 1; training and evaluation stop with one line before they begin."""
     spoil, said = REFUSED[case]
     expected = {}

@@ -98,7 +98,7 @@ def test_the_classifier_is_no_parameter_and_is_saved(model, tmp_path):
         ({"backbone": {"name": "efficientnet-lite0", "options": {"stride": 16}}}, "bert", 20, "packaged classifier"),
     ],
 )
-def test_what_cannot_begin_with_class_words(image, text, size, message, tmp_path):
+def test_class_words_refuse_unsuitable_settings(image, text, size, message, tmp_path):
     """One line names the setting that does not fit."""
     tokenizer = word_tokenizer() if text == "bigru" else TextTokenizer.from_pretrained(write_wordpieces(tmp_path), 16)
     config = ModelConfig(

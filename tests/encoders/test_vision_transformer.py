@@ -101,7 +101,7 @@ def test_a_pretrained_tower_brings_its_preprocessing(tmp_path):
         ({"patches": 3}, "unexpected keyword argument"),
     ],
 )
-def test_what_is_no_tower_is_refused(options, said):
+def test_vision_transformer_refuses_other_models(options, said):
     """A text encoder, an unknown type and no type at all are one line each."""
     with pytest.raises(InputError, match=said) as caught:
         create_backbone("transformers", **options)

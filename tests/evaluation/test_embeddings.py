@@ -52,7 +52,7 @@ def one_line(error: pytest.ExceptionInfo[InputError]) -> str:
 class TestFolder:
     """``save`` and ``load``."""
 
-    def test_what_is_saved_is_loaded_without_reading_it(self, tmp_path):
+    def test_saved_embeddings_are_memory_mapped(self, tmp_path):
         """Every bit and the header come back, the vectors as maps of their files."""
         saved = small()
         saved.save(tmp_path / "new" / "folder")

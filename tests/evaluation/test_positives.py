@@ -103,7 +103,7 @@ def test_a_row_outside_the_images_is_named(owners, where):
     [[0.0, 1.0], [0.5], np.array([True, False]), [[0], [1]], np.int64(1), ["0"], torch.tensor([0.0])],
     ids=["float", "half", "bool", "two-dimensions", "number", "text", "float-tensor"],
 )
-def test_what_is_no_list_of_rows_is_refused(owners):
+def test_positives_refuse_invalid_rows(owners):
     """Only whole numbers in one dimension are rows; nothing is rounded."""
     with pytest.raises(InputError, match="text_to_image must be whole numbers in one dimension"):
         text_positives(owners, 3)

@@ -71,7 +71,7 @@ def test_protocols_of_the_tables():
         assert [row.data for row in rows] == [data.get(row.protocol, "coco") for row in rows]
 
 
-def test_what_the_text_of_the_paper_adds():
+def test_published_rows_include_settings_from_text():
     """Who ran a method, how it pools and what the smaller tables leave to the text follow simple rules."""
     methods = {"VSE∞": ("gpo", "gpo"), "VSE++": ("avg", "avg")}
     ours = {*methods, "CVSE", "HGR", "HGR∞"}

@@ -212,7 +212,7 @@ def test_a_vector_that_is_no_number_is_named(bad, row, side, tensor):
     ids=["one-dimension", "three", "number", "empty-list", "text", "complex", "bool"],
 )
 @pytest.mark.parametrize("side", ["left", "right"])
-def test_what_is_no_set_of_vectors_is_refused(wrong, side):
+def test_scores_refuse_invalid_embeddings(wrong, side):
     """The error names the array, its type and its shape."""
     shape = str(np.asarray(wrong).shape).replace("(", r"\(").replace(")", r"\)")
     with pytest.raises(InputError, match=rf"{side} must be vectors \(n, D\).*{np.asarray(wrong).dtype}.*{shape}"):
@@ -226,7 +226,7 @@ def test_vectors_of_different_widths_are_refused():
 
 
 @pytest.mark.parametrize("wrong", [np.ones(3), np.ones((2, 2, 2)), np.ones((2, 2), int), np.ones((2, 2), complex)])
-def test_what_is_no_score_matrix_is_refused(wrong):
+def test_scores_refuse_invalid_matrix(wrong):
     """The error names type and shape."""
     with pytest.raises(InputError, match=rf"scores must be.*{wrong.dtype}"):
         MatrixScores(wrong)

@@ -30,7 +30,7 @@ def row(label, rsums, noise, *, first_seed=0, rising=False):
 CLAIM = Claim("A", "B")
 
 
-def test_what_is_hard_for_both_cancels():
+def test_paired_draws_cancel_shared_scatter():
     """Draws are paired: a scatter that both rows share leaves no width, however large it is."""
     shared = np.random.default_rng(0).normal(size=SAMPLES) * 50
     found = contrast(CLAIM, row("A", [300, 300], shared), row("B", [290, 290], shared))

@@ -285,7 +285,7 @@ def test_measurements_are_kept_and_the_gallery_is_not(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(("options", "named"), [({"jobs": 2}, "--jobs"), ({"seeds": ()}, "seeds is empty")])
-def test_what_makes_no_sense_is_refused(tmp_path, options, named):
+def test_speed_refuses_parallel_jobs_and_no_seed(tmp_path, options, named):
     """Measurements side by side would slow each other, and without a seed there is none."""
     values = {"seeds": None, "jobs": None, **options}
     with pytest.raises(InputError, match=named):

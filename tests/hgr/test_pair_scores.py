@@ -142,7 +142,7 @@ NAN = np.full((2, WIDTH), np.nan, np.float32)
         ([*videos(2), NAN], ["a cat"], "video 1 holds NaN"),
     ],
 )
-def test_what_cannot_be_scored(hgr, shown, sentences, said):
+def test_pair_scores_name_invalid_inputs(hgr, shown, sentences, said):
     """One line that names the value and what was expected."""
     with pytest.raises(InputError, match=said) as caught:
         hgr.score_pairs(shown, sentences)

@@ -36,14 +36,14 @@ def inside(box: Box, latitude: float, longitude: float) -> bool:
 
 
 @given(latitudes, longitudes, distances, latitudes, longitudes)
-def test_what_is_near_is_inside(latitude, longitude, kilometres, north, east):
+def test_place_filter_contains_the_circle(latitude, longitude, kilometres, north, east):
     """Every place within the distance, anywhere on the sphere, across the date line and at the poles."""
     assume(distance((latitude, longitude), (north, east)) < kilometres * 0.999 - 1e-4)
     assert inside(box_around(latitude, longitude, kilometres), north, east)
 
 
 @given(latitudes, longitudes, distances, st.floats(0, 1), st.floats(0, 2 * math.pi))
-def test_what_is_near_is_inside_also_at_the_rim(latitude, longitude, kilometres, part, bearing):
+def test_place_filter_contains_the_rim(latitude, longitude, kilometres, part, bearing):
     """The same for places that are made from a distance and a direction, which reach the rim of the circle."""
     reach = part * 0.999 * kilometres / EARTH_RADIUS
     north, east = math.radians(latitude), math.radians(longitude)
@@ -89,7 +89,7 @@ def test_place_filter_around_munich():
         ((0.0, 0.0), math.nan, "nan km"),
     ],
 )
-def test_what_is_no_place_is_one_line(place, kilometres, words):
+def test_place_filter_names_invalid_place(place, kilometres, words):
     """The value is named."""
     with pytest.raises(InputError, match=words):
         box_around(*place, kilometres)

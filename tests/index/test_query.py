@@ -73,7 +73,7 @@ def test_more_weight_comes_nearer(weight, more, seed):
 
 
 @given(st.integers(1, 5), seeds)
-def test_what_is_excluded_moves_the_query_and_does_not_turn_it(excluded, seed):
+def test_exclusion_rotates_query_at_most_30_degrees(excluded, seed):
     """The score with the excluded direction falls; the angle to what is wanted is 30 degrees at most."""
     vectors = directions(1 + excluded, seed=seed)
     wanted, unwanted = vectors[:1], vectors[1:]
@@ -136,7 +136,7 @@ def test_texts_pictures_and_items_together(tmp_path):
         ({"texts": ("a",), "weights": 2.0}, "weights is one float"),
     ],
 )
-def test_what_cannot_be_asked_is_one_line(parts, words):
+def test_query_names_invalid_parts(parts, words):
     """Before any model is needed; the line names the value."""
     with pytest.raises(InputError, match=words) as caught:
         Query(**parts)

@@ -42,7 +42,7 @@ def test_bert_base_has_the_published_size():
     assert count(encoder) == 108_891_648 + 768 * 1024 + 1024 + GPO_PARAMETERS
 
 
-def test_what_a_backbone_knows_is_filled_in():
+def test_build_completes_preprocessing():
     """The complete configuration says how pictures are prepared; a preprocessing that is given stays."""
     backbone = {"name": "caffe-resnet", "options": {"blocks": [1, 1, 1, 1], "width": 1}}
     _, config = build_image_encoder(GridConfig(backbone=backbone, image_size=96), 8)

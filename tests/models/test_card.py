@@ -106,7 +106,7 @@ def test_card_invents_nothing():
     assert "## Notes" not in card
 
 
-def test_what_is_known_is_told():
+def test_card_lists_scores_with_protocol():
     """Scores come with data, split and protocol; a figure that one of them lacks leaves its cell empty."""
     scores = (
         Score(protocol="1K, mean of 5", data="coco", split="test", values={"i2t R@1": 76.54, "rsum": 512.3}),

@@ -109,7 +109,7 @@ def test_the_label_is_rounded():
 
 
 @pytest.mark.parametrize("curve", [[], [0.0, 0.0], [1.0, float("nan")], [float("inf")], [[1.0]], 3.0])
-def test_what_is_no_curve_is_refused(curve):
+def test_nearest_pooling_refuses_invalid_curves(curve):
     """Nothing, zeros, NaN, infinity and other shapes have no nearest pooling."""
     with pytest.raises(InputError, match="pooling curve"):
         nearest_named(curve)
@@ -284,7 +284,7 @@ def test_curves_are_drawn_into_a_file(tmp_path, suffix, magic):
     assert list(path.parent.iterdir()) == [path]
 
 
-def test_what_cannot_be_drawn_is_refused(tmp_path):
+def test_plot_refuses_unknown_suffix_and_no_curves(tmp_path):
     """An unknown suffix and poolings without curves are errors, and no file appears."""
     with pytest.raises(InputError, match=r"'\.xyz'.*\.png"):
         plot_curves(curves_of(build()), tmp_path / "curves.xyz")

@@ -165,7 +165,7 @@ class TestPush:
         model.save(tmp_path / "here")
         assert api.files == contents(tmp_path / "here")
 
-    def test_what_was_pushed_can_be_loaded(self, api, monkeypatch):
+    def test_pushed_model_can_be_loaded(self, api, monkeypatch):
         """A round trip through the hub keeps the model."""
         model = build()
         model.push_to_hub("owner/model")

@@ -153,7 +153,7 @@ class TestCalling:
         for vectors in (images, texts):
             torch.testing.assert_close(vectors.norm(dim=1), torch.ones(2), rtol=0, atol=1e-5)
 
-    def test_what_it_knows_about_itself(self):
+    def test_model_reports_sizes_device_and_preprocessing(self):
         """Sizes, device and preprocessing."""
         region, grid = build(), build(grid_config())
         assert (region.embed_size, region.feature_size, region.preprocessing) == (SIZE, FEATURES, None)

@@ -22,7 +22,7 @@ def seeded(seed: int) -> torch.Generator:
 
 
 @given(sets=set_batches(batch=6), rate=st.sampled_from([0.0, 0.2, 0.7, 0.99]), seed=st.integers(0, 2**31 - 1))
-def test_what_stays_is_a_subsequence(sets, rate, seed):
+def test_dropping_keeps_a_subsequence(sets, rate, seed):
     """Each set keeps at least one element; the kept ones are valid ones in their order, at the front, zeros behind."""
     features = numbered(*sets.mask.shape)
     kept, mask = drop_elements(features, sets.mask, rate, seeded(seed))

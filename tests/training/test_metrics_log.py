@@ -102,7 +102,7 @@ def test_the_size_is_in_bytes(tmp_path):
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])
-def test_what_is_not_finite_is_null(tmp_path, value):
+def test_metrics_log_writes_null_for_nan(tmp_path, value):
     """Any JSON reader takes the file."""
     log = MetricsLog(tmp_path)
     log.step(line(0, gradient=value), {"compute": 0.1, "wait": 0.0})
@@ -111,7 +111,7 @@ def test_what_is_not_finite_is_null(tmp_path, value):
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
-def test_what_is_not_finite_is_null_inside_tables_too(tmp_path, value):
+def test_metrics_log_writes_null_inside_tables(tmp_path, value):
     """The figures on dev are a table of their own."""
     log = MetricsLog(tmp_path)
     log.epoch({"step": 1, "epoch": 0, "dev": {"rsum": value, "r1": 1.0}})

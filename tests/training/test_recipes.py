@@ -100,7 +100,7 @@ class TestErrors:
     @pytest.mark.parametrize(
         "content", ["seed = ", "[data", "a = 1\na = 2", "[run]\n[run]", "seed 3", "\ufeffseed = 3"]
     )
-    def test_what_is_not_toml_is_told_with_its_place(self, write, content):
+    def test_invalid_toml_is_reported_with_position(self, write, content):
         """The parser's own words, with line and column."""
         path = write(content)
         message = refusal(lambda: read_recipe(path))
@@ -108,13 +108,13 @@ class TestErrors:
         assert "line" in message or "end of document" in message
 
     @pytest.mark.parametrize("content", ["seed = " + "1" * 5_000, "seed = " + "[" * 50_000])
-    def test_what_only_hostile_files_hold_is_told_too(self, write, content):
+    def test_hostile_toml_is_refused(self, write, content):
         """Numbers and nestings beyond what Python reads, in a file or on the command line."""
         path = write(content)
         assert refusal(lambda: read_recipe(path)).startswith(f"{path}: not TOML (")
         assert refusal(lambda: read_recipe(write(""), [content]))
 
-    def test_what_cannot_be_read_is_told(self, tmp_path):
+    def test_unreadable_recipe_is_refused(self, tmp_path):
         """Another encoding, a folder, nothing at all."""
         path = tmp_path / "mine.toml"
         assert refusal(lambda: read_recipe(path)).startswith(f"{path}: no such recipe")
@@ -236,7 +236,7 @@ class TestSet:
         st.one_of(st.integers(-(2**63), 2**63 - 1), st.booleans(), st.text(max_size=9), st.floats(allow_nan=False)),
         st.recursive(st.integers(), lambda inner: st.dictionaries(st.text("abc_", min_size=1), inner, max_size=3)),
     )
-    def test_what_is_set_is_what_is_read_back(self, parts, value, under):
+    def test_set_values_are_read_back(self, parts, value, under):
         """Any scalar at any depth, whatever stood there or on the way to it."""
         values = {"abc": under}
         written = json.dumps(value, ensure_ascii=False) if isinstance(value, (str, bool)) else repr(value)

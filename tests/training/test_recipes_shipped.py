@@ -219,7 +219,7 @@ class TestShipped:
         assert all(isinstance(read_recipe(name), Recipe) for name, _ in members)
 
     @pytest.mark.parametrize("name", sorted(OWN))
-    def test_what_anybody_can_run_learns_on_stored_features(self, name):
+    def test_flickr8k_recipes_use_packaged_backbone(self, name):
         """No file of weights, no hub: the backbone is one whose weights come in a package."""
         recipe = read_recipe(name)
         assert recipe.data.features is not None

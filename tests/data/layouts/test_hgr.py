@@ -92,7 +92,7 @@ def test_a_kind_is_not_shadowed_by_a_path(tmp_path, monkeypatch):
     assert open_data(root, features=tmp_path / "resnet").images.dim == 9
 
 
-def test_what_is_missing_is_asked_for_as_users_give_it(tmp_path):
+def test_hgr_names_option_for_missing_features(tmp_path):
     """By the option of the command and the argument of Python."""
     root = write_hgr(tmp_path / "two", CAPTIONS, SPLITS, kind="i3d")
     write_hgr(root, CAPTIONS, SPLITS, kind="resnet")

@@ -160,7 +160,7 @@ def naive_look_back(words: list[str], tags: list[str]) -> tuple[str | None, str 
 
 @given(st.lists(st.sampled_from(get_args(Tag)), max_size=20))
 @example(["noun", "adv", "prep", "det", "noun", "conj", "verb", "pron", "clause"])
-def test_what_stands_behind_is_what_looking_back_finds(tags):
+def test_role_parser_state_equals_looking_back(tags):
     """Kept word by word, it is at every place what going back over all tags would find."""
     words = [f"w{k}" for k in range(len(tags))]
     behind = TagsBehind()

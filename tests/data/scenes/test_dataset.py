@@ -124,7 +124,7 @@ def test_a_folder_keeps_to_one_order(tmp_path, change, message):
     assert contents(tmp_path) == before
 
 
-def test_what_others_wrote_is_not_taken_over(tmp_path):
+def test_scene_dataset_refuses_foreign_folders(tmp_path):
     """Pictures without a record, a broken record and a file in the place of the folder are refused."""
     (tmp_path / "mine" / "images").mkdir(parents=True)
     with pytest.raises(InputError, match=r"images.*choose another folder"):

@@ -43,7 +43,7 @@ def test_milvus_addresses(text: str, expected: MilvusAddress, told: str | None) 
         "milvus+file:", "milvus+file:/data/photos", "milvus+ftp://host/a.db",
     ],
 )  # fmt: skip
-def test_what_is_no_address_is_named(text: str) -> None:
+def test_invalid_milvus_address_is_named(text: str) -> None:
     """One line with the address and what was expected."""
     with pytest.raises(InputError, match="expected") as caught:
         parse_address(text)

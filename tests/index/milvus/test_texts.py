@@ -35,7 +35,7 @@ def test_milvus_path_prefixes_are_preserved(first: str, second: str) -> None:
     assert inside == second.startswith(first + "/")
 
 
-def test_what_is_no_text_is_an_error() -> None:
+def test_milvus_refuses_lone_surrogates() -> None:
     """Half of a surrogate pair is neither Unicode nor a byte of a name."""
     with pytest.raises(InputError, match="cannot be stored"):
         to_stored("a\ud800")

@@ -93,7 +93,7 @@ def test_one_file_for_two_copies(collection, roots):
     assert ids_by_place(collection)[f"{one}/renamed.png"] == before[f"{one}/a.png"]
 
 
-def test_what_is_taken_over_once(collection, roots, tmp_path):
+def test_moved_file_is_matched_once_across_folders(collection, roots, tmp_path):
     """What has gone is neither taken over by two folders, nor kept for a disk that may have been in its place."""
     one, two = roots
     three = tmp_path / "three"
@@ -106,7 +106,7 @@ def test_what_is_taken_over_once(collection, roots, tmp_path):
     assert ids_by_place(collection)[f"{two}/b.png"] == before[f"{one}/trip/b.png"]
 
 
-def test_what_replaces_a_file_is_encoded(collection, roots):
+def test_swapped_files_are_encoded_again(collection, roots):
     """A known place keeps its ids out of the exchange: both contents are read."""
     one, two = roots
     index(collection, *roots)

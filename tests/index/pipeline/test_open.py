@@ -53,7 +53,7 @@ def test_a_name_that_ends_like_a_folder(tmp_path):
         collection.close()
 
 
-def test_what_is_no_folder(tmp_path):
+def test_open_names_file_in_place_of_collection(tmp_path):
     """A file in the place of a collection, or above it, is neither absent nor a matter of permissions."""
     (tmp_path / "note").touch()
     (tmp_path / "note.db").touch()

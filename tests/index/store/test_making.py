@@ -49,7 +49,7 @@ def test_a_collection_removes_no_folder_of_others(tmp_path: Path) -> None:
         assert not database(folder, 1).parent.exists()
 
 
-def test_what_a_killed_process_left_is_cleared_away(tmp_path: Path) -> None:
+def test_store_clears_leftovers_of_killed_process(tmp_path: Path) -> None:
     """A lock, half a header, generations with their logs and caches, or an empty one."""
     folder = tmp_path / "collection"
     with create(folder) as writer:
