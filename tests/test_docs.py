@@ -104,6 +104,31 @@ def test_paths_in_architecture_exist():
         assert any((root / path).exists() for root in roots), f"architecture.md names {path}, which does not exist"
 
 
+def commands_of(page: Path) -> Iterator[tuple[str, set[str]]]:
+    """Yield each ``vse`` command of a page's code blocks, with its options."""
+    text = page.read_text(encoding="utf-8").replace("\\\n", " ")
+    for block in re.findall(r"```(?:\w*)\n(.*?)```", text, flags=re.DOTALL):
+        for line in block.splitlines():
+            call = re.search(r"(?:^|\s)vse ((?:collection |data )?[a-z]+)(.*)", line.partition("  #")[0])
+            if call and "=" not in line.partition("vse ")[0].strip("$ "):
+                yield call[1], set(re.findall(r"(?<=\s)--[a-z][a-z-]*|(?<=\s)-k\b", call[2]))
+
+
+def test_documented_options_exist():
+    """Every option that a page shows for a command is in the help of that command."""
+    wanted: dict[str, dict[str, str]] = {}
+    for page in PAGES:
+        for command, options in commands_of(page):
+            wanted.setdefault(command, {}).update(dict.fromkeys(options, page.name))
+    assert {"index", "search", "train", "eval", "collection upgrade", "data check"} <= set(wanted)
+    for command, options in wanted.items():
+        called = [sys.executable, "-m", "vse", *command.split(), "--help"]
+        done = subprocess.run(called, capture_output=True, text=True, timeout=60, check=False)
+        assert done.returncode == 0, done.stderr
+        for option, page in options.items():
+            assert re.search(rf"(?<![\w-]){option}\b", done.stdout), f"{page}: vse {command} has no {option}"
+
+
 def test_documentation_links_point_to_files():
     """Every relative link of the README and of the guides points to a file of the repository."""
     for page in PAGES:
