@@ -33,7 +33,7 @@ from torch import Tensor, nn
 
 from vse.data import open_data
 from vse.evaluation.metrics import metrics_of_scores
-from vse.evaluation.video import VideoTest, video_scores
+from vse.evaluation.retrieval_test import RetrievalTest, model_scores
 from vse.hgr import SentenceFeatures, VideoFeatures
 from vse.hgr.graphs import SentenceGraphs
 from vse.hgr.scores import level_scores, plain_level_scores
@@ -179,13 +179,13 @@ def evaluation_cost(data: str, method: str, size: int, threads: int) -> dict[str
     splits = open_splits(recipe)
     model = build_model(recipe, build_tokenizer(recipe, splits.train.captions), splits, "benchmark").eval()
     split = open_data(data, "test", use="features")
-    test = VideoTest.of(split)
-    found = {"videos": len(split.images), "sentences": len(test.sentences)}
+    test = RetrievalTest.of(split)
+    found = {"videos": len(split.images), "sentences": len(test.texts)}
     began = time.perf_counter()
-    graphs = SentenceGraphs.of(test.sentences) if recipe.model.kind == "hgr" else None
+    graphs = SentenceGraphs.of(test.texts) if recipe.model.kind == "hgr" else None
     parsed = time.perf_counter()
     held = reset_peak()
-    scores = video_scores(model, split, test, graphs=graphs)
+    scores = model_scores(model, split, test, graphs=graphs)
     scored = time.perf_counter()
     metrics_of_scores(scores, test.positives)
     peak = memory("VmHWM") - held

@@ -14,7 +14,7 @@ import vse
 from vse.cli.main import main
 from vse.data import open_data
 from vse.data.roles import parse_roles
-from vse.evaluation.video import VideoTest, video_scores
+from vse.evaluation.retrieval_test import RetrievalTest, model_scores
 from vse.hgr import GraphBatch, RoleGraph
 from vse.hgr.graphs import SentenceGraphs
 from vse.hgr.scores import plain_level_scores
@@ -149,7 +149,7 @@ def test_progress_is_told_of_videos(models, data):
     split = open_data(data, "test")
     for path in models.values():
         told = Told()
-        video_scores(vse.load(path), split, VideoTest.of(split), progress=told)
+        model_scores(vse.load(path), split, RetrievalTest.of(split), progress=told)
         assert told.of[0] == (9, "videos")
         assert "images" not in dict(told.of).values()
 
@@ -162,7 +162,7 @@ def test_the_table(models, data, capsys):
     assert "v→t" in output.out
     assert "v2t_median_rank" in output.out
     assert "9 videos" in output.out
-    assert "the paper has no rows for tiny val" in output.err
+    assert "tiny val, all: another test" in output.err
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.evaluation import naive
+from tests.evaluation.support import evaluate_embeddings
 from tests.evaluation.test_embeddings import make
 
 from vse import __version__
@@ -16,7 +17,7 @@ from vse.errors import InputError
 from vse.evaluation import retrieval_metrics
 from vse.evaluation.bootstrap import FIGURES
 from vse.evaluation.embeddings import Embeddings
-from vse.evaluation.evaluate import Result, compare, evaluate
+from vse.evaluation.evaluate import Result, compare
 from vse.evaluation.protocols import PROTOCOLS, Protocol
 
 ALL = PROTOCOLS["all"]
@@ -50,7 +51,7 @@ def assert_same(first: Result, second: Result) -> None:
 def test_an_ensemble_ranks_by_the_mean_of_the_scores(seed, count):
     """One model or several, of different sizes of vectors too: the figures are those of the averaged matrix."""
     members = [make(OWNERS, 9, seed=seed + 10 * n, size=3 + n, hint=0.7) for n in range(count)]  # image 8: no captions
-    found = evaluate(members, ALL, samples=2)
+    found = evaluate_embeddings(members, ALL, samples=2)
     assert found.metrics.figures() == pytest.approx(naive_figures(members), rel=1e-12)
 
 
@@ -59,13 +60,13 @@ def test_an_ensemble_ranks_by_the_mean_of_the_scores(seed, count):
 def test_a_model_with_itself_is_the_model(protocol, times):
     """An average of equal scores changes nothing."""
     model = make(OWNERS, 8, hint=0.4)
-    assert_same(evaluate([model] * times, protocol, samples=30), evaluate([model], protocol, samples=30))
+    assert_same(evaluate_embeddings([model] * times, protocol, samples=30), evaluate_embeddings([model], protocol, samples=30))
 
 
 def test_one_model_is_measured_as_by_the_function():
     """``evaluate`` on all images gives what ``retrieval_metrics`` gives."""
     model = make(OWNERS, 8, hint=0.4)
-    found = evaluate([model], ALL, samples=2)
+    found = evaluate_embeddings([model], ALL, samples=2)
     assert found.metrics == retrieval_metrics(model.images, model.texts, model.text_to_image)
 
 
@@ -73,7 +74,7 @@ def test_ties():
     """Duplicates among the images: pessimistic puts the wrong one first, optimistic last, and the card says which."""
     model = make(range(6), 6)
     twins = Embeddings(np.repeat(model.images[:3], 2, axis=0), model.texts, model.text_to_image, model.header)
-    pessimistic, optimistic = (evaluate([twins], ALL, ties=rule, samples=2) for rule in ("pessimistic", "optimistic"))
+    pessimistic, optimistic = (evaluate_embeddings([twins], ALL, ties=rule, samples=2) for rule in ("pessimistic", "optimistic"))
     assert pessimistic.metrics.figures() == pytest.approx(naive_figures([twins]))
     assert optimistic.metrics.figures() == pytest.approx(naive_figures([twins], optimistic=True))
     assert pessimistic.metrics.t2i.r1 == 0.0
@@ -93,28 +94,28 @@ def test_ties():
 def test_members_must_have_had_the_same_test(other):
     """Scores of different captions have no mean; both models and both data sets are named."""
     with pytest.raises(InputError, match="tiny and second were not given the same test: toys test and others test"):
-        evaluate([make(OWNERS, 8), other], ALL)
+        evaluate_embeddings([make(OWNERS, 8), other], ALL)
 
 
 def test_members_must_have_the_same_images():
     """An image more, without captions, is another gallery, which the hash of the captions cannot tell."""
     with pytest.raises(InputError) as error:
-        evaluate([make(OWNERS, 8), make(OWNERS, 9)], ALL)
+        evaluate_embeddings([make(OWNERS, 8), make(OWNERS, 9)], ALL)
     assert "\n" not in str(error.value)
 
 
 def test_nobody_to_evaluate():
     """No model, no result."""
     with pytest.raises(InputError, match="at least one model"):
-        evaluate([], ALL)
+        evaluate_embeddings([], ALL)
 
 
 def test_names():
     """A model is called by its header, an ensemble by all of them, and whoever gives a name by that."""
     first, second = make(OWNERS, 8, model="a"), make(OWNERS, 8, model="b", seed=9)
-    assert evaluate([first], ALL, samples=1).name == "a"
-    assert evaluate([first, second], ALL, samples=1).name == "a + b"
-    assert evaluate([first, second], ALL, name="both", samples=1).name == "both"
+    assert evaluate_embeddings([first], ALL, samples=1).name == "a"
+    assert evaluate_embeddings([first, second], ALL, samples=1).name == "a + b"
+    assert evaluate_embeddings([first, second], ALL, name="both", samples=1).name == "both"
 
 
 class TestCard:
@@ -124,7 +125,7 @@ class TestCard:
         """Data, galleries, captions, rules, precision, models and draws, each under its name."""
         first = make(OWNERS, 8, model="a", fingerprint="1" * 16, traits={"image": "grid"})
         second = make(OWNERS, 8, model="b", fingerprint="2" * 16, seed=4)
-        card = dict(evaluate([first, second], TINY, samples=12, seed=3).card)
+        card = dict(evaluate_embeddings([first, second], TINY, samples=12, seed=3).card)
         assert card.pop("recall").startswith("any-hit")
         assert "same score" in card.pop("tie_rule")
         assert "float64" in card.pop("dtype")
@@ -155,12 +156,12 @@ class TestCard:
 
     def test_images_without_captions_count_as_none(self):
         """They are in the gallery and have zero captions."""
-        card = evaluate([make(OWNERS, 9)], ALL, samples=2).card
+        card = evaluate_embeddings([make(OWNERS, 9)], ALL, samples=2).card
         assert (card["images"], card["gallery_images"], card["captions_per_image"]["min"]) == (9, [9], 0)
 
     def test_json(self):
         """A result is plain JSON without NaN, every figure with its interval."""
-        found = evaluate([make(OWNERS, 8)], TINY, samples=5).to_json()
+        found = evaluate_embeddings([make(OWNERS, 8)], TINY, samples=5).to_json()
         assert json.loads(json.dumps(found, allow_nan=False)) == found
         assert set(found) == {"name", "protocol", "metrics", "intervals", "card"}
         assert (found["name"], found["protocol"]) == ("tiny", "tiny")
@@ -175,7 +176,7 @@ class TestCompare:
     def test_a_better_model(self):
         """Figures are subtracted; what is clearly better is real, what is the same is not."""
         owners = np.repeat(np.arange(80), 2)
-        good, bad = (evaluate([make(owners, 80, hint=h)], ALL, samples=100) for h in (3.0, 0.2))
+        good, bad = (evaluate_embeddings([make(owners, 80, hint=h)], ALL, samples=100) for h in (3.0, 0.2))
         found = compare(good, bad)
         assert found["rsum"].value == good.metrics.rsum - bad.metrics.rsum
         assert found["rsum"].real
@@ -185,23 +186,23 @@ class TestCompare:
     @pytest.mark.parametrize(
         ("other", "key"),
         [
-            (evaluate([make(OWNERS, 8, split_hash="1" * 16)], ALL, samples=3), "split_hash"),
-            (evaluate([make(OWNERS, 9)], ALL, samples=3), "images"),
-            (evaluate([make(OWNERS[:-1], 8)], ALL, samples=3), "texts"),
-            (evaluate([make(OWNERS, 8)], TINY, samples=3), "protocol"),
+            (evaluate_embeddings([make(OWNERS, 8, split_hash="1" * 16)], ALL, samples=3), "split_hash"),
+            (evaluate_embeddings([make(OWNERS, 9)], ALL, samples=3), "images"),
+            (evaluate_embeddings([make(OWNERS[:-1], 8)], ALL, samples=3), "texts"),
+            (evaluate_embeddings([make(OWNERS, 8)], TINY, samples=3), "protocol"),
         ],
     )
     def test_results_of_different_tests(self, other, key):
         """They are refused, and the first thing that differs is named."""
         with pytest.raises(InputError, match=f"different tests cannot be compared: {key} ") as error:
-            compare(evaluate([make(OWNERS, 8)], ALL, samples=3), other)
+            compare(evaluate_embeddings([make(OWNERS, 8)], ALL, samples=3), other)
         assert "\n" not in str(error.value)
 
     @pytest.mark.parametrize("draws", [{"seed": 1}, {"samples": 4}, {"ties": "optimistic"}])
     def test_other_draws_are_not_paired(self, draws):
         """Draws of another seed or number do not cancel, other tie rules are other figures: refused as well."""
         settings_ = {"samples": 3, "seed": 0}
-        first = evaluate([make(OWNERS, 8)], ALL, **settings_)
-        second = evaluate([make(OWNERS, 8)], ALL, **(settings_ | draws))
+        first = evaluate_embeddings([make(OWNERS, 8)], ALL, **settings_)
+        second = evaluate_embeddings([make(OWNERS, 8)], ALL, **(settings_ | draws))
         with pytest.raises(InputError):
             compare(first, second)

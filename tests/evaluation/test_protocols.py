@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.evaluation.support import evaluate_embeddings
 from tests.evaluation.test_embeddings import make
 
 from vse.errors import InputError
-from vse.evaluation.evaluate import evaluate
 from vse.evaluation.protocols import AUTO, PROTOCOLS, Protocol, choose_protocols
 
 TINY = Protocol("tiny", "five folds of four", 20, 4, 5)
@@ -51,7 +51,7 @@ def ragged_owners(images: int, generator: np.random.Generator, most: int = 7) ->
 def test_folds_are_galleries_of_their_own(seed):
     """The figures are means over the folds, each searched by its own captions among its own images alone."""
     vectors = make(ragged_owners(20, np.random.default_rng(seed)), 20, seed=seed, hint=0.5)
-    found = evaluate([vectors], TINY, samples=1)
+    found = evaluate_embeddings([vectors], TINY, samples=1)
     assert found.metrics.figures() == pytest.approx(mean_figures(vectors, 4, 5), rel=1e-12)
     assert found.card["gallery_images"] == [4] * 5
     assert sum(found.card["gallery_texts"]) == len(vectors.texts)
@@ -62,7 +62,7 @@ def test_the_real_thing():
     """COCO's 1K are five folds of 1,000 images, its 5K is one gallery, and the first fold alone is neither."""
     vectors = make(ragged_owners(5000, np.random.default_rng(1), most=2), 5000, seed=3, size=3, hint=4.0)
     figures = {
-        name: evaluate([vectors], PROTOCOLS[name], samples=1).metrics.figures()
+        name: evaluate_embeddings([vectors], PROTOCOLS[name], samples=1).metrics.figures()
         for name in ("coco-1k-5fold", "coco-1k-first-fold", "coco-5k")
     }
     assert figures["coco-1k-5fold"] == pytest.approx(mean_figures(vectors, 1000, 5), rel=1e-12)
@@ -134,4 +134,4 @@ def test_a_split_of_another_size(images):
     with pytest.raises(InputError, match=rf"'tiny' is defined for 20 images, this split has {images}.*--protocol all"):
         TINY.galleries(images)
     with pytest.raises(InputError, match="is defined for 20 images"):
-        evaluate([make(range(images), images)], TINY, samples=1)
+        evaluate_embeddings([make(range(images), images)], TINY, samples=1)

@@ -8,12 +8,13 @@ from dataclasses import replace
 
 import pytest
 from rich.console import Console
+from tests.evaluation.support import evaluate_embeddings
 from tests.evaluation.test_embeddings import make
 
 from vse.cli.render import render
-from vse.cli.render.evaluation import _describe_published, _image_card
+from vse.cli.render.evaluation import _describe_published, _card
 from vse.evaluation.bootstrap import Interval
-from vse.evaluation.evaluate import compare, evaluate
+from vse.evaluation.evaluate import compare
 from vse.evaluation.protocols import PROTOCOLS, Protocol
 from vse.evaluation.report import (
     Comparison,
@@ -29,7 +30,7 @@ REGION = {"image": "region", "text": "bigru", "image_pooling": "gpo", "text_pool
 
 
 def result(protocol: Protocol = ALL, *, seed: int = 0, **header):
-    return evaluate([make(OWNERS, 4, seed=seed, **header)], protocol, samples=20)
+    return evaluate_embeddings([make(OWNERS, 4, seed=seed, **header)], protocol, samples=20)
 
 
 def rendered(report: EvaluationReport, width: int = 120) -> str:
@@ -82,8 +83,8 @@ class TestTable:
     def test_folds_and_equal_captions_in_the_foot(self):
         """Folds are counted, and one number of captions is one number."""
         two = Protocol("two", "two folds of two", 4, 2, 2)
-        card = evaluate([make([0, 1, 2, 3], 4)], two, samples=2).card
-        assert "gallery 2 images, 2 texts, 2 folds, 1 captions an image" in _image_card([card])
+        card = evaluate_embeddings([make([0, 1, 2, 3], 4)], two, samples=2).card
+        assert "gallery 2 images, 2 texts, 2 folds, 1 captions an image" in _card([card])
 
     def test_comparisons(self):
         """Every figure's difference with its interval and verdict."""
@@ -201,7 +202,7 @@ class TestPublished:
     def test_an_ensemble_that_the_paper_has_not_is_told_apart(self):
         """The row of one model stands beside it with the remark that it is none."""
         members = [make(OWNERS, 4, seed=seed, traits=REGION) for seed in (0, 1)]
-        row = find_published(evaluate(members, F30K, samples=2))
+        row = find_published(evaluate_embeddings(members, F30K, samples=2))
         assert row is not None
         assert row.row.ensemble or row.differences["ensemble"] == (True, False)
 
@@ -209,7 +210,7 @@ class TestPublished:
         """An ensemble of both is the paper's Region+Grid, with the text encoder that they share."""
         grid = {**REGION, "image": "grid", "backbone": "BUTD", "text": "bert"}
         members = [make(OWNERS, 4, traits={**REGION, "text": "bert"}), make(OWNERS, 4, seed=1, traits=grid)]
-        found = find_published(evaluate(members, F30K, samples=2))
+        found = find_published(evaluate_embeddings(members, F30K, samples=2))
         assert found is not None
         assert (found.row.image, found.row.text, found.row.ensemble) == ("region+grid", "bert", True)
 
@@ -225,7 +226,7 @@ class TestPublished:
         real = Protocol("flickr30k-1k", "", 4, data=("f30k", "flickr30k"))
         found = result(real, traits=REGION, data="flickr8k")
         assert find_published(found) is None
-        assert "defined for f30k, this is flickr8k" in _image_card([found.card])
+        assert "defined for f30k, this is flickr8k" in _card([found.card])
 
     def test_embeddings_of_an_unknown_model_have_none(self):
         """Nothing is known that could be compared."""

@@ -12,14 +12,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 from tests.evaluation import naive
+from tests.evaluation.support import evaluate_scores, video_test
 
 from vse.cli.render import render
-from vse.data.dataset import CaptionedImages, FeatureRows
+from vse.data.dataset import VIDEOS, CaptionedImages, FeatureRows
 from vse.errors import InputError
 from vse.evaluation import DotScores, MatrixScores
 from vse.evaluation.published import load_table
-from vse.evaluation.video import HEADS, PAPER_TESTS, VideoTest, evaluate_videos
-from vse.evaluation.video_report import ScoredModel, VideoReport, evaluate_on_videos
+from vse.evaluation.protocols import VIDEO_PROTOCOLS, choose_protocols
+from vse.evaluation.report import COLUMNS, EvaluationReport, heads_of, run_evaluation
+from vse.evaluation.retrieval_test import RetrievalTest, ScoredModel
 
 
 def split(captions: list[str], owners: list[int], videos: int) -> CaptionedImages:
@@ -44,12 +46,12 @@ def problems(draw):
 def test_both_directions_equal_the_definition(problem, optimistic):
     """Ranks of distinct sentences and of videos, straight from the captions: a caption is right where it stands."""
     data, matrix = problem
-    test = VideoTest.of(data)
-    assert sorted(test.sentences) == sorted(set(data.captions))
-    right = [{j for j, s in enumerate(test.sentences) if s in data.captions_of(i)} for i in range(len(data.images))]
+    test = video_test(data)
+    assert sorted(test.texts) == sorted(set(data.captions))
+    right = [{j for j, s in enumerate(test.texts) if s in data.captions_of(i)} for i in range(len(data.images))]
     turned = [list(column) for column in zip(*matrix, strict=True)]
-    owners = [{i for i in range(len(right)) if j in right[i]} for j in range(len(test.sentences))]
-    result = evaluate_videos(MatrixScores(np.array(matrix)), test, ties="optimistic" if optimistic else "pessimistic")
+    owners = [{i for i in range(len(right)) if j in right[i]} for j in range(len(test.texts))]
+    result = evaluate_scores(MatrixScores(np.array(matrix)), test, ties="optimistic" if optimistic else "pessimistic")
     for side, scores, positives in ((result.metrics.i2t, matrix, right), (result.metrics.t2i, turned, owners)):
         found = naive.ranks(scores, positives, 0.0, optimistic=optimistic)
         assert [side.r1, side.r5, side.r10] == pytest.approx([naive.recall(found, k) for k in (1, 5, 10)])
@@ -59,9 +61,9 @@ def test_both_directions_equal_the_definition(problem, optimistic):
 
 def test_a_shared_sentence_is_one_candidate():
     """Two videos with the same caption: it is ranked once, and right for both, so that everything is found first."""
-    test = VideoTest.of(split(["a man", "a man", "a dog"], [0, 1, 2], 3))
-    assert test.sentences == ("a man", "a dog")
-    result = evaluate_videos(DotScores(np.array([[1.0, 0], [1, 0], [0, 1]]), np.eye(2)), test)
+    test = video_test(split(["a man", "a man", "a dog"], [0, 1, 2], 3))
+    assert test.texts == ("a man", "a dog")
+    result = evaluate_scores(DotScores(np.array([[1.0, 0], [1, 0], [0, 1]]), np.eye(2)), test)
     assert result.metrics.rsum == 600
     assert (result.metrics.i2t.queries, result.metrics.t2i.queries) == (3, 2)
     assert result.card["shared_sentences"] == 1
@@ -69,16 +71,17 @@ def test_a_shared_sentence_is_one_candidate():
 
 def test_a_row_of_the_table():
     """Seven cells in the paper's order, one decimal, the last the sum of the unrounded six; JSON names directions."""
-    test = VideoTest.of(split(list("abc"), [0, 1, 2], 3))
+    test = video_test(split(list("abc"), [0, 1, 2], 3))
     scores = np.array([[3.0, 2, 1], [3, 2, 1], [3, 2, 1]])
-    result = evaluate_videos(MatrixScores(scores), test, name="[x]")
-    assert len(HEADS) == len(result.row()) == 7
-    assert result.row() == ("33.3", "100.0", "100.0", "0.0", "100.0", "100.0", "433.3")
+    result = evaluate_scores(MatrixScores(scores), test, name="[x]")
+    assert len(heads_of(result.kind)) == len(COLUMNS) == 7
+    figures = result.metrics.figures()
+    assert [f"{figures[name]:.1f}" for name in COLUMNS] == ["33.3", "100.0", "100.0", "0.0", "100.0", "100.0", "433.3"]
     told = json.loads(json.dumps(result.to_json()))
     assert told["metrics"]["v2t"]["r1"] == pytest.approx(100 / 3)
     assert told["metrics"]["t2v"]["median_rank"] == 3
     text = io.StringIO()
-    render(VideoReport([result]), Console(file=text, width=160))
+    render(EvaluationReport([result]), Console(file=text, width=160))
     assert "[x]" in text.getvalue()
     assert "3 distinct sentences of 3 captions" in text.getvalue()
 
@@ -88,10 +91,10 @@ def test_the_card_tells_what_was_left_out():
     data = split(["a"], [0], 1)
     object.__setattr__(data, "dropped", ("v7",))
     object.__setattr__(data, "remarks", ("a half",))
-    result = evaluate_videos(MatrixScores(np.ones((1, 1))), VideoTest.of(data))
+    result = evaluate_scores(MatrixScores(np.ones((1, 1))), video_test(data))
     assert (result.card["dropped"], result.card["remarks"]) == (["v7"], ["a half"])
     text = io.StringIO()
-    render(VideoReport([result]), Console(file=text, width=160))
+    render(EvaluationReport([result]), Console(file=text, width=160))
     assert "1 videos without frames are left out, v7 is the first" in text.getvalue()
 
 
@@ -104,19 +107,13 @@ NAMED = (
 )
 
 
-def paper_test(name: str, part: str, videos: int) -> VideoTest:
-    """A test of a data set as a folder may be called, with one caption for all videos."""
-    data = split(["a"] * videos, list(range(videos)), videos)
-    return VideoTest.of(CaptionedImages(name, part, "hgr", data.images, data.captions, data.caption_to_image))
-
-
 def test_only_the_papers_tests_have_its_protocol():
     """The names are those of the published tables, in whatever case; another split, or a part of one, has none."""
-    assert set(PAPER_TESTS.values()) == {row.protocol for row in load_table("video")}
-    test = VideoTest.of(split(["a"], [0], 1))
-    assert test.protocol is None
-    assert [paper_test(*named).protocol for named in NAMED] == ["msrvtt", "msrvtt", "vatex", None, None]
-    assert evaluate_videos(MatrixScores(np.ones((1, 1))), test).card["protocol"] == "all"
+    assert {each.name for each in VIDEO_PROTOCOLS.values()} == {row.protocol for row in load_table("video")}
+    found = [choose_protocols("auto", name, videos, part, kind=VIDEOS)[0].name for name, part, videos in NAMED]
+    assert found == ["msrvtt", "msrvtt", "vatex", "all", "all"]
+    test = video_test(split(["a"], [0], 1))
+    assert evaluate_scores(MatrixScores(np.ones((1, 1))), test).card["protocol"] == "all"
 
 
 def test_published_figures_are_called_as_ours():
@@ -125,8 +122,8 @@ def test_published_figures_are_called_as_ours():
     images = split(captions, list(range(2990)), 2990).images
     data = CaptionedImages("msrvtt", "test", "msrvtt", images, tuple(captions), np.arange(2990))
     vectors = np.random.default_rng(0).standard_normal((2990, 4)).astype(np.float32)
-    model = ScoredModel("ours", "0", {"method": "HGR"}, DotScores(vectors, vectors))
-    report = evaluate_on_videos([model] * 2, VideoTest.of(data), against_paper=True, comparing=True, samples=2)
+    model = ScoredModel("ours", "0", {"method": "HGR"}, video_test(data), DotScores(vectors, vectors))
+    report = run_evaluation([model] * 2, against_paper=True, comparing=True, samples=2)
     (first, _), (compared,) = (report.to_json()[key] for key in ("results", "comparisons"))
     figures = set(first["intervals"])
     assert {"v2t_r1", "t2v_r10", "t2v_mean_rank", "rsum"} < figures
@@ -136,7 +133,7 @@ def test_published_figures_are_called_as_ours():
 
 def test_scores_are_let_go_model_by_model():
     """Of models that are made as they are asked for only one is held at a time; an ensemble has them all."""
-    test = VideoTest.of(split(["a", "b"], [0, 1], 2))
+    test = video_test(split(["a", "b"], [0, 1], 2))
     for ensemble, most in ((False, 1), (True, 3)):
         alive: list[weakref.ref[MatrixScores]] = []
         seen = []
@@ -146,19 +143,19 @@ def test_scores_are_let_go_model_by_model():
                 scores = MatrixScores(np.eye(2) * number)
                 alive.append(weakref.ref(scores))
                 seen.append(sum(each() is not None for each in alive))
-                yield ScoredModel(str(number), "0", {}, scores)
+                yield ScoredModel(str(number), "0", {}, test, scores)
                 del scores
 
-        report = evaluate_on_videos(models(), test, ensemble=ensemble, samples=2)
+        report = run_evaluation(models(), ensemble=ensemble, samples=2)
         assert len(report.results) == (1 if ensemble else 3)
         assert max(seen) == most
     with pytest.raises(InputError, match="nothing to evaluate"):
-        evaluate_on_videos([], test)
+        run_evaluation([])
 
 
 def test_what_cannot_be_evaluated():
     """A split without captions, and scores of another size than the test."""
     with pytest.raises(InputError, match="no captions"):
-        VideoTest.of(split([], [], 2))
+        video_test(split([], [], 2))
     with pytest.raises(InputError, match="1 queries and 1 candidates"):
-        evaluate_videos(MatrixScores(np.ones((1, 2))), VideoTest.of(split(["a"], [0], 1)))
+        evaluate_scores(MatrixScores(np.ones((1, 2))), video_test(split(["a"], [0], 1)))

@@ -25,7 +25,7 @@ from vse.cli.main import main
 from vse.data import open_data
 from vse.data.roles import NOTE, parse_roles
 from vse.errors import InputError
-from vse.evaluation.video import VideoTest, evaluate_videos, video_scores
+from vse.evaluation.retrieval_test import RetrievalTest, evaluate_split
 from vse.hgr import GraphBatch, HGRModel, RoleGraph
 from vse.hgr.scores import plain_level_scores
 from vse.training import Recipe, train
@@ -45,7 +45,7 @@ def data(tmp_path_factory) -> Path:
 
 def chance(data: Path) -> float:
     """The expected rsum of random scores: drawing K candidates of which some are right, at least one of them."""
-    test = VideoTest.of(open_data(data, "val"))
+    test = RetrievalTest.of(open_data(data, "val"))
     total = 0.0
     for right in (test.positives, test.positives.T):
         for cutoff in (1, 5, 10):
@@ -205,11 +205,11 @@ def test_the_loss_is_that_of_the_definition(data, tmp_path, augmentation, loss):
 def test_figures_on_dev_are_those_of_the_evaluation(model, runs, data):
     """Distinct sentences, each right for every video that has it; what was recorded is what the best model reaches."""
     split = open_data(data, "dev")
-    test = VideoTest.of(split)
+    test = RetrievalTest.of(split)
     assert test.about["shared_sentences"] > 0
-    found = evaluate_videos(video_scores(vse.load(runs[model] / "best"), split, test), test)
+    found = evaluate_split(vse.load(runs[model] / "best"), split)
     best = json.loads((runs[model] / "result.json").read_text())["best"]
-    assert best["dev"] == found.metrics.to_json()
+    assert best["dev"] == found.to_json()
 
 
 def _without_dropout(model: str) -> dict:
@@ -224,7 +224,7 @@ def test_a_saved_model_gives_the_same_scores(model, runs, data, tmp_path):
         second = vse.load(first.save(tmp_path / "again"))
     assert first.fingerprint() == second.fingerprint()
     split = open_data(data, "test")
-    sentences = VideoTest.of(split).sentences
+    sentences = RetrievalTest.of(split).texts
     if isinstance(first, HGRModel):
         found = [each.score_pairs(split.images, sentences) for each in (first, second)]
     else:

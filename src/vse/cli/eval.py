@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -14,11 +14,7 @@ from vse.cli.options import JsonOption, embed
 from vse.errors import InputError, UsageError, unknown_choice
 
 if TYPE_CHECKING:
-    from vse.data import CaptionedImages
-    from vse.evaluation.ranks import Ties
-    from vse.evaluation.video import VideoTest
-    from vse.evaluation.video_report import ScoredModel, VideoReport
-    from vse.hgr.graphs import SentenceGraphs
+    from vse.evaluation.retrieval_test import ScoredModel
     from vse.progress import ProgressReporter
 
 
@@ -36,71 +32,56 @@ def refuse_for_videos(given: Mapping[str, object], data: Path) -> None:
             raise UsageError(f"{option} is for images, and {str(data)!r} holds videos: leave it out")
 
 
-def evaluate_video_models(
+def _image_members(
     names: Sequence[str],
-    path: Path,
-    split: str,
+    saved: Sequence[Path],
     *,
+    data: Path | None,
+    split: str,
+    images: Path | None,
     features: Path | None,
-    ensemble: bool,
-    comparing: bool,
-    against_paper: bool,
-    ties: Ties,
-    samples: int,
-    seed: int,
-) -> VideoReport:
-    """Every model on the distinct sentences of the split; see :mod:`vse.evaluation.video`."""
+    save: Path | None,
+    progress: ProgressReporter,
+) -> Iterator[ScoredModel]:
+    """Score images: saved embeddings, then models, whose embeddings are saved on request."""
+    from vse.evaluation.embeddings import Embeddings
+    from vse.evaluation.retrieval_test import ScoredModel
+
+    for folder in saved:
+        yield ScoredModel.of_embeddings(Embeddings.load(folder))
+    for name in names:
+        found = embed(name, Path(str(data)), split, images=images, features=features, progress=progress)
+        if save is not None:
+            header = found.header
+            found.save(save / f"{header.model}-{header.data}-{header.split}-{header.fingerprint}")
+        yield ScoredModel.of_embeddings(found)
+
+
+def _video_members(
+    names: Sequence[str], path: Path, split: str, features: Path | None, progress: ProgressReporter
+) -> Iterator[ScoredModel]:
+    """Score videos with one model after the other; models that read role graphs share those of the split."""
+    import vse
     from vse.data import open_data
     from vse.data.layouts.hgr import annotation_folder
-    from vse.evaluation.video import VideoTest
-    from vse.evaluation.video_report import evaluate_on_videos
+    from vse.evaluation.retrieval_test import PairScorer, RetrievalTest, ScoredModel
     from vse.hgr.graphs import SentenceGraphs
 
     data = open_data(path, split, use="features", features=features)
-    test = VideoTest.of(data)
-    with progress_on_stderr() as progress:
-        progress.note(f"{data.name} {data.split}: {len(data.images)} videos, {len(test.sentences)} distinct sentences")
-        graphs = cache(lambda limit: SentenceGraphs.of(test.sentences, annotation_folder(path), limit=limit))
-        return evaluate_on_videos(
-            (_scored(name, data, test, graphs, progress) for name in names),
-            test,
-            ensemble=ensemble,
-            comparing=comparing,
-            against_paper=against_paper,
-            ties=ties,
-            samples=samples,
-            seed=seed,
-            progress=progress,
-        )
-
-
-def _scored(
-    name: str,
-    data: CaptionedImages,
-    test: VideoTest,
-    graphs_of: Callable[[int], SentenceGraphs],
-    progress: ProgressReporter,
-) -> ScoredModel:
-    """``graphs_of`` has the role graphs of the test's sentences, for a number of words that a model reads."""
-    import vse
-    from vse.evaluation.embeddings import model_traits
-    from vse.evaluation.video import video_scores
-    from vse.evaluation.video_report import ScoredModel
-
-    model = vse.load(name)
-    if model.preprocessing is not None:
-        raise InputError(
-            f"{name} reads pictures, and {data.name} holds frame features of videos: use a model of frames"
-        )
-    graphs, note = None, ""
-    if hasattr(model, "score_pairs") and model.tokenizer is not None:
-        graphs = graphs_of(model.tokenizer.max_length)
-        note = graphs.note
-        progress.note(f"{name}: {note}")
-    scores = video_scores(model, data, test, graphs=graphs, progress=progress)
-    folder = Path(name).resolve().name if Path(name).exists() else name.replace("/", "-")
-    called = getattr(getattr(model.config, "about", None), "name", None) or folder
-    return ScoredModel(called, model.fingerprint(), model_traits(model), scores, note)
+    test = RetrievalTest.of(data)
+    progress.note(f"{data.name} {data.split}: {len(data.images)} videos, {len(test.texts)} distinct sentences")
+    graphs_of = cache(lambda limit: SentenceGraphs.of(test.texts, annotation_folder(path), limit=limit))
+    for name in names:
+        model = vse.load(name)
+        if model.preprocessing is not None:
+            raise InputError(f"{name} reads images, and {data.name} holds frame features of videos: use a model of frames")
+        graphs = None
+        if isinstance(model, PairScorer) and model.tokenizer is not None:
+            graphs = graphs_of(model.tokenizer.max_length)
+            progress.note(f"{name}: {graphs.note}")
+        folder = Path(name).resolve().name if Path(name).exists() else name.replace("/", "-")
+        called = getattr(getattr(model.config, "about", None), "name", None) or folder
+        yield ScoredModel.of_model(model, data, test, name=called, graphs=graphs, progress=progress)
 
 
 def evaluate(
@@ -172,9 +153,8 @@ def evaluate(
     if (ensemble or compare) and len(named) + len(saved) < 2:
         raise UsageError(f"{'--ensemble' if ensemble else '--compare'} needs at least two models")
 
-    from vse._util.atomic import write_json
-
-    if data is not None and holds_videos(data):
+    videos = data is not None and holds_videos(data)
+    if videos:
         refuse_for_videos(
             {
                 "--protocol": protocol not in {AUTO, "all"},
@@ -185,25 +165,10 @@ def evaluate(
                 "--eccv": eccv,
                 "--markdown": markdown,
             },
-            data,
+            Path(str(data)),
         )
-        videos = evaluate_video_models(
-            named,
-            data,
-            split,
-            features=features,
-            ensemble=ensemble,
-            comparing=compare,
-            against_paper=against is not None,
-            ties=ties,
-            samples=samples,
-            seed=seed,
-        )
-        write_json(out, videos.to_json())
-        show(videos, as_json=as_json)
-        return
 
-    from vse.evaluation.embeddings import Embeddings
+    from vse._util.atomic import write_json
     from vse.evaluation.report import append_markdown, run_evaluation
 
     coco = None
@@ -212,15 +177,21 @@ def evaluate(
 
         coco = CocoTasks.read(coco_ids, cxc, eccv)
     with progress_on_stderr() as progress:
-        embedded = [Embeddings.load(folder) for folder in saved]
-        for name in named:
-            found = embed(name, Path(str(data)), split, images=images, features=features, progress=progress)
-            if save_embeddings is not None:
-                header = found.header
-                found.save(save_embeddings / f"{header.model}-{header.data}-{header.split}-{header.fingerprint}")
-            embedded.append(found)
+        if videos:
+            members = _video_members(named, Path(str(data)), split, features, progress)
+        else:
+            members = _image_members(
+                named,
+                saved,
+                data=data,
+                split=split,
+                images=images,
+                features=features,
+                save=save_embeddings,
+                progress=progress,
+            )
         report = run_evaluation(
-            embedded,
+            members,
             protocol=protocol,
             ensemble=ensemble,
             comparing=compare,

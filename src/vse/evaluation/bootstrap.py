@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vse.errors import InputError
-from vse.evaluation.metrics import CUTOFFS, RetrievalMetrics
+from vse.evaluation.metrics import CUTOFFS, DirectionMetrics, RetrievalMetrics
 from vse.evaluation.positives import Positives
 from vse.evaluation.ranks import NO_POSITIVE, Ranks
 
@@ -40,6 +40,11 @@ class FoldRanks:
     images: Ranks
     texts: Ranks
     owners: NDArray[np.int64] | Positives
+
+    @property
+    def metrics(self) -> RetrievalMetrics:
+        """Recall and ranks in both directions."""
+        return RetrievalMetrics(DirectionMetrics.of(self.images), DirectionMetrics.of(self.texts))
 
 
 @dataclass(frozen=True)

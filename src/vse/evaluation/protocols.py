@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from vse.data.dataset import IMAGES, ItemKind
 from vse.errors import InputError, unknown_choice
 
 AUTO = "auto"
@@ -54,13 +55,30 @@ PROTOCOLS = {
 }
 
 
+VIDEO_PROTOCOLS = {
+    ("msrvtt", "test", 2990): Protocol("msrvtt", "MSR-VTT: all 2,990 test videos"),
+    ("vatex", "test-1500", 1500): Protocol("vatex", "VATEX: 1,500 test videos"),
+}
+"""Dataset and split in lower case and number of videos → the published protocol."""
+
+
 def is_known_as(data: str, names: tuple[str, ...]) -> bool:
     """Whether a data set's name holds one of ``names``."""
     return any(name in data.lower() for name in names)
 
 
-def choose_protocols(name: str, data: str, images: int, split: str = "test") -> list[Protocol]:
-    """The protocol called ``name``; ``auto`` takes those that are usual for the data set, split and size."""
+def choose_protocols(
+    name: str, data: str, images: int, split: str = "test", *, kind: ItemKind = IMAGES
+) -> list[Protocol]:
+    """Return the protocol called ``name``, or for ``auto`` the usual ones of the dataset, split and size.
+
+    Videos have one protocol, whatever ``name`` is.
+
+    Raises:
+        InputError: there is no protocol of this name.
+    """
+    if kind.shared_captions:
+        return [VIDEO_PROTOCOLS.get((data.casefold(), split.casefold(), images), PROTOCOLS["all"])]
     if name != AUTO:
         if name not in PROTOCOLS:
             raise InputError(unknown_choice("protocol", name, (AUTO, *PROTOCOLS)))

@@ -9,6 +9,7 @@ from typing import Any
 from vse._util.atomic import write_json
 from vse.data.open import find_layout
 from vse.errors import InputError, require
+from vse.evaluation.retrieval_test import RetrievalTest, model_scores
 from vse.evaluation.scores import MeanScores
 from vse.experiments.grid.compare import MeasuredSeed, Row, contrast, measure_grid, measured, train_grid
 from vse.experiments.grid.report import GridResult
@@ -33,7 +34,6 @@ from vse.models.curves import PoolingCurve, curves_of
 from vse.models.curves_plot import plot_curves
 from vse.models.storage import load_model
 from vse.training.build import open_split
-from vse.training.evaluate import rank_scores, split_scores
 from vse.training.recipes import toml_text
 
 BEST = "best simple pooling"
@@ -126,10 +126,11 @@ def run_ensemble(call: Call) -> GridResult:
     trained = train_grid(grid, seeds, call.runs_folder, jobs=call.jobs, report=call.report)
     singles, test = measure_grid(trained, "test", call.report)
     data = open_split(trained[0].recipe, "test")
+    retrieval = RetrievalTest.of(data)
     pairs: list[MeasuredSeed] = []
     for first, second in zip(trained[::2], trained[1::2], strict=True):
-        scores = MeanScores([split_scores(load_model(each.result.model), data) for each in (first, second)])
-        pairs.append(measured(first, rank_scores(scores, data)))
+        scores = MeanScores([model_scores(load_model(each.result.model), data, retrieval) for each in (first, second)])
+        pairs.append(measured(first, retrieval.rank(scores)))
     (alone,) = rows_of(grid, singles)
     together = Row(Variant(TWO, place.recipe), tuple(pairs), alone.rising[::2])
     firsts = Row(alone.variant, alone.seeds[::2], alone.rising[::2])

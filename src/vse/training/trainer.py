@@ -11,6 +11,7 @@ from typing import Any
 from vse.data import CaptionedImages, VideoFrames
 from vse.errors import InputError, VSEError
 from vse.evaluation.metrics import RetrievalMetrics
+from vse.evaluation.retrieval_test import evaluate_split
 from vse.hgr.graphs import SentenceGraphs
 from vse.models.card import save_with_card
 from vse.models.config import Score
@@ -18,7 +19,6 @@ from vse.models.storage import TorchModel, load_state
 from vse.progress import ProgressReporter
 from vse.training.batches import Batch, Samples, TrainingPairs, read_ahead
 from vse.training.distributed import Ranks
-from vse.training.evaluate import evaluate_split
 from vse.training.guard import CollapseGuard
 from vse.training.log import SOFTENED, MetricsLog, blame, collapsing, epoch_line, headline, recovered, stopped_by_guard
 from vse.training.optimizer import (
@@ -240,7 +240,7 @@ class Trainer:
         position.epoch += 1
 
     def _evaluate(self) -> RetrievalMetrics:
-        return evaluate_split(self.model, self.dev, self._graphs)
+        return evaluate_split(self.model, self.dev, graphs=self._graphs)
 
     def _keep(self, link: str, metrics: RetrievalMetrics) -> None:
         """Save the model as it is now, with its figures on dev in its card."""

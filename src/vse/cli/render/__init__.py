@@ -50,7 +50,6 @@ RICH = {
     "SpeedResult": ".experiments:render_speed",
     "SyntheticResult": ".experiments:render_synthetic",
     "TrainingResult": ".training:render_training",
-    "VideoReport": ".evaluation:render_videos",
 }
 """Class name → ``module:function`` that draws on a rich console."""
 

@@ -12,9 +12,8 @@ from vse.cli.render import render
 from vse.evaluation.coco.cxc import CORRELATION
 from vse.evaluation.coco.eccv import DEFINITION
 from vse.evaluation.metrics import CUTOFFS
-from vse.evaluation.report import COLUMNS, HEADS, RANKS
-from vse.evaluation.video import HEADS as VIDEO_HEADS
-from vse.evaluation.video import UNIT
+from vse.evaluation.evaluate import directed
+from vse.evaluation.report import COLUMNS, RANKS, heads_of
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -24,12 +23,9 @@ if TYPE_CHECKING:
     from vse.evaluation.metrics import RetrievalMetrics
     from vse.evaluation.published import ClosestRow
     from vse.evaluation.report import Comparison, EvaluationReport
-    from vse.evaluation.video_report import VideoReport
 
 RANK_HEADING = "median,\nmean rank"
 TASKS = {"i2t": "image→text", "t2i": "text→image", "t2t": "text→text", "i2i": "image→image"}
-IMAGE_SIDES, VIDEO_SIDES = ("i2t", "t2i"), ("v2t", "t2v")
-"""What the two directions are called."""
 
 
 def render_evaluation(report: EvaluationReport, console: Console) -> None:
@@ -37,7 +33,7 @@ def render_evaluation(report: EvaluationReport, console: Console) -> None:
     for protocol, test in dict.fromkeys((each.protocol.name, each.card["split_hash"]) for each in report.results):
         _render_protocol(report, console, protocol, test)
     for comparison in report.comparisons:
-        _render_comparison(comparison, console, IMAGE_SIDES)
+        _render_comparison(comparison, console)
     for extras in report.extras.values():
         for extra in extras:
             render(extra, console)
@@ -49,30 +45,15 @@ def _render_protocol(report: EvaluationReport, console: Console, protocol: str, 
         for number, result in enumerate(report.results)
         if (result.protocol.name, result.card["split_hash"]) == (protocol, test)
     ]
-    table = _figure_table(f"{protocol}: {rows[0][1].protocol.summary}", HEADS)
+    first = rows[0][1]
+    table = _figure_table(f"{protocol}: {first.protocol.summary}", heads_of(first.kind))
     for number, result in rows:
         _add_result(table, result.name, result.metrics, result.intervals, report.published.get(number))
     console.print(table)
     for number, result in rows:
         if number in report.published:
             _print_published(console, result.name, report.published[number])
-    console.print(_image_card([result.card for _, result in rows]), style="dim", markup=False)
-
-
-def render_videos(report: VideoReport, console: Console) -> None:
-    """Draw one table with its card, then comparisons."""
-    card = report.results[0].card
-    table = _figure_table(f"{card['data']} {card['split']}", VIDEO_HEADS)
-    for number, result in enumerate(report.results):
-        _add_result(table, result.name, result.metrics, result.intervals, report.published.get(number))
-    console.print(table)
-    for number, found in report.published.items():
-        _print_published(console, report.results[number].name, found)
-    named = dict.fromkeys(_model_name(model) for each in report.results for model in each.card["models"])
-    models = f"\nModels: {', '.join(named)}." if named else ""
-    console.print(f"{_video_card(card)}{models}", style="dim", markup=False)
-    for comparison in report.comparisons:
-        _render_comparison(comparison, console, VIDEO_SIDES)
+    console.print(_card([result.card for _, result in rows]), style="dim", markup=False)
 
 
 def _figure_table(title: str, heads: Sequence[str]) -> Table:
@@ -118,8 +99,8 @@ def _describe_published(found: ClosestRow) -> str:
     return f"{row.method} ({', '.join(parts)}), table {row.table}" + (f"; differs in: {other}" if other else "")
 
 
-def _render_comparison(comparison: Comparison, console: Console, sides: tuple[str, str]) -> None:
-    """A table of the differences; ``sides`` are what the two directions are called."""
+def _render_comparison(comparison: Comparison, console: Console) -> None:
+    """A table of the differences."""
     title = Text(f"{comparison.first} minus {comparison.second} ({comparison.protocol})")
     table = Table(title=title, title_justify="left")
     for head in ("figure", "difference", "95 % interval", "verdict"):
@@ -127,42 +108,44 @@ def _render_comparison(comparison: Comparison, console: Console, sides: tuple[st
     for name in (*COLUMNS, *RANKS):
         each = comparison.differences[name]
         verdict = "real" if each.real else "may be chance"
-        called = name.replace("i2t", sides[0]).replace("t2i", sides[1])
+        called = directed(comparison.kind, name)
         table.add_row(called, f"{each.value:+.2f}", f"{each.interval.low:+.2f} … {each.interval.high:+.2f}", verdict)
     console.print(table)
 
 
-def _image_card(cards: list[dict[str, Any]]) -> str:
+def _card(cards: list[dict[str, Any]]) -> str:
     """What the rows of a table have in common, and their models, in a few lines."""
     card = cards[0]
+    models = ", ".join(dict.fromkeys(_model_name(model) for each in cards for model in each["models"]))
+    scores = f" Scores: {card['dtype']}." if "dtype" in card else ""
+    lines = [
+        f"{card['data']} {card['split']} (content {card['split_hash']}): {_gallery(card)}.",
+        f"Recall {card['recall']}. Ties {card['ties']}: {card['tie_rule']}.{scores}",
+        f"Models: {models}.",
+    ]
+    if "bootstrap" in card:
+        lines[-1] += f" Intervals: {card['bootstrap']['samples']} draws of {card['bootstrap']['unit']}."
+    notes = list(card["remarks"])
+    if card.get("dropped"):
+        notes.append(f"{len(card['dropped'])} videos without frames are left out, {card['dropped'][0]} is the first")
+    return "\n".join([*lines, *(f"Note: {note}." for note in notes)])
+
+
+def _gallery(card: dict[str, Any]) -> str:
+    """What was ranked against what."""
+    if "sentences" in card:
+        return (
+            f"{card['videos']} videos, {card['sentences']} distinct sentences of {card['captions']} captions, "
+            f"{card['shared_sentences']} of them right for several videos"
+        )
     per_image = card["captions_per_image"]
     captions = (
         f"{per_image['mean']:g}" if per_image["min"] == per_image["max"] else f"{per_image['min']}–{per_image['max']}"
     )
-    models = ", ".join(dict.fromkeys(_model_name(model) for each in cards for model in each["models"]))
-    galleries = f"{card['gallery_images'][0]} images, {card['gallery_texts'][0]} texts"
     folds = f", {card['folds']} folds" if card["folds"] > 1 else ""
     return (
-        f"{card['data']} {card['split']} (content {card['split_hash']}): gallery {galleries}{folds}, "
-        f"{captions} captions an image.\n"
-        f"Recall {card['recall']}. Ties {card['ties']}: {card['tie_rule']}. Scores: {card['dtype']}.\n"
-        f"Models: {models}. Intervals: {card['bootstrap']['samples']} draws of {card['bootstrap']['unit']}."
-        + "".join(f"\nNote: {remark}." for remark in card["remarks"])
-    )
-
-
-def _video_card(card: dict[str, Any]) -> str:
-    """What the rows mean, in a few lines."""
-    notes = list(card["remarks"])
-    if card["dropped"]:
-        notes.append(f"{len(card['dropped'])} videos without frames are left out, {card['dropped'][0]} is the first")
-    return (
-        f"{card['data']} {card['split']} (content {card['split_hash']}): {card['videos']} videos, "
-        f"{card['sentences']} distinct sentences of {card['captions']} captions, "
-        f"{card['shared_sentences']} of them right for several videos.\n"
-        f"Recall {card['recall']}. Ties {card['ties']}: {card['tie_rule']}."
-        + (f" Intervals: {card['bootstrap']['samples']} draws of {UNIT}." if "bootstrap" in card else "")
-        + "".join(f"\nNote: {note}." for note in notes)
+        f"gallery {card['gallery_images'][0]} images, {card['gallery_texts'][0]} texts{folds}, "
+        f"{captions} captions an image"
     )
 
 
@@ -195,7 +178,7 @@ def render_eccv(report: EccvReport, console: Console) -> None:
     table = Table(title=Text(f"ECCV Caption: {report.name}"), title_justify="left")
     for head in ("direction", "mAP@R", "R-Precision", "R@1", "queries"):
         table.add_column(head, justify="left" if head == "direction" else "right")
-    for task in IMAGE_SIDES:
+    for task in ("i2t", "t2i"):
         side = getattr(report.metrics, task)
         figures = (side.map_at_r, side.r_precision, side.r1)
         table.add_row(TASKS[task], *(f"{value:.1f}" for value in figures), f"{side.queries:,}")

@@ -13,17 +13,14 @@ from numpy.typing import NDArray
 from vse._util.atomic import write_json
 from vse._util.schema import read_json
 from vse.data import CaptionedImages
-from vse.data.frames import VideoFrames
 from vse.errors import InputError, require
 from vse.evaluation.bootstrap import FIGURES, LEVEL, SAMPLES, FoldRanks, Interval, resample
-from vse.evaluation.embeddings import split_hash
 from vse.evaluation.metrics import RetrievalMetrics
-from vse.evaluation.positives import Positives
+from vse.evaluation.retrieval_test import RetrievalTest, model_scores
 from vse.experiments.plan import Claim, Grid, Variant
 from vse.models.storage import load_model
 from vse.progress import ProgressReporter
 from vse.training.build import graphs_of, open_split
-from vse.training.evaluate import SplitRanks, rank_split, right_texts
 from vse.training.parallel import Run, train_several
 from vse.training.recipe import Recipe
 from vse.training.recipes import read_recipe
@@ -88,42 +85,42 @@ def measure_grid(
 ) -> tuple[list[MeasuredSeed], dict[str, Any]]:
     """Every model on ``split``, and what the split is."""
     data = open_split(trained[0].recipe, split)
-    right = right_texts(data)
+    test = RetrievalTest.of(data)
     report.start(len(trained), f"measuring on {data.name} {data.split}")
     found = []
     for each in trained:
-        found.append(measured(each, _ranks(each, data, right), samples=samples))
+        found.append(measured(each, _ranks(each, data, test), samples=samples))
         report.advance(1)
     report.finish()
     return found, {
         "data": data.name,
         "split": data.split,
-        "split_hash": split_hash(data),
+        "split_hash": test.about["split_hash"],
         "images": len(data.images),
-        "videos": isinstance(data.images, VideoFrames),
+        "videos": data.kind.noun == "video",
         "captions": len(data.captions),
-        "texts": right.candidates,
+        "texts": test.positives.candidates,
         "ties": "pessimistic",
         "samples": samples,
     }
 
 
-def measured(trained: TrainedSeed, ranks: SplitRanks, *, samples: int = SAMPLES) -> MeasuredSeed:
+def measured(trained: TrainedSeed, ranks: FoldRanks, *, samples: int = SAMPLES) -> MeasuredSeed:
     """The figures of ranks; the draws are the same for all models of a split."""
-    fold = FoldRanks(ranks.images, ranks.texts, ranks.right.T)
-    return MeasuredSeed(trained, ranks.metrics, resample([fold], samples=samples))
+    return MeasuredSeed(trained, ranks.metrics, resample([ranks], samples=samples))
 
 
-def _ranks(trained: TrainedSeed, data: CaptionedImages, right: Positives) -> SplitRanks:
+def _ranks(trained: TrainedSeed, data: CaptionedImages, test: RetrievalTest) -> FoldRanks:
     """From what is kept, if it is of these weights and this split."""
     path = trained.result.folder / TEST
-    what = {"model": read_json(trained.result.model / "config.json")["fingerprint"], "split": split_hash(data)}
+    what = {"model": read_json(trained.result.model / "config.json")["fingerprint"], "split": test.about["split_hash"]}
     if path.is_file():
         kept = read_json(path)
         if all(kept.get(name) == value for name, value in what.items()):
-            return SplitRanks(np.array(kept["images"]), np.array(kept["texts"]), right)
+            return test.fold(np.array(kept["images"]), np.array(kept["texts"]))
     model = load_model(trained.result.model)
-    ranks = rank_split(model, data, graphs_of(trained.recipe, data.captions))
+    graphs = graphs_of(trained.recipe, data.captions)
+    ranks = test.rank(model_scores(model, data, test, graphs=graphs))
     write_json(path, {**what, "images": ranks.images.tolist(), "texts": ranks.texts.tolist()})
     return ranks
 

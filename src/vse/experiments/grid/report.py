@@ -9,10 +9,9 @@ from typing import Any
 
 from vse._util.atomic import write_json, write_text
 from vse._version import __version__
+from vse.data.dataset import IMAGES, VIDEOS
 from vse.evaluation.bootstrap import LEVEL
-from vse.evaluation.report import HEADS as IMAGE_HEADS
-from vse.evaluation.video import COLUMNS
-from vse.evaluation.video import HEADS as VIDEO_HEADS
+from vse.evaluation.report import COLUMNS, heads_of
 from vse.experiments.grid.compare import Contrast, Row
 from vse.experiments.plan import Grid
 
@@ -35,7 +34,7 @@ class GridResult:
     @property
     def heads(self) -> tuple[str, ...]:
         """The columns of figures."""
-        return VIDEO_HEADS if self.test["videos"] else IMAGE_HEADS
+        return heads_of(VIDEOS if self.test["videos"] else IMAGES)
 
     @property
     def training_seconds(self) -> float:
