@@ -39,9 +39,10 @@ from vse.hgr.graphs import SentenceGraphs
 from vse.hgr.scores import level_scores, plain_level_scores
 from vse.progress import SilentProgress
 from vse.training.batches import read_ahead
-from vse.training.build import Splits, build_model, build_tokenizer, open_splits, training_pairs
+from vse.training.data import Splits, build_tokenizer, open_splits, training_pairs
 from vse.training.distributed import Ranks
 from vse.training.matcher import create_matcher
+from vse.training.model import build_model
 from vse.training.optimizer import create_optimizer, trained_parameters
 from vse.training.recipe import Recipe
 from vse.training.recipes import read_recipe, toml_text

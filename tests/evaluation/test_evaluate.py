@@ -60,7 +60,9 @@ def test_an_ensemble_ranks_by_the_mean_of_the_scores(seed, count):
 def test_a_model_with_itself_is_the_model(protocol, times):
     """An average of equal scores changes nothing."""
     model = make(OWNERS, 8, hint=0.4)
-    assert_same(evaluate_embeddings([model] * times, protocol, samples=30), evaluate_embeddings([model], protocol, samples=30))
+    assert_same(
+        evaluate_embeddings([model] * times, protocol, samples=30), evaluate_embeddings([model], protocol, samples=30)
+    )
 
 
 def test_one_model_is_measured_as_by_the_function():
@@ -74,7 +76,9 @@ def test_ties():
     """Duplicates among the images: pessimistic puts the wrong one first, optimistic last, and the card says which."""
     model = make(range(6), 6)
     twins = Embeddings(np.repeat(model.images[:3], 2, axis=0), model.texts, model.text_to_image, model.header)
-    pessimistic, optimistic = (evaluate_embeddings([twins], ALL, ties=rule, samples=2) for rule in ("pessimistic", "optimistic"))
+    pessimistic, optimistic = (
+        evaluate_embeddings([twins], ALL, ties=rule, samples=2) for rule in ("pessimistic", "optimistic")
+    )
     assert pessimistic.metrics.figures() == pytest.approx(naive_figures([twins]))
     assert optimistic.metrics.figures() == pytest.approx(naive_figures([twins], optimistic=True))
     assert pessimistic.metrics.t2i.r1 == 0.0

@@ -13,15 +13,15 @@ from hypothesis import strategies as st
 from rich.console import Console
 from tests.evaluation import naive
 from tests.evaluation.support import evaluate_scores, video_test
-
 from vse.cli.render import render
+
 from vse.data.dataset import VIDEOS, CaptionedImages, FeatureRows
 from vse.errors import InputError
 from vse.evaluation import DotScores, MatrixScores
-from vse.evaluation.published import load_table
 from vse.evaluation.protocols import VIDEO_PROTOCOLS, choose_protocols
+from vse.evaluation.published import load_table
 from vse.evaluation.report import COLUMNS, EvaluationReport, heads_of, run_evaluation
-from vse.evaluation.retrieval_test import RetrievalTest, ScoredModel
+from vse.evaluation.retrieval_test import ScoredModel
 
 
 def split(captions: list[str], owners: list[int], videos: int) -> CaptionedImages:

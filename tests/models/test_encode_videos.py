@@ -21,12 +21,13 @@ from vse.encoders.video import FrameBackbone
 from vse.errors import InputError
 from vse.inputs.files import BadMediaError
 from vse.inputs.video.windows import even_frames_of
-from vse.models.config import FrameBackboneConfig, FramesConfig
+from vse.models.config import About, FrameBackboneConfig, FramesConfig
 from vse.models.encode import BadImage, BadImageWarning
 from vse.models.extract import backbone_fingerprint
 from vse.models.extract_videos import extract_clip_features, find_clips
 from vse.models.storage import fingerprint
-from vse.training.build import remember_backbone, seen_by
+from vse.training.model import frame_backbone_of
+from vse.training.recipe import ModelRecipe
 
 
 @pytest.fixture(autouse=True)
@@ -247,7 +248,7 @@ class TestConfiguration:
         extract_clip_features(find_clips(folder), tiny(), out, size=SIDE, **described)
 
         def found():
-            return seen_by(find_frames(FrameFolder(out), ["a", "b"])[0])
+            return frame_backbone_of(find_frames(FrameFolder(out), ["a", "b"])[0])
 
         assert found() == seen(**described)
         header = json.loads((out / "features.json").read_text())
@@ -265,4 +266,4 @@ class TestConfiguration:
     def test_a_recipe_does_not_say_it(self, folder):
         """The features do."""
         with pytest.raises(InputError, match=r"model.image.backbone of frames is known from their features"):
-            remember_backbone(FramesConfig(feature_size=CHANNELS, backbone=seen()), find_clips(folder))
+            ModelRecipe(image=FramesConfig(feature_size=CHANNELS, backbone=seen())).config(9, About(), None)

@@ -14,7 +14,8 @@ from tests.training.support import tiny_values
 from vse._util.strict import parse
 from vse.errors import InputError
 from vse.models.vse_model import VSEModel
-from vse.training.build import build_model, build_tokenizer, open_splits
+from vse.training.data import build_tokenizer, open_splits
+from vse.training.model import build_model
 from vse.training.recipe import Recipe
 
 GRID = {"kind": "grid", "backbone": {"name": "caffe-resnet", "options": RESNET}, "image_size": SIDE}

@@ -10,8 +10,9 @@ import torch
 
 from vse.progress import SilentProgress
 from vse.training import Recipe
-from vse.training.build import build_model, build_tokenizer, open_splits, training_pairs
+from vse.training.data import build_tokenizer, open_splits, training_pairs
 from vse.training.distributed import Ranks
+from vse.training.model import build_model
 from vse.training.run_folder import RunFolder
 from vse.training.trainer import Trainer
 

@@ -17,9 +17,10 @@ from vse.errors import InputError
 from vse.inputs import Vocabulary
 from vse.models.extract import extract_features, find_images
 from vse.training.augmentation import keep_cells_as_released
-from vse.training.build import build_model, build_tokenizer, flat, open_splits, training_pairs
+from vse.training.data import build_tokenizer, open_splits, training_pairs
 from vse.training.keyed import Purpose, keyed
-from vse.training.recipe import Recipe
+from vse.training.model import build_model
+from vse.training.recipe import Recipe, flat
 
 
 @pytest.fixture

@@ -62,7 +62,8 @@ import torch
 from vse.errors import InputError
 from vse.progress import SilentProgress
 from vse.training import Recipe
-from vse.training.build import build_model, build_tokenizer, open_splits, training_pairs
+from vse.training.data import build_tokenizer, open_splits, training_pairs
+from vse.training.model import build_model
 from vse.training.distributed import process_group
 from vse.training.run_folder import RunFolder
 from vse.training.trainer import Trainer

@@ -31,7 +31,8 @@ from pathlib import Path
 
 from vse._util.strict import parse
 from vse.training import Recipe, train
-from vse.training.build import build_model, build_tokenizer, open_splits
+from vse.training.data import build_tokenizer, open_splits
+from vse.training.model import build_model
 
 EVENTS = {"open", "os.rename", "os.remove", "os.symlink", "os.truncate", "os.mkdir", "os.rmdir", "os.chmod"}
 

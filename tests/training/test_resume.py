@@ -27,8 +27,9 @@ from tests.training.support_runs import (
 from vse.encoders.transformer_text import create_transformer
 from vse.progress import SilentProgress
 from vse.training import Recipe, train
-from vse.training.build import build_model, build_tokenizer, open_splits
+from vse.training.data import build_tokenizer, open_splits
 from vse.training.log import read_metrics
+from vse.training.model import build_model
 
 Make = Callable[[Path], Recipe]
 

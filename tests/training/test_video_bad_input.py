@@ -16,7 +16,7 @@ from vse._util.strict import parse
 from vse.cli.main import main
 from vse.errors import InputError
 from vse.training import Recipe, train
-from vse.training.build import build_tokenizer, open_splits
+from vse.training.data import build_tokenizer, open_splits
 
 ONE = {"epochs": 1, "batch_size": 8, "decay_epochs": 0}
 

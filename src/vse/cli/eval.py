@@ -74,7 +74,9 @@ def _video_members(
     for name in names:
         model = vse.load(name)
         if model.preprocessing is not None:
-            raise InputError(f"{name} reads images, and {data.name} holds frame features of videos: use a model of frames")
+            raise InputError(
+                f"{name} reads images, and {data.name} holds frame features of videos: use a model of frames"
+            )
         graphs = None
         if isinstance(model, PairScorer) and model.tokenizer is not None:
             graphs = graphs_of(model.tokenizer.max_length)

@@ -14,7 +14,7 @@ from typing import Any, Literal, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from vse.data.frames import FRAME_LIMIT, VideoFrames, find_frames
+from vse.data.frames import FRAME_LIMIT, VideoFrames, find_frames, sample_digest
 from vse.data.video_sources import FrameSource
 from vse.errors import InputError
 
@@ -32,7 +32,17 @@ class ImageSet(Protocol):
     def kind(self) -> Kind:
         """What indexing gives: ``files`` a path, ``features`` an array."""
 
+    @property
+    def feature_size(self) -> int | None:
+        """The width of a feature; None for files."""
+
     def __len__(self) -> int: ...
+
+    def expect_finite(self) -> None:
+        """Raise InputError if a feature that only reading shows is NaN or infinite."""
+
+    def identity(self) -> dict[str, Any]:
+        """Return what tells features of different origin apart, without reading all of them."""
 
 
 @dataclass(frozen=True)
@@ -49,6 +59,16 @@ class ImageFiles:
     @property
     def kind(self) -> Literal["files"]:
         return "files"
+
+    @property
+    def feature_size(self) -> None:
+        return None
+
+    def expect_finite(self) -> None:
+        return
+
+    def identity(self) -> dict[str, Any]:
+        return {}
 
     def __len__(self) -> int:
         return len(self.paths)
@@ -95,9 +115,19 @@ class FeatureRows:
         return int(self.array.shape[-1])
 
     @property
+    def feature_size(self) -> int:
+        return self.dim
+
+    @property
     def sizes(self) -> NDArray[np.int64]:
         """The number of features of each image, ``(len(self),)``."""
         return np.full(len(self), self.regions, dtype=np.int64)
+
+    def expect_finite(self) -> None:
+        return
+
+    def identity(self) -> dict[str, Any]:
+        return {"regions": self.regions, "width": self.dim, "sample": sample_digest(self)}
 
     def __len__(self) -> int:
         return len(self.rows)

@@ -8,7 +8,7 @@ import operator
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 import numpy as np
 from numpy.lib import format as npy_format
@@ -67,6 +67,14 @@ class VideoFrames:
             raise not_finite(self.source, self.ids[index])
         return found
 
+    @property
+    def feature_size(self) -> int:
+        return self.dim
+
+    def identity(self) -> dict[str, Any]:
+        """Return what tells features of different origin apart, without reading all of them."""
+        return {"frames": int(self.sizes.sum()), "width": self.dim, "sample": sample_digest(self)}
+
     def expect_finite(self) -> None:
         """Read every video once; the first whose frames hold no numbers is an error that names it."""
         for index in range(len(self)):
@@ -84,6 +92,21 @@ class VideoFrames:
             )
         whole = self.limit is None or count <= self.limit
         return self.source.read(name, None if whole else even_frames(count, self.limit))
+
+
+class _Rows(Protocol):
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, index: int) -> NDArray[np.float32]: ...
+
+
+def sample_digest(images: _Rows) -> str:
+    """Return a digest of the first, middle and last item.
+
+    A few stand for all: a large file takes minutes to read, and features of another origin differ anywhere.
+    """
+    rows = [images[place] for place in (0, len(images) // 2, len(images) - 1)]
+    return hashlib.sha256(b"".join(row.tobytes() for row in rows)).hexdigest()[:16]
 
 
 def not_finite(source: FrameSource, video: str) -> InputError:

@@ -131,8 +131,8 @@ def _evaluate(
 ) -> tuple[tuple[MethodResult, ...], tuple[int, int]]:
     """Every model on the test scenes, which neither training nor the choice of epochs has seen."""
     from vse.data import FeatureStore, attach, open_data
-    from vse.models.storage import load_towers
     from vse.evaluation.retrieval_test import evaluate_split
+    from vse.models.storage import load_towers
 
     test = attach(open_data(out / "scenes", "test"), FeatureStore.open(out / "features"))
     figures = [evaluate_split(load_towers(model), test) for model in models]

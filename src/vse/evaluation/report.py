@@ -169,9 +169,7 @@ def find_published(result: Result) -> ClosestRow | None:
     return closest_published(result.protocol.name, result.card["models"], result.kind)
 
 
-def closest_published(
-    protocol: str, models: Sequence[Mapping[str, Any]], kind: ItemKind = IMAGES
-) -> ClosestRow | None:
+def closest_published(protocol: str, models: Sequence[Mapping[str, Any]], kind: ItemKind = IMAGES) -> ClosestRow | None:
     """Return the row under ``protocol`` that is closest to a model, or to an ensemble of several.
 
     None if too little is known of the models.

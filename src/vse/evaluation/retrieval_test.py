@@ -102,9 +102,7 @@ class RetrievalTest:
         rows, columns = ranks_both_ways(scores, positives, ties=ties, progress=progress)
         return self.fold(rows, columns, positives)
 
-    def fold(
-        self, items: NDArray[np.int64], texts: NDArray[np.int64], positives: Positives | None = None
-    ) -> FoldRanks:
+    def fold(self, items: NDArray[np.int64], texts: NDArray[np.int64], positives: Positives | None = None) -> FoldRanks:
         """Return known ranks of all items and texts as :meth:`rank` does."""
         owners = (positives or self.positives).T
         return FoldRanks(items, texts, owners.columns if (owners.counts == 1).all() else owners)
@@ -211,9 +209,7 @@ def model_scores(
     """
     report = progress or SilentProgress()
     if isinstance(model, PairScorer):
-        return MatrixScores(
-            model.score_pairs(data.images, test.texts, graphs=graphs, progress=report, unknown="allow")
-        )
+        return MatrixScores(model.score_pairs(data.images, test.texts, graphs=graphs, progress=report, unknown="allow"))
     encode = getattr(model, test.kind.encoder)
     items = encode(data.images, batch_size=BATCH_SIZE, progress=report, on_bad="raise")
     texts = model.encode_texts(test.texts, progress=report, unknown="allow")

@@ -33,7 +33,7 @@ from vse.experiments.plan import Call, Claim, Grid, Variant
 from vse.models.curves import PoolingCurve, curves_of
 from vse.models.curves_plot import plot_curves
 from vse.models.storage import load_model
-from vse.training.build import open_split
+from vse.training.data import open_split
 from vse.training.recipes import toml_text
 
 BEST = "best simple pooling"

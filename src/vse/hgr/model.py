@@ -39,7 +39,9 @@ class HGRModel(nn.Module):
     compared with the frames of a video, phrase by phrase: there is no single vector of either.
     """
 
-    preprocessing = None  # pictures are not read: frames come as features
+    preprocessing = None  # frames come as features
+    image_backbone = None
+    grid_cells = None
 
     def __init__(self, config: HGRConfig, tokenizer: TextTokenizer | None = None) -> None:
         super().__init__()

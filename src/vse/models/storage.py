@@ -92,6 +92,21 @@ def save_model(model: TorchModel, folder: Path) -> Path:
     return folder
 
 
+def create_model(
+    config: ModelConfig | HGRConfig, tokenizer: TextTokenizer | None = None, *, pretrained: bool = False
+) -> TorchModel:
+    """Build a model with random weights.
+
+    Args:
+        config: describes the model.
+        tokenizer: of its texts.
+        pretrained: load the published weights of an image backbone.
+    """
+    if isinstance(config, HGRConfig):
+        return HGRModel(config, tokenizer)
+    return VSEModel.build(config, tokenizer, pretrained=pretrained)
+
+
 def load_model(folder: Path, *, device: str | torch.device = "cpu") -> TorchModel:
     """The model in ``folder``, strictly: every tensor must be there and nothing else."""
     raw = read_json(folder / CONFIG)
@@ -106,11 +121,7 @@ def load_model(folder: Path, *, device: str | torch.device = "cpu") -> TorchMode
     if tokenizer_digest(folder) != marks.get("tokenizer"):
         raise InputError(f"{folder}: {CONFIG} and the tokenizer belong to different models; save the model again")
     try:
-        model: TorchModel
-        if isinstance(config, HGRConfig):
-            model = HGRModel(config, tokenizer)
-        else:
-            model = VSEModel.build(config, tokenizer)
+        model = create_model(config, tokenizer)
     except InputError as error:
         raise InputError(f"{folder}: {error}") from None
     state, metadata = read_weights(folder / WEIGHTS)

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from vse.encoders.functional import evaluation_mode
+from vse.encoders.image import GridEncoder
 from vse.encoders.text import BiGRUEncoder, WordEncoder
 from vse.errors import InputError
 from vse.models.build import build_image_encoder, build_text_encoder
@@ -81,6 +82,20 @@ class VSEModel(EncodingMethods, VideoMethods, nn.Module):
     def feature_size(self) -> int:
         """The width of the features that the image encoder projects."""
         return int(cast(Any, self.image_encoder).feature_size)
+
+    @property
+    def image_backbone(self) -> nn.Module | None:
+        """The network that computes the cells of an image; None for a model of features."""
+        backbone: nn.Module | None = getattr(self.image_encoder, "backbone", None)
+        return backbone
+
+    @property
+    def grid_cells(self) -> int | None:
+        """The number of cells of an image; None for a model of features."""
+        if self.preprocessing is None or not isinstance(self.image_encoder, GridEncoder):
+            return None
+        rows, columns = self.image_encoder.backbone.grid(*self.preprocessing.size)
+        return int(rows * columns)
 
     @property
     def takes_frames(self) -> bool:

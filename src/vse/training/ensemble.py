@@ -14,7 +14,7 @@ from vse.errors import InputError
 from vse.evaluation.retrieval_test import RetrievalTest, ScoredModel, mean_scores
 from vse.models.storage import load_model
 from vse.progress import ProgressReporter, SilentProgress
-from vse.training.build import open_splits
+from vse.training.data import open_splits
 from vse.training.distributed import process_group, ranks_of_environment
 from vse.training.recipe import EnsembleRecipe, Member, Recipe
 from vse.training.recipes import read_recipe

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.nn.functional import normalize
 
 from vse.errors import InputError
+from vse.evaluation.retrieval_test import PairScorer
 from vse.hgr.encoders import SentenceFeatures, VideoFeatures
 from vse.hgr.model import HGRModel
 from vse.models.storage import TorchModel
@@ -101,7 +102,7 @@ class LevelMatcher(Matcher):
 
 def create_matcher(model: TorchModel) -> Matcher:
     """The one for a kind of model."""
-    return LevelMatcher(model) if isinstance(model, HGRModel) else VectorMatcher(model)
+    return LevelMatcher(model) if isinstance(model, PairScorer) else VectorMatcher(model)
 
 
 def _side(features: VideoFeatures | SentenceFeatures) -> Side:

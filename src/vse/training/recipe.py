@@ -2,15 +2,30 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import ConfigDict, Field, field_validator, model_validator
 
 from vse._util.strict import Strict
 from vse.data.open import AUTO, LAYOUTS
-from vse.errors import unknown_choice
+from vse.errors import InputError, unknown_choice
 from vse.losses import MARGIN, TEMPERATURE
-from vse.models.config import ATTENTION, LARGEST, ImageConfig, PoolingConfig, RegionConfig, TransformerConfig
+from vse.models.config import (
+    ATTENTION,
+    LARGEST,
+    About,
+    BiGRUConfig,
+    FrameBackboneConfig,
+    FramesConfig,
+    HGRConfig,
+    ImageConfig,
+    ModelConfig,
+    PoolingConfig,
+    RegionConfig,
+    TextConfig,
+    TransformerConfig,
+    WordsConfig,
+)
 from vse.pooling.registry import pooling_builder
 
 Count = Annotated[int, Field(ge=1)]
@@ -58,6 +73,42 @@ class ModelRecipe(Table):
     backbone_weights: str | None = None
     start: str | None = None
 
+    reads_graphs: ClassVar = False
+    feature_key: ClassVar = "model.image.feature_size"
+
+    @property
+    def item_input(self) -> str:
+        """What the model takes of an image or video: ``region``, ``grid`` or ``frames``."""
+        return self.image.kind
+
+    @property
+    def token_source(self) -> str:
+        """Where tokens come from: ``transformer``, ``words`` or ``video words``."""
+        return {"transformer": "transformer", "words": "video words"}.get(self.text.kind, "words")
+
+    @property
+    def pretrained_text(self) -> str | None:
+        """The transformer that texts are encoded with."""
+        return getattr(self.text, "pretrained", None)
+
+    def config(self, vocabulary_size: int, about: About, frames: FrameBackboneConfig | None) -> ModelConfig:
+        """Return the configuration of the model for a vocabulary and the backbone of frame features."""
+        text: TextConfig
+        if isinstance(self.text, BiGRURecipe):
+            text = BiGRUConfig(vocabulary_size=vocabulary_size, **self.text.model_dump())
+        elif isinstance(self.text, WordsRecipe):
+            text = WordsConfig(vocabulary_size=vocabulary_size, **self.text.model_dump())
+        else:
+            text = self.text
+        image = self.image
+        if isinstance(image, FramesConfig):
+            if image.backbone is not None:
+                raise InputError(
+                    "model.image.backbone of frames is known from their features: leave it out of the recipe"
+                )
+            image = image.model_copy(update={"backbone": frames})
+        return ModelConfig(embed_size=self.embed_size, image=image, text=text, about=about)
+
     @model_validator(mode="before")
     @classmethod
     def _usual_kinds(cls, value: Any) -> Any:
@@ -91,6 +142,19 @@ class HGRRecipe(Table):
     sentence_pooling: PoolingConfig = PoolingConfig(name=ATTENTION)
     dropout: Rate = 0.2
     graph_dropout: Rate = 0.5
+
+    reads_graphs: ClassVar = True
+    feature_key: ClassVar = "model.feature_size"
+    item_input: ClassVar = "frames"
+    token_source: ClassVar = "video words"
+    pretrained_text: ClassVar = None
+    pretrained: ClassVar = False
+    backbone_weights: ClassVar = None
+    start: ClassVar = None
+
+    def config(self, vocabulary_size: int, about: About, frames: FrameBackboneConfig | None) -> HGRConfig:
+        """Return the configuration of the model for a vocabulary."""
+        return HGRConfig(vocabulary_size=vocabulary_size, about=about, **self.model_dump(exclude={"kind"}))
 
     @model_validator(mode="after")
     def _known_poolings(self) -> HGRRecipe:
@@ -307,6 +371,21 @@ class Recipe(Table):
     def identity(self) -> dict[str, Any]:
         """Everything that the result depends on: what must be equal for a run to be continued."""
         return self.model_dump(mode="json", exclude=FREE)
+
+
+def flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Return nested tables as one, with dotted keys.
+
+    >>> flat({"run": {"threads": 2}, "seed": 0})
+    {'run.threads': 2, 'seed': 0}
+    """
+    result: dict[str, Any] = {}
+    for key, value in values.items():
+        if isinstance(value, dict) and value:
+            result |= flat(value, f"{prefix}{key}.")
+        else:
+            result[f"{prefix}{key}"] = value
+    return result
 
 
 class Member(Table):

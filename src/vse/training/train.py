@@ -23,10 +23,11 @@ from vse.errors import InputError, first_line, require
 from vse.models.card import write_card
 from vse.models.storage import load_model
 from vse.progress import ProgressReporter, SilentProgress
-from vse.training.build import build_model, build_tokenizer, flat, open_splits, training_pairs
+from vse.training.data import build_tokenizer, open_splits, training_pairs
 from vse.training.distributed import Ranks, process_group, ranks_of_environment
 from vse.training.log import read_metrics
-from vse.training.recipe import Recipe
+from vse.training.model import build_model
+from vse.training.recipe import Recipe, flat
 from vse.training.result import TrainingResult
 from vse.training.run_folder import CURVES, RESULT, RUN, RunFolder, is_leftover
 from vse.training.trainer import Trainer
@@ -89,10 +90,10 @@ def _train(
     if (folder.path / RESULT).is_file():
         report.note(f"{folder.path}: this run is finished")
         return TrainingResult.read(folder.path)
-    kind = "videos" if isinstance(splits.train.images, VideoFrames) else "images"
+    data, dev = splits.train, splits.dev
     report.note(
-        f"{splits.train.name}: {len(splits.train.images)} {kind} with {len(splits.train.captions)} captions to train "
-        f"on, {len(splits.dev.images)} with {len(splits.dev.captions)} to choose by"
+        f"{data.name}: {len(data.images)} {data.kind.plural} with {len(data.captions)} captions to train on, "
+        f"{len(dev.images)} with {len(dev.captions)} to choose by"
     )
     for each in (splits.train, splits.dev):
         dropped = getattr(each, "dropped", ())

@@ -8,7 +8,8 @@ from dataclasses import asdict, dataclass, field
 from functools import partial
 from typing import Any
 
-from vse.data import CaptionedImages, VideoFrames
+from vse.data import CaptionedImages
+from vse.data.dataset import VIDEOS
 from vse.errors import InputError, VSEError
 from vse.evaluation.metrics import RetrievalMetrics
 from vse.evaluation.retrieval_test import evaluate_split
@@ -71,7 +72,6 @@ class Trainer:
         self.recipe, self.model, self.pairs, self.dev = recipe, model, pairs, dev
         self.folder, self.ranks, self.report, self._stopping = folder, ranks, report, stopping
         self._graphs = graphs
-        self._videos = isinstance(dev.images, VideoFrames)
         schedule = recipe.schedule
         size = len(pairs.order(0, recipe.data.captions_per_image))
         self.steps_per_epoch = size // schedule.batch_size
@@ -81,8 +81,7 @@ class Trainer:
                 f"{schedule.batch_size}: lower schedule.batch_size"
             )
         self.own_rows = ranks.part(schedule.batch_size)
-        has_backbone = hasattr(getattr(model, "image_encoder", None), "backbone")
-        self.fine_tuning = has_backbone and not stored_features
+        self.fine_tuning = model.image_backbone is not None and not stored_features
         parts = recipe.optimizer.backbone_parts
         parameters = trained_parameters(model, backbone=self.fine_tuning, parts=parts)
         objective = Objective(recipe.loss, self.steps_per_epoch, schedule.epochs)
@@ -219,7 +218,7 @@ class Trainer:
             position.best = {"rsum": scores[name], "epoch": position.epoch, "step": position.step, "weights": name}
             if self.ranks.first:
                 position.best["dev"] = found[name].to_json()
-                position.best |= {"videos": True} if self._videos else {}
+                position.best |= {"videos": True} if self.dev.kind == VIDEOS else {}
                 position.models["best"] = position.models[name]
         if log is not None:
             dev = {each: metrics.figures() for each, metrics in found.items()}
@@ -278,7 +277,7 @@ class Trainer:
     def _tell(self, event: str, figures: StepFigures, log: MetricsLog | None) -> None:
         position, action = self.position, self.recipe.guard.action
         side, value = figures.closest
-        side = "videos" if self._videos and side == "images" else side
+        side = self.dev.kind.plural if side == "images" else side
         if log is not None:
             told_of = {"event": event, "side": side, "spread": value}
             log.event({"step": position.step, "epoch": position.epoch, **told_of})

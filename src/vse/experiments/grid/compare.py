@@ -20,7 +20,7 @@ from vse.evaluation.retrieval_test import RetrievalTest, model_scores
 from vse.experiments.plan import Claim, Grid, Variant
 from vse.models.storage import load_model
 from vse.progress import ProgressReporter
-from vse.training.build import graphs_of, open_split
+from vse.training.data import graphs_of, open_split
 from vse.training.parallel import Run, train_several
 from vse.training.recipe import Recipe
 from vse.training.recipes import read_recipe

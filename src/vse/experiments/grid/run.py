@@ -8,7 +8,7 @@ from vse.experiments.grid.compare import MeasuredSeed, Row, contrast, measure_gr
 from vse.experiments.grid.plot import dev_curve
 from vse.experiments.grid.report import GridResult
 from vse.experiments.plan import Call, Grid
-from vse.training.build import flat
+from vse.training.recipe import flat
 
 
 def run_grid(grid: Grid, seeds: Sequence[int], call: Call, *, split: str = "test") -> GridResult:

@@ -1,0 +1,148 @@
+"""From a recipe to the model at step 0: random weights from the recipe's seed, pretrained parts loaded."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from vse.data import FeatureStore, ImageSet
+from vse.data.clip_folder import read_clip_header
+from vse.data.video_sources import FrameFolder
+from vse.encoders.functional import state_fingerprint
+from vse.encoders.third_party import mend_torchvision
+from vse.errors import InputError, require
+from vse.inputs.tokenizer import TextTokenizer
+from vse.models.checkpoint import read_state
+from vse.models.config import About, FrameBackboneConfig
+from vse.models.sources import model_folder
+from vse.models.storage import WEIGHTS, TorchModel, create_model, load_state, other_files, read_weights
+from vse.training.data import Splits
+from vse.training.keyed import Purpose, keyed_seed
+from vse.training.recipe import Recipe, flat
+
+PREFIXES = {"module", "image_encoder", "backbone", "resnet", "model"}
+"""Under which checkpoints keep the tensors of an image backbone."""
+
+
+def build_model(recipe: Recipe, tokenizer: TextTokenizer, splits: Splits, name: str) -> TorchModel:
+    """Build the model of a recipe.
+
+    Args:
+        recipe: describes the model; its seed determines the random weights.
+        tokenizer: see :func:`vse.training.data.build_tokenizer`.
+        splits: the data, whose features must have the width that the model takes.
+        name: recorded in the model.
+
+    Raises:
+        InputError: the features or the pretrained weights do not fit the model.
+    """
+    shown = {key: value for key, value in flat(recipe.identity()).items() if value not in (None, {})}
+    notes = () if splits.graphs is None else (splits.graphs.note,)
+    about = About(name=name, data=splits.train.name, source="trained with vse", recipe=shown, notes=notes)
+    wanted = recipe.model
+    config = wanted.config(tokenizer.vocab_size, about, frame_backbone_of(splits.train.images))
+    with _drawn_from(recipe):
+        model = create_model(config, tokenizer, pretrained=wanted.pretrained and wanted.start is None)
+    if wanted.start is not None:
+        state, _ = read_weights(model_folder(wanted.start) / WEIGHTS)
+        load_state(model, state, f"model.start {wanted.start}")
+    elif wanted.backbone_weights is not None:
+        _load_backbone(model, wanted.backbone_weights)
+    _expect_features(recipe, splits, model.feature_size)
+    if splits.store is not None:
+        _check_store(splits.store, model)
+    return model.double() if recipe.run.precision == "fp64" else model
+
+
+def frame_backbone_of(images: ImageSet) -> FrameBackboneConfig | None:
+    """Return the backbone that computed frame features, as ``features.json`` beside them describes it.
+
+    None for other features, and for a backbone that was made of files that a user named.
+    """
+    source = getattr(images, "source", None)
+    header = read_clip_header(source.folder) if isinstance(source, FrameFolder) else None
+    if header is None or other_files(header.options):
+        return None
+    return FrameBackboneConfig(
+        name=header.backbone,
+        options=header.options,
+        preprocessing=header.preprocessing,
+        fingerprint=header.fingerprint,
+        frames=header.frames,
+    )
+
+
+@contextmanager
+def _drawn_from(recipe: Recipe) -> Iterator[None]:
+    """Make the initial weights depend on the recipe's seed alone."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(keyed_seed(recipe.seed, 0, Purpose.WEIGHTS))
+        yield
+
+
+def _expect_features(recipe: Recipe, splits: Splits, wanted: int) -> None:
+    """Refuse features of another width, also of dev, which is otherwise read only after the first epoch."""
+    for data in (splits.train, splits.dev):
+        found = data.images.feature_size
+        if found is None or found == wanted:
+            continue
+        if splits.store:
+            fix = "compute them with the recipe's backbone"
+        elif data is splits.train:
+            fix = f"set {recipe.model.feature_key}"
+        else:
+            fix = "extract them as those to train on were"
+        raise InputError(
+            f"{data.name}, split {data.split!r}: features of {found} values, and the model takes {wanted}: {fix}"
+        )
+    splits.dev.images.expect_finite()  # packing checks those to train on
+
+
+def _check_store(store: FeatureStore, model: TorchModel) -> None:
+    """Refuse features of another backbone or preprocessing, which may have the right width and mean something else."""
+    backbone = model.image_backbone
+    if backbone is None or store.header.fingerprint != state_fingerprint(backbone.state_dict()):
+        raise InputError(
+            f"{store.folder}: features of {store.header.backbone} with other weights than the recipe's backbone: "
+            "compute them with the same one (model.pretrained, model.backbone_weights)"
+        )
+    how = model.preprocessing
+    if how is None or store.header.preprocessing != how.to_json():
+        raise InputError(f"{store.folder}: its images were preprocessed in another way than the recipe's")
+
+
+def _load_backbone(model: TorchModel, source: str) -> None:
+    """Load pretrained weights into the image backbone; the tensors of a classifier are skipped."""
+    backbone = model.image_backbone
+    if backbone is None:
+        raise InputError("model.backbone_weights: a region model has no image backbone")
+    if source.startswith("timm:"):
+        mend_torchvision()  # timm imports it, and a build that does not match torch's fails
+        timm = require("timm", "train", "model.backbone_weights")
+        state: dict[str, Tensor] = timm.create_model(source.removeprefix("timm:"), pretrained=True).state_dict()
+    elif source.endswith(".safetensors"):
+        state, _ = read_weights(Path(source))
+    else:
+        state = read_state(Path(source))
+    expected = backbone.state_dict()
+    renamed = {_backbone_name(name, expected): value for name, value in state.items()}
+    classifier = re.compile(r"(.*\.)?(fc|classifier)\.(weight|bias)")
+    wanted = {name: value for name, value in renamed.items() if name in expected or not classifier.fullmatch(name)}
+    load_state(backbone, wanted, source)
+
+
+def _backbone_name(name: str, expected: dict[str, Tensor]) -> str:
+    """The backbone's name of a tensor that a checkpoint keeps under prefixes, or a timm model without ours."""
+    parts = name.split(".")
+    for first in range(len(parts)):
+        if set(parts[:first]) <= PREFIXES:
+            rest = ".".join(parts[first:])
+            for candidate in (rest, f"model.{rest}"):
+                if candidate in expected:
+                    return candidate
+    return name
