@@ -12,7 +12,7 @@ from tests.evaluation.support import evaluate_embeddings
 from tests.evaluation.test_embeddings import make
 
 from vse.cli.render import render
-from vse.cli.render.evaluation import _describe_published, _card
+from vse.cli.render.evaluation import _card, _describe_published
 from vse.evaluation.bootstrap import Interval
 from vse.evaluation.evaluate import compare
 from vse.evaluation.protocols import PROTOCOLS, Protocol

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from rich.console import Console
 from tests.evaluation import naive
 from tests.evaluation.support import evaluate_scores, video_test
-from vse.cli.render import render
 
+from vse.cli.render import render
 from vse.data.dataset import VIDEOS, CaptionedImages, FeatureRows
 from vse.errors import InputError
 from vse.evaluation import DotScores, MatrixScores

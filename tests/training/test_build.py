@@ -106,7 +106,7 @@ def test_stored_features_are_part_of_the_identity(pictures, tmp_path):
 
 def test_data_that_cannot_be_trained_on(regions):
     """No path, and a split that is not there."""
-    with pytest.raises(InputError, match=r"data\.path is missing: name the data set in the recipe, or with --data DIR"):
+    with pytest.raises(InputError, match=r"data\.path is missing: name the dataset in the recipe, or with --data DIR"):
         open_splits(recipe_over(regions, {"path": ""}))
     with pytest.raises(InputError, match="unknown split 'other'") as error:
         open_splits(recipe_over(regions, {"dev": "other"}))
@@ -225,7 +225,7 @@ def test_a_store_of_other_preparation_is_refused(pictures, tmp_path):
     """The same backbone, pictures brought to another size."""
     recipe = grid_recipe(pictures, features=tmp_path / "small")
     extract_features(find_images(pictures), backbone_of(built(grid_recipe(pictures))), tmp_path / "small", size=64)
-    with pytest.raises(InputError, match="prepared in another way") as error:
+    with pytest.raises(InputError, match="preprocessed in another way") as error:
         built(recipe)
     assert str(tmp_path / "small") in one_line(error)
 

@@ -60,6 +60,7 @@ VIDEO_PROTOCOLS = {
     ("vatex", "test-1500", 1500): Protocol("vatex", "VATEX: 1,500 test videos"),
 }
 """Dataset and split in lower case and number of videos → the published protocol."""
+ALL_VIDEOS = Protocol("all", "every video of the split at once")
 
 
 def is_known_as(data: str, names: tuple[str, ...]) -> bool:
@@ -78,7 +79,7 @@ def choose_protocols(
         InputError: there is no protocol of this name.
     """
     if kind.shared_captions:
-        return [VIDEO_PROTOCOLS.get((data.casefold(), split.casefold(), images), PROTOCOLS["all"])]
+        return [VIDEO_PROTOCOLS.get((data.casefold(), split.casefold(), images), ALL_VIDEOS)]
     if name != AUTO:
         if name not in PROTOCOLS:
             raise InputError(unknown_choice("protocol", name, (AUTO, *PROTOCOLS)))

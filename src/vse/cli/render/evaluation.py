@@ -11,8 +11,8 @@ from rich.text import Text
 from vse.cli.render import render
 from vse.evaluation.coco.cxc import CORRELATION
 from vse.evaluation.coco.eccv import DEFINITION
-from vse.evaluation.metrics import CUTOFFS
 from vse.evaluation.evaluate import directed
+from vse.evaluation.metrics import CUTOFFS
 from vse.evaluation.report import COLUMNS, RANKS, heads_of
 
 if TYPE_CHECKING:
