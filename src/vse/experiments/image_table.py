@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,9 +16,7 @@ from vse._util.atomic import settle, write_json, write_text
 from vse._util.schema import read_json
 from vse.data import CaptionedImages, FeatureRows, FeatureStore, attach, open_data
 from vse.errors import InputError
-from vse.experiments.grid.report import GridResult
-from vse.experiments.grid.run import run_grid
-from vse.experiments.plan import Call, Claim, Grid, Variant
+from vse.experiments.plan import Call
 from vse.progress import ProgressReporter
 from vse.training.recipe import Recipe
 from vse.training.recipes import read_recipe, toml_text
@@ -144,9 +141,7 @@ def prepare(call: Call) -> Place:
     name = call.recipe or RECIPE
     data = call.needed_data("Flickr8k's")
     if name != RECIPE:
-        places = [f"data.path={toml_text(data)}"]
-        places += [f"data.features={toml_text(call.features)}"] if call.features is not None else []
-        return Place(name, (*places, *call.changes))
+        return Place(name, (*data_changes(call, data), *call.changes))
     recipe = read_recipe(name)
     if not isinstance(recipe, Recipe) or recipe.model.kind != "vse" or recipe.model.image.kind != "region":
         raise InputError(f"{name}: expected a recipe of region features")
@@ -156,28 +151,15 @@ def prepare(call: Call) -> Place:
     return Place(name, (f"data.path={toml_text(folder)}", *(QUICK if call.quick else ()), *call.changes))
 
 
+def data_changes(call: Call, data: Path) -> Changes:
+    """Return the changes that give a recipe the dataset and the features of a call."""
+    features = () if call.features is None else (f"data.features={toml_text(call.features)}",)
+    return (f"data.path={toml_text(data)}", *features)
+
+
 def _computed(call: Call, data: Path) -> Path:
     from vse.models.extract import extract_features, find_images
 
     folder = call.runs_folder.parent / f"features-{BACKBONE}"
     extract_features(find_images(data), BACKBONE, folder, progress=call.report)
     return folder
-
-
-def run_table(
-    call: Call,
-    place: Place,
-    *,
-    name: str,
-    title: str,
-    panels: Mapping[str, Mapping[str, Changes]],
-    claims: Sequence[Claim] = (),
-    seeds: tuple[int, ...],
-) -> GridResult:
-    """Train and compare rows ``panel → label → changes``; ``seeds`` are those of a call that names none."""
-    variants = tuple(
-        Variant(label, place.recipe, changes, panel)
-        for panel, rows in panels.items()
-        for label, changes in rows.items()
-    )
-    return run_grid(Grid(name, title, variants, tuple(claims), place.changes), call.chosen_seeds(seeds), call)

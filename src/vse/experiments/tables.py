@@ -1,19 +1,20 @@
-"""The paper's tab:intro: complex aggregators of visual features against the best simple pooling."""
+"""The trained tables and figures of the paper: rows and claims as data, and one function for each experiment."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from vse._util.atomic import write_json
-from vse.data.open import find_layout
+from vse.data.open import find_video_layout
 from vse.errors import InputError, require
 from vse.evaluation.retrieval_test import RetrievalTest, model_scores
 from vse.evaluation.scores import MeanScores
 from vse.experiments.grid.compare import MeasuredSeed, Row, contrast, measure_grid, measured, train_grid
-from vse.experiments.grid.report import GridResult
-from vse.experiments.grid.run import common_values, rows_of, run_grid
+from vse.experiments.grid.report import GridResult, common_values, rows_of, run_grid
 from vse.experiments.image_table import (
     IMAGE_AVG,
     NO_IMAGE_DROP,
@@ -24,9 +25,9 @@ from vse.experiments.image_table import (
     VSE_PLUS_PLUS,
     Changes,
     Place,
+    data_changes,
     pooling,
     prepare,
-    run_table,
 )
 from vse.experiments.k_max_search import search_k
 from vse.experiments.plan import Call, Claim, Grid, Variant
@@ -34,250 +35,313 @@ from vse.models.curves import PoolingCurve, curves_of
 from vse.models.curves_plot import plot_curves
 from vse.models.storage import load_model
 from vse.training.data import open_split
-from vse.training.recipes import toml_text
 
-BEST = "best simple pooling"
+IMAGE_K_MAX: Changes = ("best K of the search for images",)
+TEXT_K_MAX: Changes = ("best K of the search for words",)
+"""Stand for the K-max poolings that :func:`vse.experiments.k_max_search.search_k` finds."""
+Panels = Mapping[str, Mapping[str, Changes]]
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table on images whose rows are changes of one recipe.
+
+    Attributes:
+        name: of the experiment.
+        title: shown above the table.
+        panels: panel → label → changes; ``{image}`` and ``{text}`` in a label stand for the best K of the search.
+        claims: pairs of labels, the better row first.
+        seeds: of a call that names none.
+    """
+
+    name: str
+    title: str
+    panels: Panels
+    claims: tuple[tuple[str, str], ...]
+    seeds: tuple[int, ...] = (0, 1)
+
+    @property
+    def needs_search(self) -> bool:
+        """Whether a row depends on the best K."""
+        used = {change for rows in self.panels.values() for changes in rows.values() for change in changes}
+        return bool(used & {*IMAGE_K_MAX, *TEXT_K_MAX})
+
+
+def run_table(table: Table, call: Call) -> GridResult:
+    """Train and compare the rows of a table."""
+    return _run_at(prepare(call), table, call)
+
+
+def _run_at(place: Place, table: Table, call: Call) -> GridResult:
+    labels: dict[str, int] = {}
+    known: dict[str, Changes] = {}
+    if table.needs_search:
+        best = search_k(call, place)
+        labels = {"image": best.image, "text": best.text}
+        known[IMAGE_K_MAX[0]] = pooling("image", "k-max", k=best.image)
+        known[TEXT_K_MAX[0]] = pooling("text", "k-max", k=best.text)
+    variants = tuple(
+        Variant(
+            label.format(**labels),
+            place.recipe,
+            tuple(each for change in changes for each in known.get(change, (change,))),
+            panel,
+        )
+        for panel, rows in table.panels.items()
+        for label, changes in rows.items()
+    )
+    claims = tuple(Claim(better.format(**labels), worse.format(**labels)) for better, worse in table.claims)
+    grid = Grid(table.name, table.title, variants, claims, place.changes)
+    return run_grid(grid, call.chosen_seeds(table.seeds), call)
+
+
 COMPLEX = {
     "Seq2Seq": "seq2seq",
     "SelfAttn": "self-attention",
     "GCN + AvgPool": "gcn-avg",
     "GCN + Seq2Seq": "gcn-seq2seq",
 }
+BEST_POOLING = "best simple pooling ({image}-max)"
+AGGREGATORS = Table(
+    name="aggregators",  # tab:intro; texts are averaged in every row
+    title="Visual aggregators",
+    panels={
+        "": {
+            "AvgPool": (*IMAGE_AVG, *TEXT_AVG),
+            **{label: (*pooling("image", name), *TEXT_AVG) for label, name in COMPLEX.items()},
+            BEST_POOLING: (*IMAGE_K_MAX, *TEXT_AVG),
+        }
+    },
+    claims=tuple((BEST_POOLING, other) for other in ("AvgPool", *COMPLEX)),
+)
 
-
-def run_aggregators(call: Call) -> GridResult:
-    """Texts are averaged in every row, and what is compared is how the cells of a picture become one vector."""
-    place = prepare(call)
-    k = search_k(call, place).image
-    rows = {"AvgPool": (*IMAGE_AVG, *TEXT_AVG)}
-    rows |= {label: (*pooling("image", name), *TEXT_AVG) for label, name in COMPLEX.items()}
-    rows |= {f"{BEST} ({k}-max)": (*pooling("image", "k-max", k=k), *TEXT_AVG)}
-    return run_table(
-        call,
-        place,
-        name="aggregators",
-        title="Visual aggregators",
-        panels={"": rows},
-        claims=[Claim(f"{BEST} ({k}-max)", other) for other in ("AvgPool", *COMPLEX)],
-        seeds=(0, 1),
-    )
-
-
-def run_augmentation(call: Call) -> GridResult:
-    """Both models with their own poolings."""
-    panels = {
+AUGMENTATION = Table(
+    name="augmentation",
+    title="Size augmentation",
+    panels={
         "VSE∞": {
             "VSE∞, none": (*NO_IMAGE_DROP, *NO_TEXT_DROP),
             "VSE∞, visual": NO_TEXT_DROP,
             "VSE∞, visual + text": (),
         },
         "VSE++": {"VSE++, none": VSE_PLUS_PLUS, "VSE++, visual + text": (*IMAGE_AVG, *TEXT_AVG)},
-    }
-    claims = [
-        Claim("VSE∞, visual", "VSE∞, none"),
-        Claim("VSE∞, visual + text", "VSE∞, visual"),
-        Claim("VSE∞, visual + text", "VSE∞, none"),
-        Claim("VSE++, visual + text", "VSE++, none"),
-    ]
-    return run_table(
-        call,
-        prepare(call),
-        name="augmentation",
-        title="Size augmentation",
-        panels=panels,
-        claims=claims,
-        seeds=(0, 1),
+    },
+    claims=(
+        ("VSE∞, visual", "VSE∞, none"),
+        ("VSE∞, visual + text", "VSE∞, visual"),
+        ("VSE∞, visual + text", "VSE∞, none"),
+        ("VSE++, visual + text", "VSE++, none"),
+    ),
+)
+
+EITHER_SIDE = Table(
+    name="either-side",  # the pooling of images + that of words
+    title="GPO on either side",
+    panels={
+        "": {
+            "Avg + CLS": (*IMAGE_AVG, *TEXT_CLS),
+            "Avg + GPO": IMAGE_AVG,
+            "GPO + CLS": TEXT_CLS,
+            "GPO + GPO": (),
+        }
+    },
+    claims=tuple(("GPO + GPO", other) for other in ("Avg + CLS", "Avg + GPO", "GPO + CLS")),
+)
+
+BEST_PAIR, PLAIN, ONE_SIDE = "{image}-max + {text}-max", "VSE∞ without augmentation", "GPO on images alone"
+HEADLINE = Table(
+    name="headline",
+    title="Headline contrasts",
+    panels={
+        "": {
+            "VSE++": VSE_PLUS_PLUS,
+            "VSE∞": (),
+            BEST_PAIR: (*IMAGE_K_MAX, *TEXT_K_MAX),
+            PLAIN: (*NO_IMAGE_DROP, *NO_TEXT_DROP),
+            ONE_SIDE: TEXT_AVG,
+        }
+    },
+    claims=(
+        *(("VSE∞", other) for other in ("VSE++", BEST_PAIR, PLAIN, ONE_SIDE)),
+        (PLAIN, "VSE++"),  # the pooling alone
+    ),
+    seeds=(0, 1, 2, 3, 4),
+)
+
+LEARNED = {"GeM": "gem", "FSPool": "fspool", "SelfAttn": "self-attention", "Seq2Seq": "seq2seq"}
+IMAGE_POOLINGS: dict[str, Changes] = {
+    "Avg": IMAGE_AVG,
+    "Max": pooling("image", "max"),
+    "{image}-max": IMAGE_K_MAX,
+    **{label: pooling("image", name) for label, name in LEARNED.items()},
+    "GCN": pooling("image", "gcn-avg"),
+    "GPO": (),
+}
+TEXT_POOLINGS: dict[str, Changes] = {
+    "Avg": TEXT_AVG,
+    "CLS": TEXT_CLS,
+    "Max": pooling("text", "max"),
+    "{text}-max": TEXT_K_MAX,
+    **{label: pooling("text", name) for label, name in LEARNED.items()},
+    "GPO": (),
+}
+POOLINGS = Table(
+    name="poolings",  # size augmentation is on in every row
+    title="Alternative poolings",
+    panels={
+        "images (words averaged)": {
+            f"images: {label}": (*changes, *TEXT_AVG) for label, changes in IMAGE_POOLINGS.items()
+        },
+        "words (GPO on images)": {f"words: {label}": changes for label, changes in TEXT_POOLINGS.items()},
+    },
+    claims=tuple(
+        (f"{side}: GPO", f"{side}: {other}")
+        for side, other in (
+            ("images", "GeM"),
+            ("images", "FSPool"),
+            ("words", "GeM"),
+            ("words", "FSPool"),
+            ("words", "CLS"),
+        )
+    ),
+)
+
+run_aggregators = partial(run_table, AGGREGATORS)
+run_augmentation = partial(run_table, AUGMENTATION)
+run_either_side = partial(run_table, EITHER_SIDE)
+run_headline = partial(run_table, HEADLINE)
+run_poolings = partial(run_table, POOLINGS)
+
+
+FROM_AVERAGE = 'start = "average"'
+"""The option of a GPO whose initial coefficients are those of the average; the small recipe has it."""
+
+
+def run_sequence_model(call: Call) -> GridResult:
+    """Compare the BiGRU that reads the ranks with a Transformer."""
+    return _run_gpo_variant(
+        call, "sequence-model", "The sequence model of GPO", "GPO (Transformer)", 'decoder = "transformer"'
     )
 
 
-BOTH = "GPO + GPO"
-
-
-def run_either_side(call: Call) -> GridResult:
-    """Rows are the pooling of pictures + that of words."""
-    rows = {
-        "Avg + CLS": (*IMAGE_AVG, *TEXT_CLS),
-        "Avg + GPO": IMAGE_AVG,
-        "GPO + CLS": TEXT_CLS,
-        BOTH: (),
-    }
-    claims = [Claim(BOTH, other) for other in rows if other != BOTH]
-    return run_table(
-        call,
-        prepare(call),
-        name="either-side",
-        title="GPO on either side",
-        panels={"": rows},
-        claims=claims,
-        seeds=(0, 1),
+def run_per_dimension(call: Call) -> GridResult:
+    """Compare with coefficients for each dimension."""
+    return _run_gpo_variant(
+        call, "per-dimension", "Coefficients per dimension", "GPO per dimension", "per_dimension = true"
     )
+
+
+def run_data_dependent(call: Call) -> GridResult:
+    """Compare with coefficients that depend on the features, not on the ranks alone."""
+    return _run_gpo_variant(
+        call, "data-dependent", "Data-dependent coefficients", "GPO data-dependent", "data_dependent = true"
+    )
+
+
+def run_start(call: Call) -> GridResult:
+    """Compare initial coefficients of the average with random ones, as released."""
+    place = prepare(call)
+    average, random = "GPO begun as the average", "GPO begun at random"
+    if place.recipe == RECIPE:  # the recipe without changes shares its runs with other experiments
+        rows = {average: (), random: _gpo_on_both('start = "random"')}
+    else:
+        rows = {average: _gpo_on_both(FROM_AVERAGE), random: ()}
+    return _run_at(place, Table("gpo-start", "The start of GPO", {"": rows}, ((average, random),)), call)
+
+
+def _run_gpo_variant(call: Call, name: str, title: str, label: str, option: str) -> GridResult:
+    """Compare a variant of GPO with GPO, which the paper finds as good or better."""
+    place = prepare(call)
+    options = f"{FROM_AVERAGE}, {option}" if place.recipe == RECIPE else option
+    rows: dict[str, Changes] = {"GPO (BiGRU)": (), label: _gpo_on_both(options)}
+    return _run_at(place, Table(name, title, {"": rows}, (("GPO (BiGRU)", label),)), call)
+
+
+def _gpo_on_both(options: str) -> Changes:
+    return tuple(f'model.{side}.pooling={{name = "gpo", options = {{{options}}}}}' for side in ("image", "text"))
+
+
+@dataclass(frozen=True)
+class Family:
+    """Whole models whose recipes' names share a beginning, compared on a test split."""
+
+    name: str
+    title: str
+    models: Mapping[str, str]
+    claims: tuple[Claim, ...]
+    quick: Changes
+    seeds: tuple[int, ...]
+
+    def run(self, call: Call, prefix: str, data: Path) -> GridResult:
+        """Train the recipes ``prefix-…`` with every seed, and rank the test split."""
+        grid = Grid(
+            name=self.name,
+            title=self.title.format(prefix),
+            variants=tuple(Variant(label, f"{prefix}-{name}") for label, name in self.models.items()),
+            claims=self.claims,
+            changes=(*data_changes(call, data), *(self.quick if call.quick else ()), *call.changes),
+        )
+        return run_grid(grid, call.chosen_seeds(self.seeds), call)
+
+
+IMAGE_MODELS = Family(
+    name="main-table",
+    title="VSE++ and VSE∞, {}",
+    models={"VSE++": "vse-plus-plus", "VSE∞": "vse-infinity"},
+    claims=(Claim("VSE∞", "VSE++"),),
+    quick=("schedule.epochs=1", "schedule.decay_epochs=0"),
+    seeds=(0, 1),
+)
+VIDEO_MODELS = Family(
+    name="video",
+    title="Video–text retrieval",
+    models={"VSE++": "vse-plus-plus", "VSE∞": "vse-infinity", "HGR": "hgr", "HGR∞": "hgr-infinity"},
+    claims=(Claim("VSE∞", "VSE++"), Claim("HGR∞", "HGR")),
+    quick=("schedule.epochs=2", "schedule.decay_epochs=1", "data.captions_per_image=1", "model.embed_size=32"),
+    seeds=(0, 1, 2),
+)
+VIDEO_RECIPES = {"hgr": "msvd-small", "msrvtt": "msrvtt", "vatex": "vatex"}
+"""Layout → what the names of its recipes begin with."""
+
+
+def run_main_table(call: Call) -> GridResult:
+    """Compare VSE++ and VSE∞; ``--recipe coco-butd-region-bigru`` is a section of the paper's table."""
+    return IMAGE_MODELS.run(call, call.recipe or "flickr8k", call.needed_data("Flickr8k's"))
+
+
+def run_video(call: Call) -> GridResult:
+    """Compare VSE and HGR on videos, each with and without GPO."""
+    for module in ("torch", "h5py"):  # checked now, not after hours of training
+        require(module, extra="train", purpose="vse experiment video")
+    data = call.needed_data("MSVD's in the layout of HGR")
+    return VIDEO_MODELS.run(call, call.recipe or VIDEO_RECIPES[find_video_layout(data)], data)
 
 
 ONE, TWO = "VSE∞, one model", "VSE∞, two models"
 
 
 def run_ensemble(call: Call) -> GridResult:
-    """Seeds go in pairs: the first with the second, the third with the fourth. A pair is compared with its first."""
+    """Compare ensembles of two seeds (the first with the second, the third with the fourth) with their first models."""
     place = prepare(call)
     grid = Grid("ensemble", "Ensembles of two", (Variant(ONE, place.recipe),), (Claim(TWO, ONE),), place.changes)
     seeds = call.seeds if call.seeds is not None else (0, 1) if call.quick else (0, 1, 2, 3)
     if len(seeds) < 2 or len(seeds) % 2:
         raise InputError(f"{len(seeds)} seeds do not make pairs: give an even number of them")
     trained = train_grid(grid, seeds, call.runs_folder, jobs=call.jobs, report=call.report)
-    singles, test = measure_grid(trained, "test", call.report)
+    singles, about = measure_grid(trained, "test", call.report)
     data = open_split(trained[0].recipe, "test")
-    retrieval = RetrievalTest.of(data)
+    test = RetrievalTest.of(data)
     pairs: list[MeasuredSeed] = []
     for first, second in zip(trained[::2], trained[1::2], strict=True):
-        scores = MeanScores([model_scores(load_model(each.result.model), data, retrieval) for each in (first, second)])
-        pairs.append(measured(first, retrieval.rank(scores)))
+        scores = MeanScores([model_scores(load_model(each.result.model), data, test) for each in (first, second)])
+        pairs.append(measured(first, test.rank(scores)))
     (alone,) = rows_of(grid, singles)
     together = Row(Variant(TWO, place.recipe), tuple(pairs), alone.rising[::2])
     firsts = Row(alone.variant, alone.seeds[::2], alone.rising[::2])
     claims = (contrast(grid.claims[0], together, firsts),)
-    result = GridResult(grid, (alone, together), claims, test, common_values([alone]), call.out, call.quick)
+    result = GridResult(grid, (alone, together), claims, about, common_values([alone]), call.out, call.quick)
     result.save()
     return result
-
-
-OURS = "VSE∞"
-PLAIN = "VSE∞ without augmentation"
-
-
-def run_headline(call: Call) -> GridResult:
-    """VSE∞ against VSE++, against the best K-max of the search, against itself without augmentation or on one side."""
-    place = prepare(call)
-    k = search_k(call, place)
-    best = f"{k.image}-max + {k.text}-max"
-    rows = {
-        "VSE++": VSE_PLUS_PLUS,
-        OURS: (),
-        best: (*pooling("image", "k-max", k=k.image), *pooling("text", "k-max", k=k.text)),
-        PLAIN: (*NO_IMAGE_DROP, *NO_TEXT_DROP),
-        "GPO on pictures alone": TEXT_AVG,
-    }
-    claims = [Claim(OURS, other) for other in rows if other != OURS]
-    claims += [Claim(PLAIN, "VSE++")]  # the pooling alone
-    return run_table(
-        call,
-        place,
-        name="headline",
-        title="Headline contrasts",
-        panels={"": rows},
-        claims=claims,
-        seeds=(0, 1, 2, 3, 4),
-    )
-
-
-FAMILY = "flickr8k"
-"""What the names of the two recipes begin with; ``--recipe coco-butd-region-bigru`` is a section of the paper's."""
-MODELS = {"VSE++": "vse-plus-plus", "VSE∞": "vse-infinity"}
-QUICK = ("schedule.epochs=1", "schedule.decay_epochs=0")
-
-
-def run_main_table(call: Call) -> GridResult:
-    """Train both, and rank the test split."""
-    family = call.recipe or FAMILY
-    data = call.needed_data("Flickr8k's")
-    places = [f"data.path={toml_text(data)}"]
-    places += [f"data.features={toml_text(call.features)}"] if call.features is not None else []
-    grid = Grid(
-        name="main-table",
-        title=f"VSE++ and VSE∞, {family}",
-        variants=tuple(Variant(label, f"{family}-{name}") for label, name in MODELS.items()),
-        claims=(Claim("VSE∞", "VSE++"),),
-        changes=(*places, *(QUICK if call.quick else ()), *call.changes),
-    )
-    return run_grid(grid, call.chosen_seeds((0, 1)), call)
-
-
-VISUAL, TEXTUAL = "pictures (words averaged)", "words (GPO on pictures)"
-LEARNED = {"GeM": "gem", "FSPool": "fspool", "SelfAttn": "self-attention", "Seq2Seq": "seq2seq"}
-
-
-def run_poolings(call: Call) -> GridResult:
-    """Size augmentation is on in every row."""
-    place = prepare(call)
-    k = search_k(call, place)
-    pictures = {"Avg": (*IMAGE_AVG, *TEXT_AVG), "Max": (*pooling("image", "max"), *TEXT_AVG)}
-    pictures |= {f"{k.image}-max": (*pooling("image", "k-max", k=k.image), *TEXT_AVG)}
-    pictures |= {label: (*pooling("image", name), *TEXT_AVG) for label, name in LEARNED.items()}
-    pictures |= {"GCN": (*pooling("image", "gcn-avg"), *TEXT_AVG), "GPO": TEXT_AVG}
-    words = {"Avg": TEXT_AVG, "CLS": TEXT_CLS, "Max": pooling("text", "max")}
-    words |= {f"{k.text}-max": pooling("text", "k-max", k=k.text)}
-    words |= {label: pooling("text", name) for label, name in LEARNED.items()}
-    words |= {"GPO": ()}
-    panels = {
-        VISUAL: {f"pictures: {label}": changes for label, changes in pictures.items()},
-        TEXTUAL: {f"words: {label}": changes for label, changes in words.items()},
-    }
-    rivals = [("pictures", "GeM"), ("pictures", "FSPool"), ("words", "GeM"), ("words", "FSPool"), ("words", "CLS")]
-    claims = [Claim(f"{side}: GPO", f"{side}: {other}") for side, other in rivals]
-    return run_table(
-        call, place, name="poolings", title="Alternative poolings", panels=panels, claims=claims, seeds=(0, 1)
-    )
-
-
-BIGRU_GPO = "GPO (BiGRU)"
-LEVEL, RANDOM = "GPO begun as the average", "GPO begun at random"
-AVERAGE = 'start = "average"'
-
-
-def run_sequence_model(call: Call) -> GridResult:
-    """A Transformer in the place of the BiGRU that reads the ranks."""
-    return _variant(call, "sequence-model", "The sequence model of GPO", "GPO (Transformer)", 'decoder = "transformer"')
-
-
-def run_per_dimension(call: Call) -> GridResult:
-    """Coefficients of their own for each dimension."""
-    return _variant(call, "per-dimension", "Coefficients per dimension", "GPO per dimension", "per_dimension = true")
-
-
-def run_data_dependent(call: Call) -> GridResult:
-    """Coefficients that depend on the features too, not on the ranks alone."""
-    return _variant(
-        call, "data-dependent", "Data-dependent coefficients", "GPO data-dependent", "data_dependent = true"
-    )
-
-
-def run_start(call: Call) -> GridResult:
-    """Coefficients that begin at random, as released, and those that begin as the average."""
-    place = prepare(call)
-    level = () if _begins_level(place) else _on_both(AVERAGE)  # a recipe as it is shares its runs
-    random = _on_both('start = "random"') if _begins_level(place) else ()
-    return run_table(
-        call,
-        place,
-        name="gpo-start",
-        title="The start of GPO",
-        panels={"": {LEVEL: level, RANDOM: random}},
-        claims=[Claim(LEVEL, RANDOM)],
-        seeds=(0, 1),
-    )
-
-
-def _variant(call: Call, name: str, title: str, label: str, option: str) -> GridResult:
-    """The paper finds the plain GPO as good or better on all three."""
-    place = prepare(call)
-    options = f"{AVERAGE}, {option}" if _begins_level(place) else option
-    return run_table(
-        call,
-        place,
-        name=name,
-        title=title,
-        panels={"": {BIGRU_GPO: (), label: _on_both(options)}},
-        claims=[Claim(BIGRU_GPO, label)],
-        seeds=(0, 1),
-    )
-
-
-def _begins_level(place: Place) -> bool:
-    """Whether the GPO of the recipe begins as the average; it does in the small one alone."""
-    return place.recipe == RECIPE
-
-
-def _on_both(options: str) -> Changes:
-    return tuple(f'model.{side}.pooling={{name = "gpo", options = {{{options}}}}}' for side in ("image", "text"))
 
 
 @dataclass(frozen=True)
@@ -297,7 +361,7 @@ class CoefficientsResult:
 
 
 def run_coefficients(call: Call) -> CoefficientsResult:
-    """Of the first seed."""
+    """Train the first seed and draw the poolings that it has learned."""
     place = prepare(call)
     grid = Grid("coefficients", "Learned poolings", (Variant("VSE∞", place.recipe),), changes=place.changes)
     seeds = call.chosen_seeds((0,))
@@ -308,29 +372,3 @@ def run_coefficients(call: Call) -> CoefficientsResult:
     plot_curves(result.curves, call.out / "coefficients.png")
     write_json(call.out / "result.json", result.to_json())
     return result
-
-
-VIDEO_MODELS = {"VSE++": "vse-plus-plus", "VSE∞": "vse-infinity", "HGR": "hgr", "HGR∞": "hgr-infinity"}
-VIDEO_CLAIMS = (Claim("VSE∞", "VSE++"), Claim("HGR∞", "HGR"))
-VIDEO_FAMILIES = {"hgr": "msvd-small", "msrvtt": "msrvtt", "vatex": "vatex"}
-"""Layout → the recipes that are trained."""
-VIDEO_SEEDS = (0, 1, 2)
-VIDEO_QUICK = ("schedule.epochs=2", "schedule.decay_epochs=1", "data.captions_per_image=1", "model.embed_size=32")
-
-
-def run_video(call: Call) -> GridResult:
-    """Train the four models with every seed, and rank the test split; runs that are there are not repeated."""
-    for module in ("torch", "h5py"):  # asked for now, not after hours of training
-        require(module, extra="train", purpose="vse experiment video")
-    data = call.needed_data("MSVD's in the layout of HGR")
-    family = call.recipe or VIDEO_FAMILIES[find_layout(data, kind="video")]
-    places = [f"data.path={toml_text(data)}"]
-    places += [f"data.features={toml_text(call.features)}"] if call.features is not None else []
-    grid = Grid(
-        name="video",
-        title="Video–text retrieval",
-        variants=tuple(Variant(label, f"{family}-{name}") for label, name in VIDEO_MODELS.items()),
-        claims=VIDEO_CLAIMS,
-        changes=(*places, *(VIDEO_QUICK if call.quick else ()), *call.changes),
-    )
-    return run_grid(grid, call.chosen_seeds(VIDEO_SEEDS), call)

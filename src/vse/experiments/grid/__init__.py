@@ -1,9 +1,6 @@
-"""Experiments that train recipes and compare them on a test split: the plan, the runs, the comparison, the report.
+"""Experiments that train recipes with several seeds and compare them on a test split.
 
-plan      which recipes, and what the paper says about them
-runs      train each with its seeds, several at once, none twice
-measure   the ranks of a trained model on the test split, kept beside it
-compare   means over seeds, paired differences with intervals
-report    a table as text, Markdown and JSON, and the claims
+compare   train each row with its seeds, rank the test split, compare rows with intervals over items and seeds
+report    from a plan to a result: a table as Markdown and JSON, and the claims
 plot      every seed of every row, and the curves on dev
 """
