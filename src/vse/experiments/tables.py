@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from vse._util.atomic import write_json
-from vse.data.open import find_video_layout
+from vse.data.open import find_layout
 from vse.errors import InputError, require
 from vse.evaluation.retrieval_test import RetrievalTest, model_scores
 from vse.evaluation.scores import MeanScores
@@ -314,7 +314,7 @@ def run_video(call: Call) -> GridResult:
     for module in ("torch", "h5py"):  # checked now, not after hours of training
         require(module, extra="train", purpose="vse experiment video")
     data = call.needed_data("MSVD's in the layout of HGR")
-    return VIDEO_MODELS.run(call, call.recipe or VIDEO_RECIPES[find_video_layout(data)], data)
+    return VIDEO_MODELS.run(call, call.recipe or VIDEO_RECIPES[find_layout(data, kind="video")], data)
 
 
 ONE, TWO = "VSE∞, one model", "VSE∞, two models"
