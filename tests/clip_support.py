@@ -1,4 +1,4 @@
-"""Folders of tiny clips and a tiny backbone to see them, for the tests of features and vectors of clips."""
+"""Folders of tiny videos and a tiny backbone to see them, for the tests of features and vectors of videos."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ def shared_reference() -> Path:
 
 @pytest.fixture(scope="session")
 def shared_data() -> Path:
-    """The folder of real data sets (photographs, captions, vocabularies), beside the repository or at ``VSE_DATA``."""
+    """The folder of real datasets (images, captions, vocabularies), beside the repository or at ``VSE_DATA``."""
     folder = Path(os.environ.get("VSE_DATA") or REPOSITORY.parent / "shared" / "data")
     if not folder.is_dir():
         pytest.skip("no real data here: set VSE_DATA to its folder")

@@ -92,7 +92,7 @@ def picture(seed: int = 0, height: int = 30, width: int = 50) -> np.ndarray:
 
 
 def draw_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Save as an install without matplotlib does: drawing the card's picture takes longer than all the rest."""
+    """Save as an install without matplotlib does: drawing the card's image takes longer than all the rest."""
 
     def absent(*arguments: object, **options: object) -> None:
         raise MissingDependencyError("no matplotlib")
@@ -120,7 +120,7 @@ def assert_unit(vectors: np.ndarray, rows: int, size: int = SIZE) -> None:
 
 
 def assert_same_model(found: VSEModel, expected: VSEModel) -> None:
-    """Equal configurations, tokenizers, fingerprints and, to the bit, tensors."""
+    """Equal configurations, tokenizers, fingerprints and, exactly, tensors."""
     assert found.config == expected.config
     theirs, ours = expected.state_dict(), found.state_dict()
     assert ours.keys() == theirs.keys()

@@ -19,7 +19,7 @@ LARGER = 96  # 3 × 3 cells
 
 @cache
 def saved_folder() -> Path:
-    """A model that reads pictures, made once for all tests of a process."""
+    """A model that reads images, made once for all tests of a process."""
     folder = tempfile.TemporaryDirectory(prefix="vse-model-")
     atexit.register(folder.cleanup)
     return build(grid_config(image_size=LARGER)).save(Path(folder.name) / "model")

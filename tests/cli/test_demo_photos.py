@@ -1,4 +1,4 @@
-"""``vse demo --photos DIR``, and ``make demo PHOTOS=DIR``: the page over one's own photographs."""
+"""``vse demo --photos DIR``, and ``make demo PHOTOS=DIR``: the page over one's own images."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from vse.cli.main import main
 
 @pytest.fixture(scope="module")
 def indexed(tmp_path_factory):
-    """Pictures, the folder of results, and what was said as JSON: the page is not tried then."""
+    """Images, the folder of results, and what was said as JSON: the page is not tried then."""
     home = tmp_path_factory.mktemp("demo")
     (home / "my photos").mkdir()
     for seed in range(3):
@@ -49,7 +49,7 @@ def test_a_second_call_and_the_page(indexed, tmp_path, capsys, monkeypatch):
 
 
 def test_demo_photos_refuses_folder_without_images(indexed, tmp_path, capsys, monkeypatch):
-    """One line, and no page: a folder that is missing, one without pictures, one whose pictures are none."""
+    """One line, and no page: a folder that is missing, one without images, one whose images are none."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "notes").mkdir()
     (tmp_path / "notes" / "a.txt").write_text("x")

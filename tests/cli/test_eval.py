@@ -167,7 +167,7 @@ class TestResults:
         assert [row["card"]["ties"] for row in rows] == ["pessimistic", "optimistic"]
 
     def test_eval_region_and_grid_ensemble(self, place, tmp_path):
-        """A model of features and one of pictures are averaged on a split that has both."""
+        """A model of features and one of images are averaged on a split that has both."""
         pictures = place.scenes / "images"
         done = run(
             *(place.region, place.first, "--data", place.both, "--images", pictures, "--ensemble", "--compare"),

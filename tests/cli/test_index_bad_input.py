@@ -1,4 +1,4 @@
-"""One folder with everything that may lie in a folder of photographs, through ``vse index``.
+"""One folder with everything that may lie in a folder of images, through ``vse index``.
 
 Each bad file is named with a reason of one line, each good one is indexed, and the command succeeds.
 """
@@ -136,7 +136,7 @@ def test_index_names_pipes_sockets_and_circular_links(done, path, reason):
 
 
 def test_nothing_else_is_a_problem(done):
-    """Neither a folder with the ending of a picture nor a link to the folder itself."""
+    """Neither a folder with the ending of an image nor a link to the folder itself."""
     named = {*BAD, "caf\\udce9.jpg", "pipe.jpg", "socket.jpg", "self.jpg", "one", "two"}
     assert set(done.problems) == named
 

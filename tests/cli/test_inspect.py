@@ -1,4 +1,4 @@
-"""Contracts of ``vse inspect``: the report on stdout, the picture where it was asked for, one line per error."""
+"""Contracts of ``vse inspect``: the report on stdout, the image where it was asked for, one line per error."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_inspect_plot(saved, tmp_path, capsys):
 
 
 def test_a_wrong_suffix_is_a_wrong_call(saved, tmp_path, capsys):
-    """A picture of an unknown kind is refused before the model is looked for."""
+    """An image of an unknown kind is refused before the model is looked for."""
     for model in (str(saved), "nowhere"):
         assert main(["inspect", model, "--plot", str(tmp_path / "curves.doc")]) == 2
         output = capsys.readouterr()

@@ -1,4 +1,4 @@
-"""``vse search`` and ``vse collection`` as a person runs them, with an exported model and pictures on disk."""
+"""``vse search`` and ``vse collection`` as a person runs them, with an exported model and images on disk."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def media(root: Path, name: str, **values: object) -> MediaFile:
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory):
-    """A collection of an export: six pictures, one twice, and a clip of two moments."""
+    """A collection of an export: six images, one twice, and a video of two moments."""
     home = tmp_path_factory.mktemp("search")
     photos = home / "photos"
     (photos / "sea").mkdir(parents=True)
@@ -99,7 +99,7 @@ def test_search_command_ranks_by_sentence(place, capsys):
 
 
 def test_a_picture_and_more_like_a_result(place, capsys):
-    """The picture itself is the best; by its id others are found, all of them, and without the model."""
+    """The image itself is the best; by its id others are found, all of them, and without the model."""
     found = told(capsys, "search", place.index, "--image", place.photos / "b.png", "-k", 1)
     assert paths(found) == ["b.png"]
     assert found["results"][0]["score"] == pytest.approx(1, abs=1e-4)

@@ -27,7 +27,7 @@ def degrees(value: float) -> tuple[float, float, float]:
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory):
-    """Photographs with places, with captions or neither, and a clip, indexed by the command."""
+    """Images with places, with captions or neither, and a video, indexed by the command."""
     home = tmp_path_factory.mktemp("parts")
     photos = home / "photos"
     (photos / "trip").mkdir(parents=True)
@@ -52,7 +52,7 @@ class TestCaptions:
     """``--captions``."""
 
     def test_search_command_captions_of_image(self, place):
-        """Every caption by its score with the picture, and the file it came with."""
+        """Every caption by its score with the image, and the file it came with."""
         found = told("search", place.index, "--image", place.photos / "munich.jpg", "--captions")
         scores = place.model.encode_texts(CAPTIONS) @ place.model.encode_images([place.photos / "munich.jpg"])[0]
         order = np.argsort(-scores)
@@ -88,7 +88,7 @@ class TestCaptions:
         "options", [("--folder", "trip"), ("--type", "image"), ("--evidence", "e"), ("--group-duplicates",)]
     )
     def test_search_command_captions_refuses_image_options(self, place, capsys, options):
-        """Options that are about pictures are refused rather than ignored."""
+        """Options that are about images are refused rather than ignored."""
         assert "--captions" in refused(capsys, 2, "search", place.index, "snow", "--captions", *options)
 
 
@@ -122,7 +122,7 @@ def test_search_command_weights(place):
     ],
 )
 def test_search_command_filters_by_place(place, options, expected):
-    """Photographs whose EXIF tells a place near the one that is named; what has no place is not found."""
+    """Images whose EXIF tells a place near the one that is named; what has no place is not found."""
     assert names(told("search", place.index, "snow", *options)) == expected
 
 
@@ -173,7 +173,7 @@ class TestEvidence:
     """``--evidence``."""
 
     def test_search_command_writes_evidence(self, place, tmp_path):
-        """Each result's parts add up to its score, and a picture of them is in the folder."""
+        """Each result's parts add up to its score, and an image of them is in the folder."""
         found = told("search", place.index, "a dog", "snow", "--weights", "2,1", "--evidence", tmp_path / "e")
         assert len(found["results"]) == 9
         for number, result in enumerate(found["results"], 1):

@@ -124,7 +124,7 @@ def test_the_preprocessing_is_the_released_one(source, scale, expected, tmp_path
 
 
 def test_pictures_go_in_as_the_released_code_prepares_them(tmp_path):
-    """``encode_images`` on a picture of the model's own size equals subtracting the means in BGR by hand."""
+    """``encode_images`` on an image of the model's own size equals subtracting the means in BGR by hand."""
     path = write(tmp_path / "a.pth", grid_state(resnet_state()), bigru_state(), **GRID, input_scale_factor=0.25)
     model = load_official(path)
     photo = picture(1, 64, 64)
@@ -135,7 +135,7 @@ def test_pictures_go_in_as_the_released_code_prepares_them(tmp_path):
 
 
 def test_conversion_records_data_recipe_and_score(tmp_path):
-    """Data set, recipe and score of the checkpoint end up in the model, with where they come from."""
+    """Dataset, recipe and score of the checkpoint end up in the model, with where they come from."""
     entries = {"best_rsum": np.float64(400.5), "epoch": 17}
     path = write(tmp_path / "name.pth", region_state(), bigru_state(), entries=entries, learning_rate=0.0005)
     about = load_official(path).config.about
@@ -254,7 +254,7 @@ def test_a_converted_model_can_be_trained_on(image, tmp_path):
 
 
 def test_saving_and_loading_keeps_everything(tmp_path):
-    """State, configuration, tokenizer, fingerprint, and vectors to the bit."""
+    """State, configuration, tokenizer, fingerprint, and vectors exactly."""
     path = write(tmp_path / "a.pth", grid_state(resnet_state()), bigru_state(), **GRID, input_scale_factor=0.2)
     model = load_official(path, vocabulary=TestVocabulary.words(tmp_path / "vocab.json", WORDS))
     loaded = vse.load(model.save(tmp_path / "model"))

@@ -146,7 +146,7 @@ def test_a_file_with_a_flipped_byte_never_crashes(tmp_path):
     ],
 )
 def test_other_files_are_refused(content, tmp_path):
-    """Empty files, texts, pictures, the page of a download that needs a login."""
+    """Empty files, texts, images, the page of a download that needs a login."""
     path = tmp_path / "a.pth"
     path.write_bytes(content)
     with pytest.raises(InputError) as caught:

@@ -45,7 +45,7 @@ class Recorder:
 
 
 def test_check_reports_clean_features(tmp_path):
-    """A clean data set: its figures, no errors, no warnings, and progress that ends where it said."""
+    """A clean dataset: its figures, no errors, no warnings, and progress that ends where it said."""
     write_precomp(tmp_path, "train", features(4, seed=1), [f"train {j} x" for j in range(8)])
     write_precomp(tmp_path, "dev", np.repeat(features(3, seed=2), 2, 0), [f"dev {j}" for j in range(6)])
     progress = Recorder()

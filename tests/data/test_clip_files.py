@@ -14,7 +14,7 @@ from vse.errors import InputError
 
 
 def test_ids_are_paths_without_ending(tmp_path):
-    """Sorted; endings in any case, dots within a name, none at all; pictures, texts and hidden files left out."""
+    """Sorted; endings in any case, dots within a name, none at all; images, texts and hidden files left out."""
     write_clips(tmp_path, "b.mp4", "x/a.b.MOV", "x/y/c.webm", ".hidden.mp4", ".cache/d.mp4")
     shutil.copy(tmp_path / "b.mp4", tmp_path / "x" / "bare")
     (tmp_path / "note.txt").write_text("x")

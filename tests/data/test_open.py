@@ -60,7 +60,7 @@ def test_every_layout_is_recognised(tmp_path, layout):
 
 @pytest.mark.parametrize("layout", [name for name, one in LAYOUTS.items() if one.kind == "video"])
 def test_videos_are_read_as_frames_alone(tmp_path, layout):
-    """Pictures of them are refused, frame features of images too, and a layout without frames asks for them."""
+    """Images of them are refused, frame features of images too, and a layout without frames asks for them."""
     path = make(layout, tmp_path)
     with pytest.raises(InputError, match="holds videos as frame features, not images"):
         open_data(path, use="files")

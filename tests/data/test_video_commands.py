@@ -1,4 +1,4 @@
-"""What is wrong with a data set of videos is said alike by ``vse data check``, ``vse train`` and ``vse eval``."""
+"""What is wrong with a dataset of videos is said alike by ``vse data check``, ``vse train`` and ``vse eval``."""
 
 from __future__ import annotations
 

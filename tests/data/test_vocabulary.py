@@ -35,7 +35,7 @@ def test_published_word_file_closes_gaps(tmp_path):
 
 
 def test_a_file_that_lacks_words(tmp_path):
-    """Up to five words in a hundred may be missing; more are told as a share, with the most frequent ones."""
+    """Up to five words in a hundred may be missing; more are reported as a share, with the most frequent ones."""
     words = VideoVocabulary.load(write_json(tmp_path / "word2int.json", {"a": 3}))
     assert words.lacking(["a"] * 95 + ["b"] * 5) is None
     assert words.lacking([]) is None

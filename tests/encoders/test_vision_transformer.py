@@ -55,7 +55,7 @@ def test_one_cell_a_patch(kind):
 @torch.no_grad()
 @pytest.mark.parametrize("size", [(32, 32), (16, 40)])
 def test_pictures_of_another_size_are_taken(kind, size):
-    """Positions are interpolated, also for pictures that are not square, and cells keep their rows and columns."""
+    """Positions are interpolated, also for images that are not square, and cells keep their rows and columns."""
     height, width = size
     found = tower(kind).feature_map(pixels(height, width))
     assert found.shape == (2, 16, height // 8, width // 8)

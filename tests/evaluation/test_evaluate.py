@@ -96,7 +96,7 @@ def test_ties():
     ids=["captions", "owners", "counts"],
 )
 def test_members_must_have_had_the_same_test(other):
-    """Scores of different captions have no mean; both models and both data sets are named."""
+    """Scores of different captions have no mean; both models and both datasets are named."""
     with pytest.raises(InputError, match="tiny and second were not given the same test: toys test and others test"):
         evaluate_embeddings([make(OWNERS, 8), other], ALL)
 

@@ -170,7 +170,7 @@ def test_metrics_name_invalid_inputs(images, texts, owners, message):
 
 
 def test_a_vector_that_is_no_number_is_an_error():
-    """A picture that could not be read has a row of NaN: the row is named, not ranked."""
+    """An image that could not be read has a row of NaN: the row is named, not ranked."""
     images = np.eye(4)
     images[2] = np.nan
     with pytest.raises(InputError, match=r"\[2\] holds NaN"):

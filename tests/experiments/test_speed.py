@@ -123,7 +123,7 @@ def test_the_cross_encoder_reads_every_pair():
 
 
 def test_the_cross_encoder_attends_across():
-    """A change of one region changes what the first token becomes: sentence and picture go through one transformer."""
+    """A change of one region changes what the first token becomes: sentence and image go through one transformer."""
     torch.manual_seed(0)
     encoder = CrossEncoder(TINY).eval()
     features = torch.randn(1, TINY.regions, TINY.feature_size)

@@ -15,7 +15,7 @@ def vse(*arguments):
 
 @pytest.mark.slow
 def test_speed_experiment_quick_run(tmp_path):
-    """It ends in one JSON object, a table and a picture, and says what was measured and what was not."""
+    """It ends in one JSON object, a table and an image, and says what was measured and what was not."""
     done = vse("experiment", "speed", "--quick", "--json", "--out", str(tmp_path / "speed"))
     assert done.returncode == 0, done.stderr
     result = json.loads(done.stdout)

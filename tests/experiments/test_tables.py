@@ -1,4 +1,4 @@
-"""Every table on photographs as its command runs it, with a tiny recipe in the place of its own."""
+"""Every table on images as its command runs it, with a tiny recipe in the place of its own."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def place(tmp_path_factory):
 
 @pytest.fixture(autouse=True)
 def no_pictures_of_runs(monkeypatch):
-    """They take longer than a tiny training; the pictures of the experiment are drawn."""
+    """They take longer than a tiny training; the images of the experiment are drawn."""
     monkeypatch.setattr(TrainingResult, "draw", lambda *_: None)
 
 
@@ -64,7 +64,7 @@ def own_recipe(place, row):
 
 @pytest.mark.parametrize("name", ROWS)
 def test_image_table_trains_ranks_and_compares_rows(place, name):
-    """All rows are trained and ranked, claims compare rows of the table, text and pictures are written."""
+    """All rows are trained and ranked, claims compare rows of the table, text and images are written."""
     code, result = run(place, name)
     assert code == 0
     labels = [row["label"] for row in result["rows"]]
@@ -79,7 +79,7 @@ def test_image_table_trains_ranks_and_compares_rows(place, name):
 
 
 def test_k_max_search_selects_on_dev(place):
-    """The chosen pair is the one with the highest rsum on dev, and the others are told too."""
+    """The chosen pair is the one with the highest rsum on dev, and the others are reported too."""
     code, result = run(place, "k-max-search")
     assert code == 0
     dev = np.array(result["dev_rsum"])

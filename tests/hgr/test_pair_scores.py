@@ -63,7 +63,7 @@ def naive_score(model: HGRModel, frames: np.ndarray, sentence: str) -> float:
     ],
 )
 def test_typed_sentences_are_read_as_captions_are_written(hgr, towers, typed, plain):
-    """Capitals, punctuation and odd white space change nothing, to the bit, for pairs and for vectors."""
+    """Capitals, punctuation and odd white space change nothing, exactly, for pairs and for vectors."""
     shown = videos(3, 5)
     expected = hgr.score_pairs(shown, [plain])
     assert expected.ravel().tolist() == pytest.approx([naive_score(hgr, each, plain) for each in shown], abs=1e-5)

@@ -31,7 +31,7 @@ class Browsing:
                 assert writer.recent(k, offset=offset) == whole[offset : offset + k]
 
     def test_a_file_comes_once_as_its_first_moment(self, writer: Collection) -> None:
-        """A clip has the start and end of that moment, and its captions; also when it was moved or replaced."""
+        """A video has the start and end of that moment, and its captions; also when it was moved or replaced."""
         clip = picture("c.mp4", kind="video", taken=10.0, captions=("a dog",))
         moments = tuple(Moment(VECTORS[row], float(row), row + 1.5) for row in range(3))
         writer.add([entry("p.jpg", VECTORS[0], taken=5.0), Entry(clip, moments)])

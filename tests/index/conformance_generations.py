@@ -37,7 +37,7 @@ class Generations:
     def test_the_switch(self, writer: Collection, backend: Backend) -> None:
         """Until ``commit`` everybody finds the old generation, afterwards whoever opens finds the new one.
 
-        Who has the old one open reads on, is told, and changes nothing any more.
+        Who has the old one open reads on, is reported, and changes nothing any more.
         """
         writer.add(batch(VECTORS))
         reader = backend.open(write=False)

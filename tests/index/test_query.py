@@ -144,7 +144,7 @@ def test_query_names_invalid_parts(parts, words):
 
 
 def test_sequences_of_any_kind():
-    """Lists, generators, arrays of ids and of pictures; numbers of numpy become plain ones."""
+    """Lists, generators, arrays of ids and of images; numbers of numpy become plain ones."""
     pictures = np.stack([picture(1), picture(2)])
     query = Query(["a dog"], pictures, like=np.array([3, 4]), weights=np.ones(5, np.float32))  # type: ignore[arg-type]
     assert query.texts == ("a dog",)
@@ -190,7 +190,7 @@ def test_a_text_that_is_cut_is_told():
 
 
 def test_parts_that_are_not_there_are_one_line(tmp_path):
-    """A file that is no picture, an id that is gone, a model or a collection that is missing."""
+    """A file that is no image, an id that is gone, a model or a collection that is missing."""
     (tmp_path / "no.jpg").write_text("no picture")
     with create(tmp_path / "c", SIZE) as collection:
         for query, its_model, where, words in (

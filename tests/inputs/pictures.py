@@ -9,7 +9,7 @@ from PIL import Image
 
 
 def gradient(height=12, width=20):
-    """A picture without symmetry, smooth enough for lossy encodings: uint8 (H, W, 3)."""
+    """An image without symmetry, smooth enough for lossy encodings: uint8 (H, W, 3)."""
     rows, columns = np.mgrid[:height, :width]
     red, green = rows * 255 // max(height - 1, 1), columns * 255 // max(width - 1, 1)
     return np.stack([red, green, (red + green) // 3], axis=2).astype(np.uint8)

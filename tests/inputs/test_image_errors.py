@@ -64,7 +64,7 @@ def png_header(width, height):
 @given(data=st.data())
 @settings(max_examples=40)
 def test_corrupt_image_files_give_pixels_or_bad_image_error(name, data):
-    """Flipped, cut, repeated or foreign bytes give a picture or BadImageError, and nothing else."""
+    """Flipped, cut, repeated or foreign bytes give an image or BadImageError, and nothing else."""
     content = bytearray(FILES[name])
     for _ in range(data.draw(st.integers(1, 6))):
         position = data.draw(st.integers(0, max(len(content) - 1, 0)))
@@ -87,7 +87,7 @@ def test_corrupt_image_files_give_pixels_or_bad_image_error(name, data):
 @pytest.mark.filterwarnings("ignore")
 @given(head=st.sampled_from(list(FILES.values())), tail=st.binary(max_size=200), keep=st.integers(0, 40))
 def test_a_header_and_noise(head, tail, keep):
-    """A file that begins like a picture and goes on as noise is refused or read, never a crash."""
+    """A file that begins like an image and goes on as noise is refused or read, never a crash."""
     with contextlib.suppress(BadImageError):
         read_image(head[:keep] + tail, limits=ImageLimits(max_pixels=4_000_000))
 
@@ -190,7 +190,7 @@ def test_image_pixel_limit(name):
 
 @pytest.mark.parametrize("size", [(20_000, 20_000), (2**31 - 1, 1), (100_000, 100_000)])
 def test_bombs_are_not_decoded(size):
-    """A few bytes that announce a huge picture are refused by the header, without a warning or a change of Pillow's."""
+    """A few bytes that announce a huge image are refused by the header, without a warning or a change of Pillow's."""
     before = Image.MAX_IMAGE_PIXELS
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -199,14 +199,14 @@ def test_bombs_are_not_decoded(size):
 
 
 def test_large_pictures_do_not_warn():
-    """Between Pillow's warning and our limit a picture is read in silence; here it only fails for want of data."""
+    """Between Pillow's warning and our limit an image is read in silence; here it only fails for want of data."""
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert "pixels" not in refused(png_header(10_000, 9_500)).reason
 
 
 def test_limits_of_pillow_become_ours(monkeypatch):
-    """Where Pillow itself refuses a large picture, its error is BadImageError."""
+    """Where Pillow itself refuses a large image, its error is BadImageError."""
     monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 10)
     assert "decompression bomb" in refused(FILES["ICO"]).reason
 

@@ -24,7 +24,7 @@ LOSSLESS = ("PNG", "TIFF", "BMP", "PPM", "WEBP", "JPEG2000")
 
 
 def stored(picture, orientation):
-    """What a camera stores of an upright picture, by where EXIF says that row 0 and column 0 of the file are seen."""
+    """What a camera stores of an upright image, by where EXIF says that row 0 and column 0 of the file are seen."""
     row, column = {
         1: ("top", "left"),
         2: ("top", "right"),
@@ -67,7 +67,7 @@ def test_lossy_images_decode_closely(file_format):
 
 @pytest.mark.parametrize("orientation", [1, 6])
 def test_heic_images_decode_upright(tmp_path, orientation):
-    """Photographs of phones are read, upright, without a global registration in Pillow."""
+    """Images of phones are read, upright, without a global registration in Pillow."""
     heif = pytest.importorskip("pillow_heif")
     stream = io.BytesIO()
     pixels = stored(gradient(48, 64), orientation)
@@ -202,7 +202,7 @@ def test_first_frame_of_animations_is_decoded(file_format):
 
 
 def test_arrays_of_any_dtype_are_the_same_image():
-    """Greys, RGB and RGBA of 8 or 16 bits, booleans and floats in 0 … 1 are the same picture."""
+    """Greys, RGB and RGBA of 8 or 16 bits, booleans and floats in 0 … 1 are the same image."""
     assert read_image(PICTURE) is PICTURE
     doubled = PICTURE.astype(np.uint16) * 257
     for same in (doubled, doubled.astype(">u2"), PICTURE / 255, (PICTURE / 255).astype(np.float32), PICTURE.copy("F")):
@@ -236,7 +236,7 @@ def test_reduced_decoding_never_falls_below(scale):
 
 @pytest.mark.parametrize("orientation", [1, 6])
 def test_reduced_decoding_is_upright(orientation):
-    """The size that is asked for is that of the upright picture, and the colours stay."""
+    """The size that is asked for is that of the upright image, and the colours stay."""
     data = encoded(stored(gradient(400, 800), orientation), "JPEG", exif=with_orientation(orientation), quality=95)
     found = read_image(data, at_least=(100, 150))
     assert found.shape == (100, 200, 3)

@@ -83,7 +83,7 @@ def test_cropping_keeps_the_aspect_ratio(height, width, size, ratio):
 
 
 def test_cropping_of_a_known_case():
-    """A photograph of 4:3 for 224 out of 256: 256 x 341, then the middle."""
+    """An image of 4:3 for 224 out of 256: 256 x 341, then the middle."""
     how = ImagePreprocessing((224, 224), mean=(0, 0, 0), std=(1, 1, 1), resize="bicubic", fit="crop", crop_ratio=0.875)
     picture = gradient(300, 400)
     resized = np.asarray(Image.fromarray(picture).resize((341, 256), Image.Resampling.BICUBIC))
@@ -193,9 +193,9 @@ def test_load_pixels_is_read_and_prepare(tmp_path):
 @pytest.mark.parametrize("fit", ["stretch", "crop"])
 @pytest.mark.parametrize("augment", [None, 3])
 def test_reduced_decoding_looks_the_same(fit, augment):
-    """With antialiasing a large photograph is decoded smaller, and the result is within a grey level or two.
+    """With antialiasing a large image is decoded smaller, and the result is within a grey level or two.
 
-    A random crop begins and ends at whole pixels of the smaller picture, hence the picture without fine detail.
+    A random crop begins and ends at whole pixels of the smaller image, hence the image without fine detail.
     """
     noise = np.random.default_rng(0).integers(0, 256, (8, 12, 3), dtype=np.uint8)
     picture = np.asarray(Image.fromarray(noise).resize((1800, 1200), Image.Resampling.BICUBIC))

@@ -98,7 +98,7 @@ def test_plain_is_not_antialiased():
 
 @given(data=st.data(), picture=pictures(), height=SIDES, width=SIDES)
 def test_a_window_is_a_part_of_the_whole(data, picture, height, width):
-    """Whichever rows and columns are asked for, they are those of the whole result, to the bit."""
+    """Whichever rows and columns are asked for, they are those of the whole result, exactly."""
     method = data.draw(st.sampled_from(["plain-bilinear", "bilinear", "bicubic"]))
     if method != "plain-bilinear":
         picture = picture.astype(np.uint8)

@@ -173,6 +173,6 @@ def test_one_caption_of_each_picture(flickr8k, coco):
 
 @pytest.mark.slow
 def test_more_dataset_captions_split_as_nltk_splits_them(flickr8k, coco):
-    """Two more of each picture of Flickr8k and of COCO's test split."""
+    """Two more of each image of Flickr8k and of COCO's test split."""
     assert (len(flickr8k), len(coco)) == (40460, 25000)
     agree([*flickr8k[1::5], *flickr8k[3::5], *coco[2::5], *coco[4::5]])

@@ -43,7 +43,7 @@ def test_bert_base_has_the_published_size():
 
 
 def test_build_completes_preprocessing():
-    """The complete configuration says how pictures are prepared; a preprocessing that is given stays."""
+    """The complete configuration says how images are prepared; a preprocessing that is given stays."""
     backbone = {"name": "caffe-resnet", "options": {"blocks": [1, 1, 1, 1], "width": 1}}
     _, config = build_image_encoder(GridConfig(backbone=backbone, image_size=96), 8)
     assert config.preprocessing == imagenet(96).to_json()

@@ -54,7 +54,7 @@ def cells(line: str) -> list[str]:
 
 
 def test_three_files_are_written(tmp_path):
-    """The card links the picture, and the curves can be read without the model."""
+    """The card links the image, and the curves can be read without the model."""
     pytest.importorskip("matplotlib")
     model = tiny()
     write_card(tmp_path, model)
@@ -145,7 +145,7 @@ def test_card_example_runs(tmp_path, monkeypatch):
 
 
 def test_the_example_fits_the_model():
-    """Pictures are shown to a model that reads pictures, and no text to one without a vocabulary."""
+    """Images are shown to a model that reads images, and no text to one without a vocabulary."""
     grid = GridConfig(backbone=CAFFE, image_size=64)
     card = card_of(tiny(image=grid, vocabulary=False))
     assert 'encode_images(["photo.jpg"])' in card

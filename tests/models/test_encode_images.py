@@ -1,4 +1,4 @@
-"""Pictures to vectors: every way to hand them in, and bad ones among good ones."""
+"""Images to vectors: every way to hand them in, and bad ones among good ones."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class TestPictures:
         assert_unit(found, 1)
 
     def test_a_stack_of_pictures_is_many(self, grid):
-        """(n, H, W, 3) is n pictures, and a tuple is as good as a list."""
+        """(n, H, W, 3) is n images, and a tuple is as good as a list."""
         stack = np.stack([picture(n) for n in range(3)])
         expected = grid.encode_images(list(stack))
         np.testing.assert_allclose(grid.encode_images(stack), expected, atol=1e-6)
@@ -83,7 +83,7 @@ class TestPictures:
         assert_unit(grid.encode_images([stream.getvalue()]), 1)
 
     def test_a_rotated_photograph_is_read_upright(self, grid):
-        """The orientation of EXIF is applied: the stored picture turned by hand has the same vector."""
+        """The orientation of EXIF is applied: the stored image turned by hand has the same vector."""
         exif = Image.Exif()
         exif[EXIF_ORIENTATION] = 6
         stream = io.BytesIO()

@@ -26,7 +26,7 @@ def here(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_name_is_enough(here, name):
-    """It is an export that reads pictures and sentences, with a card, curves and coefficients of its own."""
+    """It is an export that reads images and sentences, with a card, curves and coefficients of its own."""
     model = vse.load(name, threads=1)
     assert isinstance(model, OnnxModel)
     assert_unit(model.encode_images([picture(0), picture(1)]), 2, model.embed_size)
@@ -49,7 +49,7 @@ def test_a_model_of_the_same_name_in_the_present_folder_comes_first(here):
 
 
 def test_pictures_of_the_same_name_are_not_in_the_way(here):
-    """A folder of pictures is not a model, nor is a file; only a path that says where it looks is taken at its word."""
+    """A folder of images is not a model, nor is a file; only a path that says where it looks is taken at its word."""
     (here / DEFAULT).mkdir()
     (here / DEFAULT / "a.jpg").write_bytes(b"x")
     assert model_folder(DEFAULT) == MODELS / DEFAULT

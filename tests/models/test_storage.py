@@ -118,7 +118,7 @@ class TestWriting:
 
 
 class TestLoading:
-    """What does not belong together, or is not whole, is told in one line."""
+    """What does not belong together, or is not whole, is reported in one line."""
 
     def test_weights_of_another_model(self, folder, tmp_path):
         """Equal shapes do not hide that the files are of two models."""

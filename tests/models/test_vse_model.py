@@ -55,7 +55,7 @@ def kept(model: VSEModel, folder) -> VSEModel:
 
 
 class TestEveryPooling:
-    """Each of them, in each tower: builds, encodes unit vectors, survives the disk to the bit."""
+    """Each of them, in each tower: builds, encodes unit vectors, saves and loads exactly."""
 
     @poolings
     @pytest.mark.parametrize("tower", ["region", "grid"])

@@ -90,7 +90,7 @@ def test_other_sets_change_nothing(name, sets, data):
 @given(sets=set_batches(dim=DIM, prefix=True))
 @few
 def test_lengths_are_a_prefix_mask(name, sets):
-    """lengths=n and a mask of the first n are the same call, to the bit."""
+    """lengths=n and a mask of the first n are the same call, exactly."""
     pool = build(name, DIM)
     expected = pool(sets.features, mask=sets.mask)
     torch.testing.assert_close(pool(sets.features, lengths=sets.sizes), expected, rtol=0, atol=1e-6)

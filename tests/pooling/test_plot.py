@@ -1,4 +1,4 @@
-"""Pictures of coefficients: one panel a size, the learned curve drawn as it is."""
+"""Images of coefficients: one panel a size, the learned curve drawn as it is."""
 
 from __future__ import annotations
 

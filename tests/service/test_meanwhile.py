@@ -127,7 +127,7 @@ def test_an_upgrade_to_a_model_that_is_not_there(own, models, monkeypatch):
 
 
 def test_an_index_that_is_deleted(own):
-    """503 with the reason for all that asks it; the page is still there. Put back or made anew, the index is served."""
+    """503 with the reason for all that asks it; the page is still there. Put back or rebuilt, the index is served."""
     with application(own.index) as client:
         assert client.get(f"{API}/search?q=snow").status_code == 200
         own.index.rename(own.folder / "away")
@@ -146,7 +146,7 @@ def test_an_index_that_is_deleted(own):
 
 
 def test_an_index_that_is_made_again(own):
-    """Deleted and made anew with other files at the same place: all answers are about the new one, at once."""
+    """Deleted and rebuilt with other files at the same place: all answers are about the new one, at once."""
     with application(own.index) as client:
         assert len(client.get(f"{API}/search?q=snow&k=50").json()["results"]) > 2
         shutil.rmtree(own.index)

@@ -10,7 +10,7 @@ FOREIGN = [{"sec-fetch-site": "cross-site"}, {"sec-fetch-site": "same-site"}]
 
 @pytest.mark.parametrize("headers", FOREIGN)
 def test_requests_on_behalf_of_another_page(client, headers):
-    """403 before anything is read or computed, for searches, uploads and pictures."""
+    """403 before anything is read or computed, for searches, uploads and images."""
     item = id_of(client, "b.jpg")
     for path in (
         f"{API}/search?q=snow",

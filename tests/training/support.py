@@ -1,4 +1,4 @@
-"""A tiny data set that can be learned, and recipes that train on it in a second."""
+"""A tiny dataset that can be learned, and recipes that train on it in a second."""
 
 from __future__ import annotations
 

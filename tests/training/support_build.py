@@ -1,4 +1,4 @@
-"""Tiny recipes over photographs, and the models that are built from them."""
+"""Tiny recipes over images, and the models that are built from them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ GRID = {"kind": "grid", "backbone": {"name": "caffe-resnet", "options": RESNET},
 
 
 def write_photographs(folder: Path) -> Path:
-    """Ten small photographs with captions, eight of them to train on."""
+    """Ten small images with captions, eight of them to train on."""
     images = []
     for number in range(10):
         name = f"{number}.png"

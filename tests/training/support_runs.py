@@ -1,4 +1,4 @@
-"""Runs that are interrupted, and how they are compared to the bit."""
+"""Interrupted runs, and their exact comparison."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SHORT = {"epochs": 2, "batch_size": 16, "decay_epochs": 1}
 
 
 class Interrupting(SilentProgress):
-    """Presses Ctrl-C at the n-th report; and at the last one, since the pictures take longer than the training."""
+    """Presses Ctrl-C at the n-th report; and at the last one, since the images take longer than the training."""
 
     def __init__(self, at: int | None = None) -> None:
         self.seen = 0
@@ -45,7 +45,7 @@ class Interrupting(SilentProgress):
 
 
 def interrupted(recipe: Recipe, folder: Path, at: int | None = None) -> Interrupting:
-    """Train until report ``at``, or until only the pictures and ``result.json`` are missing."""
+    """Train until report ``at``, or until only the images and ``result.json`` are missing."""
     reporter = Interrupting(at)
     with pytest.raises(KeyboardInterrupt):
         train(recipe, folder, progress=reporter)
@@ -61,7 +61,7 @@ def position(folder: Path) -> dict[str, Any]:
 
 
 def assert_same_run(found: Path, expected: Path) -> None:
-    """Equal to the bit: every tensor of the checkpoint, where the run stands, its metrics, and its models."""
+    """Equal exactly: every tensor of the checkpoint, where the run stands, its metrics, and its models."""
     ours, theirs = (load_file(checkpoint(folder) / "state.safetensors") for folder in (found, expected))
     assert ours.keys() == theirs.keys()
     for name, tensor in theirs.items():

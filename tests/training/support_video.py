@@ -81,7 +81,7 @@ def video_recipe(data: Path, model: str, /, **changes: Any) -> Recipe:
 
 @contextmanager
 def without_matplotlib() -> Iterator[None]:
-    """As in an install without it, where runs draw no pictures: these take longer than a small training."""
+    """As in an install without it, where runs draw no images: these take longer than a small training."""
     with pytest.MonkeyPatch.context() as patch:
         for name in ("matplotlib", "matplotlib.figure"):
             patch.setitem(sys.modules, name, None)

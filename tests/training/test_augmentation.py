@@ -81,7 +81,7 @@ def test_the_one_that_stays_is_any_of_them():
 def test_released_cells_follow_a_rate_of_their_own_picture():
     """r ~ U(0, 1): r ≤ 0.2 keeps all, otherwise each of N cells goes with 0.2 · r.
 
-    With many cells the share that goes tells r: a fifth of the pictures are whole, the others lie evenly between
+    With many cells the share that goes tells r: a fifth of the images are whole, the others lie evenly between
     0.04 and 0.2.
     """
     draws, cells = generator(), 20_000
@@ -90,7 +90,7 @@ def test_released_cells_follow_a_rate_of_their_own_picture():
     assert whole.mean() == pytest.approx(RATE, abs=0.04)
     assert gone[~whole].min() > 0.2 * 0.2 - 0.01
     assert gone[~whole].max() < 0.2 + 0.01
-    for share in (0.4, 0.6, 0.8):  # r is uniform: as many pictures below 0.2 · share as that share of all
+    for share in (0.4, 0.6, 0.8):  # r is uniform: as many images below 0.2 · share as that share of all
         assert (gone <= 0.2 * share).mean() == pytest.approx(share, abs=0.05)
 
 

@@ -54,7 +54,7 @@ def test_average_follows_its_recurrence(decay):
 
 
 def test_in_place_puts_the_average_in_and_restores_the_weights():
-    """Inside the block the model computes with the average; after it every tensor is as before, to the bit."""
+    """Inside the block the model computes with the average; after it every tensor is as before, exactly."""
     model = network()
     average = AveragedWeights(model, 0.9)
     for step in range(3):

@@ -124,7 +124,7 @@ def test_a_batch_of_features_by_hand(image, text, dtype, regions, rate):
 @pytest.mark.parametrize("image", ["none", "drop", "released"])
 @pytest.mark.parametrize("views", [True, False])
 def test_a_batch_of_pictures_by_hand(picture_data, image, views):
-    """Each picture decoded and prepared by itself, its view and its mask of cells keyed by the sample."""
+    """Each image decoded and prepared by itself, its view and its mask of cells keyed by the sample."""
     recipe = AugmentationRecipe(image=image, views=views, rate=0.4)
     pairs = pairs_of(picture_data, image=image, views=views, rate=0.4)
     rules = {"drop": keep_elements, "released": keep_cells_as_released}

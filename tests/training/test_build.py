@@ -90,7 +90,7 @@ def test_other_region_features_are_other_data(regions):
 
 
 def test_stored_features_are_part_of_the_identity(pictures, tmp_path):
-    """The fingerprint of the backbone that made them; pictures themselves have none."""
+    """The fingerprint of the backbone that made them; images themselves have none."""
     recipe = grid_recipe(pictures)
     found = {}
     for seed in (3, 4):
@@ -187,7 +187,7 @@ def store(pictures, tmp_path_factory) -> Path:
 
 
 def test_a_store_of_this_backbone_is_taken(pictures, store):
-    """Features in the place of pictures, and the rule for cells is still that of a grid."""
+    """Features in the place of images, and the rule for cells is still that of a grid."""
     recipe = grid_recipe(pictures, features=store, augmentation={"image": "released", "rate": 0.5})
     splits = open_splits(recipe)
     model = build_model(recipe, build_tokenizer(recipe, splits.train.captions), splits, "test")

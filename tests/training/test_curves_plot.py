@@ -86,7 +86,7 @@ def test_averaged_weights_are_a_line_of_their_own():
 
 
 def test_events_are_marked_where_they_happened():
-    """A vertical line in the picture of the spread at the epoch of each event."""
+    """A vertical line in the image of the spread at the epoch of each event."""
     lines = run()
     lines += [{"kind": "event", "step": step, "epoch": 1, "event": "collapsed", "spread": 0.0} for step in (7, 15)]
     loss, spread, rsum = plot_training({"one": lines}).axes
@@ -118,7 +118,7 @@ def test_a_loss_that_falls_far_has_a_logarithmic_axis():
 
 
 def test_a_missing_value_is_a_gap():
-    """A step whose loss was written as null draws nothing there, and the picture is made."""
+    """A step whose loss was written as null draws nothing there, and the image is made."""
     lines = run()
     lines[3]["loss"] = None
     figure = plot_training({"one": lines})

@@ -153,7 +153,7 @@ class TestShipped:
     """What comes with the package."""
 
     def test_every_configuration_of_the_paper_is_there_and_no_other(self):
-        """Every row of its tables, for all data sets; besides them what anybody can run."""
+        """Every row of its tables, for all datasets; besides them what anybody can run."""
         assert set(list_recipes()) == {"-".join(key) for key in ALL} | OWN | PROJECTED | PHOTO | VIDEO
 
     @pytest.mark.parametrize("name", list_recipes())

@@ -96,7 +96,7 @@ def test_the_small_ones_differ_in_size_and_length_alone(method):
 
 @pytest.fixture(scope="module")
 def truncated(tmp_path_factory) -> dict[str, tuple[Path, list[str]]]:
-    """A few videos of each data set in the layout that its recipes read, with frames of the right width."""
+    """A few videos of each dataset in the layout that its recipes read, with frames of the right width."""
     root = tmp_path_factory.mktemp("truncated")
     found = {data: (write_videos(root / data, 6, 3, width=WIDTHS[data]), []) for data in ("msrvtt", "msvd")}
     vatex = root / "vatex"

@@ -132,7 +132,7 @@ def test_a_file_that_lacks_words_is_told_of(data, tmp_path, capsys):
 
 
 def test_a_file_of_words_and_of_graphs_is_used(data, tmp_path):
-    """``word2int.json`` beside the captions gives the vocabulary; published graphs are told of in the note."""
+    """``word2int.json`` beside the captions gives the vocabulary; published graphs are reported of in the note."""
     folder = captions_file(data).parent
     (folder / "word2int.json").write_text(json.dumps({"<BOS>": 0, "<EOS>": 1, "<UNK>": 2, "dog": 3}))
     captions = open_splits(video_recipe(data, "hgr")).train.captions

@@ -218,7 +218,7 @@ def _without_dropout(model: str) -> dict:
 
 @pytest.mark.parametrize("model", MODELS)
 def test_a_saved_model_gives_the_same_scores(model, runs, data, tmp_path):
-    """Loaded, saved and loaded again: the same fingerprint and the same scores of every pair, to the bit."""
+    """Loaded, saved and loaded again: the same fingerprint and the same scores of every pair, exactly."""
     first = vse.load(runs[model] / "best")
     with without_matplotlib():
         second = vse.load(first.save(tmp_path / "again"))

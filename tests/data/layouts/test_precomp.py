@@ -75,7 +75,7 @@ def test_a_flat_array_is_one_region_an_image(tmp_path):
 
 
 def test_equal_images_side_by_side_do_not_change_the_factor(tmp_path):
-    """Two copies of a photograph in a row are two images, as long as others tell how often rows repeat."""
+    """Two copies of an image in a row are two images, as long as others tell how often rows repeat."""
     array = features(5)
     array[2] = array[1]
     data = open_data(write_precomp(tmp_path, "test", np.repeat(array, 5, axis=0), captions(25)))
@@ -92,7 +92,7 @@ def test_rows_of_nan_are_copies_too(tmp_path):
 
 
 def test_the_folder_of_the_data_set_will_do(tmp_path):
-    """``DATA/f30k`` is read from ``DATA/f30k/precomp`` and named after the data set."""
+    """``DATA/f30k`` is read from ``DATA/f30k/precomp`` and named after the dataset."""
     write_precomp(tmp_path / "f30k" / "precomp", "test", features(2), captions(10))
     for path in (tmp_path / "f30k", tmp_path / "f30k" / "precomp"):
         data = open_data(path)

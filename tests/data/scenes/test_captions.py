@@ -34,7 +34,7 @@ def test_every_caption_is_true(seed, split, index, wording):
 
 
 def test_many_scenes_are_captioned_truly():
-    """The same for the captions that data sets get, scene after scene."""
+    """The same for the captions that datasets get, scene after scene."""
     for index in range(400):
         scene = sample_scene(0, "train", index)
         assert all(is_true(caption, scene.shapes) for caption in caption_scene(scene, 0, "train", index))

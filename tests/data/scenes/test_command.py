@@ -8,7 +8,7 @@ from vse.cli.data import scenes
 
 
 def test_data_scenes_prints_one_json_object(tmp_path, capsys):
-    """With ``--json`` stdout is one object that says where the data set is and what it holds."""
+    """With ``--json`` stdout is one object that says where the dataset is and what it holds."""
     scenes(tmp_path / "set", train=2, dev=1, test=1, size=32, as_json=True)
     output = capsys.readouterr()
     result = json.loads(output.out)

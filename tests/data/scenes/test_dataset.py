@@ -1,4 +1,4 @@
-"""Written scenes: a whole data set, or one that the same call finishes."""
+"""Written scenes: a whole dataset, or one that the same call finishes."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Interrupted(SilentProgress):
 
 
 def test_pictures_and_captions_are_those_of_the_key(tmp_path):
-    """Each entry of the list has the picture and the captions of its split and index."""
+    """Each entry of the list has the image and the captions of its split and index."""
     result = write_scenes(tmp_path / "new" / "scenes", **COUNTS, seed=5, size=48)
     listed = json.loads(result.annotations.read_text())
     assert listed["dataset"] == "scenes"
@@ -69,7 +69,7 @@ def test_a_second_call_draws_nothing(tmp_path):
 
 @pytest.mark.parametrize("steps", [1, 4, 11])
 def test_an_interrupted_call_is_finished_by_the_next(tmp_path, steps):
-    """The list of captions appears with the last picture only; then all is as if nothing had happened."""
+    """The list of captions appears with the last image only; then all is as if nothing had happened."""
     with pytest.raises(KeyboardInterrupt):
         write_scenes(tmp_path / "a", **COUNTS, size=32, progress=Interrupted(steps))
     assert not (tmp_path / "a" / "dataset_scenes.json").exists()
@@ -80,7 +80,7 @@ def test_an_interrupted_call_is_finished_by_the_next(tmp_path, steps):
 
 
 def test_missing_and_empty_pictures_are_drawn_again(tmp_path):
-    """A picture that was deleted, or lost its content in a crash, comes back."""
+    """An image that was deleted, or lost its content in a crash, comes back."""
     write_scenes(tmp_path, **COUNTS, size=32)
     before = contents(tmp_path)
     (tmp_path / "images" / "train_000002.png").unlink()
@@ -125,7 +125,7 @@ def test_a_folder_keeps_to_one_order(tmp_path, change, message):
 
 
 def test_scene_dataset_refuses_foreign_folders(tmp_path):
-    """Pictures without a record, a broken record and a file in the place of the folder are refused."""
+    """Images without a record, a broken record and a file in the place of the folder are refused."""
     (tmp_path / "mine" / "images").mkdir(parents=True)
     with pytest.raises(InputError, match=r"images.*choose another folder"):
         write_scenes(tmp_path / "mine", **COUNTS, size=32)

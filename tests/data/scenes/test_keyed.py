@@ -15,7 +15,7 @@ NUMBERS = st.integers(0, 2**32 - 1)
 
 
 def test_the_draws_of_a_key_are_fixed_for_good():
-    """These values may never change: every generated data set depends on them."""
+    """These values may never change: every generated dataset depends on them."""
     rng = KeyedRandom(0, 1, 2)
     assert [rng.below(1000) for _ in range(5)] == [262, 972, 776, 228, 866]
     assert [rng.uniform() for _ in range(2)] == [0.22331273882293146, 0.8379781743320591]

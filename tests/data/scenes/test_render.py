@@ -1,4 +1,4 @@
-"""Rendering: the picture shows the objects where the scene says, and nothing else of them."""
+"""Rendering: the image shows the objects where the scene says, and nothing else of them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def one_shape(kind: str, turn: float = 0.0) -> Scene:
 
 @given(st.integers(0, 20_000), st.sampled_from([32, 100, 128]))
 def test_objects_change_pixels_within_their_circles_only(index, size):
-    """With and without its objects, a picture differs inside every object's circle and nowhere outside of them."""
+    """With and without its objects, an image differs inside every object's circle and nowhere outside of them."""
     scene = sample_scene(0, "train", index)
     drawn = np.asarray(render(scene, size), dtype=int)
     empty = np.asarray(render(replace(scene, groups=()), size), dtype=int)
@@ -94,6 +94,6 @@ def test_a_background_lies_between_its_tones(texture):
 
 @pytest.mark.parametrize("size", [0, -1, 31, 2049, 64.0, "64", None, True])
 def test_a_bad_size_is_named(size):
-    """Sizes without room for a picture, and values that are no size, are refused with the value."""
+    """Sizes without room for an image, and values that are no size, are refused with the value."""
     with pytest.raises(InputError, match=f"size.*{size!r}"):
         render(sample_scene(0, "train", 0), size)

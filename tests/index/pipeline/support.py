@@ -23,7 +23,7 @@ def model() -> VSEModel:
 
 
 def save_picture(root: Path, path: str, seed: int = 0, **options: object) -> Path:
-    """A picture of its own for every seed; all BMP files have one size."""
+    """An image of its own for every seed; all BMP files have one size."""
     (root / path).parent.mkdir(parents=True, exist_ok=True)
     Image.fromarray(picture(seed)).save(root / path, **options)
     return root / path

@@ -65,7 +65,7 @@ def test_new_captions_of_a_known_file(collection, root):
 
 
 def test_lost_captions_cost_nothing(collection, root):
-    """Without the file of captions there are none, and no picture is encoded for it."""
+    """Without the file of captions there are none, and no image is encoded for it."""
     index_folder(collection, model(), root)
     before = ids_of(collection)
     (root / "captions.csv").unlink()

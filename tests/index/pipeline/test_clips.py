@@ -1,4 +1,4 @@
-"""Clips: a vector for each window, however the reading is cut into parts."""
+"""Videos: a vector for each window, however the reading is cut into parts."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from vse.index.scan import ScanLimits, VideoLimits, frames, walk
 
 @pytest.fixture
 def root(tmp_path):
-    """A clip of two windows, one of seven, and pictures between them."""
+    """A video of two windows, one of seven, and images between them."""
     folder = tmp_path / "media"
     save_picture(folder, "a.png", 1)
     write_clip(folder / "b.mp4", seconds=8.0, rate=5)
@@ -31,7 +31,7 @@ def collection(tmp_path):
 
 
 def naive_moments(path):
-    """The windows of a clip with the mean of its frames' vectors, brought to length 1."""
+    """The windows of a video with the mean of its frames' vectors, brought to length 1."""
     for window in frames(path):
         mean = model().encode_images(list(window.frames)).astype(np.float64).mean(axis=0)
         yield window.start, window.end, mean / np.sqrt((mean**2).sum())
@@ -39,7 +39,7 @@ def naive_moments(path):
 
 @pytest.mark.parametrize("batch_size", [1, 8, 32, 200])
 def test_each_video_window_is_an_item(collection, root, batch_size):
-    """Each window of a clip is an item with its seconds and its vector, in the order of time."""
+    """Each window of a video is an item with its seconds and its vector, in the order of time."""
     report = index_folder(collection, model(), root, batch_size=batch_size)
     assert counts(report) == {"new": 5}
     ids = ids_of(collection)
@@ -65,7 +65,7 @@ def test_a_moved_clip_keeps_its_ids(collection, root):
 
 
 def test_clips_that_are_damaged(collection, root):
-    """One that is no clip is a problem; one that is cut off is used as far as it goes, and this is said."""
+    """One that is no video is a problem; one that is cut off is used as far as it goes, and this is said."""
     (root / "no.mp4").write_bytes(b"no clip at all")
     whole = (root / "d.mkv").read_bytes()
     (root / "d.mkv").write_bytes(whole[: len(whole) * 2 // 3])

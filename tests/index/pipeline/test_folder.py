@@ -44,7 +44,7 @@ def index(collection, root):
 
 
 def test_first_indexing_stores_embedding_and_metadata(index, collection, root):
-    """Each picture has the vector that the model gives for its file, and the description that a scan gives."""
+    """Each image has the vector that the model gives for its file, and the description that a scan gives."""
     report = index(batch_size=2)
     assert counts(report) == {"new": 3}
     assert report.images == 3
@@ -115,7 +115,7 @@ def test_a_moved_file_keeps_its_ids(index, collection, root):
 
 
 def test_files_that_change_places(index, collection, root):
-    """A chain of renames, as when pictures are renumbered, and an exchange: all of it moves."""
+    """A chain of renames, as when images are renumbered, and an exchange: all of it moves."""
     for number in range(4):
         save_picture(root, f"n/{number}.bmp", 10 + number)
     index()

@@ -41,7 +41,7 @@ def ids_by_place(collection):
 
 @pytest.mark.parametrize("order", [1, -1])
 def test_a_move_between_folders(collection, roots, order):
-    """A picture, also with another name and time, and a clip: ids stay, nothing is encoded, whatever the order."""
+    """An image, also with another name and time, and a video: ids stay, nothing is encoded, whatever the order."""
     one, two = roots
     write_clip(one / "clip.mp4", seconds=8.0, rate=5)
     index(collection, *roots)

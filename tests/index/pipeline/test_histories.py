@@ -1,4 +1,4 @@
-"""Whatever happens to a folder between two runs, the collection afterwards is the one made anew."""
+"""Whatever happens to a folder between two runs, the collection afterwards is the one rebuilt."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Moments from end to end: clips of moving shapes are indexed and searched by the commands, as a person does it."""
+"""Moments from end to end: videos of moving shapes are indexed and searched by the commands, as a person does it."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def drawn(colour: str, shape: str, x: float, y: float, radius: float, height: in
 
 
 def moving(shapes, number: int, height: int, width: int):
-    """Frame ``number`` of a clip in which one shape after the other moves from left to right, up and down."""
+    """Frame ``number`` of a video in which one shape after the other moves from left to right, up and down."""
     colour, shape = shapes[number // (SECONDS * RATE)]
     share = number % (SECONDS * RATE) / (SECONDS * RATE)
     return drawn(colour, shape, 0.25 + share / 2, 0.5 + 0.15 * np.sin(7 * share), 18, height, width)
@@ -61,7 +61,7 @@ class Place:
     moments: dict[str, tuple[str, int]]
 
     def best_clip(self, *query: object) -> dict:
-        """The first result that is a moment, whatever pictures are before it."""
+        """The first result that is a moment, whatever images are before it."""
         found = told("search", self.index, *query, "-k", 100)["results"]
         return next(result for result in found if result["kind"] == "video")
 
@@ -73,7 +73,7 @@ def model(tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="module", params=[("mp4", "webm"), ("webm", "mp4")], ids=["mp4 webm", "webm mp4"])
 def place(request, model, tmp_path_factory) -> Place:
-    """Both clips, each in one of the forms, pictures of the same and of other colours between them, and their index."""
+    """Both videos, each in one of the forms, images of the same and of other colours between them, and their index."""
     home = tmp_path_factory.mktemp("moments")
     media, queries = home / "media", home / "queries"
     media.mkdir()
@@ -84,7 +84,7 @@ def place(request, model, tmp_path_factory) -> Place:
         moments |= {colour: (f"{name}.{form}", SECONDS * n) for n, (colour, _) in enumerate(shapes)}
     for colour, shape in (each for shapes in CLIPS.values() for each in shapes):
         Image.fromarray(drawn(colour, shape, 0.4, 0.6, 22)).save(queries / f"{colour}.png")
-    for name, colour in (("a", "red"), ("e", "black"), ("z", "pink")):  # before, between and behind the clips
+    for name, colour in (("a", "red"), ("e", "black"), ("z", "pink")):  # before, between and behind the videos
         Image.fromarray(drawn(colour, "disc", 0.5, 0.5, 25)).save(media / f"{name}.jpg")
     (report,) = told("index", media, "--into", home / "media.vse", "--model", model)["folders"]
     assert (report["new"], report["problems"]) == (5, [])
@@ -103,7 +103,7 @@ def test_a_picture_finds_the_moment_of_its_shape(colour, place):
 
 
 def test_every_second_belongs_to_one_moment(place):
-    """The moments of a clip follow each other without a gap from its beginning to its end."""
+    """The moments of a video follow each other without a gap from its beginning to its end."""
     found = told("search", place.index, "red", "-k", 100, "--type", "video")["results"]
     for name, shapes in CLIPS.items():
         spans = sorted((each["start"], each["end"]) for each in found if Path(each["path"]).stem == name)
@@ -115,7 +115,7 @@ def test_every_second_belongs_to_one_moment(place):
 
 @pytest.mark.parametrize("form", FORMS)
 def test_a_clip_that_is_cut_answers_for_its_first_moments(form, model, tmp_path):
-    """What is left of a clip that was cut at two thirds is found with its seconds; that something is gone is told."""
+    """The rest of a video truncated at two thirds is found with its seconds, and the truncation is reported."""
     media = tmp_path / "media"
     media.mkdir()
     save_clip(media / f"night.{form}", "night")

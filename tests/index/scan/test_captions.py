@@ -1,4 +1,4 @@
-"""Captions beside the pictures: read where they are sound, reported where they are not."""
+"""Captions beside the images: read where they are sound, reported where they are not."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A clip that is broken, hostile or no clip gives what can be read of it, or one problem with a reason."""
+"""A video that is broken, hostile or no video gives what can be read of it, or one problem with a reason."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def problem_of(path, **options):
 @pytest.mark.parametrize("name", CUT)
 @pytest.mark.parametrize("windows", [64, 3])
 def test_truncated_video_gives_windows_before_the_cut(tmp_path, capfd, name, windows):
-    """What was before the cut is given, the last window says where the clip ends, and nothing is printed.
+    """What was before the cut is given, the last window says where the video ends, and nothing is printed.
 
     With few windows the reader jumps, also behind the cut, and has to find its way back.
     """
@@ -161,7 +161,7 @@ def test_names_that_look_like_addresses(tmp_path, monkeypatch):
 
 
 def test_video_limits(tmp_path):
-    """On pixels and duration a clip is refused, by ``describe`` too, and so it is on time."""
+    """On pixels and duration a video is refused, by ``describe`` too, and so it is on time."""
     path = tmp_path / "clip.mp4"
     write_clip(path, seconds=8)
     assert "3,072 pixels, at most 3,071" in problem_of(path, limits=VideoLimits(max_pixels=3071)).reason
@@ -175,7 +175,7 @@ def test_video_limits(tmp_path):
 
 
 def test_the_time_of_the_caller_does_not_count(tmp_path, monkeypatch):
-    """A model may take hours for the frames of each window: the clip still comes whole."""
+    """A model may take hours for the frames of each window: the video still comes whole."""
     write_clip(tmp_path / "clip.mp4", seconds=40)
     clock = Clock(monkeypatch)
     found = []
@@ -188,7 +188,7 @@ def test_the_time_of_the_caller_does_not_count(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("name", ["clip.mp4", "live.webm"])
 def test_a_clip_that_takes_too_long(tmp_path, monkeypatch, name):
-    """Windows may come before, but the end is a problem, so that nobody takes them for the whole clip.
+    """Windows may come before, but the end is a problem, so that nobody takes them for the whole video.
 
     The second has no duration, which is measured first; this counts too.
     """

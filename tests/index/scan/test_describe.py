@@ -69,7 +69,7 @@ def test_describe_every_image_format(tmp_path, file_format):
 @pytest.mark.parametrize("orientation", range(1, 9))
 @pytest.mark.parametrize("file_format", ["JPEG", "PNG", "WEBP", "TIFF", "AVIF"])
 def test_described_size_is_upright(tmp_path, file_format, orientation):
-    """The size is that of the upright picture, as it is decoded later."""
+    """The size is that of the upright image, as it is decoded later."""
     content = encoded(PICTURE, file_format, exif=with_orientation(orientation))
     file = described(tmp_path, "a.jpg", content)
     assert (file.height, file.width) == read_image(content).shape[:2]
@@ -122,13 +122,13 @@ def test_describe_animation(tmp_path):
 
 
 def test_describe_panorama_without_decoding(tmp_path):
-    """30,000 pixels of width are a picture, and are not decoded to know it."""
+    """30,000 pixels of width are an image, and are not decoded to know it."""
     file = described(tmp_path, "a.png", encoded(np.zeros((500, 30_000), np.uint8), "PNG"))
     assert (file.width, file.height) == (30_000, 500)
 
 
 def test_describe_refuses_decompression_bombs(tmp_path):
-    """A few bytes that announce a huge picture are refused by the header, and so is a file above the limit."""
+    """A few bytes that announce a huge image are refused by the header, and so is a file above the limit."""
 
     def chunk(kind, body):
         return struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
@@ -144,7 +144,7 @@ def test_describe_refuses_decompression_bombs(tmp_path):
 
 
 def test_describe_refuses_other_content(tmp_path):
-    """Nothing, text and a folder under the name of a picture; a file that is gone; a pipe; an impossible name."""
+    """Nothing, text and a folder under the name of an image; a file that is gone; a pipe; an impossible name."""
     assert described(tmp_path, "empty.jpg", b"") == Problem("empty.jpg", "empty")
     assert "not a picture" in described(tmp_path, "text.jpg", b"hello").reason
     (tmp_path / "folder.jpg").mkdir()
@@ -274,7 +274,7 @@ def test_describe_corrupt_image_gives_file_or_problem(tmp_path, name, data):
 
 
 def test_described_size_matches_decoded_size(shared_data):
-    """Every photograph of a real folder has the size with which it is decoded."""
+    """Every image of a real folder has the size with which it is decoded."""
     folders = {path.parent for path in Path(shared_data).rglob("*.jpg")}
     if not folders:
         pytest.skip("no photographs in the data")

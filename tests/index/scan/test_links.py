@@ -20,7 +20,7 @@ def link(root, name, target):
 
 @pytest.fixture
 def root(tmp_path):
-    """A folder, and beside it one called ``other`` with a picture in it."""
+    """A folder, and beside it one called ``other`` with an image in it."""
     make(tmp_path, "other/o.jpg", "other/sub/p.jpg")
     make(tmp_path / "root", "z.jpg", "photos/a.jpg")
     return tmp_path / "root"
@@ -62,7 +62,7 @@ def test_links_to_hidden_folder(root):
 
 
 def test_targets_with_other_names(root):
-    """A link that gives a file the ending that it lacks makes it a picture."""
+    """A link that gives a file the ending that it lacks makes it an image."""
     make(root, "blob.dat")
     link(root, "picture.jpg", "blob.dat")
     assert paths_of(walk(root)) == ["photos/a.jpg", "picture.jpg", "z.jpg"]

@@ -1,4 +1,4 @@
-"""A walk finds every picture and clip once, in order, and nothing in a folder stops it."""
+"""A walk finds every image and video once, in order, and nothing in a folder stops it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NO_RIGHTS = pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, 
 
 
 def test_walk_finds_images_and_videos(tmp_path):
-    """Pictures and clips by their endings in any case; size, time and kind are those of the file."""
+    """Images and videos by their endings in any case; size, time and kind are those of the file."""
     images = ("a.JPG", "b.jpeg", "c.png", "d.webp", "e.gif", "f.tif", "g.TIFF", "h.bmp", "i.heic", "j.avif")
     videos = ("k.mp4", "l.m4v", "m.MOV", "n.webm", "o.mkv", "p.avi")
     make(tmp_path, *images, *videos, "notes.txt", "song.mp3", "photo.jpg.part", "jpg.", "captions.csv")
@@ -85,7 +85,7 @@ def test_walk_finds_odd_names(tmp_path):
 
 @pytest.mark.skipif(sys.platform in ("win32", "darwin"), reason="names are Unicode here")
 def test_walk_reports_names_that_are_not_utf8(tmp_path):
-    """A picture or folder whose name is not UTF-8 is reported in one printable line, the rest is found."""
+    """An image or folder whose name is not UTF-8 is reported in one printable line, the rest is found."""
     make(tmp_path, "a.jpg", "z.jpg")
     root = os.fsencode(tmp_path)
     with open(root + b"/caf\xe9.jpg", "wb") as file:  # noqa: PTH123 - bytes
@@ -185,7 +185,7 @@ def test_a_root_that_is_unmounted_meanwhile(tmp_path):
 
 @POSIX
 def test_pipes_and_folders_with_endings(tmp_path):
-    """A pipe named like a picture is reported and not opened; a folder named so is a folder."""
+    """A pipe named like an image is reported and not opened; a folder named so is a folder."""
     os.mkfifo(tmp_path / "pipe.jpg")
     os.mkfifo(tmp_path / "pipe")
     make(tmp_path, "folder.jpg/a.jpg")

@@ -1,4 +1,4 @@
-"""Decay on disk is found by ``verify``; the cache can always be made anew."""
+"""Decay on disk is found by ``verify``; the cache can always be rebuilt."""
 
 from __future__ import annotations
 

@@ -112,7 +112,7 @@ def test_an_open_reader_takes_over_a_cache_that_was_made_anew(tmp_path: Path) ->
 
 
 def test_an_open_reader_is_told_that_the_collection_was_made_again(tmp_path: Path) -> None:
-    """One that was deleted and made anew at the same place has the same generation number, and other items."""
+    """One that was deleted and rebuilt at the same place has the same generation number, and other items."""
     folder = tmp_path / "collection"
     with create(folder) as writer:
         writer.add(batch(VECTORS[:BATCH], "first/"))

@@ -29,7 +29,7 @@ def other(seed: int = 1) -> VSEModel:
 
 
 class Counting:
-    """A model that counts the pictures it encodes; ``before`` is called with the count before each batch."""
+    """A model that counts the images it encodes; ``before`` is called with the count before each batch."""
 
     def __init__(self, wrapped: VSEModel, before: Callable[[int], None] | None = None) -> None:
         self.images = 0

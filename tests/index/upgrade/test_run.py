@@ -25,7 +25,7 @@ from vse.index.upgrade.run import upgrade_collection
 
 @pytest.fixture
 def root(tmp_path):
-    """Pictures, one in a folder, a clip of two windows, and captions."""
+    """Images, one in a folder, a video of two windows, and captions."""
     folder = tmp_path / "photos"
     for seed, path in enumerate(("a.png", "b.bmp", "trip/c.png", "é.png")):
         save_picture(folder, path, seed)
@@ -59,7 +59,7 @@ def upgrade(index):
 
 @pytest.fixture
 def many(index, root):
-    """Clips before the last picture, so many that it is not read ahead; and the number of files then."""
+    """Videos before the last image, so many that it is not read ahead; and the number of files then."""
     for number in range(12):
         write_clip(root / f"clip{number}.mp4", seconds=8.0, rate=5)
     with EmbeddedCollection.open(index, write=True) as collection:
@@ -76,7 +76,7 @@ def serves_as_before(index, files=6):
 
 @pytest.mark.parametrize("batch_size", [3, 32])
 def test_upgrade_equals_indexing_again(index, upgrade, tmp_path, monkeypatch, batch_size):
-    """Files, vectors of pictures and of all windows, and captions are as if indexed anew, with the ids they had.
+    """Files, vectors of images and of all windows, and captions are as if indexed anew, with the ids they had.
 
     However large batches and the pages of files in memory are.
     """
@@ -152,7 +152,7 @@ def test_missing_files_are_refused_before_anything_is_encoded(index, upgrade, ro
 
 @pytest.mark.parametrize("drop_missing", [False, True])
 def test_a_disk_that_is_pulled_out_meanwhile(index, many, upgrade, root, drop_missing):
-    """Its files do not pass for damaged ones, whatever was allowed; put back, the upgrade goes on."""
+    """Its files do not pass for corrupt ones, whatever was allowed; put back, the upgrade goes on."""
 
     def pull_out(images):
         if images and root.exists():

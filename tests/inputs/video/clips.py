@@ -1,4 +1,4 @@
-"""Small clips for tests, written with a real encoder; every frame carries its number."""
+"""Small videos for tests, written with a real encoder; every frame carries its number."""
 
 from __future__ import annotations
 
@@ -58,12 +58,12 @@ def write_clip(
     reordered=True,
     draw=scene,
 ):
-    """A clip whose frames begin at ``times`` (evenly at ``rate`` if not given); returns the times.
+    """A video whose frames begin at ``times`` (evenly at ``rate`` if not given); returns the times.
 
-    ``draw`` gives the picture of a frame's number, height and width; ``turn`` is called with the stream, to set its
+    ``draw`` gives the image of a frame's number, height and width; ``turn`` is called with the stream, to set its
     display matrix; ``end`` is the end of the last frame.
     ``reordered`` frames are stored in another order than they are seen; the writer of MP4 then counts the duration of
-    a clip with very uneven frames too short.
+    a video with very uneven frames too short.
     """
     times = [k / rate for k in range(round(seconds * rate))] if times is None else list(times)
     with av.open(str(path), "w", options=options or {}) as container:
@@ -104,9 +104,9 @@ def write_silence(container, stream, seconds):
 
 
 class Clock:
-    """In place of the clock that the decoding of clips is held to; ``step`` seconds pass whenever it is looked at.
+    """In place of the clock that the decoding of videos is held to; ``step`` seconds pass whenever it is looked at.
 
-    Each thread has its own, so that one clip takes as long however many are read beside it.
+    Each thread has its own, so that one video takes as long however many are read beside it.
     """
 
     def __init__(self, monkeypatch, step=0.0):

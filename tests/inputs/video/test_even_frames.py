@@ -1,4 +1,4 @@
-"""A clip as a few frames: those seen at the middles of equal parts, whatever the file is like."""
+"""A video as a few frames: those seen at the middles of equal parts, whatever the file is like."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_even_frames_are_upright(tmp_path):
 @pytest.mark.parametrize("share", [25, 55, 80])
 @pytest.mark.parametrize("name", ["clip.mp4", "clip.webm"])
 def test_even_frames_of_truncated_video(tmp_path, name, share):
-    """Of a clip that ends before its time there are as many frames as it has, spread over them, with a remark."""
+    """Of a video that ends before its time there are as many frames as it has, spread over them, with a remark."""
     path = tmp_path / name
     write_clip(path, seconds=24, **(FAST_START if name == "clip.mp4" else KINDS[name]))
     content = path.read_bytes()

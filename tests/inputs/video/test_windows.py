@@ -1,4 +1,4 @@
-"""Clips become windows of frames: the right frames, upright, for any container and any rate."""
+"""Videos become windows of frames: the right frames, upright, for any container and any rate."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def seen(times, start, end, per_window):
 
 @pytest.mark.parametrize("name", KINDS)
 def test_windows_cover_video_in_every_container(tmp_path, name):
-    """The windows cover the clip, and each holds the frames seen at the middles of its parts."""
+    """The windows cover the video, and each holds the frames seen at the middles of its parts."""
     times = write_clip(tmp_path / name, seconds=6, **KINDS[name])
     found = windows_of(tmp_path / name, per_window=5, seconds=2.0)
     assert [time for window in found for time in (window.start, window.end)] == pytest.approx([0, 2, 2, 4, 4, 6])
@@ -60,7 +60,7 @@ def test_windows_cover_video_in_every_container(tmp_path, name):
 @pytest.mark.parametrize("name", ["clip.mp4", "clip.webm", "clip.mkv"])
 @pytest.mark.parametrize("gop", [5, 40, 1000])
 def test_seeking_finds_what_decoding_would(tmp_path, name, gop):
-    """A long clip is read in jumps; the frames are the same as those of the naive rule, however far key frames lie."""
+    """A long video is read in jumps; the frames are the same as those of the naive rule, however far key frames lie."""
     times = write_clip(tmp_path / name, seconds=40, gop=gop, **KINDS[name])
     found = windows_of(tmp_path / name, windows=3, per_window=4)
     assert len(found) == 3
@@ -103,7 +103,7 @@ def test_pixels_that_are_not_square(tmp_path):
 
 
 def test_large_frames_are_reduced(tmp_path):
-    """No side above the limit, the proportions kept, the picture the same."""
+    """No side above the limit, the proportions kept, the image the same."""
     write_clip(tmp_path / "large.mp4", seconds=1, size=(480, 640))
     frame = windows_of(tmp_path / "large.mp4", limits=VideoLimits(max_side=64))[0].frames[0]
     assert frame.shape == (48, 64, 3)

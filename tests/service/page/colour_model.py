@@ -1,8 +1,8 @@
 """A model of ten dimensions that knows colours, written as ONNX by hand: what it finds, a test can foresee.
 
 A pixel is shared out between the colours by a softmax of its distances to them, a cell is the mean of its pixels, and a
-picture the sum of its cells, brought to length 1. A sentence is the sum of its colours. So "red" finds what is red, and
-the evidence of a picture lies where its red is.
+image the sum of its cells, brought to length 1. A sentence is the sum of its colours. So "red" finds what is red, and
+the evidence of an image lies where its red is.
 """
 
 from __future__ import annotations

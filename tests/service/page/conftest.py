@@ -37,7 +37,7 @@ def served(index: Path) -> Iterator[Served]:
 
 @pytest.fixture(scope="module")
 def context(browser: Browser) -> Iterator[BrowserContext]:
-    """A visitor with an ordinary screen, whose browser keeps the pictures that it has loaded."""
+    """A visitor with an ordinary screen, whose browser keeps the images that it has loaded."""
     with new_context(browser) as made:
         yield made
 

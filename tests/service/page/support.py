@@ -1,4 +1,4 @@
-"""A collection of generated scenes and clips, and the service over it in a process of its own."""
+"""A collection of generated scenes and videos, and the service over it in a process of its own."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ KEY = "a-key-of-many-letters"
 
 
 def make_folder(folder: Path) -> Path:
-    """Scenes with captions and dates, pictures of one colour in all shapes, odd names, and two clips."""
+    """Scenes with captions and dates, images of one colour in all shapes, odd names, and two videos."""
     rows = []
     for number in range(SCENES):
         scene = sample_scene(0, "test", number)
