@@ -215,6 +215,15 @@ def test_an_export_replaces_an_export_and_nothing_else(tmp_path, region, quick):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["out", "photos"]
 
 
+def test_export_names_no_folder_of_this_machine(region):
+    """Torch's exporter records stack traces in the graph; an export that is shared must not carry them."""
+    _, exported, _ = region
+    for tower in ("image.onnx", "text.onnx"):
+        content = (exported.folder / tower).read_bytes()
+        assert str(Path(torch.__file__).parent).encode() not in content
+        assert b"onnx_towers.py" not in content
+
+
 def test_the_folder_is_complete(region):
     """Towers, configuration, tokenizer and card: nothing else is needed, and the card names the model."""
     _, exported, report = region

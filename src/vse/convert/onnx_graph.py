@@ -63,7 +63,20 @@ def write_mark(path: Path, mark: str) -> None:
     onnx = require("onnx", "train", "exporting to ONNX")
     model = onnx.load(str(path))
     onnx.helper.set_model_props(model, {MARK: mark})
+    strip_traces(model)
     onnx.save(model, str(path), save_as_external_data=True, location=f"{path.stem}-{mark}{WEIGHTS_ENDING}")
+
+
+def strip_traces(model: Any) -> None:
+    """Remove the stack traces that torch's exporter records: they name folders of the machine that exported."""
+    graphs = [model.graph, *model.functions]
+    while graphs:
+        graph = graphs.pop()
+        values = (graph.value_info, *((graph.input, graph.output) if hasattr(graph, "initializer") else ()))
+        for part in (graph, *graph.node, *(value for group in values for value in group)):
+            del part.metadata_props[:]
+            part.doc_string = ""
+        graphs += [each.g for node in graph.node for each in node.attribute if each.HasField("g")]
 
 
 def tower_bytes(path: Path) -> int:
