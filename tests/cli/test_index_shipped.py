@@ -137,7 +137,7 @@ def test_pictures_that_are_called_like_the_model(made, home, capsys):
 def test_its_own_confidence_and_curves(made, home, tmp_path):
     """Searching uses the coefficients that come with the model: without them, results are otherwise sure."""
     from vse.service.routes.collection import curves
-    from vse.service.state import open_serving
+    from vse.service.state import load_collection
 
     bare = shutil.copytree(MODELS / DEFAULT, tmp_path / "bare")
     (bare / "confidence.json").unlink()
@@ -145,10 +145,10 @@ def test_its_own_confidence_and_curves(made, home, tmp_path):
     own, plain = told(*query)["results"][0], told(*query, "--model", bare)["results"][0]
     assert own["score"] == plain["score"]
     assert own["confidence"] != plain["confidence"]
-    serving = open_serving("My Photos.vse")
-    with closing(serving.collection):
-        assert serving.coefficients.source == json.loads((MODELS / DEFAULT / "confidence.json").read_text())["source"]
-        assert {curve.tower for curve in curves(serving).curves} == {"image", "text"}
+    loaded = load_collection("My Photos.vse")
+    with closing(loaded.collection):
+        assert loaded.coefficients.source == json.loads((MODELS / DEFAULT / "confidence.json").read_text())["source"]
+        assert {curve.tower for curve in curves(loaded).curves} == {"image", "text"}
 
 
 def test_a_version_with_other_weights(made, home, capsys, tmp_path, monkeypatch):

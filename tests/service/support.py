@@ -25,7 +25,7 @@ from tests.inputs.video.clips import write_clip
 
 from vse.cli.main import main
 from vse.service import Limits, ServiceSettings, create_app
-from vse.service.state import Engine, open_serving
+from vse.service.state import Reloader, load_collection
 
 API = "/api/v1"
 KEY = "a-key-of-many-letters"
@@ -113,8 +113,8 @@ def lying_picture() -> NDArray[np.uint8]:
 def application(index: Path, **settings: Any) -> Iterator[TestClient]:
     """The application in this process; ``limits`` are values of Limits."""
     limits = Limits(**settings.pop("limits", {}))
-    engine = Engine(lambda: open_serving(str(index)))
-    app = create_app(engine, ServiceSettings(limits=limits, **settings))
+    reloader = Reloader(lambda: load_collection(str(index)))
+    app = create_app(reloader, ServiceSettings(limits=limits, **settings))
     with TestClient(app, "http://127.0.0.1:8080", raise_server_exceptions=False) as client:
         yield client
 

@@ -38,15 +38,15 @@ def assert_same(found: dict, expected: dict, photos) -> None:
 
 
 @pytest.mark.parametrize(("asked", "command"), QUESTIONS, ids=[str(asked) for asked, _ in QUESTIONS])
-def test_search_is_that_of_the_command(client, home, asked, command):
-    """GET /search finds what ``vse search --json`` finds, with the same default of everything but k."""
+def test_search_equals_the_command(client, home, asked, command):
+    """GET /search finds what ``vse search --json`` finds, with the same defaults except for k."""
     found = client.get(f"{API}/search", params={"k": 10, **asked})
     assert found.status_code == 200
     assert_same(found.json(), home.told(*command), home.photos)
 
 
-def test_confidence_and_groups(client, home):
-    """``min_confidence`` and ``group`` leave out and join what the command leaves out and joins; both do something."""
+def test_min_confidence_and_group_equal_the_command(client, home):
+    """``min_confidence`` and ``group`` do what the options of the command do, and both have an effect."""
     everything = home.told("snow", "-k", "50")["results"]
     middle = sorted(each["confidence"] for each in everything)[len(everything) // 2]
     sure = client.get(f"{API}/search", params={"q": "snow", "min_confidence": middle, "k": 50}).json()
@@ -57,8 +57,8 @@ def test_confidence_and_groups(client, home):
     assert any(each["group"] for each in joined["results"])
 
 
-def test_search_with_pictures(client, home, tmp_path):
-    """POST /search with pictures, words and items is ``vse search --image``; the order of weights is the same."""
+def test_upload_search_equals_the_command(client, home, tmp_path):
+    """POST /search with images, text and items is ``vse search --image``; the order of weights is the same."""
     pictures = [home.photos / "sea" / "d.png", home.photos / "b.jpg"]
     files = [("image", (path.name, path.read_bytes())) for path in pictures]
     data = {"q": "snow", "not": "a dog", "like": "1", "weight": ["1", "2", "3", "4"], "k": "5"}
@@ -71,8 +71,8 @@ def test_search_with_pictures(client, home, tmp_path):
     assert home.told("--image", pictures[0])["results"][0]["path"] == str(pictures[0])
 
 
-def test_words_that_the_model_does_not_know(client):
-    """Alone they find nothing, and nothing is wrong; as what is not wanted they are left out. Both are told."""
+def test_unknown_words_are_reported(client):
+    """Alone they give no results, which is not an error; excluded ones are dropped."""
     for words, unknown in (("qqqzzz", ["qqqzzz"]), ("\ufffd\ufffd", [])):
         nothing = client.get(f"{API}/search", params={"q": words}).json()
         assert (nothing["results"], nothing["more"], nothing["query_id"]) == ([], False, None)
@@ -84,8 +84,8 @@ def test_words_that_the_model_does_not_know(client):
     assert_problem(client.get(f"{API}/captions", params={"q": "qqqzzz"}), 422, "knows none of its words")
 
 
-def test_a_query_has_an_id(client, home):
-    """``query`` stands for what was asked before, alone: for pages, filters and captions, as long as it is known."""
+def test_query_id_replaces_a_query(client, home):
+    """``query`` refers to an earlier query, alone: for pages, filters and captions, while it is cached."""
     first = client.get(f"{API}/search", params={"q": "snow", "not": "a dog", "k": 3}).json()
     more = client.get(f"{API}/search", params={"query": first["query_id"], "k": 3, "offset": 3, "type": "image"})
     expected = home.told("snow", "--not", "a dog", "--type", "image", "-k", "3", "--page", "2")
@@ -95,15 +95,15 @@ def test_a_query_has_an_id(client, home):
     assert captions["results"] == client.get(f"{API}/captions", params={"q": "snow", "not": "a dog"}).json()["results"]
     again = client.get(f"{API}/search", params={"q": "snow", "not": "a dog"}).json()
     assert again["query_id"] == first["query_id"]
-    assert_problem(client.get(f"{API}/search", params={"query": "unknown"}), 404, "ask it again")
+    assert_problem(client.get(f"{API}/search", params={"query": "unknown"}), 404, "send the query again")
     both = client.get(f"{API}/search", params={"query": first["query_id"], "q": "snow"})
-    assert_problem(both, 422, "leave out q")
+    assert_problem(both, 422, "omit q")
 
 
 @pytest.mark.parametrize(
     ("asked", "command"), [({"q": "snow"}, ["snow"]), ({"like": 1, "k": 2}, ["--like", 1, "-k", 2])]
 )
-def test_captions_are_those_of_the_command(client, home, asked, command):
+def test_captions_equal_the_command(client, home, asked, command):
     """GET /captions is ``vse search --captions``."""
     found, expected = client.get(f"{API}/captions", params=asked).json(), home.told(*command, "--captions")
     for name in ("query", "offset", "more", "unknown", "cut"):
@@ -113,8 +113,8 @@ def test_captions_are_those_of_the_command(client, home, asked, command):
     assert pairs
 
 
-def test_browsing_and_items(client, home):
-    """GET /items pages through the files as the index does; GET /items/ID tells what the index knows of one."""
+def test_items_equal_the_index(client, home):
+    """GET /items pages through the files as the index does; GET /items/ID returns what the index knows of one."""
     collection = open_collection(home.index)
     try:
         expected = [item.id for item in collection.recent(100)]
@@ -136,8 +136,8 @@ def test_browsing_and_items(client, home):
         collection.close()
 
 
-def test_evidence_adds_up_to_the_score(client, home):
-    """Over the cells of a picture and the frames of a moment, whichever a query finds."""
+def test_evidence_route_adds_up_to_the_score(client, home):
+    """Over the cells of an image and the frames of a video."""
     found = client.get(f"{API}/search", params={"q": "a dog in the snow", "k": 50}).json()
     kinds = set()
     for result in found["results"]:
@@ -150,8 +150,8 @@ def test_evidence_adds_up_to_the_score(client, home):
     assert kinds == {"image", "video"}
 
 
-def test_the_collection(client, home):
-    """Counts as the index has them; of places on this machine only their names."""
+def test_collection_route_equals_the_index(client, home):
+    """Counts as the index has them; of paths on this machine only the last part."""
     found = client.get(f"{API}/collection").json()
     assert (found["name"], found["model"]["name"]) == ("photos.vse", "old")
     assert (found["files"], found["images"], found["videos"], found["captions"]) == (7, 6, 1, 3)

@@ -24,8 +24,8 @@ def bearer(key: str) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("path", PROTECTED)
-def test_nothing_without_the_key(locked, path):
-    """401 tells how to send it, for paths that exist and for others alike."""
+def test_requests_without_the_key_get_401(locked, path):
+    """The response says how to send it, for existing and unknown paths alike."""
     for headers in ({}, bearer("wrong"), bearer(""), bearer(KEY[:-1]), bearer(KEY + "x"), bearer("ä" * 20)):
         sent = {name: value.encode("latin-1") for name, value in headers.items()}
         answer = locked.get(path, headers=sent, follow_redirects=False)
@@ -34,26 +34,26 @@ def test_nothing_without_the_key(locked, path):
         assert KEY not in answer.text
 
 
-def test_the_key_opens(locked):
-    """As a bearer token, whatever the case of the scheme."""
+def test_bearer_token_is_accepted(locked):
+    """Whatever the case of the scheme."""
     for scheme in ("Bearer", "bearer", "BEARER"):
         answer = locked.get(f"{API}/search?q=snow", headers={"authorization": f"{scheme} {KEY}"})
         assert answer.status_code == 200
     assert locked.get("/metrics", headers=bearer(KEY)).status_code == 200
 
 
-def test_what_needs_no_key(locked):
-    """The page, its files and /healthz, which show nothing of the collection."""
+def test_public_paths_need_no_key(locked):
+    """The page, its files and /healthz, which reveal nothing of the collection."""
     for path in ("/", "/static/app.js", "/healthz"):
         assert locked.get(path).status_code == 200
     assert locked.get("/static/../api/v1/items").status_code in (401, 404)
     assert locked.get("/static/%2e%2e/%2e%2e/metrics").status_code == 404
 
 
-def test_a_session(home):
-    """The right key gives a cookie that scripts cannot read, other sites cannot send, and the key is not in."""
+def test_session_cookie(home):
+    """The right key gives a cookie that scripts cannot read and other sites cannot send, without the key in it."""
     with application(home.index, key=KEY) as client:
-        assert_problem(client.post(f"{API}/session", json={"key": "a wrong one"}), 401, "not the key")
+        assert_problem(client.post(f"{API}/session", json={"key": "a wrong one"}), 401, "wrong key")
         assert client.get(f"{API}/items").status_code == 401
         opened = client.post(f"{API}/session", json={"key": KEY})
         assert opened.status_code == 204
@@ -71,15 +71,15 @@ def test_a_session(home):
         assert client.get(f"{API}/items", headers={"cookie": value}).status_code == 401
 
 
-def test_a_cookie_of_https_stays_there(home):
-    """Where the page came over TLS, the browser sends the cookie over nothing else."""
+def test_session_cookie_is_secure_over_https(home):
+    """A page loaded over TLS gets a cookie that is sent over TLS only."""
     with application(home.index, key=KEY) as client:
         opened = client.post("https://127.0.0.1:8080/api/v1/session", json={"key": KEY})
         assert "secure" in opened.headers["set-cookie"].lower()
 
 
 def test_keys_are_compared_in_constant_time(locked, monkeypatch):
-    """Both ways go through hmac.compare_digest, with all of what was sent."""
+    """Token and cookie go through hmac.compare_digest in full."""
     import hmac
 
     seen = []
@@ -104,12 +104,12 @@ def test_keys_are_compared_in_constant_time(locked, monkeypatch):
         ({"port": 70000}, "65535"),
     ],
 )
-def test_settings_that_are_refused(settings, words):
-    """A place that others reach without a key, and keys that are weak or cannot be sent."""
+def test_invalid_service_settings_are_rejected(settings, words):
+    """A public address without a key, and keys that are weak or cannot be sent."""
     with pytest.raises(InputError, match=words):
         ServiceSettings(**settings)
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.8.9.1", "::1", "localhost"])
-def test_this_machine_needs_no_key(host):
+def test_loopback_needs_no_key(host):
     assert ServiceSettings(host=host).key is None

@@ -36,7 +36,7 @@ ROOM = 60_000_000
         ("q=" + "x" * 2001, "2000 characters"),
         ("&".join(["q=snow"] * 9), "q: "),
         ("q=%20%20", "is empty"),
-        ("not=snow", "nothing to search for"),
+        ("not=snow", "empty query"),
         ("like=0", "like.0: "),
         ("like=99999999999999999999", "like.0: "),
         ("like=a", "like.0: "),
@@ -55,8 +55,8 @@ ROOM = 60_000_000
         ("q=snow&group=perhaps", "group: "),
     ],
 )
-def test_parameters(client, asked, words):
-    """422 that names the parameter and what is wrong with it; the next request works."""
+def test_invalid_parameters_get_422(client, asked, words):
+    """The response names the parameter and what is wrong with it; the next request works."""
     detail = assert_problem(client.get(f"{API}/search?{asked}"), 422, words)
     assert len(detail) < 400
     assert client.get(f"{API}/search?q=snow").status_code == 200
@@ -107,8 +107,8 @@ def post(served, content: bytes, **data: object):
     ],
     ids=["nothing", "text", "postscript", "svg", "truncated", "bomb", "broken"],
 )
-def test_what_is_no_picture(measured, content, words):
-    """422 with the reason; a bomb is not decoded; the next request works."""
+def test_invalid_uploads_get_422(measured, content, words):
+    """With the reason; a decompression bomb is not decoded; the next request works."""
     content = bomb(*content) if isinstance(content, tuple) else truncated() if content is None else content
     before = measured.peak_memory()
     assert_problem(post(measured, content), 422, words)
@@ -116,8 +116,8 @@ def test_what_is_no_picture(measured, content, words):
     assert measured.client.get(f"{API}/search?q=snow").status_code == 200
 
 
-def test_a_picture_of_many_pixels(home, tmp_path):
-    """Within the limit it is searched with, in memory that goes with the limit: some bytes for each pixel."""
+def test_large_upload_uses_bounded_memory(home, tmp_path):
+    """Within the limit it is searched with, in memory proportional to the limit."""
     pixels = 9_000_000
     with service(home.index, tmp_path, limits={"pixels": pixels}) as served:
         post(served, (home.photos / "a.png").read_bytes())
@@ -127,16 +127,16 @@ def test_a_picture_of_many_pixels(home, tmp_path):
         assert_problem(post(served, bomb(3001, 3000)), 422, "9,000,000")
 
 
-def test_too_many_pictures(measured, home):
-    """Four, and no fifth."""
+def test_too_many_uploaded_images_get_422(measured, home):
+    """Four are allowed, not five."""
     content = (home.photos / "a.png").read_bytes()
     files = [("image", ("a.png", content))] * 5
     assert measured.client.post(f"{API}/search", files=files[:4]).status_code == 200
     assert_problem(measured.client.post(f"{API}/search", files=files), 422, "image: ")
 
 
-def test_much_text(measured, home):
-    """A megabyte of query: in the address 431, in a body 422 or 400; a little memory, and the next request works."""
+def test_long_text_is_rejected(measured, home):
+    """A megabyte of query: 431 in the URL, 422 or 400 in a body; little memory, and the next request works."""
     before = measured.peak_memory()
     content = (home.photos / "a.png").read_bytes()
     connection = http.client.HTTPConnection("127.0.0.1", measured.port, timeout=10)
@@ -152,8 +152,8 @@ def test_much_text(measured, home):
     assert measured.client.get(f"{API}/search?q=snow").status_code == 200
 
 
-def test_what_is_no_http(measured):
-    """Whatever bytes arrive: a problem and the end of the connection, or nothing; never a line in the log."""
+def test_malformed_http_gets_a_problem(measured):
+    """Whatever bytes arrive: a problem and a closed connection, never a line in the log."""
     import socket
 
     for sent in (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", b"GET /\r\n\r\n", b"GET / HTTP/1.1\r\nHost\r\n\r\n"):

@@ -13,8 +13,8 @@ PATHS = (
 
 
 @pytest.mark.parametrize("path", PATHS)
-def test_the_same_without_a_body(served, path):
-    """Whoever watches a service asks so; errors too."""
+def test_head_equals_get_without_body(served, path):
+    """Status and headers are the same, for errors too."""
     items = {"item": id_of(served.client, "b.jpg"), "clip": id_of(served.client, "clip.mp4")}
     where = path.format(**items)
     whole, head = served.client.get(where), served.client.head(where)
@@ -25,8 +25,8 @@ def test_the_same_without_a_body(served, path):
         assert head.headers.get("content-length") == whole.headers.get("content-length")
 
 
-def test_a_clip_that_is_known(client):
-    """304 for whoever has it already, and closed again."""
+def test_video_with_matching_tag_gets_304(client):
+    """And its file is closed."""
     where = f"{API}/items/{id_of(client, 'clip.mp4')}/media"
     tag = client.get(where).headers["etag"]
     again = client.get(where, headers={"if-none-match": f'"other", {tag}'})

@@ -11,22 +11,22 @@ import pytest
 from tests.service.support import API, application, assert_problem, service
 
 from vse.service import Limits
+from vse.service.context import Workers
 from vse.service.problems import ProblemError
-from vse.service.state import Serving
-from vse.service.workers import Workers
+from vse.service.state import LoadedCollection
 
 
 @pytest.fixture
 def held(monkeypatch):
     """Searches wait until this event is set."""
     released = threading.Event()
-    ask = Serving.ask
+    ask = LoadedCollection.encode
 
     def waiting(self, query):
         assert released.wait(20)
         return ask(self, query)
 
-    monkeypatch.setattr(Serving, "ask", waiting)
+    monkeypatch.setattr(LoadedCollection, "encode", waiting)
     yield released
     released.set()
 
@@ -39,8 +39,8 @@ async def refused(workers: Workers, client: str) -> tuple[int, str]:
     return error.value.status_code, error.value.headers["Retry-After"]
 
 
-def test_one_client_and_all_clients():
-    """One has ``per_client`` at once, then 429, while others are served; all together ``waiting``, then 503."""
+def test_worker_admission_limits():
+    """One client gets 429 beyond ``per_client`` while others are served; all get 503 beyond ``waiting``."""
 
     async def scene() -> None:
         workers, released = Workers(Limits(threads=1, waiting=5, per_client=3)), threading.Event()
@@ -60,8 +60,8 @@ def test_one_client_and_all_clients():
     asyncio.run(scene())
 
 
-def test_what_takes_too_long():
-    """503 at once; the place is free again when the work has ended, and what had not begun is not done at all."""
+def test_worker_timeout():
+    """503 at once; the slot is free when the function has returned, and queued functions never run."""
 
     async def scene() -> None:
         workers, released, done = Workers(Limits(threads=1, waiting=3, seconds=0.1)), threading.Event(), []
@@ -93,8 +93,8 @@ def test_what_takes_too_long():
     asyncio.run(scene())
 
 
-def test_an_error_frees_its_place():
-    """Whatever the function raises comes back, and nobody has to wait longer for it."""
+def test_worker_error_frees_its_slot():
+    """The exception is raised to the caller."""
 
     async def scene() -> None:
         workers = Workers(Limits(per_client=1))
@@ -107,8 +107,8 @@ def test_an_error_frees_its_place():
     asyncio.run(scene())
 
 
-def test_over_http(home, held):
-    """429 with Retry-After while searches of this client are under way; health, page and figures answer meanwhile."""
+def test_client_limit_over_http(home, held):
+    """429 with Retry-After while its searches are in progress; health, page and metrics respond meanwhile."""
     with application(home.index, limits={"per_client": 2, "threads": 1}) as client, ThreadPoolExecutor(2) as pool:
         under_way = [pool.submit(client.get, f"{API}/search?q=snow") for _ in range(2)]
         workers = client.app.state.service.workers
@@ -124,8 +124,8 @@ def test_over_http(home, held):
         assert client.get(f"{API}/items").status_code == 200
 
 
-def test_time_over_http(home, held):
-    """503 with Retry-After while the work goes on; when it has ended the service is as before."""
+def test_timeout_over_http(home, held):
+    """503 with Retry-After while the work continues; afterwards the service works as before."""
     with application(home.index, limits={"seconds": 0.1, "waiting": 2, "threads": 1}) as client:
         for _ in range(2):
             answer = client.get(f"{API}/search?q=snow")
@@ -142,8 +142,8 @@ def test_time_over_http(home, held):
         assert workers.admitted == 0
 
 
-def test_connections(home, tmp_path):
-    """Beyond so many a new connection is closed at once, and those that are open go on."""
+def test_total_connections_are_limited(home, tmp_path):
+    """A new connection beyond the limit is closed at once, and open ones continue."""
     import socket
 
     import httpx2

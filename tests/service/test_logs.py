@@ -31,8 +31,8 @@ def figures(client, **headers: str) -> dict[tuple[str, tuple[str, ...]], float]:
     }
 
 
-def test_a_line_for_each_request(home, lines):
-    """The whole template of the route, the status, the time and the size; no words, no id, no file, no address."""
+def test_request_log_line(home, lines):
+    """Route template, status, time and size; no query, no id, no file name, no address."""
     with application(home.index) as client:
         item = id_of(client, "b.jpg")
         before = len(lines())
@@ -59,8 +59,8 @@ def test_a_line_for_each_request(home, lines):
         assert word not in told
 
 
-def test_queries_are_logged_when_that_is_wanted(home, lines):
-    """Those in addresses as they came, those in bodies in words."""
+def test_log_queries_option(home, lines):
+    """Those in URLs as they came, those in bodies as text."""
     with application(home.index, log_queries=True) as client:
         client.get(f"{API}/search?q=a+dog")
         picture = (home.photos / "a.png").read_bytes()
@@ -71,8 +71,8 @@ def test_queries_are_logged_when_that_is_wanted(home, lines):
     assert set(first) == set(second) == {*FIELDS, "query"}
 
 
-def test_keys_are_in_no_log(home, tmp_path):
-    """Right ones and wrong ones, however they were sent; every line on stderr is JSON."""
+def test_keys_are_not_logged(home, tmp_path):
+    """Right and wrong ones, however they were sent; every line on stderr is JSON."""
     wrong = "a-wrong-key-that-somebody-mistyped"
     with service(home.index, tmp_path, key=KEY, log_queries=True) as served:
         for key in (KEY, wrong):
@@ -89,8 +89,8 @@ def test_keys_are_in_no_log(home, tmp_path):
     assert served.client.cookies[cookie_name(KEY)] not in log
 
 
-def test_counters_count(home):
-    """Requests by method, route and status; seconds by route; what the collection holds; what is under way."""
+def test_metrics_count_requests(home):
+    """By method, route and status; seconds by route; the size of the collection; requests in progress."""
     with application(home.index) as client:
         item = id_of(client, "b.jpg")
         before = figures(client)
@@ -123,8 +123,8 @@ def test_counters_count(home):
     assert not [key for key in after if "nowhere" in str(key) or "PURGE" in str(key)]
 
 
-def test_figures_do_not_grow_with_what_is_asked(home):
-    """Strangers cannot fill the memory with names: paths, methods and queries of all kinds are the same few series."""
+def test_metric_series_are_bounded(home):
+    """Clients cannot fill the memory with labels: arbitrary paths, methods and queries share a few series."""
     with application(home.index) as client:
         for number in range(3):
             client.request(f"M{number}", f"/path{number}")

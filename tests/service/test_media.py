@@ -16,8 +16,8 @@ def clip(client, home):
     return f"{API}/items/{id_of(client, 'clip.mp4')}/media", (home.photos / "clip.mp4").read_bytes()
 
 
-def test_the_whole(client, clip):
-    """All bytes, their type and length, and that parts may be asked for; each client asks again whether it is true."""
+def test_media_whole_file(client, clip):
+    """All bytes, media type and length, and Accept-Ranges; clients must revalidate."""
     where, content = clip
     answer = client.get(where)
     assert (answer.status_code, answer.content) == (200, content)
@@ -39,8 +39,8 @@ def test_the_whole(client, clip):
         ("-999999999999", slice(0, None)),
     ],
 )
-def test_a_part(client, clip, asked, part):
-    """206 with exactly these bytes, and where they lie in the whole."""
+def test_media_byte_range(client, clip, asked, part):
+    """206 with exactly these bytes and their position."""
     where, content = clip
     answer = client.get(where, headers={"range": f"bytes={asked}"})
     assert answer.status_code == 206
@@ -50,8 +50,8 @@ def test_a_part(client, clip, asked, part):
     assert answer.headers["content-length"] == str(end - start)
 
 
-def test_beyond_the_end(client, clip):
-    """416 with the size, as a problem."""
+def test_media_range_beyond_the_end_gets_416(client, clip):
+    """With the size, as a problem."""
     where, content = clip
     for asked in (f"{len(content)}-", f"{len(content) + 5}-{len(content) + 9}", "-0", "9-5"):
         answer = client.get(where, headers={"range": f"bytes={asked}"})
@@ -60,15 +60,15 @@ def test_beyond_the_end(client, clip):
 
 
 @pytest.mark.parametrize("asked", ["bytes=0-1,5-6", "bytes=-", "lines=1-2", "bytes=a-b", "bytes 1-2", ""])
-def test_ranges_that_are_not_served(client, clip, asked):
-    """Several ranges, other units and nonsense mean the whole, as the standard allows."""
+def test_media_unsupported_range_gets_the_whole_file(client, clip, asked):
+    """Several ranges, other units and nonsense mean the whole file, as RFC 9110 allows."""
     where, content = clip
     answer = client.get(where, headers={"range": asked})
     assert (answer.status_code, answer.content) == (200, content)
 
 
-def test_a_part_of_what_was_seen_before(own):
-    """With If-Range a part is sent only while the clip is the one that the client has begun."""
+def test_media_if_range(own):
+    """A range is sent only if the video is still the one that the client started with."""
     with application(own.index) as client:
         where = f"{API}/items/{id_of(client, 'clip.mp4')}/media"
         tag = client.get(where).headers["etag"]
@@ -78,13 +78,13 @@ def test_a_part_of_what_was_seen_before(own):
         assert client.get(where, headers=asked).status_code == 200
 
 
-def test_pictures_are_not_given_away(client):
-    """A photograph as it is tells where it was taken: 404, and its preview does instead."""
+def test_media_of_an_image_gets_404(client):
+    """The original may contain a location; its preview does not."""
     assert_problem(client.get(f"{API}/items/{id_of(client, 'b.jpg')}/media"), 404, "preview")
 
 
-def test_clients_that_leave(own, tmp_path):
-    """In the middle, before the first byte, and after a refused range: no file stays open, and others are served."""
+def test_media_closes_files_of_disconnected_clients(own, tmp_path):
+    """In the middle, before the first byte, and after a rejected range: no file stays open, and others are served."""
     with (own.photos / "clip.mp4").open("ab") as file:
         file.truncate(60_000_000)  # more than the buffers of a connection take
     with service(own.index, tmp_path) as served:
@@ -103,14 +103,14 @@ def test_clients_that_leave(own, tmp_path):
 
 
 @pytest.mark.filterwarnings("ignore::ResourceWarning")  # that is how Python says that it closed it
-def test_an_answer_that_nobody_receives(own):
-    """A clip that is opened too late for the client, since the service was busy, is closed all the same."""
+def test_media_closes_file_after_timeout(own):
+    """A video opened after the request has timed out is closed all the same."""
     import threading
 
-    from vse.service.state import Serving
+    from vse.service.state import LoadedCollection
 
     release = threading.Event()
-    original = Serving.item
+    original = LoadedCollection.item
 
     def slow(self, item_id):
         release.wait(5)
@@ -119,18 +119,18 @@ def test_an_answer_that_nobody_receives(own):
     with application(own.index, limits={"seconds": 0.05}) as client:
         where = f"{API}/items/{id_of(client, 'clip.mp4')}/media"
         before = len(list(Path("/proc/self/fd").iterdir()))
-        Serving.item = slow  # type: ignore[method-assign]
+        LoadedCollection.item = slow  # type: ignore[method-assign]
         try:
             answers = [client.get(where).status_code for _ in range(5)]
         finally:
-            Serving.item = original  # type: ignore[method-assign]
+            LoadedCollection.item = original  # type: ignore[method-assign]
             release.set()
         assert answers == [503] * 5
     assert len(list(Path("/proc/self/fd").iterdir())) <= before
 
 
-def test_a_clip_that_becomes_shorter(own, tmp_path):
-    """While it is sent: the client sees that something is missing, the service goes on, the log stays JSON."""
+def test_media_file_truncated_while_sending(own, tmp_path):
+    """The client sees that bytes are missing, the service continues, and the log stays JSON."""
     clip = own.photos / "clip.mp4"
     with clip.open("ab") as file:
         file.truncate(40_000_000)

@@ -33,15 +33,15 @@ OPERATIONS = {
 }
 
 
-def test_operations_and_their_names(client):
-    """Generated clients call operations by these names, under versioned addresses: neither changes within /api/v1."""
+def test_operation_ids_are_stable(client):
+    """Generated clients use these names, under versioned URLs: neither changes within /api/v1."""
     paths = client.get("/openapi.json").json()["paths"]
     found = {operation["operationId"]: (method, path) for path in paths for method, operation in paths[path].items()}
     assert found == OPERATIONS
 
 
-def test_every_reference_leads_somewhere(client):
-    """A document with dangling references is refused by generators."""
+def test_all_schema_references_resolve(client):
+    """Generators reject a document with dangling references."""
     document = client.get("/openapi.json")
     schemas = document.json()["components"]["schemas"]
     references = {part.split('"')[0] for part in document.text.split("#/components/schemas/")[1:]}
@@ -64,8 +64,8 @@ def schema(home):
 
 @pytest.mark.parametrize("mode", [GenerationMode.POSITIVE, GenerationMode.NEGATIVE], ids=["allowed", "forbidden"])
 @pytest.mark.parametrize("name", OPERATIONS)
-def test_the_document_is_true(schema, name, mode):
-    """No 500; only documented statuses, content types and shapes; what the document forbids is refused."""
+def test_responses_match_the_openapi_document(schema, name, mode):
+    """No 500; only documented statuses, content types and shapes; what the document forbids is rejected."""
     method, path = OPERATIONS[name]
 
     @given(case=schema[path][method].as_strategy(generation_mode=mode))

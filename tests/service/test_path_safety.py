@@ -36,7 +36,7 @@ RAW = [
 
 
 @pytest.mark.parametrize("path", RAW)
-def test_addresses_lead_nowhere_else(served, path):
+def test_url_traversal_is_rejected(served, path):
     """Dots, slashes, backslashes and NULs, encoded once, twice or not at all: 404 or 422 as a problem."""
     import http.client
 
@@ -96,8 +96,8 @@ def socket_file(own, name):
 
 @pytest.mark.parametrize("swap", [link_to_file, link_back_to_itself, pipe, folder, loop, socket_file])
 @pytest.mark.parametrize("name", ["a.png", "clip.mp4"])
-def test_something_else_in_the_place_of_a_file(own, name, swap):
-    """A link, even to the same picture, a pipe, a folder: 404, nothing of it is told, and nothing waits for it."""
+def test_replaced_file_is_not_opened(own, name, swap):
+    """A link, even to the same image, a pipe, a folder: 404, its content is not revealed, and nothing blocks."""
     with application(own.index, limits={"seconds": 3}) as client:
         item = id_of(client, name)
         query = client.get(f"{API}/search?q=snow").json()["query_id"]
@@ -109,22 +109,22 @@ def test_something_else_in_the_place_of_a_file(own, name, swap):
         assert client.get(f"{API}/items/{item}").json()["available"] is False
 
 
-def test_a_link_in_the_place_of_a_folder(own):
-    """On the way to the file links are not followed either."""
+def test_linked_folder_is_not_followed(own):
+    """Links are not followed on the way to the file either."""
     with application(own.index) as client:
         items = [id_of(client, name) for name in ("c.png", "d.png")]
         shutil.copytree(own.photos / "sea", own.folder / "elsewhere")
         shutil.rmtree(own.photos / "sea")
         (own.photos / "sea").symlink_to(own.folder / "elsewhere")
         for item in items:
-            assert_problem(client.get(f"{API}/items/{item}/thumbnail"), 404, "not there any more")
+            assert_problem(client.get(f"{API}/items/{item}/thumbnail"), 404, "file not found")
 
 
 @pytest.mark.parametrize(
     "path", ["../secret", "a/../../secret", "/etc/passwd", "a//b", "./a", "", "a\0b", "a/./b", ".."]
 )
-def test_paths_that_lead_upwards(tmp_path, path):
-    """Also where a damaged index holds them."""
+def test_paths_with_dots_are_not_opened(tmp_path, path):
+    """Even if a corrupt index contains them."""
     (tmp_path / "root" / "a").mkdir(parents=True)
     (tmp_path / "secret").write_bytes(SECRET)
     file = MediaFile(str(tmp_path / "root"), path, "image", 1, 1, "d", 1, 1)
@@ -133,8 +133,8 @@ def test_paths_that_lead_upwards(tmp_path, path):
     assert error.value.status_code == 404
 
 
-def test_a_swap_between_two_looks(own, tmp_path):
-    """A link that comes and goes while many ask: the picture or 404, never the secret."""
+def test_link_swapped_in_during_requests_is_not_followed(own, tmp_path):
+    """While a link comes and goes: the image or 404, never the secret."""
     target = secret_beside(own) / "a.png"
     original = (own.photos / "a.png").read_bytes()
     going = threading.Event()

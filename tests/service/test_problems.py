@@ -6,7 +6,7 @@ import pytest
 from tests.service.support import API, KEY, application, assert_problem
 
 from vse.service.middleware import HEADERS
-from vse.service.state import Serving
+from vse.service.state import LoadedCollection
 
 JSON = {"content-type": "application/json"}
 IMAGE = {"content-type": "multipart/form-data; boundary=x"}
@@ -24,7 +24,7 @@ WRONG = [
     ("POST", f"{API}/session", {"headers": JSON, "content": b"{"}, 422, "JSON"),
     ("POST", f"{API}/session", {"headers": JSON, "content": b"[]"}, 422, "request: "),
     ("POST", f"{API}/session", {"content": b" " * 20_000}, 413, "16,384 bytes"),
-    ("GET", f"{API}/search", {}, 422, "nothing to search for"),
+    ("GET", f"{API}/search", {}, 422, "empty query"),
     ("GET", f"{API}/search?q=snow&unknown=1", {}, 422, "unknown"),
     ("GET", f"{API}/search?q=snow&query=" + "x" * 65, {}, 422, "query: "),
     ("GET", f"{API}/items/no-number", {}, 422, "item_id"),
@@ -41,7 +41,7 @@ def strict(home):
 
 @pytest.mark.parametrize(("method", "path", "options", "status", "words"), WRONG)
 def test_errors_are_problems(strict, method, path, options, status, words):
-    """Type, title, status and one line of detail, as application/problem+json, kept by no cache; 405 names the ways."""
+    """Type, title, status and one line of detail, as application/problem+json, not cached; 405 lists the methods."""
     answer = strict.request(method, path, **options)
     assert_problem(answer, status, words)
     assert answer.headers["cache-control"] == "no-store"
@@ -63,8 +63,8 @@ GOOD = [
 @pytest.mark.parametrize(
     "path", [*GOOD, *(path for method, path, options, *_ in WRONG if method == "GET" and not options)]
 )
-def test_every_answer_has_the_headers(strict, path):
-    """Right or wrong: nothing of another origin runs, frames or reads it, and there is no CORS."""
+def test_every_response_has_the_security_headers(strict, path):
+    """Success or error: no other origin can run, frame or read it, and there is no CORS."""
     headers = strict.get(path).headers
     for name in HEADERS.keys() - {"Cache-Control"}:
         assert headers[name] == HEADERS[name]
@@ -78,13 +78,13 @@ def test_every_answer_has_the_headers(strict, path):
     assert "server" not in headers
 
 
-def test_what_nobody_foresaw(home, monkeypatch, caplog):
-    """A bug is 500 as a problem with the headers, its place is in the log, and neither tells what was asked for."""
+def test_unexpected_error_gets_500(home, monkeypatch, caplog):
+    """As a problem with the headers; the log has the place, and neither reveals the query."""
 
     def broken(*_: object) -> None:
         raise KeyError("the words that were asked for")
 
-    monkeypatch.setattr(Serving, "ask", broken)
+    monkeypatch.setattr(LoadedCollection, "encode", broken)
     with application(home.index) as client, caplog.at_level("ERROR", "vse.service"):
         answer = client.get(f"{API}/search?q=snow")
     assert_problem(answer, 500, "log")
@@ -95,8 +95,8 @@ def test_what_nobody_foresaw(home, monkeypatch, caplog):
     assert "words that were asked for" not in line + answer.text
 
 
-def test_places_on_this_machine_are_not_told(models, tmp_path):
-    """Errors of the index name the collection, not where it lies, also below a folder with spaces."""
+def test_errors_do_not_reveal_folders(models, tmp_path):
+    """They name the collection, not its path, even below a folder with spaces."""
     from tests.service.support import Home, make_home
 
     home: Home = make_home(tmp_path / "anna b", models / "old")
@@ -111,8 +111,8 @@ def test_places_on_this_machine_are_not_told(models, tmp_path):
 @pytest.mark.parametrize(
     "host", ["evil.example", "evil.example:8080", "127.0.0.1.evil.example", "", "localhost.evil", "[::2]"]
 )
-def test_other_host_names_are_refused(home, host):
-    """A page elsewhere may let its own name lead here; it gets nothing, whatever the path, not even /healthz."""
+def test_unknown_host_names_get_421(home, host):
+    """DNS rebinding gets nothing, whatever the path, not even /healthz."""
     with application(home.index) as client:
         for path in ("/", "/healthz", f"{API}/search?q=snow", "/static/app.js"):
             assert_problem(client.get(path, headers={"host": host}), 421)
@@ -120,8 +120,8 @@ def test_other_host_names_are_refused(home, host):
             assert client.get("/healthz", headers={"host": good}).status_code == 200
 
 
-def test_names_that_are_allowed(home):
-    """``names`` are added to those of this machine; with a key and no names, any will do."""
+def test_allowed_host_names(home):
+    """``names`` are added to the local ones; with a key and no names, any is allowed."""
     with application(home.index, host="0.0.0.0", key=KEY, names=("Photos.Example",)) as client:
         assert client.get("/healthz", headers={"host": "photos.example:443"}).status_code == 200
         assert client.get("/healthz", headers={"host": "127.0.0.1"}).status_code == 200

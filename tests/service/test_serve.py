@@ -65,8 +65,8 @@ def refused(monkeypatch, capsys):
     return line_of
 
 
-def test_what_it_says(home, tmp_path):
-    """Where the page is, as a line or as JSON; from then on it answers."""
+def test_serve_prints_the_url(home, tmp_path):
+    """As a line or as JSON; from then on it accepts connections."""
     with started(command(home.index, "--port", 0, "--json"), tmp_path / "log", env=without_key()) as process:
         said = listening(process)
         assert said["index"] == str(home.index)
@@ -77,8 +77,8 @@ def test_what_it_says(home, tmp_path):
         assert process.stdout.readline().startswith(f"{home.index} is at http://127.0.0.1:")
 
 
-def test_what_it_loads(home, tmp_path):
-    """An exported model is served without torch or anything else of that weight, whatever is asked."""
+def test_serve_loads_no_torch(home, tmp_path):
+    """An exported model is served without torch or other heavy packages, whatever is requested."""
     with started([sys.executable, "-c", LOADED, str(home.index)], tmp_path / "log", env=without_key()) as process:
         assert process.stdout
         loaded = json.loads(process.stdout.readline())
@@ -88,8 +88,8 @@ def test_what_it_loads(home, tmp_path):
 
 
 @pytest.mark.parametrize(("options", "logged"), [([], True), (["--no-log"], False), (["--log-queries"], True)])
-def test_the_log(home, tmp_path, options, logged):
-    """A line for each request, unless it is not wanted; into a file by default."""
+def test_serve_logs_requests(home, tmp_path, options, logged):
+    """One line per request unless switched off; by default if stderr is a file."""
     with started(command(home.index, "--port", 0, "--json", *options), tmp_path / "log", env=without_key()) as process:
         address = listening(process)["address"]
         assert httpx2.get(f"{address}healthz?asked=this", trust_env=False).status_code == 200
@@ -100,8 +100,8 @@ def test_the_log(home, tmp_path, options, logged):
     assert ("asked=this" in log) == ("--log-queries" in options)
 
 
-def test_no_log_at_a_terminal(home):
-    """Where a person looks, the address of the page stays in sight."""
+def test_serve_logs_nothing_to_a_terminal(home):
+    """So that the URL of the page stays visible."""
     ours, theirs = os.openpty()
     process = subprocess.Popen(command(home.index, "--port", 0), stdout=theirs, stderr=theirs, env=without_key())
     os.close(theirs)
@@ -120,8 +120,8 @@ def test_no_log_at_a_terminal(home):
 
 
 @pytest.mark.parametrize("given", ["file", "variable"])
-def test_a_key(home, tmp_path, given):
-    """From a file or from the environment; then the service may be reached by others, under any name."""
+def test_serve_reads_the_key(home, tmp_path, given):
+    """From a file or from the environment; then any address and host name is allowed."""
     (tmp_path / "key").write_text(f"{KEY}\n")
     arguments = ["--key-file", tmp_path / "key"] if given == "file" else []
     env = without_key() | ({"VSE_API_KEY": KEY} if given == "variable" else {})
@@ -133,8 +133,8 @@ def test_a_key(home, tmp_path, given):
         assert httpx2.get(f"{address}{API[1:]}/items", headers=headers, trust_env=False).status_code == 200
 
 
-def test_calls_that_are_wrong(home, tmp_path, refused, monkeypatch):
-    """Exit code 2 and one line, before anything is opened; a bad key is not repeated."""
+def test_serve_rejects_invalid_options(home, tmp_path, refused, monkeypatch):
+    """Exit code 2 and one line, before anything is opened; a bad key is not printed."""
     monkeypatch.setattr("vse.service.server.listen", None)
     assert "set a key" in refused(2, home.index, "--host", "0.0.0.0")
     assert "70000" in refused(2, home.index, "--port", 70000)
@@ -147,8 +147,8 @@ def test_calls_that_are_wrong(home, tmp_path, refused, monkeypatch):
     assert "too-short-a-key" not in line
 
 
-def test_what_cannot_be_served(home, models, tmp_path, refused):
-    """Exit code 1 and one line: no collection, no model, another model, a port that is taken."""
+def test_serve_reports_what_cannot_be_served(home, models, tmp_path, refused):
+    """Exit code 1 and one line: no collection, no model, another model, a port in use."""
     assert "'vse index' makes one" in refused(1, tmp_path / "none", "--port", 0)
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]

@@ -14,13 +14,13 @@ import pytest
 from tests.service.support import API, id_of, service, soon, started
 
 from vse.service import ServiceSettings
-from vse.service.server import listen, until_told_to_stop
+from vse.service.server import listen, until_sigterm
 
 SLOW = """
 import sys, time
-from vse.service.state import Serving
-ask = Serving.ask
-Serving.ask = lambda self, query: (time.sleep(float(query.texts[0].split()[-1])), ask(self, query))[1]
+from vse.service.state import LoadedCollection
+ask = LoadedCollection.encode
+LoadedCollection.encode = lambda self, query: (time.sleep(float(query.texts[0].split()[-1])), ask(self, query))[1]
 """
 
 
@@ -41,7 +41,7 @@ def refuses(port: int) -> bool:
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 0), (signal.SIGINT, -signal.SIGINT)])
-def test_a_request_under_way_is_finished(home, tmp_path, patched, number, code):
+def test_running_request_finishes_before_exit(home, tmp_path, patched, number, code):
     """It is answered, new connections are refused meanwhile, and then the process ends: 0 for SIGTERM."""
     with service(home.index, tmp_path) as served:
         answers = []
@@ -59,8 +59,8 @@ def test_a_request_under_way_is_finished(home, tmp_path, patched, number, code):
         assert served.process.wait(5) == code
 
 
-def test_connections_that_wait_do_not_hold_it(home, tmp_path):
-    """Idle ones, kept alive or with half a header, are closed at once."""
+def test_idle_connections_do_not_delay_shutdown(home, tmp_path):
+    """Kept alive or with incomplete headers, they are closed at once."""
     with service(home.index, tmp_path, limits={"drain_seconds": 20}) as served:
         assert served.client.get("/healthz").status_code == 200
         with socket.create_connection(("127.0.0.1", served.port)) as half:
@@ -72,8 +72,8 @@ def test_connections_that_wait_do_not_hold_it(home, tmp_path):
 
 
 @pytest.mark.parametrize("hanging", ["reads nothing", "sends nothing"])
-def test_a_client_that_hangs_does_not_hold_it_for_ever(own, tmp_path, hanging):
-    """After the time for it the service ends all the same: 0, nothing but JSON in the log, and no traceback in it."""
+def test_hanging_client_delays_shutdown_by_the_drain_time(own, tmp_path, hanging):
+    """Then the service exits with 0, and the log has nothing but JSON and no traceback."""
     with (own.photos / "clip.mp4").open("ab") as file:
         file.truncate(60_000_000)
     with service(own.index, tmp_path, limits={"drain_seconds": 1}) as served:
@@ -95,15 +95,15 @@ def test_a_client_that_hangs_does_not_hold_it_for_ever(own, tmp_path, hanging):
         assert served.lines()
 
 
-def test_a_computation_that_does_not_end_does_not_hold_it(home, tmp_path, patched):
-    """It was answered with 503 and goes on in its thread; the process ends without it: 0."""
+def test_stuck_computation_does_not_block_shutdown(home, tmp_path, patched):
+    """It got 503 and continues in its thread; the process exits with 0 without it."""
     with service(home.index, tmp_path, limits={"seconds": 0.5, "drain_seconds": 1}) as served:
         assert served.client.get(f"{API}/search?q=snow 60").status_code == 503
         served.process.send_signal(signal.SIGTERM)
         assert served.process.wait(10) == 0
 
 
-def test_the_command(home, tmp_path):
+def test_serve_exit_codes_of_signals(home, tmp_path):
     """SIGTERM ends ``vse serve`` with 0 and Ctrl-C with 130, both without a traceback."""
     for number, code, words in ((signal.SIGTERM, 0, ""), (signal.SIGINT, 130, "vse: interrupted\n")):
         command = [sys.executable, "-m", "vse", "serve", str(home.index), "--port", "0"]
@@ -119,10 +119,10 @@ def test_the_command(home, tmp_path):
         assert log.endswith(words)
 
 
-def test_before_the_server_has_handlers_of_its_own():
-    """SIGTERM ends what is inside, goes on behind it, and means what it meant before."""
+def test_until_sigterm_restores_the_handler():
+    """SIGTERM leaves the block, continues after it, and the previous handler is back."""
     before, done = signal.getsignal(signal.SIGTERM), []
-    with until_told_to_stop():
+    with until_sigterm():
         done.append("begun")
         os.kill(os.getpid(), signal.SIGTERM)
         done.append("not told")
@@ -130,7 +130,7 @@ def test_before_the_server_has_handlers_of_its_own():
     assert signal.getsignal(signal.SIGTERM) is before
 
 
-def test_before_it_answers():
-    """Whoever was told the address may connect at once: the port is listened at before anything is loaded."""
+def test_port_is_open_before_loading():
+    """A client that got the URL can connect at once: the port listens before anything is loaded."""
     with listen(ServiceSettings(port=0)) as listener:
         assert not refuses(listener.getsockname()[1])

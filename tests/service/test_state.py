@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import pytest
 
 from vse.errors import InputError, VSEError
-from vse.service.state import Engine, Remembered, UnavailableError
+from vse.service.state import LRU, Reloader, UnavailableError
 
 
 class Kept:
@@ -29,28 +29,28 @@ class Lent:
     collection: Kept
 
 
-def test_a_switch():
-    """New requests get the new one; the old one is closed when the last of its users has left, once."""
+def test_reload_closes_the_old_collection_after_its_last_user():
+    """New requests get the new one; the old one is closed exactly once."""
     opened: list[Lent] = []
 
     def open_next() -> Lent:
         opened.append(Lent(Kept()))
         return opened[-1]
 
-    engine = Engine(open_next)  # type: ignore[arg-type]
-    with engine.lend() as one, engine.lend() as two:
+    reloader = Reloader(open_next)  # type: ignore[arg-type]
+    with reloader.borrow() as one, reloader.borrow() as two:
         assert one is two is opened[0]
         opened[0].collection.superseded = True
-        with engine.lend() as three:
+        with reloader.borrow() as three:
             assert three is opened[1]
         assert [each.collection.closed for each in opened] == [0, 0]
     assert [each.collection.closed for each in opened] == [1, 0]
-    engine.close()
+    reloader.close()
     assert [each.collection.closed for each in opened] == [1, 1]
 
 
-def test_while_another_model_is_loaded():
-    """One request waits for it, the others are answered from what was served before."""
+def test_requests_are_served_during_a_reload():
+    """One request waits for the new model, the others use the old collection."""
     loading, loaded, opened = threading.Event(), threading.Event(), []
 
     def open_next() -> Lent:
@@ -60,12 +60,12 @@ def test_while_another_model_is_loaded():
         opened.append(Lent(Kept()))
         return opened[-1]
 
-    engine = Engine(open_next)  # type: ignore[arg-type]
+    reloader = Reloader(open_next)  # type: ignore[arg-type]
     opened[0].collection.superseded = True
     found = []
 
     def ask() -> None:
-        with engine.lend() as lent:
+        with reloader.borrow() as lent:
             found.append(lent)
 
     first = threading.Thread(target=ask)
@@ -83,8 +83,8 @@ def test_while_another_model_is_loaded():
 
 
 @pytest.mark.parametrize("kind", [InputError, VSEError])
-def test_what_cannot_be_opened(kind, monkeypatch):
-    """Is no error of whoever asks; it is tried again after some seconds, and what was served is not closed by it."""
+def test_failed_reload_is_retried(kind, monkeypatch):
+    """It is reported as unavailable, retried after some seconds, and the old collection stays open."""
     opened: list[Lent] = []
 
     def open_next() -> Lent:
@@ -97,31 +97,31 @@ def test_what_cannot_be_opened(kind, monkeypatch):
 
     mended: list[bool] = []
     tried: list[bool] = []
-    engine = Engine(open_next)  # type: ignore[arg-type]
+    reloader = Reloader(open_next)  # type: ignore[arg-type]
     opened[0].collection.superseded = True
     for _ in range(2):
-        with pytest.raises(UnavailableError, match="not there"), engine.lend():
+        with pytest.raises(UnavailableError, match="not there"), reloader.borrow():
             pass
     assert opened[0].collection.closed == 0
     assert len(tried) == 1
     mended.append(True)
     monkeypatch.setattr("vse.service.state.RETRY_SECONDS", 0.0)
-    with engine.lend() as lent:
+    with reloader.borrow() as lent:
         assert lent is opened[1]
 
 
-def test_what_is_remembered():
-    """The entries used last, up to a weight; one that is heavier than all of it is not kept, and displaces nothing."""
-    kept: Remembered[str, bytes] = Remembered(10, len)
+def test_lru_is_bounded_by_total_size():
+    """The least recently used entries are evicted; a value larger than the cache is not stored and evicts nothing."""
+    kept: LRU[str, bytes] = LRU(10, len)
     for name in "abc":
         kept.put(name, b"xxx")
     assert kept.get("a") == b"xxx"
     kept.put("d", b"xxxx")
     assert (kept.get("b"), kept.get("a"), kept.get("d")) == (None, b"xxx", b"xxxx")
     kept.put("a", b"x")
-    assert kept.held == sum(len(kept.get(name) or b"") for name in "abcd")
-    held = kept.held
+    assert kept.size == sum(len(kept.get(name) or b"") for name in "abcd")
+    held = kept.size
     kept.put("e", b"x" * 11)
-    assert (kept.get("e"), kept.held) == (None, held)
+    assert (kept.get("e"), kept.size) == (None, held)
     kept.put("a", b"x" * 11)
-    assert (kept.get("a"), kept.held) == (None, held - 1)
+    assert (kept.get("a"), kept.size) == (None, held - 1)

@@ -29,8 +29,8 @@ def address(client, name: str, what: str = "thumbnail") -> str:
 
 
 @pytest.mark.parametrize("side", [160, 320, 640])
-def test_sizes(client, side):
-    """The longer side is at most what was asked for, proportions stay, and nothing is made larger than it is."""
+def test_thumbnail_sizes(client, side):
+    """The longer side is at most the requested size, proportions stay, and nothing is enlarged."""
     found = opened(client.get(address(client, "a.png"), params={"size": side}))
     expected = min(side, 500)
     assert found.size == (expected, round(expected * 300 / 500))
@@ -38,13 +38,13 @@ def test_sizes(client, side):
 
 
 @pytest.mark.parametrize("size", ["0", "161", "1600", "-160", "160.0", "x", "1_60", "", "9" * 5000])
-def test_other_sizes_are_refused(client, size):
+def test_unsupported_thumbnail_size_gets_422(client, size):
     assert_problem(client.get(f"{API}/items/1/thumbnail", params={"size": size}), 422, "size: ", "160, 320 or 640")
 
 
 @pytest.mark.parametrize("what", ["thumbnail", "preview"])
-def test_a_picture_of_a_camera(client, home, what):
-    """Upright, with the colours in place; of its notes, the place above all, nothing is left in the bytes."""
+def test_thumbnail_is_upright_and_carries_no_exif(client, home, what):
+    """Colours in place; no EXIF data, above all no location, is left in the bytes."""
     stored = (home.photos / "b.jpg").read_bytes()
     assert SECRET_PLACE.encode() in stored
     answer = client.get(address(client, "b.jpg", what))
@@ -58,7 +58,7 @@ def test_a_picture_of_a_camera(client, home, what):
         assert word not in answer.content
 
 
-def test_a_clip(client, home):
+def test_video_thumbnail_is_the_middle_frame(client, home):
     """The frame in the middle of the moment."""
     results = client.get(f"{API}/search", params={"q": "snow", "type": "video", "k": 50}).json()["results"]
     assert len(results) > 1
@@ -68,8 +68,8 @@ def test_a_clip(client, home):
         assert number_of(frame) / 5 == pytest.approx(middle, abs=0.5)
 
 
-def test_what_is_known_is_not_sent_again(client):
-    """The tag of a picture, alone, weak, among others or ``*``, is answered with 304 and no body; another is not."""
+def test_matching_entity_tag_gets_304(client):
+    """The tag alone, weak, among others or ``*``; another tag gets the image."""
     where = address(client, "a.png")
     first = client.get(where)
     tag = first.headers["etag"]
@@ -83,8 +83,8 @@ def test_what_is_known_is_not_sent_again(client):
     assert client.get(address(client, "a.png", "preview")).headers["etag"] not in tags
 
 
-def test_how_long_it_is_kept(client):
-    """For ever where the address names the content, all of it; otherwise it is asked for again. By browsers alone."""
+def test_cache_control_of_thumbnails(client):
+    """Cached forever if the URL names the full version, otherwise revalidated; by browsers only."""
     where = address(client, "a.png")
     plain, version = where.split("?v=")
     assert client.get(where).headers["cache-control"] == IMMUTABLE
@@ -93,8 +93,8 @@ def test_how_long_it_is_kept(client):
     assert client.get(address(client, "a.png", "preview")).headers["cache-control"] == REVALIDATED
 
 
-def test_a_file_that_has_changed(own):
-    """What lies there now is shown, but never under the old name: no tag, kept by nobody, until it is indexed again."""
+def test_changed_file_is_not_cached(own):
+    """The current content is shown, without a tag and with no-store, until it is indexed again."""
     with application(own.index) as client:
         where = address(client, "a.png")
         old = client.get(where)
@@ -112,8 +112,8 @@ def test_a_file_that_has_changed(own):
         assert again.headers["etag"] != old.headers["etag"]
 
 
-def test_a_change_that_size_and_time_do_not_show(own):
-    """The content decides, where a rendition is made: nothing is kept under a digest that it does not have."""
+def test_change_with_same_size_and_time_is_noticed(own):
+    """The digest decides: nothing is cached under a digest that it does not have."""
     file = own.photos / "a.png"
     before = file.stat()
     with application(own.index) as client:
@@ -127,8 +127,8 @@ def test_a_change_that_size_and_time_do_not_show(own):
         assert answer.headers["cache-control"] == "no-store"
 
 
-def test_a_file_that_was_only_touched(own):
-    """Its content is what was indexed, so it is named by it."""
+def test_touched_file_keeps_its_tag(own):
+    """Its content is what was indexed."""
     with application(own.index) as client:
         where = address(client, "a.png")
         old = client.get(where)
@@ -137,8 +137,8 @@ def test_a_file_that_was_only_touched(own):
         assert (new.content, new.headers["etag"]) == (old.content, old.headers["etag"])
 
 
-def test_a_clip_that_has_changed(own):
-    """As for pictures."""
+def test_changed_video_is_not_cached(own):
+    """As for images."""
     with application(own.index) as client:
         where = address(client, "clip.mp4")
         old = client.get(where)
@@ -154,22 +154,22 @@ def test_a_clip_that_has_changed(own):
 
 
 @pytest.mark.parametrize("name", ["a.png", "clip.mp4"])
-def test_a_file_that_is_gone(own, name):
-    """404 with the reason, though it was shown before and is known to the client; the item says so itself."""
+def test_missing_file_gets_404(own, name):
+    """With the reason, even if it is cached here or at the client; the item says so as well."""
     with application(own.index) as client:
         where = address(client, name)
         tag = client.get(where).headers["etag"]
         (own.photos / name).unlink()
         for headers in ({}, {"if-none-match": tag}):
-            assert_problem(client.get(where, headers=headers), 404, "not there any more")
+            assert_problem(client.get(where, headers=headers), 404, "file not found")
         found = client.get(f"{API}/items/{id_of(client, name)}").json()
         assert found["available"] is False
-        assert_problem(client.get(found["preview"]), 404, "not there any more")
+        assert_problem(client.get(found["preview"]), 404, "file not found")
 
 
 @pytest.mark.parametrize("name", ["a.png", "clip.mp4"])
-def test_a_file_that_is_something_else_now(own, name):
-    """404 with the reason: neither the question nor the service is wrong."""
+def test_undecodable_file_gets_404(own, name):
+    """With the reason: neither the request nor the service is at fault."""
     (own.photos / name).write_bytes(b"words")
     with application(own.index) as client:
         detail = assert_problem(client.get(address(client, name)), 404, "cannot be read")

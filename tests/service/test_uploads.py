@@ -49,8 +49,8 @@ def assert_refused(received: bytes, status: int, words: bytes) -> None:
     assert words in body
 
 
-def test_an_upload_that_announces_its_size(hasty):
-    """10 GB are refused by their header: 413, before anything is read, also for who waits to be asked for it."""
+def test_declared_size_is_checked_before_reading(hasty):
+    """10 GB get 413 by their header, before anything is read, also with Expect: 100-continue."""
     before = hasty.peak_memory()
     for more in ("", "Expect: 100-continue\r\n"):
         with connected(hasty) as connection:
@@ -60,8 +60,8 @@ def test_an_upload_that_announces_its_size(hasty):
     assert hasty.client.get(f"{API}/search?q=snow").status_code == 200
 
 
-def test_an_upload_that_does_not(hasty):
-    """In pieces without end: 413 after the limit, however long the client would go on; nothing of it is kept."""
+def test_chunked_upload_is_cut_off_at_the_limit(hasty):
+    """413 at the limit, however long the client continues; nothing of it is stored."""
     before, block, sent = hasty.peak_memory(), b"\0" * 60_000, 0
     with connected(hasty) as connection:
         connection.sendall(f"{HEAD}Transfer-Encoding: chunked\r\n\r\n".encode())
@@ -79,14 +79,14 @@ def test_an_upload_that_does_not(hasty):
     assert hasty.client.get(f"{API}/search?q=snow").status_code == 200
 
 
-def test_a_client_of_a_library_sees_the_reason(hasty):
-    """Who sends all at once and reads then gets the answer, and not a broken connection."""
+def test_client_that_reads_late_gets_the_response(hasty):
+    """A client that sends everything before reading gets the 413, not a broken connection."""
     answer = hasty.client.post(f"{API}/search", files=[("image", ("a.png", b"\0" * 30 * MB))])
-    assert_problem(answer, 413, "send a smaller picture")
+    assert_problem(answer, 413, "send a smaller image")
 
 
-def test_a_body_that_trickles(hasty):
-    """408 when it has taken too long, though something arrives all the time."""
+def test_slow_body_gets_408(hasty):
+    """Though something arrives all the time."""
     with connected(hasty) as connection:
         connection.sendall(f"{HEAD}Content-Length: 100000\r\n\r\n".encode() + PART)
         began = time.monotonic()
@@ -100,7 +100,7 @@ def test_a_body_that_trickles(hasty):
     assert time.monotonic() - began < 4
 
 
-def test_a_body_that_never_comes(hasty):
+def test_missing_body_gets_408(hasty):
     """408 too."""
     with connected(hasty) as connection:
         connection.sendall(f"{HEAD}Content-Length: 100000\r\n\r\n".encode())
@@ -110,8 +110,8 @@ def test_a_body_that_never_comes(hasty):
 @pytest.mark.parametrize(
     "beginning", [b"", b"GET /healthz HTTP/1.1\r\n", b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n"]
 )
-def test_headers_that_trickle(hasty, beginning):
-    """The connection is closed without an answer, whatever has arrived, and others are served meanwhile."""
+def test_slow_headers_close_the_connection(hasty, beginning):
+    """Without a response, whatever has arrived, and others are served meanwhile."""
     with connected(hasty) as connection:
         began = time.monotonic()
         connection.sendall(beginning)
@@ -126,8 +126,8 @@ def test_headers_that_trickle(hasty, beginning):
     assert time.monotonic() - began < 4
 
 
-def test_requests_behind_each_other(hasty):
-    """Several on one connection, sent at once or later than a first one may take, are all answered."""
+def test_pipelined_and_kept_alive_requests_are_answered(hasty):
+    """Several on one connection, at once or later than the header timeout."""
     request = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
     with connected(hasty) as connection:
         connection.sendall(request * 3)
@@ -139,8 +139,8 @@ def test_requests_behind_each_other(hasty):
         assert connection.recv(65536).startswith(b"HTTP/1.1 200")
 
 
-def test_many_that_do_nothing(hasty):
-    """A hundred clients that hold connections, and one that asks."""
+def test_idle_connections_do_not_block(hasty):
+    """A hundred clients hold connections, and another one is served."""
     idle = [connected(hasty) for _ in range(100)]
     try:
         assert hasty.client.get(f"{API}/search?q=snow").status_code == 200
@@ -153,8 +153,8 @@ def test_many_that_do_nothing(hasty):
 
 
 @pytest.mark.parametrize("charset", ["punycode", "idna", "utf-7", '"puny\\code"', "rot13"])
-def test_a_form_in_a_strange_encoding(hasty, charset):
-    """415 at once: some codecs need the square of the length, and nobody else would be answered meanwhile."""
+def test_unsupported_charset_gets_415(hasty, charset):
+    """At once: some codecs take quadratic time, and would block everybody else."""
     field = b'--x\r\nContent-Disposition: form-data; name="q"\r\n\r\n' + b"a-" * 200_000 + b"\r\n--x--\r\n"
     headers = {"content-type": f"multipart/form-data; boundary=x; charset={charset}"}
     assert_problem(hasty.client.post(f"{API}/search", content=field, headers=headers), 415, "UTF-8")
@@ -162,8 +162,8 @@ def test_a_form_in_a_strange_encoding(hasty, charset):
     assert hasty.client.post(f"{API}/search", content=field, headers=fine).status_code == 422
 
 
-def test_too_many_uploads_at_once(home, tmp_path):
-    """One client is told 429, everybody 503, before a byte of the body is read; questions are answered meanwhile."""
+def test_too_many_concurrent_uploads(home, tmp_path):
+    """429 for one client, 503 for all, before a byte of the body is read; searches are answered meanwhile."""
     limits = {"bodies": 3, "bodies_per_client": 2}
     with service(home.index, tmp_path, limits=limits) as served:
         begun = [connected(served) for _ in range(2)]
@@ -180,8 +180,8 @@ def test_too_many_uploads_at_once(home, tmp_path):
         assert again.status_code == 200
 
 
-def test_a_body_that_needs_no_key_is_small(home, tmp_path):
-    """Whoever has no key cannot fill the memory with the one address that takes a body from everybody."""
+def test_public_body_is_limited_to_16_kb(home, tmp_path):
+    """Clients without a key cannot fill the memory through the one route that accepts a body from everybody."""
     with service(home.index, tmp_path, key="a-key-of-many-letters") as served:
         before = served.peak_memory()
         answer = served.client.post(f"{API}/session", content=b"[" + b"{}," * 3_000_000 + b"{}]")
@@ -189,8 +189,8 @@ def test_a_body_that_needs_no_key_is_small(home, tmp_path):
         assert served.peak_memory() - before < 10 * MB
 
 
-def test_pictures_that_are_too_large_together(hasty):
-    """The pixels of all pictures in a request are counted, by their headers: nothing of them is decoded."""
+def test_total_pixels_are_limited(hasty):
+    """The pixels of all uploads are counted from their headers; nothing is decoded."""
     picture = BytesIO()
     Image.new("1", (5000, 4000)).save(picture, "PNG")
     before = hasty.peak_memory()
@@ -199,8 +199,8 @@ def test_pictures_that_are_too_large_together(hasty):
     assert hasty.peak_memory() - before < 10 * MB
 
 
-def test_a_client_that_does_not_read(own, tmp_path):
-    """Its connection is closed after a while, though it would have more to get, and its file with it."""
+def test_client_that_reads_nothing_is_disconnected(own, tmp_path):
+    """After a timeout, though the response is incomplete, and its file is closed."""
     with (own.photos / "clip.mp4").open("ab") as file:
         file.truncate(60_000_000)
     with service(own.index, tmp_path, limits={"send_seconds": 1.0}) as served:
@@ -213,8 +213,8 @@ def test_a_client_that_does_not_read(own, tmp_path):
         assert served.client.get("/healthz").status_code == 200
 
 
-def test_too_many_connections_of_one_client(home, tmp_path):
-    """Those beyond the limit are closed at once, and the others go on."""
+def test_connections_per_client_are_limited(home, tmp_path):
+    """Those beyond the limit are closed at once, and the others continue."""
     with service(home.index, tmp_path, limits={"connections_per_client": 5}) as served:
         assert served.client.get("/healthz").status_code == 200
         held = [connected(served) for _ in range(8)]

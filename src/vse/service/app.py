@@ -1,4 +1,4 @@
-"""The application: interface, page, and the layers around them."""
+"""The FastAPI application: routes, middleware and the page."""
 
 from __future__ import annotations
 
@@ -15,30 +15,23 @@ from starlette.middleware import Middleware
 
 from vse._version import __version__
 from vse.service import auth, problems
-from vse.service.auth import RequiresKey
+from vse.service.auth import RequireKey
+from vse.service.context import Service, Workers
 from vse.service.limits import BodyLimits
-from vse.service.media import rendition_cache
-from vse.service.middleware import AllowedHosts, Failures, Figures, HeadsAsGets, OwnPages, Records, SecurityHeaders
+from vse.service.media import thumbnail_cache
+from vse.service.middleware import (
+    AllowedHosts,
+    CatchErrors,
+    HeadAsGet,
+    Metrics,
+    RequestLog,
+    SameOrigin,
+    SecurityHeaders,
+)
 from vse.service.problems import Problem
 from vse.service.routes import collection, evidence, items, search
 from vse.service.settings import ServiceSettings
-from vse.service.state import Engine, Service
-from vse.service.workers import Workers
-
-
-class DocumentedAPI(FastAPI):
-    """FastAPI, whose document holds the schema that all errors refer to."""
-
-    def openapi(self) -> dict[str, Any]:
-        if self.openapi_schema is None:
-            super().openapi()["components"]["schemas"]["Problem"] = Problem.model_json_schema()
-        return super().openapi()
-
-
-def operation_id(route: APIRoute) -> str:
-    """The name of the function, which generated clients are called by: it stays when an address changes."""
-    return route.name
-
+from vse.service.state import Reloader
 
 STATIC = Path(__file__).with_name("static")
 ROUTERS = (
@@ -51,34 +44,50 @@ ROUTERS = (
 )
 
 
-def create_app(engine: Engine, settings: ServiceSettings) -> FastAPI:
-    """The service over what ``engine`` serves; closing the application closes the engine."""
-    limits, figures = settings.limits, Figures()
-    service = Service(engine, settings, Workers(limits), rendition_cache(), figures)
+def create_app(reloader: Reloader, settings: ServiceSettings) -> FastAPI:
+    """Return the application that serves the collection of ``reloader``.
+
+    Args:
+        reloader: The open collection. Shutting the application down closes it.
+        settings: Host names, key and limits.
+
+    Example::
+
+        reloader = Reloader(lambda: load_collection("photos.vse"))
+        app = create_app(reloader, ServiceSettings())
+    """
+    limits, metrics = settings.limits, Metrics()
+    service = Service(
+        reloader=reloader,
+        settings=settings,
+        workers=Workers(limits),
+        thumbnails=thumbnail_cache(),
+        metrics=metrics,
+    )
 
     @asynccontextmanager
-    async def life(_: FastAPI) -> AsyncIterator[None]:
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         yield
         if service.workers.close():
-            engine.close()
+            reloader.close()
 
-    app = DocumentedAPI(
+    app = _API(
         title="vse",
         version=__version__,
-        summary="Search pictures and clips with words and pictures",
-        docs_url=None,  # both pages would load their code from elsewhere
+        summary="Search images and videos by text and by image",
+        docs_url=None,  # both documentation pages load scripts from a CDN
         redoc_url=None,
-        generate_unique_id_function=operation_id,
-        lifespan=life,
-        middleware=[  # the first is the outermost
-            Middleware(Records, figures=figures, log_queries=settings.log_queries),
+        generate_unique_id_function=_operation_id,
+        lifespan=lifespan,
+        middleware=[  # outermost first
+            Middleware(RequestLog, metrics=metrics, log_queries=settings.log_queries),
             Middleware(SecurityHeaders),
-            Middleware(Failures),
+            Middleware(CatchErrors),
             Middleware(AllowedHosts, names=settings.allowed_hosts),
-            Middleware(OwnPages),
-            Middleware(RequiresKey, key=settings.key),
+            Middleware(SameOrigin),
+            Middleware(RequireKey, key=settings.key),
             Middleware(BodyLimits, limits=limits),
-            Middleware(HeadsAsGets),
+            Middleware(HeadAsGet),
         ],
     )
     app.state.service = service
@@ -92,3 +101,17 @@ def create_app(engine: Engine, settings: ServiceSettings) -> FastAPI:
 
     app.mount("/static", StaticFiles(directory=STATIC), name="static")
     return app
+
+
+class _API(FastAPI):
+    """FastAPI whose OpenAPI document includes the ``Problem`` schema that every error response refers to."""
+
+    def openapi(self) -> dict[str, Any]:
+        if self.openapi_schema is None:
+            super().openapi()["components"]["schemas"]["Problem"] = Problem.model_json_schema()
+        return super().openapi()
+
+
+def _operation_id(route: APIRoute) -> str:
+    """The function name: generated clients keep their method names when a URL changes."""
+    return route.name

@@ -1,4 +1,4 @@
-"""The key that clients have to know: in a header for programs, in a cookie for the page."""
+"""The API key: a bearer token for programs, a session cookie for the page."""
 
 from __future__ import annotations
 
@@ -10,80 +10,81 @@ from starlette.datastructures import Headers
 from starlette.requests import cookie_parser
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from vse.service.context import Ctx
 from vse.service.problems import ProblemError, problem_response, responses
 from vse.service.routes.results import PREFIX
 from vse.service.schemas import KeyModel
-from vse.service.state import Ctx
 
-OPEN = ("/healthz", "/api/v1/session", "/")
-"""What needs no key: the page itself shows nothing of the collection until it has one."""
+PUBLIC_PATHS = ("/healthz", "/api/v1/session", "/")
+"""Paths that need no key. The page itself shows nothing of the collection until it has one."""
+SESSION_DAYS = 30
 
 
-class RequiresKey:
-    """Answers 401 to requests that do not carry the key, unless there is none."""
+class RequireKey:
+    """Middleware that responds 401 to requests without the key. No key is required if it is None."""
 
     def __init__(self, app: ASGIApp, key: str | None) -> None:
         self.app, self.key = app, key
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        open_to_all = self.key is None or scope["type"] != "http" or _is_open(scope["path"])
-        if open_to_all or carries(Headers(scope=scope), self.key or ""):
+        public = self.key is None or scope["type"] != "http" or _is_public(scope["path"])
+        if public or has_key(Headers(scope=scope), self.key or ""):
             await self.app(scope, receive, send)
         else:
-            detail = "a key is needed: send it as 'Authorization: Bearer KEY'"
+            detail = "missing or wrong key: send it as 'Authorization: Bearer KEY'"
             await problem_response(401, detail, {"WWW-Authenticate": "Bearer"})(scope, receive, send)
 
 
-def carries(headers: Headers, key: str) -> bool:
-    """Whether the request knows the key; compared in a time that does not tell where they differ."""
-    scheme, _, given = headers.get("authorization", "").partition(" ")
-    if scheme.lower() == "bearer" and same(given.strip(), key):
+def has_key(headers: Headers, key: str) -> bool:
+    """Return whether the request carries ``key``, as a bearer token or as the session cookie."""
+    scheme, _, token = headers.get("authorization", "").partition(" ")
+    if scheme.lower() == "bearer" and _equal(token.strip(), key):
         return True
-    # Not the parser of the standard library: it stops at the first cookie that it does not like, whoever set it.
-    return same(cookie_parser(headers.get("cookie", "")).get(cookie_name(key), ""), cookie_value(key))
+    # http.cookies stops at the first cookie it cannot parse, and other sites on the host may have set one.
+    return _equal(cookie_parser(headers.get("cookie", "")).get(cookie_name(key), ""), cookie_value(key))
 
 
 def cookie_name(key: str) -> str:
-    """Cookies do not know ports: services with other keys on the same host have other names for theirs."""
+    """Return the cookie's name, which depends on the key: cookies of one host are shared by all its ports."""
     return f"vse_session_{cookie_value(key)[:8]}"
 
 
 def cookie_value(key: str) -> str:
-    """What the page's cookie holds: proof of the key, from which the key cannot be had."""
+    """Return a proof of the key from which the key cannot be recovered."""
     return hmac.new(key.encode(), b"vse page session", hashlib.sha256).hexdigest()
 
 
-def same(given: str, wanted: str) -> bool:
-    return hmac.compare_digest(given.encode("utf-8", "replace"), wanted.encode())
+def _equal(given: str, expected: str) -> bool:
+    """Compare in constant time."""
+    return hmac.compare_digest(given.encode("utf-8", "replace"), expected.encode())
 
 
-def _is_open(path: str) -> bool:
-    return path in OPEN or path.startswith("/static/")
+def _is_public(path: str) -> bool:
+    return path in PUBLIC_PATHS or path.startswith("/static/")
 
 
 router = APIRouter(prefix=PREFIX, tags=["session"])
-DAYS = 30
 
 
 @router.post(
     "/session",
     status_code=204,
     responses=responses(400, 401, 403, 408, 413, 415, 421, 422, 429, 503),
-    summary="Open the page with the key",
+    summary="Start a session of the page with the key",
 )
 async def open_session(context: Ctx, request: Request, given: KeyModel) -> Response:
     key = context.service.settings.key
     if key is None:
         return Response(status_code=204)
-    if not same(given.key, key):
-        raise ProblemError(401, "that is not the key")
-    answer = Response(status_code=204)
-    answer.set_cookie(
+    if not _equal(given.key, key):
+        raise ProblemError(401, "wrong key")
+    response = Response(status_code=204)
+    response.set_cookie(
         cookie_name(key),
         cookie_value(key),
-        max_age=DAYS * 86400,
+        max_age=SESSION_DAYS * 86400,
         httponly=True,
         samesite="strict",
         secure=request.url.scheme == "https",
     )
-    return answer
+    return response

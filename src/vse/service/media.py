@@ -1,4 +1,8 @@
-"""Files of the collection, opened so that nothing outside it can be reached."""
+"""Indexed files: opened without following links, streamed with byte ranges, and shown as thumbnails.
+
+Starlette's FileResponse handles ranges too, but opens a file by its path: a link put there after indexing would be
+followed. Files are opened by descriptor here, and streamed from it.
+"""
 
 from __future__ import annotations
 
@@ -18,19 +22,28 @@ from fastapi.responses import Response, StreamingResponse
 from numpy.typing import NDArray
 from starlette.types import Receive, Scope, Send
 
-from vse.index.types import MediaFile
+from vse.index.scan.describe import digest_of
+from vse.index.types import Item, MediaFile, full_path
+from vse.inputs.images import BadImageError, ImageLimits, read_image
 from vse.service.problems import ProblemError
-from vse.service.state import Remembered
+from vse.service.state import LRU
 
-GONE = "the file is not there any more"
-SHORTAGES = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
+NOT_FOUND = "file not found: it was moved or deleted after indexing"
+OUT_OF_RESOURCES = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
+BLOCK = 1 << 18
+
+ThumbnailSize = Literal[160, 320, 640]
+PREVIEW = 1600
+QUALITY = {160: 72, 320: 78, 640: 82, PREVIEW: 88}
+THUMBNAIL_CACHE_BYTES = 32_000_000
+"""Some thousand thumbnails. Browsers cache what they have shown themselves."""
 
 
 @dataclass(frozen=True)
 class OpenFile:
-    """An open file, and its size and time of change when it was opened.
+    """An open file with its size and modification time. The receiver closes ``stream``.
 
-    Whoever receives it closes ``stream``. It is no bare descriptor, so that one which nobody receives is closed too.
+    Holds a file object rather than a bare descriptor, so that it is closed even if nobody receives it.
     """
 
     stream: io.FileIO
@@ -38,65 +51,124 @@ class OpenFile:
     modified: int
 
     def is_as_indexed(self, file: MediaFile) -> bool:
-        """Whether size and time of change are those of the file in the collection, as indexing takes it."""
+        """Return whether size and modification time are those of the indexed file."""
         return (self.size, self.modified) == (file.size, file.modified)
 
-    def read(self, most: int) -> bytes:
-        """All of it, which is 422 when there are more than ``most`` bytes."""
-        if self.size > most:
-            raise ProblemError(422, f"the file has {self.size:,} bytes, more than the {most:,} that are read")
+    def read(self, max_bytes: int) -> bytes:
+        """Return the content.
+
+        Raises:
+            ProblemError: 422 if there are more than ``max_bytes``.
+        """
+        if self.size > max_bytes:
+            raise ProblemError(422, f"file of {self.size:,} bytes: at most {max_bytes:,} are read")
         with os.fdopen(os.dup(self.stream.fileno()), "rb") as whole:
             whole.seek(0)
-            return whole.read(most)
+            return whole.read(max_bytes)
+
+    def path(self, file: MediaFile) -> Path:
+        """Return a path to exactly this file: a link put in its place later is not followed.
+
+        On systems without ``/proc`` it is the path of ``file``.
+        """
+        by_descriptor = Path(f"/proc/self/fd/{self.stream.fileno()}")
+        return by_descriptor if by_descriptor.exists() else Path(full_path(file))
 
 
 def open_media(file: MediaFile) -> OpenFile:
-    """The file, reached from its root step by step, following no link below it.
+    """Open an indexed file, walking down from its root folder and following no link below it.
 
-    What lay there when it was indexed may have been replaced since: by a link to a secret, or by a pipe that never
-    answers. Both are 404, as is a path that leads upwards.
+    The file may have been replaced after indexing: by a link to a secret, or by a pipe that blocks forever.
+
+    Raises:
+        ProblemError: 404 for those, for missing files and for paths with ``..``; 503 if too many files are open.
     """
     parts = file.path.split("/")
     if any(part in ("", ".", "..") or "\0" in part for part in parts):
-        raise ProblemError(404, GONE)
-    opened: list[int] = []
+        raise ProblemError(404, NOT_FOUND)
+    folders: list[int] = []
     try:
-        opened.append(os.open(file.root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
+        folders.append(os.open(file.root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
         for folder in parts[:-1]:
             flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-            opened.append(os.open(folder, flags, dir_fd=opened[-1]))
+            folders.append(os.open(folder, flags, dir_fd=folders[-1]))
         flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-        descriptor = os.open(parts[-1], flags, dir_fd=opened[-1])
+        descriptor = os.open(parts[-1], flags, dir_fd=folders[-1])
     except OSError as error:
-        if error.errno in SHORTAGES:
+        if error.errno in OUT_OF_RESOURCES:
             raise ProblemError(503, "too many files are open: try again soon", {"Retry-After": "1"}) from None
-        raise ProblemError(404, GONE) from None
+        raise ProblemError(404, NOT_FOUND) from None
     finally:
-        for folder_descriptor in opened:
+        for folder_descriptor in folders:
             os.close(folder_descriptor)
     status = os.fstat(descriptor)
     if not stat.S_ISREG(status.st_mode):
         os.close(descriptor)
-        raise ProblemError(404, GONE)
+        raise ProblemError(404, NOT_FOUND)
     return OpenFile(io.FileIO(descriptor, "rb"), status.st_size, status.st_mtime_ns)
 
 
 def is_available(file: MediaFile) -> bool:
-    """Whether the file can be opened now."""
+    """Return whether the file can be opened now."""
     with suppress(ProblemError):
         open_media(file).stream.close()
         return True
     return False
 
 
-BLOCK = 1 << 18
+@dataclass(frozen=True)
+class MediaRequest:
+    """The headers Range, If-Range and If-None-Match of a request, and whether it is a HEAD request."""
+
+    range: str | None
+    if_range: str | None
+    if_none_match: str | None
+    head: bool = False
+
+
+def stream(opened: OpenFile, request: MediaRequest, headers: dict[str, str], media_type: str) -> Response:
+    """Return a response with the file or the requested range, and close the file after it, or if the client leaves.
+
+    A range of a file that has changed (If-Range) is of no use, so the whole file is sent.
+
+    Raises:
+        ProblemError: 416 if the range lies outside the file.
+    """
+    tag = f'"{opened.modified:x}-{opened.size:x}"'
+    if matches(request.if_none_match, tag):
+        opened.stream.close()
+        return Response(status_code=304, headers={**headers, "ETag": tag})
+    try:
+        part = _parse_range(request.range if request.if_range in (None, tag) else None, opened.size)
+    except ProblemError:
+        opened.stream.close()
+        raise
+    start, end = part or (0, opened.size)
+    headers = {**headers, "ETag": tag, "Accept-Ranges": "bytes", "Content-Length": str(end - start)}
+    if part is not None:
+        headers["Content-Range"] = f"bytes {start}-{end - 1}/{opened.size}"
+    status = 200 if part is None else 206
+    if request.head:
+        opened.stream.close()
+        return Response(b"", status, headers, media_type=media_type)
+    return _FileResponse(opened.stream, (start, end), status, headers, media_type)
+
+
+def matches(if_none_match: str | None, tag: str) -> bool:
+    """Return whether an If-None-Match header contains ``tag``."""
+    if if_none_match is None:
+        return False
+    tags = (each.strip().removeprefix("W/") for each in if_none_match.split(","))
+    return if_none_match.strip() == "*" or tag in tags
+
+
 _RANGE = re.compile(r"bytes=(\d*)-(\d*)")
 
 
-def part_of(header: str | None, size: int) -> tuple[int, int] | None:
-    """First byte and the one behind the last of a Range header; None when all of the file is meant.
+def _parse_range(header: str | None, size: int) -> tuple[int, int] | None:
+    """Start and end (exclusive) of a Range header, None for the whole file.
 
-    Several ranges at once, which no player needs, mean all of it, as the standard allows.
+    Several ranges at once, which no player sends, mean the whole file, as RFC 9110 allows.
     """
     match = _RANGE.fullmatch(header.strip()) if header else None
     if match is None or match.groups() == ("", ""):
@@ -107,56 +179,19 @@ def part_of(header: str | None, size: int) -> tuple[int, int] | None:
     else:
         start, end = int(first), min(size, int(last) + 1) if last else size
     if start >= end:
-        raise ProblemError(416, f"the file has {size:,} bytes", {"Content-Range": f"bytes */{size}"})
+        raise ProblemError(
+            416, f"range outside of the file, which has {size:,} bytes", {"Content-Range": f"bytes */{size}"}
+        )
     return start, end
 
 
-@dataclass(frozen=True)
-class Wanted:
-    """What a request says of a file: its headers Range, If-Range and If-None-Match, and whether no body is wanted."""
+class _FileResponse(StreamingResponse):
+    """Reads the file as fast as the client does."""
 
-    part: str | None
-    unless_changed: str | None
-    known: str | None
-    head: bool
-
-
-def stream(opened: OpenFile, wanted: Wanted, headers: dict[str, str], kind: str) -> Response:
-    """The file, or the part of it that is asked for; closes the file in the end, also when the client leaves.
-
-    A part of a file that has changed since (If-Range) is of no use, so all of it is sent.
-    """
-    tag = f'"{opened.modified:x}-{opened.size:x}"'
-    if names(wanted.known, tag):
-        opened.stream.close()
-        return Response(status_code=304, headers={**headers, "ETag": tag})
-    try:
-        part = part_of(wanted.part if wanted.unless_changed in (None, tag) else None, opened.size)
-    except ProblemError:
-        opened.stream.close()
-        raise
-    start, end = part or (0, opened.size)
-    headers = {**headers, "ETag": tag, "Accept-Ranges": "bytes", "Content-Length": str(end - start)}
-    if part is not None:
-        headers["Content-Range"] = f"bytes {start}-{end - 1}/{opened.size}"
-    if wanted.head:
-        opened.stream.close()
-        return Response(b"", 206 if part else 200, headers, media_type=kind)
-    return _Part(opened.stream, start, end, 206 if part else 200, headers, kind)
-
-
-def names(header: str | None, tag: str) -> bool:
-    """Whether an If-None-Match header has this tag."""
-    if header is None:
-        return False
-    return header.strip() == "*" or tag in (each.strip().removeprefix("W/") for each in header.split(","))
-
-
-class _Part(StreamingResponse):
-    """Reads as far as the client does."""
-
-    def __init__(self, file: io.FileIO, start: int, end: int, status: int, headers: dict[str, str], kind: str) -> None:
-        super().__init__(_blocks(file, start, end), status, headers, media_type=kind)
+    def __init__(
+        self, file: io.FileIO, span: tuple[int, int], status: int, headers: dict[str, str], media_type: str
+    ) -> None:
+        super().__init__(_blocks(file, *span), status, headers, media_type=media_type)
         self._file = file
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -171,40 +206,54 @@ def _blocks(file: io.FileIO, start: int, end: int) -> Iterator[bytes]:
     while start < end:
         block = file.read(min(BLOCK, end - start))
         if not block:
-            return  # it became shorter: the client sees that something is missing
+            return  # the file was truncated: the client sees that bytes are missing
         start += len(block)
         yield block
 
 
-ThumbnailSize = Literal[160, 320, 640]
-PREVIEW = 1600
-QUALITY = {160: 72, 320: 78, 640: 82, PREVIEW: 88}
-MEMORY = 32_000_000
-"""Bytes that are kept: some thousand thumbnails. Browsers keep what they have seen themselves."""
+def thumbnail_cache() -> LRU[str, bytes]:
+    """Return a cache for thumbnails and previews by entity tag."""
+    return LRU(THUMBNAIL_CACHE_BYTES, len)
+
+
+def make_thumbnail(item: Item, opened: OpenFile, side: int, seconds: float) -> tuple[bytes, bool]:
+    """Return a JPEG of an item, and whether the file still has the content that was indexed.
+
+    Args:
+        item: An image, or a segment of a video, which is shown by its middle frame.
+        opened: Its file.
+        side: The longer side in pixels, a key of :data:`QUALITY`.
+        seconds: The timeout for decoding a video.
+
+    Raises:
+        ProblemError: 404 if the file cannot be decoded.
+    """
+    if item.file.kind == "video":
+        middle = 0.0 if item.start is None or item.end is None else (item.start + item.end) / 2
+        frame = _video_frame(opened.path(item.file), middle, seconds)
+        return shrink(frame, side), opened.is_as_indexed(item.file)  # computing a video's digest takes too long
+    limits = ImageLimits()
+    content = opened.read(limits.max_bytes)
+    try:
+        pixels = read_image(content, limits=limits, at_least=(side, side))
+    except BadImageError as error:
+        raise ProblemError(404, f"the image cannot be read any more ({error.reason})") from None
+    return shrink(pixels, side), digest_of(content) == item.file.digest
 
 
 def shrink(pixels: NDArray[np.uint8], side: int) -> bytes:
-    """A JPEG of ``pixels (H, W, 3)`` whose longer side is ``side`` at most. Only pixels go in, so no data of a camera
-    comes out."""
+    """Return ``pixels (H, W, 3)`` as a JPEG whose longer side is at most ``side``. It carries no EXIF data."""
     from PIL import Image
 
-    picture = Image.fromarray(pixels)
-    picture.thumbnail((side, side), Image.Resampling.LANCZOS, reducing_gap=2.0)
+    image = Image.fromarray(pixels)
+    image.thumbnail((side, side), Image.Resampling.LANCZOS, reducing_gap=2.0)
     stream = io.BytesIO()
-    picture.save(stream, "JPEG", quality=QUALITY[side], optimize=False, progressive=side > 640)
+    image.save(stream, "JPEG", quality=QUALITY[side], optimize=False, progressive=side > 640)
     return stream.getvalue()
 
 
-def rendition_cache() -> Remembered[str, bytes]:
-    """For the renditions that were shown last, by their entity tags."""
-    return Remembered(MEMORY, len)
-
-
-def frame_at(opened: OpenFile, path: str, second: float, seconds: float) -> NDArray[np.uint8]:
-    """The upright frame ``(H, W, 3)`` that is seen then; the last one where the clip is shorter.
-
-    ``path`` is where it was opened. Finding it may take ``seconds``.
-    """
+def _video_frame(path: Path, second: float, seconds: float) -> NDArray[np.uint8]:
+    """The upright frame ``(H, W, 3)`` at ``second``, or the last one."""
     from vse.inputs.files import BadMediaError
     from vse.inputs.video.file import VideoLimits, open_clip
     from vse.inputs.video.reader import FrameReader
@@ -212,19 +261,10 @@ def frame_at(opened: OpenFile, path: str, second: float, seconds: float) -> NDAr
 
     limits = VideoLimits(max_time=seconds)
     try:
-        with open_clip(reachable(opened, path), limits) as clip, closing(FrameReader(clip)) as reader:
-            frame = reader.at(min(second, max(clip.duration - 0.1, 0.0)))
+        with open_clip(path, limits) as video, closing(FrameReader(video)) as reader:
+            frame = reader.at(min(second, max(video.duration - 0.1, 0.0)))
             if frame is None:
-                raise ProblemError(404, "the clip has no frame there")
-            return upright(frame, reader.orientation, clip.aspect, limits.max_side)
+                raise ProblemError(404, "the video has no frame at this time")
+            return upright(frame, reader.orientation, video.aspect, limits.max_side)
     except BadMediaError as error:
-        raise ProblemError(404, f"the clip cannot be read ({error.reason})") from None
-
-
-def reachable(opened: OpenFile, path: str) -> Path:
-    """A path to exactly the file that was opened safely: a link put in its place afterwards is not followed.
-
-    Where the system has no such paths it is ``path``.
-    """
-    by_number = Path(f"/proc/self/fd/{opened.stream.fileno()}")
-    return by_number if by_number.exists() else Path(path)
+        raise ProblemError(404, f"the video cannot be read ({error.reason})") from None

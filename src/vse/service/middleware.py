@@ -1,11 +1,10 @@
-"""Headers of every answer, which tell browsers what a page of ours may do: nothing that it does not need."""
+"""Middleware around every request: hosts, origins, HEAD, security headers, errors, metrics and the request log."""
 
 from __future__ import annotations
 
 import asyncio
 import json
 import logging
-import sys
 import time
 import traceback
 from datetime import UTC, datetime
@@ -16,7 +15,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from vse.service.problems import problem_response
 
-POLICY = "; ".join(
+LOGGER = logging.getLogger("vse.service")
+
+CONTENT_SECURITY_POLICY = "; ".join(
     (
         "default-src 'none'",
         "script-src 'self'",
@@ -30,7 +31,7 @@ POLICY = "; ".join(
     )
 )
 HEADERS = {
-    "Content-Security-Policy": POLICY,
+    "Content-Security-Policy": CONTENT_SECURITY_POLICY,
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
     "Cross-Origin-Opener-Policy": "same-origin",
@@ -41,31 +42,75 @@ HEADERS = {
 
 
 class SecurityHeaders:
-    """Adds :data:`HEADERS`, unless an answer has its own.
-
-    There is no CORS header, so that no other site reads an answer.
-    """
+    """Adds :data:`HEADERS` unless the response sets its own. Sends no CORS header: other sites can read nothing."""
 
     def __init__(self, app: ASGIApp) -> None:
         self.app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        async def with_headers(message: Message) -> None:
+        async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
                 headers = MutableHeaders(scope=message)
                 for name, value in HEADERS.items():
                     headers.setdefault(name, value)
             await send(message)
 
-        await self.app(scope, receive, with_headers)
+        await self.app(scope, receive, send_with_headers)
+
+
+WRONG_HOST = "unknown host name: 'vse serve --name NAME' adds one"
+OTHER_SITES = ("cross-site", "same-site")
+"""Values of Sec-Fetch-Site for other pages. Another port of the same host is ``same-site``. Programs send no header."""
+
+
+class AllowedHosts:
+    """Responds 421 unless the request is for one of ``names``; an empty set allows all.
+
+    Starlette's TrustedHostMiddleware responds 400 in plain text, where the API promises 421 as a problem.
+    """
+
+    def __init__(self, app: ASGIApp, names: frozenset[str]) -> None:
+        self.app, self.names = app, names
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http" and self.names and _host(Headers(scope=scope).get("host", "")) not in self.names:
+            await problem_response(421, WRONG_HOST)(scope, receive, send)
+            return
+        await self.app(scope, receive, send)
+
+
+def _host(header: str) -> str:
+    """The name in a Host header, without the port and the brackets of an IPv6 address."""
+    name = header.strip().lower()
+    if name.startswith("["):
+        return name[1:].partition("]")[0]
+    return name.rsplit(":", 1)[0] if name.count(":") == 1 else name
+
+
+class SameOrigin:
+    """Responds 403 to requests that another site's page makes: it could not read the response, but it costs work.
+
+    Links from other sites to the page itself are allowed.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        foreign = scope["type"] == "http" and Headers(scope=scope).get("sec-fetch-site") in OTHER_SITES
+        if foreign and not (scope["method"] in ("GET", "HEAD") and scope["path"] == "/"):
+            detail = "request from a page of another site: open the page of this service instead"
+            await problem_response(403, detail, {"Connection": "close"})(scope, receive, send)
+            return
+        await self.app(scope, receive, send)
 
 
 HEAD = "vse.head"
-"""In the scope of a request, that only its headers are wanted: who would send a long body may leave it out."""
+"""Scope key of HEAD requests: a route with a long body may leave it out."""
 
 
-class HeadsAsGets:
-    """Lets the application answer GET, and keeps the body back."""
+class HeadAsGet:
+    """Handles HEAD as GET and drops the body."""
 
     def __init__(self, app: ASGIApp) -> None:
         self.app = app
@@ -75,138 +120,114 @@ class HeadsAsGets:
             await self.app(scope, receive, send)
             return
 
-        async def bodiless(message: Message) -> None:
+        async def send_without_body(message: Message) -> None:
             await send({**message, "body": b""} if message["type"] == "http.response.body" else message)
 
         inner = {**scope, "method": "GET", HEAD: True}
-        await self.app(inner, receive, bodiless)
+        await self.app(inner, receive, send_without_body)
         if "route" in inner:
-            scope["route"] = inner["route"]  # by which the layers outside count and log
+            scope["route"] = inner["route"]  # the request log and the metrics need it
 
 
-REFUSED = "this service does not answer under that host name: 'vse serve --name NAME' adds one"
+UNEXPECTED = "unexpected error: the log of the service names the place"
+STOPPING = "the service is stopping, and this request took too long to finish"
 
 
-class AllowedHosts:
-    """Answers 421 unless the request is for one of ``names``; an empty set allows all."""
-
-    def __init__(self, app: ASGIApp, names: frozenset[str]) -> None:
-        self.app, self.names = app, names
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http" and self.names and host_of(Headers(scope=scope).get("host", "")) not in self.names:
-            await problem_response(421, REFUSED)(scope, receive, send)
-            return
-        await self.app(scope, receive, send)
+class AbortedResponseError(Exception):
+    """A response failed after it had started."""
 
 
-def host_of(header: str) -> str:
-    """The name in a Host header, without the port and the brackets of an IPv6 address."""
-    name = header.strip().lower()
-    if name.startswith("["):
-        return name[1:].partition("]")[0]
-    return name.rsplit(":", 1)[0] if name.count(":") == 1 else name
+class CatchErrors:
+    """Responds 500 to an exception, and logs its type and traceback.
 
-
-FOREIGN = ("cross-site", "same-site")
-"""What browsers say of pages elsewhere; another port of the same host is ``same-site``. Programs say nothing."""
-
-
-class OwnPages:
-    """Answers 403 to browsers on behalf of other pages, which could not read the answer, but have it computed.
-
-    A link that leads to the page itself is welcome.
+    Its message is neither logged nor sent, since it may contain the query. A response that has started is aborted: the
+    exception raised here makes the server close the connection. A request cancelled at shutdown gets 503.
     """
 
     def __init__(self, app: ASGIApp) -> None:
         self.app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        foreign = scope["type"] == "http" and Headers(scope=scope).get("sec-fetch-site") in FOREIGN
-        if foreign and not (scope["method"] in ("GET", "HEAD") and scope["path"] == "/"):
-            detail = "asked by a page of another site: open the page of this service instead"
-            await problem_response(403, detail, {"Connection": "close"})(scope, receive, send)
-            return
-        await self.app(scope, receive, send)
+        started = False
+
+        async def watched_send(message: Message) -> None:
+            nonlocal started
+            started = True
+            await send(message)
+
+        try:
+            await self.app(scope, receive, watched_send)
+        except asyncio.CancelledError:
+            if scope["type"] != "http":
+                raise
+            if not started:
+                await problem_response(503, STOPPING, {"Connection": "close"})(scope, receive, send)
+        except Exception as error:
+            if scope["type"] != "http":
+                raise
+            LOGGER.error(_error_line(error))
+            if started:
+                raise AbortedResponseError from None
+            await problem_response(500, UNEXPECTED)(scope, receive, send)
 
 
-SERVICE = "vse.service"
+def _error_line(error: Exception) -> str:
+    frames = traceback.extract_tb(error.__traceback__)
+    places = [f"{frame.filename}:{frame.lineno} {frame.name}" for frame in frames]
+    return json.dumps({"time": _now(), "error": type(error).__name__, "places": places})
 
 
-class JsonLines(logging.Formatter):
-    """One line for each record; those of the service are JSON already."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        if record.name == SERVICE:
-            return record.getMessage()
-        time = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
-        line = {"time": time, "logger": record.name, "message": record.getMessage()}
-        if record.exc_info:
-            line["traceback"] = self.formatException(record.exc_info)
-        return json.dumps(line)
-
-
-def log_to_stderr(*, requests: bool) -> None:
-    """Write errors, and requests if they are wanted, to stderr, unless the program has decided otherwise already."""
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(JsonLines())
-    logging.basicConfig(handlers=[handler], level=logging.WARNING)
-    logging.getLogger(SERVICE).setLevel(logging.INFO if requests else logging.WARNING)
-    logging.getLogger("uvicorn.error").setLevel(logging.ERROR)  # its warnings are about what strangers send
-
-
-LOGGER = logging.getLogger(SERVICE)
 BUCKETS = (0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
 
 
-class Figures:
-    """What ``/metrics`` shows. Each application has its own, so that several can live in one process."""
+class Metrics:
+    """The Prometheus metrics of ``/metrics``. One registry per application: several may run in one process."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
-        names = ("method", "route", "status")
-        self.requests = Counter("vse_requests", "Requests answered.", names, registry=self.registry)
+        labels = ("method", "route", "status")
+        self.requests = Counter("vse_requests", "Requests answered.", labels, registry=self.registry)
         self.seconds = Histogram(
             "vse_request_seconds", "Time to answer a request.", ("route",), buckets=BUCKETS, registry=self.registry
         )
-        self.under_way = Gauge("vse_requests_under_way", "Requests being answered.", registry=self.registry)
-        self.items = Gauge("vse_collection_items", "Vectors in the collection.", registry=self.registry)
+        self.in_progress = Gauge("vse_requests_under_way", "Requests in progress.", registry=self.registry)
+        self.items = Gauge("vse_collection_items", "Embeddings in the collection.", registry=self.registry)
         self.files = Gauge("vse_collection_files", "Files in the collection.", registry=self.registry)
 
 
-class Records:
-    """Counts and logs requests by their route, never by their path: ids and queries would make figures without end."""
+class RequestLog:
+    """Counts and logs requests by route, not by path: ids and queries would create unbounded numbers of series."""
 
-    def __init__(self, app: ASGIApp, figures: Figures, *, log_queries: bool) -> None:
-        self.app, self.figures, self.log_queries = app, figures, log_queries
+    def __init__(self, app: ASGIApp, metrics: Metrics, *, log_queries: bool) -> None:
+        self.app, self.metrics, self.log_queries = app, metrics, log_queries
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        began, status, sent = time.perf_counter(), 500, 0
+        start, status, sent = time.perf_counter(), 500, 0
 
-        async def watched(message: Message) -> None:
+        async def watched_send(message: Message) -> None:
             nonlocal status, sent
             if message["type"] == "http.response.start":
                 status = message["status"]
             sent += len(message.get("body", b""))
             await send(message)
 
-        self.figures.under_way.inc()
+        self.metrics.in_progress.inc()
         try:
-            await self.app(scope, receive, watched)
+            await self.app(scope, receive, watched_send)
         finally:
-            self.figures.under_way.dec()
-            self._record(scope, status, sent, time.perf_counter() - began)
+            self.metrics.in_progress.dec()
+            self._record(scope, status, sent, time.perf_counter() - start)
 
     def _record(self, scope: Scope, status: int, sent: int, seconds: float) -> None:
-        route = getattr(scope.get("route"), "path", None) or _mounted(scope["path"])
+        route = getattr(scope.get("route"), "path", None) or _unrouted(scope["path"])
         method = scope["method"] if scope["method"] in ("GET", "HEAD", "POST") else "other"
-        self.figures.requests.labels(method, route, str(status)).inc()
-        self.figures.seconds.labels(route).observe(seconds)
+        self.metrics.requests.labels(method, route, str(status)).inc()
+        self.metrics.seconds.labels(route).observe(seconds)
         line = {
-            "time": datetime.now(UTC).isoformat(timespec="milliseconds"),
+            "time": _now(),
             "method": method,
             "route": route,
             "status": status,
@@ -214,59 +235,14 @@ class Records:
             "bytes": sent,
         }
         if self.log_queries:
-            line["query"] = scope.get("state", {}).get("asked") or scope["query_string"].decode("ascii", "replace")
+            line["query"] = scope.get("state", {}).get("query") or scope["query_string"].decode("ascii", "replace")
         LOGGER.info(json.dumps(line))
 
 
-def _mounted(path: str) -> str:
-    """What stands for a path without a route: all files of the page are one, and all that is unknown."""
+def _unrouted(path: str) -> str:
+    """The label of a path without a route: one for all static files, one for everything unknown."""
     return "/static" if path.startswith("/static/") else "other"
 
 
-DETAIL = "something went wrong that was not foreseen: the log of the service names the place"
-STOPPING = "the service is stopping, and this has taken too long"
-
-
-class BrokenOffError(Exception):
-    """An answer cannot be finished."""
-
-
-class Failures:
-    """Answers 500 to an exception, and logs its type and where it arose.
-
-    Its message stays out of both, since it may hold what was asked for. An answer that has begun is broken off: what is
-    raised instead lets the server close the connection. What is cancelled when the service stops is 503.
-    """
-
-    def __init__(self, app: ASGIApp) -> None:
-        self.app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        begun = False
-
-        async def watched(message: Message) -> None:
-            nonlocal begun
-            begun = True
-            await send(message)
-
-        try:
-            await self.app(scope, receive, watched)
-        except asyncio.CancelledError:
-            if scope["type"] != "http":
-                raise
-            if not begun:
-                await problem_response(503, STOPPING, {"Connection": "close"})(scope, receive, send)
-        except Exception as error:
-            if scope["type"] != "http":
-                raise
-            LOGGER.error(_line(error))
-            if begun:
-                raise BrokenOffError from None
-            await problem_response(500, DETAIL)(scope, receive, send)
-
-
-def _line(error: Exception) -> str:
-    frames = traceback.extract_tb(error.__traceback__)
-    places = [f"{frame.filename}:{frame.lineno} {frame.name}" for frame in frames]
-    time = datetime.now(UTC).isoformat(timespec="milliseconds")
-    return json.dumps({"time": time, "error": type(error).__name__, "places": places})
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="milliseconds")

@@ -17,12 +17,12 @@ from starlette.exceptions import HTTPException
 from vse.errors import InputError, VSEError
 
 MEDIA_TYPE = "application/problem+json"
-NOTHING = "there is nothing at this address: /openapi.json lists what there is"
-_WAY = re.compile(r"(?<![\w/.])/(?:[^\s/'\"]+/)+")
+UNKNOWN_PATH = "unknown path: /openapi.json lists the endpoints"
+_FOLDERS = re.compile(r"(?<![\w/.])/(?:[^\s/'\"]+/)+")
 
 
 class Problem(BaseModel):
-    """What a client gets instead of an answer."""
+    """The body of an error response."""
 
     type: str = "about:blank"
     title: str
@@ -31,10 +31,14 @@ class Problem(BaseModel):
 
 
 class ProblemError(HTTPException):
-    """Raised where a request cannot be answered; ``headers`` go with the answer.
+    """An error response to raise from a route.
 
-    A kind of what Starlette raises itself: anything else that is raised while a body is read, FastAPI takes for a bad
-    body.
+    Derives from Starlette's HTTPException: FastAPI reports anything else raised while a body is read as a bad body.
+
+    Args:
+        status: The HTTP status.
+        detail: One line: the value, what was expected, how to fix it.
+        headers: Headers of the response.
     """
 
     def __init__(self, status: int, detail: str, headers: Mapping[str, str] | None = None) -> None:
@@ -42,54 +46,57 @@ class ProblemError(HTTPException):
 
 
 def problem_response(status: int, detail: str, headers: Mapping[str, str] | None = None) -> JSONResponse:
-    """The answer; errors are never kept by a cache."""
+    """Return an error response that no cache stores."""
     body = Problem(title=HTTPStatus(status).phrase, status=status, detail=detail)
-    kept = {"Cache-Control": "no-store", **(headers or {})}
-    return JSONResponse(body.model_dump(), status, headers=kept, media_type=MEDIA_TYPE)
+    all_headers = {"Cache-Control": "no-store", **(headers or {})}
+    return JSONResponse(body.model_dump(), status, headers=all_headers, media_type=MEDIA_TYPE)
 
 
 def responses(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """How these errors are described in the OpenAPI document."""
+    """Return the OpenAPI descriptions of error responses with these statuses."""
     content = {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}
     return {status: {"description": HTTPStatus(status).phrase, "content": content} for status in statuses}
 
 
 def install(app: FastAPI) -> None:
-    """Let every error of the application leave as a problem."""
+    """Make ``app`` return every error as a problem."""
 
     @app.exception_handler(HTTPException)
-    async def _refused(_: Request, error: HTTPException) -> JSONResponse:
+    async def _http_error(_: Request, error: HTTPException) -> JSONResponse:
         unknown = error.status_code == HTTPStatus.NOT_FOUND and error.detail == HTTPStatus.NOT_FOUND.phrase
-        return problem_response(error.status_code, NOTHING if unknown else str(error.detail), error.headers)
+        return problem_response(error.status_code, UNKNOWN_PATH if unknown else str(error.detail), error.headers)
 
     @app.exception_handler(RequestValidationError)
-    async def _wrong_parameters(_: Request, error: RequestValidationError) -> JSONResponse:
-        return problem_response(422, "; ".join(_told(each) for each in error.errors()[:3]))
+    async def _invalid_parameters(_: Request, error: RequestValidationError) -> JSONResponse:
+        return problem_response(422, "; ".join(_describe(each) for each in error.errors()[:3]))
 
     @app.exception_handler(InputError)
-    async def _wrong_input(request: Request, error: InputError) -> JSONResponse:
-        return problem_response(422, discreet(str(error), _where(request)))
+    async def _invalid_input(request: Request, error: InputError) -> JSONResponse:
+        return problem_response(422, hide_folders(str(error), _collection_path(request)))
 
     @app.exception_handler(VSEError)
-    async def _failed(request: Request, error: VSEError) -> JSONResponse:
-        return problem_response(503, discreet(str(error), _where(request)), {"Retry-After": "1"})
+    async def _unavailable(request: Request, error: VSEError) -> JSONResponse:
+        detail = hide_folders(str(error), _collection_path(request))
+        return problem_response(503, detail, {"Retry-After": "1"})
 
 
-def discreet(text: str, where: str) -> str:
-    """An error without the ways to places on this machine: of ``/home/anna/photos.vse`` the last name stays.
+def hide_folders(text: str, where: str) -> str:
+    """Return an error text without the folders of this machine: ``/home/anna/photos.vse`` becomes ``photos.vse``.
 
-    ``where`` is that of the collection, which may hold spaces; of other ways that do a part may stay.
+    Args:
+        text: The error.
+        where: The path of the collection, which may contain spaces. Of other paths with spaces a part may remain.
     """
-    return _WAY.sub("", text.replace(where, PurePath(where).name))
+    return _FOLDERS.sub("", text.replace(where, PurePath(where).name))
 
 
-def _where(request: Request) -> str:
-    where: str = request.app.state.service.engine.where
+def _collection_path(request: Request) -> str:
+    where: str = request.app.state.service.reloader.where
     return where
 
 
-def _told(error: Mapping[str, Any]) -> str:
-    place = ".".join(str(part) for part in error["loc"][1:])  # the first says in which part of the request
+def _describe(error: Mapping[str, Any]) -> str:
+    place = ".".join(str(part) for part in error["loc"][1:])  # the first names the part of the request
     given = error.get("input")
     shown = f", got {str(given)[:60]!r}" if isinstance(given, (str, int, float)) else ""
     return f"{place or 'request'}: {error['msg']}{shown}"

@@ -1,4 +1,4 @@
-"""What the interface gives, as the OpenAPI document describes it."""
+"""JSON responses. Class names are part of the OpenAPI document, and so of generated clients: they do not change."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ Kind = Literal["image", "video"]
 
 
 class ResultModel(BaseModel):
-    """One picture, or some seconds of a clip."""
+    """An image, or a segment of a video."""
 
     id: int
     name: str
     folder: str
     kind: Kind
-    score: float | None = Field(description="the cosine with the query; null where nothing was searched for")
-    confidence: float | None = Field(description="how likely it is a match, from 0 to 1, calibrated")
-    start: float | None = Field(description="seconds into the clip; null for a picture")
+    score: float | None = Field(description="cosine similarity to the query; null without a query")
+    confidence: float | None = Field(description="calibrated probability of a match, from 0 to 1")
+    start: float | None = Field(description="start of the segment in seconds; null for an image")
     end: float | None
     taken: float | None = Field(description="local time of capture, in seconds since 1970 as if it were UTC")
     width: int
     height: int
-    group: list[int] = Field(description="ids of results that look the same, when these are joined")
+    group: list[int] = Field(description="ids of near-duplicates, if they are grouped")
     thumbnail: str
 
 
 class PageModel(BaseModel):
-    """Results ``offset + 1`` and following; ``more`` says whether another page follows."""
+    """A page of results. ``more`` tells whether another page follows."""
 
     offset: int
     more: bool
@@ -36,21 +36,22 @@ class PageModel(BaseModel):
 
 
 class SearchModel(PageModel):
-    """``query_id`` stands for this query in later requests; ``exact`` says whether every vector was compared.
+    """A page of search results.
 
-    A text of which the model knows no word finds nothing, and has no ``query_id``.
+    Later requests can refer to the query by ``query_id``. ``exact`` tells whether every embedding was compared. A text
+    of unknown words only has no results and no ``query_id``.
     """
 
     query: str
     query_id: str | None
     exact: bool
     unknown: list[str] = Field(description="words that the model does not know")
-    cut: list[str] = Field(description="texts of which the model read the beginning only")
+    cut: list[str] = Field(description="texts that were truncated to what the model reads")
     milliseconds: float
 
 
 class CaptionModel(BaseModel):
-    """A caption, and the item it belongs to."""
+    """A caption, and the id of its item."""
 
     caption: str
     id: int
@@ -58,7 +59,7 @@ class CaptionModel(BaseModel):
 
 
 class CaptionsModel(BaseModel):
-    """The captions that fit a query best, ``offset + 1`` and following."""
+    """A page of captions, best match first."""
 
     query: str
     query_id: str
@@ -70,7 +71,7 @@ class CaptionsModel(BaseModel):
 
 
 class ItemModel(BaseModel):
-    """All that is known of a file and the moment that was asked for."""
+    """The details of an item and its file."""
 
     id: int
     name: str
@@ -90,11 +91,11 @@ class ItemModel(BaseModel):
     available: bool = Field(description="whether the file can be opened now")
     thumbnail: str
     preview: str
-    media: str | None = Field(description="where a clip can be played from; null for a picture")
+    media: str | None = Field(description="URL of the video file; null for an image")
 
 
 class SeenModel(BaseModel):
-    """The part of a picture that reaches the model, in parts of its height and width."""
+    """The part of an image that the model sees, as fractions of its height and width."""
 
     top: float
     left: float
@@ -103,7 +104,7 @@ class SeenModel(BaseModel):
 
 
 class PictureEvidenceModel(BaseModel):
-    """What each cell adds to the score; all of them add up to it."""
+    """The contribution of each image cell; they add up to the score."""
 
     kind: Literal["image"] = "image"
     score: float
@@ -113,14 +114,14 @@ class PictureEvidenceModel(BaseModel):
 
 
 class FrameModel(BaseModel):
-    """What the frame at this second adds to the score."""
+    """The contribution of the frame at this second."""
 
     at: float
     share: float
 
 
 class ClipEvidenceModel(BaseModel):
-    """What each frame of a moment adds to the score; all of them add up to it."""
+    """The contribution of each frame of a segment; they add up to the score."""
 
     kind: Literal["video"] = "video"
     score: float
@@ -128,14 +129,14 @@ class ClipEvidenceModel(BaseModel):
 
 
 class FolderModel(BaseModel):
-    """A folder below an indexed one, and how many files lie in and below it."""
+    """A folder, and the number of files in and below it."""
 
     path: str
     files: int
 
 
 class ModelModel(BaseModel):
-    """The model whose vectors a collection holds."""
+    """The model that the embeddings come from."""
 
     name: str
     fingerprint: str
@@ -143,7 +144,7 @@ class ModelModel(BaseModel):
 
 
 class CollectionModel(BaseModel):
-    """What the collection holds."""
+    """Counts, folders, dates and model of the collection."""
 
     name: str
     files: int
@@ -166,28 +167,28 @@ class CurveSizeModel(BaseModel):
 
 
 class CurveModel(BaseModel):
-    """What one pooling has learned, for sets of some sizes, ascending; none, and a note, where it does not sort."""
+    """The learned weights of one pooling for several set sizes; empty, with a note, for a pooling without ranks."""
 
     tower: Literal["image", "text"]
     pooling: str
     sizes: list[CurveSizeModel]
-    resembles: str | None = Field(description="the simple pooling that the last curve is nearest to")
+    resembles: str | None = Field(description="the simple pooling that the last curve resembles most")
     note: str | None
 
 
 class CurvesModel(BaseModel):
-    """The curves of both towers; empty where the model was saved without them."""
+    """The curves of both towers; empty if the model was saved without them."""
 
     curves: list[CurveModel]
 
 
 class HealthModel(BaseModel):
-    """The service answers."""
+    """The service is up."""
 
     status: Literal["ok"] = "ok"
 
 
 class KeyModel(BaseModel):
-    """The key, typed by a person."""
+    """The API key, as typed into the page."""
 
     key: str = Field(max_length=1000)

@@ -1,9 +1,11 @@
-"""The application on a port, until it is told to stop."""
+"""The application on a port: socket, logs, signals and shutdown."""
 
 from __future__ import annotations
 
 import ctypes
 import errno
+import json
+import logging
 import os
 import signal
 import socket
@@ -12,6 +14,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from datetime import UTC, datetime
 from functools import partial
 from types import FrameType
 
@@ -20,25 +23,70 @@ from fastapi import FastAPI
 
 from vse.errors import InputError, VSEError
 from vse.service.app import create_app
-from vse.service.limits import PatientProtocol
-from vse.service.middleware import log_to_stderr
+from vse.service.limits import LimitedProtocol
+from vse.service.middleware import LOGGER
 from vse.service.settings import ServiceSettings
-from vse.service.state import Engine, Serving, open_serving
+from vse.service.state import LoadedCollection, Reloader, load_collection
 
-MOST_HEADERS = 32_768
+MAX_HEADER_BYTES = 32_768
 BACKLOG = 128
 KEEP_ALIVE_SECONDS = 30
-INTERRUPTED_SECONDS = 3
-DESCRIPTORS = 4096
+INTERRUPT_SECONDS = 3
+FILE_DESCRIPTORS = 4096
 ARENAS = 2
 M_ARENA_MAX = -8
-"""The number of this setting in glibc."""
+"""glibc's number of this mallopt parameter."""
+
+
+def run_service(
+    where: str, settings: ServiceSettings, *, model: str | None = None, ready: Callable[[str], None] | None = None
+) -> None:
+    """Serve a collection until SIGTERM or SIGINT.
+
+    Args:
+        where: The collection.
+        settings: Address, key and limits. Port 0 takes a free one.
+        model: Where the collection's model is now, if it was moved.
+        ready: Called with the URL of the page once connections are accepted.
+
+    Raises:
+        KeyboardInterrupt: On SIGINT, after running requests have finished.
+        VSEError: The port cannot be used, or the collection cannot be opened.
+    """
+    listener = listen(settings)
+    try:
+        settings = replace(settings, port=listener.getsockname()[1])
+        app = create_app(Reloader(loader(where, model)), settings)
+        with until_sigterm(), exit_if_stuck(lambda: app.state.service.workers.stuck):
+            if ready is not None:
+                ready(settings.address)
+            serve(app, settings, listener)
+    finally:
+        listener.close()
+
+
+def loader(where: str, model: str | None) -> Callable[[], LoadedCollection]:
+    """Return a function that opens the collection with ``model``, or with its own model after an upgrade."""
+    loaded_once = False
+
+    def load() -> LoadedCollection:
+        nonlocal loaded_once
+        try:
+            loaded = load_collection(where, model)
+        except InputError:
+            if not loaded_once or model is None:
+                raise
+            loaded = load_collection(where)
+        loaded_once = True
+        return loaded
+
+    return load
 
 
 def listen(settings: ServiceSettings) -> socket.socket:
-    """A socket that connections wait at, so that a port that is taken is found out before anything is loaded."""
+    """Return a listening socket. Called first, so that a port in use is reported before anything is loaded."""
     family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
-    # Named, not 0: asyncio sends small packets at once only where it sees TCP, and else every answer waits 40 ms.
+    # IPPROTO_TCP instead of 0: asyncio sets TCP_NODELAY only where it sees TCP, and responses would wait 40 ms.
     listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -47,29 +95,20 @@ def listen(settings: ServiceSettings) -> socket.socket:
     except OSError as error:
         listener.close()
         place = f"{settings.host}:{settings.port}"
-        taken = error.errno in (errno.EADDRINUSE, errno.EACCES)
-        fix = "choose another --port, 0 takes a free one" if taken else "choose a --host that this machine has"
+        in_use = error.errno in (errno.EADDRINUSE, errno.EACCES)
+        fix = "choose another --port, 0 takes a free one" if in_use else "choose a --host that this machine has"
         raise VSEError(f"{place} cannot be used ({error.strerror or error}): {fix}") from None
     return listener
 
 
-class _Server(uvicorn.Server):
-    """Whoever presses Ctrl-C waits in front of it, and a paused clip would hold it for as long as SIGTERM allows."""
-
-    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        if sig == signal.SIGINT:
-            self.config.timeout_graceful_shutdown = INTERRUPTED_SECONDS
-        super().handle_exit(sig, frame)
-
-
 def serve(app: FastAPI, settings: ServiceSettings, listener: socket.socket) -> None:
-    """Answer until SIGINT or SIGTERM: then take no new connections, finish what is under way, and raise it again."""
-    _allow_descriptors()
-    _share_memory()
+    """Serve until SIGINT or SIGTERM: then stop listening, finish running requests, and raise the signal again."""
+    _raise_descriptor_limit()
+    _limit_arenas()
     log_to_stderr(requests=settings.log_requests)
     config = uvicorn.Config(
         app,
-        http=partial(PatientProtocol, settings.limits),  # type: ignore[arg-type]
+        http=partial(LimitedProtocol, settings.limits),  # type: ignore[arg-type]
         ws="none",
         lifespan="on",
         access_log=False,
@@ -78,60 +117,91 @@ def serve(app: FastAPI, settings: ServiceSettings, listener: socket.socket) -> N
         backlog=BACKLOG,
         timeout_keep_alive=KEEP_ALIVE_SECONDS,
         timeout_graceful_shutdown=settings.limits.drain_seconds,
-        h11_max_incomplete_event_size=MOST_HEADERS,
+        h11_max_incomplete_event_size=MAX_HEADER_BYTES,
     )
     _Server(config).run(sockets=[listener])
 
 
-def _share_memory() -> None:
-    """Two arenas for all threads: glibc gives each its own, and what one of them has freed no other can use."""
+class _Server(uvicorn.Server):
+    """Shuts down faster on Ctrl-C, where a person waits; a paused video would hold it for the whole drain time."""
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        if sig == signal.SIGINT:
+            self.config.timeout_graceful_shutdown = INTERRUPT_SECONDS
+        super().handle_exit(sig, frame)
+
+
+def _limit_arenas() -> None:
+    """Let all threads share two malloc arenas: glibc creates one per thread, and memory freed in one stays there."""
     with suppress(OSError, AttributeError):
         ctypes.CDLL(None).mallopt(M_ARENA_MAX, ARENAS)
 
 
-def _allow_descriptors() -> None:
-    """As many as the system lets a process have: a clip that is played takes two."""
+def _raise_descriptor_limit() -> None:
+    """Raise the soft limit on open files: a video being played takes two."""
     with suppress(ImportError, OSError, ValueError):
         import resource
 
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-        wanted = DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, DESCRIPTORS)
+        wanted = FILE_DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, FILE_DESCRIPTORS)
         if soft != resource.RLIM_INFINITY and soft < wanted:
             resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
-class _ToldToStopError(BaseException):
-    """SIGTERM has arrived. No Exception, which a library may catch."""
+def log_to_stderr(*, requests: bool) -> None:
+    """Log errors, and requests if wanted, to stderr as JSON lines, unless the program has configured logging."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(_JsonLines())
+    logging.basicConfig(handlers=[handler], level=logging.WARNING)
+    LOGGER.setLevel(logging.INFO if requests else logging.WARNING)
+    logging.getLogger("uvicorn.error").setLevel(logging.ERROR)  # its warnings are about malformed requests
+
+
+class _JsonLines(logging.Formatter):
+    """One JSON object per record; the service's own records are JSON already."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        if record.name == LOGGER.name:
+            return record.getMessage()
+        time = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
+        line = {"time": time, "logger": record.name, "message": record.getMessage()}
+        if record.exc_info:
+            line["traceback"] = self.formatException(record.exc_info)
+        return json.dumps(line)
+
+
+class _SigtermError(BaseException):
+    """SIGTERM has arrived. Not an Exception, which a library may catch."""
 
 
 @contextmanager
-def until_told_to_stop() -> Iterator[None]:
-    """End what is inside on SIGTERM, and go on behind it. In other threads than the first nothing is done.
+def until_sigterm() -> Iterator[None]:
+    """Leave the block on SIGTERM and continue after it. Does nothing outside the main thread.
 
-    The server has handlers of its own while it answers. When it has finished what was under way it raises the signal
-    again, for whoever was responsible before: by default the process would then die of it.
+    uvicorn handles the signal itself while it serves, and raises it again after shutting down. The default handler
+    would then kill the process.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
 
     def stop(*_: object) -> None:
-        raise _ToldToStopError
+        raise _SigtermError
 
     before = signal.signal(signal.SIGTERM, stop)
     try:
         yield
-    except _ToldToStopError:
+    except _SigtermError:
         pass
     finally:
         signal.signal(signal.SIGTERM, before)
 
 
 @contextmanager
-def leaving_at_once(stuck: Callable[[], bool]) -> Iterator[None]:
-    """End the process behind what is inside if something is ``stuck`` in a thread: Python would wait for it.
+def exit_if_stuck(stuck: Callable[[], bool]) -> Iterator[None]:
+    """Exit the process after the block if a worker thread is stuck: Python would wait for it.
 
-    Nothing is lost with it, since a service only reads.
+    Nothing is lost, since the service only reads.
     """
     code = 0
     try:
@@ -144,40 +214,3 @@ def leaving_at_once(stuck: Callable[[], bool]) -> Iterator[None]:
             sys.stdout.flush()
             sys.stderr.flush()
             os._exit(code)
-
-
-def run_service(
-    where: str, settings: ServiceSettings, *, model: str | None = None, ready: Callable[[str], None] | None = None
-) -> None:
-    """Serve the collection at ``where`` until SIGTERM, or SIGINT, which is a KeyboardInterrupt.
-
-    ``ready`` gets the address of the page first: from then on connections are accepted.
-    """
-    listener = listen(settings)
-    try:
-        settings = replace(settings, port=listener.getsockname()[1])
-        app = create_app(Engine(opener(where, model)), settings)
-        with until_told_to_stop(), leaving_at_once(lambda: app.state.service.workers.stuck):
-            if ready is not None:
-                ready(settings.address)
-            serve(app, settings, listener)
-    finally:
-        listener.close()
-
-
-def opener(where: str, model: str | None) -> Callable[[], Serving]:
-    """Opens the collection with the model that is named, and once an upgrade has left that behind, with its own."""
-    opened = False
-
-    def open_it() -> Serving:
-        nonlocal opened
-        try:
-            serving = open_serving(where, model)
-        except InputError:
-            if not opened or model is None:
-                raise
-            serving = open_serving(where)
-        opened = True
-        return serving
-
-    return open_it

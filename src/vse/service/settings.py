@@ -1,4 +1,4 @@
-"""Where the service listens, who may ask, and how much."""
+"""Address, key and limits of the service."""
 
 from __future__ import annotations
 
@@ -8,29 +8,35 @@ from dataclasses import dataclass, field
 from vse.errors import InputError
 
 LOCAL_NAMES = ("localhost", "127.0.0.1", "::1")
-SHORTEST_KEY = 16
-MOST_PARTS = 8
-"""Texts, unwanted texts, or ids in a query."""
-MOST_PICTURES = 4
-MOST_RESULTS = 200
-"""On a page."""
-MOST_OFFSET = 10_000
-"""Results before a page: who wants more narrows the search."""
+MIN_KEY_LENGTH = 16
+MAX_PARTS = 8
+"""Texts, excluded texts, or item ids per query."""
+MAX_IMAGES = 4
+MAX_RESULTS = 200
+"""Per page."""
+MAX_OFFSET = 10_000
+"""Results before a page. Narrow the search to see more."""
 
 
 @dataclass(frozen=True)
 class Limits:
-    """What is refused, and with which status.
+    """Limits on what clients may send and how long it may take.
 
-    413: ``body`` bytes of a request. 422: ``pixels`` of all pictures in a request, and what the OpenAPI document says
-    of parameters. 429: ``per_client`` requests, or ``bodies_per_client`` of them with a body, of one address at once.
-    503: ``waiting`` requests or ``bodies`` of all at once, or one that takes longer than ``seconds``. 408: a body that
-    takes longer than ``receive_seconds``.
-
-    A connection is closed when headers take longer than ``header_seconds``, when its client reads nothing for
-    ``send_seconds``, and at once beyond ``connections``, or ``connections_per_client`` of one address. ``threads``
-    requests are computed at a time, the others wait. When the service is told to stop, what is under way has
-    ``drain_seconds`` to end.
+    Attributes:
+        body: Bytes of a request body (413).
+        pixels: Pixels of all images in a request (422).
+        threads: Requests computed at the same time.
+        waiting: Requests computed or waiting, of all clients (503).
+        per_client: Requests computed or waiting, of one address (429).
+        bodies: Uploads in progress, of all clients (503).
+        bodies_per_client: Uploads in progress, of one address (429).
+        seconds: Timeout of a request (503).
+        receive_seconds: Timeout for receiving a body (408).
+        header_seconds: Timeout for receiving headers (the connection is closed).
+        send_seconds: How long a client may read nothing of a response (the connection is closed).
+        connections: Open connections, of all clients (further ones are closed).
+        connections_per_client: Open connections, of one address (further ones are closed).
+        drain_seconds: How long running requests may take to finish at shutdown.
     """
 
     body: int = 24_000_000
@@ -51,11 +57,20 @@ class Limits:
 
 @dataclass(frozen=True)
 class ServiceSettings:
-    """``key`` is what clients have to know; None asks for nothing, which is for this machine alone.
+    """Where the service listens and who may use it.
 
-    ``names`` are further host names under which the service is reached: a request for another name is refused, since a
-    page elsewhere could have its own name lead here. ``log_requests`` writes a line for each request, ``log_queries``
-    also what is asked for.
+    Attributes:
+        host: The address to listen on.
+        port: The port, 0 for a free one.
+        key: The API key. None requires none, which is allowed on a loopback address only.
+        names: Further host names under which the service is reached. Requests for other names are rejected, which
+            prevents DNS rebinding.
+        log_queries: Log the query of each request.
+        log_requests: Log a line for each request.
+        limits: Limits on what clients may send.
+
+    Raises:
+        InputError: An invalid port or key, or no key on an address that other machines can reach.
     """
 
     host: str = "127.0.0.1"
@@ -69,12 +84,10 @@ class ServiceSettings:
     def __post_init__(self) -> None:
         if not 0 <= self.port <= 65535:
             raise InputError(f"port {self.port}: expected 0 to 65535, 0 takes a free one")
-        if self.key is not None and len(self.key) < SHORTEST_KEY:
-            raise InputError(f"a key of {len(self.key)} characters: expected {SHORTEST_KEY} at least")
+        if self.key is not None and len(self.key) < MIN_KEY_LENGTH:
+            raise InputError(f"a key of {len(self.key)} characters: expected at least {MIN_KEY_LENGTH}")
         if self.key is not None and not (self.key.isascii() and self.key.isprintable() and " " not in self.key):
-            raise InputError(
-                "a key with spaces or other characters than ASCII cannot be sent: expected letters and digits"
-            )
+            raise InputError("a key with spaces or non-ASCII characters: expected letters and digits")
         if self.key is None and not is_local(self.host):
             raise InputError(
                 f"host {self.host} can be reached from other machines: set a key (VSE_API_KEY, or --key-file FILE), "
@@ -83,21 +96,21 @@ class ServiceSettings:
 
     @property
     def allowed_hosts(self) -> frozenset[str]:
-        """The names that a request may be for, in lower case; empty when any may."""
+        """The host names that requests may use, in lower case; empty allows any."""
         own = {self.host.lower()} if not _is_wildcard(self.host) else set()
         if self.key is not None and not self.names:
-            return frozenset()  # the key keeps strangers out, and the names of this machine are not known
+            return frozenset()  # the key protects it, and the names of this machine are unknown
         return frozenset({*LOCAL_NAMES, *own, *(name.lower() for name in self.names)})
 
     @property
     def address(self) -> str:
-        """What a person types into a browser on this machine."""
+        """The URL of the page, as opened on this machine."""
         host = "127.0.0.1" if _is_wildcard(self.host) else self.host
         return f"http://{f'[{host}]' if ':' in host else host}:{self.port}/"
 
 
 def is_local(host: str) -> bool:
-    """Whether only this machine reaches it."""
+    """Return whether ``host`` is a loopback address, which only this machine can reach."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:

@@ -91,7 +91,7 @@ def take(browser: Browser, address: str, folder: Path) -> None:
     save(page, folder / "page-light.png")
     page.page.locator("[data-index='0']").click()
     page.page.keyboard.press("e")
-    page.page.wait_for_selector("#stage canvas")
+    page.page.wait_for_selector("#media canvas")
     page.page.wait_for_selector("#viewer-captions blockquote")
     page.settle()
     page.page.evaluate("() => document.activeElement.blur()")

@@ -15,21 +15,21 @@ def about(page):
     return page
 
 
-def test_the_collection(about):
-    """Its counts, its dates and its model."""
+def test_about_shows_counts_dates_and_model(about):
+    """Counts, dates and model of the collection."""
     names, values = (about.page.locator(f"#about-facts {tag}").all_text_contents() for tag in ("dt", "dd"))
     facts = dict(zip(names, values, strict=True))
     assert facts["Name"] == "scenes.vse"
-    assert facts["Photos"] == str(SCENES + len(SHAPES) + 4)
-    assert facts["Clips"] == str(len(CLIPS))
+    assert facts["Images"] == str(SCENES + len(SHAPES) + 4)
+    assert facts["Videos"] == str(len(CLIPS))
     assert facts["Captions"] == str(2 * SCENES)
     assert facts["Model"] == "colours"
     assert facts["Dimensions"] == "10"
     assert facts["Taken"].endswith("2024")
 
 
-def test_curves(about):
-    """One line for each size, the largest in front; the caption says in plain words what it is near to."""
+def test_about_shows_pooling_curves(about):
+    """One line per set size, the largest in front; the caption says which pooling it resembles."""
     pictures, sentences = about.page.locator("#curves figure").all()
     lines = pictures.locator("polyline")
     assert lines.count() == 2
@@ -39,16 +39,16 @@ def test_curves(about):
     heights = [float(y) for _, y in points]
     assert heights == sorted(heights)  # the weights fall, and y points down
     said = pictures.locator("figcaption").inner_text()
-    assert said.startswith("Pictures: 36 cells, from the largest value to the smallest; nearest simple pooling: ")
-    assert ", likeness 0." in said
+    assert said.startswith("Images: weights of 36 cells, largest value first; closest to ")
+    assert " pooling, similarity 0." in said
     assert said.endswith("fainter: 9 cells.")
     assert pictures.locator("svg").get_attribute("aria-label") == said
     assert sentences.locator("svg").count() == 0
-    assert sentences.inner_text() == "Sentences, pooled by gem: a generalized mean: no curve by rank."
+    assert sentences.inner_text() == "Captions, pooled by gem: a generalized mean: no curve by rank."
 
 
-def test_closing(about):
-    """Escape and a click beside it close; one on its edge does not."""
+def test_about_closes_by_escape_and_outside_click(about):
+    """A click on its padding does not close it."""
     box = about.box("#about")
     about.page.mouse.click(box["x"] + 4, box["y"] + box["height"] / 2)
     assert about.page.locator("#about").is_visible()
@@ -62,8 +62,8 @@ def test_closing(about):
 
 
 @pytest.mark.slow
-def test_a_collection_without_files(browser, tmp_path):
-    """It says so and names the command, with words and without, until there are some."""
+def test_empty_collection_shows_how_to_index(browser, tmp_path):
+    """With and without a query, until files are indexed."""
     (tmp_path / "photos").mkdir()
     model = write_colour_model(tmp_path / "colours")
     index = ("index", tmp_path / "photos", "--into", tmp_path / "empty.vse", "--model", model)
@@ -74,13 +74,13 @@ def test_a_collection_without_files(browser, tmp_path):
         for words in ("", "red"):
             if words:
                 page.search(words)
-            assert "Nothing is indexed yet" in page.text("#results")
+            assert "This collection is empty" in page.text("#results")
             assert "vse index FOLDER --into NAME" in page.text("#results")
         make_plain(tmp_path / "photos", "red")
         vse(*index)
         page.search("blue")
         assert page.names() == ["plain red.png"]
-        page.page.wait_for_function("() => document.getElementById('about-facts').textContent.includes('Photos1')")
-        page.changing(lambda: page.page.locator(".segments").get_by_text("Clips").click())
-        assert "Other words or fewer filters may help." in page.text("#results")
+        page.page.wait_for_function("() => document.getElementById('about-facts').textContent.includes('Images1')")
+        page.changing(lambda: page.page.locator(".segments").get_by_text("Videos").click())
+        assert "Try other words or fewer filters." in page.text("#results")
         assert page.messages == []

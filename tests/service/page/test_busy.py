@@ -44,27 +44,27 @@ def refusing(times, answer=BUSY, asked=None):
 
 
 def test_results_do_not_wait_for_the_collection(begun):
-    """They are there while nothing is known of it yet."""
+    """They are shown before the description of the collection arrives."""
     page = begun("**/api/v1/collection", lambda route: None, "?q=red")  # an answer that does not come
     page.page.wait_for_selector(".tile")
     assert page.names()[1] == "plain red.png"
     assert page.page.title() == "vse"
 
 
-def test_what_is_refused_for_now_is_asked_again(begun):
-    """After the time that the server names; the page says so meanwhile, and the collection is described in the end."""
+def test_busy_server_is_retried(begun):
+    """After the time in Retry-After; the page says so meanwhile, and the collection is described in the end."""
     asked: dict[str, int] = {}
     page = begun(re.compile(r"/api/v1/(collection|search)"), refusing(1, asked=asked), "?q=red")
     assert "too many requests are waiting" in page.text("#notice")
-    assert "asked again" in page.text("#notice")
+    assert "Retrying…" in page.text("#notice")
     page.page.wait_for_selector(".tile")
     assert not page.page.locator("#notice").is_visible()
     page.page.wait_for_function("() => document.title === 'scenes.vse · vse'")
     assert set(asked.values()) == {2}
 
 
-def test_another_page_that_is_refused(begun, served):
-    """It is asked for again, and the results before it stay."""
+def test_next_page_is_retried(begun, served):
+    """The results before it stay."""
     page = begun("**/api/v1/search?*offset=*", refusing(1, {**BUSY, "status": 429}), "?q=red")
     page.page.wait_for_selector(".tile")
     first = page.names()
@@ -75,8 +75,8 @@ def test_another_page_that_is_refused(begun, served):
 
 
 @pytest.mark.parametrize("times", [2, 99])
-def test_thumbnails_are_loaded_again(begun, times):
-    """After one second, and once more after a longer pause; then those that still fail are called missing."""
+def test_thumbnails_are_retried(begun, times):
+    """After one second, and again after a longer pause; then they are marked as not available."""
     asked: dict[str, int] = {}
     page = begun(THUMBNAIL, refusing(times, asked=asked), "?type=video", paused=True)
     for number, pause in enumerate((1000, 2500), 1):
@@ -97,9 +97,9 @@ def test_thumbnails_are_loaded_again(begun, times):
     assert list(asked.values()) == [3, 3]
 
 
-def test_a_preview_that_is_refused_is_loaded_again(begun):
-    """The picture is shown, and not called moved or deleted."""
+def test_preview_is_retried(begun):
+    """The image is shown, and not reported as moved or deleted."""
     page = begun("**/preview", refusing(1), "?q=red")
     page.page.wait_for_selector(".tile")
     page.page.locator("[data-index='1']").click()
-    page.page.wait_for_function("() => document.querySelector('#stage img')?.naturalWidth > 0")
+    page.page.wait_for_function("() => document.querySelector('#media img')?.naturalWidth > 0")

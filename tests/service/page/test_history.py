@@ -16,7 +16,7 @@ def two_questions(page):
 
 
 def test_back_closes_the_viewer(visiting):
-    """As on a phone: the results below stay, are not asked for again, and the next step back leaves them."""
+    """The results stay without another request, and the next step back leaves them."""
     page = visiting(**PHONE)
     two_questions(page)
     asked, names = len(page.asked()), page.names()
@@ -33,8 +33,8 @@ def test_back_closes_the_viewer(visiting):
 
 
 @pytest.mark.parametrize("way", ["Escape", "button", "beside"])
-def test_closing_leaves_nothing_behind(page, way):
-    """However it is closed, and however often: one step back leads to the question before."""
+def test_closing_the_viewer_adds_no_history(page, way):
+    """However it is closed, and however often: one step back leads to the previous query."""
     two_questions(page)
     before = page.page.evaluate(LENGTH)
     for _ in range(3):
@@ -54,8 +54,8 @@ def test_closing_leaves_nothing_behind(page, way):
     assert page.page.input_value("#words") == "red"
 
 
-def test_forward_and_reload_open_it_again(page):
-    """The entry of the history names the result."""
+def test_forward_and_reload_reopen_the_viewer(page):
+    """The history entry names the result."""
     page.open_named("red", "plain red.png")
     page.page.go_back()
     page.closed("#viewer")
@@ -70,8 +70,8 @@ def test_forward_and_reload_open_it_again(page):
     assert page.names()[1] == "plain red.png"
 
 
-def test_a_result_that_is_not_there_any_more_is_left(page):
-    """A reload that does not find it shows the results alone, and the next step back leads on."""
+def test_reload_without_the_open_result_shows_the_grid(page):
+    """If the result is not found, the viewer stays closed, and the next step back works."""
     two_questions(page)
     page.page.evaluate("() => history.pushState({ ...history.state, opened: 999999 }, '')")
     page.page.reload()
@@ -82,8 +82,8 @@ def test_a_result_that_is_not_there_any_more_is_left(page):
     assert page.page.input_value("#words") == "red"
 
 
-def test_a_step_over_the_question_closes_the_viewer(page):
-    """Two steps at once: the results are those of the other question, and no result of this one stays open."""
+def test_two_steps_back_close_the_viewer(page):
+    """The results are those of the other query, and no result of this one stays open."""
     two_questions(page)
     page.page.locator("[data-index='40']").click()
     page.page.wait_for_selector("#viewer[open]")
@@ -94,8 +94,8 @@ def test_a_step_over_the_question_closes_the_viewer(page):
     assert page.focused() == "0"
 
 
-def test_more_like_this_takes_the_place_of_the_viewer(page):
-    """One step back from there are the results in which it was found."""
+def test_more_like_this_replaces_the_viewer_entry(page):
+    """One step back leads to the results in which it was found."""
     page.open_named("red", "plain red.png")
     length = page.page.evaluate(LENGTH)
     page.changing(lambda: page.page.keyboard.press("m"))
@@ -105,8 +105,8 @@ def test_more_like_this_takes_the_place_of_the_viewer(page):
     assert not page.page.locator("#viewer").is_visible()
 
 
-def test_what_is_changed_while_the_viewer_closes_is_kept(page):
-    """The step back takes a moment, and what happens in it comes after it."""
+def test_change_while_the_viewer_closes_is_kept(page):
+    """Going back is asynchronous, and a change in the meantime is applied after it."""
     page.open_named("red", "plain red.png")
     act = """() => {
       const box = document.getElementById("sure");
@@ -125,8 +125,8 @@ def test_what_is_changed_while_the_viewer_closes_is_kept(page):
     assert page.page.url.endswith("/?q=red")
 
 
-def test_results_that_change_beneath_do_not_change_the_viewer(page):
-    """It goes on with those among which it was opened: name, next ones, evidence, more like this."""
+def test_viewer_keeps_its_results(page):
+    """Name, next result, evidence and "more like this" are those of the results it was opened from."""
     page.search("red")
     names = page.names()
     held: list = []
@@ -143,6 +143,6 @@ def test_results_that_change_beneath_do_not_change_the_viewer(page):
     with page.page.expect_response("**/evidence?*") as explained:
         page.page.keyboard.press("e")
     assert explained.value.json()["score"] > 0.9  # of red, for a red one
-    page.page.wait_for_selector("#stage canvas")
+    page.page.wait_for_selector("#media canvas")
     page.changing(lambda: page.page.keyboard.press("m"))
     assert page.names()[0] == "lights.mp4"

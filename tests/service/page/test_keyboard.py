@@ -8,7 +8,7 @@ PLACES = """(tiles) => tiles.map((tile) => {
 })"""
 
 
-def test_a_walk_with_the_keyboard_alone(page):
+def test_page_can_be_used_by_keyboard_alone(page):
     """Search, move, open, explain, more like this, close: the focus is always somewhere useful."""
     keys = page.page.keyboard
     page.page.locator("body").focus()
@@ -28,7 +28,7 @@ def test_a_walk_with_the_keyboard_alone(page):
     assert page.text("#viewer-name") == page.names()[1]
     assert page.focused() == "viewer-close"
     keys.press("e")
-    page.page.wait_for_selector("#stage canvas")
+    page.page.wait_for_selector("#media canvas")
     keys.press("Escape")
     page.closed("#viewer")
     assert page.focused() == "1"
@@ -40,8 +40,8 @@ def test_a_walk_with_the_keyboard_alone(page):
     assert page.focused() == "words"
 
 
-def test_arrows_lead_to_the_nearest_picture_of_the_next_row(page):
-    """Down and up again, whatever the rows hold."""
+def test_vertical_arrows_move_to_the_nearest_tile(page):
+    """Down and up again, whatever the rows contain."""
     page.search("red")
     boxes = page.page.eval_on_selector_all("[data-index]", PLACES)
     start = 1
@@ -55,23 +55,23 @@ def test_arrows_lead_to_the_nearest_picture_of_the_next_row(page):
     assert boxes[int(page.focused())][0] == boxes[start][0]
 
 
-def test_a_slash_is_a_slash_where_somebody_types(page):
+def test_slash_in_a_text_field_is_typed(page):
     page.page.locator("#words").press_sequentially("a/b")
     assert page.page.input_value("#words") == "a/b"
     page.page.locator("#exclude").press_sequentially("c/d")
     assert page.page.input_value("#exclude") == "c/d"
 
 
-def test_new_results_keep_the_focus_in_the_wall(page):
-    """Results that replace the one with the focus give it to their first."""
+def test_new_results_keep_the_focus_in_the_grid(page):
+    """If results replace the focused one, the first of them gets the focus."""
     page.search("red")
     page.page.locator("[data-index='5']").focus()
     page.changing(page.page.go_back)
     assert page.focused() == "0"
 
 
-def test_the_way_past_the_filters(page):
-    """The first stop of the keyboard leads to the results, and the history stays as it is."""
+def test_skip_link_leads_to_the_results(page):
+    """It is the first tab stop, and adds nothing to the history."""
     before = page.page.evaluate("history.length")
     page.page.keyboard.press("Tab")
     assert page.focused() == "skip"
@@ -80,8 +80,8 @@ def test_the_way_past_the_filters(page):
     assert page.page.evaluate("history.length") == before
 
 
-def test_dates_with_the_keyboard(page):
-    """Enter opens them, Tab leads in, Escape closes them and returns to their button."""
+def test_date_popover_by_keyboard(page):
+    """Enter opens it, Tab moves into it, Escape closes it and returns to its button."""
     page.page.focus("#dates-open")
     page.page.keyboard.press("Enter")
     page.page.wait_for_selector("#dates:popover-open")
@@ -92,8 +92,8 @@ def test_dates_with_the_keyboard(page):
     assert page.focused() == "dates-open"
 
 
-def test_what_is_read_aloud(page):
-    """A landmark for searching, a live status, an alert for errors, and a name for every button, field and dialog."""
+def test_accessible_names_and_landmarks(page):
+    """A search landmark, a live status, an alert for errors, and a name for every button, field and dialog."""
     assert page.page.get_by_role("search", name="Search the collection").count() == 1
     assert page.page.locator("#status").get_attribute("role") == "status"
     assert page.page.locator("#notice").get_attribute("role") == "alert"

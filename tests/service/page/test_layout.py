@@ -47,7 +47,7 @@ def contrast(first, second):
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_contrast(visiting, scheme):
-    """Every text has 4.5 : 1 against what lies below it, every mark 3 : 1, by day and by night."""
+    """All text has 4.5:1 against its background, all marks 3:1, in both themes."""
     colours = visiting(color_scheme=scheme).page.evaluate(
         COLOURS, sorted({name for pair in TEXTS + MARKS for name in pair})
     )
@@ -56,8 +56,8 @@ def test_contrast(visiting, scheme):
     assert {pair: ratio for pair, ratio in low.items() if ratio < (3 if pair in MARKS else 4.5)} == {}
 
 
-def test_badges_can_be_read_on_any_picture(page):
-    """Their ground is dark enough over white, where it is lightest."""
+def test_badges_are_readable_on_any_image(page):
+    """Their background is dark enough over white."""
     page.search("red")
     style = page.page.locator(".sure").first.evaluate("each => getComputedStyle(each).backgroundColor")
     *ground, cover = (float(part) for part in style.removeprefix("rgba(").rstrip(")").replace("/", ",").split(","))
@@ -68,8 +68,8 @@ def test_badges_can_be_read_on_any_picture(page):
 @pytest.mark.parametrize(
     "options", [PHONE, {"viewport": {"width": 320, "height": 640}}, {"viewport": {"width": 1920, "height": 1080}}]
 )
-def test_nothing_is_wider_than_the_screen(visiting, options):
-    """The page does not scroll sideways, with or without words, nor does the viewer."""
+def test_no_horizontal_scrolling(visiting, options):
+    """Neither the page, with and without a query, nor the viewer."""
     page = visiting(**options)
     assert page.page.evaluate(OVERFLOW) == 0
     page.search("red")
@@ -86,8 +86,8 @@ def test_nothing_is_wider_than_the_screen(visiting, options):
 
 
 @pytest.mark.parametrize("options", [PHONE, {}])
-def test_the_wall_fills_the_width(visiting, options):
-    """Every row but the last reaches both edges, and none is very tall, also where likely and unlikely ones meet."""
+def test_grid_fills_the_width(visiting, options):
+    """Every row but the last reaches both edges, and none is very tall, even next to the divider."""
     page = visiting(**options)
     for words in ("", "red"):
         if words:
@@ -105,7 +105,7 @@ def test_the_wall_fills_the_width(visiting, options):
 
 
 def test_filters_take_one_row(page):
-    """At 1280 pixels; on a phone they are one row that is moved sideways."""
+    """At 1280 pixels; on a phone the row scrolls sideways."""
     page.page.set_viewport_size({"width": 1280, "height": 800})
     boxes = [page.page.locator(".filters > *").nth(at).bounding_box() for at in (0, 1, 2, 4, 5, 6)]
     middles = {round(box["y"] + box["height"] / 2) for box in boxes}
@@ -115,12 +115,12 @@ def test_filters_take_one_row(page):
     assert page.page.locator(".filters").evaluate("each => each.scrollWidth > each.clientWidth")
 
 
-def test_the_viewer_on_a_phone(visiting):
-    """The picture on top, facts below, and the ways out and on within reach."""
+def test_viewer_on_a_phone(visiting):
+    """The image on top, details below, and the buttons within reach."""
     page = visiting(**PHONE)
     page.open_named("green", "plain green.png")
     page.settle()
-    picture, name = page.box("#stage img"), page.box("#viewer-name")
+    picture, name = page.box("#media img"), page.box("#viewer-name")
     assert (picture["x"], picture["width"]) == pytest.approx((0, 390), abs=1)
     assert picture["y"] == pytest.approx(0, abs=60)
     assert picture["bottom"] <= name["y"]
@@ -137,15 +137,15 @@ def test_the_viewer_on_a_phone(visiting):
     page.closed("#viewer")
 
 
-def test_a_dialog_leaves_no_strip(page):
-    """What lies behind it is dark from edge to edge."""
+def test_dialog_backdrop_covers_the_page(page):
+    """From edge to edge."""
     page.page.click("#about-open")
     page.page.wait_for_selector("#about[open]")
     assert page.page.evaluate("() => getComputedStyle(document.documentElement).scrollbarGutter") == "auto"
 
 
-def test_no_motion_where_none_is_wanted(visiting):
-    """Nothing moves by itself or on the way when the system asks for that."""
+def test_reduced_motion(visiting):
+    """Nothing is animated if the system asks for reduced motion."""
     page = visiting(reduced_motion="reduce")
     page.search("red")
     page.page.evaluate("() => document.body.classList.add('busy')")
@@ -157,13 +157,13 @@ def test_no_motion_where_none_is_wanted(visiting):
     assert page.page.evaluate(moving) == 0
 
 
-def test_colours_that_the_system_forces(visiting):
-    """The chosen kind, a pressed button and the bars of a clip can still be told from the others."""
+def test_forced_colours(visiting):
+    """The selected type, a pressed button and the evidence bars remain distinguishable."""
     page = visiting(forced_colors="active")
     ground = "each => getComputedStyle(each).backgroundColor"
     chosen, other = (page.page.locator(".segments span").nth(at).evaluate(ground) for at in (0, 1))
     assert chosen != other
-    page.changing(page.page.locator(".segments").get_by_text("Clips").click)
+    page.changing(page.page.locator(".segments").get_by_text("Videos").click)
     page.open_named("green", "lights.mp4")
     page.page.click("#viewer-why")
     page.page.wait_for_selector("#viewer-timeline i")

@@ -13,15 +13,15 @@ def locked(index):
         yield made
 
 
-def test_the_key(browser, locked):
-    """It is asked for once: a wrong one is refused in words, the right one goes on with what was wanted."""
+def test_key_dialog_unlocks_the_page(browser, locked):
+    """A wrong key is rejected with a message; the right one continues with the query."""
     page = visit(new_context(browser), locked.address, "?q=red", wait=False)
     page.page.wait_for_selector("#key[open]")
     assert page.focused() == "key-value"
     page.page.fill("#key-value", "a-key-that-is-wrong")
     page.page.keyboard.press("Enter")
     page.page.wait_for_function("() => document.getElementById('key-problem').textContent !== ''")
-    assert page.text("#key-problem") == "that is not the key"
+    assert page.text("#key-problem") == "wrong key"
     assert page.names() == []
     page.page.keyboard.type(KEY)  # what was typed is marked, and so replaced
     page.page.keyboard.press("Enter")
@@ -37,8 +37,8 @@ def test_the_key(browser, locked):
     page.page.context.close()
 
 
-def test_a_locked_page_can_be_tried_again(browser, locked):
-    """Whoever closes the question for the key is told, and the next search asks again."""
+def test_dismissed_key_dialog_opens_on_the_next_search(browser, locked):
+    """Closing it shows a message."""
     page = visit(new_context(browser), locked.address, wait=False)
     page.page.wait_for_selector("#key[open]")
     page.page.keyboard.press("Escape")
@@ -55,8 +55,8 @@ def test_a_locked_page_can_be_tried_again(browser, locked):
 
 
 @pytest.mark.slow
-def test_a_server_that_is_away_for_a_while(browser, index):
-    """The page says so and keeps what it shows; when the server is back it goes on by itself, evidence included."""
+def test_page_recovers_after_the_server_was_down(browser, index):
+    """It says so and keeps its results; when the server is back it continues by itself, evidence included."""
     port = free_port()
     with serving(index, port) as first:
         page = visit(new_context(browser), first.address)
@@ -64,7 +64,7 @@ def test_a_server_that_is_away_for_a_while(browser, index):
         first.stop()
         page.page.fill("#words", "blue")
         page.page.wait_for_selector("#notice:not([hidden])")
-        assert "does not answer" in page.text("#notice")
+        assert "not responding" in page.text("#notice")
         assert page.names()[1] == "plain red.png"
         with serving(index, port):
             page.page.wait_for_function(
@@ -74,5 +74,5 @@ def test_a_server_that_is_away_for_a_while(browser, index):
             page.search("red")  # kept from before: the server that is there now has never been asked
             page.page.locator("[data-index='1']").click()
             page.page.keyboard.press("e")
-            page.page.wait_for_selector("#stage canvas")
+            page.page.wait_for_selector("#media canvas")
         page.page.context.close()

@@ -11,7 +11,7 @@ def names(found):
 
 
 def test_results_appear_while_typing(page, served):
-    """The tiles are the results of the interface in their order; each says its name, likelihood and score."""
+    """The tiles are the results of the API in order; each is labelled with name, confidence and score."""
     page.search("red")
     found = served.get("search", ("q", "red"), ("k", 48))
     assert page.names() == names(found)
@@ -19,17 +19,17 @@ def test_results_appear_while_typing(page, served):
     best = found["results"][0]
     label = page.page.locator("[data-index='0']").get_attribute("aria-label")
     assert label.split(", ")[:5] == [
-        "lights.mp4", "clip", "from 0:00 to 0:04", f"{best['confidence']:.0%}".replace("%", " %") + " likely",
+        "lights.mp4", "video", "from 0:00 to 0:04", f"{best['confidence']:.0%} likely",
         f"score {best['score']:.3f}",
     ]  # fmt: skip
-    assert page.text("[data-index='0'] .sure").strip() == f"{best['confidence'] * 100:.0f} %"
+    assert page.text("[data-index='0'] .sure").strip() == f"{best['confidence'] * 100:.0f}%"
     assert page.page.locator(".tile img").first.get_attribute("alt") == ""
     assert not page.page.locator("#notice").is_visible()
     assert not page.page.locator("#remark").is_visible()
 
 
-def test_name_and_score_appear_under_the_pointer(page):
-    """Not before, so that the pictures are what is seen; and with the keyboard as well."""
+def test_name_and_score_appear_on_hover_and_focus(page):
+    """Otherwise only the images are visible."""
     page.search("red")
     below = page.page.locator("[data-index='1'] .name")
     shown = "element => getComputedStyle(element).opacity"
@@ -47,8 +47,8 @@ def test_name_and_score_appear_under_the_pointer(page):
     )
 
 
-def test_typing_waits_for_a_pause(visiting):
-    """A search begins 130 ms after the last letter, and not before."""
+def test_typing_is_debounced(visiting):
+    """A search starts 130 ms after the last key press, not before."""
     page = visiting(locale="en-GB")  # the clock is that of a whole visitor
     page.page.clock.install(time="2024-05-17T12:00:00")
     page.page.reload()
@@ -64,8 +64,8 @@ def test_typing_waits_for_a_pause(visiting):
     assert [dict(each)["q"] for each in page.asked()] == ["red"]
 
 
-def test_a_newer_question_ends_the_older(page):
-    """An answer that is no longer wanted is given up, and never shown."""
+def test_new_query_aborts_the_previous_request(page):
+    """The response of the previous query is never shown."""
     page.page.route("**/api/v1/search?q=red*", lambda route: None)  # an answer that does not come
     failed = []
     page.page.on("requestfailed", lambda request: failed.append((request.url, request.failure)))
@@ -78,15 +78,15 @@ def test_a_newer_question_ends_the_older(page):
     assert not page.page.locator("body.busy").count()
 
 
-def test_an_answer_is_asked_for_once(page):
-    """Back and forth between two questions costs two requests."""
+def test_responses_are_cached(page):
+    """Switching between two queries takes two requests."""
     for words in ("red", "blue", "red", "blue"):
         page.search(words)
     assert [dict(each)["q"] for each in page.asked()] == ["red", "blue"]
 
 
-def test_without_words_the_newest_come_first(page, served):
-    """At the start, and when the words are taken away again."""
+def test_empty_query_lists_newest_first(page, served):
+    """At the start, and after the text is cleared."""
     newest = names(served.get("items", ("k", 48)))
     assert page.names() == newest
     assert page.text("#status") == "Newest first"
@@ -95,8 +95,8 @@ def test_without_words_the_newest_come_first(page, served):
     assert page.names() == newest
 
 
-def test_the_address_holds_the_question(page):
-    """A reload repeats it; a step back leads to the question before, not to a letter less."""
+def test_url_holds_the_query(page):
+    """A reload repeats it; going back leads to the previous query, not to one letter less."""
     start = page.names()
     page.search("green")  # on the way to what is meant
     page.search("red")
@@ -124,8 +124,8 @@ def test_the_address_holds_the_question(page):
 
 
 @pytest.mark.parametrize("way", ["field", "minus"])
-def test_words_are_left_out(page, served, way):
-    """By the field and by a minus: the same request, and what is left out comes last."""
+def test_words_are_excluded(page, served, way):
+    """The field and the minus sign send the same request, and what is excluded comes last."""
     if way == "field":
         page.search("green")
         page.changing(lambda: page.page.fill("#exclude", "red"))
@@ -138,32 +138,32 @@ def test_words_are_left_out(page, served, way):
     assert page.names().index("scene-06.jpg") < page.names().index("red left green right.png")
 
 
-def test_only_words_to_leave_out_are_no_search(page):
-    """Everything is still shown, and it is said why."""
+def test_excluded_words_alone_do_not_search(page):
+    """All files stay visible, and the page says why."""
     page.search("-red")
     assert page.asked() == []
-    assert "something to look for" in page.text("#remark")
+    assert "once you search" in page.text("#remark")
 
 
-def test_what_the_model_does_not_know(page):
-    """Unknown words beside known ones are named, wanted or not; alone they find nothing, which is no error."""
+def test_unknown_words_are_reported_on_the_page(page):
+    """Next to known words they are listed; alone they give no results, which is not an error."""
     page.search("red zyx")
-    assert "words the model does not know: zyx" in page.text("#status")
+    assert "unknown words: zyx" in page.text("#status")
     found = page.names()
     page.changing(lambda: page.page.fill("#exclude", "xyz"))
-    assert "words the model does not know: zyx, xyz" in page.text("#status")
+    assert "unknown words: zyx, xyz" in page.text("#status")
     assert page.names() == found
     page.search("zyx")
-    assert "The model knows none of these words." in page.text("#results")
+    assert "The model does not know any of these words." in page.text("#results")
     assert not page.page.locator("#notice").is_visible()
     assert page.page.locator(".tile").count() == 0
 
 
-def test_a_search_in_which_nothing_stands_out(page, served):
-    """One quiet line says so, where even the best result is unlikely; it is no error."""
+def test_no_clear_match_is_reported(page, served):
+    """One line says so if even the best result is unlikely; it is not an error."""
     assert served.get("search", ("q", "a"))["results"][0]["confidence"] < 0.03
     page.search("a")
-    assert page.text("#remark") == "Nothing stands out for this search; the nearest come first."
+    assert page.text("#remark") == "No clear match. The closest results come first."
     assert not page.page.locator("#notice").is_visible()
     quiet, error = (
         page.page.locator(f"#{name}").evaluate("each => getComputedStyle(each).backgroundColor")
@@ -174,8 +174,8 @@ def test_a_search_in_which_nothing_stands_out(page, served):
     assert not page.page.locator("#remark").is_visible()
 
 
-def test_likely_and_unlikely_results_are_parted(page, served):
-    """By one line before the first unlikely one, and by a switch that leaves those out."""
+def test_likely_and_unlikely_results_are_separated(page, served):
+    """By a divider before the first unlikely one, and by a switch that hides those."""
     found = served.get("search", ("q", "red"), ("k", 48))["results"]
     likely = [result["name"] for result in found if result["confidence"] >= 0.03]
     page.search("red")
@@ -185,13 +185,13 @@ def test_likely_and_unlikely_results_are_parted(page, served):
     assert page.names() == likely
 
 
-def test_filters(page):
-    """Kind and folder narrow what is searched and what is browsed; a filter that is set can be seen."""
-    page.changing(lambda: page.page.locator(".segments").get_by_text("Clips").click())
+def test_filters_narrow_search_and_browsing(page):
+    """By type and folder; an active filter is highlighted."""
+    page.changing(lambda: page.page.locator(".segments").get_by_text("Videos").click())
     assert set(page.names()) == {"lights.mp4", "sunset.webm"}
     page.search("green")
     assert [page.names()[0], page.text("[data-index='0'] .badge")] == ["lights.mp4", "▶ 0:04 – 0:08"]
-    page.changing(lambda: page.page.locator(".segments").get_by_text("Photos").click())
+    page.changing(lambda: page.page.locator(".segments").get_by_text("Images").click())
     page.changing(lambda: page.page.select_option("#folder", "2024/beach"))
     assert len(page.names()) == SCENES // 4
     assert all(name.startswith("scene-") for name in page.names())
@@ -202,8 +202,8 @@ def test_filters(page):
     assert len(page.names()) == SCENES // 4
 
 
-def test_dates(page):
-    """Months behind one button: the last one is meant whole, the order does not matter, and the button tells both."""
+def test_date_filter(page):
+    """Months in a popover: the last one is inclusive, their order does not matter, and the button shows both."""
     assert page.text("#dates-open").endswith("Any time")
     page.page.click("#dates-open")
     page.changing(lambda: page.page.fill("#after", "2024-05"))
@@ -221,17 +221,17 @@ def test_dates(page):
     assert page.focused() == "dates-open"
 
 
-def test_look_alikes_are_joined(page):
-    """The copies leave the wall, and their number is told."""
+def test_duplicates_are_grouped(page):
+    """The copies are removed from the grid, and their number is shown."""
     page.search("pink")
     before = len(page.names())
     page.changing(lambda: page.page.check("#group"))
-    assert "+2 alike" in page.page.locator(".badge").all_text_contents()
+    assert "+2 duplicates" in page.page.locator(".badge").all_text_contents()
     assert len(page.names()) <= before
 
 
-def test_more_results(page, served):
-    """Another page is added below, and the focus goes on with its first picture."""
+def test_show_more_appends_a_page(page, served):
+    """The next page is appended, and its first tile gets the focus."""
     page.search("red")
     assert len(page.names()) == 48
     page.page.focus("#more")
@@ -242,19 +242,19 @@ def test_more_results(page, served):
     assert not page.page.locator("#more").is_visible()
 
 
-def test_a_file_name_is_never_markup(page):
-    """It is shown as it is, in the wall, in the viewer, and in what is read aloud."""
+def test_file_names_are_not_markup(page):
+    """They are shown literally in the grid, in the viewer, and in accessible names."""
     alerts = []
     page.page.on("dialog", lambda dialog: (alerts.append(dialog.message), dialog.dismiss()))
     page.open_named("pink", MARKUP)
     assert page.text("#viewer-name") == MARKUP
-    assert page.page.locator("#stage img").get_attribute("alt") == MARKUP
+    assert page.page.locator("#media img").get_attribute("alt") == MARKUP
     assert page.page.locator("img[src='x']").count() == 0
     assert alerts == []
 
 
-def test_plain_colours_are_found(page):
-    """The picture that is nothing but the colour comes among the first two, whatever its shape."""
+def test_plain_colours_rank_first(page):
+    """The plain image of a colour is among the first two results, whatever its aspect ratio."""
     for colour in SHAPES:
         page.search(colour)
         assert f"plain {colour}.png" in page.names()[:2]

@@ -33,8 +33,8 @@ def type_half(page, words):
 
 
 @pytest.mark.parametrize("words", ["two", "blue"])
-def test_letter_by_letter(page, words):
-    """Every half word is asked for and is no error, neither on the page nor in its console."""
+def test_typing_sends_each_prefix_without_errors(page, words):
+    """Every incomplete word is searched for, and none is an error, on the page or in its console."""
     for at in range(1, len(words) + 1):
         with page.page.expect_response(f"**/api/v1/search?q={words[:at]}&*") as answered:
             page.page.locator("#words").press(words[at - 1])
@@ -45,21 +45,21 @@ def test_letter_by_letter(page, words):
     assert page.messages == []
 
 
-def test_half_a_word_to_leave_out(page):
-    """It is named and ignored until it is whole."""
+def test_incomplete_excluded_word_is_ignored(page):
+    """It is reported as unknown and ignored until it is complete."""
     page.search("green")
     found = page.names()
     for half in ("r", "re"):
         page.changing(lambda half=half: page.page.fill("#exclude", half))
-        assert f"words the model does not know: {half}" in page.text("#status")
+        assert f"unknown words: {half}" in page.text("#status")
         assert page.names() == found
     page.changing(lambda: page.page.fill("#exclude", "red"))
-    assert "does not know" not in page.text("#status")
+    assert "unknown" not in page.text("#status")
     assert page.names() != found
 
 
-def test_results_outlast_half_a_word(paused):
-    """They stay for 600 ms, paler, and go if nothing else is typed by then."""
+def test_results_stay_for_600_ms_after_an_incomplete_word(paused):
+    """They are dimmed, and removed if nothing else is typed by then."""
     type_half(paused, "bl")
     assert paused.names()[1] == "plain red.png"
     paused.page.clock.run_for(599)
@@ -70,8 +70,8 @@ def test_results_outlast_half_a_word(paused):
     assert not paused.page.locator("body.busy").count()
 
 
-def test_another_letter_keeps_the_results_longer(paused):
-    """Also when it comes just before they would go."""
+def test_another_letter_restarts_the_delay(paused):
+    """Even if it is typed just before the results would be removed."""
     type_half(paused, "bl")
     paused.page.clock.run_for(550)
     type_half(paused, "blu")
@@ -83,8 +83,8 @@ def test_another_letter_keeps_the_results_longer(paused):
     assert paused.page.evaluate("() => said") == []
 
 
-def test_enter_does_not_wait(paused):
-    """Whoever ends the question is told at once that nothing was found."""
+def test_enter_shows_no_results_at_once(paused):
+    """Enter ends the query, so there is no delay."""
     type_half(paused, "bl")
     paused.page.keyboard.press("Enter")
     paused.page.wait_for_selector(".empty")

@@ -1,1 +1,1 @@
-"""The interface, one module for each part. What ``/api/v1`` promises stays; what breaks it becomes ``/api/v2``."""
+"""The endpoints. ``/api/v1`` stays compatible; a breaking change becomes ``/api/v2``."""

@@ -1,4 +1,4 @@
-"""``/collection`` and ``/model``: what can be searched, and by which model."""
+"""``/collection``, ``/model``, ``/healthz`` and ``/metrics``: what can be searched, by which model, and how it runs."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from fastapi import APIRouter, Response
 from vse.errors import InputError
 from vse.index.types import readable
 from vse.models.curves import CURVES_FILE, PoolingCurve, curves_of, read_curves
+from vse.service.context import Ctx
 from vse.service.problems import responses
 from vse.service.routes.results import PREFIX
 from vse.service.schemas import (
@@ -21,19 +22,55 @@ from vse.service.schemas import (
     HealthModel,
     ModelModel,
 )
-from vse.service.state import Ctx, Serving
+from vse.service.state import LoadedCollection
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+MAX_FOLDERS = 200
+ERRORS = responses(401, 403, 421, 429, 503)
 
-MOST_FOLDERS = 200
+router = APIRouter(prefix=PREFIX, tags=["collection"])
+operation_router = APIRouter(tags=["operation"])
 
 
-def overview(serving: Serving) -> CollectionModel:
-    """Counts, folders and dates, as of now."""
-    info = serving.collection.info()
-    facets = serving.facets(info.changes, MOST_FOLDERS)
+@router.get("/collection", responses=ERRORS, summary="Describe the collection")
+async def collection(context: Ctx) -> CollectionModel:
+    return await context.compute(_overview)
+
+
+@router.get("/model/curves", responses=ERRORS, summary="Get the learned pooling curves of the model")
+async def model_curves(context: Ctx) -> CurvesModel:
+    return await context.compute(curves)
+
+
+@operation_router.get("/healthz", responses=responses(403, 421, 503), summary="Check that the collection can be read")
+def healthz(context: Ctx) -> HealthModel:
+    with context.service.reloader.borrow() as loaded:  # not in a worker thread: a busy service is healthy
+        loaded.collection.info()
+    return HealthModel()
+
+
+@operation_router.get(
+    "/metrics",
+    responses={200: {"content": {"text/plain": {}}}, **responses(401, 403, 421, 503)},
+    response_class=Response,
+    summary="Get metrics for Prometheus",
+)
+def metrics(context: Ctx) -> Response:
+    from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+
+    metrics = context.service.metrics
+    with context.service.reloader.borrow() as loaded:
+        info = loaded.collection.info()
+    metrics.items.set(info.items)
+    metrics.files.set(info.files)
+    return Response(generate_latest(metrics.registry), media_type=CONTENT_TYPE_LATEST)
+
+
+def _overview(loaded: LoadedCollection) -> CollectionModel:
+    info = loaded.collection.info()
+    facets = loaded.facets(info.changes, MAX_FOLDERS)
     return CollectionModel(
         name=_name(info.where),
         files=info.files,
@@ -45,30 +82,35 @@ def overview(serving: Serving) -> CollectionModel:
         first=facets.first,
         last=facets.last,
         model=ModelModel(name=_name(info.model_source), fingerprint=info.model, dimensions=info.dimensions),
-        searches_text=serving.model.tokenizer is not None,
+        searches_text=loaded.model.tokenizer is not None,
     )
 
 
-def curves(serving: Serving) -> CurvesModel:
-    """What the poolings have learned: as saved with the model, or read from it where torch runs it."""
-    return CurvesModel(curves=list(_by_tower(_found(serving))))
+def _name(path: str) -> str:
+    """The last part of a path: clients need not know the folders of this machine."""
+    return readable(PurePath(path).name or path)
 
 
-def _found(serving: Serving) -> Iterable[PoolingCurve]:
-    model: Any = serving.model
+def curves(loaded: LoadedCollection) -> CurvesModel:
+    """Return the pooling curves of the collection's model, grouped by tower."""
+    return CurvesModel(curves=list(_by_tower(_saved_curves(loaded))))
+
+
+def _saved_curves(loaded: LoadedCollection) -> Iterable[PoolingCurve]:
+    """The curves saved with the model, or read from the model itself if torch runs it."""
+    model: Any = loaded.model
     if hasattr(model, "image_encoder"):
         return curves_of(model)
-    saved = Path(serving.source).expanduser() / CURVES_FILE
     try:
-        return read_curves(saved)
-    except InputError:  # a model from the hub, or one that was exported without them
+        return read_curves(Path(loaded.source).expanduser() / CURVES_FILE)
+    except InputError:  # a model from the hub, or one exported without curves
         return ()
 
 
-def _by_tower(found: Iterable[PoolingCurve]) -> Iterable[CurveModel]:
-    """The curves of one pooling together, from the smallest set to the largest."""
+def _by_tower(curves: Iterable[PoolingCurve]) -> Iterable[CurveModel]:
+    """Group the curves of each pooling, from the smallest set size to the largest."""
     groups: dict[tuple[str, str], list[PoolingCurve]] = {}
-    for curve in found:
+    for curve in curves:
         groups.setdefault((curve.tower, curve.pooling), []).append(curve)
     for members in groups.values():
         drawn = sorted((curve for curve in members if curve.coefficients), key=lambda curve: curve.size or 0)
@@ -80,49 +122,3 @@ def _by_tower(found: Iterable[PoolingCurve]) -> Iterable[CurveModel]:
             resembles=nearest.label if nearest else None,
             note=members[0].note,
         )
-
-
-def _name(address: str) -> str:
-    """The last part of a path: where it lies is nobody's business who only searches."""
-    return readable(PurePath(address).name or address)
-
-
-router = APIRouter(prefix=PREFIX, tags=["collection"])
-ERRORS = responses(401, 403, 421, 429, 503)
-
-
-@router.get("/collection", responses=ERRORS, summary="What the collection holds")
-async def collection(context: Ctx) -> CollectionModel:
-    return await context.compute(overview)
-
-
-@router.get("/model/curves", responses=ERRORS, summary="What the poolings of the model have learned")
-async def model_curves(context: Ctx) -> CurvesModel:
-    return await context.compute(curves)
-
-
-operation_router = APIRouter(tags=["operation"])
-
-
-@operation_router.get("/healthz", responses=responses(403, 421, 503), summary="Whether the collection can be asked")
-def healthz(context: Ctx) -> HealthModel:
-    with context.service.engine.lend() as serving:  # in a thread, but none of the workers: busy is not ill
-        serving.collection.info()  # an index that cannot be read is 503
-    return HealthModel()
-
-
-@operation_router.get(
-    "/metrics",
-    responses={200: {"content": {"text/plain": {}}}, **responses(401, 403, 421, 503)},
-    response_class=Response,
-    summary="Figures for Prometheus",
-)
-def metrics(context: Ctx) -> Response:
-    from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
-
-    figures = context.service.figures
-    with context.service.engine.lend() as serving:
-        info = serving.collection.info()
-    figures.items.set(info.items)
-    figures.files.set(info.files)
-    return Response(generate_latest(figures.registry), media_type=CONTENT_TYPE_LATEST)

@@ -1,4 +1,4 @@
-"""``/items``: what is in the collection, and how it looks."""
+"""``/items``: the files of the collection, their thumbnails and their videos."""
 
 from __future__ import annotations
 
@@ -11,78 +11,88 @@ from fastapi.responses import Response
 from pydantic import BeforeValidator, Field
 
 from vse.index.query import HIGHEST_ID
-from vse.index.scan.describe import digest_of
-from vse.index.types import Item, full_path
-from vse.inputs.images import BadImageError, ImageLimits, read_image
-from vse.service.media import PREVIEW, OpenFile, ThumbnailSize, Wanted, is_available, names, open_media, shrink, stream
+from vse.index.types import Item
+from vse.service.context import Context, Ctx
+from vse.service.media import (
+    PREVIEW,
+    MediaRequest,
+    ThumbnailSize,
+    is_available,
+    make_thumbnail,
+    matches,
+    open_media,
+    stream,
+)
 from vse.service.problems import ProblemError, responses
 from vse.service.routes.results import (
     PREFIX,
     FilterParameters,
-    as_json,
     item_result,
-    place_of,
-    thumbnail_address,
+    json_response,
+    split_path,
+    thumbnail_url,
     version_of,
 )
 from vse.service.schemas import ItemModel, PageModel
-from vse.service.settings import MOST_OFFSET, MOST_RESULTS
-from vse.service.state import Context, Ctx, Serving
+from vse.service.settings import MAX_OFFSET, MAX_RESULTS
+from vse.service.state import LoadedCollection
 
-router = APIRouter(prefix=PREFIX, tags=["items"])
 ERRORS = responses(401, 403, 404, 421, 422, 429, 503)
-ItemId = Annotated[int, Path(ge=1, le=HIGHEST_ID, description="the id of a result")]
-_DIGITS = {str(side): side for side in get_args(ThumbnailSize)}
-Side = Annotated[ThumbnailSize, BeforeValidator(lambda given: _DIGITS.get(given, given))]
-"""A choice of numbers does not take the digits of an address for one."""
 NOT_MODIFIED: dict[int | str, dict[str, Any]] = {304: {"description": "Not Modified"}}
 JPEG: dict[int | str, dict[str, Any]] = {200: {"content": {"image/jpeg": {}}}, **NOT_MODIFIED}
-KEPT = "private, max-age=31536000, immutable"
-ASKED_AGAIN = "private, no-cache"
+CACHE_FOREVER = "private, max-age=31536000, immutable"
+REVALIDATE = "private, no-cache"
+
+ItemId = Annotated[int, Path(ge=1, le=HIGHEST_ID, description="the id of a result")]
+_SIDES = {str(side): side for side in get_args(ThumbnailSize)}
+Side = Annotated[ThumbnailSize, BeforeValidator(lambda given: _SIDES.get(given, given))]
+"""A Literal of numbers does not accept the digits of a URL."""
+
+router = APIRouter(prefix=PREFIX, tags=["items"])
 
 
 class BrowseParameters(FilterParameters):
-    """What may be shown, and which page of it."""
+    """A filter, and a page of what it leaves."""
 
-    k: int = Field(40, ge=1, le=MOST_RESULTS, description="files on a page")
-    offset: int = Field(0, ge=0, le=MOST_OFFSET, description="files before the page")
+    k: int = Field(40, ge=1, le=MAX_RESULTS, description="files per page")
+    offset: int = Field(0, ge=0, le=MAX_OFFSET, description="files before the page")
 
 
-@router.get("/items", response_model=PageModel, responses=ERRORS, summary="The files of the collection, newest first")
+@router.get("/items", response_model=PageModel, responses=ERRORS, summary="List the files, newest first")
 async def browse(context: Ctx, parameters: Annotated[BrowseParameters, Parameter()]) -> Response:
     where = parameters.to_filter()
 
-    def answer(serving: Serving) -> Response:
-        found = serving.collection.recent(parameters.k + 1, offset=parameters.offset, where=where)
+    def list_page(loaded: LoadedCollection) -> Response:
+        found = loaded.collection.recent(parameters.k + 1, offset=parameters.offset, where=where)
         results = [item_result(item) for item in found[: parameters.k]]
-        return as_json(PageModel(offset=parameters.offset, more=len(found) > parameters.k, results=results))
+        return json_response(PageModel(offset=parameters.offset, more=len(found) > parameters.k, results=results))
 
-    return await context.compute(answer)
+    return await context.compute(list_page)
 
 
-@router.get("/items/{item_id}", responses=ERRORS, summary="All that is known of an item")
+@router.get("/items/{item_id}", responses=ERRORS, summary="Get the details of an item")
 async def item(context: Ctx, item_id: ItemId) -> ItemModel:
-    return await context.compute(lambda serving: _described(serving.item(item_id)))
+    return await context.compute(lambda loaded: _details(loaded.item(item_id)))
 
 
 @router.get(
-    "/items/{item_id}/thumbnail", responses={**JPEG, **ERRORS}, response_class=Response, summary="A small picture"
+    "/items/{item_id}/thumbnail", responses={**JPEG, **ERRORS}, response_class=Response, summary="Get a small image"
 )
 async def thumbnail(
     context: Ctx,
     item_id: ItemId,
     size: Side = 320,
-    v: Annotated[str, Parameter(max_length=64, description="the content this was made from")] = "",
+    v: Annotated[str, Parameter(max_length=64, description="version of the content")] = "",
     if_none_match: Annotated[str | None, Header()] = None,
 ) -> Response:
-    return await context.compute(lambda serving: _picture(context, serving.item(item_id), size, v, if_none_match))
+    return await context.compute(lambda loaded: _image(context, loaded.item(item_id), size, v, if_none_match))
 
 
 @router.get(
-    "/items/{item_id}/preview", responses={**JPEG, **ERRORS}, response_class=Response, summary="A large picture"
+    "/items/{item_id}/preview", responses={**JPEG, **ERRORS}, response_class=Response, summary="Get a large image"
 )
 async def preview(context: Ctx, item_id: ItemId, if_none_match: Annotated[str | None, Header()] = None) -> Response:
-    return await context.compute(lambda serving: _picture(context, serving.item(item_id), PREVIEW, "", if_none_match))
+    return await context.compute(lambda loaded: _image(context, loaded.item(item_id), PREVIEW, "", if_none_match))
 
 
 @router.get(
@@ -95,7 +105,7 @@ async def preview(context: Ctx, item_id: ItemId, if_none_match: Annotated[str | 
         **responses(416),
     },
     response_class=Response,
-    summary="The clip itself, whole or in part",
+    summary="Get a video file, whole or a byte range",
 )
 async def media(
     context: Ctx,
@@ -104,65 +114,64 @@ async def media(
     if_range: Annotated[str | None, Header()] = None,
     if_none_match: Annotated[str | None, Header()] = None,
 ) -> Response:
-    def answer(serving: Serving) -> Response:
-        found = serving.item(item_id)
-        if found.file.kind != "video":
-            raise ProblemError(404, "this is a picture: its preview can be shown")
-        kind = mimetypes.guess_type(found.file.path)[0] or ""
-        kind = kind if kind.startswith("video/") else "application/octet-stream"
-        wanted = Wanted(range_header, if_range, if_none_match, head=context.head)
-        return stream(open_media(found.file), wanted, {"Cache-Control": ASKED_AGAIN}, kind)
+    request = MediaRequest(range_header, if_range, if_none_match, head=context.head)
 
-    return await context.compute(answer)
+    def open_video(loaded: LoadedCollection) -> Response:
+        file = loaded.item(item_id).file
+        if file.kind != "video":
+            raise ProblemError(404, f"item {item_id} is an image: get its preview instead")
+        media_type = mimetypes.guess_type(file.path)[0] or ""
+        media_type = media_type if media_type.startswith("video/") else "application/octet-stream"
+        return stream(open_media(file), request, {"Cache-Control": REVALIDATE}, media_type)
+
+    return await context.compute(open_video)
 
 
-def _described(found: Item) -> ItemModel:
-    file, address = found.file, f"{PREFIX}/items/{found.id}"
-    folder, name = place_of(file)
+def _details(item: Item) -> ItemModel:
+    file, url = item.file, f"{PREFIX}/items/{item.id}"
+    folder, name = split_path(file)
     return ItemModel(
-        id=found.id, name=name, folder=folder, kind=file.kind, size=file.size, modified=file.modified / 1e9,
-        taken=file.taken, width=file.width, height=file.height, latitude=file.latitude, longitude=file.longitude,
-        duration=file.duration, captions=list(file.captions), start=found.start, end=found.end,
-        available=is_available(file), thumbnail=thumbnail_address(found), preview=f"{address}/preview",
-        media=f"{address}/media" if file.kind == "video" else None,
-    )  # fmt: skip
+        id=item.id,
+        name=name,
+        folder=folder,
+        kind=file.kind,
+        size=file.size,
+        modified=file.modified / 1e9,
+        taken=file.taken,
+        width=file.width,
+        height=file.height,
+        latitude=file.latitude,
+        longitude=file.longitude,
+        duration=file.duration,
+        captions=list(file.captions),
+        start=item.start,
+        end=item.end,
+        available=is_available(file),
+        thumbnail=thumbnail_url(item),
+        preview=f"{url}/preview",
+        media=f"{url}/media" if file.kind == "video" else None,
+    )
 
 
-def _picture(context: Context, found: Item, side: int, version: str, known: str | None) -> Response:
-    """A rendition. Its entity tag is the digest of what was indexed, and whoever has that is told so without decoding.
+def _image(context: Context, item: Item, side: int, version: str, if_none_match: str | None) -> Response:
+    """A thumbnail or preview. Its entity tag is the digest of the indexed content, so 304 needs no decoding.
 
-    A file that has changed since is shown as it is now, without a tag, and nobody keeps it: the addresses that the
-    collection gives name the old content until it is indexed again.
+    A file that has changed is shown as it is now, without a tag and not to be cached: until it is indexed again, the
+    URLs of the collection name the old content.
     """
-    moment = "" if found.start is None else f"-{found.start:.3f}"
-    tag = f'"{found.file.digest[:32]}{moment}-{side}"'
-    kept = KEPT if version == version_of(found) else ASKED_AGAIN
-    opened = open_media(found.file)
+    segment = "" if item.start is None else f"-{item.start:.3f}"
+    tag = f'"{item.file.digest[:32]}{segment}-{side}"'
+    cache_control = CACHE_FOREVER if version == version_of(item) else REVALIDATE
+    cache = context.service.thumbnails
+    opened = open_media(item.file)
     with opened.stream:
-        same = opened.is_as_indexed(found.file)
-        if same and names(known, tag):
-            return Response(status_code=304, headers={"ETag": tag, "Cache-Control": kept})
-        content = context.service.renditions.get(tag) if same else None
+        unchanged = opened.is_as_indexed(item.file)
+        if unchanged and matches(if_none_match, tag):
+            return Response(status_code=304, headers={"ETag": tag, "Cache-Control": cache_control})
+        content = cache.get(tag) if unchanged else None
         if content is None:
-            content, same = _made(found, opened, side, context.service.settings.limits.seconds)
-            if same:
-                context.service.renditions.put(tag, content)
-    headers = {"ETag": tag, "Cache-Control": kept} if same else {"Cache-Control": "no-store"}
+            content, unchanged = make_thumbnail(item, opened, side, context.service.settings.limits.seconds)
+            if unchanged:
+                cache.put(tag, content)
+    headers = {"ETag": tag, "Cache-Control": cache_control} if unchanged else {"Cache-Control": "no-store"}
     return Response(content, headers=headers, media_type="image/jpeg")
-
-
-def _made(found: Item, opened: OpenFile, side: int, seconds: float) -> tuple[bytes, bool]:
-    """A rendition of what lies there now, and whether that is what was indexed; a clip may take ``seconds``."""
-    if found.file.kind == "video":
-        from vse.service.media import frame_at
-
-        middle = 0.0 if found.start is None or found.end is None else (found.start + found.end) / 2
-        frame = frame_at(opened, full_path(found.file), middle, seconds)
-        return shrink(frame, side), opened.is_as_indexed(found.file)  # the digest of a clip takes too long
-    limits = ImageLimits()
-    content = opened.read(limits.max_bytes)
-    try:
-        pixels = read_image(content, limits=limits, at_least=(side, side))
-    except BadImageError as error:
-        raise ProblemError(404, f"the picture cannot be read any more ({error.reason})") from None
-    return shrink(pixels, side), digest_of(content) == found.file.digest

@@ -1,4 +1,4 @@
-"""From what a search finds to what the interface gives."""
+"""What the endpoints share: the path prefix, filter parameters, and items as JSON results."""
 
 from __future__ import annotations
 
@@ -14,16 +14,33 @@ from vse.service.schemas import Kind, ResultModel
 PREFIX = "/api/v1"
 
 
-def as_json(answer: BaseModel) -> Response:
-    """The answer, written in the thread that made it: FastAPI would check it again, and write it where others wait."""
-    return Response(answer.model_dump_json(), media_type="application/json")
+class FilterParameters(BaseModel):
+    """Which files may be found."""
+
+    model_config = ConfigDict(extra="forbid", populate_by_name=True)
+
+    folder: str | None = Field(None, max_length=1000, description="only files in and below this folder")
+    type: Kind | None = Field(None, description="image or video")
+    after: str | None = Field(None, max_length=10, description="taken then or later: 2024, 2024-05 or 2024-05-31")
+    before: str | None = Field(None, max_length=10, description="taken before then")
+    near: str | None = Field(None, max_length=60, description="latitude,longitude in degrees")
+    within: float | None = Field(None, gt=0, le=20_000, description="kilometres around 'near', 10 by default")
+
+    def to_filter(self) -> Filter:
+        """Return the filter of the index.
+
+        Raises:
+            InputError: The values are invalid or contradict each other.
+        """
+        found = read_filter(self.type, self.after, self.before, self.near, self.within)
+        return replace(found, folder=self.folder) if self.folder else found
 
 
 def item_result(
     item: Item, score: float | None = None, confidence: float | None = None, group: tuple[int, ...] = ()
 ) -> ResultModel:
-    """An item as a result; names that are not Unicode are shown with replacement characters."""
-    folder, name = place_of(item.file)
+    """Return an item as a result. Bytes of a file name that are not Unicode become replacement characters."""
+    folder, name = split_path(item.file)
     return ResultModel(
         id=item.id,
         name=name,
@@ -37,39 +54,26 @@ def item_result(
         width=item.file.width,
         height=item.file.height,
         group=list(group),
-        thumbnail=thumbnail_address(item),
+        thumbnail=thumbnail_url(item),
     )
 
 
-def thumbnail_address(item: Item) -> str:
-    """An address that changes with the content, so that a browser may keep what it leads to."""
+def thumbnail_url(item: Item) -> str:
+    """Return a URL that changes with the content, so that browsers can cache the thumbnail forever."""
     return f"{PREFIX}/items/{item.id}/thumbnail?v={version_of(item)}"
 
 
 def version_of(item: Item) -> str:
-    """What stands for the content in an address."""
+    """Return what identifies the content in a URL."""
     return item.file.digest[:16]
 
 
-def place_of(file: MediaFile) -> tuple[str, str]:
-    """The folder below the root, and the name."""
+def split_path(file: MediaFile) -> tuple[str, str]:
+    """Return the folder below the root, and the file name."""
     folder, _, name = readable(file.path).rpartition("/")
     return folder, name
 
 
-class FilterParameters(BaseModel):
-    """What may be found."""
-
-    model_config = ConfigDict(extra="forbid", populate_by_name=True)
-
-    folder: str | None = Field(None, max_length=1000, description="only below this folder of the collection")
-    type: Kind | None = Field(None, description="image or video")
-    after: str | None = Field(None, max_length=10, description="taken then or later: 2024, 2024-05 or 2024-05-31")
-    before: str | None = Field(None, max_length=10, description="taken before then")
-    near: str | None = Field(None, max_length=60, description="latitude,longitude in degrees")
-    within: float | None = Field(None, gt=0, le=20_000, description="kilometres around 'near', 10 by default")
-
-    def to_filter(self) -> Filter:
-        """As the index understands it; what does not go together is an InputError."""
-        found = read_filter(self.type, self.after, self.before, self.near, self.within)
-        return replace(found, folder=self.folder) if self.folder else found
+def json_response(model: BaseModel) -> Response:
+    """Return ``model`` serialized in the calling thread: FastAPI would validate it again, on the event loop."""
+    return Response(model.model_dump_json(), media_type="application/json")

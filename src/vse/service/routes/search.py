@@ -1,4 +1,4 @@
-"""``/search`` and ``/captions``: the best pictures, moments or sentences for a query."""
+"""``/search`` and ``/captions``: the images, videos or captions that match a query best."""
 
 from __future__ import annotations
 
@@ -15,108 +15,108 @@ from vse.index.duplicates import NEAR
 from vse.index.query import HIGHEST_ID, MAX_CHARACTERS, Query, UnknownWordsError
 from vse.index.search import search_with
 from vse.inputs.images import ImageLimits, check_image
+from vse.service.context import Ctx
 from vse.service.problems import ProblemError, responses
-from vse.service.routes.results import PREFIX, FilterParameters, as_json, item_result
+from vse.service.routes.results import PREFIX, FilterParameters, item_result, json_response
 from vse.service.schemas import CaptionModel, CaptionsModel, SearchModel
-from vse.service.settings import MOST_OFFSET, MOST_PARTS, MOST_PICTURES, MOST_RESULTS, Limits
-from vse.service.state import Ctx, Question, Serving
+from vse.service.settings import MAX_IMAGES, MAX_OFFSET, MAX_PARTS, MAX_RESULTS, Limits
+from vse.service.state import CachedQuery, LoadedCollection
+
+EMPTY_QUERY = "empty query: give 'q', 'like', 'query' or an image"
+ERRORS = responses(401, 403, 404, 413, 421, 422, 429, 503)
 
 Text = Annotated[str, Field(min_length=1, max_length=MAX_CHARACTERS)]
 Weight = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Id = Annotated[int, Field(ge=1, le=HIGHEST_ID)]
-NOTHING = "nothing to search for: give 'q', 'like', 'query' or an image"
+
+router = APIRouter(prefix=PREFIX, tags=["search"])
 
 
 class QueryParameters(BaseModel):
-    """What is looked for. ``query`` stands for one that was asked before, alone."""
+    """A query: its parts, or the id of an earlier one."""
 
     model_config = ConfigDict(extra="forbid", populate_by_name=True)
 
-    q: list[Text] = Field([], max_length=MOST_PARTS, description="what is wanted, in words")
-    exclude: list[Text] = Field([], alias="not", max_length=MOST_PARTS, description="what is not wanted, in words")
-    like: list[Id] = Field([], max_length=MOST_PARTS, description="ids of items like which others are wanted")
-    weight: list[Weight] = Field([], max_length=3 * MOST_PARTS, description="one for each q, image and like, in order")
-    query: str | None = Field(None, max_length=64, description="the query_id of an earlier answer")
+    q: list[Text] = Field([], max_length=MAX_PARTS, description="text to search for")
+    exclude: list[Text] = Field([], alias="not", max_length=MAX_PARTS, description="text to exclude")
+    like: list[Id] = Field([], max_length=MAX_PARTS, description="ids of items to find similar ones to")
+    weight: list[Weight] = Field(
+        [], max_length=3 * MAX_PARTS, description="weight of each query part: one for each q, image and like, in order"
+    )
+    query: str | None = Field(None, max_length=64, description="the query_id of an earlier response, instead of parts")
 
-    def question(self, serving: Serving, images: tuple[bytes, ...] = ()) -> Question:
-        """Encoded now, or remembered."""
+    def encode(self, loaded: LoadedCollection, images: tuple[bytes, ...] = ()) -> CachedQuery:
+        """Return the query encoded.
+
+        Raises:
+            ProblemError: 422 if the query is empty or gives both an id and parts, 404 if an id is unknown.
+        """
         if self.query is not None:
             if self.q or self.exclude or self.like or self.weight or images:
-                raise ProblemError(422, "'query' stands for a whole query: leave out q, not, like, weight and image")
-            return serving.question(self.query)
+                raise ProblemError(422, "'query' replaces a whole query: omit q, not, like, weight and image")
+            return loaded.query(self.query)
         if not (self.q or self.like or images):
-            raise ProblemError(422, NOTHING)
+            raise ProblemError(422, EMPTY_QUERY)
         weights = tuple(self.weight) or None
-        return serving.ask(Query(tuple(self.q), images, tuple(self.exclude), tuple(self.like), weights))
-
-
-router = APIRouter(prefix=PREFIX, tags=["search"])
-ERRORS = responses(401, 403, 404, 413, 421, 422, 429, 503)
+        return loaded.encode(Query(tuple(self.q), images, tuple(self.exclude), tuple(self.like), weights))
 
 
 class SearchParameters(QueryParameters, FilterParameters):
-    """A query, what may be found, and which page of it."""
+    """A query, a filter, and a page of the results."""
 
-    k: int = Field(40, ge=1, le=MOST_RESULTS, description="results on a page")
-    offset: int = Field(0, ge=0, le=MOST_OFFSET, description="results before the page")
-    min_confidence: float | None = Field(None, ge=0, le=1, description="leave out what is less likely a match")
-    group: bool = Field(False, description="join results that look the same")
+    k: int = Field(40, ge=1, le=MAX_RESULTS, description="results per page")
+    offset: int = Field(0, ge=0, le=MAX_OFFSET, description="results before the page")
+    min_confidence: float | None = Field(None, ge=0, le=1, description="omit results with a lower confidence")
+    group: bool = Field(False, description="group near-duplicates")
 
 
 class PictureSearchParameters(SearchParameters):
-    """The same, with pictures beside it."""
+    """A search with uploaded images."""
 
-    image: list[UploadFile] = Field(
-        min_length=1, max_length=MOST_PICTURES, description="pictures like which others are wanted"
-    )
+    image: list[UploadFile] = Field(min_length=1, max_length=MAX_IMAGES, description="images to find similar ones to")
 
 
 class CaptionParameters(QueryParameters):
-    """A query, and which page of captions."""
+    """A query, and a page of the captions."""
 
-    k: int = Field(10, ge=1, le=MOST_RESULTS, description="captions on a page")
-    offset: int = Field(0, ge=0, le=MOST_OFFSET, description="captions before the page")
+    k: int = Field(10, ge=1, le=MAX_RESULTS, description="captions per page")
+    offset: int = Field(0, ge=0, le=MAX_OFFSET, description="captions before the page")
 
 
-@router.get(
-    "/search",
-    response_model=SearchModel,
-    responses=ERRORS,
-    summary="Search with words, or with items of the collection",
-)
+@router.get("/search", response_model=SearchModel, responses=ERRORS, summary="Search by text, or by items")
 async def search(context: Ctx, parameters: Annotated[SearchParameters, Parameter()]) -> Response:
-    return await context.compute(lambda serving: as_json(_answer(serving, parameters)))
+    return await context.compute(lambda loaded: json_response(_search(loaded, parameters)))
 
 
 @router.post(
     "/search",
     response_model=SearchModel,
     responses={**ERRORS, **responses(400, 408, 415)},
-    summary="Search with pictures, and with words beside them",
+    summary="Search by uploaded images, with or without text",
 )
 async def search_with_pictures(
     context: Ctx, parameters: Annotated[PictureSearchParameters, Form(media_type="multipart/form-data")]
 ) -> Response:
     limits = context.service.settings.limits
 
-    def answer(serving: Serving) -> Response:
-        contents = tuple(picture.file.read() for picture in parameters.image)  # here, so that few are in memory at once
-        _check_pictures(contents, limits)
-        found = _answer(serving, parameters, contents)
-        context.asked(found.query)
-        return as_json(found)
+    def search_images(loaded: LoadedCollection) -> Response:
+        contents = tuple(upload.file.read() for upload in parameters.image)  # in the worker: few are in memory at once
+        _check_images(contents, limits)
+        found = _search(loaded, parameters, contents)
+        context.log_query(found.query)
+        return json_response(found)
 
-    return await context.compute(answer)
+    return await context.compute(search_images)
 
 
-@router.get("/captions", responses=ERRORS, summary="The captions of the collection that fit a query")
+@router.get("/captions", responses=ERRORS, summary="Search the captions")
 async def captions(context: Ctx, parameters: Annotated[CaptionParameters, Parameter()]) -> CaptionsModel:
-    def answer(serving: Serving) -> CaptionsModel:
-        question = parameters.question(serving)
-        found = search_captions_with(serving.collection, question.found, parameters.k, offset=parameters.offset)
+    def search_captions(loaded: LoadedCollection) -> CaptionsModel:
+        cached = parameters.encode(loaded)
+        found = search_captions_with(loaded.collection, cached.encoded, parameters.k, offset=parameters.offset)
         return CaptionsModel(
             query=found.query,
-            query_id=question.id,
+            query_id=cached.id,
             offset=found.offset,
             more=found.more,
             unknown=list(found.unknown),
@@ -124,65 +124,65 @@ async def captions(context: Ctx, parameters: Annotated[CaptionParameters, Parame
             results=[CaptionModel(caption=each.caption, id=each.id, score=each.score) for each in found.captions],
         )
 
-    return await context.compute(answer)
+    return await context.compute(search_captions)
 
 
-def _check_pictures(contents: tuple[bytes, ...], limits: Limits) -> None:
-    """Refuse by their headers what is no picture, and pictures that are too large together, before any is decoded."""
-    own = ImageLimits(max_bytes=limits.body, max_pixels=sys.maxsize)
-    pixels = sum(check_image(content, f"image {number}", own) for number, content in enumerate(contents, 1))
+def _check_images(contents: tuple[bytes, ...], limits: Limits) -> None:
+    """Reject by their headers what is not an image, and too many pixels in total, before decoding anything."""
+    each = ImageLimits(max_bytes=limits.body, max_pixels=sys.maxsize)
+    pixels = sum(check_image(content, f"image {number}", each) for number, content in enumerate(contents, 1))
     if pixels > limits.pixels:
-        raise ProblemError(422, f"pictures of {pixels:,} pixels, at most {limits.pixels:,} together: send smaller ones")
+        raise ProblemError(422, f"images of {pixels:,} pixels in total: send at most {limits.pixels:,}")
 
 
-def _answer(serving: Serving, asked: SearchParameters, images: tuple[bytes, ...] = ()) -> SearchModel:
-    began = time.perf_counter()
+def _search(loaded: LoadedCollection, asked: SearchParameters, images: tuple[bytes, ...] = ()) -> SearchModel:
+    start = time.perf_counter()
     where = asked.to_filter()
-    question, unread = _question(serving, asked, images)
-    if question is None:
-        return _nothing(asked, unread, began)
+    cached, dropped = _encode_known_words(loaded, asked, images)
+    if cached is None:
+        return _no_results(asked, dropped, start)
     found = search_with(
-        serving.collection,
-        question.found,
+        loaded.collection,
+        cached.encoded,
         asked.k,
         offset=asked.offset,
         where=where,
         cutoff=asked.min_confidence,
         group_duplicates=NEAR if asked.group else None,
-        coefficients=serving.coefficients,
+        coefficients=loaded.coefficients,
     )
     return SearchModel(
         query=found.query,
-        query_id=question.id,
+        query_id=cached.id,
         exact=found.exact,
         offset=found.offset,
         more=found.more,
-        unknown=list(dict.fromkeys((*found.unknown, *unread))),
+        unknown=list(dict.fromkeys((*found.unknown, *dropped))),
         cut=list(found.cut),
-        milliseconds=_since(began),
+        milliseconds=_milliseconds_since(start),
         results=[item_result(result.item, result.score, result.confidence, result.group) for result in found.results],
     )
 
 
-def _question(
-    serving: Serving, asked: SearchParameters, images: tuple[bytes, ...]
-) -> tuple[Question | None, tuple[str, ...]]:
-    """The question, and words it was asked without.
+def _encode_known_words(
+    loaded: LoadedCollection, asked: SearchParameters, images: tuple[bytes, ...]
+) -> tuple[CachedQuery | None, tuple[str, ...]]:
+    """The encoded query, and the unknown words that were dropped from it.
 
-    A text of unknown words alone is no mistake, since somebody may be typing. One that is not wanted is left out; with
-    one that is wanted there is nothing to find, and no question.
+    A text of unknown words only is not an error, since the user may still be typing. If it was to be excluded, it is
+    dropped; if it was to be found, there are no results and no query.
     """
     try:
-        return asked.question(serving, images), ()
+        return asked.encode(loaded, images), ()
     except UnknownWordsError as error:
         if error.text in asked.q:
             return None, error.words
         rest = asked.model_copy(update={"exclude": [text for text in asked.exclude if text != error.text]})
-        question, unread = _question(serving, rest, images)
-        return question, (*error.words, *unread)
+        cached, dropped = _encode_known_words(loaded, rest, images)
+        return cached, (*error.words, *dropped)
 
 
-def _nothing(asked: SearchParameters, unknown: tuple[str, ...], began: float) -> SearchModel:
+def _no_results(asked: SearchParameters, unknown: tuple[str, ...], start: float) -> SearchModel:
     return SearchModel(
         query=", ".join(asked.q),
         query_id=None,
@@ -191,10 +191,10 @@ def _nothing(asked: SearchParameters, unknown: tuple[str, ...], began: float) ->
         more=False,
         unknown=list(unknown),
         cut=[],
-        milliseconds=_since(began),
+        milliseconds=_milliseconds_since(start),
         results=[],
     )
 
 
-def _since(began: float) -> float:
-    return round(1000 * (time.perf_counter() - began), 2)
+def _milliseconds_since(start: float) -> float:
+    return round(1000 * (time.perf_counter() - start), 2)

@@ -1,8 +1,8 @@
-// What the collection holds, and what the poolings of its model have learned.
+// The "about" dialog: the collection, and the pooling curves of its model.
 
 import { get } from "./api.js";
 import { figure } from "./curves.js";
-import { byId, choose, closesBeside, day, element, pairs } from "./dom.js";
+import { byId, choose, closeOnOutsideClick, day, element, pairs } from "./dom.js";
 
 const number = (value) => value.toLocaleString();
 
@@ -12,14 +12,14 @@ export function listenForAbout() {
     showCurves();
   });
   byId("about-close").addEventListener("click", () => byId("about").close());
-  closesBeside(byId("about"));
+  closeOnOutsideClick(byId("about"));
 }
 
 export function describe(collection) {
   pairs(byId("about-facts"), [
     ["Name", collection.name],
-    ["Photos", number(collection.images)],
-    ["Clips", collection.videos ? number(collection.videos) : ""],
+    ["Images", number(collection.images)],
+    ["Videos", collection.videos ? number(collection.videos) : ""],
     ["Captions", collection.captions ? number(collection.captions) : ""],
     ["Taken", collection.first === null ? "" : `${day(collection.first)} – ${day(collection.last)}`],
     ["Model", collection.model.name],
@@ -27,7 +27,7 @@ export function describe(collection) {
   ]);
   const option = ({ path, files }) => element("option", { value: path, text: `${path} (${number(files)})` });
   const chosen = byId("folder").value;
-  const all = element("option", { value: "", text: "everywhere" });
+  const all = element("option", { value: "", text: "All" });
   byId("folder").replaceChildren(all, ...collection.folders.map(option));
   choose(byId("folder"), chosen);
 }
@@ -36,8 +36,8 @@ async function showCurves() {
   const place = byId("curves");
   if (place.querySelector("figure")) return;
   try {
-    const { curves } = await get("model/curves", [], { keep: true });
-    const none = element("p", { className: "small", text: "This model came without its curves." });
+    const { curves } = await get("model/curves", [], { cached: true });
+    const none = element("p", { className: "small", text: "This model was saved without pooling curves." });
     place.replaceChildren(...(curves.length ? curves.map(figure) : [none]));
   } catch (problem) {
     place.replaceChildren(element("p", { className: "small", text: problem.message }));

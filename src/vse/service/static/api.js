@@ -1,9 +1,9 @@
-// The HTTP interface. Answers are kept for a while, so that going back to a question is immediate.
+// Calls to the HTTP API. Some responses are cached for a while, so that going back to a query is instant.
 
 const BASE = "api/v1/";
-const KEPT = 60;
-const KEPT_FOR = 300_000; // milliseconds: files may be added while the page is open
-const answers = new Map();
+const CACHE_SIZE = 60;
+const CACHE_TIME = 300_000; // milliseconds: files may be added while the page is open
+const cache = new Map(); // in LRU order
 
 export class Problem extends Error {
   constructor(status, detail, retryAfter) {
@@ -13,13 +13,13 @@ export class Problem extends Error {
   }
 }
 
-export async function get(path, parameters = [], { signal, keep = false } = {}) {
-  const query = new URLSearchParams(parameters).toString();
-  const address = BASE + path + (query ? `?${query}` : "");
-  const known = keep ? recall(address) : undefined;
+export async function get(path, parameters = [], { signal, cached = false } = {}) {
+  const search = new URLSearchParams(parameters).toString();
+  const url = BASE + path + (search ? `?${search}` : "");
+  const known = cached ? lookUp(url) : undefined;
   if (known !== undefined) return known;
-  const found = await read(await fetch(address, { signal }));
-  if (keep) remember(address, found);
+  const found = await read(await fetch(url, { signal }));
+  if (cached) store(url, found);
   return found;
 }
 
@@ -32,32 +32,32 @@ export async function openSession(key) {
   await read(await fetch(`${BASE}session`, { method: "POST", headers, body: JSON.stringify({ key }) }));
 }
 
-export function forget() {
-  answers.clear();
+export function clearCache() {
+  cache.clear();
 }
 
 async function read(response) {
   if (response.status === 204) return null;
   if (response.ok) return response.json();
-  let detail = `the server answered ${response.status}`;
+  let detail = `the server responded with status ${response.status}`;
   try {
     detail = (await response.json()).detail ?? detail;
   } catch {
-    // not every error comes from the service itself
+    // a proxy's error need not be JSON
   }
   throw new Problem(response.status, detail, Number(response.headers.get("Retry-After")));
 }
 
-function recall(address) {
-  const known = answers.get(address);
-  if (known === undefined || performance.now() - known.since > KEPT_FOR) return undefined;
-  answers.delete(address); // what was used last is forgotten last
-  answers.set(address, known);
-  return known.answer;
+function lookUp(url) {
+  const entry = cache.get(url);
+  if (entry === undefined || performance.now() - entry.since > CACHE_TIME) return undefined;
+  cache.delete(url); // moves it to the end
+  cache.set(url, entry);
+  return entry.response;
 }
 
-function remember(address, answer) {
-  answers.delete(address);
-  answers.set(address, { answer, since: performance.now() });
-  if (answers.size > KEPT) answers.delete(answers.keys().next().value);
+function store(url, response) {
+  cache.delete(url);
+  cache.set(url, { response, since: performance.now() });
+  if (cache.size > CACHE_SIZE) cache.delete(cache.keys().next().value);
 }

@@ -1,84 +1,84 @@
-// The page: from what is typed to what is shown.
+// The page: reads the query, sends it, and shows the results.
 
 import { describe, listenForAbout } from "./about.js";
-import { Address } from "./address.js";
-import { forget, get, post } from "./api.js";
+import { clearCache, get, post } from "./api.js";
 import { Dates } from "./dates.js";
 import { byId } from "./dom.js";
+import { Grid } from "./grid.js";
+import { listenForImages } from "./images.js";
 import { listenForKeys } from "./keys.js";
-import { Lock } from "./lock.js";
-import { listenForPictures } from "./pictures.js";
-import { Question } from "./question.js";
+import { Login } from "./login.js";
+import { Query } from "./query.js";
 import { pauseAfter } from "./retry.js";
-import { complain, tellBrowsing, tellSearch } from "./status.js";
+import { showBrowseStatus, showError, showSearchStatus } from "./status.js";
+import { PageUrl } from "./url.js";
 import { Viewer } from "./viewer.js";
-import { Wall } from "./wall.js";
 
-const PAUSE = 130; // milliseconds without a key before a search begins
-const PATIENCE = 600; // milliseconds that results stay when half a word finds nothing
-const SLOW = 180; // milliseconds after which an answer is waited for visibly
-const PAGE = 48;
-const HELP = "Other words or fewer filters may help.";
-const UNREAD = "The model knows none of these words.";
-const FILL = "Add the files of a folder with: vse index FOLDER --into NAME";
+const DEBOUNCE = 130; // milliseconds without a key press before a search starts
+const KEEP_RESULTS = 600; // milliseconds that results stay when an incomplete word finds nothing
+const SLOW = 180; // milliseconds after which the page shows that it is waiting
+const PAGE_SIZE = 48;
+const HINT = "Try other words or fewer filters.";
+const UNKNOWN_WORDS = "The model does not know any of these words.";
+const HOW_TO_INDEX = "Add a folder with: vse index FOLDER --into NAME";
 
-const question = new Question(new Dates(() => ask()));
-const address = new Address(question, (same) => {
-  if (!same || address.opened === null) viewer.close();
+const query = new Query(new Dates(() => search()));
+const url = new PageUrl(query, (same) => {
+  if (!same || url.opened === null) viewer.close();
   if (same) reopen();
-  else ask({ write: false });
+  else search({ write: false });
 });
-const wall = new Wall((index) => {
-  address.enter(wall.results[index].id);
-  viewer.open(wall.results, index, shown);
+const grid = new Grid((index) => {
+  url.enter(grid.results[index].id);
+  viewer.open(grid.results, index, shown);
 });
 const viewer = new Viewer({
   renew: async (asked) => {
     if (asked !== shown) return false;
-    forget();
-    question.queryId = null;
+    clearCache();
+    query.queryId = null;
     asked.queryId = (await request()).found.query_id;
     return true;
   },
   like: ({ id, thumbnail }) => {
-    question.setLike({ id, thumbnail });
+    query.setLike({ id, thumbnail });
     byId("words").value = "";
-    ask();
+    search();
   },
-  left: () => address.leave(),
-  closed: (result) => wall.focusOn(result),
+  left: () => url.leave(),
+  closed: (result) => grid.focusOn(result),
 });
-const lock = new Lock({
-  opened: begin,
-  refused: () => complain("This collection is locked. Any search asks for its key again."),
+const login = new Login({
+  unlocked: begin,
+  dismissed: () => showError("This collection is locked. Search again to enter the key."),
 });
 let shown = { path: "items", parameters: [], queryId: null };
-let collection = null; // once it has been described
+let collection = null; // until it is loaded
 let timer = 0;
 let emptying = 0;
 let introducing = 0;
 let running = null;
 
-async function ask({ write = true, typing = false, patient = false } = {}) {
+async function search({ write = true, typing = false, keep = false } = {}) {
   clearTimeout(timer);
   clearTimeout(emptying);
   running?.abort();
   const mine = (running = new AbortController());
-  question.show();
-  if (write) address.write(typing);
+  query.show();
+  if (write) url.write(typing);
   const slow = setTimeout(() => document.body.classList.add("busy"), SLOW);
   try {
-    const answer = await request(mine.signal);
+    const response = await request(mine.signal);
     if (mine !== running) return;
-    if (question.picture) question.queryId = answer.found.query_id;
-    const waits = patient && !answer.found.results.length && wall.results.length > 0;
-    if (waits) emptying = setTimeout(() => show(answer), PATIENCE);
-    else show(answer);
+    if (query.image) query.queryId = response.found.query_id;
+    const waits = keep && !response.found.results.length && grid.results.length > 0;
+    if (waits) emptying = setTimeout(() => show(response), KEEP_RESULTS);
+    else show(response);
     document.body.classList.toggle("busy", waits);
   } catch (problem) {
     if (mine !== running) return;
     document.body.classList.remove("busy");
-    refused(problem);
+    failed(problem);
   } finally {
     clearTimeout(slow);
   }
@@ -87,97 +87,97 @@ async function ask({ write = true, typing = false, patient = false } = {}) {
 function show({ found, path, parameters }) {
   shown = { path, parameters, queryId: found.query_id ?? null };
   document.body.classList.remove("busy");
-  wall.show(found.results);
-  tell(found);
+  grid.show(found.results);
+  showStatus(found);
   scrollTo(0, 0);
   reopen();
 }
 
-// The result that the present entry of the history has open: after a reload, and on the way forward.
+// Opens the result that the current history entry has open: after a reload, and when going forward.
 function reopen() {
-  if (address.opened === null || viewer.isOpen) return;
-  const index = wall.results.findIndex(({ id }) => id === address.opened);
-  if (index < 0) address.leave();
-  else viewer.open(wall.results, index, shown);
+  if (url.opened === null || viewer.isOpen) return;
+  const index = grid.results.findIndex(({ id }) => id === url.opened);
+  if (index < 0) url.leave();
+  else viewer.open(grid.results, index, shown);
 }
 
 async function request(signal) {
-  if (!question.asks) {
-    const parameters = question.filters();
-    return { path: "items", parameters, found: await get("items", [...parameters, ["k", PAGE]], { signal }) };
+  if (query.isEmpty) {
+    const parameters = query.filters();
+    return { path: "items", parameters, found: await get("items", [...parameters, ["k", PAGE_SIZE]], { signal }) };
   }
-  if (question.picture && !question.queryId) {
-    const form = question.form();
-    form.append("k", PAGE);
+  if (query.image && !query.queryId) {
+    const form = query.form();
+    form.append("k", PAGE_SIZE);
     const found = await post("search", form, { signal });
-    return { path: "search", parameters: question.parameters(found.query_id), found };
+    return { path: "search", parameters: query.parameters(found.query_id), found };
   }
-  const parameters = question.parameters();
-  const found = await get("search", [...parameters, ["k", PAGE]], { signal, keep: true });
+  const parameters = query.parameters();
+  const found = await get("search", [...parameters, ["k", PAGE_SIZE]], { signal, cached: true });
   return { path: "search", parameters, found };
 }
 
 async function more() {
   if (byId("more").getAttribute("aria-disabled") === "true") return;
   const { path, parameters } = shown;
-  const first = wall.results.length;
-  byId("more").setAttribute("aria-disabled", true); // one that is disabled would lose the focus
+  const first = grid.results.length;
+  byId("more").setAttribute("aria-disabled", true); // not disabled, which would lose the focus
   try {
-    const found = await get(path, [...parameters, ["k", PAGE], ["offset", first]]);
+    const found = await get(path, [...parameters, ["k", PAGE_SIZE], ["offset", first]]);
     if (shown.parameters !== parameters) return;
     const focused = document.activeElement === byId("more");
-    wall.append(found.results);
-    tell(found);
-    if (focused) wall.focus(first);
+    grid.append(found.results);
+    showStatus(found);
+    if (focused) grid.focus(first);
   } catch (problem) {
-    if (shown.parameters === parameters) refused(problem, () => shown.parameters === parameters && more());
+    if (shown.parameters === parameters) failed(problem, () => shown.parameters === parameters && more());
   } finally {
     byId("more").setAttribute("aria-disabled", false);
   }
 }
 
-function tell(found) {
+function showStatus(found) {
   const browsing = shown.path === "items";
   byId("more").hidden = !found.more;
-  if (browsing) tellBrowsing(wall.results, question.parts().unwanted);
-  else tellSearch(found, wall.results);
-  sayNothing();
-  if (collection?.files === 0) introduce(); // some may have been indexed since
+  if (browsing) showBrowseStatus(grid.results, query.parts().excluded);
+  else showSearchStatus(found, grid.results);
+  showEmpty();
+  if (collection?.files === 0) introduce(); // files may have been indexed since
 }
 
-function sayNothing() {
-  if (wall.results.length) return;
-  if (collection?.files === 0) wall.say("Nothing is indexed yet", FILL);
-  else if (shown.path === "items") wall.say("Nothing here", HELP);
-  else wall.say("Nothing found", shown.queryId === null ? UNREAD : HELP);
+function showEmpty() {
+  if (grid.results.length) return;
+  if (collection?.files === 0) grid.showMessage("This collection is empty", HOW_TO_INDEX);
+  else if (shown.path === "items") grid.showMessage("No files", HINT);
+  else grid.showMessage("No results", shown.queryId === null ? UNKNOWN_WORDS : HINT);
 }
 
-function refused(problem, again = () => ask({ write: false })) {
+function failed(problem, retry = () => search({ write: false })) {
   const pause = pauseAfter(problem);
-  if (problem.status === 401) lock.ask();
-  else if (problem.status === 404 && question.picture && question.queryId) {
-    question.queryId = null; // the server has forgotten the picture: it is sent again
-    ask({ write: false });
+  if (problem.status === 401) login.open();
+  else if (problem.status === 404 && query.image && query.queryId) {
+    query.queryId = null; // the server no longer has the image: upload it again
+    search({ write: false });
   } else if (pause !== null) {
-    const why = problem.status === undefined ? "does not answer" : `cannot answer now (${problem.message})`;
-    complain(`The server ${why}. It is asked again until it does.`);
-    timer = setTimeout(again, pause);
+    const why = problem.status === undefined ? "is not responding" : `is busy (${problem.message})`;
+    showError(`The server ${why}. Retrying…`);
+    timer = setTimeout(retry, pause);
   } else if (problem.name !== "AbortError") {
-    if (problem.status === 422) nothing(); // what is shown belongs to another question
-    complain(problem.message);
+    if (problem.status === 422) clear(); // what is shown belongs to another query
+    showError(problem.message);
   }
 }
 
-function nothing() {
+function clear() {
   shown = { path: "items", parameters: [], queryId: null };
-  wall.show([]);
+  grid.show([]);
   byId("more").hidden = true;
 }
 
-// A page that has just been opened, or unlocked. Results do not wait for what is told about the collection.
+// Called when the page is opened or unlocked. Results do not wait for the description of the collection.
 function begin() {
   if (collection === null) introduce();
-  ask({ write: false });
+  search({ write: false });
 }
 
 async function introduce() {
@@ -187,51 +187,51 @@ async function introduce() {
   } catch (problem) {
     const pause = pauseAfter(problem);
     if (pause !== null) introducing = setTimeout(introduce, pause);
-    else if (problem.status !== 401) complain(problem.message); // results are locked as well, and ask for the key
+    else if (problem.status !== 401) showError(problem.message); // on 401 the search asks for the key
     return;
   }
   document.title = `${collection.name} · vse`;
   describe(collection);
   byId("words").disabled = !collection.searches_text;
-  if (!collection.searches_text) byId("words").placeholder = "This model has no words: search with a picture";
-  if (wall.says) sayNothing();
+  if (!collection.searches_text) byId("words").placeholder = "This model does not read text: search by image";
+  if (grid.isEmpty) showEmpty();
 }
 
 function changed() {
-  question.queryId = null; // the words beside a picture belong to its vector
+  query.queryId = null; // an image is encoded together with the text
   clearTimeout(timer);
-  clearTimeout(emptying); // the next answer may have results again
-  timer = setTimeout(() => ask({ typing: true, patient: true }), PAUSE);
+  clearTimeout(emptying); // the next response may have results again
+  timer = setTimeout(() => search({ typing: true, keep: true }), DEBOUNCE);
 }
 
 function listen() {
   byId("ask").addEventListener("submit", (event) => {
     event.preventDefault();
-    ask({ typing: true });
-    address.seal();
+    search({ typing: true });
+    url.seal();
   });
   for (const id of ["words", "exclude"]) {
     byId(id).addEventListener("input", changed);
-    byId(id).addEventListener("change", () => address.seal());
+    byId(id).addEventListener("change", () => url.seal());
   }
   byId("chips").addEventListener("click", () => {
-    question.setLike(null);
-    question.setPicture(null);
+    query.setLike(null);
+    query.setImage(null);
     byId("words").focus();
-    ask();
+    search();
   });
-  for (const id of ["type", "folder", "group", "sure"]) byId(id).addEventListener("change", () => ask());
+  for (const id of ["type", "folder", "group", "sure"]) byId(id).addEventListener("change", () => search());
   byId("more").addEventListener("click", more);
-  listenForKeys(wall);
+  listenForKeys(grid);
   listenForAbout();
-  listenForPictures((file) => {
+  listenForImages((file) => {
     viewer.close();
-    question.setPicture(file);
+    query.setImage(file);
     byId("words").value = "";
-    ask();
+    search();
   });
 }
 
 listen();
-address.read(); // before anything is waited for, in which time somebody may type
+url.read(); // before any request: the user may start typing
 begin();

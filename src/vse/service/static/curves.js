@@ -1,25 +1,25 @@
-// A learned pooling as a picture: the weight of every place in the order from the largest value to the smallest.
+// A chart of a learned pooling: the weight of each rank, from the largest value to the smallest.
 
 import { drawing, element } from "./dom.js";
 
-const TOWERS = { image: ["Pictures", "cells"], text: ["Sentences", "words"] };
-const MARGIN = 4; // of 100, so that lines at the top and the bottom are seen whole
+const TOWERS = { image: ["Images", "cells"], text: ["Captions", "words"] };
+const MARGIN = 4; // of 100, so that lines at the top and bottom are not clipped
 
-// Weights add up to about 1 in a set of any size. Times the size, averaging is 1 in all, and they can be compared.
+// Weights add up to about 1 for any set size. Multiplied by the size, average pooling is 1 everywhere.
 export function figure({ tower, pooling, sizes, resembles, note }) {
   const [name, parts] = TOWERS[tower];
   const curves = sizes.map(({ weights }) => weights.map((weight) => weight * weights.length));
   if (!curves.length) {
-    const text = `${name}, pooled by ${pooling}: ${note ?? "there is no curve"}.`;
+    const text = `${name}, pooled by ${pooling}: ${note ?? "no curve"}.`;
     return element("figure", {}, element("figcaption", { text }));
   }
-  const said = [`${name}: ${sizes.at(-1).size} ${parts}, from the largest value to the smallest`, likeness(resembles)];
-  if (sizes.length > 1) said.push(`fainter: ${listed(sizes.slice(0, -1).map(({ size }) => size))} ${parts}`);
-  const text = `${said.filter(Boolean).join("; ")}.`;
-  return element("figure", {}, picture(curves, text), element("figcaption", { text }));
+  const notes = [`${name}: weights of ${sizes.at(-1).size} ${parts}, largest value first`, similarity(resembles)];
+  if (sizes.length > 1) notes.push(`fainter: ${listed(sizes.slice(0, -1).map(({ size }) => size))} ${parts}`);
+  const text = `${notes.filter(Boolean).join("; ")}.`;
+  return element("figure", {}, chart(curves, text), element("figcaption", { text }));
 }
 
-function picture(curves, text) {
+function chart(curves, text) {
   const all = curves.flat();
   const [bottom, top] = [Math.min(0, ...all), Math.max(1, ...all)];
   const y = (value) => (100 - MARGIN - ((100 - 2 * MARGIN) * (value - bottom)) / (top - bottom)).toFixed(2);
@@ -33,10 +33,10 @@ function picture(curves, text) {
   return drawing("svg", settings, across("zero", 0), across("level", 1), ...curves.map(line));
 }
 
-// "0.48 k-max(45)-like" as the model's card has it.
-function likeness(resembles) {
+// "0.48 k-max(45)-like", as in the model card.
+function similarity(resembles) {
   const match = /^([\d.]+) (.+)-like$/.exec(resembles ?? "");
-  return match ? `nearest simple pooling: ${match[2]}, likeness ${match[1]}` : resembles;
+  return match ? `closest to ${match[2]} pooling, similarity ${match[1]}` : resembles;
 }
 
 function listed(values) {

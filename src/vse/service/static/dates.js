@@ -1,4 +1,4 @@
-// The time of capture, behind one button: a first and a last month, either of which may be open.
+// The date filter: a first and a last month, either of which may be empty.
 
 import { byId } from "./dom.js";
 
@@ -18,14 +18,14 @@ export class Dates {
     });
   }
 
-  // Both as they were meant: whoever exchanges them still means what lies between.
+  // In order, even if the user has swapped them.
   get range() {
     const first = byId("after").value.trim();
     const last = byId("before").value.trim();
     return first && last && first > last ? [last, first] : [first, last];
   }
 
-  // The interface leaves out the moment that "before" names, people mean all of the last month.
+  // The API's "before" is exclusive; people mean the whole last month.
   parameters() {
     const [first, last] = this.range;
     const found = first ? [["after", first]] : [];
@@ -34,13 +34,13 @@ export class Dates {
 
   show() {
     const [first, last] = this.range;
-    byId("dates-shown").textContent = said(first, last);
+    byId("dates-shown").textContent = label(first, last);
     byId("dates-open").classList.toggle("set", Boolean(first || last));
     byId("dates-clear").disabled = !(first || last);
   }
 }
 
-// Not every browser can place a popover beside its button.
+// Not every browser can anchor a popover to its button.
 function below(popover, button) {
   const box = button.getBoundingClientRect();
   const page = document.documentElement;
@@ -51,7 +51,7 @@ function below(popover, button) {
   popover.style.setProperty("top", `${box.bottom + scrollY + EDGE}px`);
 }
 
-function said(first, last) {
+function label(first, last) {
   if (!first && !last) return "Any time";
   if (!last) return `Since ${month(first)}`;
   if (!first) return `Until ${month(last)}`;
@@ -60,13 +60,13 @@ function said(first, last) {
 
 function month(text) {
   const at = new Date(`${text}-01T00:00:00Z`);
-  if (Number.isNaN(at.getTime())) return text; // a browser without a field for months lets anything be typed
+  if (Number.isNaN(at.getTime())) return text; // browsers without a month field accept any text
   return at.toLocaleDateString(undefined, { month: "short", year: "numeric", timeZone: "UTC" });
 }
 
 function following(text) {
   const match = /^(\d{4})(?:-(\d{1,2}))?$/.exec(text);
-  if (!match) return text; // the server says what is wrong with it
+  if (!match) return text; // the server reports what is wrong with it
   const [year, number] = [Number(match[1]), Number(match[2] ?? 12)];
   const next = number >= 12 ? [year + 1, 1] : [year, number + 1];
   return `${String(next[0]).padStart(4, "0")}-${String(next[1]).padStart(2, "0")}`;

@@ -1,4 +1,4 @@
-// Small helpers for making elements. Text always goes in as text, so that a file name can never be markup.
+// Helpers for creating elements and formatting values. Text is always set as text: a file name can never be markup.
 
 export const byId = (id) => document.getElementById(id);
 
@@ -23,29 +23,29 @@ export function drawing(name, attributes = {}, ...children) {
 }
 
 export function pairs(list, rows) {
-  const told = rows.filter(([, value]) => value);
+  const shown = rows.filter(([, value]) => value);
   const pair = ([name, value]) => [element("dt", { text: name }), element("dd", { text: value })];
-  list.replaceChildren(...told.flatMap(pair));
+  list.replaceChildren(...shown.flatMap(pair));
 }
 
-// A list of folders may hold the largest ones only, and an address name any.
+// The list holds the largest folders only; a URL may name any.
 export function choose(select, value) {
   select.value = value;
   if (value && select.value !== value) select.append(element("option", { value, text: value, selected: true }));
 }
 
-// A click beside the dialog closes it; one on its own edge, or one that began inside to mark text, does not.
-export function closesBeside(dialog) {
-  const beside = ({ target, clientX: x, clientY: y }) => {
+// Not on a click on its padding, nor on one that started inside to select text.
+export function closeOnOutsideClick(dialog) {
+  const outside = ({ target, clientX: x, clientY: y }) => {
     const box = dialog.getBoundingClientRect();
     return target === dialog && (x < box.left || x > box.right || y < box.top || y > box.bottom);
   };
-  let began = false;
-  dialog.addEventListener("pointerdown", (event) => (began = beside(event)));
-  dialog.addEventListener("click", (event) => began && beside(event) && dialog.close());
+  let started = false;
+  dialog.addEventListener("pointerdown", (event) => (started = outside(event)));
+  dialog.addEventListener("click", (event) => started && outside(event) && dialog.close());
 }
 
-export const percent = (part) => (part < 0.005 ? "< 1 %" : `${Math.round(part * 100)} %`);
+export const percent = (part) => (part < 0.005 ? "<1%" : `${Math.round(part * 100)}%`);
 export const scored = (score) => score.toFixed(3);
 
 export function clock(seconds) {
@@ -53,7 +53,7 @@ export function clock(seconds) {
   return `${Math.floor(whole / 60)}:${String(whole % 60).padStart(2, "0")}`;
 }
 
-// Times of capture are local times written as if they were UTC, since cameras do not tell their zone.
+// Capture times are local times stored as if they were UTC, since cameras do not record their time zone.
 export function day(seconds) {
   return new Date(seconds * 1000).toLocaleDateString(undefined, { dateStyle: "medium", timeZone: "UTC" });
 }

@@ -1,24 +1,24 @@
-// What speaks for a result: cells of a picture as a veil of colour, frames of a clip as bars.
-// Colours and strength are those of "vse search --evidence".
+// Evidence for a match: cells of an image as a heatmap, frames of a video as bars.
+// Colours and opacity are those of "vse search --evidence".
 
 import { clock, element, scored } from "./dom.js";
 
-const FOR = [214, 40, 40];
-const AGAINST = [29, 78, 216];
-const STRONGEST = 0.65;
-const FINE = 16; // pixels that are drawn for the side of a cell
+const POSITIVE = [214, 40, 40];
+const NEGATIVE = [29, 78, 216];
+const MAX_OPACITY = 0.65;
+const CELL = 16; // pixels per side of a cell
 
-// The values are made finer, not the colours: between red and blue lies nothing, not purple.
-export function veil({ grid: [rows, columns], cells, seen }) {
-  const label = "Evidence: red parts speak for the search, blue ones against it";
-  const canvas = element("canvas", { width: columns * FINE, height: rows * FINE, role: "img", "aria-label": label });
+// Values are interpolated, not colours: between red and blue lies transparent, not purple.
+export function heatmap({ grid: [rows, columns], cells, seen }) {
+  const label = "Evidence: red areas support the match, blue areas count against it";
+  const canvas = element("canvas", { width: columns * CELL, height: rows * CELL, role: "img", "aria-label": label });
   const context = canvas.getContext("2d");
   const image = context.createImageData(canvas.width, canvas.height);
   const strongest = Math.max(...cells.flat().map(Math.abs)) || 1;
   for (let y = 0, at = 0; y < canvas.height; y += 1) {
     for (let x = 0; x < canvas.width; x += 1, at += 4) {
-      const value = between(cells, (y + 0.5) / FINE - 0.5, (x + 0.5) / FINE - 0.5) / strongest;
-      image.data.set([...(value > 0 ? FOR : AGAINST), Math.round(255 * STRONGEST * Math.abs(value))], at);
+      const value = interpolate(cells, (y + 0.5) / CELL - 0.5, (x + 0.5) / CELL - 0.5) / strongest;
+      image.data.set([...(value > 0 ? POSITIVE : NEGATIVE), Math.round(255 * MAX_OPACITY * Math.abs(value))], at);
     }
   }
   context.putImageData(image, 0, 0);
@@ -26,7 +26,7 @@ export function veil({ grid: [rows, columns], cells, seen }) {
   return canvas;
 }
 
-function between(cells, row, column) {
+function interpolate(cells, row, column) {
   const [top, bottom, down] = neighbours(row, cells.length);
   const [left, right, along] = neighbours(column, cells[0].length);
   const mixed = (values) => values[left] * (1 - along) + values[right] * along;
@@ -39,7 +39,7 @@ function neighbours(at, count) {
   return [first, Math.min(first + 1, count - 1), held - first];
 }
 
-// Bars stand on a line: up speaks for the search, down against it. Each is as tall as the row, and so easy to press.
+// Bars go up from a line for positive contributions and down for negative ones. Each button has the full height.
 export function bars(frames, seek) {
   const highest = Math.max(0, ...frames.map((frame) => frame.share));
   const lowest = Math.min(0, ...frames.map((frame) => frame.share));
@@ -48,9 +48,9 @@ export function bars(frames, seek) {
     const bar = element("i", { className: share < 0 ? "against" : "for" });
     bar.style.setProperty("--part", Math.abs(share) / range);
     bar.style.setProperty("--foot", (Math.min(share, 0) - lowest) / range);
-    const label = `Go to ${clock(at)}, which adds ${scored(share)} to the score`;
-    const about = { type: "button", title: `${clock(at)}: ${scored(share)}`, "aria-label": label };
-    const button = element("button", about, bar);
+    const label = `Jump to ${clock(at)}, which contributes ${scored(share)} to the score`;
+    const attributes = { type: "button", title: `${clock(at)}: ${scored(share)}`, "aria-label": label };
+    const button = element("button", attributes, bar);
     button.addEventListener("click", () => seek(at));
     return button;
   });

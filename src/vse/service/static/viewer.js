@@ -1,40 +1,41 @@
-// One result, large: what it is, how sure the match is, and why.
+// The viewer: one result in full size, its details, its confidence, and why it matches.
 
-import { Alike } from "./alike.js";
 import { get } from "./api.js";
-import { byId, bytes, clock, closesBeside, day, element, pairs, percent, scored } from "./dom.js";
+import { byId, bytes, clock, closeOnOutsideClick, day, element, pairs, percent, scored } from "./dom.js";
+import { Duplicates } from "./duplicates.js";
 import { bars } from "./evidence.js";
-import { Stage } from "./stage.js";
-import { span } from "./wall.js";
+import { span } from "./grid.js";
+import { Media } from "./media.js";
 
-const SHARED = "The chance that this very one is meant. Results that fit equally well share it.";
+const CONFIDENCE = "Estimated probability that this is the one you mean. Equally good matches share it.";
+const NO_RESPONSE = "The server is not responding.";
 const LEGENDS = {
-  image: "Red parts speak for the search, blue ones against it.",
-  video: "Red bars speak for the search, blue ones against it. Press one to go there.",
+  image: "Red areas support the match, blue areas count against it.",
+  video: "Red bars support the match, blue bars count against it. Click a bar to jump there.",
 };
 
 export class Viewer {
-  // renew(asked) asks a question again that the server has forgotten, and says whether it could; left() is called when
-  // somebody has closed the viewer, closed(result) also when the page has.
+  // renew(query) repeats a query whose id has expired and returns whether it could; like(result) searches for similar
+  // ones; left() is called when the user closes the viewer, closed(result) also when the page does.
   constructor({ renew, like, left, closed }) {
     this.renew = renew;
-    this.results = []; // kept, as those of the wall may change beneath
-    this.asked = null; // the question that found them
+    this.results = []; // a copy: the grid may change below
+    this.query = null; // the query that found them
     this.index = -1;
-    this.result = null; // on the stage: the one at the index, or one that looks like it
+    this.result = null; // the one shown: results[index], or a duplicate of it
     this.why = false;
-    this.shut = false; // by the page and not by a person
-    this.stage = new Stage();
-    this.alike = new Alike((result) => this.#show(result));
+    this.closedByPage = false; // not by the user
+    this.media = new Media();
+    this.duplicates = new Duplicates((result) => this.#show(result));
     this.dialog = byId("viewer");
     this.dialog.addEventListener("close", () => {
-      if (this.dialog.open) return; // again, since the event comes a moment later
-      this.stage.clear();
+      if (this.dialog.open) return; // reopened: the event is delayed
+      this.media.clear();
       closed(this.results[this.index]);
-      if (!this.shut) left();
+      if (!this.closedByPage) left();
     });
     this.dialog.addEventListener("keydown", (event) => this.#key(event));
-    closesBeside(this.dialog);
+    closeOnOutsideClick(this.dialog);
     byId("viewer-close").addEventListener("click", () => this.dialog.close());
     byId("viewer-previous").addEventListener("click", () => this.step(-1));
     byId("viewer-next").addEventListener("click", () => this.step(1));
@@ -49,16 +50,16 @@ export class Viewer {
     return this.dialog.open;
   }
 
-  open(results, index, asked) {
+  open(results, index, query) {
     this.results = results;
-    this.asked = asked;
-    this.shut = false;
+    this.query = query;
+    this.closedByPage = false;
     this.#go(index);
     this.dialog.showModal();
   }
 
   close() {
-    this.shut = true;
+    this.closedByPage = true;
     this.dialog.close();
   }
 
@@ -70,7 +71,7 @@ export class Viewer {
   #go(index) {
     this.index = index;
     this.#show(this.results[index]);
-    this.alike.show(this.results[index]);
+    this.duplicates.show(this.results[index]);
   }
 
   #show(result) {
@@ -79,14 +80,14 @@ export class Viewer {
     byId("viewer-name").textContent = result.name;
     byId("viewer-where").textContent = result.folder;
     byId("viewer-place").textContent = `${this.index + 1} of ${count}`;
-    // A button that is disabled loses the focus, and with it the keys of the dialog.
+    // Not disabled: that would lose the focus, and with it the keyboard shortcuts of the dialog.
     byId("viewer-previous").setAttribute("aria-disabled", this.index === 0);
     byId("viewer-next").setAttribute("aria-disabled", this.index === count - 1);
-    byId("viewer-why").hidden = !this.asked.queryId;
+    byId("viewer-why").hidden = !this.query.queryId;
     byId("viewer-captions").replaceChildren();
     pairs(byId("viewer-facts"), []);
     this.#meter(result);
-    this.stage.show(result);
+    this.media.show(result);
     this.#details(result);
     this.#explain();
   }
@@ -102,7 +103,7 @@ export class Viewer {
     meter.replaceChildren(
       element("p", {}, likely, " likely", score),
       element("div", { className: "bar", "aria-hidden": "true" }, bar),
-      element("p", { className: "small", text: SHARED }),
+      element("p", { className: "small", text: CONFIDENCE }),
     );
   }
 
@@ -110,17 +111,17 @@ export class Viewer {
     let rows;
     let captions = [];
     try {
-      const item = await get(`items/${result.id}`, [], { keep: true });
+      const item = await get(`items/${result.id}`, [], { cached: true });
       captions = item.captions;
       rows = [
         ["Taken", item.taken === null ? "" : day(item.taken)],
-        ["Place", item.latitude === null ? "" : `${item.latitude.toFixed(4)}, ${item.longitude.toFixed(4)}`],
+        ["Location", item.latitude === null ? "" : `${item.latitude.toFixed(4)}, ${item.longitude.toFixed(4)}`],
         ["Size", `${item.width} × ${item.height}, ${bytes(item.size)}`],
-        ["Length", item.duration === null ? "" : clock(item.duration)],
+        ["Duration", item.duration === null ? "" : clock(item.duration)],
         ["Moment", span(result)],
       ];
     } catch (problem) {
-      rows = [["Problem", problem.status === undefined ? "the server does not answer" : problem.message]];
+      rows = [["Error", problem.status === undefined ? NO_RESPONSE : problem.message]];
     }
     if (this.result !== result) return;
     pairs(byId("viewer-facts"), rows);
@@ -132,51 +133,51 @@ export class Viewer {
     this.#explain();
   }
 
-  // Takes the evidence away, and draws that of the present result if it is wanted.
+  // Removes the evidence, and shows that of the current result if it is switched on.
   async #explain() {
     const result = this.result;
     byId("viewer-why").setAttribute("aria-pressed", this.why);
     byId("viewer-timeline").hidden = byId("viewer-legend").hidden = true;
-    this.stage.uncover();
-    if (!this.why || !this.asked.queryId) return;
+    this.media.hideEvidence();
+    if (!this.why || !this.query.queryId) return;
     let found = null;
     let problem = null;
     try {
       found = await this.#evidence(result);
     } catch (error) {
-      problem = error.status === undefined ? "The server does not answer." : error.message;
+      problem = error.status === undefined ? NO_RESPONSE : error.message;
     }
     if (this.result !== result || !this.why || !this.dialog.open) return;
     byId("viewer-legend").textContent = problem ?? LEGENDS[found.kind];
     byId("viewer-legend").classList.toggle("colours", found !== null);
     byId("viewer-legend").hidden = false;
-    if (found?.kind === "image") this.stage.cover(found);
+    if (found?.kind === "image") this.media.showEvidence(found);
     else if (found) this.#timeline(found.frames);
   }
 
   async #evidence(result) {
-    const asked = this.asked;
-    const ask = () => get(`items/${result.id}/evidence`, [["query", asked.queryId]], { keep: true });
+    const query = this.query;
+    const fetchEvidence = () => get(`items/${result.id}/evidence`, [["query", query.queryId]], { cached: true });
     try {
-      return await ask();
+      return await fetchEvidence();
     } catch (problem) {
-      if (problem.status !== 404 || !(await this.renew(asked))) throw problem;
-      return ask();
+      if (problem.status !== 404 || !(await this.renew(query))) throw problem;
+      return fetchEvidence();
     }
   }
 
   #timeline(frames) {
-    byId("viewer-timeline").replaceChildren(...bars(frames, (at) => this.stage.seek(at)));
+    byId("viewer-timeline").replaceChildren(...bars(frames, (at) => this.media.seek(at)));
     byId("viewer-timeline").hidden = false;
   }
 
   #key(event) {
     if (event.ctrlKey || event.metaKey || event.altKey) return;
-    const inVideo = event.target.tagName === "VIDEO"; // which has arrows of its own
+    const inVideo = event.target.tagName === "VIDEO"; // which uses the arrow keys itself
     const key = event.key.toLowerCase();
     if (key === "arrowleft" && !inVideo) this.step(-1);
     else if (key === "arrowright" && !inVideo) this.step(1);
-    else if (key === "e" && this.asked.queryId) this.#toggle();
+    else if (key === "e" && this.query.queryId) this.#toggle();
     else if (key === "m") byId("viewer-like").click();
     else return;
     event.preventDefault();

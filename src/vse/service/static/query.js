@@ -1,33 +1,33 @@
-// What is asked for: the fields of the page, and the parameters of a request and of the page's address.
+// The query: the fields of the page as parameters of a request and of the page's URL.
 
 import { byId, choose, element } from "./dom.js";
 
 const FIELDS = ["folder", "after", "before", "exclude"];
 const SWITCHES = ["group", "sure"];
 
-// Confidence is the chance that this very item is meant, and good results share it. Below this, little is left.
+// Confidence is the probability that exactly this item is meant, and good results share it. Below this, little is left.
 export const UNLIKELY = 0.03;
 
-export class Question {
+export class Query {
   constructor(dates) {
     this.dates = dates;
     this.like = null; // {id, thumbnail}
-    this.picture = null; // {blob, url}; its vector is known to the server as queryId
+    this.image = null; // {blob, url}; the server knows its embedding as queryId
     this.queryId = null;
   }
 
-  // "beach -people" leaves people out, as "Leave out" does.
+  // "beach -people" excludes people, as the field "Exclude" does.
   parts() {
-    const unwanted = byId("exclude").value.split(",").map((text) => text.trim()).filter(Boolean);
+    const excluded = byId("exclude").value.split(",").map((text) => text.trim()).filter(Boolean);
     const wanted = byId("words").value.replace(/(^|\s)-([^\s-]\S*)/g, (_, space, word) => {
-      unwanted.push(word);
+      excluded.push(word);
       return space;
     });
-    return { wanted: wanted.replace(/\s+/g, " ").trim(), unwanted };
+    return { wanted: wanted.replace(/\s+/g, " ").trim(), excluded };
   }
 
-  get asks() {
-    return Boolean(this.parts().wanted || this.like || this.picture);
+  get isEmpty() {
+    return !(this.parts().wanted || this.like || this.image);
   }
 
   filters() {
@@ -38,22 +38,22 @@ export class Question {
   }
 
   parameters(queryId = this.queryId) {
-    const found = this.picture && queryId ? [["query", queryId]] : this.#texts();
+    const found = this.image && queryId ? [["query", queryId]] : this.#texts();
     if (this.like) found.push(["like", this.like.id]);
     if (byId("group").checked) found.push(["group", "true"]);
     if (byId("sure").checked) found.push(["min_confidence", UNLIKELY]);
     return [...found, ...this.filters()];
   }
 
-  // A picture, with words beside it if there are any, is sent once; afterwards its query id stands for it.
+  // An image, and text beside it, is uploaded once; later requests refer to it by its query id.
   form() {
     const form = new FormData();
-    form.append("image", this.picture.blob, "picture");
+    form.append("image", this.image.blob, "image");
     for (const [name, value] of this.parameters(null)) form.append(name, value);
     return form;
   }
 
-  toAddress() {
+  toUrl() {
     const found = [];
     const words = byId("words").value.trim();
     if (words) found.push(["q", words]);
@@ -64,11 +64,11 @@ export class Question {
     return new URLSearchParams(found).toString();
   }
 
-  fromAddress(search) {
+  fromUrl(search) {
     const given = new URLSearchParams(search);
     const like = /^[1-9]\d{0,14}$/.test(given.get("like") ?? "") ? given.get("like") : null;
     byId("words").value = given.get("q") ?? "";
-    this.setPicture(null);
+    this.setImage(null);
     this.setLike(like ? { id: like, thumbnail: `api/v1/items/${like}/thumbnail` } : null);
     const kind = ["image", "video"].includes(given.get("type")) ? given.get("type") : "";
     document.querySelector(`input[name="type"][value="${kind}"]`).checked = true;
@@ -80,21 +80,21 @@ export class Question {
 
   setLike(like) {
     this.like = like;
-    if (like) this.setPicture(null);
+    if (like) this.setImage(null);
   }
 
-  setPicture(blob) {
-    if (this.picture) URL.revokeObjectURL(this.picture.url);
-    this.picture = blob ? { blob, url: URL.createObjectURL(blob) } : null;
+  setImage(blob) {
+    if (this.image) URL.revokeObjectURL(this.image.url);
+    this.image = blob ? { blob, url: URL.createObjectURL(blob) } : null;
     this.queryId = null;
     if (blob) this.like = null;
   }
 
-  // Chips for what is not words, and a mark on every filter that is set.
+  // A chip for an image or item in the query, and a mark on every active filter.
   show() {
-    const source = this.like?.thumbnail ?? this.picture?.url;
+    const source = this.like?.thumbnail ?? this.image?.url;
     const drawn = byId("chips").querySelector("img")?.getAttribute("src");
-    const chips = source ? [chip(this.like ? "like this" : "this picture", source)] : [];
+    const chips = source ? [chip(this.like ? "similar to this" : "this image", source)] : [];
     if (source !== drawn) byId("chips").replaceChildren(...chips);
     for (const name of ["folder", "exclude"]) mark(name, Boolean(byId(name).value));
     for (const name of SWITCHES) mark(name, byId(name).checked);
@@ -102,16 +102,16 @@ export class Question {
   }
 
   #texts() {
-    const { wanted, unwanted } = this.parts();
-    return [...(wanted ? [["q", wanted]] : []), ...unwanted.map((text) => ["not", text])];
+    const { wanted, excluded } = this.parts();
+    return [...(wanted ? [["q", wanted]] : []), ...excluded.map((text) => ["not", text])];
   }
 }
 
 const type = () => document.querySelector('input[name="type"]:checked').value;
 const mark = (name, set) => byId(name).closest(".pill").classList.toggle("set", set);
 
-function chip(text, picture) {
-  const image = element("img", { src: picture, alt: "" });
+function chip(text, source) {
+  const image = element("img", { src: source, alt: "" });
   const label = `Remove "${text}" from the search`;
   return element("button", { className: "chip", type: "button", "aria-label": label, title: "Remove" }, image, text);
 }

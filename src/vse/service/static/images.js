@@ -1,29 +1,29 @@
-// A picture to search with: dropped on the page, pasted, or chosen.
+// Images to search by: dropped on the page, pasted, or chosen.
 
 import { byId } from "./dom.js";
 
-const LARGE = 3e6; // bytes; uploading a photograph of 30 MB would take longer than the search
-const SIDE = 1024; // pixels, more than any model looks at
+const LARGE = 3e6; // bytes; uploading an image of 30 MB would take longer than the search
+const SIDE = 1024; // pixels, more than any model uses
 
-export function listenForPictures(use) {
-  const given = async (files) => {
+export function listenForImages(use) {
+  const receive = async (files) => {
     const file = [...files].find((each) => each.type.startsWith("image/")) ?? files[0];
     if (file) use(await smaller(file));
   };
   byId("pick").addEventListener("click", () => byId("file").click());
   byId("file").addEventListener("change", async (event) => {
-    await given(event.target.files);
+    await receive(event.target.files);
     event.target.value = ""; // the same file may be chosen again
   });
   document.addEventListener("paste", (event) => {
-    if (!event.clipboardData?.files.length) return; // words, which go where they belong
+    if (!event.clipboardData?.files.length) return; // text is pasted as usual
     event.preventDefault();
-    given(event.clipboardData.files);
+    receive(event.clipboardData.files);
   });
-  listenForDrops(given);
+  listenForDrops(receive);
 }
 
-function listenForDrops(given) {
+function listenForDrops(receive) {
   let depth = 0; // entering a child leaves its parent
   const hide = () => {
     depth = 0;
@@ -46,22 +46,22 @@ function listenForDrops(given) {
     if (!carriesFiles(event)) return;
     event.preventDefault();
     hide();
-    given(event.dataTransfer.files);
+    receive(event.dataTransfer.files);
   });
 }
 
 async function smaller(file) {
   if (file.size <= LARGE) return file;
   try {
-    const picture = await createImageBitmap(file);
-    const scale = Math.min(1, SIDE / Math.min(picture.width, picture.height));
-    const canvas = new OffscreenCanvas(Math.round(picture.width * scale), Math.round(picture.height * scale));
+    const image = await createImageBitmap(file);
+    const scale = Math.min(1, SIDE / Math.min(image.width, image.height));
+    const canvas = new OffscreenCanvas(Math.round(image.width * scale), Math.round(image.height * scale));
     const context = canvas.getContext("2d");
     context.imageSmoothingQuality = "high";
-    context.drawImage(picture, 0, 0, canvas.width, canvas.height);
-    picture.close();
+    context.drawImage(image, 0, 0, canvas.width, canvas.height);
+    image.close();
     return await canvas.convertToBlob({ type: "image/jpeg", quality: 0.92 });
   } catch {
-    return file; // a kind that the browser cannot read: the server may
+    return file; // a format that the browser cannot decode: the server may
   }
 }

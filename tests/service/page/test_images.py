@@ -46,8 +46,8 @@ def give(page, way: str, content: bytes, name="mine.png", kind="image/png") -> N
 
 
 @pytest.mark.parametrize("way", ["drop", "paste", "choose"])
-def test_a_picture_is_searched_with(page, way):
-    """What looks like it comes first; a chip shows it and takes it away again."""
+def test_search_by_image(page, way):
+    """Similar ones come first; a chip shows the image, and a click on it removes it."""
     page.changing(lambda: give(page, way, png("green")))
     assert "plain green.png" in page.names()[:2]
     chip = page.page.locator(".chip")
@@ -57,18 +57,18 @@ def test_a_picture_is_searched_with(page, way):
     assert page.text("#status") == "Newest first"
 
 
-def test_the_same_file_can_be_chosen_again(page):
+def test_same_file_can_be_chosen_twice(page):
     for _ in range(2):
         page.changing(lambda: give(page, "choose", png("blue")))
         assert "plain blue.png" in page.names()[:2]
         page.changing(page.page.locator(".chip").click)
 
 
-def test_words_and_filters_beside_a_picture(page):
-    """Words are sent with it; filters and pages use the vector that the service has already."""
+def test_text_and_filters_with_an_image(page):
+    """Text is sent with the image; filters and pages use its query id."""
     posts = lambda: [each for each in page.requests if each.method == "POST"]  # noqa: E731
     page.changing(lambda: give(page, "drop", png("green")))
-    page.changing(lambda: page.page.locator(".segments").get_by_text("Photos").click())
+    page.changing(lambda: page.page.locator(".segments").get_by_text("Images").click())
     assert page.names()[0] == "plain green.png"
     assert len(posts()) == 1
     assert "query" in dict(page.asked()[-1])
@@ -77,16 +77,16 @@ def test_words_and_filters_beside_a_picture(page):
     assert len(posts()) == 2
 
 
-def test_evidence_for_a_picture(page):
-    """Why one picture fits another is shown as for words."""
+def test_evidence_for_an_image_query(page):
+    """It is shown as for text."""
     page.changing(lambda: give(page, "drop", png("red")))
     page.page.locator(".tile button", has_text="red left").click()
     page.page.keyboard.press("e")
-    page.page.wait_for_selector("#stage canvas")
+    page.page.wait_for_selector("#media canvas")
 
 
-def test_the_way_back_to_a_picture(page):
-    """It is a step of its own, and the way back finds it again."""
+def test_back_returns_to_an_image_query(page):
+    """It is a history entry of its own."""
     page.search("blue")
     page.changing(lambda: give(page, "drop", png("green")))
     page.changing(page.page.locator(".chip").click)
@@ -98,14 +98,14 @@ def test_the_way_back_to_a_picture(page):
     assert page.page.locator(".chip").count() == 0
 
 
-def test_a_drop_closes_the_viewer(page):
+def test_drop_closes_the_viewer(page):
     page.open_first("red")
     page.changing(lambda: give(page, "drop", png("green")))
     assert not page.page.locator("#viewer").is_visible()
 
 
-def test_what_is_no_picture_is_refused_in_words(page):
-    """In red, with the reason, and without results of another question."""
+def test_invalid_image_is_reported(page):
+    """With the reason, and without the results of another query."""
     give(page, "drop", b"nothing to see", "letter.txt", "text/plain")
     page.page.wait_for_selector("#notice:not([hidden])")
     assert "not an image" in page.text("#notice")
@@ -114,8 +114,8 @@ def test_what_is_no_picture_is_refused_in_words(page):
     page.messages.clear()
 
 
-def test_a_large_picture_is_made_smaller_before_it_is_sent(page):
-    """Bytes that no model looks at do not travel."""
+def test_large_image_is_scaled_down_before_upload(page):
+    """Pixels that no model uses are not sent."""
     stream = io.BytesIO()
     Image.new("RGB", (2000, 1500), PALETTE["blue"]).save(stream, "BMP")
     assert len(stream.getvalue()) > 3_000_000

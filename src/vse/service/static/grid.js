@@ -1,35 +1,35 @@
-// The results as rows of pictures, to be walked through with the arrow keys.
+// The results as rows of tiles, with arrow key navigation.
 
 import { byId, clock, day, element, percent, scored } from "./dom.js";
-import { UNLIKELY } from "./question.js";
-import { loadAgain } from "./retry.js";
+import { UNLIKELY } from "./query.js";
+import { retryImage } from "./retry.js";
 
-// Shapes of tiles: with anything narrower or wider, a picture that is alone in its row would fill the screen.
+// Aspect ratios of tiles: a narrower or wider image, alone in its row, would fill the screen.
 const NARROWEST = 0.75;
 const WIDEST = 2;
 const SIZES = [320, 640]; // of thumbnails, in pixels of the longer side
-const FIRST = 24; // so many are loaded before they come into view
+const FIRST = 24; // tiles that are loaded before they come into view
 
-export class Wall {
+export class Grid {
   constructor(open) {
     this.list = byId("results");
     this.results = [];
-    this.says = false; // whether there are words in place of results
+    this.isEmpty = false; // whether a message is shown in place of results
     this.open = open;
     this.list.addEventListener("keydown", (event) => this.#move(event));
     this.list.addEventListener("click", (event) => {
       const tile = event.target.closest("[data-index]");
       if (tile) this.open(Number(tile.dataset.index));
     });
-    // Errors of pictures do not bubble, so they are caught on the way down.
+    // Errors of images do not bubble, so they are caught in the capture phase.
     const missing = (image) => image.closest(".tile").classList.add("broken");
-    this.list.addEventListener("error", ({ target }) => loadAgain(target, () => missing(target)), true);
+    this.list.addEventListener("error", ({ target }) => retryImage(target, () => missing(target)), true);
   }
 
   show(results) {
     const focused = this.list.contains(document.activeElement);
     this.results = [];
-    this.says = false;
+    this.isEmpty = false;
     this.list.replaceChildren();
     this.append(results);
     if (focused) this.focus(0);
@@ -46,9 +46,9 @@ export class Wall {
     this.list.append(...made);
   }
 
-  say(title, text) {
+  showMessage(title, text) {
     this.show([]);
-    this.says = true;
+    this.isEmpty = true;
     this.list.append(element("li", { className: "empty" }, element("h2", { text: title }), element("p", { text })));
   }
 
@@ -56,7 +56,7 @@ export class Wall {
     (this.list.querySelector(`[data-index="${index}"]`) ?? this.list).focus();
   }
 
-  // The one that was seen last, or the first where results have changed since.
+  // The result that was viewed last, or the first one if the results have changed.
   focusOn(result) {
     this.focus(Math.max(0, this.results.indexOf(result)));
   }
@@ -67,17 +67,17 @@ export class Wall {
     const index = Number(from.dataset.index);
     const steps = { ArrowLeft: -1, ArrowRight: 1, Home: -index, End: this.results.length - 1 - index };
     let target = event.key in steps ? index + steps[event.key] : null;
-    if (event.key === "ArrowUp" || event.key === "ArrowDown") target = this.#beside(from, event.key === "ArrowDown");
+    if (event.key === "ArrowUp" || event.key === "ArrowDown") target = this.#nearest(from, event.key === "ArrowDown");
     if (target === null || target < 0 || target >= this.results.length) {
-      if (event.key === "ArrowUp") byId("words").focus(); // above the first row is the question
+      if (event.key === "ArrowUp") byId("words").focus(); // above the first row is the search box
       return;
     }
     event.preventDefault();
     this.focus(target);
   }
 
-  // Rows hold different numbers of pictures: the nearest one in the next row is meant.
-  #beside(from, down) {
+  // Rows hold different numbers of tiles: move to the nearest one in the next row.
+  #nearest(from, down) {
     const here = from.getBoundingClientRect();
     const middle = here.left + here.width / 2;
     let best = null;
@@ -101,12 +101,12 @@ function tile(result, index, offset) {
   const badges = element("span", { className: "badges", "aria-hidden": "true" });
   const badge = (text) => badges.append(element("span", { className: "badge", text }));
   if (result.kind === "video") badge(`▶ ${span(result)}`.trim());
-  if (result.group.length) badge(`+${result.group.length} alike`);
+  if (result.group.length) badge(`+${duplicates(result)}`);
   const below = element("span", { className: "name", "aria-hidden": "true" }, element("span", { text: result.name }));
   if (result.score !== null) below.append(element("b", { text: scored(result.score), title: "score" }));
-  const about = { type: "button", "data-index": index, "aria-label": label(result) };
-  const button = element("button", about, image(result, ratio, offset), badges, below);
-  if (result.confidence !== null) button.append(sureness(result.confidence));
+  const attributes = { type: "button", "data-index": index, "aria-label": label(result) };
+  const button = element("button", attributes, image(result, ratio, offset), badges, below);
+  if (result.confidence !== null) button.append(confidenceRing(result.confidence));
   const item = element("li", { className: "tile" }, button);
   item.style.setProperty("--ratio", ratio.toFixed(4));
   return item;
@@ -118,7 +118,7 @@ function image(result, ratio, offset) {
     alt: "",
     loading: offset < FIRST ? "eager" : "lazy",
     decoding: "async",
-    draggable: "false", // or a tile that is dragged a little would be searched with
+    draggable: "false", // or dragging a tile would start a search by image
   });
   const longer = Math.max(result.width, result.height);
   if (longer <= SIZES[0]) return made; // there is no larger one
@@ -128,21 +128,22 @@ function image(result, ratio, offset) {
   return made;
 }
 
-function sureness(confidence) {
+function confidenceRing(confidence) {
   const ring = element("i");
   ring.style.setProperty("--part", confidence);
   return element("span", { className: "sure", "aria-hidden": "true" }, ring, percent(confidence));
 }
 
+const duplicates = ({ group }) => `${group.length} ${group.length === 1 ? "duplicate" : "duplicates"}`;
 export const span = (result) => (result.start === null ? "" : `${clock(result.start)} – ${clock(result.end)}`);
 
 function label(result) {
   const parts = [result.name];
-  if (result.kind === "video") parts.push("clip");
+  if (result.kind === "video") parts.push("video");
   if (result.start !== null) parts.push(`from ${clock(result.start)} to ${clock(result.end)}`);
   if (result.confidence !== null) parts.push(`${percent(result.confidence)} likely`);
   if (result.score !== null) parts.push(`score ${scored(result.score)}`);
   if (result.taken !== null) parts.push(day(result.taken));
-  if (result.group.length) parts.push(`${result.group.length} alike`);
+  if (result.group.length) parts.push(duplicates(result));
   return parts.join(", ");
 }

@@ -9,8 +9,8 @@ FOREIGN = [{"sec-fetch-site": "cross-site"}, {"sec-fetch-site": "same-site"}]
 
 
 @pytest.mark.parametrize("headers", FOREIGN)
-def test_requests_on_behalf_of_another_page(client, headers):
-    """403 before anything is read or computed, for searches, uploads and images."""
+def test_requests_from_other_sites_get_403(client, headers):
+    """Before anything is read or computed, for searches, uploads and images."""
     item = id_of(client, "b.jpg")
     for path in (
         f"{API}/search?q=snow",
@@ -26,13 +26,13 @@ def test_requests_on_behalf_of_another_page(client, headers):
 
 
 @pytest.mark.parametrize("headers", FOREIGN)
-def test_a_link_to_the_page(client, headers):
-    """From anywhere it leads to the page, whose own requests then are those of this site."""
+def test_links_from_other_sites_open_the_page(client, headers):
+    """Its own requests are same-origin then."""
     assert client.get("/?q=snow", headers=headers).status_code == 200
     assert client.head("/", headers=headers).status_code == 200
 
 
 @pytest.mark.parametrize("headers", [{}, {"sec-fetch-site": "same-origin"}, {"sec-fetch-site": "none"}])
-def test_own_requests(client, headers):
-    """Programs say nothing about it; the page and the address bar say that it is their own."""
+def test_same_origin_requests_are_allowed(client, headers):
+    """Programs send no Sec-Fetch-Site; the page and the address bar send same-origin or none."""
     assert client.get(f"{API}/search?q=snow", headers=headers).status_code == 200

@@ -13,7 +13,7 @@ from PIL import Image
 from tests.service.support import API, application, assert_problem, id_of, painted, run, service
 
 from vse.errors import InputError
-from vse.service.server import opener
+from vse.service.server import loader
 
 CHANGES = """
 import sys, time
@@ -32,8 +32,8 @@ while True:
 """
 
 
-def test_files_come_and_go(own, tmp_path):
-    """While another process adds and removes without end, 200 requests of all kinds are answered, none with 5xx."""
+def test_requests_succeed_during_indexing(own, tmp_path):
+    """While another process adds and removes files, 200 requests of all kinds are answered, none with 5xx."""
     command = [sys.executable, "-c", CHANGES, str(own.photos), str(own.index), str(own.model)]
     with service(own.index, tmp_path) as served:
         writer = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
@@ -61,8 +61,8 @@ def test_files_come_and_go(own, tmp_path):
     assert len(counts) > 1
 
 
-def test_what_is_added_is_found(own):
-    """Without a restart, by the next request; what is removed is not."""
+def test_indexed_file_is_found_without_restart(own):
+    """By the next request; a removed one is not found."""
     with application(own.index) as client:
         before = client.get(f"{API}/collection").json()["files"]
         Image.fromarray(painted(11, 60, 80)).save(own.photos / "new.png")
@@ -76,8 +76,8 @@ def test_what_is_added_is_found(own):
         assert_problem(client.get(f"{API}/items/{item}"), 404, str(item))
 
 
-def test_an_upgrade(own, models, tmp_path):
-    """Requests go on while another model takes over; then they are answered by it, and older query ids are unknown."""
+def test_service_switches_model_after_an_upgrade(own, models, tmp_path):
+    """Requests succeed throughout; later ones use the new model, and older query ids are unknown."""
     with service(own.index, tmp_path) as served:
         first = served.client.get(f"{API}/search", params={"q": "snow", "k": 50}).json()
         statuses, names, done = [], [], threading.Event()
@@ -106,11 +106,13 @@ def test_an_upgrade(own, models, tmp_path):
         pairs = [(each["id"], pytest.approx(each["score"], abs=1e-6)) for each in expected["results"]]
         assert [(each["id"], each["score"]) for each in later["results"]] == pairs
         assert later["results"] != first["results"]
-        assert_problem(served.client.get(f"{API}/search", params={"query": first["query_id"]}), 404, "ask it again")
+        assert_problem(
+            served.client.get(f"{API}/search", params={"query": first["query_id"]}), 404, "send the query again"
+        )
 
 
-def test_an_upgrade_to_a_model_that_is_not_there(own, models, monkeypatch):
-    """503 with the reason, without the way to it, until the model is back; health tells it too."""
+def test_upgrade_to_a_missing_model_gets_503(own, models, monkeypatch):
+    """With the reason but not the path, until the model is back; /healthz reports it too."""
     monkeypatch.setattr("vse.service.state.RETRY_SECONDS", 0.0)
     shutil.copytree(models / "newer", own.folder / "moving")
     with application(own.index) as client:
@@ -126,8 +128,8 @@ def test_an_upgrade_to_a_model_that_is_not_there(own, models, monkeypatch):
         assert client.get(f"{API}/collection").json()["model"]["name"] == "moving"
 
 
-def test_an_index_that_is_deleted(own):
-    """503 with the reason for all that asks it; the page is still there. Put back or rebuilt, the index is served."""
+def test_deleted_index_gets_503(own):
+    """With the reason; the page still loads. Restored or rebuilt, the index is served again."""
     with application(own.index) as client:
         assert client.get(f"{API}/search?q=snow").status_code == 200
         own.index.rename(own.folder / "away")
@@ -145,8 +147,8 @@ def test_an_index_that_is_deleted(own):
         assert len(client.get(f"{API}/search?q=dog&type=image").json()["results"]) == 5
 
 
-def test_an_index_that_is_made_again(own):
-    """Deleted and rebuilt with other files at the same place: all answers are about the new one, at once."""
+def test_rebuilt_index_is_served(own):
+    """Deleted and rebuilt with other files at the same path: all responses are about the new one, at once."""
     with application(own.index) as client:
         assert len(client.get(f"{API}/search?q=snow&k=50").json()["results"]) > 2
         shutil.rmtree(own.index)
@@ -160,9 +162,9 @@ def test_an_index_that_is_made_again(own):
         assert [each["name"] for each in client.get(f"{API}/items").json()["results"]] == ["a.png"]
 
 
-def test_an_upgrade_of_a_collection_whose_model_was_named(own, models):
-    """The model that the service was started with is left behind, and the new one found where the upgrade had it."""
-    open_it = opener(str(own.index), str(own.model))
+def test_upgrade_replaces_the_model_option(own, models):
+    """After an upgrade the model of the collection is used instead of the one given at start."""
+    open_it = loader(str(own.index), str(own.model))
     first = open_it()
     assert first.source == str(own.model)
     run("collection", "upgrade", own.index, "--model", models / "newer")
@@ -172,4 +174,4 @@ def test_an_upgrade_of_a_collection_whose_model_was_named(own, models):
     first.collection.close()
     second.collection.close()
     with pytest.raises(InputError, match="holds vectors of"):
-        opener(str(own.index), str(own.model))()
+        loader(str(own.index), str(own.model))()

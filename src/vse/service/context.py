@@ -1,0 +1,145 @@
+"""What a route gets: the running service, and a bounded pool of threads to compute a response in."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Annotated, Any, TypeVar
+
+from fastapi import Depends, Request
+from starlette.datastructures import State
+
+from vse.service.middleware import HEAD, Metrics
+from vse.service.problems import ProblemError
+from vse.service.settings import Limits, ServiceSettings
+from vse.service.state import LRU, LoadedCollection, Reloader
+
+T = TypeVar("T")
+
+
+class Workers:
+    """A thread pool that admits only as many requests as the limits allow.
+
+    A thread cannot be killed. A function that exceeds the timeout gets 503 at once but occupies its slot until it
+    returns; one still queued is cancelled. An overloaded service therefore rejects requests instead of queueing them.
+    """
+
+    def __init__(self, limits: Limits) -> None:
+        self.limits = limits
+        self.clients: Counter[str] = Counter()
+        self.admitted = 0
+        self.stuck = False
+        self._jobs: set[Future[Any]] = set()
+        self._pool = ThreadPoolExecutor(limits.threads, thread_name_prefix="vse-serve")
+
+    async def run(self, client: str, function: Callable[[], T]) -> T:
+        """Run ``function`` in a thread and return its result.
+
+        Args:
+            client: The address that the request counts for.
+            function: What to compute.
+
+        Raises:
+            ProblemError: 429 or 503 if the limits are reached, 503 on timeout.
+        """
+        async with self._admission(client):
+            job = self._pool.submit(function)
+            self._jobs.add(job)
+            job.add_done_callback(self._jobs.discard)
+            done = asyncio.wrap_future(job)
+            await asyncio.wait([done], timeout=self.limits.seconds)
+            if done.done():
+                return done.result()
+            if not job.cancel():
+                self._enter(client)
+                done.add_done_callback(lambda late: self._finish_late(client, late))
+            detail = f"the request took longer than {self.limits.seconds:g} s: ask for less, or try again"
+            raise ProblemError(503, detail, {"Retry-After": "5"})
+
+    def close(self, seconds: float = 1.0) -> bool:
+        """Start nothing more and wait for running functions.
+
+        Args:
+            seconds: How long to wait.
+
+        Returns:
+            Whether all of them finished in time.
+        """
+        self._pool.shutdown(wait=False, cancel_futures=True)
+        self.stuck = bool(wait(self._jobs, seconds).not_done)
+        return not self.stuck
+
+    @asynccontextmanager
+    async def _admission(self, client: str) -> AsyncIterator[None]:
+        if self.admitted >= self.limits.waiting:
+            raise ProblemError(503, "too many requests are waiting: try again soon", {"Retry-After": "1"})
+        if self.clients[client] >= self.limits.per_client:
+            detail = f"{self.limits.per_client} of your requests are in progress: wait for one to finish"
+            raise ProblemError(429, detail, {"Retry-After": "1"})
+        self._enter(client)
+        try:
+            yield
+        finally:
+            self._leave(client)
+
+    def _enter(self, client: str) -> None:
+        self.admitted += 1
+        self.clients[client] += 1
+
+    def _leave(self, client: str) -> None:
+        self.admitted -= 1
+        self.clients[client] -= 1
+        if not self.clients[client]:
+            del self.clients[client]
+
+    def _finish_late(self, client: str, done: asyncio.Future[T]) -> None:
+        self._leave(client)
+        if not done.cancelled():
+            done.exception()  # mark it as retrieved, or asyncio logs it
+
+
+@dataclass(frozen=True)
+class Service:
+    """The parts of a running service."""
+
+    reloader: Reloader
+    settings: ServiceSettings
+    workers: Workers
+    thumbnails: LRU[str, bytes]
+    metrics: Metrics
+
+
+@dataclass(frozen=True)
+class Context:
+    """The service as one request sees it. ``head`` is True for a HEAD request."""
+
+    service: Service
+    client: str
+    state: State
+    head: bool
+
+    async def compute(self, function: Callable[[LoadedCollection], T]) -> T:
+        """Run ``function`` on the current collection, in a worker thread and within the limits."""
+
+        def run() -> T:
+            with self.service.reloader.borrow() as loaded:
+                return function(loaded)
+
+        return await self.service.workers.run(self.client, run)
+
+    def log_query(self, text: str) -> None:
+        """Set the query that the request log shows. Needed for queries in a body; those in a URL are logged as is."""
+        self.state.query = text
+
+
+async def _context(request: Request) -> Context:  # FastAPI would run a plain function in a thread
+    client = request.client
+    head = bool(request.scope.get(HEAD))
+    return Context(request.app.state.service, client.host if client is not None else "", request.state, head)
+
+
+Ctx = Annotated[Context, Depends(_context)]
