@@ -40,7 +40,7 @@ from vse.losses import pair_scores, triplet_from_scores
 from vse.pooling import GPO
 from vse.pooling.gpo import sincos_positions
 from vse.training.augmentation import TextAugmentation, keep_elements
-from vse.training.batches import TokenStore, TrainingPairs, read_ahead
+from vse.training.batches import TokenStore, TrainingPairs, prefetch_batches
 from vse.training.keyed import Purpose, keyed
 from vse.training.recipe import AugmentationRecipe
 
@@ -304,7 +304,7 @@ def waiting_share(data: Data, rounds: int) -> float:
     step, pairs = contestants()["ours"], data.pairs("drop")
     parts = [data.samples[number % len(data.samples)] for number in range(rounds + 1)]
     waited, began = 0.0, 0.0
-    for number, (batch, seconds) in enumerate(read_ahead(lambda part: pairs.batch(0, part), parts, 1)):
+    for number, (batch, seconds) in enumerate(prefetch_batches(lambda part: pairs.batch(0, part), parts, 1)):
         if number:
             waited += seconds
         step(lambda batch=batch: tensors(batch))

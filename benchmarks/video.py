@@ -38,7 +38,7 @@ from vse.hgr import SentenceFeatures, VideoFeatures
 from vse.hgr.graphs import SentenceGraphs
 from vse.hgr.scores import level_scores, plain_level_scores
 from vse.progress import SilentProgress
-from vse.training.batches import read_ahead
+from vse.training.batches import prefetch_batches
 from vse.training.data import Splits, build_tokenizer, open_splits, training_pairs
 from vse.training.distributed import Ranks
 from vse.training.matcher import create_matcher
@@ -146,7 +146,7 @@ class Contestant:
         """Return the share of time that steps wait while threads prefetch, the first batch excluded."""
         waited, began = 0.0, 0.0
         parts = [self.samples(number) for number in range(rounds + 1)]
-        for number, (batch, seconds) in enumerate(read_ahead(lambda part: self.pairs.batch(0, part), parts, 2)):
+        for number, (batch, seconds) in enumerate(prefetch_batches(lambda part: self.pairs.batch(0, part), parts, 2)):
             waited += seconds if number else 0.0
             self.step(batch)
             began = began or time.perf_counter()

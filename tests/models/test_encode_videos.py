@@ -27,7 +27,7 @@ from vse.models.extract import backbone_fingerprint
 from vse.models.extract_videos import extract_clip_features, find_clips
 from vse.models.storage import fingerprint
 from vse.training.model import frame_backbone_of
-from vse.training.recipe import ModelRecipe
+from vse.training.model_recipe import ModelRecipe
 
 
 @pytest.fixture(autouse=True)

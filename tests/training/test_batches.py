@@ -18,7 +18,7 @@ from vse.data import CaptionedImages, FeatureRows, ImageFiles
 from vse.errors import InputError
 from vse.inputs import ImagePreprocessing, prepare
 from vse.training.augmentation import TextAugmentation, keep_cells_as_released, keep_elements
-from vse.training.batches import Batch, TokenStore, TrainingPairs, read_ahead
+from vse.training.batches import Batch, TokenStore, TrainingPairs, prefetch_batches
 from vse.training.keyed import Purpose, keyed
 from vse.training.recipe import AugmentationRecipe
 
@@ -247,7 +247,7 @@ def test_reading_ahead_keeps_the_order(readers):
         made.append(int(samples[0]))
         return pairs.batch(1, samples)
 
-    found = list(read_ahead(slow, parts(12), readers))
+    found = list(prefetch_batches(slow, parts(12), readers))
     assert [int(batch.samples[0]) for batch, _ in found] == list(range(12))
     assert sorted(made) == list(range(12))
     assert all(waited >= 0 for _, waited in found)
@@ -266,7 +266,7 @@ def test_no_more_than_a_few_batches_are_read_ahead(readers):
         return samples
 
     largest = 0
-    for taken, _ in enumerate(read_ahead(make, parts(40), readers), 1):
+    for taken, _ in enumerate(prefetch_batches(make, parts(40), readers), 1):
         time.sleep(0.002)
         largest = max(largest, len(begun) - taken)
     assert len(begun) == 40
@@ -282,7 +282,7 @@ def test_an_error_comes_at_its_turn(readers):
             raise InputError("picture 3 is broken")
         return samples
 
-    stream = read_ahead(make, parts(20), readers)
+    stream = prefetch_batches(make, parts(20), readers)
     assert [int(next(stream)[0][0]) for _ in range(3)] == [0, 1, 2]
     with pytest.raises(InputError, match="picture 3 is broken"):
         next(stream)
@@ -299,7 +299,7 @@ def test_readers_stop_with_their_consumer(readers):
         time.sleep(0.005)
         return samples
 
-    stream = read_ahead(make, parts(200), readers)
+    stream = prefetch_batches(make, parts(200), readers)
     next(stream)
     assert reader_threads()
     stream.close()
@@ -309,7 +309,7 @@ def test_readers_stop_with_their_consumer(readers):
 
 def test_resuming_at_end_of_epoch_reads_nothing():
     """A run that is continued right at the end of an epoch has nothing to read."""
-    assert list(read_ahead(lambda samples: pytest.fail("nothing to make"), [], 2)) == []
+    assert list(prefetch_batches(lambda samples: pytest.fail("nothing to make"), [], 2)) == []
 
 
 def test_an_undecodable_picture_is_named(tmp_path: Path):
@@ -319,4 +319,4 @@ def test_an_undecodable_picture_is_named(tmp_path: Path):
     data = CaptionedImages("set", "train", "folder", ImageFiles((bad,), ("bad",)), ("a dog",), np.array([0]))
     pairs = pairs_of(data)
     with pytest.raises(InputError, match=r"bad\.png"):
-        list(read_ahead(lambda samples: pairs.batch(0, samples), [np.array([0])], 1))
+        list(prefetch_batches(lambda samples: pairs.batch(0, samples), [np.array([0])], 1))

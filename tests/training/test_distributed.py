@@ -80,7 +80,7 @@ def first_step(values, ranks, folder):
     )
     trainer.step.prepare(train_backbone=False)
     samples = pairs.order(0)[: recipe.schedule.batch_size]
-    figures = trainer.step(pairs.batch(0, samples[trainer.own_rows]), 0)
+    figures = trainer.step(pairs.batch(0, samples[trainer.local_rows]), 0)
     return {"figures": asdict(figures), "gradients": {name: p.grad for name, p in trainer.step.parameters.items()}}
 
 

@@ -116,6 +116,10 @@ class HGRModel(nn.Module):
 
         return score_pairs(self, videos, sentences, graphs=graphs, progress=progress, unknown=unknown)
 
+    def compile_encoders(self) -> NoReturn:
+        """Raise InputError: HGR is not compiled."""
+        raise InputError("an HGR model is not compiled: leave out run.compile")
+
     def encode_images(self, *_: Any, **__: Any) -> NoReturn:
         """Pictures are not read."""
         raise InputError(NO_VECTORS)

@@ -89,6 +89,15 @@ class VSEModel(EncodingMethods, VideoMethods, nn.Module):
         backbone: nn.Module | None = getattr(self.image_encoder, "backbone", None)
         return backbone
 
+    def compile_encoders(self) -> None:
+        """Compile the image encoder, and the text encoder if it is a transformer.
+
+        Packed sequences of a BiGRU would break its graph into pieces.
+        """
+        self.image_encoder.compile(dynamic=True)
+        if self.config.text.kind == "transformer":
+            self.text_encoder.compile(dynamic=True)
+
     @property
     def grid_cells(self) -> int | None:
         """The number of cells of an image; None for a model of features."""

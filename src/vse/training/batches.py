@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from vse._util.prefetch import prefetch
 from vse.data import CaptionedImages, FeatureRows, VideoFrames
 from vse.errors import InputError
 from vse.hgr.graphs import GraphBatch, RoleGraph
@@ -214,20 +214,13 @@ class TrainingPairs:
         )
 
 
-def read_ahead(
+def prefetch_batches(
     make: Callable[[Samples], Batch], parts: Sequence[Samples], readers: int
 ) -> Iterator[tuple[Batch, float]]:
-    """``make(part)`` for every part in order, made by threads ahead of time, with the seconds waited for it."""
-    with ThreadPoolExecutor(readers, thread_name_prefix="vse-reader") as pool:
-        waiting: deque[Future[Batch]] = deque()
-        following = iter(parts)
-        try:
-            for _ in range(len(parts)):
-                while len(waiting) < AHEAD + readers - 1 and (part := next(following, None)) is not None:
-                    waiting.append(pool.submit(make, part))
-                began = time.perf_counter()
-                batch = waiting.popleft().result()
-                yield batch, time.perf_counter() - began
-        finally:
-            for future in waiting:
-                future.cancel()
+    """Yield ``make(part)`` for every part in order, prefetched by threads, with the seconds waited for it."""
+    window = AHEAD + readers - 1
+    with closing(prefetch(make, parts, workers=readers, window=window, name="vse-reader")) as batches:
+        for _ in parts:
+            began = time.perf_counter()
+            _, batch = next(batches)
+            yield batch, time.perf_counter() - began

@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any
 
-from vse.data import CaptionedImages, VideoFrames
+from vse.data import CaptionedImages
 from vse.errors import require
 from vse.evaluation.metrics import RetrievalMetrics
 from vse.training.batches import Samples
@@ -158,9 +158,8 @@ def stopped_by_guard(told: str) -> str:
 def blame(error: NotFiniteError, samples: Samples, data: CaptionedImages, step: int, epoch: int) -> str:
     """Which step and which samples have no finite loss or gradient, in one line."""
     rows = error.rows or range(len(samples))
-    kind = "video" if isinstance(data.images, VideoFrames) else "image"
     named = [
-        f"caption {samples[row]} of {kind} {data.images.ids[data.caption_to_image[samples[row]]]!r}"
+        f"caption {samples[row]} of {data.kind.noun} {data.images.ids[data.caption_to_image[samples[row]]]!r}"
         for row in list(rows)[:NAMED_SAMPLES]
     ]
     more = f" and {len(rows) - NAMED_SAMPLES} more" if len(rows) > NAMED_SAMPLES else ""

@@ -15,7 +15,6 @@ from torch.nn.parallel import DistributedDataParallel
 from vse.errors import InputError, VSEError
 from vse.losses import satisfied
 from vse.models.storage import TorchModel
-from vse.models.vse_model import VSEModel
 from vse.training.batches import Batch
 from vse.training.distributed import Ranks
 from vse.training.guard import spread
@@ -141,10 +140,8 @@ class TrainingStep:
             _refuse_batch_statistics(model)
         if not ranks.alone:
             synchronise_norms(model)
-        if recipe.run.compile and isinstance(model, VSEModel):
-            model.image_encoder.compile(dynamic=True)  # packed sequences of the BiGRU break a graph into pieces
-            if model.config.text.kind == "transformer":
-                model.text_encoder.compile(dynamic=True)
+        if recipe.run.compile:
+            model.compile_encoders()
 
     def prepare(self, *, train_backbone: bool) -> None:
         """Choose what is trained from now on; with several processes a change connects them anew."""

@@ -18,7 +18,7 @@ from vse.models.card import save_with_card
 from vse.models.config import Score
 from vse.models.storage import TorchModel, load_state
 from vse.progress import ProgressReporter
-from vse.training.batches import Batch, Samples, TrainingPairs, read_ahead
+from vse.training.batches import Batch, Samples, TrainingPairs, prefetch_batches
 from vse.training.distributed import Ranks
 from vse.training.guard import CollapseGuard
 from vse.training.log import SOFTENED, MetricsLog, blame, collapsing, epoch_line, headline, recovered, stopped_by_guard
@@ -80,7 +80,7 @@ class Trainer:
                 f"{pairs.data.name}, split {pairs.data.split!r}: an epoch has {size} captions, fewer than one batch of "
                 f"{schedule.batch_size}: lower schedule.batch_size"
             )
-        self.own_rows = ranks.part(schedule.batch_size)
+        self.local_rows = ranks.part(schedule.batch_size)
         self.fine_tuning = model.image_backbone is not None and not stored_features
         parts = recipe.optimizer.backbone_parts
         parameters = trained_parameters(model, backbone=self.fine_tuning, parts=parts)
@@ -143,11 +143,11 @@ class Trainer:
         self.step.prepare(train_backbone=train_backbone)
         batches = self._batches(epoch)
         done = self.position.step - epoch * self.steps_per_epoch
-        own = [samples[self.own_rows] for samples in batches[done:]]
+        local_batches = [samples[self.local_rows] for samples in batches[done:]]
         began = time.perf_counter()
         for samples, (batch, waited) in zip(
             batches[done:],
-            read_ahead(partial(self.pairs.batch, epoch), own, self.recipe.run.readers),
+            prefetch_batches(partial(self.pairs.batch, epoch), local_batches, self.recipe.run.readers),
             strict=True,
         ):
             self._one_step(batch, samples, log, waited, began)
