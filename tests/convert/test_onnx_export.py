@@ -184,11 +184,11 @@ def test_limits_of_the_export_are_said(region, grid):
         exported.encode_images(feature_sets(257))
     with pytest.raises(InputError, match=r"a text of 21 tokens; this export reads 20"):
         exported.embed_tokens(np.ones((1, 21), np.int64), np.array([21]))
-    with pytest.raises(InputError, match="not pictures"):
+    with pytest.raises(InputError, match="not images"):
         exported.encode_images(["photo.jpg"])
     with pytest.raises(InputError, match="a set needs"):
         exported.embed_images(np.zeros((2, 3, FEATURES), np.float32), np.array([3, 0]))
-    with pytest.raises(InputError, match="reads pictures"):
+    with pytest.raises(InputError, match="reads images"):
         grid[1].embed_images(np.zeros((1, 4, 64), np.float32))
 
 

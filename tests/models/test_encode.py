@@ -158,7 +158,7 @@ class TestFeatureSets:
     def test_pictures_are_refused_with_a_way_out(self, region, tmp_path):
         """The error says what the model takes and what to do; nothing is computed."""
         for pictures in (["photo.jpg"], tmp_path / "a.jpg", [picture()], [b"bytes"]):
-            with pytest.raises(InputError, match=rf"features \(N, {FEATURES}\), not pictures.*vse inspect"):
+            with pytest.raises(InputError, match=rf"features \(N, {FEATURES}\), not images.*vse inspect"):
                 region.encode_images(pictures)
 
     def test_another_width_names_both(self, region):

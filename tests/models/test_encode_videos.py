@@ -133,7 +133,7 @@ def test_a_backbone_that_cannot_be_had(folder, monkeypatch):
             frames_model(seen(name=name)).encode_videos([folder / "a.mp4"])
 
 
-CANNOT = r"takes features \(n, \d+\).*'vse features CLIPS --backbone NAME"
+CANNOT = r"takes features \(n, \d+\).*'vse features VIDEOS --backbone NAME"
 
 
 def test_models_that_cannot_see(folder):

@@ -11,7 +11,7 @@ from tests.pooling.support import RANK_POOLINGS, VARIANTS, build, make_sets, set
 
 from vse.errors import InputError
 from vse.pooling import list_poolings
-from vse.pooling.contributions import has_contributions, pool_with_contributions
+from vse.pooling.functional import has_contributions, pool_with_contributions
 
 DIM = 5
 BY_VALUE = [name for name in VARIANTS if "data-dependent" in name]

@@ -36,8 +36,8 @@ from vse.errors import InputError, VSEError, unknown_choice
 from vse.models.card import write_card
 from vse.models.coefficients import FILE as CONFIDENCE
 from vse.models.config import About, Score
-from vse.models.encode import Items
 from vse.models.onnx import IMAGE_FILE, TEXT_FILE, WEIGHTS_ENDING, OnnxConfig, OnnxModel, Precision
+from vse.models.protocols import Items
 from vse.models.storage import TOKENIZER_FILES, fingerprint
 from vse.models.vse_model import VSEModel
 from vse.progress import ProgressReporter, SilentProgress

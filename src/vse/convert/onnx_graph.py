@@ -20,8 +20,8 @@ from torch import Tensor, nn
 from vse.convert.onnx_towers import gru_translations
 from vse.errors import VSEError, first_line, require
 from vse.evaluation import retrieval_metrics
-from vse.models.encode import Vectors
 from vse.models.onnx import MARK, WEIGHTS_ENDING
+from vse.models.protocols import Vectors
 
 
 def write_graph(

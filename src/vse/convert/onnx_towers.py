@@ -13,10 +13,8 @@ from torch import Tensor, nn
 from vse.encoders.functional import unit_norm
 from vse.encoders.text import BiGRUEncoder, WordEncoder
 from vse.errors import require
-from vse.pooling.aggregators import Seq2SeqPool
-from vse.pooling.base import Pooling
-from vse.pooling.contributions import has_contributions, pool_with_contributions
-from vse.pooling.sets import prefix_mask, sizes_of
+from vse.pooling import Pooling, Seq2SeqPool
+from vse.pooling.functional import has_contributions, pool_with_contributions, prefix_mask, sizes_of
 
 INT32 = 6  # ONNX's number for the type
 

@@ -9,12 +9,12 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor, nn
 
-_SMALLEST = 1e-8
+SMALLEST_NORM = 1e-8
 
 
 def unit_norm(vectors: Tensor) -> Tensor:
     """Divide each row of ``(B, D)`` by its Euclidean length; a row of zeros stays zero."""
-    return vectors / (vectors.norm(dim=-1, keepdim=True) + _SMALLEST)
+    return vectors / (vectors.norm(dim=-1, keepdim=True) + SMALLEST_NORM)
 
 
 @contextmanager

@@ -11,9 +11,8 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from vse.encoders.backbones.base import Backbone
 from vse.encoders.functional import unit_norm
 from vse.errors import InputError, unknown_choice
-from vse.pooling.base import Pooling
-from vse.pooling.kernels.runtime import compiled
-from vse.pooling.sets import Lengths, read_sets
+from vse.pooling import Pooling
+from vse.pooling.functional import Lengths, compiled, read_sets
 
 Head = Literal["linear", "residual-mlp", "class-words"]
 HEADS: tuple[Head, ...] = ("linear", "residual-mlp", "class-words")

@@ -18,8 +18,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from vse.pooling.kernels.threads import Task, run_in_ranges
-from vse.pooling.sets import prefix_mask
+from vse.pooling.functional import Task, prefix_mask, run_in_ranges
 
 Indices = NDArray[np.int64]
 

@@ -11,9 +11,8 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 from vse.encoders.functional import unit_norm
 from vse.encoders.prefix_bigru import prefix_states
 from vse.errors import InputError
-from vse.pooling.base import Pooling
-from vse.pooling.kernels.runtime import compiled, usable_on
-from vse.pooling.sets import Lengths, prefix_mask, read_sets, sizes_of
+from vse.pooling import Pooling
+from vse.pooling.functional import Lengths, compiled, prefix_mask, read_sets, sizes_of, usable_on
 
 
 def check_tokens(tokens: Tensor, vocabulary_size: int) -> Tensor:

@@ -13,9 +13,8 @@ from vse.encoders.text import check_tokens
 from vse.encoders.third_party import describe_config, import_transformers, load_pretrained, quiet_loading
 from vse.errors import InputError, first_line
 from vse.inputs.pretrained import packaged_folder
-from vse.pooling.base import Pooling
-from vse.pooling.kernels.runtime import compiled
-from vse.pooling.sets import Lengths, read_sets
+from vse.pooling import Pooling
+from vse.pooling.functional import Lengths, compiled, read_sets
 
 TOGETHER = 32  # texts that share their padding
 

@@ -15,8 +15,8 @@ from vse.encoders.backbones import Backbone, create_backbone
 from vse.encoders.functional import evaluation_mode, state_fingerprint, unit_norm
 from vse.encoders.image import check_features
 from vse.errors import InputError
-from vse.pooling.base import Pooling
-from vse.pooling.sets import Lengths, read_sets
+from vse.pooling import Pooling
+from vse.pooling.functional import Lengths, read_sets
 
 
 class FrameEncoder(nn.Module):

@@ -15,9 +15,8 @@ from vse.errors import InputError
 from vse.hgr.graphs import ROLES
 from vse.models.build import build_pooling
 from vse.models.config import ATTENTION, PoolingConfig
-from vse.pooling.base import Pooling
-from vse.pooling.kernels.runtime import compiled
-from vse.pooling.sets import Lengths, check_width, positive_int, read_sets
+from vse.pooling import Pooling
+from vse.pooling.functional import Lengths, check_width, compiled, positive_int, read_sets
 
 
 @dataclass(frozen=True, eq=False)

@@ -23,8 +23,8 @@ from vse.hgr.encoders import (
 )
 from vse.hgr.scores import level_scores
 from vse.models.config import HGRConfig
-from vse.models.encode import Items
-from vse.pooling.sets import Lengths
+from vse.models.protocols import Items
+from vse.pooling.functional import Lengths
 from vse.progress import ProgressReporter
 
 if TYPE_CHECKING:
@@ -137,6 +137,10 @@ class HGRModel(nn.Module):
         from vse.models.storage import save_model
 
         return save_model(self, Path(folder))
+
+    def architecture(self) -> dict[str, Any]:
+        """Return the configuration, as in ``config.json``."""
+        return self.config.model_dump()
 
     def fingerprint(self) -> str:
         """A short name for exactly these weights and inputs: models with equal fingerprints give equal scores."""

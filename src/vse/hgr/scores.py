@@ -17,7 +17,8 @@ from vse.encoders.functional import evaluation_mode
 from vse.errors import InputError
 from vse.hgr.encoders import SentenceFeatures, VideoFeatures, join
 from vse.hgr.graphs import GraphBatch, ReadSentences, SentenceGraphs, read_sentences
-from vse.models.encode import Items, read_ahead
+from vse.models.encode import read_ahead
+from vse.models.protocols import Items
 from vse.progress import ProgressReporter, SilentProgress
 
 if TYPE_CHECKING:

@@ -127,7 +127,7 @@ def _torch_shares(model: VSEModel, pixels: NDArray[np.float32]) -> tuple[NDArray
     import torch
 
     from vse.encoders.functional import evaluation_mode
-    from vse.pooling.contributions import pool_with_contributions
+    from vse.pooling.functional import pool_with_contributions
 
     encoder: Any = model.image_encoder
     with torch.inference_mode(), evaluation_mode(encoder):

@@ -26,9 +26,7 @@ from vse.models.config import (
     TextConfig,
     TransformerConfig,
 )
-from vse.pooling import create_pooling
-from vse.pooling.base import Pooling
-from vse.pooling.registry import pooling_builder
+from vse.pooling import Pooling, create_pooling, pooling_builder
 
 
 def build_pooling(config: PoolingConfig, size: int) -> Pooling:

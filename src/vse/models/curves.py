@@ -197,8 +197,10 @@ def curves_of(model: VSEModel | HGRModel) -> list[PoolingCurve]:
     :data:`REGION_SIZES`, of videos :data:`FRAME_SIZES`. A size that the pooling refuses (a table or an embedding of
     ranks ends before it) is left out. Those of HGR are the poolings of whole videos and sentences.
     """
+    from vse.models.config import HGRConfig
+
     given: Any = model
-    if hasattr(model, "image_encoder"):
+    if not isinstance(given.config, HGRConfig):
         image, text = given.config.image.pooling.name, given.config.text.pooling.name
         seen, sizes = given.image_encoder, _image_sizes(given)
     else:

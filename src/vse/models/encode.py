@@ -1,7 +1,7 @@
-"""Many pictures or sentences to many vectors: batching, reading ahead and reporting, for any runtime.
+"""Encode many images or texts with any runtime: batching, read-ahead and error reporting, in numpy.
 
-A runtime (torch, ONNX Runtime) implements :class:`Towers` on one batch of arrays; what surrounds it is written once
-here, in numpy. ``encode_images`` and ``encode_texts`` are the methods of the same name of every model.
+A runtime (torch, ONNX Runtime) implements :class:`~vse.models.protocols.Towers` for one batch of arrays.
+``encode_images`` and ``encode_texts`` are the methods of the same names of every embedding model.
 """
 
 from __future__ import annotations
@@ -9,92 +9,32 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import closing
 from dataclasses import dataclass
-from itertools import islice
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from vse._util.prefetch import prefetch
 from vse.errors import InputError, VSEError, unknown_choice
+from vse.models.protocols import Images, Items, TensorLike, Towers, Vectors
 from vse.progress import ProgressReporter, SilentProgress
 
 if TYPE_CHECKING:
+    from concurrent.futures import Future
+
     from vse.inputs.preprocessing import ImagePreprocessing
     from vse.inputs.tokenizer import TextTokenizer, TokenBatch
 
-Vectors = NDArray[np.float32]
 Item = TypeVar("Item")
 TEXT_CHUNK = 4096  # texts tokenized at once: bounds memory, and is enough to sort by length
 READERS = min(4, os.cpu_count() or 1)
-CALL_PICTURES = 4  # in one of several calls at a time
 SHORTEST = 1e-6
-"""Length of a mean below which it has no direction."""
-
-
-class Items(Protocol):
-    """Anything with a length and an index: a list, a tuple, the images of a data set."""
-
-    def __len__(self) -> int: ...
-
-    def __getitem__(self, index: int, /) -> Any: ...
-
-
-Images = Items | NDArray[Any] | str | os.PathLike[str]
-
-
-class Towers(Protocol):
-    """What a runtime offers: how its inputs are made, and the vectors of one batch."""
-
-    @property
-    def embed_size(self) -> int:
-        """Dimensions of a vector."""
-
-    @property
-    def feature_size(self) -> int:
-        """The width of an image's features, for models and calls that take features in the place of pictures."""
-
-    @property
-    def takes_frames(self) -> bool:
-        """Whether features are those of a video's frames, of which 20 are used, evenly spaced."""
-
-    @property
-    def preprocessing(self) -> ImagePreprocessing | None:
-        """How pictures are prepared; None for a model that takes features alone."""
-
-    @property
-    def tokenizer(self) -> TextTokenizer | None:
-        """How sentences become tokens; None when a converted model was given no vocabulary."""
-
-    def embed_images(self, batch: NDArray[Any], lengths: NDArray[np.int64] | None = None) -> Vectors:
-        """Pixels ``(B, 3, H, W)`` or features ``(B, N, F)`` to unit vectors ``(B, D)``."""
-
-    def embed_tokens(self, tokens: NDArray[np.int64], lengths: NDArray[np.int64]) -> Vectors:
-        """Tokens ``(B, L)`` to unit vectors ``(B, D)``."""
-
-
-class ParallelCalls(NamedTuple):
-    """How many threads should call ``embed_images`` at once, and with how many pictures each."""
-
-    threads: int
-    pictures: int
-
-    @classmethod
-    def sharing(cls, cores: int, batch_size: int) -> ParallelCalls:
-        """One call a core, all of them together with at most ``batch_size`` pictures.
-
-        A call with few pictures keeps what it computes between the layers in the cache of its core; and calls side by
-        side do not wait for each other at every layer, as the threads of one call do.
-        """
-        pictures = min(batch_size, CALL_PICTURES)
-        return cls(max(min(cores, batch_size // pictures), 1), pictures)
+"""Length below which a mean embedding has no direction."""
 
 
 @dataclass(frozen=True)
 class BadImage:
-    """A picture that could not be encoded."""
+    """An image or video that could not be encoded."""
 
     index: int
     name: str
@@ -102,7 +42,34 @@ class BadImage:
 
 
 class BadImageWarning(UserWarning):
-    """Some pictures could not be encoded; their rows hold NaN."""
+    """Some images could not be encoded; their rows are NaN."""
+
+
+class EncodingMethods:
+    """``encode_images`` and ``encode_texts`` for any :class:`~vse.models.protocols.Towers`."""
+
+    def encode_images(
+        self: Towers,
+        images: Images,
+        *,
+        batch_size: int = 32,
+        progress: ProgressReporter | None = None,
+        on_bad: Literal["report", "raise"] = "report",
+        problems: list[BadImage] | None = None,
+    ) -> Vectors:
+        """Return the embeddings ``(n, D)`` of images or feature sets; see :func:`vse.models.encode.encode_images`."""
+        return encode_images(self, images, batch_size=batch_size, progress=progress, on_bad=on_bad, problems=problems)
+
+    def encode_texts(
+        self: Towers,
+        texts: Sequence[str],
+        *,
+        batch_size: int = 128,
+        progress: ProgressReporter | None = None,
+        unknown: Literal["error", "allow"] = "error",
+    ) -> Vectors:
+        """Return the embeddings ``(n, D)`` of texts; see :func:`vse.models.encode.encode_texts`."""
+        return encode_texts(self, texts, batch_size=batch_size, progress=progress, unknown=unknown)
 
 
 def encode_images(
@@ -115,12 +82,25 @@ def encode_images(
     problems: list[BadImage] | None = None,
     what: Literal["images", "videos"] = "images",
 ) -> Vectors:
-    """Unit vectors ``(n, D)`` of pictures: paths, bytes, PIL images or arrays; or of feature sets ``(N, F)``.
+    """Return the embeddings of images; the next batch is read while one is computed.
 
-    A picture that cannot be read does not stop the others: its row is NaN (never mistaken for a vector), it is
-    added to ``problems`` and, if no such list was given, a :class:`BadImageWarning` names the first ones.
-    ``on_bad="raise"`` stops instead. While one batch is computed the next one is read. ``what`` they are called in
-    messages and to ``progress``. A model of frames uses 20 of a larger set, evenly spaced, as when data are read.
+    An image that cannot be read does not stop the others: its row is NaN.
+
+    Args:
+        towers: The runtime.
+        images: Paths, bytes, PIL images or arrays; or feature sets ``(N, F)``. A model of video frames uses 20 of a
+            larger set, evenly spaced, as in training.
+        batch_size: Images per batch.
+        progress: Reports each batch.
+        on_bad: ``"raise"`` stops at the first bad image.
+        problems: Collects the bad images; without it a :class:`BadImageWarning` names the first ones.
+        what: What messages and ``progress`` call them.
+
+    Returns:
+        Unit vectors ``(n, D)`` float32.
+
+    Raises:
+        InputError: For invalid arguments, inputs that the model cannot take, and, with ``on_bad="raise"``, a bad image.
     """
     check_batch_size(batch_size)
     check_choice("on_bad", on_bad, ("report", "raise"))
@@ -132,12 +112,13 @@ def encode_images(
     one = what.removesuffix("s")
     reporter.start(len(sources), what)
     for start, loaded in read_ahead(lambda i: _read_one(towers, sources[i], f"{one} {i}"), len(sources), batch_size):
-        read: dict[int, list[tuple[int, NDArray[Any]]]] = {}  # pictures and feature sets apart
+        read: dict[int, list[tuple[int, NDArray[Any]]]] = {}  # pixels and feature sets apart
         for offset, item in enumerate(loaded):
             if isinstance(item, VSEError):
-                name = getattr(item, "name", None) or f"{one} {start + offset}"
+                named = getattr(item, "name", None)
+                name = named or f"{one} {start + offset}"
                 if on_bad == "raise":
-                    raise item if hasattr(item, "name") else InputError(f"{name}: {item}")
+                    raise item if named is not None else InputError(f"{name}: {item}")
                 found.append(BadImage(start + offset, name, getattr(item, "reason", str(item))))
             else:
                 read.setdefault(item.ndim, []).append((start + offset, item))
@@ -159,11 +140,20 @@ def encode_texts(
     progress: ProgressReporter | None = None,
     unknown: Literal["error", "allow"] = "error",
 ) -> Vectors:
-    """Unit vectors ``(n, D)`` of sentences.
+    """Return the embeddings of texts, spelled as the model's vocabulary spells and cut to its maximum length.
 
-    A sentence without a single word that the model knows has no meaning to it and is an error;
-    ``unknown="allow"`` encodes it all the same. Longer texts than the model reads are cut. Texts are spelled as the
-    model's vocabulary spells (:meth:`~vse.inputs.tokenizer.TextTokenizer.respell`).
+    Args:
+        towers: The runtime.
+        texts: The texts.
+        batch_size: Texts per batch.
+        progress: Reports each batch.
+        unknown: ``"allow"`` encodes a text without a single known word, which is an error otherwise.
+
+    Returns:
+        Unit vectors ``(n, D)`` float32.
+
+    Raises:
+        InputError: For invalid arguments, a model without a vocabulary, or a text of unknown words only.
     """
     check_batch_size(batch_size)
     check_choice("unknown", unknown, ("error", "allow"))
@@ -183,7 +173,7 @@ def encode_texts(
         batch = tokenizer.encode(tokenizer.respell(chunk, first=start), first=start)
         if unknown == "error":
             check_known(batch, chunk, tokenizer, first=start)
-        order = np.argsort(batch.lengths, kind="stable")  # alike lengths together: less padding
+        order = np.argsort(batch.lengths, kind="stable")  # similar lengths together: less padding
         for first in range(0, len(chunk), batch_size):
             rows = order[first : first + batch_size]
             lengths = batch.lengths[rows]
@@ -194,7 +184,7 @@ def encode_texts(
 
 
 def check_known(batch: TokenBatch, texts: Sequence[str], tokenizer: TextTokenizer, *, first: int = 0) -> None:
-    """Refuse a text without a single word that the model knows; ``first`` is the number of the first text."""
+    """Reject a text without a single known word; ``first`` is the number of the first text."""
     if batch.unknown.any():
         which = int(batch.unknown.argmax())
         raise InputError(
@@ -203,78 +193,47 @@ def check_known(batch: TokenBatch, texts: Sequence[str], tokenizer: TextTokenize
         )
 
 
-class EncodingMethods:
-    """``encode_images`` and ``encode_texts`` for whatever implements :class:`Towers`."""
-
-    def encode_images(
-        self: Towers,
-        images: Images,
-        *,
-        batch_size: int = 32,
-        progress: ProgressReporter | None = None,
-        on_bad: Literal["report", "raise"] = "report",
-        problems: list[BadImage] | None = None,
-    ) -> Vectors:
-        """Unit vectors ``(n, D)`` float32 of pictures or feature sets; see :func:`vse.models.encode.encode_images`."""
-        return encode_images(self, images, batch_size=batch_size, progress=progress, on_bad=on_bad, problems=problems)
-
-    def encode_texts(
-        self: Towers,
-        texts: Sequence[str],
-        *,
-        batch_size: int = 128,
-        progress: ProgressReporter | None = None,
-        unknown: Literal["error", "allow"] = "error",
-    ) -> Vectors:
-        """Unit vectors ``(n, D)`` float32 of sentences; see :func:`vse.models.encode.encode_texts`."""
-        return encode_texts(self, texts, batch_size=batch_size, progress=progress, unknown=unknown)
-
-
 def direction(vectors: Vectors) -> Vectors | None:
-    """The mean of unit vectors ``(F, D)`` brought to length 1; None where there is none."""
+    """Return the normalized mean of unit vectors ``(F, D)``; None where they cancel out or are not finite."""
     mean = vectors.mean(axis=0, dtype=np.float64)
     length = float(np.linalg.norm(mean))
     return (mean / length).astype(np.float32) if np.isfinite(length) and length > SHORTEST else None
 
 
 def check_batch_size(value: int) -> None:
-    """A batch holds at least one item."""
+    """Reject a batch size below 1."""
     if not isinstance(value, int) or isinstance(value, bool) or value < 1:
         raise InputError(f"batch_size must be a whole number from 1 up, got {value!r}")
 
 
 def check_choice(name: str, value: str, choices: Sequence[str]) -> None:
-    """A value of a closed set."""
+    """Reject a value that is not one of ``choices``."""
     if value not in choices:
         raise InputError(unknown_choice(f"value for {name!r}", value, choices))
 
 
-def _as_sources(images: Any, towers: Towers) -> Items:
-    """The items one by one; a single picture or feature set counts as a sequence of one."""
-    if hasattr(images, "detach"):  # a torch tensor, recognised without importing torch
-        images = images.detach().cpu().numpy()
-    if isinstance(images, np.ndarray):
-        single = images.ndim == 2 or (
-            images.ndim == 3 and towers.preprocessing is not None and images.shape[-1] in (1, 3, 4)
-        )
-        return [images] if single else list(images)
-    if isinstance(images, (str, bytes, os.PathLike)) or hasattr(images, "getexif") or not hasattr(images, "__iter__"):
-        return images if hasattr(images, "__getitem__") and hasattr(images, "ids") else [images]
-    return images if hasattr(images, "__getitem__") and hasattr(images, "__len__") else list(images)
-
-
 def read_ahead(read: Callable[[int], Item], count: int, batch_size: int) -> Iterator[tuple[int, list[Item]]]:
-    """Yield ``read(0)`` to ``read(count - 1)`` in batches, each with its first index.
+    """Yield ``read(0)`` to ``read(count - 1)`` in batches, each with its first number.
 
-    Threads read the next batch while the caller works on the current one; no more than these two are held.
+    Threads read the next batch while the caller works on the current one; never more than these two are held.
     """
-    with closing(prefetch(read, range(count), workers=READERS, window=batch_size + 1)) as results:
-        for start in range(0, count, batch_size):
-            yield start, [item for _, item in islice(results, batch_size)]
+    starts = list(range(0, count, batch_size))
+    from concurrent.futures import ThreadPoolExecutor  # loads logging, which encoding texts does not need
+
+    with ThreadPoolExecutor(READERS) as pool:
+
+        def submit(start: int) -> list[Future[Item]]:
+            return [pool.submit(read, index) for index in range(start, min(start + batch_size, count))]
+
+        ahead = submit(starts[0]) if starts else []
+        for position, start in enumerate(starts):
+            current = ahead
+            ahead = submit(starts[position + 1]) if position + 1 < len(starts) else []
+            yield start, [future.result() for future in current]
 
 
-def read_picture(source: Any, how: ImagePreprocessing) -> NDArray[np.float32] | VSEError:
-    """The pixels ``(3, H, W)`` of a picture, or the error that says why there are none."""
+def read_pixels(source: Any, how: ImagePreprocessing) -> NDArray[np.float32] | VSEError:
+    """Return the pixels ``(3, H, W)`` of an image, or the error that says why there are none."""
     from vse.inputs.images import BadImageError
     from vse.inputs.preprocessing import load_pixels
 
@@ -284,10 +243,35 @@ def read_picture(source: Any, how: ImagePreprocessing) -> NDArray[np.float32] | 
         return error
 
 
+def warn_of(found: list[BadImage], what: str) -> None:
+    """Warn the caller of a model's method that some inputs have no embedding."""
+    shown = "; ".join(f"{bad.name}: {bad.reason}" for bad in found[:3])
+    more = f"; and {len(found) - 3} more" if len(found) > 3 else ""
+    warnings.warn(f"{len(found)} {what} could not be encoded: {shown}{more}", BadImageWarning, stacklevel=4)
+
+
+def _as_sources(images: Any, towers: Towers) -> Items:
+    """Return the items one by one; a single image or feature set counts as a sequence of one."""
+    images = _as_array(images)
+    if isinstance(images, np.ndarray):
+        single = images.ndim == 2 or (
+            images.ndim == 3 and towers.preprocessing is not None and images.shape[-1] in (1, 3, 4)
+        )
+        return [images] if single else list(images)
+    if isinstance(images, (str, bytes, os.PathLike)):
+        return [images]
+    if isinstance(images, Items):
+        return images
+    return list(images) if isinstance(images, Iterable) else [images]  # a PIL image is none of these
+
+
+def _as_array(value: Any) -> Any:
+    return value.detach().cpu().numpy() if isinstance(value, TensorLike) else value
+
+
 def _read_one(towers: Towers, source: Any, name: str) -> NDArray[Any] | VSEError:
-    """The array for one source, or the error that says why there is none."""
-    if hasattr(source, "detach"):
-        source = source.detach().cpu().numpy()
+    """Return the array for one source, or the error that says why there is none."""
+    source = _as_array(source)
     is_set = isinstance(source, np.ndarray) and source.ndim == 2 and np.issubdtype(source.dtype, np.floating)
     if is_set and source.shape[1] == towers.feature_size:
         if not len(source):
@@ -302,14 +286,14 @@ def _read_one(towers: Towers, source: Any, name: str) -> NDArray[Any] | VSEError
     if towers.preprocessing is None:
         found = f"an array {source.shape}" if isinstance(source, np.ndarray) else f"{str(source)[:80]!r}"
         raise InputError(
-            f"{name} is {found}; this model takes sets of features (N, {towers.feature_size}), not pictures: "
-            "compute them with its detector, or use a model that reads pictures ('vse inspect MODEL' tells)"
+            f"{name} is {found}; this model takes sets of features (N, {towers.feature_size}), not images: "
+            "compute them with its detector, or use a model that reads images ('vse inspect MODEL' tells)"
         )
-    return read_picture(source, towers.preprocessing)
+    return read_pixels(source, towers.preprocessing)
 
 
 def _stack(arrays: Sequence[NDArray[Any]]) -> tuple[NDArray[Any], NDArray[np.int64] | None]:
-    """Pixels as one array; feature sets padded to the largest, with their sizes."""
+    """Return pixels as one array; feature sets padded to the largest, with their sizes."""
     if arrays[0].ndim == 3:
         return np.stack(arrays), None
     lengths = np.array([len(array) for array in arrays], dtype=np.int64)
@@ -317,10 +301,3 @@ def _stack(arrays: Sequence[NDArray[Any]]) -> tuple[NDArray[Any], NDArray[np.int
     for row, array in zip(batch, arrays, strict=True):
         row[: len(array)] = array
     return batch, lengths
-
-
-def warn_of(found: list[BadImage], what: str) -> None:
-    """Warn whoever called the method of a model that some of what was given has no vectors."""
-    shown = "; ".join(f"{bad.name}: {bad.reason}" for bad in found[:3])
-    more = f"; and {len(found) - 3} more" if len(found) > 3 else ""
-    warnings.warn(f"{len(found)} {what} could not be encoded: {shown}{more}", BadImageWarning, stacklevel=4)

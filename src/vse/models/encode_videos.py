@@ -1,7 +1,4 @@
-"""Videos to vectors, as arrays of frame features or as clips: the method of every model that has vectors.
-
-Clips are in :mod:`vse.models.encode_videos`, which is loaded when one is given.
-"""
+"""Encode videos with any embedding model: video files, or arrays of frame features."""
 
 from __future__ import annotations
 
@@ -17,33 +14,19 @@ from numpy.typing import NDArray
 from vse.errors import InputError
 from vse.inputs.files import BadMediaError
 from vse.inputs.video.windows import FRAMES, even_frames_of
-from vse.models.encode import (
-    BadImage,
-    Images,
-    Towers,
-    Vectors,
-    check_batch_size,
-    check_choice,
-    direction,
-    encode_images,
-    read_ahead,
-    warn_of,
-)
+from vse.models.encode import BadImage, check_batch_size, check_choice, direction, encode_images, read_ahead, warn_of
+from vse.models.protocols import Images, Towers, Vectors, VideoTowers
 from vse.progress import ProgressReporter, SilentProgress
 
 if TYPE_CHECKING:
     from vse.inputs.preprocessing import ImagePreprocessing
 
-
-class VideoTowers(Towers, Protocol):
-    """A runtime that also says how clips are seen."""
-
-    def clip_encoder(self) -> ClipEncoder:
-        """How a clip becomes a vector; a model that cannot see clips is an error when it is asked for one."""
+Pixels = NDArray[np.float32]
+NO_VECTOR = "the model gives no finite vector for it"
 
 
 class VideoMethods:
-    """``encode_videos`` for whatever implements :class:`VideoTowers`."""
+    """``encode_videos`` for any :class:`~vse.models.protocols.VideoTowers`."""
 
     def encode_videos(
         self: VideoTowers,
@@ -54,22 +37,32 @@ class VideoMethods:
         on_bad: Literal["report", "raise"] = "report",
         problems: list[BadImage] | None = None,
     ) -> Vectors:
-        """Unit vectors ``(n, D)`` float32 of videos: arrays of frame features ``(frames, C)``, or paths of clips.
+        """Return the embeddings of videos.
 
-        Of an array of more than 20 frames 20 are used, evenly spaced, as when data are read.
-        A model of pictures sees 20 frames of a clip, evenly spaced; its vector is the mean of theirs, brought to
-        length 1. A model of frame features sees clips if it was trained on features of ``vse features``, and then
-        with the same backbone. ``batch_size`` counts arrays, or the frames of a clip that are computed at once. The
-        rest is as in :func:`vse.models.encode.encode_images`.
+        A model of images encodes 20 evenly spaced frames of a video file and averages their embeddings. A model of
+        frame features reads video files if it was trained on features of ``vse features``, with the same backbone.
+
+        Args:
+            videos: Paths of video files, or arrays of frame features ``(frames, C)``. Of more than 20 frames 20 are
+                used, evenly spaced.
+            batch_size: Arrays per batch, or frames of a video computed at once.
+            progress: Reports each batch or video.
+            on_bad: ``"raise"`` stops at the first bad video.
+            problems: Collects the bad videos; without it a warning names the first ones.
+
+        Returns:
+            Unit vectors ``(n, D)`` float32; the row of a bad video is NaN.
+
+        Raises:
+            InputError: For invalid arguments, paths mixed with arrays, or a model that cannot read video files.
         """
-
-        paths = clip_paths(videos)
+        paths = video_paths(videos)
         if paths is None:
             return encode_images(
                 self, videos, batch_size=batch_size, progress=progress, on_bad=on_bad, problems=problems, what="videos"
             )
-        return encode_clips(
-            self.clip_encoder(),
+        return encode_video_files(
+            self.video_embedder(),
             paths,
             self.embed_size,
             batch_size=batch_size,
@@ -79,19 +72,15 @@ class VideoMethods:
         )
 
 
-Pixels = NDArray[np.float32]
-NO_VECTOR = "the model gives no finite vector for it"
-
-
-class ClipPixels(NamedTuple):
-    """The frames of a clip as a network takes them, ``(n, 3, H, W)``, and what of the clip could not be read."""
+class VideoPixels(NamedTuple):
+    """Preprocessed frames of a video ``(n, 3, H, W)``, and a remark about what could not be read."""
 
     pixels: Pixels
     remark: str | None
 
 
-class ClipEncoder(Protocol):
-    """How a model makes one vector of a clip."""
+class VideoEmbedder(Protocol):
+    """How a model embeds a video file."""
 
     @property
     def preprocessing(self) -> ImagePreprocessing:
@@ -99,15 +88,15 @@ class ClipEncoder(Protocol):
 
     @property
     def frames(self) -> int:
-        """How many are taken of a clip, evenly spaced."""
+        """How many evenly spaced frames are taken."""
 
-    def vector(self, pixels: Pixels, batch_size: int) -> Vectors | None:
-        """Frames ``(n, 3, H, W)`` to a unit vector ``(D,)``; None where there is none."""
+    def embed(self, pixels: Pixels, batch_size: int) -> Vectors | None:
+        """Return the unit vector ``(D,)`` of frames ``(n, 3, H, W)``; None if there is none."""
 
 
 @dataclass(frozen=True)
-class PixelClips:
-    """For a model of pictures: the mean of the unit vectors of the frames, brought to length 1."""
+class PixelVideos:
+    """For a model of images: the normalized mean of the frames' embeddings."""
 
     towers: Towers
     frames: int = FRAMES
@@ -117,20 +106,20 @@ class PixelClips:
         how = self.towers.preprocessing
         if how is None:
             raise InputError(
-                f"this model takes features (n, {self.towers.feature_size}) and cannot see clips itself: compute them "
-                "with 'vse features CLIPS --backbone NAME --into DIR', by the network it was trained with, and pass "
-                "the arrays"
+                f"this model takes features (n, {self.towers.feature_size}) and cannot read videos: compute them "
+                "with 'vse features VIDEOS --backbone NAME --into DIR', with the backbone it was trained with, and "
+                "pass the arrays"
             )
         return how
 
-    def vector(self, pixels: Pixels, batch_size: int) -> Vectors | None:
+    def embed(self, pixels: Pixels, batch_size: int) -> Vectors | None:
         starts = range(0, len(pixels), batch_size)
         return direction(np.concatenate([self.towers.embed_images(pixels[k : k + batch_size]) for k in starts]))
 
 
 @dataclass(frozen=True)
-class FeatureClips:
-    """For a model of frame features that knows its backbone: ``features`` are what ``vse features`` would keep.
+class FeatureVideos:
+    """For a model of frame features that knows its backbone; ``features`` computes what ``vse features`` stores.
 
     Of more than 20 frames the model is given 20, evenly spaced, as in training.
     """
@@ -140,7 +129,7 @@ class FeatureClips:
     frames: int
     features: Callable[[Pixels, int], NDArray[np.float16] | None]
 
-    def vector(self, pixels: Pixels, batch_size: int) -> Vectors | None:
+    def embed(self, pixels: Pixels, batch_size: int) -> Vectors | None:
         from vse.data.frames import even_frames
 
         rows = self.features(pixels, batch_size)
@@ -151,16 +140,16 @@ class FeatureClips:
         return vector if np.isfinite(vector).all() else None
 
 
-def read_clip(path: str | os.PathLike[str], how: ImagePreprocessing, frames: int) -> ClipPixels:
-    """Evenly spaced frames of a clip, prepared for a network; a clip without any raises :class:`BadMediaError`."""
+def read_video(path: str | os.PathLike[str], how: ImagePreprocessing, frames: int) -> VideoPixels:
+    """Return evenly spaced, preprocessed frames of a video; raise :class:`BadMediaError` if there are none."""
     from vse.inputs.preprocessing import prepare
 
     found = even_frames_of(Path(path), frames)
-    return ClipPixels(np.stack([prepare(frame, how) for frame in found.frames]), found.remark)
+    return VideoPixels(np.stack([prepare(frame, how) for frame in found.frames]), found.remark)
 
 
-def clip_paths(videos: Any) -> Sequence[str | os.PathLike[str]] | None:
-    """The paths, where ``videos`` is one or some of them; None where they are arrays."""
+def video_paths(videos: Any) -> Sequence[str | os.PathLike[str]] | None:
+    """Return the paths if ``videos`` is one or several of them, None if they are arrays."""
     if isinstance(videos, (str, os.PathLike)):
         return [videos]
     given = getattr(videos, "paths", videos)
@@ -173,8 +162,8 @@ def clip_paths(videos: Any) -> Sequence[str | os.PathLike[str]] | None:
     return given if any(are_paths) else None
 
 
-def encode_clips(
-    encoder: ClipEncoder,
+def encode_video_files(
+    embedder: VideoEmbedder,
     paths: Sequence[str | os.PathLike[str]],
     size: int,
     *,
@@ -183,36 +172,36 @@ def encode_clips(
     on_bad: Literal["report", "raise"],
     problems: list[BadImage] | None,
 ) -> Vectors:
-    """Unit vectors ``(n, size)`` of clips, ``batch_size`` frames at a time; the next clip is decoded meanwhile.
+    """Return the embeddings ``(n, size)`` of video files; the next video is decoded while one is computed.
 
-    Bad clips are treated as bad pictures are in :func:`vse.models.encode.encode_images`. A clip that can be read in
+    Bad videos are treated as :func:`vse.models.encode.encode_images` treats bad images. A video that is readable in
     part is used, with a note to ``progress``.
     """
     check_batch_size(batch_size)
     check_choice("on_bad", on_bad, ("report", "raise"))
-    how, frames = encoder.preprocessing, encoder.frames
+    how, frames = embedder.preprocessing, embedder.frames
     report = progress or SilentProgress()
     out = np.full((len(paths), size), np.nan, dtype=np.float32)
     found: list[BadImage] = [] if problems is None else problems
 
-    def read(index: int) -> ClipPixels | BadMediaError:
+    def read(index: int) -> VideoPixels | BadMediaError:
         try:
-            return read_clip(paths[index], how, frames)
+            return read_video(paths[index], how, frames)
         except BadMediaError as error:
             return error
 
     report.start(len(paths), "videos")
-    for index, (clip,) in read_ahead(read, len(paths), 1):
+    for index, (video,) in read_ahead(read, len(paths), 1):
         name = str(paths[index])
-        if isinstance(clip, ClipPixels):
-            vector = encoder.vector(clip.pixels, batch_size)
-            if clip.remark is not None:
-                report.note(f"{name}: {clip.remark}")
+        if isinstance(video, VideoPixels):
+            vector = embedder.embed(video.pixels, batch_size)
+            if video.remark is not None:
+                report.note(f"{name}: {video.remark}")
             problem = BadMediaError(name, NO_VECTOR) if vector is None else None
             if vector is not None:
                 out[index] = vector
         else:
-            problem = clip
+            problem = video
         if problem is not None:
             if on_bad == "raise":
                 raise problem

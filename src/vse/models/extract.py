@@ -22,7 +22,8 @@ from vse.encoders.backbones import Backbone, create_backbone
 from vse.encoders.functional import evaluation_mode, state_fingerprint
 from vse.encoders.video import NAN, as_float16, see_cells
 from vse.errors import InputError, VSEError
-from vse.models.encode import Items, check_batch_size, read_ahead, read_picture
+from vse.models.encode import check_batch_size, read_ahead, read_pixels
+from vse.models.protocols import Items
 from vse.progress import ProgressReporter, SilentProgress
 
 if TYPE_CHECKING:
@@ -172,7 +173,7 @@ def _fill(
     began, computed, clipped = time.perf_counter(), 0, 0
 
     def read(position: int) -> NDArray[np.float32] | VSEError:
-        return read_picture(images[int(writer.todo[position])], preprocessing)
+        return read_pixels(images[int(writer.todo[position])], preprocessing)
 
     for start, loaded in read_ahead(read, len(writer.todo), batch_size):
         rows = writer.todo[start : start + len(loaded)].tolist()

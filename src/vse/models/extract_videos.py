@@ -21,7 +21,7 @@ from vse.encoders.video import NAN, see_frames
 from vse.inputs.files import BadMediaError, os_reason
 from vse.inputs.video.windows import FRAMES, check_frame_count
 from vse.models.encode import check_batch_size, read_ahead
-from vse.models.encode_videos import ClipPixels, read_clip
+from vse.models.encode_videos import VideoPixels, read_video
 from vse.models.extract import OpenedBackbone, backbone_fingerprint, open_backbone
 from vse.progress import ProgressReporter, SilentProgress
 
@@ -111,7 +111,7 @@ class _Read:
     """A clip as it was ``changed`` last, or why it cannot be used."""
 
     changed: int
-    clip: ClipPixels | BadMediaError
+    clip: VideoPixels | BadMediaError
 
 
 def _fill(
@@ -138,7 +138,7 @@ def _fill(
             if not store.fits(name):
                 raise BadMediaError(str(path), TOO_LONG)
             changed = path.stat().st_mtime_ns  # before it is read: who changes it meanwhile will have it read again
-            return _Read(changed, read_clip(path, opened.preprocessing, header.frames))
+            return _Read(changed, read_video(path, opened.preprocessing, header.frames))
         except BadMediaError as error:
             return _Read(0, error)
         except OSError as error:
@@ -146,7 +146,7 @@ def _fill(
 
     for position, (found,) in read_ahead(read, len(todo), 1):
         name = clips.ids[todo[position]]
-        if isinstance(found.clip, ClipPixels):
+        if isinstance(found.clip, VideoPixels):
             seen = see_frames(opened.network, found.clip.pixels, batch_size)
             if seen is None:
                 store.refuse(name, NAN)

@@ -25,13 +25,15 @@ from numpy.typing import NDArray
 
 from vse._util.schema import Positive, parse_plain, read_json
 from vse.errors import InputError, VSEError, first_line
-from vse.models.encode import EncodingMethods, ParallelCalls, Vectors
+from vse.models.encode import EncodingMethods
 from vse.models.encode_videos import VideoMethods
+from vse.models.protocols import ParallelCalls, Vectors
 
 if TYPE_CHECKING:
     from vse.inputs.preprocessing import ImagePreprocessing
     from vse.inputs.tokenizer import TextTokenizer
-    from vse.models.encode_videos import PixelClips
+    from vse.models.curves import PoolingCurve
+    from vse.models.encode_videos import PixelVideos
 
 Precision = Literal["fp32", "fp16", "int8", "mixed"]
 """Of both towers; ``mixed`` is fp16 for pictures and int8 for texts."""
@@ -158,11 +160,31 @@ class OnnxModel(EncodingMethods, VideoMethods):
             raise InputError("this model's pooling does not weight ranks, so it has no evidence to show")
         return self._run(self._image_session, self._image_inputs(batch, lengths), ["contributions"])[0]
 
-    def clip_encoder(self) -> PixelClips:
-        """Clips are seen frame by frame, as pictures; an export of a model of features sees none."""
-        from vse.models.encode_videos import PixelClips
+    def cell_contributions(self, pixels: NDArray[np.float32]) -> tuple[NDArray[np.float32], tuple[int, int] | None]:
+        """Return what each grid cell adds to the embedding of one image, ``(cells, D)``, and the shape of the grid."""
+        return self.contributions(pixels)[0], self.config.grid
 
-        return PixelClips(self)
+    def video_embedder(self) -> PixelVideos:
+        """Return how video files are encoded: frame by frame; an export of a model of features cannot."""
+        from vse.models.encode_videos import PixelVideos
+
+        return PixelVideos(self)
+
+    def pooling_curves(self) -> tuple[PoolingCurve, ...]:
+        """Return the curves saved with the export; empty if it was exported without them."""
+        from vse.models.curves import CURVES_FILE, read_curves
+
+        try:
+            return read_curves(self.folder / CURVES_FILE)
+        except InputError:
+            return ()
+
+    def backbone_fingerprint(self) -> None:
+        """Return None: an export cannot take the features of its backbone."""
+
+    def architecture(self) -> dict[str, Any]:
+        """Return the configuration of the model it was exported from."""
+        return self.config.source
 
     def fingerprint(self) -> str:
         """A name for exactly these towers: that of the model they come from, and the precision."""
@@ -171,7 +193,7 @@ class OnnxModel(EncodingMethods, VideoMethods):
     def _image_inputs(self, batch: NDArray[Any], lengths: NDArray[np.int64] | None) -> dict[str, NDArray[Any]]:
         if self.config.preprocessing is not None:
             if batch.ndim != 4:
-                raise InputError("this export reads pictures; cell features need the model it was made from")
+                raise InputError("this export reads images; cell features need the model it was made from")
             expected = (3, *self.config.preprocessing["size"])
             if batch.shape[1:] != expected:
                 raise InputError(f"pixels {batch.shape[1:]}; this export reads {expected}")

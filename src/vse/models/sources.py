@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from vse._util.schema import read_json
 from vse.errors import InputError, VSEError, first_line, require
+from vse.models.protocols import EmbeddingModel, PairScorer
 
 if TYPE_CHECKING:
     from vse.hgr.model import HGRModel
@@ -112,14 +113,14 @@ def load(
     return load_model(folder, device=device or "cpu")
 
 
-def load_towers(source: str | Path) -> VSEModel | OnnxModel:
+def load_towers(source: str | Path) -> EmbeddingModel:
     """As :func:`load`, for work that needs vectors: a model that scores pairs and has none is refused."""
     model = load(source)
-    if hasattr(model, "score_pairs"):  # asked by name: importing its class would load torch for an export
+    if isinstance(model, PairScorer):
         from vse.hgr.model import NO_VECTORS
 
         raise InputError(f"{source}: {NO_VECTORS}")
-    return cast("VSEModel | OnnxModel", model)
+    return model
 
 
 def model_folder(source: str | Path) -> Path:

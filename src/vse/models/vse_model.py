@@ -13,20 +13,23 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from vse.encoders.functional import evaluation_mode
+from vse.encoders.functional import SMALLEST_NORM, evaluation_mode, state_fingerprint
 from vse.encoders.image import GridEncoder
 from vse.encoders.text import BiGRUEncoder, WordEncoder
 from vse.errors import InputError
 from vse.models.build import build_image_encoder, build_text_encoder
 from vse.models.config import ModelConfig
-from vse.models.encode import EncodingMethods, ParallelCalls, Vectors
+from vse.models.encode import EncodingMethods
 from vse.models.encode_videos import VideoMethods
+from vse.models.protocols import ParallelCalls, Vectors
+from vse.pooling.functional import pool_with_contributions
 
 if TYPE_CHECKING:
     from vse.encoders.video import FrameBackbone
     from vse.inputs.preprocessing import ImagePreprocessing
     from vse.inputs.tokenizer import TextTokenizer
-    from vse.models.encode_videos import ClipEncoder
+    from vse.models.curves import PoolingCurve
+    from vse.models.encode_videos import VideoEmbedder
 
 
 class VSEModel(EncodingMethods, VideoMethods, nn.Module):
@@ -136,25 +139,25 @@ class VSEModel(EncodingMethods, VideoMethods, nn.Module):
         image = self.image_encoder(images, lengths=image_lengths, mask=image_mask)
         return image, self.text_encoder(tokens, lengths=text_lengths)
 
-    def clip_encoder(self) -> ClipEncoder:
-        """How clips are seen: as pictures, or by the backbone that the model's frames were seen by.
+    def video_embedder(self) -> VideoEmbedder:
+        """Return how video files are encoded: frame by frame as images, or with the backbone of the frame features.
 
-        The backbone is made when it is first needed, with its published weights.
+        The backbone is built on first use, with its published weights.
         """
         from vse.encoders.video import FrameBackbone
         from vse.inputs.preprocessing import ImagePreprocessing
-        from vse.models.encode_videos import FeatureClips, PixelClips
+        from vse.models.encode_videos import FeatureVideos, PixelVideos
 
         image = self.config.image
         if image.kind != "frames" or image.backbone is None:
-            return PixelClips(self)
+            return PixelVideos(self)
         if self._frame_backbone is None:
             self._frame_backbone = FrameBackbone(
                 image.backbone.name, image.backbone.options, image.backbone.fingerprint
             )
         how = ImagePreprocessing.from_json(image.backbone.preprocessing)
         see = partial(self._frame_backbone.features, device=self.device)
-        return FeatureClips(self, how, image.backbone.frames, see)
+        return FeatureVideos(self, how, image.backbone.frames, see)
 
     def embed_images(self, batch: NDArray[Any], lengths: NDArray[np.int64] | None = None) -> Vectors:
         """One batch of pixels or features to unit vectors."""
@@ -180,6 +183,41 @@ class VSEModel(EncodingMethods, VideoMethods, nn.Module):
     def embed_tokens(self, tokens: NDArray[np.int64], lengths: NDArray[np.int64]) -> Vectors:
         """One batch of tokens to unit vectors."""
         return self._embed(self.text_encoder, tokens, lengths)
+
+    @torch.inference_mode()
+    def cell_contributions(self, pixels: NDArray[np.float32]) -> tuple[NDArray[np.float32], tuple[int, int] | None]:
+        """Return what each grid cell adds to the embedding of one image.
+
+        Args:
+            pixels: The image, ``(1, 3, H, W)``.
+
+        Returns:
+            The contributions ``(cells, D)``, which add up to the embedding, and the rows and columns of the grid.
+
+        Raises:
+            InputError: If the pooling does not weight ranks.
+        """
+        encoder: Any = self.image_encoder
+        with evaluation_mode(encoder):
+            batch = torch.from_numpy(pixels).to(self.device, next(self.parameters()).dtype)
+            pooled, shares = pool_with_contributions(encoder.pooling, *encoder.elements(batch))
+            relative = shares[0] / (pooled[0].norm() + SMALLEST_NORM)
+        return relative.float().cpu().numpy(), encoder.backbone.grid(*pixels.shape[2:])
+
+    def pooling_curves(self) -> list[PoolingCurve]:
+        """Return the weights that the poolings of both towers give to each rank."""
+        from vse.models.curves import curves_of
+
+        return curves_of(self)
+
+    def backbone_fingerprint(self) -> str | None:
+        """Return the fingerprint of the image backbone; None for a model of features."""
+        encoder = self.image_encoder
+        return state_fingerprint(encoder.backbone.state_dict()) if isinstance(encoder, GridEncoder) else None
+
+    def architecture(self) -> dict[str, Any]:
+        """Return the configuration, as in ``config.json``."""
+        return self.config.model_dump()
 
     def save(self, folder: str | Path) -> Path:
         """Write ``config.json``, ``model.safetensors`` and the tokenizer into ``folder``, and return it."""

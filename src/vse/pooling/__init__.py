@@ -33,7 +33,7 @@ from vse.pooling.rank_poolings import (  # noqa: E402
     MaxPool,
     TopPercentPool,
 )
-from vse.pooling.registry import create_pooling, list_poolings  # noqa: E402
+from vse.pooling.registry import create_pooling, list_poolings, pooling_builder  # noqa: E402
 from vse.pooling.size_augmentation import SizeAugmentation, drop_elements  # noqa: E402
 from vse.pooling.sorted_sum import sorted_weighted_sum  # noqa: E402
 
@@ -58,5 +58,6 @@ __all__ = [
     "drop_elements",
     "list_poolings",
     "plot_coefficients",
+    "pooling_builder",
     "sorted_weighted_sum",
 ]

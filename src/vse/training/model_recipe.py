@@ -24,7 +24,7 @@ from vse.models.config import (
     TransformerConfig,
     WordsConfig,
 )
-from vse.pooling.registry import pooling_builder
+from vse.pooling import pooling_builder
 
 if TYPE_CHECKING:
     from vse.training.recipe import Recipe

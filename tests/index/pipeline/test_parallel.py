@@ -18,7 +18,7 @@ from vse.convert.onnx_export import export_onnx
 from vse.errors import VSEError
 from vse.index.pipeline import index_folder
 from vse.inputs.preprocessing import prepare
-from vse.models.encode import ParallelCalls
+from vse.models.protocols import ParallelCalls
 from vse.progress import SilentProgress
 
 PICTURES = 30

@@ -14,7 +14,8 @@ import numpy as np
 from vse.index.pipeline.decode import Part, Pixels
 from vse.index.scan import Problem, ScanLimits, read_captions
 from vse.index.types import Collection, Entry, MediaFile, Moment, Vectors
-from vse.models.encode import ParallelCalls, Towers, direction, encode_texts
+from vse.models.encode import direction, encode_texts
+from vse.models.protocols import ParallelCalls, Towers
 
 NO_WORDS = "the model has no vocabulary: captions are kept, but cannot be searched"
 

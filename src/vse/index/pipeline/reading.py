@@ -15,7 +15,7 @@ from vse.index.pipeline.decode import FRAMES, Part, read_parts
 from vse.index.pipeline.plan import Candidate
 from vse.index.scan import Problem, ScanLimits
 from vse.index.types import Moment
-from vse.models.encode import ParallelCalls
+from vse.models.protocols import ParallelCalls
 from vse.progress import ProgressReporter
 
 Parts = Iterator[Part | Problem]
@@ -113,8 +113,8 @@ def _encode(
     """Yield the parts with their moments, a call of the model at a time, enough calls ahead that no thread waits."""
     largest = batch_size // calls.threads  # calls with more frames count as this many: one for each thread fits
     results = prefetch(
-        lambda batch: embed_parts(model, _only_parts(batch), calls.pictures),
-        _batches(parts, calls.pictures),
+        lambda batch: embed_parts(model, _only_parts(batch), calls.images),
+        _batches(parts, calls.images),
         workers=calls.threads,
         window=batch_size + 1,
         weight=lambda batch: min(_weight(batch), largest),
