@@ -162,9 +162,8 @@ def embed(
 
 def _check_store(store: FeatureStore, model: Any, name: str) -> None:
     """Features of another backbone may have the right width and mean something else."""
-    if not hasattr(model, "image_encoder"):
+    backbone = model.backbone_fingerprint()
+    if backbone is None:
         raise UsageError(f"--features: {name} is an export and reads pictures; use the model it was made from")
-    from vse.models.extract import backbone_fingerprint
-
-    if store.header.fingerprint != backbone_fingerprint(model.image_encoder.backbone):
+    if store.header.fingerprint != backbone:
         raise InputError(f"{store.folder}: features of another backbone ({store.header.backbone}) than that of {name}")

@@ -22,9 +22,7 @@ from vse.progress import ProgressReporter, SilentProgress
 
 if TYPE_CHECKING:
     from vse.data.dataset import CaptionedImages
-    from vse.hgr.model import HGRModel
-    from vse.models.onnx import OnnxModel
-    from vse.models.vse_model import VSEModel
+    from vse.models.protocols import AnyModel, EmbeddingModel
 
 HEADER = "embeddings.json"
 IMAGES, TEXTS, OWNERS, CAPTIONS = "images.npy", "texts.npy", "text_to_image.npy", "captions.json"
@@ -102,7 +100,7 @@ class Embeddings:
 
 
 def embed_split(
-    model: VSEModel | OnnxModel,
+    model: EmbeddingModel,
     data: CaptionedImages,
     *,
     name: str,
@@ -126,10 +124,9 @@ def embed_split(
     return Embeddings(images, texts, data.caption_to_image, header, data.captions)
 
 
-def model_traits(model: VSEModel | OnnxModel | HGRModel) -> dict[str, str]:
+def model_traits(model: AnyModel) -> dict[str, str]:
     """What the model is made of, in the words of the published tables: region or grid, BiGRU or BERT, its poolings."""
-    config: Any = model.config
-    raw: dict[str, Any] = config.source if hasattr(config, "source") else config.model_dump()
+    raw = model.architecture()
     if raw.get("kind") == "hgr":
         return _hgr_traits(raw)
     image, text = raw["image"], raw["text"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import tempfile
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,10 +22,9 @@ from vse.models.encode import SHORTEST
 if TYPE_CHECKING:
     from vse.inputs.images import ImageSource
     from vse.inputs.preprocessing import ImagePreprocessing
-    from vse.models.onnx import OnnxModel
-    from vse.models.vse_model import VSEModel
+    from vse.models.protocols import EmbeddingModel
 
-    Model: TypeAlias = VSEModel | OnnxModel
+    Model: TypeAlias = EmbeddingModel
 
 FOR = np.array([214, 40, 40], np.float32)
 AGAINST = np.array([29, 78, 216], np.float32)
@@ -49,11 +48,7 @@ def evidence(model: Model, picture: ImageSource, vector: Vectors) -> NDArray[np.
     from vse.inputs.preprocessing import load_pixels
 
     pixels = load_pixels(picture, how)[None]
-    grid: tuple[int, int] | None
-    if hasattr(model, "image_encoder"):
-        shares, grid = _torch_shares(cast("VSEModel", model), pixels)
-    else:
-        shares, grid = model.contributions(pixels)[0], model.config.grid
+    shares, grid = model.cell_contributions(pixels)
     if grid is None or grid[0] * grid[1] != len(shares):
         raise InputError(f"{len(shares)} cells for a grid of {grid}: they have no place in the picture")
     cells = shares.astype(np.float64) @ vector.astype(np.float64)
@@ -121,20 +116,6 @@ def _preprocessing(model: Model) -> ImagePreprocessing:
     if model.preprocessing is None:
         raise InputError("this model takes sets of features, whose places are not known: use one that sees pictures")
     return model.preprocessing
-
-
-def _torch_shares(model: VSEModel, pixels: NDArray[np.float32]) -> tuple[NDArray[np.float32], tuple[int, int]]:
-    import torch
-
-    from vse.encoders.functional import evaluation_mode
-    from vse.pooling.functional import pool_with_contributions
-
-    encoder: Any = model.image_encoder
-    with torch.inference_mode(), evaluation_mode(encoder):
-        batch = torch.from_numpy(pixels).to(model.device, next(model.parameters()).dtype)
-        pooled, shares = pool_with_contributions(encoder.pooling, *encoder.elements(batch))
-        relative = shares[0] / (pooled[0].norm() + 1e-8)  # as unit_norm does
-    return relative.float().cpu().numpy(), encoder.backbone.grid(*pixels.shape[2:])
 
 
 SAME_START = 1e-3

@@ -18,10 +18,9 @@ from vse.index.types import Collection, Vectors
 if TYPE_CHECKING:
     from vse.inputs.images import ImageSource
     from vse.inputs.tokenizer import TextTokenizer
-    from vse.models.onnx import OnnxModel
-    from vse.models.vse_model import VSEModel
+    from vse.models.protocols import EmbeddingModel
 
-    Model: TypeAlias = VSEModel | OnnxModel
+    Model: TypeAlias = EmbeddingModel
 
 MAX_CHARACTERS = 2000
 EXCLUDED_SHARE = 0.5

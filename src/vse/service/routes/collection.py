@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path, PurePath
-from typing import TYPE_CHECKING, Any
+from pathlib import PurePath
+from typing import TYPE_CHECKING
 
 from fastapi import APIRouter, Response
 
-from vse.errors import InputError
 from vse.index.types import readable
-from vse.models.curves import CURVES_FILE, PoolingCurve, curves_of, read_curves
+from vse.models.curves import PoolingCurve
 from vse.service.context import Ctx
 from vse.service.problems import responses
 from vse.service.routes.results import PREFIX
@@ -93,18 +92,7 @@ def _name(path: str) -> str:
 
 def curves(loaded: LoadedCollection) -> CurvesModel:
     """Return the pooling curves of the collection's model, grouped by tower."""
-    return CurvesModel(curves=list(_by_tower(_saved_curves(loaded))))
-
-
-def _saved_curves(loaded: LoadedCollection) -> Iterable[PoolingCurve]:
-    """The curves saved with the model, or read from the model itself if torch runs it."""
-    model: Any = loaded.model
-    if hasattr(model, "image_encoder"):
-        return curves_of(model)
-    try:
-        return read_curves(Path(loaded.source).expanduser() / CURVES_FILE)
-    except InputError:  # a model from the hub, or one exported without curves
-        return ()
+    return CurvesModel(curves=list(_by_tower(loaded.model.pooling_curves())))
 
 
 def _by_tower(curves: Iterable[PoolingCurve]) -> Iterable[CurveModel]:
