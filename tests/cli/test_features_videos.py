@@ -42,11 +42,11 @@ def test_video_features_prints_result_and_progress(clips, tmp_path, capsys):
     """A folder of clips is recognised; stdout says what was done and what could not be read, stderr how fast."""
     assert main(call(clips, tmp_path / "out")) == 0
     output = capsys.readouterr()
-    assert f"tiny: 3 clips, up to 20 frames of {CHANNELS} channels" in output.out
-    assert "2 clips with 25 frames computed now" in output.out
+    assert f"tiny: 3 videos, up to 20 frames of {CHANNELS} channels" in output.out
+    assert "2 videos with 25 frames computed now" in output.out
     assert "no features for [bold]broken: not a clip" in output.out
     assert f"The features are in {tmp_path / 'out'}" in output.out
-    assert "clips/s" in output.err
+    assert "videos/s" in output.err
     assert FrameFolder(tmp_path / "out").names() == {"a", "more_b"}
 
 
@@ -61,7 +61,7 @@ def test_video_features_json_and_second_run(clips, tmp_path, capsys):
     second = json.loads(output.out)
     assert (second["clips"], second["computed"], second["kept"], second["frames"]) == (3, 0, 2, 0)
     assert [problem["id"] for problem in second["problems"]] == ["[bold]broken"]
-    assert "2 were done before" in output.err
+    assert "2 videos were done before" in output.err
 
 
 def test_pictures_and_clips_in_one_folder(clips, tmp_path, capsys):
@@ -119,7 +119,7 @@ def test_video_features_refuses_invalid_folders(tmp_path, capsys):
     captions = write_hgr(tmp_path / "hgr", {"a": ["x"]}, {"train": {"a": None}})
     for place, more, code, said in (
         (tmp_path / "pictures", ["--frames", "5"], 2, "--frames is for clips, and these are pictures"),
-        (tmp_path / "pictures", ["--kind", "videos"], 1, "no clips in it"),
+        (tmp_path / "pictures", ["--kind", "videos"], 1, "no videos in it"),
         (tmp_path / "twice", [], 1, "a.mp4 and a.webm are both video 'a'"),
         (captions, [], 1, "name the folder of their clips, with --kind videos"),
         (tmp_path / "gone", [], 1, "does not exist"),

@@ -83,14 +83,13 @@ def test_previous_features_are_read_and_kept(previous):
     from tests.clip_support import tiny
 
     from vse.data import FeatureStore
-    from vse.data.clip_files import find_clips
-    from vse.models.extract import extract_features, find_images
-    from vse.models.extract_videos import extract_clip_features
+    from vse.data.media import find_videos
+    from vse.models.extract import extract_clip_features, extract_features, find_images
 
     store = FeatureStore.open("features")
     assert len(store.ids) == 6
     images = extract_features(find_images("images"), tiny(), "features", size=64, name="caffe-resnet")
     videos = extract_clip_features(
-        find_clips("videos"), tiny(), "video_features", frames=4, size=64, name="caffe-resnet"
+        find_videos("videos"), tiny(), "video_features", frames=4, size=64, name="caffe-resnet"
     )
     assert (images.computed, videos.computed) == (0, 0)

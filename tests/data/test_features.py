@@ -19,7 +19,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from vse.data import CaptionedImages, ImageFiles
-from vse.data.feature_writer import FeaturePlan, FeatureWriter
+from vse.data.feature_folder import Extracted, FeaturePlan
+from vse.data.feature_writer import open_writer
 from vse.data.features import FeatureStore, attach
 from vse.errors import InputError, VSEError
 
@@ -30,7 +31,8 @@ KILLED_RUN = """
 import os, signal, sys
 import numpy as np
 folder, fatal = sys.argv[1], int(sys.argv[2])
-from vse.data.feature_writer import FeaturePlan, FeatureWriter
+from vse.data.feature_folder import Extracted, FeaturePlan
+from vse.data.feature_writer import open_writer
 flush, count = os.fsync, 0
 def fsync(descriptor):
     global count
@@ -39,14 +41,13 @@ def fsync(descriptor):
         os.kill(os.getpid(), signal.SIGKILL)
     flush(descriptor)
 os.fsync = fsync
-plan = FeaturePlan("tiny", {}, {"size": [8, 8]}, (2, 3), 4, "f" * 16, tuple(f"{i}.jpg" for i in range(10)))
-with FeatureWriter.open_or_create(folder, plan) as writer:
+ids = tuple(f"{i}.jpg" for i in range(10))
+plan = FeaturePlan("tiny", {}, {"size": [8, 8]}, channels=4, fingerprint="f" * 16, ids=ids, grid=(2, 3))
+with open_writer(folder, plan) as writer:
     for i in range(0, len(writer.todo), 2):
-        rows = writer.todo[i:i + 2].tolist()
-        bad = {row: "broken" for row in rows if row == 5}
-        good = [row for row in rows if row != 5]
-        features = np.array([np.full((6, 4), row + 1) for row in good], np.float16).reshape(-1, 6, 4)
-        writer.commit(good, features, bad)
+        rows = writer.todo[i:i + 2]
+        good = {row: Extracted(np.full((6, 4), row + 1, np.float16)) for row in rows if row != 5}
+        writer.commit(good | {row: Extracted(None, "broken") for row in rows if row == 5})
     writer.finish()
 """
 
@@ -71,10 +72,16 @@ def rows_of(rows, seed: int = 0) -> np.ndarray:
     )
 
 
+def batch(good, bad=None, seed: int = 0) -> dict[int, Extracted]:
+    """Rows with the features of :func:`rows_of`, and rows with a reason."""
+    extracted = {row: Extracted(features) for row, features in zip(good, rows_of(good, seed), strict=True)}
+    return extracted | {row: Extracted(None, reason) for row, reason in (bad or {}).items()}
+
+
 def fill(folder: Path, the_plan: FeaturePlan, bad=()) -> Path:
-    with FeatureWriter.open_or_create(folder, the_plan) as writer:
-        good = [row for row in writer.todo.tolist() if row not in bad]
-        writer.commit(good, rows_of(good), {row: f"reason {row}" for row in bad})
+    with open_writer(folder, the_plan) as writer:
+        good = [row for row in writer.todo if row not in bad]
+        writer.commit(batch(good, {row: f"reason {row}" for row in bad}))
         writer.finish()
     return folder
 
@@ -97,17 +104,17 @@ def test_any_way_of_filling_gives_the_same_store(data):
         run = 0
         while len(kept) + len(broken) < count or run == 0:
             run += 1
-            with FeatureWriter.open_or_create(folder, plan(count)) as writer:
-                assert writer.todo.tolist() == [row for row in range(count) if row not in kept]
+            with open_writer(folder, plan(count)) as writer:
+                assert writer.todo == [row for row in range(count) if row not in kept]
                 assert writer.kept == len(kept)
-                assert dict(writer.bad) == {f"{row}.jpg": reason for row, reason in sorted(broken.items())}
-                todo = writer.todo.tolist()
+                assert dict(writer.problems) == {f"{row}.jpg": reason for row, reason in sorted(broken.items())}
+                todo = writer.todo
                 stop = len(todo) if run > 3 else data.draw(st.integers(0, len(todo)))
                 for start in range(0, stop, 2):
-                    batch = todo[start : min(start + 2, stop)]
-                    bad = {row: f"run {run}" for row in batch if data.draw(st.booleans())}
-                    good = [row for row in batch if row not in bad]
-                    writer.commit(good, rows_of(good, run), bad)
+                    rows = todo[start : min(start + 2, stop)]
+                    bad = {row: f"run {run}" for row in rows if data.draw(st.booleans())}
+                    good = [row for row in rows if row not in bad]
+                    writer.commit(batch(good, bad, run))
                     broken = {row: reason for row, reason in (broken | bad).items() if row not in good}
                     kept |= dict.fromkeys(good, run)
                 if len(kept) + len(broken) == count:
@@ -180,25 +187,25 @@ def test_killed_at_any_flush(tmp_path, fatal):
 def test_another_plan_is_refused(store, changes, said):
     """A folder holds the features of one plan; the line names the first difference and both values."""
     with pytest.raises(InputError, match=said):
-        FeatureWriter.open_or_create(store, plan(**changes))
+        open_writer(store, plan(**changes))
     np.testing.assert_array_equal(FeatureStore.open(store).array, rows_of(range(4)))
 
 
 def test_one_writer_at_a_time(tmp_path):
     """A second run is turned away with the number of the first, and let in after it."""
     with (
-        FeatureWriter.open_or_create(tmp_path / "store", plan()),
+        open_writer(tmp_path / "store", plan()),
         pytest.raises(VSEError, match=f"is being written by process {os.getpid()}"),
     ):
-        FeatureWriter.open_or_create(tmp_path / "store", plan())
-    FeatureWriter.open_or_create(tmp_path / "store", plan()).close()
+        open_writer(tmp_path / "store", plan())
+    open_writer(tmp_path / "store", plan()).close()
 
 
 def test_a_refused_plan_does_not_keep_the_lock(store):
     """After an error the folder is free again."""
     with pytest.raises(InputError):
-        FeatureWriter.open_or_create(store, plan(channels=9))
-    FeatureWriter.open_or_create(store, plan()).close()
+        open_writer(store, plan(channels=9))
+    open_writer(store, plan()).close()
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")
@@ -206,19 +213,21 @@ def test_a_refused_plan_does_not_keep_the_lock(store):
 def test_a_full_disk(tmp_path, file):
     """A disk that fills up is one line, acknowledged rows stay, and the run can go on later."""
     folder = tmp_path / "store"
-    with FeatureWriter.open_or_create(folder, plan()) as writer:
-        writer.commit([0], rows_of([0]), {})
+    with open_writer(folder, plan()) as writer:
+        writer.commit(batch([0]))
         (descriptor,) = (
             int(entry.name) for entry in Path("/proc/self/fd").iterdir() if entry.is_symlink() and names(entry, file)
         )
         full = os.open("/dev/full", os.O_WRONLY)
         os.dup2(full, descriptor)
         os.close(full)
-        with pytest.raises(VSEError, match=r"the disk is full; what is done stays: make room and run the same command"):
-            writer.commit([1], rows_of([1]), {})
-    with FeatureWriter.open_or_create(folder, plan()) as writer:
-        assert writer.todo.tolist() == [1, 2, 3]
-        writer.commit([1, 2, 3], rows_of([1, 2, 3]), {})
+        with pytest.raises(
+            VSEError, match=r"the disk is full; finished features are kept: free some space and run the command again"
+        ):
+            writer.commit(batch([1]))
+    with open_writer(folder, plan()) as writer:
+        assert writer.todo == [1, 2, 3]
+        writer.commit(batch([1, 2, 3]))
         writer.finish()
     np.testing.assert_array_equal(FeatureStore.open(folder).array, rows_of(range(4)))
 
@@ -235,17 +244,17 @@ def test_too_little_space_is_said_before_the_work(tmp_path, monkeypatch):
     usage = namedtuple("usage", "total used free")
     monkeypatch.setattr(shutil, "disk_usage", lambda path: usage(10**12, 10**12 - 5_000_000, 5_000_000))
     with pytest.raises(VSEError, match=r"the features need 0\.02 GB more, the disk has 0\.01 GB free"):
-        FeatureWriter.open_or_create(tmp_path / "store", plan(channels=1_000_000 // 2, count=4))
+        open_writer(tmp_path / "store", plan(channels=1_000_000 // 2, count=4))
 
 
 @pytest.mark.parametrize("content", ["holiday.jpg", "features.npy"])
 def test_a_folder_of_something_else_is_left_alone(tmp_path, content):
     """Only an empty folder or a store is written to: nobody's files are overwritten."""
     (tmp_path / content).write_text("mine")
-    with pytest.raises(InputError, match=f"no feature store and not empty, it holds '{content}'"):
-        FeatureWriter.open_or_create(tmp_path, plan())
+    with pytest.raises(InputError, match=f"not a feature store and not empty, it holds '{content}'"):
+        open_writer(tmp_path, plan())
     with pytest.raises(InputError, match="is a file: expected a folder"):
-        FeatureWriter.open_or_create(tmp_path / content, plan())
+        open_writer(tmp_path / content, plan())
     assert [path.name for path in tmp_path.iterdir()] == [content]
     assert (tmp_path / content).read_text() == "mine"
 
@@ -255,14 +264,14 @@ def test_a_folder_that_may_not_be_written(tmp_path):
     """No permission is one line."""
     tmp_path.chmod(0o500)
     with pytest.raises(VSEError, match="cannot be written: Permission denied"):
-        FeatureWriter.open_or_create(tmp_path / "store", plan())
+        open_writer(tmp_path / "store", plan())
 
 
 def test_a_path_through_a_file(tmp_path):
     """A folder that cannot be made is one line."""
     (tmp_path / "file").write_text("")
     with pytest.raises(VSEError, match="cannot be written: Not a directory"):
-        FeatureWriter.open_or_create(tmp_path / "file" / "store", plan())
+        open_writer(tmp_path / "file" / "store", plan())
 
 
 @pytest.mark.parametrize(
@@ -275,13 +284,13 @@ def test_ids_name_images(ids, said):
 
 
 @pytest.mark.parametrize(
-    "features", [np.zeros((1, 6, 4), np.float32), np.zeros((1, 6, 5), np.float16), np.zeros((2, 6, 4), np.float16)]
+    "features", [np.zeros((6, 4), np.float32), np.zeros((6, 5), np.float16), np.zeros((5, 4), np.float16)]
 )
 def test_features_of_another_shape_are_not_written(tmp_path, features):
     """A row is written whole or not at all."""
-    with FeatureWriter.open_or_create(tmp_path / "store", plan()) as writer:
-        with pytest.raises(InputError, match=r"expected float16 \(1, 6, 4\)"):
-            writer.commit([0], features, {})
+    with open_writer(tmp_path / "store", plan()) as writer:
+        with pytest.raises(InputError, match=r"expected float16 \(6, 4\)"):
+            writer.commit({0: Extracted(features)})
         with pytest.raises(InputError, match="4 rows are still to do"):
             writer.finish()
 
@@ -290,13 +299,13 @@ def test_features_of_another_shape_are_not_written(tmp_path, features):
 def test_half_a_line_of_problems_is_no_harm(tmp_path, first):
     """A reason that a kill cut in two neither breaks the store nor swallows the next reason."""
     folder = tmp_path / "store"
-    with FeatureWriter.open_or_create(folder, plan()) as writer:
-        writer.commit([], rows_of([]), first)
+    with open_writer(folder, plan()) as writer:
+        writer.commit(batch([], first))
     with (folder / "problems.jsonl").open("a") as file:
         file.write('{"id": "1.jp')
-    with FeatureWriter.open_or_create(folder, plan()) as writer:
-        writer.commit([2, 3], rows_of([2, 3]), {1: "second"})
-        writer.commit([0], rows_of([0]), {})
+    with open_writer(folder, plan()) as writer:
+        writer.commit(batch([2, 3], {1: "second"}))
+        writer.commit(batch([0]))
         writer.finish()
     assert FeatureStore.open(folder).bad == {"1.jpg": "second"}
 
@@ -341,8 +350,8 @@ def test_a_damaged_store_is_named(store, damage, said):
 def test_a_complete_store_is_not_begun_anew(store):
     """When the marks of a complete store are gone its features are not overwritten silently."""
     (store / "done.npy").unlink()
-    with pytest.raises(InputError, match=r"done.npy is missing: the store is damaged"):
-        FeatureWriter.open_or_create(store, plan())
+    with pytest.raises(InputError, match=r"done.npy is missing: the store is corrupt"):
+        open_writer(store, plan())
 
 
 def captioned(ids, owners, paths=None) -> CaptionedImages:

@@ -23,8 +23,7 @@ from vse.inputs.files import BadMediaError
 from vse.inputs.video.windows import even_frames_of
 from vse.models.config import About, FrameBackboneConfig, FramesConfig
 from vse.models.encode import BadImage, BadImageWarning
-from vse.models.extract import backbone_fingerprint
-from vse.models.extract_videos import extract_clip_features, find_clips
+from vse.models.extract import backbone_fingerprint, extract_clip_features, find_videos
 from vse.models.storage import fingerprint
 from vse.training.model import frame_backbone_of
 from vse.training.model_recipe import ModelRecipe
@@ -78,13 +77,13 @@ def test_a_model_of_pictures(folder, tmp_path, runtime):
 def test_a_model_of_frames_sees_as_its_features_were_seen(folder, tmp_path):
     """Paths have the vectors of what ``vse features`` kept, and those are of the frames one by one."""
     model = frames_model(seen())
-    extract_clip_features(find_clips(folder), tiny(), tmp_path / "out", size=SIDE)
+    extract_clip_features(find_videos(folder), tiny(), tmp_path / "out", size=SIDE)
     paths = [folder / "a.mp4", folder / "b.webm"]
     vectors = model.encode_videos(paths)
     kept = [np.load(tmp_path / "out" / f"{name}.npy") for name in ("a", "b")]
     np.testing.assert_allclose(vectors, model.encode_videos(kept), atol=1e-3)
     np.testing.assert_allclose(vectors, model.encode_videos([naive_rows(path) for path in paths]), atol=2e-3)
-    np.testing.assert_array_equal(model.encode_videos(find_clips(folder)), vectors)
+    np.testing.assert_array_equal(model.encode_videos(find_videos(folder)), vectors)
     np.testing.assert_array_equal(model.encode_videos(folder / "a.mp4"), vectors[:1])
 
 
@@ -245,7 +244,7 @@ class TestConfiguration:
         """The description that extraction left; none where another ``features.json`` or none lies there."""
         out = tmp_path / "out"
         described = {"name": "caffe-resnet", "options": OPTIONS, "frames": 7}
-        extract_clip_features(find_clips(folder), tiny(), out, size=SIDE, **described)
+        extract_clip_features(find_videos(folder), tiny(), out, size=SIDE, **described)
 
         def found():
             return frame_backbone_of(find_frames(FrameFolder(out), ["a", "b"])[0])

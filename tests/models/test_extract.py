@@ -111,7 +111,7 @@ def test_stored_features_are_those_of_the_backbone(folder, tmp_path, batch_size)
     assert store.array.shape == (7, report.grid[0] * report.grid[1], 128)
     for row, path in zip(store.array, images.paths, strict=True):
         np.testing.assert_allclose(row, naive_features(backbone, path), rtol=2e-3, atol=1e-3)
-    assert (report.images, report.computed, report.kept, report.clipped, report.bad) == (7, 7, 0, 0, {})
+    assert (report.count, report.computed, report.kept, report.clipped, report.problems) == (7, 7, 0, 0, {})
     assert store.header.fingerprint == backbone_fingerprint(backbone)
     assert progress.done == 7
     assert all("images/s" in str(text) for text in progress.descriptions)
@@ -136,15 +136,15 @@ def test_a_bad_picture_among_good_ones(folder, tmp_path):
     (folder / "zero.jpg").write_bytes(b"")
     images = find_images(folder)
     report = extract_features(images, tiny(), tmp_path / "out", size=SIDE, batch_size=2)
-    assert (report.images, report.computed) == (8, 6)
-    assert report.bad == {"03.png": "truncated", "zero.jpg": "empty"}
+    assert (report.count, report.computed) == (8, 6)
+    assert report.problems == {"03.png": "truncated", "zero.jpg": "empty"}
     assert json.loads(json.dumps(report.to_json()))["bad"][1] == {"id": "zero.jpg", "reason": "empty"}
     with pytest.raises(InputError, match=r"no features for 1 of 2 images: '03.png' \(truncated\)"):
         FeatureStore.open(tmp_path / "out").rows_for(["00.png", "03.png"])
     (folder / "03.png").write_bytes(whole)
     backbone = tiny(Counting)
     report = extract_features(images, backbone, tmp_path / "out", size=SIDE, batch_size=2, name="CaffeResNet")
-    assert (report.computed, report.kept, backbone.seen, report.bad) == (1, 6, 1, {"zero.jpg": "empty"})
+    assert (report.computed, report.kept, backbone.seen, report.problems) == (1, 6, 1, {"zero.jpg": "empty"})
     row = FeatureStore.open(tmp_path / "out").rows_for(["03.png"])[0]
     np.testing.assert_allclose(row, naive_features(tiny(), folder / "03.png"), rtol=2e-3, atol=1e-3)
 
@@ -153,8 +153,8 @@ def test_nothing_but_bad_pictures(tmp_path):
     """A run without a single usable picture ends with a report all the same."""
     images = ImageFiles((tmp_path / "gone.jpg",), ("gone.jpg",))
     report = extract_features(images, tiny(), tmp_path / "out", size=SIDE)
-    assert report.bad == {"gone.jpg": "no such file"}
-    assert FeatureStore.open(tmp_path / "out").bad == report.bad
+    assert report.problems == {"gone.jpg": "no such file"}
+    assert FeatureStore.open(tmp_path / "out").bad == report.problems
 
 
 def test_values_that_float16_cannot_hold(folder, tmp_path):
@@ -169,7 +169,7 @@ def test_values_that_float16_cannot_hold(folder, tmp_path):
 
     report = extract_features(find_images(folder), tiny(Extreme), tmp_path / "out", size=SIDE)
     assert report.clipped == 3
-    assert report.bad == {"06.png": "the backbone gives NaN for it"}
+    assert report.problems == {"06.png": "the backbone gives NaN for it"}
     store = FeatureStore.open(tmp_path / "out")
     assert store.array[0, 0, :5].tolist() == [65504, -65504, 65504, 65504, 0]
 

@@ -21,13 +21,12 @@ from tests.models.test_extract import Telling
 from vse._util.locks import FolderLock
 from vse.cli.render import lines_of
 from vse.data import open_data
-from vse.data.clip_folder import read_clip_header
+from vse.data.features import read_video_header
 from vse.data.video_sources import FrameFolder
 from vse.encoders.backbones import CaffeResNet
 from vse.errors import InputError, VSEError
 from vse.inputs.files import Problem
-from vse.models.extract import backbone_fingerprint
-from vse.models.extract_videos import ClipFeaturesReport, NamedClips, extract_clip_features, find_clips
+from vse.models.extract import ClipFeaturesReport, VideoFiles, backbone_fingerprint, extract_clip_features, find_videos
 
 CALL = {"size": SIDE, "name": "caffe-resnet", "options": OPTIONS}
 
@@ -35,7 +34,7 @@ CALL = {"size": SIDE, "name": "caffe-resnet", "options": OPTIONS}
 SLOW_RUN = """
 import sys, time
 import torch
-from vse.models.extract_videos import extract_clip_features, find_clips
+from vse.models.extract import extract_clip_features, find_videos
 from vse.encoders.backbones import CaffeResNet
 class Slow(CaffeResNet):
     def forward(self, pixels):
@@ -43,7 +42,7 @@ class Slow(CaffeResNet):
         return super().forward(pixels)
 torch.manual_seed(0)
 backbone, options = Slow(blocks=(1, 1, 1, 1), width=4), {"blocks": [1, 1, 1, 1], "width": 4}
-extract_clip_features(find_clips(sys.argv[1]), backbone, sys.argv[2], size=64, name="caffe-resnet", options=options)
+extract_clip_features(find_videos(sys.argv[1]), backbone, sys.argv[2], size=64, name="caffe-resnet", options=options)
 """
 
 
@@ -63,7 +62,7 @@ def folder(tmp_path) -> Path:
 
 
 def extract(folder: Path, into: Path, backbone: CaffeResNet | None = None, **changes: object):
-    return extract_clip_features(find_clips(folder), backbone or tiny(), into, **{**CALL, **changes})
+    return extract_clip_features(find_videos(folder), backbone or tiny(), into, **{**CALL, **changes})
 
 
 def cut(path: Path, seconds: float = 6.0) -> None:
@@ -82,7 +81,7 @@ def contents(folder: Path) -> dict[str, tuple[bytes, int]]:
 @pytest.mark.parametrize("batch_size", [1, 7, 64])
 def test_kept_features_are_those_of_the_backbone(folder, tmp_path, batch_size):
     """One float16 row a frame, the mean over its cells; batches and decoding ahead change nothing."""
-    backbone, progress, clips = tiny(), Telling(), find_clips(folder)
+    backbone, progress, clips = tiny(), Telling(), find_videos(folder)
     report = extract(folder, tmp_path / "out", backbone, batch_size=batch_size, progress=progress)
     assert clips.ids == ("a", "b", "more_c", "more_deep_d")
     total = 0
@@ -91,7 +90,7 @@ def test_kept_features_are_those_of_the_backbone(folder, tmp_path, batch_size):
         assert kept.dtype == np.float16
         np.testing.assert_allclose(kept, expected, rtol=2e-3, atol=1e-3)
         total += len(kept)
-    assert (report.clips, report.computed, report.kept, report.frames) == (4, 4, 0, total)
+    assert (report.count, report.computed, report.kept, report.frames) == (4, 4, 0, total)
     assert (report.clipped, report.problems, report.notes) == (0, {}, {})
     assert progress.done == 4
     header = json.loads((tmp_path / "out" / "features.json").read_text())
@@ -105,7 +104,7 @@ def test_kept_features_are_those_of_the_backbone(folder, tmp_path, batch_size):
 def test_the_number_of_frames(folder, tmp_path):
     """At most so many of a clip, those of :func:`even_frames_of`."""
     extract(folder, tmp_path / "out", frames=3)
-    for path, name in zip(find_clips(folder).paths, ("a", "b", "more_c", "more_deep_d"), strict=True):
+    for path, name in zip(find_videos(folder).paths, ("a", "b", "more_c", "more_deep_d"), strict=True):
         kept = np.load(tmp_path / "out" / f"{name}.npy")
         assert kept.shape == (3, CHANNELS)
         np.testing.assert_allclose(kept, naive_rows(path, 3), rtol=2e-3, atol=1e-3)
@@ -132,12 +131,12 @@ def test_bad_clips_among_good_ones(folder, tmp_path):
     cut(folder / "half.webm")
     (folder / "lost.mp4").symlink_to(folder / "nowhere.mp4")
     report = extract(folder, tmp_path / "out")
-    assert (report.clips, report.computed) == (8, 5)
+    assert (report.count, report.computed) == (8, 5)
     assert set(report.problems) == {"lost", "text", "zero"}
     assert report.problems["zero"] == "empty"
     assert "no such file" in report.problems["lost"]
     assert list(report.notes) == ["half"]
-    header = read_clip_header(tmp_path / "out")
+    header = read_video_header(tmp_path / "out")
     assert (header.problems, header.notes) == (report.problems, report.notes)
     told = json.loads(json.dumps(report.to_json()))
     assert {"id": "zero", "reason": "empty"} in told["problems"]
@@ -149,7 +148,7 @@ def test_bad_clips_among_good_ones(folder, tmp_path):
     assert (report.computed, report.kept, backbone.seen) == (2, 4, 20)
     assert set(report.problems) == {"lost", "text"}
     assert report.notes == {}
-    header = read_clip_header(tmp_path / "out")
+    header = read_video_header(tmp_path / "out")
     assert (header.problems, header.notes) == (report.problems, {})
     np.testing.assert_allclose(
         np.load(tmp_path / "out/zero.npy"), naive_rows(folder / "zero.mp4"), rtol=2e-3, atol=1e-3
@@ -181,9 +180,9 @@ def test_several_folders_of_clips_into_one(folder, tmp_path):
     write_clips(tmp_path / "others", "x.mp4")
     extract(folder, tmp_path / "out")
     report = extract(tmp_path / "others", tmp_path / "out")
-    assert (report.clips, report.problems) == (1, {})
+    assert (report.count, report.problems) == (1, {})
     assert FrameFolder(tmp_path / "out").names() == {"a", "b", "more_c", "more_deep_d", "x"}
-    assert read_clip_header(tmp_path / "out").problems == {"bad": "empty"}
+    assert read_video_header(tmp_path / "out").problems == {"bad": "empty"}
 
 
 def test_values_that_float16_cannot_hold(folder, tmp_path):
@@ -269,7 +268,7 @@ def test_wrong_calls_leave_nothing_behind(folder, tmp_path, changes, said):
 
 def test_folders_of_others(folder, tmp_path):
     """A folder with other things in it, a file, and a folder that another process writes are refused."""
-    with pytest.raises(InputError, match=r"is no feature store and not empty, it holds 'a.mp4'"):
+    with pytest.raises(InputError, match=r"is not a feature store and not empty, it holds 'a.mp4'"):
         extract(folder, folder)
     with pytest.raises(InputError, match="is a file"):
         extract(folder, folder / "a.mp4")
@@ -283,7 +282,7 @@ def test_folders_of_others(folder, tmp_path):
 def test_a_name_that_is_too_long_for_a_file(tmp_path):
     """A path that fits and whose id does not is a problem of this clip alone."""
     long = Path(*["d" * 100] * 3)
-    clips = find_clips(write_clips(tmp_path / "clips", "a.mp4", str(long / "b.mp4")))
+    clips = find_videos(write_clips(tmp_path / "clips", "a.mp4", str(long / "b.mp4")))
     report = extract_clip_features(clips, tiny(), tmp_path / "out", **CALL)
     assert report.computed == 1
     assert list(report.problems.values()) == ["its path is too long to name a file of features: shorten it"]
@@ -291,12 +290,21 @@ def test_a_name_that_is_too_long_for_a_file(tmp_path):
 
 def test_the_report_as_a_person_reads_it():
     """Each line has its place: counts, what was clipped, used in part, or left without features, and where they are."""
-    counts = {"frames_per_clip": 20, "channels": 128, "clips": 3, "frames": 25, "computed": 2, "kept": 0, "clipped": 7}
+    counts = {
+        "kind": "video",
+        "frames_each": 20,
+        "channels": 128,
+        "count": 3,
+        "frames": 25,
+        "computed": 2,
+        "kept": 0,
+        "clipped": 7,
+    }
     told = {"problems": {"a\nb": "empty"}, "notes": {"[c]": "the second half is missing"}}
     report = ClipFeaturesReport(folder=Path("out"), backbone="tiny", seconds=1.0, **counts, **told)
     assert lines_of(report) == [
-        "tiny: 3 clips, up to 20 frames of 128 channels",
-        "2 clips with 25 frames computed now (2.0 clips/s), 0 were there before",
+        "tiny: 3 videos, up to 20 frames of 128 channels",
+        "2 videos with 25 frames computed now (2.0 videos/s), 0 were there before",
         "7 values were beyond ±65504, the range of float16, and were clipped",
         "[c] is used in part: the second half is missing",
         r"'no features for a\nb: empty'",
@@ -306,14 +314,14 @@ def test_the_report_as_a_person_reads_it():
 
 def test_clips_may_be_named_by_hand(folder, tmp_path):
     """Ids of one's own."""
-    extract_clip_features(NamedClips((folder / "a.mp4",), ("video7",)), tiny(), tmp_path / "out", **CALL)
+    extract_clip_features(VideoFiles((folder / "a.mp4",), ("video7",)), tiny(), tmp_path / "out", **CALL)
     assert FrameFolder(tmp_path / "out").names() == {"video7"}
 
 
 def test_what_could_not_be_looked_at_is_told(folder, tmp_path):
     """Problems of the search for clips stand before those of the clips."""
-    clips = find_clips(folder)
-    clips = NamedClips(clips.paths, clips.ids, (Problem("secret", "the folder cannot be read"),))
+    clips = find_videos(folder)
+    clips = VideoFiles(clips.paths, clips.ids, (Problem("secret", "the folder cannot be read"),))
     assert extract_clip_features(clips, tiny(), tmp_path / "out", **CALL).problems == {
         "secret": "the folder cannot be read"
     }

@@ -60,9 +60,9 @@ def _videos(
     place: Path, backbone: str, into: Path, frames: int | None, size: int | None, batch_size: int, as_json: bool
 ) -> None:
     from vse.inputs.video.windows import FRAMES
-    from vse.models.extract_videos import extract_clip_features, find_clips
+    from vse.models.extract import extract_clip_features, find_videos
 
-    clips = find_clips(place)
+    clips = find_videos(place)
     with progress_on_stderr() as progress:
         report = extract_clip_features(
             clips, backbone, into, frames=frames or FRAMES, size=size, batch_size=batch_size, progress=progress
@@ -72,8 +72,8 @@ def _videos(
 
 def _kind_of(place: Path) -> Literal["images", "videos"]:
     """A data set is pictures; a folder is what it holds."""
-    from vse.data.clip_files import media_kinds
     from vse.data.layouts.folder import NAME as FOLDER
+    from vse.data.media import media_kinds
     from vse.data.open import LAYOUTS
 
     if not place.is_dir():

@@ -1,8 +1,19 @@
-"""Writing a feature store so that a run can be killed at any moment and goes on where it stopped.
+"""Write features so that a run can be killed at any moment and resumed.
 
-The files and the commit protocol are those of :mod:`vse.data.features`. Rows are written with ordinary writes
-and not through a mapping: when the disk is full a write raises an error, while a store into a mapped page ends the
-process with a bus error.
+The files are those of :mod:`vse.data.features`. One process at a time fills a folder. Its header is written first and
+says what the folder is for: a call with another backbone, preprocessing or fingerprint is refused.
+
+Commit protocol for images. After the header come ``ids.json`` and the empty ``features.npy``; ``done.npy`` is renamed
+into place last, so that its presence means that the folder is laid out. A batch is committed in two steps: its rows of
+``features.npy`` and its lines of ``problems.jsonl`` are written and synced to disk, and only then are its marks in
+``done.npy`` written and synced. A mark therefore stands for features that are there, whenever the process is killed or
+the power fails; only the batch in progress is lost and computed again. ``complete`` in ``store.json`` becomes true when
+no mark is 0. Rows are written with ordinary writes and not through a mapping: on a full disk a write raises an error,
+while a store into a mapped page ends the process with a bus error.
+
+Commit protocol for videos. An array is synced, given the modification time of its video and renamed into place: an
+array with the time of its video stands for that video. A note about a video is in ``features.json`` before its array
+is there; the reasons of videos without features are found again by the next run.
 """
 
 from __future__ import annotations
@@ -10,19 +21,17 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import numpy as np
+from numpy.lib import format as npy_format
 from numpy.lib.format import open_memmap
 from numpy.typing import NDArray
 
-from vse._util.atomic import write_json, write_text
-from vse._util.locks import FolderLock
+from vse._util.atomic import settle, sync_folder, write_json, write_text
+from vse.data.feature_folder import Extracted, FeaturePlan, FeatureWriter, one_line_errors, other_plan
 from vse.data.features import (
     BAD,
     DONE,
@@ -31,141 +40,116 @@ from vse.data.features import (
     HEADER,
     IDS,
     PROBLEMS,
+    START_AGAIN,
     TO_DO,
+    VIDEO_HEADER,
     StoreHeader,
-    another,
-    expect_own_folder,
-    expect_same,
-    explained,
+    VideoFeaturesHeader,
     map_features,
-    read_header,
     read_ids,
     read_marks,
     read_problems,
 )
 from vse.errors import InputError, VSEError
 
-
-@dataclass(frozen=True)
-class FeaturePlan:
-    """What a store shall hold: the features of the images ``ids``, made by one backbone in one way."""
-
-    backbone: str
-    options: Mapping[str, Any]
-    preprocessing: Mapping[str, Any]
-    grid: tuple[int, int]
-    channels: int
-    fingerprint: str
-    ids: tuple[str, ...]
-
-    def __post_init__(self) -> None:
-        if not self.ids:
-            raise InputError("zero images, expected at least one")
-        (name, times), *_ = Counter(self.ids).most_common(1)
-        if times > 1:
-            raise InputError(f"id {name!r} is given to {times} images: features are found by id, give each its own")
-
-    def header(self) -> StoreHeader:
-        """What ``store.json`` says at the beginning."""
-        return StoreHeader(
-            backbone=self.backbone,
-            options=json.loads(json.dumps(dict(self.options))),  # as it will be read: lists, not tuples
-            preprocessing=json.loads(json.dumps(dict(self.preprocessing))),
-            grid=self.grid,
-            channels=self.channels,
-            count=len(self.ids),
-            fingerprint=self.fingerprint,
-        )
+_WRITING = ".writing.npy"
+_MAX_NAME = 255  # bytes of a file name
+_TOO_LONG = "its path is too long to name a file of features: shorten it"
 
 
-class FeatureWriter:
-    """A store that is being filled, by one process at a time.
+def open_writer(folder: str | os.PathLike[str], plan: FeaturePlan) -> FeatureWriter[Any]:
+    """Create the features of ``plan`` in ``folder``, or resume them if they were begun with the same plan.
 
-    ``todo`` are the rows to compute and ``kept`` counts the others. Pictures that could not be used in an earlier run
-    are to do again: they may have been mended.
+    Args:
+        folder: A new or empty folder, or one that was begun before.
+        plan: What it shall hold.
+
+    Returns:
+        The writer, which holds the lock of the folder until it is closed.
+
+    Raises:
+        InputError: If the folder holds something else.
+        VSEError: If another process is writing it, or it cannot be written.
     """
+    if plan.grid is not None:
+        header = StoreHeader(**plan.described(), grid=plan.grid, count=len(plan.ids))
+        return GridWriter(Path(folder), plan, header)
+    return VideoWriter(Path(folder), plan, VideoFeaturesHeader(**plan.described(), frames=plan.frames))
 
-    def __init__(self, folder: Path, plan: FeaturePlan, lock: FolderLock) -> None:
-        self.folder = folder
-        self.header = read_header(folder)
-        self._ids = plan.ids
-        self._lock = lock
-        self._marks = read_marks(folder, self.header)
-        self._reasons = read_problems(folder)
-        self.todo: NDArray[np.int64] = np.flatnonzero(self._marks != DONE_WELL)
-        self.kept = len(self._marks) - len(self.todo)
-        features = map_features(folder, self.header)
-        _expect_space(folder, self.header.nbytes)
-        if (folder / PROBLEMS).exists():  # a line that a kill cut in two must not swallow the next one
+
+class GridWriter(FeatureWriter[StoreHeader]):
+    """Writes the features of images, rows of one array."""
+
+    header_file = HEADER
+    progress_keys = frozenset({"complete"})
+
+    def _open(self) -> None:
+        self._lay_out()
+        self._marks = read_marks(self.folder, self.header)
+        self._reasons = read_problems(self.folder)
+        self.todo = np.flatnonzero(self._marks != DONE_WELL).tolist()
+        features = map_features(self.folder, self.header)
+        _expect_space(self.folder, self.header.nbytes)
+        if (self.folder / PROBLEMS).exists():  # a line that a kill cut in two must not swallow the next one
             self._write_problems()
-        marks = np.load(folder / DONE, mmap_mode="r", allow_pickle=False)
-        self._features = _RowFile(folder / FEATURES, features.offset, self.header.nbytes // self.header.count)
-        self._done = _RowFile(folder / DONE, marks.offset, 1)
+        marks = np.load(self.folder / DONE, mmap_mode="r", allow_pickle=False)
+        self._features = _RowFile(self.folder / FEATURES, features.offset, self.header.nbytes // self.header.count)
+        self._done = _RowFile(self.folder / DONE, marks.offset, 1)
 
-    @classmethod
-    def open_or_create(cls, folder: str | os.PathLike[str], plan: FeaturePlan) -> FeatureWriter:
-        """A new store in ``folder``, or the one there if it was begun with the same plan."""
-        where = Path(folder)
-        expect_own_folder(where, HEADER)
-        with explained(where):
-            where.mkdir(parents=True, exist_ok=True)
-            lock = FolderLock(where)
-            try:
-                _lay_out(where, plan)
-                return cls(where, plan, lock)
-            except BaseException:
-                lock.release()
-                raise
+    @property
+    def problems(self) -> Mapping[str, str]:
+        names = [self.plan.ids[row] for row in np.flatnonzero(self._marks == BAD)]
+        return {name: self._reasons.get(name, "reason unknown") for name in names}
 
-    def commit(self, rows: Sequence[int], features: NDArray[np.float16], bad: Mapping[int, str]) -> None:
-        """Keep ``features (len(rows), cells, channels)`` and the reasons why the rows ``bad`` have none."""
-        if features.dtype != np.float16 or features.shape != (len(rows), *self.header.shape[1:]):
-            raise InputError(
-                f"features are {features.dtype} {features.shape}: expected float16 "
-                f"{(len(rows), *self.header.shape[1:])}"
-            )
-        with explained(self.folder):
-            for row, values in zip(rows, features, strict=True):
-                self._features.write(row, values.tobytes())
+    def commit(self, batch: Mapping[int, Extracted]) -> None:
+        shape = self.header.shape[1:]
+        good = {row: one.features for row, one in batch.items() if one.features is not None}
+        for features in good.values():
+            if features.dtype != np.float16 or features.shape != shape:
+                raise InputError(f"features are {features.dtype} {features.shape}: expected float16 {shape}")
+        with one_line_errors(self.folder):
+            for row, features in good.items():
+                self._features.write(row, features.tobytes())
             self._features.flush()
+            bad = {row: one.reason for row, one in batch.items() if row not in good}
             if bad:
-                self._append_problems({self._ids[row]: reason for row, reason in bad.items()})
-            # From here on the batch is acknowledged, row by row.
-            for mark, marked in ((DONE_WELL, rows), (BAD, bad)):
-                for row in marked:
-                    self._done.write(row, bytes([mark]))
-                    self._marks[row] = mark
+                self._append_problems({self.plan.ids[row]: reason for row, reason in bad.items()})
+            # From here on the batch is committed, row by row.
+            for row in batch:
+                mark = DONE_WELL if row in good else BAD
+                self._done.write(row, bytes([mark]))
+                self._marks[row] = mark
             self._done.flush()
 
     def finish(self) -> None:
-        """Declare the store complete."""
         waiting = int((self._marks == TO_DO).sum())
         if waiting:
             raise InputError(f"{self.folder}: {waiting} rows are still to do, a store cannot be complete without them")
-        with explained(self.folder):
-            self._reasons = dict(self.bad)
+        with one_line_errors(self.folder):
+            self._reasons = dict(self.problems)
             self._write_problems()
             write_json(self.folder / HEADER, self.header.model_copy(update={"complete": True}).model_dump(mode="json"))
 
-    @property
-    def bad(self) -> Mapping[str, str]:
-        """The ids of pictures that cannot be used, and why, in the order of the rows."""
-        names = [self._ids[row] for row in np.flatnonzero(self._marks == BAD)]
-        return {name: self._reasons.get(name, "reason unknown") for name in names}
-
     def close(self) -> None:
-        """Let other runs in."""
         self._features.close()
         self._done.close()
-        self._lock.release()
+        super().close()
 
-    def __enter__(self) -> FeatureWriter:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
+    def _lay_out(self) -> None:
+        """Create the files that are missing, in the order of the protocol."""
+        if (self.folder / DONE).exists():
+            there = read_ids(self.folder, self.header)
+            for row, (old, new) in enumerate(zip(there, self.plan.ids, strict=True)):
+                if old != new:
+                    raise InputError(other_plan(self.folder, f"ids[{row}]", old, new))
+            return
+        if self.header.complete:
+            raise InputError(f"{self.folder / DONE} is missing: {START_AGAIN}")
+        write_json(self.folder / IDS, list(self.plan.ids))
+        open_memmap(self.folder / FEATURES, mode="w+", dtype=np.float16, shape=self.header.shape).flush()
+        beside = self.folder / f".{DONE}"
+        open_memmap(beside, mode="w+", dtype=np.uint8, shape=(self.header.count,)).flush()
+        beside.replace(self.folder / DONE)
 
     def _append_problems(self, reasons: Mapping[str, str]) -> None:
         self._reasons.update(reasons)
@@ -176,6 +160,84 @@ class FeatureWriter:
 
     def _write_problems(self) -> None:
         write_text(self.folder / PROBLEMS, _lines(self._reasons))
+
+
+class VideoWriter(FeatureWriter[VideoFeaturesHeader]):
+    """Writes the features of videos, one array each. Features and problems of other videos in the folder stay."""
+
+    header_file = VIDEO_HEADER
+    progress_keys = frozenset({"problems", "notes"})
+
+    def _open(self) -> None:
+        self._problems, self._notes = dict(self.header.problems), dict(self.header.notes)
+        self.todo = [row for row in range(len(self.plan.ids)) if not self._has(row)]
+        for name in set(self.plan.ids).difference(self.plan.ids[row] for row in self.todo):
+            self._problems.pop(name, None)
+
+    @property
+    def problems(self) -> Mapping[str, str]:
+        return {name: self._problems[name] for name in self.plan.ids if name in self._problems}
+
+    @property
+    def notes(self) -> Mapping[str, str]:
+        return {name: self._notes[name] for name in self.plan.ids if name in self._notes}
+
+    def commit(self, batch: Mapping[int, Extracted]) -> None:
+        with one_line_errors(self.folder):
+            for position, one in batch.items():
+                name = self.plan.ids[position]
+                if one.features is None:
+                    self._problems[name] = one.reason
+                    self._notes.pop(name, None)
+                    if self.unsupported(position) is None:
+                        self._file(name).unlink(missing_ok=True)  # of what the video was before
+                else:
+                    self._problems.pop(name, None)
+                    self._note(name, one.note)
+                    self._write(name, one.features, one.modified)
+
+    def finish(self) -> None:
+        """Nothing is recorded: the folder may be extended at any time."""
+
+    def unsupported(self, position: int) -> str | None:
+        return _TOO_LONG if len(os.fsencode(f"{self.plan.ids[position]}.npy")) > _MAX_NAME else None
+
+    def close(self) -> None:
+        try:
+            with one_line_errors(self.folder):
+                (self.folder / _WRITING).unlink(missing_ok=True)
+                self._write_header()
+        finally:
+            super().close()
+
+    def _has(self, position: int) -> bool:
+        try:
+            return self._file(self.plan.ids[position]).stat().st_mtime_ns == self.plan.modified[position]
+        except OSError:
+            return False
+
+    def _note(self, name: str, note: str | None) -> None:
+        if self._notes.get(name) != note:
+            self._notes.pop(name, None)
+            if note is not None:
+                self._notes[name] = note
+            self._write_header()
+
+    def _write(self, name: str, features: NDArray[np.float16], modified: int) -> None:
+        beside = self.folder / _WRITING
+        with beside.open("wb") as file:
+            npy_format.write_array(file, np.ascontiguousarray(features), allow_pickle=False)
+        os.utime(beside, ns=(modified, modified))
+        settle(beside)
+        beside.replace(self._file(name))
+        sync_folder(self.folder)
+
+    def _write_header(self) -> None:
+        known = {"problems": self._problems, "notes": self._notes}
+        write_json(self.folder / VIDEO_HEADER, self.header.model_copy(update=known).model_dump(mode="json"))
+
+    def _file(self, name: str) -> Path:
+        return self.folder / f"{name}.npy"
 
 
 class _RowFile:
@@ -198,43 +260,16 @@ class _RowFile:
         self._file.close()
 
 
-def _lay_out(folder: Path, plan: FeaturePlan) -> None:
-    """Make the files that are not there yet, in the order that the protocol states."""
-    wanted = plan.header()
-    laid_out = (folder / DONE).exists()
-    if (folder / HEADER).exists():
-        found = read_header(folder)
-        exclude = {"complete"}
-        expect_same(
-            folder, found.model_dump(mode="json", exclude=exclude), wanted.model_dump(mode="json", exclude=exclude)
-        )
-        if found.complete and not laid_out:
-            raise InputError(f"{folder / DONE} is missing: the store is damaged, delete its folder and start again")
-    else:
-        write_json(folder / HEADER, wanted.model_dump(mode="json"))
-    if laid_out:
-        there = read_ids(folder, wanted)
-        for row, (old, new) in enumerate(zip(there, plan.ids, strict=True)):
-            if old != new:
-                raise InputError(another(folder, f"ids[{row}]", old, new))
-        return
-    write_json(folder / IDS, list(plan.ids))
-    open_memmap(folder / FEATURES, mode="w+", dtype=np.float16, shape=wanted.shape).flush()
-    beside = folder / f".{DONE}"
-    open_memmap(beside, mode="w+", dtype=np.uint8, shape=(wanted.count,)).flush()
-    beside.replace(folder / DONE)
-
-
 def _expect_space(folder: Path, size: int) -> None:
-    """Refuse to begin what the disk cannot hold; blocks that the file has already are not counted again."""
-    # Where the system does not count blocks, files have no holes: all the space is taken already.
+    """Refuse to begin what the disk cannot hold; blocks that the file already has are not counted again."""
+    # Where the system does not count blocks, files have no holes: all the space is allocated already.
     blocks = getattr((folder / FEATURES).stat(), "st_blocks", None)
     needed = 0 if blocks is None else size - blocks * 512
     free = shutil.disk_usage(folder).free
     if needed > free:
         raise VSEError(
             f"{folder}: the features need {needed / 1e9:.2f} GB more, the disk has {free / 1e9:.2f} GB free: "
-            "make room or choose a folder on another disk"
+            "free some space or choose a folder on another disk"
         )
 
 

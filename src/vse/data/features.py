@@ -1,32 +1,30 @@
-"""Grid features on disk: computed once by ``vse features``, read by training in the place of pictures.
+"""Features on disk, extracted once by ``vse features``: grid features of images and frame features of videos.
 
-::
+Images have the same number of cells each, so that their features are rows of one array::
 
-    FOLDER/store.json      backbone, preprocessing, grid, fingerprint of the weights, and whether all is done
+    FOLDER/store.json      backbone, preprocessing, grid, fingerprint of the weights, whether it is complete
     FOLDER/ids.json        the id of the image in each row
     FOLDER/features.npy    float16 (count, cells, channels), to be memory-mapped
-    FOLDER/done.npy        uint8 (count,): 0 to do, 1 done, 2 the picture cannot be used
-    FOLDER/problems.jsonl  {"id", "reason"} of every picture that cannot be used
+    FOLDER/done.npy        uint8 (count,): 0 to do, 1 done, 2 the image cannot be used
+    FOLDER/problems.jsonl  {"id", "reason"} of every image that cannot be used
 
-Commit protocol. ``store.json`` is written first and says what the folder is for; then ``ids.json`` and the empty
-``features.npy``; ``done.npy`` is renamed into place last, so that its presence says that the folder is laid out. A
-batch is committed in two steps: its rows of ``features.npy`` and its lines of ``problems.jsonl`` are written and
-flushed to the disk (fsync), and only then are its marks in ``done.npy`` written and flushed. A mark that is set
-therefore stands for features that are there, whenever the process is killed or the power fails; what is lost is the
-batch under way, whose rows are still marked 0 and are computed again. ``complete`` in ``store.json`` turns true when
-no mark is 0. All small files are replaced in one step.
+Videos differ in length and come and go, and other tools read and write one array per video, so that layout is kept::
 
-A picture is known by its id: that its file was exchanged for another after its row was done is not noticed.
+    FOLDER/ID.npy          float16 (frames, channels); its modification time is that of the video
+    FOLDER/features.json   backbone, preprocessing, fingerprint of the weights, frames; problems and notes by id
+
+Both are written by :mod:`vse.data.feature_writer`, which documents the commit protocol. :class:`FeatureStore` reads the
+first; the second is read like any folder of arrays, by :class:`vse.data.video_sources.FrameFolder`.
+
+An image is identified by its id: a file that is replaced after its row is done is not noticed.
 """
 
 from __future__ import annotations
 
-import errno
 import json
 import math
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import compress
@@ -35,29 +33,37 @@ from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import PositiveInt
+from pydantic import Field, PositiveInt
 
 from vse._util.strict import Strict, parse, read_json
 from vse.data.dataset import CaptionedImages, FeatureRows, ImageFiles
 from vse.data.files import open_features
-from vse.errors import InputError, VSEError, unknown_choice
+from vse.errors import InputError, unknown_choice
 
 HEADER, IDS, FEATURES, DONE, PROBLEMS = "store.json", "ids.json", "features.npy", "done.npy", "problems.jsonl"
+VIDEO_HEADER = "features.json"
+VIDEO_KIND: Literal["clip features"] = "clip features"
 TO_DO, DONE_WELL, BAD = 0, 1, 2
+START_AGAIN = "the store is corrupt, delete its folder and run 'vse features' again"
 
 
-class StoreHeader(Strict):
-    """``store.json``. ``fingerprint`` stands for the weights of the backbone, ``grid`` is rows × columns of cells."""
+class FeaturesHeader(Strict):
+    """What both headers describe; ``fingerprint`` identifies the weights of the backbone."""
 
     format: Literal[1] = 1
     backbone: str
     options: dict[str, Any]
     preprocessing: dict[str, Any]
-    grid: tuple[PositiveInt, PositiveInt]
     channels: PositiveInt
     dtype: Literal["float16"] = "float16"
-    count: PositiveInt
     fingerprint: str
+
+
+class StoreHeader(FeaturesHeader):
+    """``store.json``; ``grid`` is rows × columns of cells."""
+
+    grid: tuple[PositiveInt, PositiveInt]
+    count: PositiveInt
     complete: bool = False
 
     @property
@@ -69,6 +75,15 @@ class StoreHeader(Strict):
     def nbytes(self) -> int:
         """Of the features."""
         return math.prod(self.shape) * np.dtype(self.dtype).itemsize
+
+
+class VideoFeaturesHeader(FeaturesHeader):
+    """``features.json``; ``frames`` is the maximum per video. ``problems`` and ``notes`` are texts by id."""
+
+    kind: Literal["clip features"] = VIDEO_KIND
+    frames: PositiveInt
+    problems: dict[str, str] = Field(default_factory=dict)
+    notes: dict[str, str] = Field(default_factory=dict)
 
 
 @dataclass(frozen=True, eq=False)
@@ -163,6 +178,17 @@ def distinct_files(sets: Iterable[ImageFiles]) -> ImageFiles:
     return ImageFiles(tuple(files.values()), tuple(files))
 
 
+def read_video_header(folder: Path) -> VideoFeaturesHeader | None:
+    """Return the header of the frame features in ``folder``; None for features that ``vse features`` did not write."""
+    try:
+        described = json.loads((folder / VIDEO_HEADER).read_bytes())
+    except (OSError, ValueError, RecursionError):
+        return None
+    if not isinstance(described, dict) or described.get("kind") != VIDEO_KIND:
+        return None
+    return parse(VideoFeaturesHeader, described, str(folder / VIDEO_HEADER))
+
+
 def read_header(folder: Path) -> StoreHeader:
     """``store.json``, strictly."""
     return parse(StoreHeader, read_json(folder / HEADER), str(folder / HEADER))
@@ -174,11 +200,11 @@ def read_ids(folder: Path, header: StoreHeader) -> tuple[str, ...]:
     try:
         ids = json.loads(path.read_bytes())
     except (OSError, ValueError) as error:
-        raise InputError(f"{path} cannot be read ({_first_line(error)}): {_START_AGAIN}") from None
+        raise InputError(f"{path} cannot be read ({_first_line(error)}): {START_AGAIN}") from None
     if not isinstance(ids, list) or not all(isinstance(name, str) for name in ids):
-        raise InputError(f"{path}: expected a list of texts: {_START_AGAIN}")
+        raise InputError(f"{path}: expected a list of texts: {START_AGAIN}")
     if len(ids) != header.count or len(set(ids)) != header.count:
-        raise InputError(f"{path}: {len(set(ids))} distinct ids for {header.count} images: {_START_AGAIN}")
+        raise InputError(f"{path}: {len(set(ids))} distinct ids for {header.count} images: {START_AGAIN}")
     return tuple(ids)
 
 
@@ -188,10 +214,10 @@ def read_marks(folder: Path, header: StoreHeader) -> NDArray[np.uint8]:
     try:
         marks = np.load(path, allow_pickle=False)
     except (OSError, ValueError, EOFError) as error:
-        raise InputError(f"{path} cannot be read ({_first_line(error)}): {_START_AGAIN}") from None
+        raise InputError(f"{path} cannot be read ({_first_line(error)}): {START_AGAIN}") from None
     if marks.dtype != np.uint8 or marks.shape != (header.count,) or marks.max() > BAD:
         raise InputError(
-            f"{path} holds {marks.dtype} {marks.shape}, expected uint8 ({header.count},), 0 to {BAD}: {_START_AGAIN}"
+            f"{path} holds {marks.dtype} {marks.shape}, expected uint8 ({header.count},), 0 to {BAD}: {START_AGAIN}"
         )
     return marks
 
@@ -202,7 +228,7 @@ def map_features(folder: Path, header: StoreHeader) -> np.memmap[Any, Any]:
     if array.shape != header.shape or array.dtype != np.float16:
         raise InputError(
             f"{folder / FEATURES} holds {array.dtype} {array.shape}, {HEADER} promises {header.dtype} "
-            f"{header.shape}: {_START_AGAIN}"
+            f"{header.shape}: {START_AGAIN}"
         )
     return array
 
@@ -220,62 +246,7 @@ def read_problems(folder: Path) -> dict[str, str]:
     return reasons
 
 
-_START_AGAIN = "the store is damaged, delete its folder and run 'vse features' again"
-
-
 def _first_line(error: Exception) -> str:
     if isinstance(error, OSError) and error.strerror:
         return error.strerror
     return str(error).partition("\n")[0] or type(error).__name__
-
-
-_FULL = (errno.ENOSPC, errno.EDQUOT)
-
-
-def expect_own_folder(folder: Path, header: str) -> None:
-    """Refuse a folder that holds other things: it must be new, empty, or have the file ``header``."""
-    if folder.is_file():
-        raise InputError(f"{folder} is a file: expected a folder for the features")
-    if folder.is_dir() and not (folder / header).exists():
-        strange = sorted(path.name for path in folder.iterdir() if not path.name.startswith("."))
-        if strange:
-            raise InputError(
-                f"{folder} is no feature store and not empty, it holds {strange[0]!r}: name a folder of its own"
-            )
-
-
-def expect_same(folder: Path, found: Mapping[str, Any], wanted: Mapping[str, Any]) -> None:
-    """Refuse a folder of something else: its features and ours would be mixed."""
-    old, new = _flat(found), _flat(wanted)
-    for key in (*old, *(key for key in new if key not in old)):
-        if old.get(key) != new.get(key):
-            raise InputError(another(folder, key, old.get(key), new.get(key)))
-
-
-def another(folder: Path, key: str, old: object, new: object) -> str:
-    """The message for a folder that was begun with another value."""
-    return (
-        f"{folder} was begun with {key} {old!r}, now it is {new!r}: "
-        "call with what it was begun with, or choose another folder"
-    )
-
-
-@contextmanager
-def explained(folder: Path) -> Iterator[None]:
-    """Errors of the file system as one line."""
-    try:
-        yield
-    except OSError as error:
-        if error.errno in _FULL:
-            raise VSEError(
-                f"{folder}: the disk is full; what is done stays: make room and run the same command again"
-            ) from error
-        raise VSEError(f"{folder} cannot be written: {error.strerror or error}") from error
-
-
-def _flat(values: Mapping[str, Any]) -> dict[str, Any]:
-    """``{"a": {"b": 1}}`` as ``{"a.b": 1}``: a difference is told by its smallest name."""
-    flat: dict[str, Any] = {}
-    for key, value in values.items():
-        flat.update({f"{key}.{k}": v for k, v in _flat(value).items()} if isinstance(value, dict) else {key: value})
-    return flat

@@ -1,85 +1,102 @@
-"""Grid features of many pictures, computed once and kept: what ``vse features`` does."""
+"""Extract the features of images or the frame features of videos once and store them, for training to read."""
 
 from __future__ import annotations
 
 import os
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import Any, Literal, Protocol
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from vse.data.dataset import ImageFiles
-from vse.data.feature_writer import FeaturePlan, FeatureWriter
-from vse.data.features import distinct_files
-from vse.data.open import AUTO, list_splits, open_data
-from vse.data.reading import ALL
+from vse.data.feature_folder import Extracted, FeaturePlan, FeatureWriter
+from vse.data.feature_writer import open_writer
+from vse.data.media import VideoFiles, find_images, find_videos
 from vse.encoders.backbones import Backbone, create_backbone
 from vse.encoders.functional import evaluation_mode, state_fingerprint
-from vse.encoders.video import NAN, as_float16, see_cells
+from vse.encoders.video import NAN, as_float16, see_cells, see_frames
 from vse.errors import InputError, VSEError
+from vse.inputs.files import BadMediaError, os_reason
+from vse.inputs.preprocessing import ImagePreprocessing
+from vse.inputs.video.windows import FRAMES, check_frame_count
 from vse.models.encode import check_batch_size, read_ahead, read_pixels
+from vse.models.encode_videos import read_video
 from vse.models.protocols import Items
 from vse.progress import ProgressReporter, SilentProgress
 
-if TYPE_CHECKING:
-    from vse.inputs.preprocessing import ImagePreprocessing
+__all__ = [
+    "ClipFeaturesReport",
+    "FeaturesReport",
+    "NamedImages",
+    "VideoFiles",
+    "backbone_fingerprint",
+    "extract_clip_features",
+    "extract_features",
+    "find_images",
+    "find_videos",
+]
 
 
 class NamedImages(Items, Protocol):
-    """Pictures with an id each, such as :class:`~vse.data.ImageFiles`."""
+    """Images with an id each, such as :class:`~vse.data.ImageFiles`."""
 
     @property
     def ids(self) -> Sequence[str]:
-        """One id for each picture, no two alike."""
+        """One id for each image, no two alike."""
 
 
 @dataclass(frozen=True)
 class FeaturesReport:
-    """What a run did. ``clipped`` counts the values of this run that float16 cannot hold, ``bad`` is id → reason."""
+    """What a run did.
 
+    ``count`` is the number of images or videos, of which this run ``computed`` some and found others ``kept``.
+    ``clipped`` counts the values of this run that exceed float16. ``problems`` are the reasons, by id, of those
+    without features; ``notes`` are what of a video could not be read. Images have a ``grid`` of cells; of videos at
+    most ``frames_each`` were used, and this run computed ``frames``.
+    """
+
+    kind: Literal["image", "video"]
     folder: Path
     backbone: str
-    grid: tuple[int, int]
     channels: int
-    images: int
+    count: int
     computed: int
     kept: int
     clipped: int
     seconds: float
-    bad: Mapping[str, str]
+    problems: Mapping[str, str]
+    notes: Mapping[str, str]
+    grid: tuple[int, int] | None = None
+    frames_each: int | None = None
+    frames: int = 0
 
     def to_json(self) -> dict[str, Any]:
-        return {
-            "folder": str(self.folder),
-            "backbone": self.backbone,
-            "grid": list(self.grid),
-            "channels": self.channels,
-            "images": self.images,
-            "computed": self.computed,
-            "kept": self.kept,
-            "clipped": self.clipped,
-            "seconds": round(self.seconds, 3),
-            "bad": [{"id": name, "reason": reason} for name, reason in self.bad.items()],
-        }
+        """Return the report with the keys of ``vse features --json``, which differ for images and videos."""
+        counted: dict[str, Any] = {"computed": self.computed, "kept": self.kept, "clipped": self.clipped}
+        counted["seconds"] = round(self.seconds, 3)
+        problems = [{"id": name, "reason": reason} for name, reason in self.problems.items()]
+        about = {"folder": str(self.folder), "backbone": self.backbone}
+        if self.kind == "image":
+            seen: dict[str, Any] = {"grid": list(self.grid or ()), "channels": self.channels, "images": self.count}
+            return {**about, **seen, **counted, "bad": problems}
+        seen = {"frames_per_clip": self.frames_each, "channels": self.channels, "clips": self.count}
+        notes = [{"id": name, "note": note} for name, note in self.notes.items()]
+        return {**about, **seen, "frames": self.frames, **counted, "problems": problems, "notes": notes}
 
 
-def find_images(path: str | os.PathLike[str], *, layout: str = AUTO, split: str | None = None) -> ImageFiles:
-    """The picture files of a folder or of a data set, each once; of all its splits unless one is named."""
-    splits = (split,) if split is not None else list_splits(path, layout=layout) or (ALL,)
-    found = [open_data(path, each, layout=layout, use="files").images for each in splits]
-    return distinct_files(images for images in found if isinstance(images, ImageFiles))
+ClipFeaturesReport = FeaturesReport
 
 
 def extract_features(
-    images: NamedImages,
+    images: NamedImages | VideoFiles,
     backbone: str | Backbone,
     into: str | os.PathLike[str],
     *,
+    frames: int = FRAMES,
     size: int | None = None,
     batch_size: int = 16,
     name: str | None = None,
@@ -87,33 +104,189 @@ def extract_features(
     device: str | torch.device | None = None,
     progress: ProgressReporter | None = None,
 ) -> FeaturesReport:
-    """Write the features ``(cells, channels)`` of every picture into the store ``into``, or what it still lacks.
+    """Write the features of all images or videos into the folder ``into``, or resume an interrupted run.
 
-    ``backbone`` is a name of :func:`~vse.encoders.create_backbone`, built with ``options`` and its published weights,
-    or a ready one, which ``name`` and ``options`` then describe in the store. ``size`` is the side to which pictures
-    are brought, by default the backbone's own. Values are clipped to ±65504 and rounded to float16. A picture that
-    cannot be read is noted in the store and in the report; a later run tries it again. An interrupted run loses the
-    batch under way. A named backbone runs on the GPU if there is one; ``device`` decides otherwise.
+    Of an image the ``(cells, channels)`` of the backbone's feature map are stored, in the formats of
+    :mod:`vse.data.features`; of a video ``(frames, channels)``, each frame the mean over its cells. Values are clipped
+    to ±65504 and rounded to float16. A file that cannot be read is recorded in the folder and in the report, and tried
+    again by a later run. An interrupted run loses the batch or video in progress. A video is computed again when its
+    modification time changes; images are identified by their ids alone.
+
+    Args:
+        images: Images, such as :func:`find_images` returns, or videos, such as :func:`find_videos` returns.
+        backbone: A name for :func:`~vse.encoders.create_backbone`, which is built with ``options`` and its published
+            weights, or a backbone that ``name`` and ``options`` then describe in the folder.
+        into: A new or empty folder, or that of an earlier run with the same arguments.
+        frames: At most this many frames of a video, evenly spaced.
+        size: The side to which images are resized; the backbone's own by default.
+        batch_size: Images or frames that are computed at once.
+        name: How the folder names a backbone that is given as an object.
+        options: The options of the backbone.
+        device: Where to compute; a named backbone uses the GPU by default if there is one.
+        progress: Receives the number of images or videos.
+
+    Returns:
+        Counts, problems and notes.
+
+    Raises:
+        InputError: If an argument is invalid, or the folder holds something else.
+        VSEError: If another process writes the folder, or it cannot be written.
     """
     check_batch_size(batch_size)
-    opened = open_backbone(backbone, size, name, options, device)
-    with evaluation_mode(opened.network):
-        plan = FeaturePlan(
-            backbone=opened.name,
-            options=opened.options,
-            preprocessing=opened.preprocessing.to_json(),
-            grid=opened.grid,
-            channels=opened.network.channels,
-            fingerprint=backbone_fingerprint(opened.network),
-            ids=tuple(images.ids),
-        )
-        with FeatureWriter.open_or_create(into, plan) as writer:
-            return _fill(writer, images, opened.network, opened.preprocessing, batch_size, progress or SilentProgress())
+    check_frame_count("frames", frames)
+    videos = images if isinstance(images, VideoFiles) else None
+    opened = _open_backbone(backbone, size, name, options, device)
+    plan = FeaturePlan(
+        backbone=opened.name,
+        options=opened.options,
+        preprocessing=opened.preprocessing.to_json(),
+        channels=opened.network.channels,
+        fingerprint=backbone_fingerprint(opened.network),
+        ids=tuple(images.ids),
+        grid=opened.grid if videos is None else None,
+        frames=frames,
+        modified=() if videos is None else tuple(map(_modified, videos.paths)),
+    )
+    source = _Images(images, opened) if videos is None else _Videos(videos, opened, frames, batch_size)
+    with evaluation_mode(opened.network), open_writer(into, plan) as writer:
+        report = _fill(writer, source, batch_size if videos is None else 1, progress or SilentProgress())
+    if videos is None:
+        return report
+    return replace(report, problems={one.path: one.reason for one in videos.problems} | dict(report.problems))
+
+
+extract_clip_features: Callable[..., FeaturesReport] = extract_features
+
+
+def backbone_fingerprint(backbone: Backbone) -> str:
+    """Return a name for exactly these weights."""
+    return state_fingerprint(backbone.state_dict())
+
+
+def _fill(
+    writer: FeatureWriter[Any], source: _Images | _Videos, at_once: int, progress: ProgressReporter
+) -> FeaturesReport:
+    """Compute and commit what is to do, ``at_once`` images or videos at a time."""
+    plan, noun = writer.plan, source.noun
+    before = f", {writer.kept} {noun} were done before" if writer.kept else ""
+    progress.note(f"{len(plan.ids)} {noun}, {source.amount(len(plan.ids))} in {writer.folder}{before}")
+    progress.start(len(writer.todo), "features")
+    began, computed, frames, clipped = time.perf_counter(), 0, 0, 0
+
+    def read(number: int) -> _Read:
+        position = writer.todo[number]
+        reason = writer.unsupported(position)
+        return _Read(reason=reason) if reason is not None else source.read(position)
+
+    for start, loaded in read_ahead(read, len(writer.todo), at_once):
+        batch, beyond = source.compute(loaded)
+        writer.commit(dict(zip(writer.todo[start : start + len(loaded)], batch, strict=True)))
+        clipped += beyond
+        for one in batch:
+            computed += one.features is not None
+            frames += 0 if one.features is None else len(one.features)
+        rate = (start + len(loaded)) / (time.perf_counter() - began)
+        progress.advance(len(loaded), f"features, {rate:.1f} {noun}/s")
+    seconds = time.perf_counter() - began
+    writer.finish()
+    progress.finish()
+    return FeaturesReport(
+        kind="video" if plan.grid is None else "image",
+        folder=writer.folder,
+        backbone=plan.backbone,
+        channels=plan.channels,
+        count=len(plan.ids),
+        computed=computed,
+        kept=writer.kept,
+        clipped=clipped,
+        seconds=seconds,
+        problems=writer.problems,
+        notes=writer.notes,
+        grid=plan.grid,
+        frames_each=plan.frames if plan.grid is None else None,
+        frames=frames if plan.grid is None else 0,
+    )
 
 
 @dataclass(frozen=True)
-class OpenedBackbone:
-    """A network that is ready to see pictures of one size, and how it is described beside its features."""
+class _Read:
+    """Pixels as the backbone takes them, or the ``reason`` why there are none."""
+
+    pixels: NDArray[np.float32] | None = None
+    reason: str = ""
+    modified: int = 0
+    note: str | None = None
+
+
+class _Images:
+    """Images: ``(3, H, W)`` each, computed together."""
+
+    noun = "images"
+
+    def __init__(self, images: Items, opened: _OpenedBackbone) -> None:
+        self._images, self._opened = images, opened
+
+    def amount(self, count: int) -> str:
+        rows, columns = self._opened.grid
+        return f"{count * rows * columns * self._opened.network.channels * 2 / 1e9:.2f} GB of features"
+
+    def read(self, position: int) -> _Read:
+        found = read_pixels(self._images[position], self._opened.preprocessing)
+        if isinstance(found, VSEError):
+            return _Read(reason=getattr(found, "reason", str(found)))
+        return _Read(found)
+
+    def compute(self, loaded: Iterable[_Read]) -> tuple[list[Extracted], int]:
+        results = [Extracted(None, one.reason) for one in loaded]
+        usable = {k: one.pixels for k, one in enumerate(loaded) if one.pixels is not None}
+        if not usable:
+            return results, 0
+        cells = see_cells(self._opened.network, np.stack(list(usable.values())))  # (B, h·w, C)
+        broken = cells.isnan().flatten(1).any(1)
+        features, clipped = as_float16(cells[~broken])
+        rows = iter(features)
+        for k, is_broken in zip(usable, broken.tolist(), strict=True):
+            results[k] = Extracted(None, NAN) if is_broken else Extracted(next(rows))
+        return results, clipped
+
+
+class _Videos:
+    """Videos: ``(n, 3, H, W)`` each, computed one by one. While one is computed the next is decoded."""
+
+    noun = "videos"
+
+    def __init__(self, videos: VideoFiles, opened: _OpenedBackbone, frames: int, batch_size: int) -> None:
+        self._videos, self._opened, self._frames, self._batch_size = videos, opened, frames, batch_size
+
+    def amount(self, count: int) -> str:
+        return f"up to {self._frames} frames of each"
+
+    def read(self, position: int) -> _Read:
+        path = self._videos[position]
+        try:
+            modified = path.stat().st_mtime_ns  # before it is read: a change meanwhile has it read again
+            found = read_video(path, self._opened.preprocessing, self._frames)
+        except BadMediaError as error:
+            return _Read(reason=error.reason)
+        except OSError as error:
+            return _Read(reason=os_reason(error))
+        return _Read(found.pixels, modified=modified, note=found.remark)
+
+    def compute(self, loaded: Iterable[_Read]) -> tuple[list[Extracted], int]:
+        results, clipped = [], 0
+        for one in loaded:
+            seen = None if one.pixels is None else see_frames(self._opened.network, one.pixels, self._batch_size)
+            if seen is None:
+                results.append(Extracted(None, NAN if one.pixels is not None else one.reason))
+            else:
+                results.append(Extracted(seen.rows, modified=one.modified, note=one.note))
+                clipped += seen.clipped
+        return results, clipped
+
+
+@dataclass(frozen=True)
+class _OpenedBackbone:
+    """A network for images of one size, and how it is described beside its features."""
 
     network: Backbone
     name: str
@@ -122,14 +295,13 @@ class OpenedBackbone:
     grid: tuple[int, int]
 
 
-def open_backbone(
+def _open_backbone(
     backbone: str | Backbone,
     size: int | None,
     name: str | None,
     options: Mapping[str, Any] | None,
     device: str | torch.device | None,
-) -> OpenedBackbone:
-    """The parameters are those of :func:`extract_features`."""
+) -> _OpenedBackbone:
     if size is not None and size < 1:
         raise InputError(f"size must be a whole number from 1 up, got {size!r}")
     given = dict(options or {})
@@ -139,85 +311,21 @@ def open_backbone(
         network.to(device or ("cuda" if torch.cuda.is_available() else "cpu"))
     preprocessing = network.preprocessing(size)
     called = name or (type(network).__name__ if ready else str(backbone))
-    return OpenedBackbone(network, called, given, preprocessing, _grid(network, preprocessing.size))
-
-
-def backbone_fingerprint(backbone: Backbone) -> str:
-    """A name for exactly these weights."""
-    return state_fingerprint(backbone.state_dict())
-
-
-@dataclass(frozen=True)
-class _Batch:
-    """The rows that have features ``(len(rows), cells, channels)``, and the others with the reason."""
-
-    rows: list[int]
-    features: NDArray[np.float16]
-    bad: dict[int, str]
-    clipped: int
-
-
-def _fill(
-    writer: FeatureWriter,
-    images: Items,
-    model: Backbone,
-    preprocessing: ImagePreprocessing,
-    batch_size: int,
-    progress: ProgressReporter,
-) -> FeaturesReport:
-    """Compute and commit the rows that are to do, batch by batch."""
-    header = writer.header
-    before = f", {writer.kept} images were done before" if writer.kept else ""
-    progress.note(f"{header.count} images, {header.nbytes / 1e9:.2f} GB of features in {writer.folder}{before}")
-    progress.start(len(writer.todo), "features")
-    began, computed, clipped = time.perf_counter(), 0, 0
-
-    def read(position: int) -> NDArray[np.float32] | VSEError:
-        return read_pixels(images[int(writer.todo[position])], preprocessing)
-
-    for start, loaded in read_ahead(read, len(writer.todo), batch_size):
-        rows = writer.todo[start : start + len(loaded)].tolist()
-        batch = _compute(model, dict(zip(rows, loaded, strict=True)), header.shape[1:])
-        writer.commit(batch.rows, batch.features, batch.bad)
-        computed += len(batch.rows)
-        clipped += batch.clipped
-        rate = (start + len(loaded)) / (time.perf_counter() - began)
-        progress.advance(len(loaded), f"features, {rate:.1f} images/s")
-    seconds = time.perf_counter() - began
-    writer.finish()
-    progress.finish()
-    return FeaturesReport(
-        folder=writer.folder,
-        backbone=header.backbone,
-        grid=header.grid,
-        channels=header.channels,
-        images=header.count,
-        computed=computed,
-        kept=writer.kept,
-        clipped=clipped,
-        seconds=seconds,
-        bad=writer.bad,
-    )
-
-
-def _compute(model: Backbone, loaded: Mapping[int, NDArray[Any] | VSEError], shape: tuple[int, ...]) -> _Batch:
-    """One batch through the backbone: pixels ``(3, H, W)`` by row, or the error that stands in their place."""
-    bad = {row: getattr(item, "reason", str(item)) for row, item in loaded.items() if isinstance(item, VSEError)}
-    rows = [row for row in loaded if row not in bad]
-    if not rows:
-        return _Batch([], np.empty((0, *shape), np.float16), bad, 0)
-    cells = see_cells(model, np.stack([cast(Any, loaded[row]) for row in rows]))  # (B, h·w, C)
-    unusable = cells.isnan().flatten(1).any(1)
-    bad |= {row: NAN for row, broken in zip(rows, unusable.tolist(), strict=True) if broken}
-    features, clipped = as_float16(cells[~unusable])
-    return _Batch([row for row in rows if row not in bad], features, bad, clipped)
+    return _OpenedBackbone(network, called, given, preprocessing, _grid(network, preprocessing.size))
 
 
 def _grid(model: Backbone, size: tuple[int, int]) -> tuple[int, int]:
     try:
         return model.grid(*size)
-    except RuntimeError as error:  # what torch says when a map shrinks to nothing
+    except RuntimeError as error:  # what torch raises when a feature map shrinks to nothing
         reason = str(error).partition("\n")[0]
         raise InputError(
-            f"size {size[0]}: the backbone cannot take such pictures ({reason}): try a larger one"
+            f"size {size[0]}: the backbone cannot take such images ({reason}): try a larger size"
         ) from None
+
+
+def _modified(path: Path) -> int | None:
+    try:
+        return path.stat().st_mtime_ns
+    except OSError:
+        return None

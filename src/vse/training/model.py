@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from vse.data import FeatureStore, ImageSet
-from vse.data.clip_folder import read_clip_header
+from vse.data.features import read_video_header
 from vse.data.video_sources import FrameFolder
 from vse.encoders.functional import state_fingerprint
 from vse.encoders.third_party import mend_torchvision
@@ -65,7 +65,7 @@ def frame_backbone_of(images: ImageSet) -> FrameBackboneConfig | None:
     None for other features, and for a backbone that was made of files that a user named.
     """
     source = getattr(images, "source", None)
-    header = read_clip_header(source.folder) if isinstance(source, FrameFolder) else None
+    header = read_video_header(source.folder) if isinstance(source, FrameFolder) else None
     if header is None or other_files(header.options):
         return None
     return FrameBackboneConfig(

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 PLAIN = {
     "CalibrationReport": ".collection:calibration_lines",
     "CaptionResults": ".search:caption_lines",
-    "ClipFeaturesReport": ".data:video_features_lines",
     "CoefficientsResult": ".experiments:coefficients_lines",
     "Converted": ".models:conversion_lines",
     "Duplicates": ".collection:duplicates_lines",

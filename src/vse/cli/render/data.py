@@ -5,16 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
-
     from rich.console import Console
 
     from vse.cli.data import VocabularyReport
     from vse.data.report import DataReport
     from vse.data.scenes.dataset import WrittenScenes
     from vse.models.extract import FeaturesReport
-    from vse.models.extract_videos import ClipFeaturesReport
 
 FLOAT16_LIMIT = 65504
 """The largest finite value of float16."""
@@ -72,33 +68,23 @@ def vocabulary_lines(report: VocabularyReport) -> list[str]:
 
 def features_lines(report: FeaturesReport) -> list[str]:
     """Return counts, problems, and the folder of the features."""
-    rows, columns = report.grid
-    rate = f" ({report.computed / report.seconds:.1f} images/s)" if report.computed else ""
-    counts = [
-        f"{report.backbone}: {report.images} images, {rows} × {columns} cells of {report.channels} channels each",
-        f"{report.computed} computed now{rate}, {report.kept} were there before",
-    ]
-    return _with_problems(counts, report.clipped, {}, report.bad, report.folder)
-
-
-def video_features_lines(report: ClipFeaturesReport) -> list[str]:
-    """Return counts, problems, and the folder of the features."""
-    rate = f" ({report.computed / report.seconds:.1f} clips/s)" if report.computed else ""
-    counts = [
-        f"{report.backbone}: {report.clips} clips, up to {report.frames_per_clip} frames of {report.channels} channels",
-        f"{report.computed} clips with {report.frames} frames computed now{rate}, {report.kept} were there before",
-    ]
-    return _with_problems(counts, report.clipped, report.notes, report.problems, report.folder)
-
-
-def _with_problems(
-    counts: list[str], clipped: int, partial: Mapping[str, str], bad: Mapping[str, str], folder: Path
-) -> list[str]:
-    """The lines of a report of features; ``bad`` files have none, ``partial`` ones as far as they could be read."""
-    lines = [*counts]
-    if clipped:
-        lines.append(f"{clipped} values were beyond ±{FLOAT16_LIMIT}, the range of float16, and were clipped")
-    lines += [f"{name} is used in part: {note}" for name, note in partial.items()]
-    lines += [f"no features for {name}: {reason}" for name, reason in bad.items()]
-    lines.append(f"The features are in {folder}")
+    rate = f" ({report.computed / report.seconds:.1f} {report.kind}s/s)" if report.computed else ""
+    counted = f"{report.backbone}: {report.count} {report.kind}s"
+    kept = f"{report.kept} were there before"
+    if report.grid is not None:
+        rows, columns = report.grid
+        lines = [
+            f"{counted}, {rows} × {columns} cells of {report.channels} channels each",
+            f"{report.computed} computed now{rate}, {kept}",
+        ]
+    else:
+        lines = [
+            f"{counted}, up to {report.frames_each} frames of {report.channels} channels",
+            f"{report.computed} videos with {report.frames} frames computed now{rate}, {kept}",
+        ]
+    if report.clipped:
+        lines.append(f"{report.clipped} values were beyond ±{FLOAT16_LIMIT}, the range of float16, and were clipped")
+    lines += [f"{name} is used in part: {note}" for name, note in report.notes.items()]
+    lines += [f"no features for {name}: {reason}" for name, reason in report.problems.items()]
+    lines.append(f"The features are in {report.folder}")
     return [line if line.isprintable() else ascii(line) for line in lines]

@@ -7,11 +7,12 @@ none. Hidden files and folders are left out. Everything is in the split ``all``.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 
+from vse._util.walk import walk_files
 from vse.data.dataset import CaptionedImages, ImageFiles
 from vse.data.files import read_captions
 from vse.data.reading import ALL, OnProblem, ReadOptions, expect_images
@@ -42,53 +43,41 @@ def read(path: Path, split: str, options: ReadOptions) -> CaptionedImages:
         raise InputError(f"{path}: images={str(options.images)!r}, but layout {NAME!r} is the folder of images itself")
     if not path.is_dir():
         raise InputError(f"{path} is not a folder")
-    found = sorted(find_images(path, options.on_problem))
+    texts: set[Path] = set()
+    found = sorted(find_images(path, options.on_problem, texts))
     expect_images(path, split, len(found))
     captions: list[str] = []
     owners: list[int] = []
-    for i, (_, file, sidecar) in enumerate(found):
-        if sidecar:
-            lines = read_captions(file.with_suffix(".txt"), options.on_problem)
+    for i, (_, file) in enumerate(found):
+        sidecar = file.with_suffix(".txt")
+        if sidecar in texts:
+            lines = read_captions(sidecar, options.on_problem)
             captions += lines
             owners += [i] * len(lines)
-    images = ImageFiles(tuple(file for _, file, _ in found), tuple("/".join(parts) for parts, _, _ in found))
+    images = ImageFiles(tuple(file for _, file in found), tuple("/".join(parts) for parts, _ in found))
     return CaptionedImages(path.resolve().name, ALL, NAME, images, tuple(captions), np.array(owners, dtype=np.int64))
 
 
-def find_images(root: Path, on_problem: OnProblem) -> Iterator[tuple[tuple[str, ...], Path, bool]]:
-    """Parts of the path inside ``root``, the path, and whether there are captions beside it; in no particular order.
+def find_images(
+    root: Path, on_problem: OnProblem, texts: set[Path] | None = None
+) -> Iterator[tuple[tuple[str, ...], Path]]:
+    """Yield the parts of the path below ``root`` and the path of each image; text files are added to ``texts``.
 
-    Links are followed, each folder once, so that a loop of links ends. A link to nothing counts as an image: better
-    missed aloud than silently.
+    A broken link counts as an image, so that it is reported and not silently skipped.
     """
-    seen: set[tuple[int, int]] = set()
-    waiting: list[tuple[tuple[str, ...], Path]] = [((), root)]
-    while waiting:
-        parts, folder = waiting.pop()
-        try:
-            status = folder.stat()
-            if (status.st_dev, status.st_ino) in seen:
-                continue
-            seen.add((status.st_dev, status.st_ino))
-            with os.scandir(folder) as listing:
-                entries = sorted((e for e in listing if not e.name.startswith(".")), key=lambda e: e.name)
-        except OSError as error:
-            on_problem("unreadable folder", f"{folder} cannot be read: {error.strerror or error}")
-            continue
-        names = {entry.name for entry in entries}
-        inside = []
-        for entry in entries:
-            if _is(entry.is_dir):
-                inside.append(((*parts, entry.name), folder / entry.name))
-            elif Path(entry.name).suffix.lower() in SUFFIXES and (_is(entry.is_file) or entry.is_symlink()):
-                file = folder / entry.name
-                yield (*parts, entry.name), file, file.with_suffix(".txt").name in names
-        waiting += reversed(inside)  # the first is taken next, so that of two ways to a folder the same one wins always
+
+    def unreadable(folder: str, error: OSError) -> None:
+        on_problem("unreadable folder", f"{root / folder} cannot be read: {error.strerror or error}")
+
+    for path, entry in walk_files(root, unreadable):
+        if Path(entry.name).suffix.lower() in SUFFIXES and (_is_file(entry) or entry.is_symlink()):
+            yield tuple(path.split("/")), root / path
+        elif texts is not None and entry.name.endswith(".txt"):
+            texts.add(root / path)
 
 
-def _is(question: Callable[[], bool]) -> bool:
-    """Ask about an entry of a folder; the answer for a link to itself is an error, and means no."""
+def _is_file(entry: os.DirEntry[str]) -> bool:
     try:
-        return question()
-    except OSError:
+        return entry.is_file()
+    except OSError:  # a link to itself
         return False

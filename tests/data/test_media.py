@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from tests.clip_support import write_clips
 
-from vse.data.clip_files import find_clips, media_kinds
+from vse.data.media import find_videos, media_kinds
 from vse.errors import InputError
 
 
@@ -20,7 +20,7 @@ def test_ids_are_paths_without_ending(tmp_path):
     (tmp_path / "note.txt").write_text("x")
     (tmp_path / "page").write_text("x")
     (tmp_path / "photo.jpg").write_bytes(b"x")
-    found = find_clips(tmp_path)
+    found = find_videos(tmp_path)
     assert found.ids == ("b", "x_a.b", "x_bare", "x_y_c")
     assert [path.relative_to(tmp_path).as_posix() for path in found.paths] == [
         "b.mp4",
@@ -37,7 +37,7 @@ def test_two_clips_with_one_id(tmp_path, other):
     """Both are named."""
     write_clips(tmp_path, "a/b.mp4", other)
     with pytest.raises(InputError, match="are both video 'a_b'") as caught:
-        find_clips(tmp_path)
+        find_videos(tmp_path)
     assert "a/b.mp4" in str(caught.value)
     assert other in str(caught.value)
 
@@ -48,7 +48,7 @@ def test_video_files_follow_links_once(tmp_path):
     write_clips(tmp_path / "elsewhere", "b.mp4")
     (tmp_path / "clips" / "x" / "up").symlink_to(tmp_path / "clips")
     (tmp_path / "clips" / "linked").symlink_to(tmp_path / "elsewhere")
-    assert find_clips(tmp_path / "clips").ids == ("linked_b", "x_a")
+    assert find_videos(tmp_path / "clips").ids == ("linked_b", "x_a")
 
 
 def test_a_name_that_is_not_utf8(tmp_path):
@@ -58,17 +58,17 @@ def test_a_name_that_is_not_utf8(tmp_path):
         (Path(os.fsdecode(os.fsencode(tmp_path) + b"/caf\xe9.mp4"))).write_bytes(b"x")
     except OSError:
         pytest.skip("the file system takes UTF-8 alone")
-    found = find_clips(tmp_path)
+    found = find_videos(tmp_path)
     assert found.ids == ("a",)
     assert [problem.reason for problem in found.problems] == ["its name is not UTF-8: rename it"]
 
 
-@pytest.mark.parametrize(("place", "said"), [("gone", "does not exist"), ("file", "no folder"), (".", "no clips")])
+@pytest.mark.parametrize(("place", "said"), [("gone", "does not exist"), ("file", "not a folder"), (".", "no videos")])
 def test_video_files_refuse_folder_without_videos(tmp_path, place, said):
     """One line each."""
     (tmp_path / "file").write_text("x")
     with pytest.raises(InputError, match=said):
-        find_clips(tmp_path / place)
+        find_videos(tmp_path / place)
 
 
 @pytest.mark.parametrize(
