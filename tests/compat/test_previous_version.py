@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import shutil
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
@@ -84,12 +85,13 @@ def test_previous_features_are_read_and_kept(previous):
 
     from vse.data import FeatureStore
     from vse.data.media import find_videos
-    from vse.models.extract import extract_clip_features, extract_features, find_images
+    from vse.models.extract import extract_features, find_images
 
+    for video in find_videos("videos").paths:  # Git does not keep modification times
+        features = Path("video_features", f"{video.stem}.npy")
+        os.utime(features, ns=(video.stat().st_mtime_ns,) * 2)
     store = FeatureStore.open("features")
     assert len(store.ids) == 6
     images = extract_features(find_images("images"), tiny(), "features", size=64, name="caffe-resnet")
-    videos = extract_clip_features(
-        find_videos("videos"), tiny(), "video_features", frames=4, size=64, name="caffe-resnet"
-    )
+    videos = extract_features(find_videos("videos"), tiny(), "video_features", frames=4, size=64, name="caffe-resnet")
     assert (images.computed, videos.computed) == (0, 0)

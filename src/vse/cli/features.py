@@ -45,27 +45,13 @@ def features(
     if kind == "images" and frames is not None:
         raise UsageError("--frames is for clips, and these are pictures: leave it out, or add --kind videos")
     require("torch", "train", "vse features")
-    if kind == "videos":
-        _videos(place, backbone, into, frames, size, batch_size, as_json)
-        return
-    from vse.models.extract import extract_features, find_images
-
-    found = find_images(place, layout=layout, split=split)
-    with progress_on_stderr() as progress:
-        report = extract_features(found, backbone, into, size=size, batch_size=batch_size, progress=progress)
-    show(report, as_json=as_json)
-
-
-def _videos(
-    place: Path, backbone: str, into: Path, frames: int | None, size: int | None, batch_size: int, as_json: bool
-) -> None:
     from vse.inputs.video.windows import FRAMES
-    from vse.models.extract import extract_clip_features, find_videos
+    from vse.models.extract import extract_features, find_images, find_videos
 
-    clips = find_videos(place)
+    found = find_videos(place) if kind == "videos" else find_images(place, layout=layout, split=split)
     with progress_on_stderr() as progress:
-        report = extract_clip_features(
-            clips, backbone, into, frames=frames or FRAMES, size=size, batch_size=batch_size, progress=progress
+        report = extract_features(
+            found, backbone, into, frames=frames or FRAMES, size=size, batch_size=batch_size, progress=progress
         )
     show(report, as_json=as_json)
 
