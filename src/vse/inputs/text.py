@@ -26,12 +26,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from functools import cache
+from typing import TYPE_CHECKING
 
-from tokenizers import Regex
-from tokenizers.normalizers import Lowercase, Normalizer, Replace
-from tokenizers.normalizers import Sequence as Normalizers
-from tokenizers.pre_tokenizers import PreTokenizer, Split, WhitespaceSplit
-from tokenizers.pre_tokenizers import Sequence as PreTokenizers
+if TYPE_CHECKING:  # printable() is needed where no text is split
+    from tokenizers.normalizers import Normalizer
+    from tokenizers.pre_tokenizers import PreTokenizer
 
 ABBREVIATIONS = (
     *("mr", "mrs", "ms", "dr", "prof", "jr", "sr"),
@@ -66,6 +65,10 @@ _CONTRACTION = "|".join(
 
 def word_normalizer() -> Normalizer:
     """The first half of the pipeline, on the whole text: lower case, quotes, periods."""
+    from tokenizers import Regex
+    from tokenizers.normalizers import Lowercase, Replace
+    from tokenizers.normalizers import Sequence as Normalizers
+
     return Normalizers(
         [
             Lowercase(),
@@ -78,6 +81,10 @@ def word_normalizer() -> Normalizer:
 
 def word_splitter() -> PreTokenizer:
     """The second half, on the normalized text: everything that can be decided within one stretch of non-space."""
+    from tokenizers import Regex
+    from tokenizers.pre_tokenizers import Sequence as PreTokenizers
+    from tokenizers.pre_tokenizers import Split, WhitespaceSplit
+
     rules = (_PUNCTUATION, _APOSTROPHE_BEFORE, _APOSTROPHE_AFTER, _SHORT_ENDING, _LONG_ENDING, _CONTRACTION)
     return PreTokenizers([WhitespaceSplit(), *(Split(Regex(rule), "isolated") for rule in rules)])
 
