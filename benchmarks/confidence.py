@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 if TYPE_CHECKING:
-    from vse.index.calibrate import Answers
+    from vse.index.calibration import Answers
 
 LARGER = 2000
 INK, GRID, REFERENCE = "#1f2a44", "#e6e9ef", "#aab2c0"
@@ -44,7 +44,7 @@ def main() -> None:
     options = parser.parse_args()
 
     from vse._util.atomic import write_json
-    from vse.index.calibrate import SIZES, ask, fit, joined
+    from vse.index.calibration import SIZES, ask, fit, joined
 
     dev, test = [], []
     for model in options.models:
@@ -96,7 +96,7 @@ def embed(model: str, options: argparse.Namespace, split: str) -> tuple[np.ndarr
 
 def judged(answers: Answers, fitted_on: Answers, coefficients: Any) -> dict[str, Any]:
     """Return areas, Brier score, calibration error and bins of confidence and sigmoid, per size and overall."""
-    from vse.index.calibrate import area
+    from vse.index.calibration import area
 
     sigmoid = fitted_sigmoid(fitted_on.scores, fitted_on.right)
     guesses = {"confidence": coefficients.probability(answers.features), "sigmoid": sigmoid(answers.scores)}
@@ -114,7 +114,7 @@ def judged(answers: Answers, fitted_on: Answers, coefficients: Any) -> dict[str,
 
 def fitted_sigmoid(scores: np.ndarray, right: np.ndarray) -> Any:
     """Return the best-fitting sigmoid of the cosine: the same fit, from one feature."""
-    from vse.index.calibrate import fit
+    from vse.index.calibration import fit
 
     def features(values: np.ndarray) -> np.ndarray:
         return np.stack([values, np.zeros_like(values), np.zeros_like(values)], axis=1)
@@ -125,7 +125,7 @@ def fitted_sigmoid(scores: np.ndarray, right: np.ndarray) -> Any:
 
 def reliability(guesses: np.ndarray, right: np.ndarray) -> dict[str, Any]:
     """Return area, Brier score, calibration error, and the reliability bins of equal size."""
-    from vse.index.calibrate import area, bins, calibration_error
+    from vse.index.calibration import area, bins, calibration_error
 
     return {
         "right": area(guesses, right),

@@ -25,9 +25,9 @@ class Library:
 
     def search(self, text: str, k: int) -> SearchResults:
         """Return the results for a text, encoded now."""
-        from vse.index.search import search
+        from vse.index.item_search import search
 
-        return search(self.collection, self.model, text, k, coefficients=self.coefficients)
+        return search(self.collection, text, k, model=self.model, coefficients=self.coefficients)
 
     def encode(self, text: str) -> QueryVector:
         from vse.index.query import as_query, encode_query
@@ -36,19 +36,17 @@ class Library:
 
     def search_with(self, query: QueryVector, k: int) -> SearchResults:
         """Return the results for a text that was encoded before."""
-        from vse.index.search import search_with
+        from vse.index.item_search import search_encoded
 
-        return search_with(self.collection, query, k, coefficients=self.coefficients)
+        return search_encoded(self.collection, query, k, coefficients=self.coefficients)
 
 
 @contextmanager
 def open_library(index: Path) -> Iterator[Library]:
-    from vse.index.open import model_of, open_collection
-    from vse.models.coefficients import coefficients_of
+    from vse.index.open import collection_coefficients, load_collection_model, open_collection
 
     with closing(open_collection(str(index))) as collection:
-        info = collection.info()
-        yield Library(collection, model_of(info), coefficients_of(info.model_source))
+        yield Library(collection, load_collection_model(collection), collection_coefficients(collection))
 
 
 def pictures(index: Path, count: int) -> list[Item]:

@@ -41,9 +41,9 @@ class Watched(SilentProgress):
         return [(total, done) for description, total, done in self.stages if word in description]
 
 
-def create(folder: Path, dimensions: int = DIMENSIONS) -> EmbeddedCollection:
-    """A new collection, open for writing."""
-    return EmbeddedCollection.create(folder, model="old", model_source="models/old", dimensions=dimensions)
+def create(folder: Path, dimensions: int = DIMENSIONS, model: str = "old") -> EmbeddedCollection:
+    """Create an empty collection, open for writing."""
+    return EmbeddedCollection.create(folder, model=model, model_source="models/old", dimensions=dimensions)
 
 
 def filled(folder: Path) -> Path:

@@ -15,7 +15,7 @@ from tests.index.support import batch, create
 
 from vse.cli.render import lines_of
 from vse.errors import InputError
-from vse.index.calibrate import (
+from vse.index.calibration import (
     REMOVED,
     Answers,
     area,
@@ -27,8 +27,8 @@ from vse.index.calibrate import (
     write_coefficients,
 )
 from vse.index.confidence import Background
+from vse.index.item_search import search
 from vse.index.query import Query
-from vse.index.search import search
 from vse.models.coefficients import FILE, coefficients_of, shipped_coefficients
 
 World = tuple[np.ndarray, np.ndarray, np.ndarray]
@@ -201,7 +201,7 @@ def test_searching_with_the_coefficients_of_a_folder(tmp_path):
     with create(tmp_path / "c", 32) as collection:
         collection.add(batch(images))
         plain, own, shipped = (
-            search(collection, None, Query(like=(1,)), coefficients=each)
+            search(collection, Query(like=(1,)), coefficients=each)
             for each in (None, coefficients_of(tmp_path), shipped_coefficients())
         )
         sure = [result.confidence for result in own.results]

@@ -13,8 +13,8 @@ from tests.support_models import SIZE, build, grid_config, picture
 from vse.cli.render import lines_of
 from vse.errors import InputError
 from vse.index.caption_search import search_captions
+from vse.index.item_search import DEPTH
 from vse.index.query import Query
-from vse.index.search import DEPTH
 from vse.index.types import Entry
 
 COUNT = 600
@@ -24,14 +24,14 @@ VECTORS = directions(COUNT, SIZE, seed=50)
 @pytest.fixture(scope="module")
 def collection(tmp_path_factory):
     """Six hundred pictures, each with a caption that has the vector of the picture."""
-    with create(tmp_path_factory.mktemp("captions") / "c", SIZE) as made:
+    with create(tmp_path_factory.mktemp("captions") / "c", SIZE, build(grid_config()).fingerprint()) as made:
         made.add(batch(VECTORS))
         yield made
 
 
 def test_the_best_captions_of_a_picture(collection):
     """Those whose vectors score highest with the picture's, with the files they came with; no model for an id."""
-    found = search_captions(collection, None, Query(like=(5,)), 7)
+    found = search_captions(collection, Query(like=(5,)), 7)
     (vector,) = collection.vectors([5])
     scores = VECTORS.astype(np.float64) @ vector
     order = np.argsort(-scores)[:7]
@@ -48,7 +48,7 @@ def test_pictures_and_sentences_as_queries(collection):
         (Query(images=(picture(3),)), model.encode_images([picture(3)])[0]),
         ("a zebra in the snow", model.encode_texts(["a zebra in the snow"])[0]),
     ):
-        found = search_captions(collection, model, query, 1)
+        found = search_captions(collection, query, 1, model=model)
         assert found.captions[0].caption == f"caption {int(np.argmax(VECTORS @ vector))}"
     assert found.unknown == ("zebra",)
 
@@ -56,15 +56,15 @@ def test_pictures_and_sentences_as_queries(collection):
 def test_pages_continue_each_other(collection):
     """Whatever their sizes, also beyond the depth that is looked at first; the last says that no more follow."""
     query = Query(like=(9,))
-    whole = search_captions(collection, None, query, COUNT)
+    whole = search_captions(collection, query, COUNT)
     assert len(whole.captions) == COUNT > 2 * DEPTH
     assert not whole.more
     for size in (100, 256, 257):
-        pages = [search_captions(collection, None, query, size, offset=start) for start in range(0, COUNT, size)]
+        pages = [search_captions(collection, query, size, offset=start) for start in range(0, COUNT, size)]
         assert tuple(each for page in pages for each in page.captions) == whole.captions
         assert [page.more for page in pages] == [*[True] * (len(pages) - 1), False]
-    assert search_captions(collection, None, query, 10**12).captions == whole.captions
-    assert search_captions(collection, None, query, 5, offset=10**12).captions == ()
+    assert search_captions(collection, query, 10**12).captions == whole.captions
+    assert search_captions(collection, query, 5, offset=10**12).captions == ()
 
 
 def test_one_caption_of_several_files(tmp_path):
@@ -73,7 +73,7 @@ def test_one_caption_of_several_files(tmp_path):
         for name in ("a.jpg", "b.jpg"):
             plain = entry(name, VECTORS[0], captions=("a dog",))
             made.add([Entry(plain.file, plain.moments, VECTORS[:1])])
-        found = search_captions(made, None, Query(like=(1,)))
+        found = search_captions(made, Query(like=(1,)))
     assert [(each.caption, each.id, each.path) for each in found.captions] == [
         ("a dog", 1, "/photos/a.jpg"),
         ("a dog", 2, "/photos/b.jpg"),
@@ -85,22 +85,22 @@ def test_a_collection_without_captions_says_so(tmp_path):
     with create(tmp_path / "c", SIZE) as made:
         made.add([entry("a.jpg", VECTORS[0])])
         with pytest.raises(InputError, match=r"holds no captions.*captions\.csv"):
-            search_captions(made, None, Query(like=(1,)))
+            search_captions(made, Query(like=(1,)))
         made.add([entry("b.jpg", VECTORS[1], captions=("a dog",))])
         with pytest.raises(InputError, match="have no vectors"):
-            search_captions(made, None, Query(like=(1,)))
+            search_captions(made, Query(like=(1,)))
 
 
 @pytest.mark.parametrize(("options", "words"), [({"k": 0}, "k 0"), ({"offset": -1}, "offset -1")])
 def test_wrong_values_are_one_line(collection, options, words):
     """Each names its value."""
     with pytest.raises(InputError, match=words):
-        search_captions(collection, None, Query(like=(1,)), **options)
+        search_captions(collection, Query(like=(1,)), **options)
 
 
 def test_json_and_text(collection):
     """Plain values; a line for each caption with its number on the page and its file."""
-    found = search_captions(collection, build(), "zebra snow", 2, offset=3)
+    found = search_captions(collection, "zebra snow", 2, offset=3, model=build(grid_config()))
     told = json.loads(json.dumps(found.to_json(), allow_nan=False))
     assert (told["query"], told["offset"], told["more"], told["unknown"]) == ("zebra snow", 3, True, ["zebra"])
     assert [set(each) for each in told["captions"]] == [{"caption", "id", "path", "score"}] * 2

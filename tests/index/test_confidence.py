@@ -20,8 +20,8 @@ from tests.index.support import batch, create
 
 from vse.errors import InputError
 from vse.index.confidence import HELD, PRIOR, PRIOR_DEVIATION, Background, background_of, confidences, log_softplus
+from vse.index.item_search import search
 from vse.index.query import Query
-from vse.index.search import search
 from vse.index.store import EmbeddedCollection
 from vse.models.coefficients import read_coefficients, shipped_coefficients
 
@@ -166,7 +166,7 @@ def test_the_smallest_collections(tmp_path, rows):
         low, high = confidences(background_of(collection), QUERY, np.array([0.0, 0.9]))
         assert 0 < low < high < 1
         if rows:
-            sure = [result.confidence for result in search(collection, None, Query(like=(1,))).results]
+            sure = [result.confidence for result in search(collection, Query(like=(1,))).results]
             assert len(sure) == rows - 1
             assert sure == sorted(sure, reverse=True)
             (vector,) = collection.vectors([1])

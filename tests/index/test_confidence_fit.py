@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.index.examples import directions
 
 from vse.errors import InputError
-from vse.index.calibrate import RIDGE, fit
+from vse.index.calibration import RIDGE, fit
 from vse.index.confidence import Background
 
 Truth = tuple[float, float, float, float]

@@ -16,7 +16,7 @@ from tests.support_models import SIDE, SIZE, build, feature_sets, grid_config, p
 
 from vse.convert.onnx_export import export_onnx
 from vse.errors import InputError
-from vse.index.evidence import LONGEST, evidence, heat_map, seen, write_png
+from vse.index.evidence import LONGEST, cell_evidence, heat_map, seen, write_png
 from vse.inputs.preprocessing import ImagePreprocessing, imagenet, load_pixels
 from vse.models.config import PoolingConfig
 from vse.models.onnx import OnnxModel
@@ -65,7 +65,7 @@ def test_the_cells_add_up_to_the_score(runtime):
     """Σ over the cells is the dot product of the picture's vector with the query, within 1e-5."""
     model = runtime()
     for seed, query in enumerate(QUERIES):
-        cells = evidence(model, picture(seed), query)
+        cells = cell_evidence(model, picture(seed), query)
         assert cells.dtype == np.float32
         assert cells.shape == torch_model().image_encoder.backbone.grid(LARGER, LARGER)
         assert cells.size > 1
@@ -75,7 +75,7 @@ def test_the_cells_add_up_to_the_score(runtime):
 @pytest.mark.parametrize("runtime", [torch_model, onnx_model])
 def test_a_cell_has_the_weights_of_its_ranks(runtime):
     """Equal to the formula computed cell by cell."""
-    found = evidence(runtime(), picture(4), QUERIES[0])
+    found = cell_evidence(runtime(), picture(4), QUERIES[0])
     np.testing.assert_allclose(found.ravel(), naive_evidence(torch_model(), picture(4), QUERIES[0]), atol=1e-5)
 
 
@@ -89,7 +89,7 @@ def test_what_has_no_evidence_is_one_line():
         (torch_model(), b"no picture", QUERIES[0], "not an image"),
     ):
         with pytest.raises(InputError, match=words) as caught:
-            evidence(model, source, query)
+            cell_evidence(model, source, query)
         assert "\n" not in str(caught.value)
 
 
@@ -135,7 +135,7 @@ def test_the_file(tmp_path):
     """A PNG of the picture's size, in a folder that is made; other names are refused."""
     model = torch_model()
     assert model.preprocessing is not None
-    cells = evidence(model, picture(1), QUERIES[1])
+    cells = cell_evidence(model, picture(1), QUERIES[1])
     drawn = heat_map(picture(1), cells, model.preprocessing)
     path = write_png(tmp_path / "new" / "map.png", drawn)
     with Image.open(path) as image:

@@ -14,11 +14,11 @@ from tests.support_models import picture
 
 from vse.cli.render import lines_of
 from vse.errors import InputError
-from vse.index.explain import CHANGED, GONE, explain, explain_item, picture_name
+from vse.index.explanation import CHANGED, GONE, explain, explain_item, picture_name
+from vse.index.item_search import search
 from vse.index.pipeline import index_folder
 from vse.index.query import Query
 from vse.index.results import SearchResults
-from vse.index.search import search
 from vse.index.store import EmbeddedCollection
 
 QUERY = Query(("a dog runs in the snow",), exclude=("two cats",))
@@ -49,7 +49,7 @@ def test_evidence_adds_up_to_the_scores_that_are_shown(tmp_path, runtime):
     """Within 1e-5 for every result, picture or moment, also after JSON, and without a note."""
     model = runtime()
     with indexed(tmp_path, model) as made:
-        results = search(made, model, QUERY, 10)
+        results = search(made, QUERY, 10, model=model)
         told = json.loads(json.dumps(explain(made, model, results).to_json(), allow_nan=False))
     kinds = []
     for result in told["results"]:
@@ -69,7 +69,7 @@ def test_evidence_adds_up_to_the_scores_that_are_shown(tmp_path, runtime):
 
 def test_the_files(collection, tmp_path):
     """A picture for each result under its number, in a folder that is made; a second time they are replaced."""
-    results = search(collection, torch_model(), QUERY, 3, offset=2)
+    results = search(collection, QUERY, 3, offset=2, model=torch_model())
     first = explain(collection, torch_model(), results, tmp_path / "new" / "maps")
     names = [
         f"{number:02}-{result.path.rpartition('/')[2][:-4]}.png" for number, result in enumerate(results.results, 3)
@@ -95,7 +95,7 @@ def test_files_that_are_gone_or_have_changed(collection, tmp_path):
     Image.fromarray(picture(9)).save(root / "1.png")
     (root / "2.png").touch()
     (root / "clip.mkv").write_bytes(b"")
-    results = search(collection, torch_model(), QUERY, 10)
+    results = search(collection, QUERY, 10, model=torch_model())
     explained = explain(collection, torch_model(), results, tmp_path / "maps")
     notes = {
         result.path.rpartition("/")[2]: each.note
@@ -114,7 +114,7 @@ def test_files_that_are_gone_or_have_changed(collection, tmp_path):
 
 def test_results_that_are_gone(collection):
     """A result that a writer has replaced meanwhile has a note; the others are explained."""
-    results = search(collection, torch_model(), QUERY, 10)
+    results = search(collection, QUERY, 10, model=torch_model())
     collection.remove([(str(Path(results.results[1].path).parent), Path(results.results[1].path).name)])
     explained = explain(collection, torch_model(), results)
     gone = {result.id for result in results.results if result.path == results.results[1].path}
@@ -124,7 +124,7 @@ def test_results_that_are_gone(collection):
 
 def test_a_model_that_computes_otherwise_is_noted(collection):
     """Evidence that does not add up to the score is said to do so."""
-    results = search(collection, torch_model(), QUERY, 1)
+    results = search(collection, QUERY, 1, model=torch_model())
     other = torch_model().encode_texts(["a red chair"])[0]
     (found,) = explain(collection, torch_model(), SearchResults("", True, results.results, vector=other)).explanations
     assert found.note is not None
@@ -134,7 +134,7 @@ def test_a_model_that_computes_otherwise_is_noted(collection):
 def test_files_that_cannot_be_written(collection, tmp_path):
     """The numbers stay, with a note; a folder that is a file, and a picture whose place is a folder."""
     (tmp_path / "file").touch()
-    results = search(collection, torch_model(), QUERY, 1)
+    results = search(collection, QUERY, 1, model=torch_model())
     name = picture_name(1, results.results[0].path)
     (tmp_path / "maps" / name).mkdir(parents=True)
     for folder in (tmp_path / "file", tmp_path / "maps"):

@@ -17,12 +17,14 @@ from tests.support_models import SIZE, build
 
 from vse.cli.render import lines_of
 from vse.errors import InputError
+from vse.index.calibration import write_coefficients
 from vse.index.filters import Filter
+from vse.index.item_search import DEPTH, search
 from vse.index.query import Query, encode_query
 from vse.index.results import SearchResults, clock
-from vse.index.search import DEPTH, search
 from vse.index.store import EmbeddedCollection, approximate
 from vse.index.types import Entry, Moment
+from vse.models.coefficients import Coefficients, shipped_coefficients
 
 COUNT = 700
 VECTORS = directions(COUNT, SIZE, seed=30)
@@ -32,7 +34,7 @@ VECTORS[400:] = VECTORS[100:400]  # equal scores, which ids decide, on both side
 @pytest.fixture(scope="module")
 def collection(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedCollection]:
     """Seven hundred pictures in ten folders, every other one taken some day."""
-    with create(tmp_path_factory.mktemp("search") / "c", SIZE) as made:
+    with create(tmp_path_factory.mktemp("search") / "c", SIZE, build().fingerprint()) as made:
         made.add(
             [
                 entry(f"{row % 10}/{row:03}.jpg", vector, taken=float(row) if row % 2 else None)
@@ -57,7 +59,7 @@ def naive_order(collection: EmbeddedCollection, vector: np.ndarray) -> list[int]
 
 def test_the_best_in_order(collection):
     """Ids, scores and files are those of comparing everything in double precision."""
-    found = search(collection, None, Query(like=(5,)), 20)
+    found = search(collection, Query(like=(5,)), 20)
     order = naive_order(collection, VECTORS[4])
     assert order[0] == 5
     assert ids_of(found) == order[1:21]
@@ -78,7 +80,7 @@ def test_what_a_query_is_like_is_not_among_its_results(collection, threshold):
     like = (7, 150, 7, 451)
     vector = encode_query(Query(like=like), None, collection).vector
     expected = [each for each in naive_order(collection, vector) if each not in like]
-    found = search(collection, None, Query(like=like), 300, group_duplicates=threshold)
+    found = search(collection, Query(like=like), 300, group_duplicates=threshold)
     if threshold is None:
         assert ids_of(found) == expected[:300]
     else:
@@ -86,13 +88,13 @@ def test_what_a_query_is_like_is_not_among_its_results(collection, threshold):
         assert {450, 151} <= {each for result in found.results for each in (result.id, *result.group)}
     assert not set(like) & {each for result in found.results for each in (result.id, *result.group)}
     everything = Query(like=range(1, COUNT + 1))
-    assert search(collection, None, everything, where=Filter(folder="3")).results == ()
+    assert search(collection, everything, where=Filter(folder="3")).results == ()
 
 
 def test_a_text(collection):
     """A sentence is encoded by the model; unknown words come back with the results."""
     model = build()
-    found = search(collection, model, "a zebra in the snow", 3)
+    found = search(collection, "a zebra in the snow", 3, model=model)
     assert ids_of(found) == naive_order(collection, model.encode_texts(["a zebra in the snow"])[0])[:3]
     assert (found.query, found.unknown) == ("a zebra in the snow", ("zebra",))
 
@@ -111,7 +113,7 @@ def test_pages_continue_each_other(collection, like, cuts, threshold, cutoff, fo
 
     def page(offset: int, k: int) -> SearchResults:
         return search(
-            collection, None, Query(like=(like,)), k, offset=offset, where=where, cutoff=cutoff,
+            collection, Query(like=(like,)), k, offset=offset, where=where, cutoff=cutoff,
             group_duplicates=threshold,
         )  # fmt: skip
 
@@ -137,17 +139,17 @@ def test_pages_over_an_approximate_index(tmp_path, monkeypatch):
         writer.add([entry(f"{row}.jpg", vector) for row, vector in enumerate(VECTORS)])
     with EmbeddedCollection.open(tmp_path / "c") as reader:
         query = Query(like=(9,))
-        pages = [search(reader, None, query, 90, offset=offset) for offset in range(0, COUNT, 90)]
+        pages = [search(reader, query, 90, offset=offset) for offset in range(0, COUNT, 90)]
         assert not pages[0].exact
         ids = [each for page in pages for each in ids_of(page)]
         assert sorted([*ids, 9]) == list(range(1, COUNT + 1))
-        assert ids == ids_of(search(reader, None, query, COUNT))
+        assert ids == ids_of(search(reader, query, COUNT))
 
 
 def test_a_filter_leaves_confidence_as_it_is(collection):
     """Only the results change; what is found has the confidence that it has without a filter."""
-    everything = {result.id: result for result in search(collection, None, Query(like=(5,)), COUNT).results}
-    found = search(collection, None, Query(like=(5,)), 50, where=Filter(folder="3", after=100.0))
+    everything = {result.id: result for result in search(collection, Query(like=(5,)), COUNT).results}
+    found = search(collection, Query(like=(5,)), 50, where=Filter(folder="3", after=100.0))
     assert found.results
     for result in found.results:
         assert result == everything[result.id]
@@ -158,17 +160,17 @@ def test_a_filter_leaves_confidence_as_it_is(collection):
 
 def test_a_cut_off_ends_the_results(collection):
     """What is left are all results with at least that confidence."""
-    whole = search(collection, None, Query(like=(5,)), COUNT)
+    whole = search(collection, Query(like=(5,)), COUNT)
     bound = whole.results[7].confidence
-    found = search(collection, None, Query(like=(5,)), COUNT, cutoff=bound)
+    found = search(collection, Query(like=(5,)), COUNT, cutoff=bound)
     assert found.results == tuple(result for result in whole.results if result.confidence >= bound)
-    assert search(collection, None, Query(like=(5,)), 3, cutoff=1.0).results == ()
+    assert search(collection, Query(like=(5,)), 3, cutoff=1.0).results == ()
 
 
 def test_groups(collection):
     """Results that look the same follow the best of them; together they are all that was found."""
-    alone = search(collection, None, Query(like=(150,)), 256)
-    joined = search(collection, None, Query(like=(150,)), 200, group_duplicates=0.97)
+    alone = search(collection, Query(like=(150,)), 256)
+    joined = search(collection, Query(like=(150,)), 200, group_duplicates=0.97)
     first = joined.results[0]
     assert (first.id, first.group) == (450, ())  # the other one is what it is like
     pairs = [result for result in joined.results[1:50] if 100 < result.id <= 400]
@@ -187,10 +189,10 @@ def test_groups(collection):
 
 def test_moments(tmp_path):
     """A moment of a clip has its seconds; a picture has none."""
-    with create(tmp_path / "c", SIZE) as made:
+    with create(tmp_path / "c", SIZE, build().fingerprint()) as made:
         clip = Entry(picture("c.mp4", kind="video"), (Moment(VECTORS[0], 0.0, 2.5), Moment(VECTORS[1], 2.5, 70.0)))
         made.add([clip, entry("p.jpg", VECTORS[2])])
-        found = search(made, None, Query(like=(1,)))
+        found = search(made, Query(like=(1,)))
     moment = next(result for result in found.results if result.kind == "video")
     assert (moment.id, moment.start, moment.end) == (2, 2.5, 70.0)
     still = next(result for result in found.results if result.kind == "image")
@@ -199,7 +201,7 @@ def test_moments(tmp_path):
 
 def test_json(collection):
     """The keys that others rely on, plain values, ASCII."""
-    told = search(collection, None, Query(like=(5,)), 2).to_json()
+    told = search(collection, Query(like=(5,)), 2).to_json()
     assert {"query", "exact", "results"} <= told.keys()
     assert told["query"] == "like 5"
     for result in told["results"]:
@@ -210,11 +212,11 @@ def test_json(collection):
 
 def test_text_for_people(tmp_path):
     """A line a result, with rank, path and seconds; names that are no text are escaped; words not known are said."""
-    with create(tmp_path / "c", SIZE) as made:
+    with create(tmp_path / "c", SIZE, build().fingerprint()) as made:
         clip = Entry(picture("[x]\n.mp4", kind="video", taken=86400.0), (Moment(VECTORS[0], 61.0, 62.5),))
         made.add([clip])
-        found = search(made, build(), "zebra snow", 5)
-        nothing = search(made, None, Query(like=(1,)), 5, offset=5)
+        found = search(made, "zebra snow", 5, model=build())
+        nothing = search(made, Query(like=(1,)), 5, offset=5)
     unknown, line, end = lines_of(found) + lines_of(nothing)
     assert unknown == "words the model does not know: zebra"
     assert line.startswith("   1. ")
@@ -228,7 +230,7 @@ def test_text_for_groups(tmp_path):
         made.add([entry("a.jpg", VECTORS[0]), *(entry(f"x/{row}\n.jpg", VECTORS[1]) for row in range(6))])
         spans = tuple(Moment(VECTORS[2], second, second + 1.0) for second in (0.0, 1.0, 2.0))
         made.add([Entry(picture("clip.mp4", kind="video"), spans)])
-        found = search(made, None, Query(like=(1,)), group_duplicates=0.9)
+        found = search(made, Query(like=(1,)), group_duplicates=0.9)
     ends = {line.split("  ")[-1] for line in lines_of(found)}
     assert ends == {"and 5 alike: 1\\n.jpg, 2\\n.jpg, 3\\n.jpg …", "and 2 alike: clip.mp4"}
     told = [result["group"] for result in found.to_json()["results"]]
@@ -246,19 +248,19 @@ def test_clocks(seconds, shown):
 
 def test_the_vector_of_the_query(collection):
     """Results hold what they were compared with, and it changes nothing of what they show or equal."""
-    found = search(collection, None, Query(like=(5,)), 2)
+    found = search(collection, Query(like=(5,)), 2)
     assert found.vector is not None
     np.testing.assert_allclose(
         collection.vectors(ids_of(found)) @ found.vector, [r.score for r in found.results], atol=1e-6
     )
     assert "vector" not in found.to_json()
-    assert found == search(collection, None, Query(like=(5,)), 2)
+    assert found == search(collection, Query(like=(5,)), 2)
 
 
 def test_an_empty_collection_has_no_results(tmp_path):
     """And that is no error."""
-    with create(tmp_path / "c", SIZE) as made:
-        found = search(made, build(), "a dog")
+    with create(tmp_path / "c", SIZE, build().fingerprint()) as made:
+        found = search(made, "a dog", model=build())
     assert (found.results, found.more, found.exact) == ((), False, True)
 
 
@@ -280,19 +282,36 @@ def test_an_empty_collection_has_no_results(tmp_path):
 def test_wrong_values_are_one_line(collection, options, words):
     """Each names its value."""
     with pytest.raises(InputError, match=words) as caught:
-        search(collection, None, Query(like=(1,)), **options)
+        search(collection, Query(like=(1,)), **options)
     assert "\n" not in str(caught.value)
 
 
 def test_a_query_that_is_none(collection):
     """What it is, and what was expected."""
     with pytest.raises(InputError, match="query is list, expected a text or a Query"):
-        search(collection, None, ["a dog"])
+        search(collection, ["a dog"])
 
 
-def test_a_query_of_another_size_is_an_error(tmp_path: Path):
-    """The collection says what it expects."""
-    with create(tmp_path / "c", 8) as made:
-        made.add([entry("a.jpg", directions(1)[0])])
-        with pytest.raises(InputError, match="query"):
-            search(made, build(), "a dog")
+@pytest.mark.parametrize("dimensions", [8, SIZE])
+def test_search_refuses_another_model_even_of_equal_width(tmp_path: Path, dimensions: int):
+    """Its fingerprint is compared, not its width."""
+    with create(tmp_path / "c", dimensions) as made:
+        with pytest.raises(InputError, match=r"holds vectors of model old \(models/old\), not of"):
+            search(made, "a dog", model=build())
+
+
+def test_search_loads_the_model_of_the_collection_once(tmp_path: Path, monkeypatch):
+    """From the source that the collection names, with the confidence coefficients beside it."""
+    model, folder = build(), tmp_path / "model"
+    model.save(folder)
+    coefficients = Coefficients(-1.0, 0.5, 0.25, 0.125, "a test")
+    write_coefficients(folder, coefficients)
+    options = {"model": model.fingerprint(), "model_source": str(folder), "dimensions": SIZE}
+    with EmbeddedCollection.create(tmp_path / "c", **options) as made:
+        made.add([entry(f"{row}.jpg", vector) for row, vector in enumerate(VECTORS[:20])])
+        found = search(made, "a dog")
+        monkeypatch.setattr("vse.models.sources.load_towers", lambda source: pytest.fail("loaded twice"))
+        again = search(made, "a dog")
+        assert found == again == search(made, "a dog", model=model, coefficients=coefficients)
+        bundled = search(made, "a dog", coefficients=shipped_coefficients())
+    assert found.results[0].confidence != bundled.results[0].confidence

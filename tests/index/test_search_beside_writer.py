@@ -11,8 +11,8 @@ from tests.index.support import batch, create
 
 from vse.errors import InputError, VSEError
 from vse.index.caption_search import search_captions
+from vse.index.item_search import TRIES, search
 from vse.index.query import Query
-from vse.index.search import TRIES, search
 from vse.index.store import EmbeddedCollection
 
 VECTORS = directions(50, seed=60)
@@ -55,26 +55,26 @@ def replaced_after(monkeypatch, reader: EmbeddedCollection, writer: EmbeddedColl
 def test_results_that_are_replaced_are_found_anew(monkeypatch, reader, writer, threshold):
     """The results are those of the last state, whole, however often it changed before."""
     replaced_after(monkeypatch, reader, writer, 3)
-    found = search(reader, None, Query(like=(1,)), 20, group_duplicates=threshold)
+    found = search(reader, Query(like=(1,)), 20, group_duplicates=threshold)
     assert len(found.results) > 5
     assert [result.path for result in found.results] == [
         item.file.path.join(["/photos/", ""]) for item in writer.items([result.id for result in found.results])
     ]
-    assert found.results == search(writer, None, Query(like=(1,)), 20, group_duplicates=threshold).results
+    assert found.results == search(writer, Query(like=(1,)), 20, group_duplicates=threshold).results
 
 
 def test_captions_that_are_replaced_are_found_anew(monkeypatch, reader, writer):
     """The same for sentences."""
     replaced_after(monkeypatch, reader, writer, 3)
-    found = search_captions(reader, None, Query(like=(1,)), 20)
-    assert found.captions == search_captions(writer, None, Query(like=(1,)), 20).captions
+    found = search_captions(reader, Query(like=(1,)), 20)
+    assert found.captions == search_captions(writer, Query(like=(1,)), 20).captions
 
 
 def test_a_collection_that_never_rests_is_one_line(monkeypatch, reader, writer):
     """Asking ends some day; the line says what helps."""
     replaced_after(monkeypatch, reader, writer, TRIES)
     with pytest.raises(VSEError, match=f"changed {TRIES} times") as caught:
-        search(reader, None, Query(like=(1,)), 5)
+        search(reader, Query(like=(1,)), 5)
     assert "\n" not in str(caught.value)
 
 
@@ -82,4 +82,4 @@ def test_an_id_that_was_named_and_is_gone_is_an_error(reader, writer):
     """It is the caller's, and asking again would not bring it back."""
     writer.remove([("/photos", "00002.jpg")])
     with pytest.raises(InputError, match="no item has id 3"):
-        search(reader, None, Query(like=(3,)))
+        search(reader, Query(like=(3,)))

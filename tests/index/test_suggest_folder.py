@@ -10,8 +10,8 @@ from tests.index.support import create
 
 from vse.errors import InputError
 from vse.index.filters import Filter
+from vse.index.item_search import search
 from vse.index.query import Query
-from vse.index.search import search
 from vse.index.store import EmbeddedCollection
 
 PLACES = [("/photos", path) for path in ("trip/sea/a.jpg", "trip/lake/b.jpg", "party/c.jpg", "d.jpg", "home/e.jpg")]
@@ -44,7 +44,7 @@ def test_the_line(collection, where, line):
     """The folder, and the nearest one that there is; also on a later page."""
     for offset in (0, 30):
         with pytest.raises(InputError) as caught:
-            search(collection, None, LIKE, where=where, offset=offset)
+            search(collection, LIKE, where=where, offset=offset)
         assert str(caught.value) == line
 
 
@@ -53,9 +53,9 @@ def test_the_line(collection, where, line):
 )
 def test_a_folder_with_files_of_which_none_is_found(collection, where, offset):
     """That is no error."""
-    assert search(collection, None, LIKE, where=where, offset=offset).results == ()
+    assert search(collection, LIKE, where=where, offset=offset).results == ()
 
 
 def test_only_what_was_asked_for_left_out(collection):
     """A folder that holds nothing but the item that is asked with has files."""
-    assert search(collection, None, LIKE, where=Filter("trip/sea")).results == ()
+    assert search(collection, LIKE, where=Filter("trip/sea")).results == ()

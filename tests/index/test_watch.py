@@ -11,7 +11,7 @@ import pytest
 from tests.index.pipeline.support import counts, ids_of, model, new_collection, save_picture
 
 from vse.errors import InputError
-from vse.index.watch import watch
+from vse.index.watching import watch
 from vse.progress import SilentProgress
 
 EVERY = 0.05

@@ -30,7 +30,7 @@ def calibrate(
     folder = _local_folder(model)
 
     from vse.cli.options import embed
-    from vse.index.calibrate import calibrate_embeddings, write_coefficients
+    from vse.index.calibration import calibrate_embeddings, write_coefficients
 
     with progress_on_stderr() as progress:
         found = embed(str(folder), data, split, features=features, progress=progress)

@@ -42,7 +42,7 @@ def index(
     if watch and as_json:
         raise UsageError("--json prints one result at the end, and --watch has no end: use one of them")
     from vse.cli.options import check_named_after, named_after
-    from vse.index.checks import other_model
+    from vse.index.checks import model_mismatch_error
     from vse.index.pipeline.folder import root_of
 
     roots = list(dict.fromkeys(root_of(folder) for folder in folders))
@@ -56,7 +56,7 @@ def index(
         with progress_on_stderr() as progress:
             encoder, source = _load(where, model, known)
             if known is not None and known.model != encoder.fingerprint():
-                raise other_model(known.where, known.model, known.model_source, encoder.fingerprint(), source)
+                raise model_mismatch_error(known.where, known.model, known.model_source, encoder.fingerprint(), source)
             with closing(_open(where, encoder, source, new=known is None)) as collection:
                 if known is not None:
                     _record_source(collection, known.model_source, source, progress)
@@ -164,7 +164,7 @@ def _watch(
 ) -> None:
     """Say what each look brought; about a file that stays broken it is said once."""
     from vse.cli.render import lines_of
-    from vse.index.watch import watch
+    from vse.index.watching import watch
 
     said: set[str] = set()
 

@@ -175,39 +175,37 @@ def search(
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
     from vse.index.duplicates import NEAR
-    from vse.index.open import model_of, model_place, open_collection
+    from vse.index.item_search import search as find
+    from vse.index.open import load_collection_model, open_collection
     from vse.index.query import Query
-    from vse.index.search import search as find
-    from vse.models.coefficients import coefficients_of
 
     query = Query(*parts, factors)
     offset = (page - 1) * k
     with closing(open_collection(index)) as collection:
-        info = collection.info()
-        where = in_folder(where, folder, info.roots)
-        loaded = model_of(info, model) if query.needs_model or evidence is not None else None
+        where = in_folder(where, folder, collection.info().roots)
         if captions:
             from vse.index.caption_search import search_captions
 
-            sentences = search_captions(collection, loaded, query, k, offset=offset)
+            sentences = search_captions(collection, query, k, model=model, offset=offset)
             show(Page(sentences, page, sentences.more), as_json=as_json)
             return
         results = find(
             collection,
-            loaded,
             query,
             k,
+            model=model,
             offset=offset,
             where=where,
             cutoff=min_confidence,
             group_duplicates=NEAR if group_duplicates else None,
-            coefficients=coefficients_of(model_place(info, model)),
         )
-        if evidence is None or loaded is None:
+        if evidence is None:
             show(Page(results, page, results.more), as_json=as_json)
             return
-        from vse.index.explain import explain
+        from vse.index.explanation import explain
 
         with progress_on_stderr() as progress:
-            explained = explain(collection, loaded, results, evidence, progress=progress)
+            explained = explain(
+                collection, load_collection_model(collection, model), results, evidence, progress=progress
+            )
     show(Page(explained, page, results.more), as_json=as_json)

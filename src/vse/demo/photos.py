@@ -75,7 +75,7 @@ def index_photos(out: Path, folder: Path, progress: ProgressReporter) -> PhotosR
 
 
 def _open(where: Path, model: OnnxModel) -> Collection:
-    from vse.index.checks import other_model
+    from vse.index.checks import model_mismatch_error
     from vse.index.open import collection_exists, create_collection, open_collection
 
     mark = model.fingerprint()
@@ -84,7 +84,7 @@ def _open(where: Path, model: OnnxModel) -> Collection:
     with closing(open_collection(where)) as before:
         info = before.info()
     if info.model != mark:
-        raise other_model(info.where, info.model, info.model_source, mark, DEFAULT)
+        raise model_mismatch_error(info.where, info.model, info.model_source, mark, DEFAULT)
     return open_collection(where, write=True, model=mark)
 
 

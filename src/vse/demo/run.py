@@ -147,7 +147,7 @@ def _calibrate(out: Path, model: VSEModel, folder: Path) -> None:
     """Fit the confidence of search results to the model that is left behind, on the scenes its epoch was chosen by."""
     from vse.data import FeatureStore, attach, open_data
     from vse.evaluation.embeddings import embed_split
-    from vse.index.calibrate import calibrate_embeddings, write_coefficients
+    from vse.index.calibration import calibrate_embeddings, write_coefficients
 
     dev = attach(open_data(out / "scenes", "dev"), FeatureStore.open(out / "features"))
     report = calibrate_embeddings(embed_split(model, dev, name=folder.name))

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from vse.encoders.transformer_text import create_transformer
 from vse.experiments.speed_profile import SENTENCES, Profile
-from vse.index.search import search
+from vse.index.item_search import search
 from vse.index.store import EmbeddedCollection
 from vse.index.types import Collection, Entry, MediaFile, Moment
 from vse.inputs.pretrained import wordpiece
@@ -97,7 +97,7 @@ class VSEContestant:
 
     def answer(self, sentence: str) -> list[int]:
         """The ids of the best, found by comparing the sentence with every vector."""
-        return [result.id for result in search(self.collection, self.model, sentence, self._results).results]
+        return [result.id for result in search(self.collection, sentence, self._results, model=self.model).results]
 
 
 class CrossEncoder(nn.Module):

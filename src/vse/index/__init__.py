@@ -1,1 +1,123 @@
-"""Collections of photographs and clips: made from folders, kept safely, searched by meaning. No torch."""
+"""Collections of images and videos: index folders, search them by meaning, keep them up to date. No torch.
+
+>>> from vse.index import Filter, open_collection, search
+>>> collection = open_collection("photos.vse")  # doctest: +SKIP
+>>> found = search(collection, "two dogs in snow", where=Filter(kind="image"))  # doctest: +SKIP
+>>> [(result.path, result.confidence) for result in found.results]  # doctest: +SKIP
+
+Names are imported on first use: a search loads nothing that indexing needs.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from vse.index.calibration import CalibrationReport, calibrate
+    from vse.index.caption_search import CaptionResult, CaptionResults, search_captions, search_captions_encoded
+    from vse.index.duplicates import Duplicates, near_duplicates
+    from vse.index.evidence import cell_evidence, frame_evidence, heat_map
+    from vse.index.explanation import Explained, Explanation, explain
+    from vse.index.filters import Box, Filter, box_around, read_filter
+    from vse.index.item_search import search, search_encoded
+    from vse.index.open import (
+        Overview,
+        collection_coefficients,
+        collection_exists,
+        create_collection,
+        load_collection_model,
+        open_collection,
+        overview_of,
+    )
+    from vse.index.pipeline.folder import IndexReport, index_folder, index_folders
+    from vse.index.query import Query, QueryVector, encode_query
+    from vse.index.results import Result, SearchResults
+    from vse.index.scan.walk import ScanLimits
+    from vse.index.types import Collection, CollectionInfo, Entry, Facets, Hits, Item, MediaFile, Moment
+    from vse.index.upgrade.run import UpgradeReport, discard_upgrade, upgrade_collection
+    from vse.index.watching import watch
+    from vse.inputs.files import Problem
+
+__all__ = [
+    "Box",
+    "CalibrationReport",
+    "CaptionResult",
+    "CaptionResults",
+    "Collection",
+    "CollectionInfo",
+    "Duplicates",
+    "Entry",
+    "Explained",
+    "Explanation",
+    "Facets",
+    "Filter",
+    "Hits",
+    "IndexReport",
+    "Item",
+    "MediaFile",
+    "Moment",
+    "Overview",
+    "Problem",
+    "Query",
+    "QueryVector",
+    "Result",
+    "ScanLimits",
+    "SearchResults",
+    "UpgradeReport",
+    "box_around",
+    "calibrate",
+    "cell_evidence",
+    "collection_coefficients",
+    "collection_exists",
+    "create_collection",
+    "discard_upgrade",
+    "encode_query",
+    "explain",
+    "frame_evidence",
+    "heat_map",
+    "index_folder",
+    "index_folders",
+    "load_collection_model",
+    "near_duplicates",
+    "open_collection",
+    "overview_of",
+    "read_filter",
+    "search",
+    "search_captions",
+    "search_captions_encoded",
+    "search_encoded",
+    "upgrade_collection",
+    "watch",
+]
+
+_MODULES = {
+    "calibration": ("CalibrationReport", "calibrate"),
+    "caption_search": ("CaptionResult", "CaptionResults", "search_captions", "search_captions_encoded"),
+    "duplicates": ("Duplicates", "near_duplicates"),
+    "evidence": ("cell_evidence", "frame_evidence", "heat_map"),
+    "explanation": ("Explained", "Explanation", "explain"),
+    "filters": ("Box", "Filter", "box_around", "read_filter"),
+    "item_search": ("search", "search_encoded"),
+    "open": (
+        "Overview",
+        "collection_coefficients",
+        "collection_exists",
+        "create_collection",
+        "load_collection_model",
+        "open_collection",
+        "overview_of",
+    ),
+    "pipeline.folder": ("IndexReport", "index_folder", "index_folders"),
+    "query": ("Query", "QueryVector", "encode_query"),
+    "results": ("Result", "SearchResults"),
+    "scan.walk": ("Problem", "ScanLimits"),
+    "types": ("Collection", "CollectionInfo", "Entry", "Facets", "Hits", "Item", "MediaFile", "Moment"),
+    "upgrade.run": ("UpgradeReport", "discard_upgrade", "upgrade_collection"),
+    "watching": ("watch",),
+}
+_HOMES = {name: module for module, names in _MODULES.items() for name in names}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)

@@ -1,14 +1,16 @@
-"""Asking a collection for sentences: the best captions for a picture, or for another sentence."""
+"""Search the captions of a collection: the best for an image, or for another text."""
 
 from __future__ import annotations
 
+import os
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from vse.errors import InputError
-from vse.index.checks import check_page
+from vse.index.checks import check_page, read_hits, retry_on_stale_hits
+from vse.index.item_search import DEPTH
+from vse.index.open import load_collection_model
 from vse.index.query import Query, QueryVector, as_query, encode_query
-from vse.index.search import DEPTH, of_hits, steadily
 from vse.index.types import Collection, Item, full_path
 
 if TYPE_CHECKING:
@@ -30,7 +32,7 @@ class CaptionResult:
 class CaptionResults:
     """One page: captions ``offset + 1`` and following. ``more`` says whether another page follows.
 
-    ``unknown`` and ``cut`` are as in :class:`~vse.index.search.SearchResults`.
+    ``unknown`` and ``cut`` are as in :class:`~vse.index.item_search.SearchResults`.
     """
 
     query: str
@@ -47,21 +49,38 @@ class CaptionResults:
 
 
 def search_captions(
-    collection: Collection, model: Model | None, query: Query | str, k: int = 10, *, offset: int = 0
+    collection: Collection,
+    query: Query | str,
+    k: int = 10,
+    *,
+    model: Model | str | os.PathLike[str] | None = None,
+    offset: int = 0,
 ) -> CaptionResults:
-    """Captions ``offset`` to ``offset + k`` for ``query``: a picture, an item of the collection, a text, or several.
+    """Return the captions of a collection that match a query best.
 
-    A caption of several files comes once for each of them. Pages of an unchanged collection continue each other.
-    A collection without captions is an error. ``model`` is the collection's; a query of ids alone needs none.
+    A caption of several files is returned once for each of them. Pages of an unchanged collection continue each other.
+
+    Args:
+        collection: An open collection.
+        query: A text, or a :class:`~vse.index.query.Query` of texts, images and items.
+        k: Captions on a page.
+        model: The collection's model, as for :func:`vse.index.search`.
+        offset: Captions before the page.
+
+    Raises:
+        InputError: The collection has no captions, or ``model`` is not the one that encoded it.
     """
     k, offset = check_page(k, offset)
     wanted = as_query(query)
     captions = _expect_captions(collection)
-    return _search(collection, encode_query(wanted, model, collection), k, offset, captions)
+    loaded = load_collection_model(collection, model) if wanted.needs_model else None
+    return _search(collection, encode_query(wanted, loaded, collection), k, offset, captions)
 
 
-def search_captions_with(collection: Collection, query: QueryVector, k: int = 10, *, offset: int = 0) -> CaptionResults:
-    """:func:`search_captions` for a query that was encoded before."""
+def search_captions_encoded(
+    collection: Collection, query: QueryVector, k: int = 10, *, offset: int = 0
+) -> CaptionResults:
+    """Run :func:`search_captions` for a query that is encoded already; its model is not checked."""
     k, offset = check_page(k, offset)
     return _search(collection, query, k, offset, _expect_captions(collection))
 
@@ -82,9 +101,9 @@ def _search(collection: Collection, query: QueryVector, k: int, offset: int, cap
 
     def read() -> tuple[list[tuple[str, int, float]], list[Item]]:
         hits = _hits(collection, query.vector, need)
-        return hits, of_hits(collection.items, [item for _, item, _ in hits[offset : offset + k]])
+        return hits, read_hits(collection.items, [item for _, item, _ in hits[offset : offset + k]])
 
-    hits, items = steadily(read)
+    hits, items = retry_on_stale_hits(read)
     if not hits:
         where = collection.info().where
         raise InputError(

@@ -1,19 +1,23 @@
-"""What is asked of vectors and files before they enter a collection, and of queries and pages."""
+"""Checks on what enters a collection and what is asked of it, and retries when a writer removes a hit meanwhile."""
 
 from __future__ import annotations
 
 import math
 import shlex
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from numbers import Integral
+from typing import TypeVar
 
 import numpy as np
 
-from vse.errors import InputError
+from vse.errors import InputError, VSEError
 from vse.index.types import Entry, Place, Vectors
 from vse.models.sources import NAMES
 
+T = TypeVar("T")
 UNIT_TOLERANCE = 1e-3
+MAX_TRIES = 20
+"""Attempts of a read that a concurrent writer disturbs."""
 
 
 def check_entry(entry: Entry, dimensions: int) -> None:
@@ -77,14 +81,20 @@ def check_page(k: int, offset: int) -> tuple[int, int]:
     return int(k), int(offset)
 
 
-def other_model(where: str, held: str, held_source: str, given: str, given_source: str | None = None) -> InputError:
-    """The error for vectors of two models, which cannot be compared.
+def model_mismatch_error(
+    where: str, held: str, held_source: str, given: str, given_source: str | None = None
+) -> InputError:
+    """Return the error for a model whose embeddings cannot be compared with those of a collection.
 
-    ``held`` is the fingerprint of the model whose vectors the collection at ``where`` holds, ``given`` that of the one
-    it was opened with, and the sources are where the two were found.
+    Args:
+        where: Address of the collection.
+        held: Fingerprint of the model that encoded the collection.
+        held_source: Folder or name of that model.
+        given: Fingerprint of the other model.
+        given_source: Folder or name of the other model, if known.
     """
     command = f"vse collection upgrade {shlex.quote(where)} --model {shlex.quote(given_source or 'MODEL')}"
-    if given_source == held_source and held_source in NAMES:  # that model came with another version, and went with it
+    if given_source == held_source and held_source in NAMES:  # the bundled model differs between versions
         return InputError(
             f"{where} holds vectors of model {held}, and the {held_source!r} model of this version of vse is {given}: "
             f"encode all files anew: {command}"
@@ -93,3 +103,25 @@ def other_model(where: str, held: str, held_source: str, given: str, given_sourc
         f"{where} holds vectors of model {held} ({held_source}), not of {given}: use that model, or encode all files "
         f"anew: {command}"
     )
+
+
+class _StaleHitError(Exception):
+    """A hit was removed after it was found."""
+
+
+def read_hits(read: Callable[[Sequence[int]], T], ids: Sequence[int]) -> T:
+    """Return ``read(ids)``, inside :func:`retry_on_stale_hits`; ``read`` is ``Collection.items`` or ``.vectors``."""
+    try:
+        return read(ids)
+    except InputError as error:  # the ids come from the collection itself: nothing else can be wrong with them
+        raise _StaleHitError from error
+
+
+def retry_on_stale_hits(ask: Callable[[], T]) -> T:
+    """Return what ``ask`` returns; retry when a concurrent writer removed a hit between its steps."""
+    for _ in range(MAX_TRIES):
+        try:
+            return ask()
+        except _StaleHitError:
+            continue
+    raise VSEError(f"the collection changed {MAX_TRIES} times while it was searched: try again when less is written")

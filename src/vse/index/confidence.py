@@ -18,7 +18,7 @@ and with x⁺ = ln(1 + exp x), which is x where x is large and stays positive wh
 
     p / (1 - p) = exp(a) · k⁺^b · z⁺^d / n^e
 
-The coefficients are in ``confidence.json``, from :func:`vse.index.calibrate.fit`: the package has such a file, and
+The coefficients are in ``confidence.json``, from :func:`vse.index.calibration.fit`: the package has such a file, and
 a model's folder may have its own, which ``vse calibrate`` writes. None of b, d and e is negative: for one query the
 confidence rises with the score. A filter does not change it. It is the chance that the best result is the one picture
 that was meant, for a query whose picture is in the collection as often as not.

@@ -35,7 +35,7 @@ LONGEST = 1600
 """Pixels of the longer side that is drawn: a photograph at full size takes gigabytes while the colour is mixed."""
 
 
-def evidence(model: Model, picture: ImageSource, vector: Vectors) -> NDArray[np.float32]:
+def cell_evidence(model: Model, picture: ImageSource, vector: Vectors) -> NDArray[np.float32]:
     """What every cell of ``picture`` adds to its score for the query ``vector (D,)``: ``(rows, columns)``.
 
     The image's unit vector is ``Σ_k θ_k max_k(φ_d) / ‖v‖`` in dimension d. Cell n, whose value φ_nd has rank r(n, d)

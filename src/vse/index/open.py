@@ -7,10 +7,12 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
 from vse.errors import InputError, VSEError
-from vse.index.checks import other_model
+from vse.index.checks import model_mismatch_error
 from vse.index.types import Backend, Collection, CollectionInfo
+from vse.models.coefficients import Coefficients, coefficients_of
 from vse.models.sources import named_place, place_of
 
 if TYPE_CHECKING:
@@ -87,25 +89,57 @@ def folder_at(where: str | os.PathLike[str]) -> Path:
     return folder
 
 
-def model_of(info: CollectionInfo, given: str | None = None) -> Model:
-    """Loaded from where it was when indexing, unless it is ``given``; another model than that is an error."""
+_loaded: WeakKeyDictionary[Collection, tuple[str | None, Model]] = WeakKeyDictionary()
+
+
+def load_collection_model(collection: Collection, model: Model | str | os.PathLike[str] | None = None) -> Model:
+    """Return the model that encoded a collection, loaded once for each open collection.
+
+    Args:
+        collection: An open collection.
+        model: A folder or hub id where the model is now, or a loaded model; by default where it was when indexing.
+
+    Raises:
+        InputError: The model cannot be loaded, or has another fingerprint than the collection's.
+    """
+    source, loaded = _source_or_model(model)
+    known_source, known = _loaded.get(collection, (None, None))
+    if known is not None and (loaded is known or (loaded is None and source == known_source)):
+        return known
+    info = collection.info()
+    found = loaded or _load(info, source)
+    if found.fingerprint() != info.model:
+        given_source = None if loaded else source or info.model_source
+        raise model_mismatch_error(info.where, info.model, info.model_source, found.fingerprint(), given_source)
+    _loaded[collection] = source, found
+    return found
+
+
+def collection_coefficients(
+    collection: Collection, model: Model | str | os.PathLike[str] | None = None
+) -> Coefficients:
+    """Return the confidence coefficients beside the collection's model, or the bundled ones where it has none."""
+    return coefficients_of(model_place(collection.info(), _source_or_model(model)[0]))
+
+
+def model_place(info: CollectionInfo, source: str | None = None) -> str:
+    """Return the folder or hub id of the model ``source`` or, if None, of the one that was used when indexing."""
+    return named_place(source) if source else place_of(info.model_source)
+
+
+def _load(info: CollectionInfo, source: str | None) -> Model:
     from vse.models.sources import load_towers
 
-    source = given or info.model_source
     try:
-        model = load_towers(model_place(info, given))
+        return load_towers(model_place(info, source))
     except InputError as error:
-        if given is not None:
+        if source is not None:
             raise
         raise InputError(f"the model of {info.where} cannot be loaded ({error}): name it with --model") from error
-    if model.fingerprint() != info.model:
-        raise other_model(info.where, info.model, info.model_source, model.fingerprint(), source)
-    return model
 
 
-def model_place(info: CollectionInfo, given: str | None = None) -> str:
-    """The folder or hub id of the model that is ``given``, or else of the one that was used when indexing."""
-    return named_place(given) if given else place_of(info.model_source)
+def _source_or_model(model: Model | str | os.PathLike[str] | None) -> tuple[str | None, Model | None]:
+    return (os.fspath(model), None) if isinstance(model, (str, os.PathLike)) else (None, model)
 
 
 @dataclass(frozen=True)

@@ -157,13 +157,13 @@ def load_collection(where: str, model: str | None = None) -> LoadedCollection:
         where: A folder, or the address of a server.
         model: Where the model is now, if it is no longer where the collection was indexed with it.
     """
-    from vse.index.open import model_of, model_place, open_collection
+    from vse.index.open import load_collection_model, model_place, open_collection
 
     collection = open_collection(where)
     try:
-        info = collection.info()
-        source = model_place(info, model)
-        return LoadedCollection(collection, model_of(info, model), source, coefficients_of(source))
+        source = model_place(collection.info(), model)
+        loaded = load_collection_model(collection, model)
+        return LoadedCollection(collection, loaded, source, coefficients_of(source))
     except BaseException:
         collection.close()
         raise

@@ -12,10 +12,10 @@ from tests.index.twin import newness, passes
 
 from vse.errors import VSEError
 from vse.index.filters import Filter
+from vse.index.item_search import TRIES
 from vse.index.milvus import MilvusCollection, browsing
 from vse.index.milvus import search as searching
 from vse.index.milvus.search import Reading
-from vse.index.search import TRIES
 from vse.index.types import Facets, FolderCount
 
 pytest.importorskip("milvus_lite")

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from vse.cli.index import Indexed
     from vse.cli.serve import Listening
     from vse.demo.photos import PhotosResult
-    from vse.index.calibrate import CalibrationReport
+    from vse.index.calibration import CalibrationReport
     from vse.index.duplicates import Duplicates
     from vse.index.open import Overview
     from vse.index.pipeline.folder import IndexReport

@@ -12,7 +12,7 @@ from vse.inputs.text import printable
 if TYPE_CHECKING:
     from vse.cli.search import Page
     from vse.index.caption_search import CaptionResults
-    from vse.index.explain import Explained
+    from vse.index.explanation import Explained
     from vse.index.results import Result, SearchResults
 
 CUT_TEXT = 60

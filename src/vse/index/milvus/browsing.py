@@ -12,11 +12,10 @@ import math
 from collections import Counter
 from collections.abc import Iterator
 
-from vse.index.checks import check_page
+from vse.index.checks import check_page, read_hits, retry_on_stale_hits
 from vse.index.filters import Filter
 from vse.index.milvus.schema import ITEM_COLUMNS, Row, State, from_stored, item_of
 from vse.index.milvus.search import Reading, condition, ordered_ids
-from vse.index.search import of_hits, steadily
 from vse.index.types import Facets, Item, folder_counts, recency
 
 FIRST = "position == 0"
@@ -44,10 +43,10 @@ def recent(reading: Reading, state: State, k: int, offset: int, where: Filter | 
 
     def page() -> list[Item]:
         newest = _newest(reading, state, only, k + offset)[offset:]
-        rows = of_hits(lambda ids: reading.rows(ids, ITEM_COLUMNS), [item for _, item in newest])
+        rows = read_hits(lambda ids: reading.rows(ids, ITEM_COLUMNS), [item for _, item in newest])
         return [item_of(row) for row in rows]
 
-    return steadily(page)
+    return retry_on_stale_hits(page)
 
 
 def facets(reading: Reading, folders: int) -> Facets:

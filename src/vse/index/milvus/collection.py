@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from vse._util.locks import FolderLock
 from vse.errors import InputError, VSEError
-from vse.index.checks import check_dimensions, check_entry, check_vectors, other_model
+from vse.index.checks import check_dimensions, check_entry, check_vectors, model_mismatch_error
 from vse.index.filters import Filter
 from vse.index.milvus import browsing
 from vse.index.milvus import commits as changing
@@ -133,7 +133,7 @@ class MilvusCollection:
                 raise InputError(f"{address} is no collection: 'vse index' makes one")
             state = tables.ledger.state()
             if model is not None and model != state.model:
-                raise other_model(str(address), state.model, state.model_source, model)
+                raise model_mismatch_error(str(address), state.model, state.model_source, model)
             return tables
 
         collection = cls(*opened(address, expect, new=False, write=write), write=write)

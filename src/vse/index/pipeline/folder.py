@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from vse.errors import InputError
-from vse.index.checks import other_model
+from vse.index.checks import model_mismatch_error
 from vse.index.pipeline.commits import Commits, IndexModel, folder_captions
 from vse.index.pipeline.plan import (
     Contents,
@@ -231,7 +231,7 @@ def check_model(collection: Collection, model: IndexModel) -> None:
     check_reads_pictures(model)
     info, fingerprint = collection.info(), model.fingerprint()
     if info.model != fingerprint:
-        raise other_model(info.where, info.model, info.model_source, fingerprint)
+        raise model_mismatch_error(info.where, info.model, info.model_source, fingerprint)
 
 
 def check_reads_pictures(model: IndexModel) -> None:

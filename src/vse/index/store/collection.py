@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vse.errors import InputError, VSEError
-from vse.index.checks import check_dimensions, check_entry, check_vectors, other_model
+from vse.index.checks import check_dimensions, check_entry, check_vectors, model_mismatch_error
 from vse.index.filters import Filter
 from vse.index.store import changes as changing
 from vse.index.store import database
@@ -72,7 +72,7 @@ class EmbeddedCollection:
     def expect_model(self, model: str | None) -> None:
         """Raise when the vectors are those of another model; None accepts any."""
         if model is not None and model != self.meta.model:
-            raise other_model(str(self.folder), self.meta.model, self.meta.model_source, model)
+            raise model_mismatch_error(str(self.folder), self.meta.model, self.meta.model_source, model)
 
     @property
     def superseded(self) -> bool:

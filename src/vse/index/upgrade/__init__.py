@@ -1,9 +1,9 @@
-"""The parts of :func:`vse.index.upgrade.run.upgrade_collection`.
+"""Upgrade a collection to another model while the old embeddings keep serving.
 
-::
-
-    missing     files that an upgrade would lose, because they are not there to be read
-    work        the old generation beside the new one: what is done, what is no longer right, what is to be encoded
-    encoding    pages of files through the reading path of indexing
-    report      what it came to
+:mod:`~vse.index.upgrade.run` drives an upgrade, :mod:`~vse.index.upgrade.encode` finds and encodes what the new
+generation lacks.
 """
+
+from vse.index.upgrade.run import UpgradeReport, discard_upgrade, upgrade_collection
+
+__all__ = ["UpgradeReport", "discard_upgrade", "upgrade_collection"]

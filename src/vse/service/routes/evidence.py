@@ -8,8 +8,7 @@ from fastapi import APIRouter
 from fastapi import Query as Parameter
 
 from vse.errors import InputError
-from vse.index.evidence import evidence as cell_evidence
-from vse.index.evidence import frame_evidence, moment_frames, seen
+from vse.index.evidence import cell_evidence, frame_evidence, moment_frames, seen
 from vse.index.scan.describe import digest_of
 from vse.index.types import Item, Vectors
 from vse.inputs.images import ImageLimits

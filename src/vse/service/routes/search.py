@@ -10,10 +10,10 @@ from fastapi import APIRouter, Form, Response, UploadFile
 from fastapi import Query as Parameter
 from pydantic import BaseModel, ConfigDict, Field
 
-from vse.index.caption_search import search_captions_with
+from vse.index.caption_search import search_captions_encoded
 from vse.index.duplicates import NEAR
 from vse.index.query import HIGHEST_ID, MAX_CHARACTERS, Query, UnknownWordsError
-from vse.index.search import search_with
+from vse.index.item_search import search_encoded
 from vse.inputs.images import ImageLimits, check_image
 from vse.service.context import Ctx
 from vse.service.problems import ProblemError, responses
@@ -113,7 +113,7 @@ async def search_with_pictures(
 async def captions(context: Ctx, parameters: Annotated[CaptionParameters, Parameter()]) -> CaptionsModel:
     def search_captions(loaded: LoadedCollection) -> CaptionsModel:
         cached = parameters.encode(loaded)
-        found = search_captions_with(loaded.collection, cached.encoded, parameters.k, offset=parameters.offset)
+        found = search_captions_encoded(loaded.collection, cached.encoded, parameters.k, offset=parameters.offset)
         return CaptionsModel(
             query=found.query,
             query_id=cached.id,
@@ -141,7 +141,7 @@ def _search(loaded: LoadedCollection, asked: SearchParameters, images: tuple[byt
     cached, dropped = _encode_known_words(loaded, asked, images)
     if cached is None:
         return _no_results(asked, dropped, start)
-    found = search_with(
+    found = search_encoded(
         loaded.collection,
         cached.encoded,
         asked.k,

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vse.errors import InputError, VSEError
-from vse.index.evidence import AGAINST, FOR, evidence, frame_evidence, heat_map, moment_frames, write_png
+from vse.index.evidence import AGAINST, FOR, cell_evidence, frame_evidence, heat_map, moment_frames, write_png
 from vse.index.results import SearchResults, clock
 from vse.index.scan import digest
 from vse.index.types import Collection, Item, MediaFile, Vectors, full_path
@@ -155,7 +155,7 @@ def explain_item(model: Model, item: Item, vector: Vectors) -> tuple[Explanation
     path = full_path(item.file)
     _check_unchanged(item.file)
     if item.start is None:
-        cells = evidence(model, path, vector)
+        cells = cell_evidence(model, path, vector)
         how = model.preprocessing
         if how is None:
             raise InputError("this model takes sets of features, not pictures")
