@@ -295,9 +295,9 @@ def test_a_query_that_is_none(collection):
 @pytest.mark.parametrize("dimensions", [8, SIZE])
 def test_search_refuses_another_model_even_of_equal_width(tmp_path: Path, dimensions: int):
     """Its fingerprint is compared, not its width."""
-    with create(tmp_path / "c", dimensions) as made:
-        with pytest.raises(InputError, match=r"holds vectors of model old \(models/old\), not of"):
-            search(made, "a dog", model=build())
+    refused = pytest.raises(InputError, match=r"holds vectors of model old \(models/old\), not of")
+    with create(tmp_path / "c", dimensions) as made, refused:
+        search(made, "a dog", model=build())
 
 
 def test_search_loads_the_model_of_the_collection_once(tmp_path: Path, monkeypatch):

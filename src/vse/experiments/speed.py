@@ -1,7 +1,7 @@
 """The paper's Figure 3: the time of a text query, VSE against a cross-encoder (V+L BERT), over the number of pictures.
 
 Both know the pictures beforehand: VSE as 1024-d vectors in a collection, the cross-encoder as 36 region features of
-2048. VSE encodes the sentence once and compares it with every vector; it goes through :func:`vse.index.item_search.search`,
+2048. VSE encodes the sentence once and compares it with every vector; it goes through :func:`vse.index.search`,
 from the sentence to the best 10 with paths and confidences. The cross-encoder runs a BERT over sentence and regions for
 every candidate. Both compute in float32 on the CPU. The cross-encoder is measured up to 1,000 candidates; beyond, its
 times are a straight line through those, and marked as such.
