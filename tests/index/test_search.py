@@ -132,7 +132,7 @@ def test_pages_continue_each_other(collection, like, cuts, threshold, cutoff, fo
 
 def test_pages_over_an_approximate_index(tmp_path, monkeypatch):
     """The exact search that answers beyond the depth continues the approximate one: nothing twice, nothing left out."""
-    assert DEPTH <= approximate.MOST
+    assert DEPTH <= approximate.MAX_RESULTS
     monkeypatch.setattr(approximate, "HNSW_FROM", 500)
     monkeypatch.setattr(approximate, "POOL", 280)
     with create(tmp_path / "c", SIZE) as writer:

@@ -11,7 +11,8 @@ from tests.index.support import batch, create
 
 from vse.errors import InputError, VSEError
 from vse.index.caption_search import search_captions
-from vse.index.item_search import TRIES, search
+from vse.index.checks import MAX_TRIES
+from vse.index.item_search import search
 from vse.index.query import Query
 from vse.index.store import EmbeddedCollection
 
@@ -72,8 +73,8 @@ def test_captions_that_are_replaced_are_found_anew(monkeypatch, reader, writer):
 
 def test_a_collection_that_never_rests_is_one_line(monkeypatch, reader, writer):
     """Asking ends some day; the line says what helps."""
-    replaced_after(monkeypatch, reader, writer, TRIES)
-    with pytest.raises(VSEError, match=f"changed {TRIES} times") as caught:
+    replaced_after(monkeypatch, reader, writer, MAX_TRIES)
+    with pytest.raises(VSEError, match=f"changed {MAX_TRIES} times") as caught:
         search(reader, Query(like=(1,)), 5)
     assert "\n" not in str(caught.value)
 

@@ -55,8 +55,8 @@ def readable(path: str) -> str:
     return path.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
-Lane = Literal["items", "captions"]
-LANES: tuple[Lane, ...] = ("items", "captions")
+VectorTable = Literal["items", "captions"]
+VECTOR_TABLES: tuple[VectorTable, ...] = ("items", "captions")
 
 
 @dataclass(frozen=True)
@@ -81,19 +81,19 @@ class Facets:
     folders: tuple[FolderCount, ...]
 
 
-def folder_counts(paths: Iterable[str], most: int) -> tuple[FolderCount, ...]:
-    """Of the folders of these files the ``most`` with the most files, ties by path; returned by path.
+def folder_counts(paths: Iterable[str], max_folders: int) -> tuple[FolderCount, ...]:
+    """Of the folders of these files the ``max_folders`` with the most files, ties by path; returned by path.
 
     Paths are those of ``MediaFile``. A file counts in each folder above it, but not in the root, which has no name.
     """
-    if most < 0:
-        raise InputError(f"folders {most}: expected 0 at least")
+    if max_folders < 0:
+        raise InputError(f"folders {max_folders}: expected 0 at least")
     direct = Counter(path.rpartition("/")[0] for path in paths)
     below: Counter[str] = Counter()
     for folder, files in direct.items():
         for each in _upwards(folder):
             below[each] += files
-    largest = heapq.nsmallest(most, below.items(), key=lambda each: (-each[1], each[0]))
+    largest = heapq.nsmallest(max_folders, below.items(), key=lambda each: (-each[1], each[0]))
     return tuple(FolderCount(path, files) for path, files in sorted(largest))
 
 

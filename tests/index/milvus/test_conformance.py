@@ -53,7 +53,7 @@ class TestMilvusLite(Conformance):
         self, writer: Collection, most_tried: int, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """As in the suite, with ids that are tried and with all of them read."""
-        monkeypatch.setattr(sampled, "MOST_TRIED", most_tried)
+        monkeypatch.setattr(sampled, "MAX_TRIED", most_tried)
         super().test_a_sample_has_the_smallest_hashes(writer)
 
     @pytest.mark.slow

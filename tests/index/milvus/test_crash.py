@@ -51,8 +51,8 @@ def create(folder: Path) -> MilvusCollection:
 
 
 def rows_of(writer: MilvusCollection) -> list[int]:
-    """How many rows there are in each lane, also such as nobody sees."""
-    return [len(writer.tables.query(lane, "row >= 0", ["row"])) for lane in ("items", "captions")]
+    """How many rows there are in each table, also such as nobody sees."""
+    return [len(writer.tables.query(table, "row >= 0", ["row"])) for table in ("items", "captions")]
 
 
 def check(reader: Collection, files: int) -> None:

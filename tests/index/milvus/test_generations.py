@@ -217,9 +217,9 @@ def test_half_a_change_of_the_new_generation_is_not_committed(
         new = filled(writer, 1)
         done = getattr(Tables, step)
 
-        def fail(self: Tables, lane: str, rows: Sequence[object]) -> None:
+        def fail(self: Tables, table: str, rows: Sequence[object]) -> None:
             if step != "delete":
-                done(self, lane, rows)
+                done(self, table, rows)
             raise VSEError("the line is cut")
 
         with monkeypatch.context() as patch:

@@ -231,7 +231,7 @@ def test_more_ties_than_milvus_returns(folder: Path, monkeypatch: pytest.MonkeyP
     with MilvusCollection.open(folder, write=True) as writer:
         writer.add([entry(f"same{number}.jpg", VECTORS[0]) for number in range(100)])
         whole = writer.search(VECTORS[0], 1000)
-        monkeypatch.setattr(searching, "MOST_ROWS", 40)
+        monkeypatch.setattr(searching, "MAX_ROWS", 40)
         for k in (3, 30, 1000):
             hits = writer.search(VECTORS[0], k)
             assert hits.exact

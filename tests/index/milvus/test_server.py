@@ -97,9 +97,9 @@ def test_a_takeover_in_the_middle_of_a_change(address: str, monkeypatch: pytest.
         before = list(first.files())
         rewrite, others = Tables.rewrite, []
 
-        def rewrite_and_lose(self: Tables, lane: str, rows: list[dict[str, object]]) -> None:
-            rewrite(self, lane, rows)  # type: ignore[arg-type]
-            if lane == "captions" and not others:
+        def rewrite_and_lose(self: Tables, table: str, rows: list[dict[str, object]]) -> None:
+            rewrite(self, table, rows)  # type: ignore[arg-type]
+            if table == "captions" and not others:
                 others.append(None)
                 others[0] = MilvusCollection.open(address, write=True)  # type: ignore[call-overload]
 

@@ -65,7 +65,7 @@ def test_the_best_five_are_the_first_of_the_best_fifteen(folder: Path) -> None:
     """For every k up to the most that an index is asked for."""
     with EmbeddedCollection.open(folder) as reader:
         for query in QUERIES[:5]:
-            whole = reader.search(query, approximate.MOST)
+            whole = reader.search(query, approximate.MAX_RESULTS)
             assert not whole.exact
             for k in (1, 5, 15, 40):
                 np.testing.assert_array_equal(reader.search(query, k).ids, whole.ids[:k])
@@ -117,7 +117,7 @@ def test_it_is_built_anew_when_much_has_come(folder: Path, kind: Kind) -> None:
     with EmbeddedCollection.open(folder, write=True) as writer:
         writer.add(batch(VECTORS[:500], "many/"))
     with EmbeddedCollection.open(folder) as reader:
-        header = reader.caches.lanes["items"].header()
+        header = reader.caches.by_table["items"].header()
         assert header is not None
         assert header.approximate_rows == header.rows == COUNT + 600
         assert not reader.search(QUERIES[0], 5).exact
@@ -188,7 +188,7 @@ def test_whoever_is_interrupted_does_not_wait_for_an_index(tmp_path: Path, kind:
 
 def rows_in_cache(place: Path) -> tuple[int, int]:
     with EmbeddedCollection.open(place) as reader:
-        header = reader.caches.lanes["items"].header()
+        header = reader.caches.by_table["items"].header()
         assert header is not None
         return header.rows, header.approximate_rows
 

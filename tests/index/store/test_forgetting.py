@@ -112,7 +112,7 @@ def test_an_old_cache_is_not_trusted(folder: Path) -> None:
 
 def test_answers_to_filters_are_bound_by_their_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     """The last answer is always there; the oldest go first, and all of them when something changes."""
-    monkeypatch.setattr(remembered, "MOST_BYTES", 8 * 100)
+    monkeypatch.setattr(remembered, "MAX_BYTES", 8 * 100)
     filters, asked = RememberedFilters(), []
 
     def ids(name: str, count: int, changes: int = 1) -> np.ndarray:

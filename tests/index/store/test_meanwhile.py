@@ -18,7 +18,7 @@ from vse.errors import VSEError
 from vse.index.store import EmbeddedCollection, approximate
 from vse.index.store import verify as damaged_rows
 from vse.index.store import verify as verify_cache
-from vse.index.store.cache import LaneCache
+from vse.index.store.cache import VectorCache
 
 COUNT, DIMENSIONS = 160, 16
 VECTORS = directions(COUNT, DIMENSIONS, seed=50)
@@ -173,7 +173,7 @@ def test_verifying_beside_a_writer_finds_no_damage(folder: Path, monkeypatch: py
             origin = 4  # rows of the table that says whose vectors these are
             assert watched.told("reading") == [(3 * files + origin, 3 * files + origin)]
             assert watched.told("comparing") == [(2 * files, 2 * files)]
-        cache = writer.caches.lanes["items"]
+        cache = writer.caches.by_table["items"]
         header = cache.header()
         assert header is not None
         matrix = np.memmap(cache.path(header, "vectors"), np.float32, "r+", shape=(header.rows, DIMENSIONS))
@@ -200,14 +200,14 @@ def replaced_before(step: str, target: Any, writer: EmbeddedCollection, monkeypa
 def test_a_cache_that_is_replaced_while_it_is_opened(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The reader maps the new one, and does not take the whole collection into memory."""
     with EmbeddedCollection.open(folder, write=True) as writer, EmbeddedCollection.open(folder) as reader:
-        replaced_before("ids", LaneCache, writer, monkeypatch)
+        replaced_before("ids", VectorCache, writer, monkeypatch)
         assert len(reader.search(QUERY, 10_000).ids) == COUNT
         known = reader._searchers["items"]._snapshot
         assert known is not None
         assert (len(known.base.ids), len(known.fresh.ids)) == (COUNT, 0)
 
 
-@pytest.mark.parametrize(("step", "target"), [("ids", LaneCache), ("matrix", LaneCache), ("load", approximate)])
+@pytest.mark.parametrize(("step", "target"), [("ids", VectorCache), ("matrix", VectorCache), ("load", approximate)])
 def test_a_cache_that_is_replaced_while_it_is_verified(
     folder: Path, step: str, target: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

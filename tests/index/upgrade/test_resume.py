@@ -180,7 +180,7 @@ def test_a_full_disk(index, tmp_path):
         from tests.index.upgrade.support import other
         from vse.errors import VSEError
         from vse.index.store import EmbeddedCollection
-        from vse.index.store.cache import LaneCache
+        from vse.index.store.cache import VectorCache
         from vse.index.upgrade import upgrade_collection
 
         hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
@@ -202,8 +202,8 @@ def test_a_full_disk(index, tmp_path):
 
         fill(150_000)
         attempt(batch_size=2, commit_files=2)
-        rewrite = LaneCache.rewrite
-        LaneCache.rewrite = lambda *arguments: (fill(100), rewrite(*arguments))[1]
+        rewrite = VectorCache.rewrite
+        VectorCache.rewrite = lambda *arguments: (fill(100), rewrite(*arguments))[1]
         attempt()
         """
     done = subprocess.run(

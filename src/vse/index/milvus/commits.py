@@ -26,24 +26,24 @@ from vse.index.milvus.schema import (
     to_stored,
 )
 from vse.index.milvus.search import next_window
-from vse.index.milvus.tables import MOST_ROWS, Tables, rows_at_once
-from vse.index.types import LANES, Entry, Lane, MediaFile, Place, Vectors
+from vse.index.milvus.tables import MAX_ROWS, Tables, rows_at_once
+from vse.index.types import VECTOR_TABLES, Entry, MediaFile, Place, Vectors, VectorTable
 
 ITEM = ("row", "item", "position", "place", "root", "captions")
 CAPTION = ("row", "first", "text")
 
 
-def _lists() -> dict[Lane, list[Row]]:
-    return {lane: [] for lane in LANES}
+def _lists() -> dict[VectorTable, list[Row]]:
+    return {table: [] for table in VECTOR_TABLES}
 
 
 @dataclass
 class Change:
-    """Rows that come and, without their vectors, rows that go by lane, and the state that publishes both."""
+    """Rows that come and, without their vectors, rows that go by table, and the state that publishes both."""
 
     state: State
-    come: dict[Lane, list[Row]] = field(default_factory=_lists)
-    go: dict[Lane, list[Row]] = field(default_factory=_lists)
+    come: dict[VectorTable, list[Row]] = field(default_factory=_lists)
+    go: dict[VectorTable, list[Row]] = field(default_factory=_lists)
 
     @property
     def empty(self) -> bool:
@@ -138,10 +138,10 @@ def _captions_of_files(tables: Tables, now: State, firsts: Sequence[int]) -> dic
     return found
 
 
-def _whole(tables: Tables, now: State, lane: Lane, rows: Sequence[Row]) -> list[Row]:
+def _whole(tables: Tables, now: State, table: VectorTable, rows: Sequence[Row]) -> list[Row]:
     """The same rows with all their columns, in any order."""
     keys = [row["row"] for row in rows]
-    return [row for block in tables.whole(lane, keys, now.dimensions) for row in block]
+    return [row for block in tables.whole(table, keys, now.dimensions) for row in block]
 
 
 def _forget(tables: Tables, now: State, change: Change, known: dict[str, list[Row]]) -> None:
@@ -241,19 +241,19 @@ class Writer:
                     return
             raise
         with suppress(VSEError):  # nobody sees these rows any more, and they are looked for again
-            for lane in LANES:
-                self._tables.delete(lane, [row["row"] for row in change.go[lane]])
+            for table in VECTOR_TABLES:
+                self._tables.delete(table, [row["row"] for row in change.go[table]])
             if change.state.generation == now.generation:  # otherwise some still read what served so far
                 self._tables.ledger.forget([now.batch])
             self._unfinished = False
-            for lane in LANES:
-                self._tables.settle(lane)
+            for table in VECTOR_TABLES:
+                self._tables.settle(table)
 
     def _publish(self, change: Change) -> None:
         batch = change.state.batch
-        for lane in LANES:
-            self._tables.insert(lane, change.come[lane])
-            self._let_die(change, lane, batch)
+        for table in VECTOR_TABLES:
+            self._tables.insert(table, change.come[table])
+            self._let_die(change, table, batch)
         try:
             self.owned()
         except VSEError:
@@ -263,13 +263,13 @@ class Writer:
 
     def _withdraw(self, change: Change) -> None:
         """Take back rows that another writer, being past this batch, would show."""
-        for lane in LANES:
-            self._tables.delete(lane, [row["row"] for row in change.come[lane]])
-            self._let_die(change, lane, NEVER)
+        for table in VECTOR_TABLES:
+            self._tables.delete(table, [row["row"] for row in change.come[table]])
+            self._let_die(change, table, NEVER)
 
-    def _let_die(self, change: Change, lane: Lane, batch: int) -> None:
-        for rows in self._tables.whole(lane, [row["row"] for row in change.go[lane]], change.state.dimensions):
-            self._tables.rewrite(lane, [{**row, "died": batch} for row in rows])
+    def _let_die(self, change: Change, table: VectorTable, batch: int) -> None:
+        for rows in self._tables.whole(table, [row["row"] for row in change.go[table]], change.state.dimensions):
+            self._tables.rewrite(table, [{**row, "died": batch} for row in rows])
 
 
 def take_over(tables: Tables, token: str) -> State:
@@ -281,11 +281,11 @@ def take_over(tables: Tables, token: str) -> State:
     now = tables.ledger.own()
     dying = f"born <= {now.batch} and died > {now.batch} and died < {NEVER}"
     lost = f"born > {now.batch} or died <= {now.batch}"
-    for lane in LANES:
-        while rows := tables.query(lane, dying, most=rows_at_once(now.dimensions)):
-            tables.rewrite(lane, [{**row, "died": NEVER} for row in rows])
-        while rows := tables.query(lane, lost, ["row"], most=MOST_ROWS):
-            tables.delete(lane, [row["row"] for row in rows])
+    for table in VECTOR_TABLES:
+        while rows := tables.query(table, dying, limit=rows_at_once(now.dimensions)):
+            tables.rewrite(table, [{**row, "died": NEVER} for row in rows])
+        while rows := tables.query(table, lost, ["row"], limit=MAX_ROWS):
+            tables.delete(table, [row["row"] for row in rows])
     taken = replace(now, batch=now.batch + 2, next_row=now.next_row + STRIDE, writer=token)
     tables.ledger.publish(taken)
     tables.ledger.forget(state.batch for state in tables.ledger.states() if state.batch != taken.batch)

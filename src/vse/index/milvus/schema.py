@@ -13,7 +13,7 @@ from typing import Any, Literal
 import numpy as np
 
 from vse.errors import InputError, VSEError
-from vse.index.types import LANES, CollectionInfo, Entry, Item, Lane, MediaFile, Place, Vectors
+from vse.index.types import VECTOR_TABLES, CollectionInfo, Entry, Item, MediaFile, Place, Vectors, VectorTable
 
 _UNSAFE = re.compile("[\x00-\x1f\x7f\"'%\\\\\ud800-\udfff]")
 _CODE = re.compile("%([0-9A-F]{2})")
@@ -50,7 +50,7 @@ def _character(value: int) -> str:
 
 Index = Literal["flat", "hnsw"]
 FORMAT = 1
-MOST_BYTES = 65_535
+MAX_BYTES = 65_535
 
 
 @dataclass(frozen=True)
@@ -95,9 +95,9 @@ class State:
     def to_text(self) -> str:
         """ASCII, also where a root holds bytes that are no UTF-8."""
         text = json.dumps({"format": FORMAT, **asdict(self)}, allow_nan=False)
-        if len(text) > MOST_BYTES:
+        if len(text) > MAX_BYTES:
             raise InputError(
-                f"{len(self.roots)} roots take {len(text)} bytes, expected {MOST_BYTES} at most: index fewer folders "
+                f"{len(self.roots)} roots take {len(text)} bytes, expected {MAX_BYTES} at most: index fewer folders "
                 "into one collection"
             )
         return text
@@ -138,10 +138,10 @@ _ITEM = [
     ("width", "INT64", {}),
     ("height", "INT64", {}),
     *((name, "DOUBLE", {"nullable": True}) for name in ("taken", "latitude", "longitude", "duration", "start", "end")),
-    ("captions", "VARCHAR", {"max_length": MOST_BYTES}),
+    ("captions", "VARCHAR", {"max_length": MAX_BYTES}),
 ]
-_CAPTION = [("caption", "INT64", {}), ("first", "INT64", {}), ("text", "VARCHAR", {"max_length": MOST_BYTES})]
-_META = [("batch", "INT64", {"is_primary": True}), ("state", "VARCHAR", {"max_length": MOST_BYTES})]
+_CAPTION = [("caption", "INT64", {}), ("first", "INT64", {}), ("text", "VARCHAR", {"max_length": MAX_BYTES})]
+_META = [("batch", "INT64", {"is_primary": True}), ("state", "VARCHAR", {"max_length": MAX_BYTES})]
 
 ITEM_COLUMNS = tuple(name for name, _, _ in (*_VERSION, *_ITEM))
 CAPTION_COLUMNS = tuple(name for name, _, _ in (*_VERSION, *_CAPTION))
@@ -158,9 +158,9 @@ def base_name(name: str, generation: int) -> str:
     return name if generation == 1 else f"{name}_g{generation}"
 
 
-def lane_table(base: str, lane: Lane) -> str:
-    """The Milvus collection of a lane."""
-    return base if lane == "items" else f"{base}_{lane}"
+def table_name(base: str, table: VectorTable) -> str:
+    """The Milvus collection of a table."""
+    return base if table == "items" else f"{base}_{table}"
 
 
 def meta_table(base: str) -> str:
@@ -170,7 +170,7 @@ def meta_table(base: str) -> str:
 
 def tables_of(base: str) -> tuple[str, ...]:
     """All three, in the order in which they are dropped: without states nobody takes the rest for something whole."""
-    return meta_table(base), *(lane_table(base, lane) for lane in LANES)
+    return meta_table(base), *(table_name(base, table) for table in VECTOR_TABLES)
 
 
 def generation_of(name: str, table: str) -> int | None:
@@ -191,8 +191,8 @@ def make_tables(client: Any, base: str, dimensions: int, index: Index, timeout: 
     for each in tables_of(base):
         if client.has_collection(each, timeout=timeout):
             client.drop_collection(each, timeout=timeout)
-    _make(client, lane_table(base, "items"), [*_VERSION, *_ITEM], dimensions, index, timeout)
-    _make(client, lane_table(base, "captions"), [*_VERSION, *_CAPTION], dimensions, index, timeout)
+    _make(client, table_name(base, "items"), [*_VERSION, *_ITEM], dimensions, index, timeout)
+    _make(client, table_name(base, "captions"), [*_VERSION, *_CAPTION], dimensions, index, timeout)
     _make(client, meta_table(base), _META, 2, "flat", timeout)  # Milvus wants a vector in every collection
 
 
@@ -227,8 +227,8 @@ def file_columns(file: MediaFile) -> Row:
     """The columns that describe the file; values that Milvus cannot hold are an error."""
     name = f"{file.root}/{file.path}"
     row: Row = {"place": place_key((file.root, file.path))}
-    for column, most in _TEXTS.items():
-        row[column] = _bounded(name, column, to_stored(getattr(file, column)), most)
+    for column, max_bytes in _TEXTS.items():
+        row[column] = _bounded(name, column, to_stored(getattr(file, column)), max_bytes)
     for column in _WHOLE:
         value = int(getattr(file, column))
         if not -(2**63) <= value < 2**63:
@@ -240,7 +240,7 @@ def file_columns(file: MediaFile) -> Row:
             raise InputError(f"{name} has {column} {value}: expected a finite number, or None")
         row[column] = _real(value)
     row["captions"] = _bounded(
-        name, "captions", json.dumps([to_stored(text) for text in file.captions], ensure_ascii=False), MOST_BYTES
+        name, "captions", json.dumps([to_stored(text) for text in file.captions], ensure_ascii=False), MAX_BYTES
     )
     return row
 
@@ -287,10 +287,10 @@ def vectors_of(rows: Sequence[Row], dimensions: int) -> Vectors:
     return np.array([row["vector"] for row in rows], np.float32).reshape(len(rows), dimensions)
 
 
-def _bounded(name: str, column: str, text: str, most: int) -> str:
+def _bounded(name: str, column: str, text: str, max_bytes: int) -> str:
     size = len(text.encode())
-    if size > most:
-        raise InputError(f"{name} has {column} of {size} bytes as stored: Milvus takes {most} at most, shorten it")
+    if size > max_bytes:
+        raise InputError(f"{name} has {column} of {size} bytes as stored: Milvus takes {max_bytes} at most, shorten it")
     return text
 
 

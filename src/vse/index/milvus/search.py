@@ -1,4 +1,4 @@
-"""The best rows of one lane.
+"""The best rows of one table.
 
 Milvus proposes and the proposals are scored here, as the embedded collection does it: the dot product is summed in
 double precision and rounded once, so that equal vectors have equal scores and the order (score descending, id
@@ -20,13 +20,13 @@ from numpy.typing import NDArray
 from vse.errors import InputError, VSEError
 from vse.index.filters import Filter
 from vse.index.milvus.schema import NUMBER, NUMBERS, Row, State, literal, vectors_of
-from vse.index.milvus.tables import BLOCK_BYTES, MOST_ROWS, Tables
+from vse.index.milvus.tables import BLOCK_BYTES, MAX_ROWS, Tables
 from vse.index.scoring import exact_scores, hashes, rounding, smallest
-from vse.index.types import Lane, Vectors
+from vse.index.types import Vectors, VectorTable
 
 SPARE = 16
 """How many rows more than asked for are proposed at first."""
-POOLS = ((256, 1024), (4096, MOST_ROWS))
+POOLS = ((256, 1024), (4096, MAX_ROWS))
 """Up to so many results, so many proposals of an approximate index; more results are always searched exactly."""
 Found = tuple[list[Row], NDArray[np.float32]]
 
@@ -35,24 +35,24 @@ Found = tuple[list[Row], NDArray[np.float32]]
 class Search:
     """One question: the unit vector ``query (D,)``, how many, what has to hold, and which columns to bring."""
 
-    lane: Lane
+    table: VectorTable
     query: Vectors
     k: int
     condition: str | None
     columns: tuple[str, ...] = ()
 
     def fields(self) -> tuple[str, ...]:
-        return (NUMBER[self.lane], "vector", *self.columns)
+        return (NUMBER[self.table], "vector", *self.columns)
 
 
 def best(tables: Tables, state: State, search: Search, *, exact: bool) -> tuple[Found, bool]:
     """The best rows with their scores, and whether every vector was compared."""
     if state.index == "flat":
         return _from_exact_index(tables, state, search) or _scanned(tables, state, search), True
-    pool = next((pool for most, pool in POOLS if search.k <= most), None)
+    pool = next((pool for max_k, pool in POOLS if search.k <= max_k), None)
     if not exact and pool is not None:
         proposed, _ = tables.nearest(
-            search.lane, search.query, pool, alive(state, search.condition), search.fields(), breadth=2 * pool
+            search.table, search.query, pool, alive(state, search.condition), search.fields(), breadth=2 * pool
         )
         if len(proposed) >= search.k:
             return _ordered(search, proposed), False
@@ -60,21 +60,21 @@ def best(tables: Tables, state: State, search: Search, *, exact: bool) -> tuple[
 
 
 def next_window(
-    tables: Tables, state: State, lane: Lane, condition: str | None, columns: Sequence[str], after: int
+    tables: Tables, state: State, table: VectorTable, condition: str | None, columns: Sequence[str], after: int
 ) -> tuple[list[Row], int] | None:
     """The rows of the first window of ids above ``after`` that has any, in order, and where it ends.
 
     Milvus returns rows in any order and limits what one call returns, so that pages are ranges of ids. They are wide
     where only numbers are wanted: Milvus Lite looks at every row for each of them.
     """
-    number = NUMBER[lane]
-    end = state.next_item if lane == "items" else state.next_caption
+    number = NUMBER[table]
+    end = state.next_item if table == "items" else state.next_caption
     numbers = NUMBERS.issuperset(columns)
     width = BLOCK_BYTES // 128 if numbers else min(8192, BLOCK_BYTES // (4 * state.dimensions + 1024))
     width = max(64, width)
     while after + 1 < end:
         inside = f"{number} > {after} and {number} <= {after + width}"
-        rows = tables.query(lane, f"{inside} and {alive(state, condition)}", columns)
+        rows = tables.query(table, f"{inside} and {alive(state, condition)}", columns)
         after += width
         if rows:
             return sorted(rows, key=lambda row: int(row[number])), after
@@ -90,9 +90,9 @@ def _from_exact_index(tables: Tables, state: State, search: Search) -> Found | N
     """None when more rows tie than Milvus returns."""
     room = rounding(state.dimensions)
     ask = search.k + SPARE
-    while ask <= MOST_ROWS:
+    while ask <= MAX_ROWS:
         proposed, complete = tables.nearest(
-            search.lane, search.query, ask, alive(state, search.condition), search.fields(), breadth=0
+            search.table, search.query, ask, alive(state, search.condition), search.fields(), breadth=0
         )
         if complete or proposed[-1]["score"] < proposed[: search.k][-1]["score"] - room:
             return _ordered(search, proposed)
@@ -104,14 +104,14 @@ def _scanned(tables: Tables, state: State, search: Search) -> Found:
     """Compare with every vector here."""
     kept: list[Row] = []
     after = 0
-    while window := next_window(tables, state, search.lane, search.condition, search.fields(), after):
+    while window := next_window(tables, state, search.table, search.condition, search.fields(), after):
         rows, after = window
         kept, _ = _ordered(search, [*kept, *rows])
     return _ordered(search, kept)
 
 
 def _ordered(search: Search, rows: list[Row]) -> Found:
-    numbers = np.array([row[NUMBER[search.lane]] for row in rows], np.int64)
+    numbers = np.array([row[NUMBER[search.table]] for row in rows], np.int64)
     scores = exact_scores(vectors_of(rows, len(search.query)), np.arange(len(rows)), search.query)
     order = np.lexsort((numbers, -scores))[: search.k]
     return [rows[each] for each in order], scores[order]
@@ -170,7 +170,7 @@ class Reading:
             yield rows
 
 
-MOST_TRIED = 100_000
+MAX_TRIED = 100_000
 """Ids that are tried rather than read."""
 LEAST_TRIED = 64
 BLOCK = 2**18
@@ -179,7 +179,7 @@ BLOCK = 2**18
 
 def few_to_try(state: State, count: int) -> bool:
     """Whether trying ids is the better way to ``count`` items."""
-    return count < state.items and count * state.next_item <= MOST_TRIED * state.items
+    return count < state.items and count * state.next_item <= MAX_TRIED * state.items
 
 
 def tried(reading: Reading, state: State, count: int) -> list[Row]:
@@ -198,12 +198,12 @@ def tried(reading: Reading, state: State, count: int) -> list[Row]:
     return [found[each] for each in sorted(list(found)[:count])]
 
 
-def ordered_ids(end: int, most: int) -> list[int]:
-    """The ``most`` ids from 1 to ``end`` - 1 with the smallest hashes, by hash; few ids are in memory at a time."""
+def ordered_ids(end: int, count: int) -> list[int]:
+    """The ``count`` ids from 1 to ``end`` - 1 with the smallest hashes, by hash; few ids are in memory at a time."""
     kept = np.empty(0, np.int64)
     for start in range(1, end, BLOCK):
         some = np.concatenate([kept, np.arange(start, min(start + BLOCK, end))])
-        kept = some[smallest(some, most)]
+        kept = some[smallest(some, count)]
     return [int(each) for each in kept[np.argsort(hashes(kept))]]
 
 
@@ -248,5 +248,5 @@ def _compared(column: str, value: float) -> str:
     """A comparison with a number; Milvus has no literals for infinity, and nothing compares with NaN."""
     if math.isnan(value):
         return NOTHING
-    most = sys.float_info.max
-    return f"{column} {min(max(float(value), -most), most)!r}"
+    largest = sys.float_info.max
+    return f"{column} {min(max(float(value), -largest), largest)!r}"

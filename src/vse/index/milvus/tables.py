@@ -16,13 +16,13 @@ from vse.index.milvus.schema import (
     base_name,
     columns_of,
     generation_of,
-    lane_table,
     make_tables,
     meta_table,
     state_of,
+    table_name,
     tables_of,
 )
-from vse.index.types import LANES, Lane, Vectors
+from vse.index.types import VECTOR_TABLES, Vectors, VectorTable
 
 ANSWER_SECONDS = 10.0
 """For the state, with which everything begins: a server that was lost is told after so long."""
@@ -91,7 +91,7 @@ class Ledger:
         return VSEError(f"{self._connection.where} is damaged, it has no state: restore it or index again")
 
 
-MOST_ROWS = 16_384
+MAX_ROWS = 16_384
 """What Milvus returns at most from one search."""
 BLOCK_BYTES = 16 * 2**20
 """Roughly what one call sends or receives; Milvus refuses messages above 64 MiB."""
@@ -111,7 +111,7 @@ class Tables:
         self.connection, self.generation = connection, generation
         self.base = base_name(connection.name, generation)
         self.ledger = Ledger(connection, meta_table(connection.name if serving else self.base), generation)
-        self._unflushed = dict.fromkeys(LANES, 0)
+        self._unflushed = dict.fromkeys(VECTOR_TABLES, 0)
 
     def make(self, state: State) -> None:
         """Make the Milvus collections, empty, and publish their first state, which makes them a generation."""
@@ -121,80 +121,85 @@ class Tables:
 
     def load(self) -> bool:
         """Get everything ready to be read; False when some of it is not there."""
-        return self.connection.load(self.ledger.table, *(lane_table(self.base, lane) for lane in LANES))
+        return self.connection.load(self.ledger.table, *(table_name(self.base, table) for table in VECTOR_TABLES))
 
     def query(
-        self, lane: Lane, condition: str, columns: Sequence[str] | None = None, most: int | None = None
+        self, table: VectorTable, condition: str, columns: Sequence[str] | None = None, limit: int | None = None
     ) -> list[Row]:
-        """The rows that pass, in any order and ``most`` of them, whole unless columns are named."""
-        limit = {} if most is None else {"limit": most}
+        """The rows that pass, in any order and at most ``limit`` of them, whole unless columns are named."""
+        options = {} if limit is None else {"limit": limit}
         with self.connection.using() as client:
             found = client.query(
-                lane_table(self.base, lane), filter=condition,
-                output_fields=list(columns or (*COLUMNS[lane], "vector")),
-                consistency_level="Strong", timeout=CALL_SECONDS, **limit,
+                table_name(self.base, table), filter=condition,
+                output_fields=list(columns or (*COLUMNS[table], "vector")),
+                consistency_level="Strong", timeout=CALL_SECONDS, **options,
             )  # fmt: skip
             return list(_once(dict(row) for row in found))
 
-    def whole(self, lane: Lane, keys: Sequence[int], dimensions: int) -> Iterator[list[Row]]:
+    def whole(self, table: VectorTable, keys: Sequence[int], dimensions: int) -> Iterator[list[Row]]:
         """The rows with these keys that are there, in blocks."""
         step = rows_at_once(dimensions)
         for start in range(0, len(keys), step):
-            yield self.query_in(lane, "row", keys[start : start + step], "row >= 0")
+            yield self.query_in(table, "row", keys[start : start + step], "row >= 0")
 
     def query_in(
-        self, lane: Lane, column: str, values: Iterable[int | str], condition: str, columns: Sequence[str] | None = None
+        self,
+        table: VectorTable,
+        column: str,
+        values: Iterable[int | str],
+        condition: str,
+        columns: Sequence[str] | None = None,
     ) -> list[Row]:
         """The rows that pass and have one of these values, which are numbers or hashes, in a column."""
         wanted = [f'"{value}"' if isinstance(value, str) else str(int(value)) for value in dict.fromkeys(values)]
         rows: list[Row] = []
         for start in range(0, len(wanted), AT_ONCE):
             listed = ", ".join(wanted[start : start + AT_ONCE])
-            rows += self.query(lane, f"{column} in [{listed}] and {condition}", columns)
+            rows += self.query(table, f"{column} in [{listed}] and {condition}", columns)
         return rows
 
     def nearest(
-        self, lane: Lane, query: Vectors, count: int, condition: str, columns: Sequence[str], breadth: int
+        self, table: VectorTable, query: Vectors, count: int, condition: str, columns: Sequence[str], breadth: int
     ) -> tuple[list[Row], bool]:
         """Of the ``count`` best rows, the best first, the columns and Milvus's own ``score``; whether these are all."""
         options = {"metric_type": "IP", "params": {"ef": breadth} if breadth else {}}
         with self.connection.using() as client:
             (found,) = client.search(
-                lane_table(self.base, lane), data=[query.tolist()], anns_field="vector", limit=count,
+                table_name(self.base, table), data=[query.tolist()], anns_field="vector", limit=count,
                 filter=condition, output_fields=["row", *columns], search_params=options,
                 consistency_level="Strong", timeout=CALL_SECONDS,
             )  # fmt: skip
             hits = [{**hit["entity"], "score": float(hit["distance"])} for hit in found]
         return list(_once(hits)), len(hits) < count
 
-    def insert(self, lane: Lane, rows: Sequence[Row]) -> None:
+    def insert(self, table: VectorTable, rows: Sequence[Row]) -> None:
         """Add rows whose keys are new."""
         for block in _blocks(rows):
             with self.connection.using() as client:
-                client.insert(lane_table(self.base, lane), block, timeout=CALL_SECONDS)
-            self._unflushed[lane] += len(block)
+                client.insert(table_name(self.base, table), block, timeout=CALL_SECONDS)
+            self._unflushed[table] += len(block)
 
-    def rewrite(self, lane: Lane, rows: Sequence[Row]) -> None:
+    def rewrite(self, table: VectorTable, rows: Sequence[Row]) -> None:
         """Put rows in the place of those with their keys."""
         for block in _blocks(rows):
             with self.connection.using() as client:
-                client.upsert(lane_table(self.base, lane), block, timeout=CALL_SECONDS)
-            self._unflushed[lane] += len(block)
+                client.upsert(table_name(self.base, table), block, timeout=CALL_SECONDS)
+            self._unflushed[table] += len(block)
 
-    def delete(self, lane: Lane, keys: Sequence[int]) -> None:
+    def delete(self, table: VectorTable, keys: Sequence[int]) -> None:
         """Delete rows by their keys."""
         for start in range(0, len(keys), AT_ONCE):
             with self.connection.using() as client:
                 client.delete(
-                    lane_table(self.base, lane), ids=list(keys[start : start + AT_ONCE]), timeout=CALL_SECONDS
+                    table_name(self.base, table), ids=list(keys[start : start + AT_ONCE]), timeout=CALL_SECONDS
                 )
 
-    def settle(self, lane: Lane) -> None:
+    def settle(self, table: VectorTable) -> None:
         """Let Milvus Lite move rows from its log to its files when there are many; a server does so by itself."""
-        if self.connection.address.folder is not None and self._unflushed[lane] >= FLUSH_AFTER:
+        if self.connection.address.folder is not None and self._unflushed[table] >= FLUSH_AFTER:
             with self.connection.using() as client:
-                client.flush(lane_table(self.base, lane), timeout=CALL_SECONDS)
-            self._unflushed[lane] = 0
+                client.flush(table_name(self.base, table), timeout=CALL_SECONDS)
+            self._unflushed[table] = 0
 
 
 def rows_at_once(dimensions: int) -> int:

@@ -67,7 +67,7 @@ def place(gps: Mapping[int, Any]) -> Place | None:
     return latitude, longitude
 
 
-def _degrees(value: object, reference: object, signs: str, most: int) -> float | None:
+def _degrees(value: object, reference: object, signs: str, largest: int) -> float | None:
     """Degrees, minutes, seconds with the hemisphere's letter; a missing letter leaves the sign open, hence None."""
     sign = _text(reference).strip()[:1].upper()
     parts = value if isinstance(value, tuple | list) else (value,)
@@ -82,7 +82,7 @@ def _degrees(value: object, reference: object, signs: str, most: int) -> float |
         if not (math.isfinite(number) and number >= 0):
             return None
         total += number / unit
-    if total > most:
+    if total > largest:
         return None
     return -total if sign == signs[1] and total else total
 

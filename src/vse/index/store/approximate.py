@@ -2,7 +2,7 @@
 
 From :data:`HNSW_FROM` vectors on a graph (HNSW over 8-bit codes), from :data:`IVFPQ_FROM` on inverted lists of product
 codes, which need less memory. Neither holds the vectors themselves: they propose :data:`POOL` rows, whatever the number
-that is asked for, and these are scored exactly. More than :data:`MOST` results are always searched exactly.
+that is asked for, and these are scored exactly. More than :data:`MAX_RESULTS` results are always searched exactly.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def selector(allowed: NDArray[np.bool_] | None) -> Any:
 HNSW_FROM = 200_000
 IVFPQ_FROM = 5_000_000
 POOL = 384
-MOST = 256
+MAX_RESULTS = 256
 TAIL = 0.2
 """The part of the rows that may lie beyond the index, where they are compared exactly, before it is built anew."""
 LINKS = 32

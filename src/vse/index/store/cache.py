@@ -1,4 +1,4 @@
-"""The vectors of one lane as a matrix on disk, to be mapped; made from the database and never needed.
+"""The vectors of one table as a matrix on disk, to be mapped; made from the database and never needed.
 
 ::
 
@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from vse._util.atomic import write_json
 from vse.index.filters import Filter
 from vse.index.store.database import STORED, Ids, changes, count_after, removed_after, trimmed, vectors_after
-from vse.index.types import Lane, Vectors
+from vse.index.types import Vectors, VectorTable
 from vse.progress import ProgressReporter
 
 Kind = Literal["hnsw", "ivfpq"]
@@ -36,7 +36,7 @@ Signature = tuple[int, int]
 """Inode and time of a header: another one whenever it is replaced."""
 ID = np.dtype("<i8")
 BLOCK = 8192
-MOST_DEAD = 0.25
+MAX_DEAD = 0.25
 """Above this part of purged rows the matrix is written anew."""
 
 
@@ -62,16 +62,16 @@ class OpenCache:
     matrix: Vectors
 
 
-class LaneCache:
-    """The cache of one lane of one generation. Whoever calls the methods that write holds the lock."""
+class VectorCache:
+    """The cache of one table of one generation. Whoever calls the methods that write holds the lock."""
 
-    def __init__(self, folder: Path, lane: Lane, dimensions: int) -> None:
-        self.folder, self.lane, self.dimensions = folder, lane, dimensions
+    def __init__(self, folder: Path, table: VectorTable, dimensions: int) -> None:
+        self.folder, self.table, self.dimensions = folder, table, dimensions
 
     def header(self) -> CacheHeader | None:
         """What is there; None when nothing is, or nothing that can be understood."""
         try:
-            header = CacheHeader(**json.loads((self.folder / f"{self.lane}.json").read_bytes()))
+            header = CacheHeader(**json.loads((self.folder / f"{self.table}.json").read_bytes()))
             numbers = header.changes, header.rows, header.approximate_rows
             sound = (
                 all(type(number) is int and number >= 0 for number in numbers)
@@ -87,7 +87,7 @@ class LaneCache:
     def signature(self) -> Signature | None:
         """Changes whenever the header is replaced."""
         try:
-            status = (self.folder / f"{self.lane}.json").stat()
+            status = (self.folder / f"{self.table}.json").stat()
         except OSError:
             return None
         return status.st_ino, status.st_mtime_ns
@@ -139,15 +139,15 @@ class LaneCache:
         header, ids = opened.header, opened.ids
         if header.changes == now:
             return header
-        gone = np.isin(ids, removed_after(connection, self.lane, header.changes))
-        if ((ids < 0) | gone).sum() > MOST_DEAD * len(ids):
+        gone = np.isin(ids, removed_after(connection, self.table, header.changes))
+        if ((ids < 0) | gone).sum() > MAX_DEAD * len(ids):
             return self.rewrite(connection, progress)
         return self._extend(connection, header, ids, np.flatnonzero(gone), now, progress)
 
     def rewrite(self, connection: sqlite3.Connection, progress: ProgressReporter) -> CacheHeader:
         """New files with what the database holds; an approximate index has to be built anew."""
         self.folder.mkdir(exist_ok=True)
-        stem = f"{self.lane}-{os.urandom(8).hex()}"
+        stem = f"{self.table}-{os.urandom(8).hex()}"
         new = CacheHeader(changes(connection), 0, self.dimensions, stem)
         try:
             with self.path(new, "vectors").open("wb") as vectors, self.path(new, "ids").open("wb") as ids:
@@ -161,9 +161,9 @@ class LaneCache:
 
     def commit(self, header: CacheHeader) -> CacheHeader:
         """Let ``header`` hold, and remove the files that it does not name."""
-        write_json(self.folder / f"{self.lane}.json", asdict(header))
+        write_json(self.folder / f"{self.table}.json", asdict(header))
         endings = {"vectors", "ids", header.approximate}
-        for path in self.folder.glob(f"{self.lane}-*"):
+        for path in self.folder.glob(f"{self.table}-*"):
             if (
                 path.stem != header.stem or path.suffix[1:] not in endings
             ):  # also what a killed process left half written
@@ -202,9 +202,9 @@ class LaneCache:
         progress: ProgressReporter,
     ) -> int:
         added = 0
-        progress.start(count_after(connection, self.lane, last), f"writing the cache of {self.lane}")
+        progress.start(count_after(connection, self.table, last), f"writing the cache of {self.table}")
         try:
-            for some, block in vectors_after(connection, self.lane, last, self.dimensions, BLOCK):
+            for some, block in vectors_after(connection, self.table, last, self.dimensions, BLOCK):
                 vectors.write(block.astype(STORED, copy=False).data)
                 column.write(some.astype(ID, copy=False).data)
                 added += len(some)
@@ -221,7 +221,7 @@ def _flush(file: BinaryIO) -> None:
     os.fsync(file.fileno())
 
 
-MOST_BYTES = 64 * 2**20
+MAX_BYTES = 64 * 2**20
 
 
 class RememberedFilters:
@@ -240,7 +240,7 @@ class RememberedFilters:
         if found is None:
             found = ask()
         self._known[where] = found  # behind the others: the oldest goes first
-        while len(self._known) > 1 and self.bytes > MOST_BYTES:
+        while len(self._known) > 1 and self.bytes > MAX_BYTES:
             del self._known[next(iter(self._known))]
         return found
 

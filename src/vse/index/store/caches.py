@@ -1,4 +1,4 @@
-"""The caches of both lanes, and when they follow the database."""
+"""The caches of both tables, and when they follow the database."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from vse.index.store import approximate
-from vse.index.store.cache import CacheHeader, LaneCache
+from vse.index.store.cache import CacheHeader, VectorCache
 from vse.index.store.changes import trim_removed
 from vse.index.store.database import transaction, trimmed
-from vse.index.types import LANES
+from vse.index.types import VECTOR_TABLES
 from vse.progress import ProgressReporter, SilentProgress
 
 FOLLOW_AFTER = 8192
@@ -25,7 +25,7 @@ class Caches:
     """Both caches of one generation; the methods are for the writer, in a thread that holds ``guard``."""
 
     def __init__(self, folder: Path, dimensions: int) -> None:
-        self.lanes = {lane: LaneCache(folder, lane, dimensions) for lane in LANES}
+        self.by_table = {table: VectorCache(folder, table, dimensions) for table in VECTOR_TABLES}
         self.guard = threading.Lock()
         self.resting = False  # while ids do not come in ascending order
         self._gave_up = False
@@ -57,13 +57,13 @@ class Caches:
         self._behind = 0
         report = progress or SilentProgress()
         with transaction(connection, "DEFERRED"):  # what comes meanwhile would be run after for ever
-            return min([cache.follow(connection, report).changes for cache in self.lanes.values()])
+            return min([cache.follow(connection, report).changes for cache in self.by_table.values()])
 
     def rewrite(self, connection: sqlite3.Connection, progress: ProgressReporter | None = None) -> int:
         """Make both anew, without indexes, and return the number of changes that they stand for."""
         report = progress or SilentProgress()
         with transaction(connection, "DEFERRED"):
-            return min([cache.rewrite(connection, report).changes for cache in self.lanes.values()])
+            return min([cache.rewrite(connection, report).changes for cache in self.by_table.values()])
 
     def index(self, progress: ProgressReporter | None = None) -> None:
         """Build the approximate indexes that are due, which takes long.
@@ -71,7 +71,7 @@ class Caches:
         Interrupted, everything else is up to date, and searches stay exact until the next time.
         """
         self._gave_up = True
-        for cache in self.lanes.values():
+        for cache in self.by_table.values():
             header = cache.header()
             if header is not None:
                 _index(cache, header, progress)
@@ -85,7 +85,7 @@ class Caches:
                 trim_removed(connection, last)
 
 
-def _index(cache: LaneCache, header: CacheHeader, progress: ProgressReporter | None) -> None:
+def _index(cache: VectorCache, header: CacheHeader, progress: ProgressReporter | None) -> None:
     """Build the approximate index that this size asks for, unless there is one that covers enough."""
     kind = approximate.kind_for(header.rows)
     enough = header.approximate_rows >= (1 - approximate.TAIL) * header.rows

@@ -28,7 +28,7 @@ from vse.index.store.reads import info_of, unfinished_info
 from vse.index.store.searcher import Searcher, Snapshot
 from vse.index.store.session import Session, create_session, open_session
 from vse.index.store.verify import VerifyReport
-from vse.index.types import LANES, CollectionInfo, Entry, Facets, Hits, Item, Lane, MediaFile, Vectors
+from vse.index.types import VECTOR_TABLES, CollectionInfo, Entry, Facets, Hits, Item, MediaFile, Vectors, VectorTable
 from vse.progress import ProgressReporter
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ class EmbeddedCollection:
         self.session, self.folder, self.generation = session, session.folder, session.generation
         self.meta: Meta = session.meta
         self.caches = Caches(generation_folder(self.folder, self.generation) / CACHE, self.meta.dimensions)
-        self._searchers = {lane: Searcher(self.caches.lanes[lane]) for lane in LANES}
+        self._searchers = {table: Searcher(self.caches.by_table[table]) for table in VECTOR_TABLES}
         self._filters = RememberedFilters()
         self._counted: tuple[int, CollectionInfo] | None = None
 
@@ -125,7 +125,7 @@ class EmbeddedCollection:
         """The ``k`` best items; the results of an approximate index are scored exactly as well.
 
         The best 5 are the first 5 of the best 15: always when the search is exact, and among all ``k`` up to
-        ``approximate.MOST`` when it is not.
+        ``approximate.MAX_RESULTS`` when it is not.
         """
         snapshot, only = self._prepared("items", vector, k, where)
         return snapshot.search(np.ascontiguousarray(vector), k, only, exact=bool(exact))
@@ -280,12 +280,14 @@ class EmbeddedCollection:
                 change(connection)
             self.caches.changed(connection, size)
 
-    def _prepared(self, lane: Lane, vector: Vectors, k: int, where: Filter | None) -> tuple[Snapshot, Ids | None]:
+    def _prepared(
+        self, table: VectorTable, vector: Vectors, k: int, where: Filter | None
+    ) -> tuple[Snapshot, Ids | None]:
         check_vectors(vector, (self.meta.dimensions,), "query")
         if k < 1:
             raise InputError(f"k {k}: expected 1 result at least")
         with self.session.using() as connection:
-            snapshot = self._searchers[lane].current(connection)
+            snapshot = self._searchers[table].current(connection)
             if where is None or where.empty:
                 return snapshot, None
             return snapshot, self._filters.ids(

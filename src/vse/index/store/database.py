@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from vse.errors import InputError, VSEError, first_line
 from vse.index.filters import Filter
-from vse.index.types import LANES, Item, Lane, MediaFile, Vectors
+from vse.index.types import VECTOR_TABLES, Item, MediaFile, Vectors, VectorTable
 
 DAMAGE = (sqlite3.Error, UnicodeDecodeError)
 """What SQLite raises when a file is not what it wrote; messages that quote its bytes may be no text themselves."""
@@ -55,10 +55,10 @@ CREATE INDEX removed_by_change ON removed (change);
 {
     "".join(
         f'''
-CREATE TRIGGER {lane}_removed AFTER DELETE ON {lane} BEGIN
-    INSERT INTO removed SELECT value, '{lane}', old.id FROM meta WHERE key = 'changes';
+CREATE TRIGGER {table}_removed AFTER DELETE ON {table} BEGIN
+    INSERT INTO removed SELECT value, '{table}', old.id FROM meta WHERE key = 'changes';
 END;'''
-        for lane in LANES
+        for table in VECTOR_TABLES
     )
 }
 """
@@ -237,31 +237,31 @@ def files_by_root(connection: sqlite3.Connection) -> dict[str, int]:
     return {to_text(root): int(count) for root, count in rows}
 
 
-def count_after(connection: sqlite3.Connection, lane: Lane, last: int) -> int:
+def count_after(connection: sqlite3.Connection, table: VectorTable, last: int) -> int:
     """How many vectors have ids above ``last``."""
-    return _number(connection, f"SELECT count(*) FROM {lane} WHERE id > ? AND vector IS NOT NULL", last)
+    return _number(connection, f"SELECT count(*) FROM {table} WHERE id > ? AND vector IS NOT NULL", last)
 
 
 def vectors_after(
-    connection: sqlite3.Connection, lane: Lane, last: int, dimensions: int, block: int
+    connection: sqlite3.Connection, table: VectorTable, last: int, dimensions: int, block: int
 ) -> Iterator[tuple[Ids, Vectors]]:
     """Every vector with an id above ``last``, ascending, in blocks; each block is a statement of its own."""
     while True:
         rows = connection.execute(
-            f"SELECT id, vector FROM {lane} WHERE id > ? AND vector IS NOT NULL ORDER BY id LIMIT ?", (last, block)
+            f"SELECT id, vector FROM {table} WHERE id > ? AND vector IS NOT NULL ORDER BY id LIMIT ?", (last, block)
         ).fetchall()
         if not rows:
             return
         ids = np.array([row[0] for row in rows], np.int64)
         if (np.diff(ids, prepend=last) <= 0).any():  # in a damaged table, where this would go on for ever
-            raise sqlite3.DatabaseError(f"the ids of {lane} are out of order")
+            raise sqlite3.DatabaseError(f"the ids of {table} are out of order")
         yield ids, vectors_of([row[1] for row in rows], dimensions)
         last = rows[-1][0]
 
 
-def removed_after(connection: sqlite3.Connection, lane: Lane, change: int) -> Ids:
+def removed_after(connection: sqlite3.Connection, table: VectorTable, change: int) -> Ids:
     """The ids that left with the changes after ``change``."""
-    rows = connection.execute("SELECT id FROM removed WHERE change > ? AND lane = ?", (change, lane))
+    rows = connection.execute("SELECT id FROM removed WHERE change > ? AND lane = ?", (change, table))
     return np.fromiter((row[0] for row in rows), np.int64)
 
 
@@ -298,9 +298,9 @@ def captions_by_id(connection: sqlite3.Connection, ids: Sequence[int]) -> dict[i
     return {each: (to_text(row[1]), row[2]) for each, row in rows.items()}
 
 
-def known_ids(connection: sqlite3.Connection, lane: Lane, ids: Sequence[int]) -> set[int]:
+def known_ids(connection: sqlite3.Connection, table: VectorTable, ids: Sequence[int]) -> set[int]:
     """Those of ``ids`` that are there."""
-    return set(_by_id(connection, f"SELECT id FROM {lane} WHERE id IN", ids))
+    return set(_by_id(connection, f"SELECT id FROM {table} WHERE id IN", ids))
 
 
 def page_of_files(connection: sqlite3.Connection, root: str | None, after: tuple[str, str] | None) -> list[MediaFile]:

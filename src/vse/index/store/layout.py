@@ -14,7 +14,7 @@ from typing import TypeVar
 from vse._util.atomic import write_json
 from vse._util.locks import NAME as LOCK
 from vse.errors import InputError, VSEError
-from vse.index.types import LANES
+from vse.index.types import VECTOR_TABLES
 
 HEADER, DATABASE, CACHE = "collection.json", "items.sqlite", "cache"
 FORMAT = 1
@@ -96,7 +96,7 @@ def _belongs_to_generation(path: Path) -> bool:
 
 
 def _belongs_to_cache(path: Path) -> bool:
-    return path.name.lstrip(".").startswith(LANES) and not path.is_dir()
+    return path.name.lstrip(".").startswith(VECTOR_TABLES) and not path.is_dir()
 
 
 def _holds_only(folder: Path, belongs: Callable[[Path], bool]) -> bool:

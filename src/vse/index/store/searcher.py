@@ -1,4 +1,4 @@
-"""Searching one lane: the mapped cache, what came after it, and an approximate index if there is one."""
+"""Searching one table: the mapped cache, what came after it, and an approximate index if there is one."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from vse.index.scoring import BLOCK, exact_scores, rounding, smallest
 from vse.index.store import approximate
 from vse.index.store.approximate import library, selector
-from vse.index.store.cache import CacheHeader, LaneCache, OpenCache, Signature
+from vse.index.store.cache import CacheHeader, OpenCache, Signature, VectorCache
 from vse.index.store.database import Ids, changes, count_after, removed_after, transaction, trimmed, vectors_after
 from vse.index.types import Hits, Vectors
 
@@ -130,7 +130,7 @@ class Snapshot:
     def search(self, query: Vectors, k: int, only: Ids | None, exact: bool) -> Hits:
         """The best ``k`` of the ids in ``only``; None allows all."""
         allowed = self.base.allowed(only)
-        if not exact and self.index is not None and k <= approximate.MOST:
+        if not exact and self.index is not None and k <= approximate.MAX_RESULTS:
             rows = approximate.propose(self.index, query, None if allowed is None else allowed[: self.index_rows])
             if rows is not None:
                 rest = self.base.best(query, k, allowed, self.index_rows)
@@ -162,9 +162,9 @@ class Snapshot:
 
 
 class Searcher:
-    """Keeps a :class:`Snapshot` of one lane up to date; whoever calls it holds the connection."""
+    """Keeps a :class:`Snapshot` of one table up to date; whoever calls it holds the connection."""
 
-    def __init__(self, cache: LaneCache) -> None:
+    def __init__(self, cache: VectorCache) -> None:
         self._cache = cache
         self._snapshot: Snapshot | None = None
         self._signature: Signature | None = None
@@ -210,17 +210,17 @@ class Searcher:
         return index, 0 if index is None else header.approximate_rows
 
     def _with_changes(self, connection: sqlite3.Connection, known: Snapshot) -> Snapshot:
-        lane, last = self._cache.lane, known.last
+        table, last = self._cache.table, known.last
         base, fresh = known.base, known.fresh
         if known.changes >= 0:
-            removed = removed_after(connection, lane, known.changes)
+            removed = removed_after(connection, table, known.changes)
             base, fresh = base.without(removed), fresh.without(removed)
-        added = count_after(connection, lane, last)
+        added = count_after(connection, table, last)
         if added:
             # Room for all at once: growing block by block would hold the vectors twice.
             ids, matrix = np.empty(added, np.int64), np.empty((added, self._cache.dimensions), np.float32)
             row = 0
-            for some, block in vectors_after(connection, lane, last, self._cache.dimensions, SEARCH_BLOCK):
+            for some, block in vectors_after(connection, table, last, self._cache.dimensions, SEARCH_BLOCK):
                 ids[row : row + len(some)], matrix[row : row + len(some)] = some, block
                 row += len(some)
             fresh = _joined(fresh, Part(ids, matrix))

@@ -12,7 +12,7 @@ import numpy as np
 
 from vse.errors import first_line
 from vse.index.store import approximate
-from vse.index.store.cache import LaneCache, OpenCache
+from vse.index.store.cache import OpenCache, VectorCache
 from vse.index.store.caches import Caches
 from vse.index.store.changes import SEQUENCES, find_file, last_ids
 from vse.index.store.database import (
@@ -31,7 +31,7 @@ from vse.index.store.database import (
     trimmed,
     vectors_after,
 )
-from vse.index.types import LANES, Lane, Place
+from vse.index.types import VECTOR_TABLES, Place, VectorTable
 from vse.inputs.text import printable
 from vse.progress import ProgressReporter, SilentProgress
 
@@ -40,26 +40,26 @@ BLOCK = 4096
 
 @dataclass(frozen=True)
 class CacheProblems:
-    """What is wrong with the cache of one lane; ``differing`` are ids for which it holds another vector."""
+    """What is wrong with the cache of one table; ``differing`` are ids for which it holds another vector."""
 
-    lane: Lane
+    table: VectorTable
     lines: tuple[str, ...] = ()
     lacking: Sequence[int] = ()
     differing: Sequence[int] = ()
 
     def still_there(self, connection: sqlite3.Connection) -> CacheProblems:
         """Without the vectors that were removed while all was compared, and purged from the cache by that."""
-        known = known_ids(connection, self.lane, self.differing)
+        known = known_ids(connection, self.table, self.differing)
         return replace(self, differing=[each for each in self.differing if each in known])
 
     def told(self) -> Iterator[str]:
         """A line each."""
         yield from self.lines
-        yield from (f"the cache of {self.lane} lacks the vector of {each}" for each in self.lacking)
-        yield from (f"the cache of {self.lane} holds another vector for {each}" for each in self.differing)
+        yield from (f"the cache of {self.table} lacks the vector of {each}" for each in self.lacking)
+        yield from (f"the cache of {self.table} holds another vector for {each}" for each in self.differing)
 
 
-def look_at(cache: LaneCache) -> OpenCache | str | None:
+def look_at(cache: VectorCache) -> OpenCache | str | None:
     """The cache, to be compared in a transaction that begins later; None when it is absent, or why it is of no use.
 
     A writer may replace it at this moment: then it is looked at again.
@@ -77,25 +77,25 @@ def look_at(cache: LaneCache) -> OpenCache | str | None:
 
 
 def compare(
-    connection: sqlite3.Connection, cache: LaneCache, found: OpenCache | str | None, progress: ProgressReporter
+    connection: sqlite3.Connection, cache: VectorCache, found: OpenCache | str | None, progress: ProgressReporter
 ) -> CacheProblems:
     """What :func:`look_at` found beside the state of this transaction."""
-    lane = cache.lane
+    table = cache.table
     if found is None or isinstance(found, str):
-        return CacheProblems(lane, () if found is None else (found,))
+        return CacheProblems(table, () if found is None else (found,))
     if found.header.changes > changes(connection):
-        return CacheProblems(lane, (f"the cache of {lane} is newer than the database",))
+        return CacheProblems(table, (f"the cache of {table} is newer than the database",))
     if found.header.changes < trimmed(connection):
-        return CacheProblems(lane, (f"the cache of {lane} is too old to be brought up to date",))
+        return CacheProblems(table, (f"the cache of {table} is too old to be brought up to date",))
     try:
         return _differences(connection, cache, found, progress)
     except DAMAGE:
-        return CacheProblems(lane, (f"the cache of {lane} cannot be compared with the database",))
+        return CacheProblems(table, (f"the cache of {table} cannot be compared with the database",))
 
 
-def _unreadable(cache: LaneCache, opened: OpenCache | None) -> str | None:
+def _unreadable(cache: VectorCache, opened: OpenCache | None) -> str | None:
     if opened is None:
-        return f"the cache of {cache.lane} cannot be read"
+        return f"the cache of {cache.table} cannot be read"
     header = opened.header
     if header.approximate is not None:
         path = cache.path(header, header.approximate)
@@ -105,15 +105,15 @@ def _unreadable(cache: LaneCache, opened: OpenCache | None) -> str | None:
 
 
 def _differences(
-    connection: sqlite3.Connection, cache: LaneCache, opened: OpenCache, progress: ProgressReporter
+    connection: sqlite3.Connection, cache: VectorCache, opened: OpenCache, progress: ProgressReporter
 ) -> CacheProblems:
-    ids, removed = np.abs(opened.ids), removed_after(connection, cache.lane, opened.header.changes)
+    ids, removed = np.abs(opened.ids), removed_after(connection, cache.table, opened.header.changes)
     alive = opened.ids[~np.isin(opened.ids, removed) & (opened.ids > 0)]
     last = int(ids[-1]) if len(ids) else 0
     seen = 0
     lacking: list[int] = []
     differing: list[int] = []
-    for some, vectors in vectors_after(connection, cache.lane, 0, cache.dimensions, BLOCK):
+    for some, vectors in vectors_after(connection, cache.table, 0, cache.dimensions, BLOCK):
         inside = some <= last
         missing = inside & ~np.isin(some, alive)
         there = inside & ~missing
@@ -124,8 +124,8 @@ def _differences(
         differing += some[there][differs].tolist()
         progress.advance(len(some))
     left = len(alive) - seen
-    lines = (f"the cache of {cache.lane} holds {left} vectors that were removed",) if left else ()
-    return CacheProblems(cache.lane, lines, lacking, differing)
+    lines = (f"the cache of {cache.table} holds {left} vectors that were removed",) if left else ()
+    return CacheProblems(cache.table, lines, lacking, differing)
 
 
 @dataclass(frozen=True)
@@ -217,7 +217,7 @@ def _texts(root: bytes, path: bytes) -> Place:
     return to_text(root), to_text(path)
 
 
-MOST_LINES = 20
+MAX_LINES = 20
 """Problems of one kind that are listed; the others are counted."""
 
 
@@ -230,14 +230,14 @@ def verify_generation(
 ) -> VerifyReport:
     """Everything about one generation as it is at one moment, while a writer may go on."""
     report = progress or SilentProgress()
-    found = {lane: look_at(cache) for lane, cache in caches.lanes.items()}  # then the database is at least as new
+    found = {table: look_at(cache) for table, cache in caches.by_table.items()}  # then the database is at least as new
     with _one_state(connection):
         problems = row_problems(connection, dimensions, report)
         damaged = damaged_files(connection, dimensions) if problems else ()
         try:
             files, items, captions = counts(connection)
             report.start(items + captions, "comparing the cache")
-            compared = [compare(connection, cache, found[lane], report) for lane, cache in caches.lanes.items()]
+            compared = [compare(connection, cache, found[table], report) for table, cache in caches.by_table.items()]
         except DAMAGE:
             return VerifyReport(where, 0, 0, 0, problems or ("the database cannot be read",), ())
         finally:
@@ -284,7 +284,7 @@ def _size(connection: sqlite3.Connection) -> int:
 
 
 def _structure(connection: sqlite3.Connection, dimensions: int, report: ProgressReporter) -> Iterator[str]:
-    for (line,) in connection.execute(f"PRAGMA integrity_check({MOST_LINES})"):
+    for (line,) in connection.execute(f"PRAGMA integrity_check({MAX_LINES})"):
         if line != "ok":
             yield f"the database is malformed: {' '.join(line.split())}"
     for table, row, *_ in connection.execute("PRAGMA foreign_key_check"):
@@ -302,7 +302,7 @@ def _ids(connection: sqlite3.Connection, dimensions: int, report: ProgressReport
         (highest,) = connection.execute(f"SELECT max(id) FROM {table}").fetchone()
         if (highest or 0) > given[table]:
             yield f"{table} counts {given[table]} ids and holds {highest}"
-    for table in LANES:
+    for table in VECTOR_TABLES:
         yield from _unreachable(connection, f"{table}_by_file", table, "files CROSS JOIN {0} ON {1}.file = files.id")
     places = "files AS f NOT INDEXED CROSS JOIN {0} ON (files.root, files.path, files.id) = (f.root, f.path, f.id)"
     yield from _unreachable(connection, "sqlite_autoindex_files_1", "files", places)
@@ -334,7 +334,7 @@ def _unreachable(connection: sqlite3.Connection, index: str, table: str, by_inde
 def _shortened(lines: Iterator[str]) -> Iterator[str]:
     more = 0
     for number, line in enumerate(lines):
-        if number < MOST_LINES:
+        if number < MAX_LINES:
             yield line
         else:
             more += 1
