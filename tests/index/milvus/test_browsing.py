@@ -12,7 +12,7 @@ from tests.index.twin import newness, passes
 
 from vse.errors import VSEError
 from vse.index.filters import Filter
-from vse.index.item_search import TRIES
+from vse.index.checks import MAX_TRIES
 from vse.index.milvus import MilvusCollection, browsing
 from vse.index.milvus import search as searching
 from vse.index.milvus.search import Reading
@@ -110,6 +110,6 @@ def test_a_page_whose_files_are_replaced_is_chosen_anew(
     monkeypatch.setattr(Reading, "rows", rows_after_a_change)
     assert [item.file.path for item in writer.recent(3, offset=1)] == ["3.jpg", "2.jpg", "1.jpg"]
     assert left == 0
-    left = TRIES
-    with pytest.raises(VSEError, match=f"changed {TRIES} times"):
+    left = MAX_TRIES
+    with pytest.raises(VSEError, match=f"changed {MAX_TRIES} times"):
         writer.recent(3)

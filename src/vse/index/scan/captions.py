@@ -30,8 +30,6 @@ def read_captions(
     texts, and a path may have several rows. Each caption of a file is kept once, in the order of the rows. A row that
     cannot be used is handed to ``on_problem`` and left out, and so is a file of captions that cannot be read.
     """
-    from vse.data.files import read_rows
-
     limits = limits or ScanLimits()
     report = on_problem or (lambda problem: None)
     found: dict[str, dict[str, None]] = {}  # inner dictionaries as ordered sets
@@ -44,6 +42,8 @@ def read_captions(
                 continue
             if size > limits.max_caption_bytes:
                 raise InputError(f"{size:,} bytes, at most {limits.max_caption_bytes:,}: raise max_caption_bytes")
+            from vse.data.files import read_rows  # few folders have captions
+
             for place, row in read_rows(file, _row_problem(file, report)):
                 try:
                     path, captions = _row(Path(root), row)

@@ -1,0 +1,89 @@
+"""List the modules of vse that one task runs through, imports included: index one JPEG, answer one text query.
+
+    python benchmarks/walks.py
+
+A module counts when any of its code runs, be it only its own top level. Both tasks use the bundled model and run in a
+fresh process each. ``docs/architecture.md`` shows the output.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+TASKS = ("index", "search")
+
+
+def modules_run(task: Callable[[], Any]) -> list[str]:
+    """Return the names of the modules of vse whose code ``task`` runs, in the order in which they first do."""
+    found: dict[str, None] = {}
+
+    def profile(frame: Any, event: str, _argument: object) -> None:
+        name = frame.f_globals.get("__name__", "")
+        if event == "call" and name.split(".")[0] == "vse":
+            found[name] = None
+
+    threading.setprofile(profile)
+    sys.setprofile(profile)
+    try:
+        task()
+    finally:
+        sys.setprofile(None)
+        threading.setprofile(None)
+    return list(found)
+
+
+def index_one(home: Path) -> None:
+    """Index the folder ``home/photos`` into ``home/photos.vse``."""
+    import vse.index
+
+    model = vse.load("photo")
+    collection = vse.index.create_collection(
+        home / "photos.vse", model=model.fingerprint(), model_source="photo", dimensions=model.embed_size
+    )
+    vse.index.index_folder(collection, model, home / "photos")
+    collection.close()
+
+
+def search_one(home: Path) -> None:
+    """Search ``home/photos.vse`` for a text."""
+    from vse.index import open_collection, search
+
+    collection = open_collection(home / "photos.vse")
+    assert search(collection, "a red square").results
+    collection.close()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("task", nargs="?", choices=TASKS, help="print one list as JSON; used by this script itself")
+    parser.add_argument("home", nargs="?", type=Path)
+    arguments = parser.parse_args()
+    if arguments.task:
+        task = {"index": index_one, "search": search_one}[arguments.task]
+        print(json.dumps(modules_run(lambda: task(arguments.home))))
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        _write_image(Path(folder) / "photos" / "red.jpg")
+        for task, title in zip(TASKS, ("Index one JPEG", "Answer one query"), strict=True):
+            command = [sys.executable, __file__, task, folder]
+            names = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+            print(f"{title}: {len(names)} modules\n\n    " + "\n    ".join(names) + "\n")
+
+
+def _write_image(path: Path) -> None:
+    from PIL import Image
+
+    path.parent.mkdir()
+    Image.new("RGB", (64, 48), "red").save(path)
+
+
+if __name__ == "__main__":
+    main()
