@@ -11,8 +11,8 @@ from tests.index.examples import DIMENSIONS, VECTORS, entry
 from tests.index.twin import newness, passes
 
 from vse.errors import VSEError
-from vse.index.filters import Filter
 from vse.index.checks import MAX_TRIES
+from vse.index.filters import Filter
 from vse.index.milvus import MilvusCollection, browsing
 from vse.index.milvus import search as searching
 from vse.index.milvus.search import Reading

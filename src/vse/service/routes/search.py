@@ -12,8 +12,8 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from vse.index.caption_search import search_captions_encoded
 from vse.index.duplicates import NEAR
-from vse.index.query import HIGHEST_ID, MAX_CHARACTERS, Query, UnknownWordsError
 from vse.index.item_search import search_encoded
+from vse.index.query import HIGHEST_ID, MAX_CHARACTERS, Query, UnknownWordsError
 from vse.inputs.images import ImageLimits, check_image
 from vse.service.context import Ctx
 from vse.service.problems import ProblemError, responses
