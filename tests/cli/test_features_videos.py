@@ -44,7 +44,7 @@ def test_video_features_prints_result_and_progress(clips, tmp_path, capsys):
     output = capsys.readouterr()
     assert f"tiny: 3 videos, up to 20 frames of {CHANNELS} channels" in output.out
     assert "2 videos with 25 frames computed now" in output.out
-    assert "no features for [bold]broken: not a clip" in output.out
+    assert "no features for [bold]broken: not a video" in output.out
     assert f"The features are in {tmp_path / 'out'}" in output.out
     assert "videos/s" in output.err
     assert FrameFolder(tmp_path / "out").names() == {"a", "more_b"}

@@ -73,7 +73,7 @@ BAD = {
     "empty.jpg": (b"", "empty"),
     "zeros.png": (bytes(5000), "not a picture"),
     "broken.heic": (heif()[:200], ""),
-    "text.mp4": (b"only a note", "not a clip"),
+    "text.mp4": (b"only a note", "not a video"),
     "empty.mov": (b"", "empty"),
 }
 

@@ -90,7 +90,7 @@ def test_what_is_no_moment_is_one_line(tmp_path):
     (tmp_path / "no.mp4").write_bytes(b"no clip")
     with pytest.raises(InputError, match=r"begins at 1\.500 s"):
         moment_frames(tmp_path / "a.mp4", 1.5)
-    with pytest.raises(InputError, match="not a clip"):
+    with pytest.raises(InputError, match="not a video"):
         moment_frames(tmp_path / "no.mp4", 0.0)
     found = moment_frames(tmp_path / "a.mp4", 0.0)
     with pytest.raises(InputError, match="sets of features"):

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from vse.inputs.vocabulary import FIRST, Vocabulary
 from vse.models.card import card_text, escaped, save_with_card, table, write_card
 from vse.models.config import About, BiGRUConfig, GridConfig, ModelConfig, RegionConfig, Score
-from vse.models.curves import CARD_FILE, CURVES_FILE, FIGURE_FILE, curves_of, read_curves
+from vse.models.curves import CARD_FILE, CURVES_FILE, FIGURE_FILE, read_curves
+from vse.models.read_curves import curves_of
 from vse.models.vse_model import VSEModel
 
 WORDS = (*FIRST, "a", "dog", "red", "runs")

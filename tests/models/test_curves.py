@@ -17,16 +17,14 @@ from vse.models.config import BiGRUConfig, GridConfig, ModelConfig, PoolingConfi
 from vse.models.curves import (
     ASCII_BARS,
     BARS,
-    REGION_SIZES,
-    TEXT_SIZES,
     Likeness,
     PoolingCurve,
-    curves_of,
     nearest_named,
     read_curves,
     write_curves,
 )
 from vse.models.curves_plot import plot_curves
+from vse.models.read_curves import REGION_SIZES, TEXT_SIZES, curves_of
 from vse.models.vse_model import VSEModel
 from vse.pooling import FrozenPooling, create_pooling
 

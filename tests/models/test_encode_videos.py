@@ -171,7 +171,7 @@ def test_bad_clips(folder, kind):
     assert problems[1].reason == "no such file"
     assert progress.done == 3
     assert [note.startswith(str(paths[1])) for note in progress.notes] == [True]
-    with pytest.warns(BadImageWarning, match="2 videos could not be encoded: .*text.mp4: not a clip") as caught:
+    with pytest.warns(BadImageWarning, match="2 videos could not be encoded: .*text.mp4: not a video") as caught:
         model.encode_videos(paths)
     assert caught[0].filename == __file__
     with pytest.raises(BadMediaError, match=r"gone\.mp4: no such file"):

@@ -64,8 +64,9 @@ def _video_members(
     import vse
     from vse.data import open_data
     from vse.data.layouts.hgr import annotation_folder
-    from vse.evaluation.retrieval_test import PairScorer, RetrievalTest, ScoredModel
+    from vse.evaluation.retrieval_test import RetrievalTest, ScoredModel
     from vse.hgr.graphs import SentenceGraphs
+    from vse.models.protocols import PairScorer
 
     data = open_data(path, split, use="features", features=features)
     test = RetrievalTest.of(data)

@@ -1,10 +1,15 @@
-"""Encoders: each turns raw inputs into a set of features and a mask, and pools it to a unit vector."""
+"""Encoders: each maps raw inputs to a set of features and pools it to a unit vector."""
 
-from vse.encoders.backbones import create_backbone
-from vse.encoders.image import GridEncoder, RegionEncoder
-from vse.encoders.text import BiGRUEncoder, WordEncoder
-from vse.encoders.transformer_text import TransformerTextEncoder
-from vse.encoders.video import FrameEncoder
+from typing import TYPE_CHECKING
+
+from vse._util.lazy import lazy_names
+
+if TYPE_CHECKING:
+    from vse.encoders.backbones import create_backbone
+    from vse.encoders.image import GridEncoder, RegionEncoder
+    from vse.encoders.text import BiGRUEncoder, WordEncoder
+    from vse.encoders.transformer_text import TransformerTextEncoder
+    from vse.encoders.video import FrameEncoder
 
 __all__ = [
     "BiGRUEncoder",
@@ -15,3 +20,14 @@ __all__ = [
     "WordEncoder",
     "create_backbone",
 ]
+
+__getattr__ = lazy_names(
+    __name__,
+    {
+        "backbones": ("create_backbone",),
+        "image": ("GridEncoder", "RegionEncoder"),
+        "text": ("BiGRUEncoder", "WordEncoder"),
+        "transformer_text": ("TransformerTextEncoder",),
+        "video": ("FrameEncoder",),
+    },
+)

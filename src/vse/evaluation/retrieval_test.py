@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +22,7 @@ from vse.evaluation.metrics import RetrievalMetrics
 from vse.evaluation.positives import Positives, distinct_sentences, text_positives
 from vse.evaluation.ranks import Ties, ranks_both_ways
 from vse.evaluation.scores import DotScores, MatrixScores, MeanScores, Scores
+from vse.models.protocols import PairScorer
 from vse.progress import ProgressReporter, SilentProgress
 
 if TYPE_CHECKING:
@@ -172,22 +173,6 @@ class ScoredModel:
         """Return what the card of a result records of the model."""
         note = {"role_graphs": self.note} if self.note else {}
         return {"name": self.name, "fingerprint": self.fingerprint, **self.traits, **note}
-
-
-@runtime_checkable
-class PairScorer(Protocol):
-    """A model that has no embeddings and scores pairs of an item and a text."""
-
-    def score_pairs(
-        self,
-        videos: Any,
-        sentences: Sequence[str],
-        *,
-        graphs: SentenceGraphs | None = None,
-        progress: ProgressReporter | None = None,
-        unknown: Literal["error", "allow"] = "error",
-    ) -> NDArray[np.float32]:
-        """Return the scores ``(items, texts)``, computed in blocks."""
 
 
 def model_scores(

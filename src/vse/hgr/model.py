@@ -23,7 +23,7 @@ from vse.hgr.encoders import (
 )
 from vse.hgr.scores import level_scores
 from vse.models.config import HGRConfig
-from vse.models.protocols import Items
+from vse.models.protocols import NO_VECTORS, Items
 from vse.pooling.functional import Lengths
 from vse.progress import ProgressReporter
 
@@ -165,9 +165,3 @@ class HGRModel(nn.Module):
             tokens, token_lengths, verb_words=verb_words, noun_words=noun_words, roles=roles, edges=edges
         )
         return self.embed_videos(frames, frame_lengths), sentences
-
-
-NO_VECTORS = (
-    "an HGR model scores pairs of a video and a sentence and has no single vector of either: ask it with score_pairs "
-    "or 'vse eval', or use a VSE model, which can be indexed and searched"
-)

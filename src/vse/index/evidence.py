@@ -14,7 +14,7 @@ from vse.errors import InputError
 from vse.index.pipeline.decode import FRAMES
 from vse.index.scan import VideoLimits
 from vse.index.types import Vectors
-from vse.inputs.video.file import open_clip
+from vse.inputs.video.file import open_video
 from vse.inputs.video.reader import FrameReader
 from vse.inputs.video.windows import WINDOW_SECONDS, WINDOWS, Window, read_window, spans
 from vse.models.encode import SHORTEST
@@ -125,7 +125,7 @@ SAME_START = 1e-3
 def moment_frames(path: str | Path, start: float, limits: VideoLimits | None = None) -> Window:
     """The frames that indexing took from the window that begins at ``start``; what lies before it is jumped over."""
     limits = limits or VideoLimits()
-    with open_clip(path, limits) as clip, closing(FrameReader(clip)) as reader:
+    with open_video(path, limits) as clip, closing(FrameReader(clip)) as reader:
         span = min(spans(clip.duration, WINDOW_SECONDS, WINDOWS), key=lambda span: abs(span[0] - start))
         if abs(span[0] - start) > SAME_START:
             raise InputError(f"no moment of the clip begins at {start:.3f} s: index it again with 'vse index'")

@@ -1,4 +1,4 @@
-"""From a file or a text to what a model takes: one path, for training and for search, without torch.
+"""Prepare images, videos and texts for a model, without torch; the same code for training and search.
 
 >>> from vse.inputs import Vocabulary, imagenet, load_pixels
 >>> pixels = load_pixels("photo.jpg", imagenet(512))  # doctest: +SKIP
@@ -6,22 +6,26 @@
 >>> batch.tokens
 array([[1, 4, 3, 6, 2]])
 
-A name is loaded when it is asked for: a search for a text needs no library for pictures.
+Names are imported on first access: a text query loads no image library.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from vse._util.lazy import lazy_names
 
 if TYPE_CHECKING:
+    from vse.inputs.files import BadMediaError
     from vse.inputs.images import BadImageError, ImageLimits, ImageSource, read_image
     from vse.inputs.preprocessing import ImagePreprocessing, butd, efficientnet_lite, imagenet, load_pixels, prepare
     from vse.inputs.resizing import Method, resize
     from vse.inputs.text import split_words, words_of
     from vse.inputs.tokenizer import SpecialIds, TextTokenizer, TokenBatch
+    from vse.inputs.video.file import VideoLimits, open_video
     from vse.inputs.vocabulary import Vocabulary
 
 __all__ = [
     "BadImageError",
+    "BadMediaError",
     "ImageLimits",
     "ImagePreprocessing",
     "ImageSource",
@@ -29,11 +33,13 @@ __all__ = [
     "SpecialIds",
     "TextTokenizer",
     "TokenBatch",
+    "VideoLimits",
     "Vocabulary",
     "butd",
     "efficientnet_lite",
     "imagenet",
     "load_pixels",
+    "open_video",
     "prepare",
     "read_image",
     "resize",
@@ -41,18 +47,16 @@ __all__ = [
     "words_of",
 ]
 
-_MODULES = {
-    "images": ("BadImageError", "ImageLimits", "ImageSource", "read_image"),
-    "preprocessing": ("ImagePreprocessing", "butd", "efficientnet_lite", "imagenet", "load_pixels", "prepare"),
-    "resizing": ("Method", "resize"),
-    "tokenizer": ("SpecialIds", "TextTokenizer", "TokenBatch"),
-    "vocabulary": ("Vocabulary",),
-    "text": ("split_words", "words_of"),
-}
-_HOMES = {name: module for module, names in _MODULES.items() for name in names}
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+__getattr__ = lazy_names(
+    __name__,
+    {
+        "files": ("BadMediaError",),
+        "images": ("BadImageError", "ImageLimits", "ImageSource", "read_image"),
+        "preprocessing": ("ImagePreprocessing", "butd", "efficientnet_lite", "imagenet", "load_pixels", "prepare"),
+        "resizing": ("Method", "resize"),
+        "text": ("split_words", "words_of"),
+        "tokenizer": ("SpecialIds", "TextTokenizer", "TokenBatch"),
+        "video.file": ("VideoLimits", "open_video"),
+        "vocabulary": ("Vocabulary",),
+    },
+)

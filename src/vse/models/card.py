@@ -6,6 +6,7 @@ What is unknown about a model is shown as not recorded; nothing is guessed.
 from __future__ import annotations
 
 import json
+import tempfile
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,10 +14,10 @@ from typing import TYPE_CHECKING
 
 from vse._util.atomic import write_text
 from vse._version import __version__
-from vse.errors import MissingDependencyError
+from vse.errors import MissingDependencyError, VSEError, first_line, require
 from vse.inputs.preprocessing import ImagePreprocessing
 from vse.models.config import HGRConfig, ImageConfig, PoolingConfig, TextConfig
-from vse.models.curves import CARD_FILE, CURVES_FILE, FIGURE_FILE, PoolingCurve, Tower, curves_of, write_curves
+from vse.models.curves import CARD_FILE, CURVES_FILE, FIGURE_FILE, PoolingCurve, Tower, write_curves
 from vse.models.curves_plot import plot_curves
 
 if TYPE_CHECKING:
@@ -128,6 +129,33 @@ def save_with_card(model: TorchModel, folder: str | Path, *, draw: bool = True) 
     return saved
 
 
+def push(model: TorchModel, name: str, *, private: bool, token: str | None) -> str:
+    """Upload a model and its card to the hub.
+
+    Args:
+        model: The model to upload.
+        name: Repository, ``"owner/model"``; created if needed.
+        private: Whether a new repository is private.
+        token: Access token; by default the one of the logged-in user.
+
+    Returns:
+        The address of the repository.
+
+    Raises:
+        VSEError: If the upload fails.
+    """
+    hub = require("huggingface_hub", "train", "uploading to the hub")
+    api = hub.HfApi(token=token)
+    with tempfile.TemporaryDirectory() as folder:
+        save_with_card(model, folder)
+        try:
+            address = api.create_repo(name, private=private, exist_ok=True)
+            api.upload_folder(repo_id=name, folder_path=folder, commit_message="Upload a vse model")
+        except Exception as error:
+            raise VSEError(f"could not upload to {name!r}: {first_line(error)}") from error
+    return str(address)
+
+
 def write_card(folder: Path, model: TorchModel, *, draw: bool = True) -> None:
     """Write ``README.md``, ``pooling_curves.json`` and, given curves and matplotlib, ``pooling.png``.
 
@@ -136,6 +164,8 @@ def write_card(folder: Path, model: TorchModel, *, draw: bool = True) -> None:
         model: The model that the card describes.
         draw: False skips the figure, which takes longer than the rest; training saves after every epoch.
     """
+    from vse.models.read_curves import curves_of  # loads torch
+
     curves = curves_of(model)
     write_curves(folder / CURVES_FILE, curves)
     figure = draw and any(curve.coefficients for curve in curves)

@@ -1,8 +1,4 @@
-"""What a model's poolings have learned: the weight of each rank, and the simple pooling it resembles most.
-
-Values, likeness and JSON need numpy alone, so that a saved model can be looked at without torch; only
-:func:`curves_of`, which reads the curves from a live model, uses it.
-"""
+"""The weight that a pooling gives to each rank, the simple pooling it resembles most, and their file. No torch."""
 
 from __future__ import annotations
 
@@ -12,33 +8,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 
 from vse._util.atomic import write_json
 from vse.errors import InputError, unknown_choice
 
-if TYPE_CHECKING:
-    from vse.hgr.model import HGRModel
-    from vse.models.vse_model import VSEModel
-
 Tower = Literal["image", "text"]
 Simple = Literal["avg", "max", "linear", "k-max"]
 
-REGION_SIZES = (10, 20, 36, 50, 100)
-"""Set sizes shown for a model of regions; detectors give 36 of them, or 10 to 100."""
-FRAME_SIZES = (5, 10, 20)
-TEXT_SIZES = (6, 12, 24, 48)
-REASONS = {
-    "attention": "each element decides its own weight by its values",
-    "cls": "it takes the first element, whatever its values",
-    "self-attention": "its elements look at each other before they are averaged",
-    "seq2seq": "a GRU reads the elements in their order",
-    "gcn-avg": "a graph network mixes the elements before they are averaged",
-    "gcn-seq2seq": "a graph network and a GRU mix the elements",
-}
-"""Why poolings that do not sort have no curve."""
 CARD_FILE = "README.md"
 CURVES_FILE = "pooling_curves.json"
 FIGURE_FILE = "pooling.png"
@@ -46,7 +25,6 @@ FORMAT = 1
 TIE = 1e-6  # coefficients are float32: a smaller difference of likenesses says nothing
 BARS = "▁▂▃▄▅▆▇█"
 ASCII_BARS = "_.-~=+*#"
-DIGITS = 7  # of a float32
 
 
 @dataclass(frozen=True)
@@ -188,67 +166,6 @@ def read_curves(path: Path) -> tuple[PoolingCurve, ...]:
         return tuple(map(PoolingCurve.from_json, content["curves"]))
     except InputError as error:
         raise InputError(f"{path}: {error}") from None
-
-
-def curves_of(model: VSEModel | HGRModel) -> list[PoolingCurve]:
-    """The curves of both towers at the set sizes they meet, or for a pooling without curves one entry with a note.
-
-    Image sizes are the model's own number of cells, its half and its quarter, or for a model of regions
-    :data:`REGION_SIZES`, of videos :data:`FRAME_SIZES`. A size that the pooling refuses (a table or an embedding of
-    ranks ends before it) is left out. Those of HGR are the poolings of whole videos and sentences.
-    """
-    from vse.models.config import HGRConfig
-
-    given: Any = model
-    if not isinstance(given.config, HGRConfig):
-        image, text = given.config.image.pooling.name, given.config.text.pooling.name
-        seen, sizes = given.image_encoder, _image_sizes(given)
-    else:
-        image, text = given.config.video_pooling.name, given.config.sentence_pooling.name
-        seen, sizes = given.video_encoder, FRAME_SIZES
-    return [
-        *_tower_curves("image", image, getattr(seen, "pooling", None), sizes),
-        *_tower_curves("text", text, getattr(given.text_encoder, "pooling", None), TEXT_SIZES),
-    ]
-
-
-def _image_sizes(model: VSEModel) -> tuple[int, ...]:
-    from vse.encoders.image import GridEncoder
-
-    encoder, how = model.image_encoder, model.preprocessing
-    if model.config.image.kind == "frames":
-        return FRAME_SIZES
-    if not isinstance(encoder, GridEncoder) or how is None:
-        return REGION_SIZES
-    rows, columns = encoder.backbone.grid(*how.size)
-    cells = rows * columns
-    return tuple(sorted({max(1, cells // 4), max(1, cells // 2), cells}))
-
-
-def _tower_curves(tower: Tower, name: str, pooling: Any, sizes: Sequence[int]) -> list[PoolingCurve]:
-    from vse.pooling import GeMPool, RankPooling
-
-    if isinstance(pooling, GeMPool):
-        p = max(float(pooling.p.detach()), pooling.MIN_P)
-        note = f"a generalized mean with p = {p:.3g} (1 is the mean, larger is nearer to the maximum): no curve by rank"
-        return [PoolingCurve(tower, name, note=note, exponent=p if math.isfinite(p) else None)]
-    if not isinstance(pooling, RankPooling):
-        reason = REASONS.get(name, "it does not weight ranks by the size of the set")
-        return [PoolingCurve(tower, name, note=f"{reason}: no curve by rank")]
-    curves, reason = [], ""
-    for size in sizes:
-        try:
-            weights = pooling.coefficients(size).detach().double().cpu().numpy()  # (N,) or (N, D)
-        except InputError as error:
-            reason = str(error)
-            continue
-        mean = weights if weights.ndim == 1 else weights.mean(axis=1)
-        if not np.isfinite(mean).all() or not mean.any():  # training diverged: the model can still be saved
-            reason = f"the coefficients for sets of {size} are not finite or all zero: no curve"
-            continue
-        short = tuple(float(f"{weight:.{DIGITS}g}") for weight in mean)
-        curves.append(PoolingCurve(tower, name, size, short, per_dimension=weights.ndim == 2))
-    return curves or [PoolingCurve(tower, name, note=reason)]
 
 
 def _is_number(value: Any) -> bool:

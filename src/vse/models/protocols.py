@@ -20,6 +20,10 @@ if TYPE_CHECKING:
 
 Vectors: TypeAlias = NDArray[np.float32]
 """Embeddings, ``(n, D)`` float32 of unit length."""
+NO_VECTORS = (
+    "an HGR model scores pairs of a video and a sentence and has no single vector of either: ask it with score_pairs "
+    "or 'vse eval', or use a VSE model, which can be indexed and searched"
+)
 IMAGES_PER_CALL = 4  # where several threads call at once
 
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vse._util.schema import read_json
-from vse.errors import InputError, VSEError, first_line, require
-from vse.models.protocols import EmbeddingModel, PairScorer
+from vse.errors import InputError, first_line, require
+from vse.models.protocols import NO_VECTORS, EmbeddingModel, PairScorer
 
 if TYPE_CHECKING:
     from vse.hgr.model import HGRModel
@@ -31,23 +30,6 @@ def download(name: str) -> Path:
         except Exception:  # noqa: BLE001 (the first error is the one that explains)
             reason = first_line(error)
         raise InputError(f"{name!r} is neither a local folder nor a model that the hub gave: {reason}") from error
-
-
-def push(model: VSEModel, name: str, *, private: bool, token: str | None) -> str:
-    """Create the repository if needed, upload the model's folder, return its address."""
-    from vse.models.card import save_with_card
-
-    hub = require("huggingface_hub", "train", "uploading to the hub")
-    api = hub.HfApi(token=token)
-    with tempfile.TemporaryDirectory() as folder:
-        save_with_card(model, folder)
-        try:
-            address = api.create_repo(name, private=private, exist_ok=True)
-            api.upload_folder(repo_id=name, folder_path=folder, commit_message="Upload a vse model")
-        except Exception as error:
-            reason = first_line(error)
-            raise VSEError(f"could not upload to {name!r}: {reason}") from error
-    return str(address)
 
 
 MODELS = Path(__file__).with_name("shipped")
@@ -117,8 +99,6 @@ def load_towers(source: str | Path) -> EmbeddingModel:
     """As :func:`load`, for work that needs vectors: a model that scores pairs and has none is refused."""
     model = load(source)
     if isinstance(model, PairScorer):
-        from vse.hgr.model import NO_VECTORS
-
         raise InputError(f"{source}: {NO_VECTORS}")
     return model
 

@@ -26,10 +26,11 @@ from vse._util.strict import read_json
 from vse._version import __version__
 from vse.encoders.functional import DIGITS, state_fingerprint
 from vse.errors import InputError, require
-from vse.hgr.model import NO_VECTORS, HGRModel
+from vse.hgr.model import HGRModel
 from vse.models.coefficients import FILE as CONFIDENCE
 from vse.models.config import HGRConfig, ModelConfig, read_config, split_marks
 from vse.models.curves import CARD_FILE, CURVES_FILE, FIGURE_FILE
+from vse.models.protocols import NO_VECTORS
 from vse.models.vse_model import VSEModel
 
 if TYPE_CHECKING:

@@ -206,7 +206,7 @@ class VSEModel(EncodingMethods, VideoMethods, nn.Module):
 
     def pooling_curves(self) -> list[PoolingCurve]:
         """Return the weights that the poolings of both towers give to each rank."""
-        from vse.models.curves import curves_of
+        from vse.models.read_curves import curves_of
 
         return curves_of(self)
 
@@ -227,7 +227,7 @@ class VSEModel(EncodingMethods, VideoMethods, nn.Module):
 
     def push_to_hub(self, name: str, *, private: bool = False, token: str | None = None) -> str:
         """Upload the model and its card to the hub repository ``name`` ("owner/model") and return the address."""
-        from vse.models.sources import push
+        from vse.models.card import push
 
         return push(self, name, private=private, token=token)
 

@@ -255,13 +255,13 @@ def shrink(pixels: NDArray[np.uint8], side: int) -> bytes:
 def _video_frame(path: Path, second: float, seconds: float) -> NDArray[np.uint8]:
     """The upright frame ``(H, W, 3)`` at ``second``, or the last one."""
     from vse.inputs.files import BadMediaError
-    from vse.inputs.video.file import VideoLimits, open_clip
+    from vse.inputs.video.file import VideoLimits, open_video
     from vse.inputs.video.reader import FrameReader
     from vse.inputs.video.windows import upright
 
     limits = VideoLimits(max_time=seconds)
     try:
-        with open_clip(path, limits) as video, closing(FrameReader(video)) as reader:
+        with open_video(path, limits) as video, closing(FrameReader(video)) as reader:
             frame = reader.at(min(second, max(video.duration - 0.1, 0.0)))
             if frame is None:
                 raise ProblemError(404, "the video has no frame at this time")

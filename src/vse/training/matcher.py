@@ -10,9 +10,9 @@ from torch import Tensor, nn
 from torch.nn.functional import normalize
 
 from vse.errors import InputError
-from vse.evaluation.retrieval_test import PairScorer
 from vse.hgr.encoders import SentenceFeatures, VideoFeatures
 from vse.hgr.model import HGRModel
+from vse.models.protocols import PairScorer
 from vse.models.storage import TorchModel
 from vse.models.vse_model import VSEModel
 from vse.training.batches import Batch

@@ -72,8 +72,8 @@ def test_cut_before_the_index(tmp_path):
     path = tmp_path / "clip.mp4"
     write_clip(path, seconds=4)
     path.write_bytes(path.read_bytes()[:-500])
-    assert "cut off before its index" in problem_of(path).reason
-    assert "cut off before its index" in describe(found_at(path), tmp_path).reason
+    assert "truncated before its index" in problem_of(path).reason
+    assert "truncated before its index" in describe(found_at(path), tmp_path).reason
 
 
 def test_damage_in_the_middle(tmp_path):
@@ -138,7 +138,7 @@ def test_play_lists_are_not_followed(tmp_path, content):
     write_clip(tmp_path / "other.mp4", seconds=2)
     path = tmp_path / "list.mp4"
     path.write_text(content.format(other=tmp_path / "other.mp4", name="other.mp4"))
-    assert "not a clip" in problem_of(path).reason
+    assert "not a video" in problem_of(path).reason
 
 
 def test_missing_video_folder_and_pipe_are_problems(tmp_path):

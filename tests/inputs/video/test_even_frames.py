@@ -140,7 +140,7 @@ def write_text(path) -> None:
         ("song.mp4", lambda path: write_song(path, cover=False), "only sound in it"),
         ("cover.mp4", lambda path: write_song(path, cover=True), "only sound in it"),
         ("none.mkv", write_without_frames, "frame"),
-        ("text.mp4", write_text, "not a clip"),
+        ("text.mp4", write_text, "not a video"),
         ("zero.mp4", lambda path: path.write_bytes(b""), "empty"),
         ("gone.mp4", lambda path: None, "no such file"),
         ("folder.mp4", lambda path: path.mkdir(), "not a regular file"),

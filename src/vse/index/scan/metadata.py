@@ -18,7 +18,7 @@ from PIL import Image
 from vse.errors import first_line
 from vse.inputs.files import BadMediaError
 from vse.inputs.images import FORMATS, ImageLimits, identify
-from vse.inputs.video.file import VideoLimits, open_clip
+from vse.inputs.video.file import VideoLimits, open_video
 from vse.inputs.video.reader import FrameReader
 from vse.inputs.video.windows import square
 
@@ -185,7 +185,7 @@ _NO_DATE = (1904, 1970)  # the years in which the clocks of containers begin
 
 def clip_facts(path: str | Path, limits: VideoLimits) -> Facts:
     """Size as seen, duration, time and place; the first frame is decoded, since only it says how it is turned."""
-    with open_clip(path, limits) as clip, closing(FrameReader(clip)) as reader:
+    with open_video(path, limits) as clip, closing(FrameReader(clip)) as reader:
         frame = reader.at(0.0)
         if frame is None:
             raise BadMediaError(str(path), f"not one frame can be decoded ({reader.remark or 'there is none'})")

@@ -1,4 +1,4 @@
-"""An opened clip: its video stream, and what is known without decoding it."""
+"""Open a video file within limits, and read what is known without decoding it."""
 
 from __future__ import annotations
 
@@ -21,11 +21,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class VideoLimits:
-    """``max_pixels`` of a stored frame (a little above 8K), ``max_duration`` of a clip in seconds.
+    """What an untrusted video file may cost.
 
-    ``max_side`` is the longer side of the frames that are handed out: larger ones are reduced, since a window of 4K
-    frames would take 200 MB. ``max_time`` is the time in seconds that decoding one clip may take, without the time
-    in which the caller works with the frames; a clip that takes longer is not used.
+    Attributes:
+        max_pixels: Of a stored frame, a little above 8K.
+        max_duration: Of a video, in seconds.
+        max_side: Longer side of the returned frames; larger ones are reduced, since a window of 4K frames would take
+            200 MB.
+        max_time: Seconds that decoding one video may take, excluding the time the caller works on its frames.
     """
 
     max_pixels: int = 36_000_000
@@ -35,20 +38,20 @@ class VideoLimits:
 
 
 class DecodingTime:
-    """Counts seconds from when it is made, except those in which it is stopped, for the clip ``name``."""
+    """Count the seconds spent on decoding the video ``name``; the clock pauses within :meth:`paused`."""
 
     def __init__(self, name: str, allowed: float) -> None:
         self._name, self._allowed = name, allowed
         self._spent, self._since = 0.0, time.monotonic()
 
     def check(self) -> None:
-        """Raise :class:`TooSlowError` when more than the allowed seconds were spent."""
+        """Raise :class:`TooSlowError` on timeout."""
         if self._spent + time.monotonic() - self._since > self._allowed:
             raise TooSlowError(self._name, f"took longer than {self._allowed:g} s to decode")
 
     @contextmanager
-    def stopped(self) -> Iterator[None]:
-        """For as long as nothing is decoded: a model may take hours for what came out until now."""
+    def paused(self) -> Iterator[None]:
+        """Exclude the time within the context: a model may take hours for the frames decoded so far."""
         self._spent += time.monotonic() - self._since
         try:
             yield
@@ -56,16 +59,22 @@ class DecodingTime:
             self._since = time.monotonic()
 
 
-# The formats of the known endings and no others: libav also knows play lists, which would open further files.
+# Only the formats of the supported suffixes: libav also reads playlists, which would open further files.
 _DEMUXERS = "mov,mp4,m4a,3gp,3g2,mj2,matroska,webm,avi"
-_TIMEOUT = 30.0  # seconds in which a slow disk must answer
+_TIMEOUT = 30.0  # seconds for a slow disk
 
 
 @dataclass(frozen=True)
-class Clip:
-    """``start`` is the time stamp of the first frame and ``duration`` what the file announces, both in seconds.
+class VideoFile:
+    """An open video file.
 
-    ``aspect`` is the width of a pixel over its height. ``time`` is what was spent on the clip since it was opened.
+    Attributes:
+        container: The container, of PyAV.
+        stream: Its video stream.
+        start: Timestamp of the first frame, in seconds.
+        duration: What the file announces, in seconds.
+        aspect: Width of a pixel over its height.
+        time: Time spent on decoding since it was opened.
     """
 
     container: InputContainer
@@ -77,8 +86,8 @@ class Clip:
 
 
 @contextmanager
-def open_clip(path: str | Path, limits: VideoLimits) -> Iterator[Clip]:
-    """The clip in a file, closed at the end; whatever is wrong with it raises :class:`BadMediaError`."""
+def open_video(path: str | Path, limits: VideoLimits) -> Iterator[VideoFile]:
+    """Open a video file for the context; raise :class:`BadMediaError` if it is invalid or exceeds the limits."""
     import av
 
     name = str(path)
@@ -106,20 +115,20 @@ def open_clip(path: str | Path, limits: VideoLimits) -> Iterator[Clip]:
         duration = _announced(container, stream, start) or _measured(container, stream, start, time)
         if duration > limits.max_duration:
             raise BadMediaError(name, f"lasts {duration:,.0f} s, at most {limits.max_duration:,.0f} s")
-        yield Clip(container, stream, start, duration, _aspect(stream), time)
+        yield VideoFile(container, stream, start, duration, _aspect(stream), time)
 
 
 def _why_closed(error: Exception) -> str:
     import av
 
-    if isinstance(error, (av.InvalidDataError, av.EOFError, av.ArgumentError)):  # the last for formats not in the list
-        return "not a clip, without frames, or cut off before its index: expected mp4, m4v, mov, webm, mkv or avi"
+    if isinstance(error, (av.InvalidDataError, av.EOFError, av.ArgumentError)):  # the last for unsupported formats
+        return "not a video, without frames, or truncated before its index: expected mp4, m4v, mov, webm, mkv or avi"
     reason = getattr(error, "strerror", None) or first_line(error)
     return f"cannot be opened ({reason})"
 
 
 def _video_stream(container: InputContainer, name: str) -> VideoStream:
-    """The largest one that is no cover picture; of equals the first."""
+    """Return the largest video stream that is not a cover image; the first of equals."""
     from av.stream import Disposition
 
     streams = [stream for stream in container.streams.video if not stream.disposition & Disposition.attached_pic]
@@ -137,16 +146,16 @@ def _pixels(stream: VideoStream) -> int:
 
 
 def _aspect(stream: VideoStream) -> float:
-    """Pixels narrower than 1 : 4 or wider than 4 : 1 are taken for an error."""
+    """Return the pixel aspect ratio; values outside 1:4 to 4:1 are treated as an error in the file."""
     ratio = float(stream.sample_aspect_ratio or 1)
     return ratio if 0.25 <= ratio <= 4 else 1.0
 
 
 def _announced(container: InputContainer, stream: VideoStream, start: float) -> float | None:
-    """What stream, tag or container say, in this order: sound may go on behind the last frame.
+    """Return the duration from stream, tag or container, in this order: sound may outlast the last frame.
 
     Tag and container of Matroska give the end, counted from zero however late the first frame is; mkvmerge, which
-    leaves statistics, writes what lies between, and so do other formats.
+    writes statistics, and other formats give the time between.
     """
     if stream.duration is not None and stream.duration > 0 and stream.time_base:
         return float(stream.duration * stream.time_base)
@@ -162,7 +171,7 @@ def _announced(container: InputContainer, stream: VideoStream, start: float) -> 
 
 
 def _clock(text: str) -> float | None:
-    """``01:02:03.5`` in seconds."""
+    """Return ``01:02:03.5`` in seconds."""
     try:
         hours, minutes, seconds = (float(part) for part in text.split(":"))
     except ValueError:
@@ -172,7 +181,7 @@ def _clock(text: str) -> float | None:
 
 
 def _measured(container: InputContainer, stream: VideoStream, start: float, time: DecodingTime) -> float:
-    """The end of the last packet, for recordings that were written without knowing it; nothing is decoded."""
+    """Return the end of the last packet, for recordings without a duration; nothing is decoded."""
     import av
 
     end, base = start, float(stream.time_base or 0)
@@ -182,7 +191,7 @@ def _measured(container: InputContainer, stream: VideoStream, start: float, time
             time.check()
         container.seek(0)
     except av.FFmpegError:
-        pass  # a broken tail: what came before it counts
+        pass  # a corrupt tail: use what came before it
     return end - start
 
 

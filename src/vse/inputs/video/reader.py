@@ -1,4 +1,4 @@
-"""The frames of a clip that are seen at given times."""
+"""Read the frame of a video that is shown at a given time."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vse.errors import first_line
-from vse.inputs.video.file import Clip
+from vse.inputs.video.file import VideoFile
 
 if TYPE_CHECKING:
     from av import VideoFrame
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Orientation:
-    """First ``transposed`` (rows become columns), then ``mirrored`` left to right, then ``flipped`` upside down."""
+    """How a stored frame is turned: ``transposed`` first, then ``mirrored`` left to right, then ``flipped``."""
 
     transposed: bool = False
     mirrored: bool = False
@@ -29,7 +29,7 @@ class Orientation:
         return (height, width) if self.transposed else (width, height)
 
     def apply(self, frame: NDArray[np.uint8]) -> NDArray[np.uint8]:
-        """``(H, W, 3)`` as it is to be seen, contiguous."""
+        """Return the upright frame ``(H, W, 3)``, contiguous."""
         if self.transposed:
             frame = frame.transpose(1, 0, 2)
         if self.mirrored:
@@ -38,9 +38,9 @@ class Orientation:
 
 
 def orientation_of(frame: VideoFrame) -> Orientation:
-    """From the display matrix that comes with a frame; turns by other than right angles go to the nearest of them.
+    """Return the orientation from a frame's display matrix, rounded to right angles.
 
-    The side data of a frame refers to the frame, which is then freed only by the garbage collector: hence a tiny copy.
+    Side data holds a reference to its frame, which then only the garbage collector frees: hence a tiny copy.
     """
     import av
 
@@ -53,7 +53,7 @@ def orientation_of(frame: VideoFrame) -> Orientation:
 
 
 def orientation_of_matrix(matrix: tuple[int, ...]) -> Orientation:
-    """Of ``a b u c d v x y w``: a point of the stored frame is seen at ``x' = a x + c y``, ``y' = b x + d y``."""
+    """Return the orientation of ``a b u c d v x y w``, which maps a point to ``x' = a x + c y``, ``y' = b x + d y``."""
     a, b, _, c, d = matrix[:5]
     if abs(a) + abs(d) >= abs(b) + abs(c):
         return Orientation(mirrored=a < 0, flipped=d < 0)
@@ -61,28 +61,31 @@ def orientation_of_matrix(matrix: tuple[int, ...]) -> Orientation:
 
 
 FIRST_JUMP = 1.0
-"""Seconds ahead at which seeking is tried instead of decoding on; doubled where it did not help."""
+"""Seconds ahead from which the reader seeks instead of decoding; doubled when seeking did not help."""
 HELD = 1.0
-"""Seconds for which a last frame of unknown length may stand."""
+"""Seconds for which a last frame of unknown duration is shown."""
 SAME_TIME = 1e-6
-"""Seconds that rounding may cost: a frame that begins at the time asked for is seen."""
-MOST_DAMAGE = 100
-"""Packets in a row that cannot be decoded, after which the rest is given up."""
+"""Tolerance in seconds: a frame that begins at the requested time is shown."""
+MAX_CORRUPT = 100
+"""Consecutive packets that cannot be decoded before the reader gives up."""
 
 
 class FrameReader:
-    """Asked for ascending times, gives the frame seen at each: the last one that begins before or then.
+    """Return the frame shown at each of ascending times: the last one that begins at or before it.
 
-    Frame rates may vary, since only time stamps count. ``orientation`` is that of the first frame, for all of them;
-    ``remark`` says what was wrong on the way, None if nothing.
+    Frame rates may vary, since only timestamps count.
+
+    Attributes:
+        orientation: Orientation of the first frame, used for all.
+        remark: What went wrong while decoding; None if nothing.
     """
 
-    def __init__(self, clip: Clip) -> None:
+    def __init__(self, video: VideoFile) -> None:
         self.remark: str | None = None
-        self._clip = clip
-        self._base = float(clip.stream.time_base or 0)
+        self._video = video
+        self._base = float(video.stream.time_base or 0)
         self._jump = FIRST_JUMP
-        self._damaged = 0
+        self._corrupt = 0
         self._clock = 0.0
         self._given = False
         self._frames: Iterator[tuple[float, VideoFrame]] = self._decode()
@@ -92,20 +95,20 @@ class FrameReader:
 
     @property
     def reached(self) -> float:
-        """The end, in seconds, of the frame that was given last."""
+        """End of the last returned frame, in seconds."""
         if self._present is None:
             return 0.0
         begin, frame = self._present
         return begin + (frame.duration or 0) * self._base
 
     def at(self, time: float) -> VideoFrame | None:
-        """The frame at ``time`` seconds after the first; None behind the last, of which at least one is given."""
+        """Return the frame at ``time`` seconds after the first; None after the end, but at least one frame in all."""
         if self._ahead is not None and time - self._ahead[0] > self._jump:
             self._seek(time)
         while self._ahead is not None and self._ahead[0] <= time + SAME_TIME:
             self._step()
         if self._present is None:
-            self._step()  # the first frame begins later than asked
+            self._step()  # the first frame begins later
         if self._present is None:
             return None
         begin, frame = self._present
@@ -115,8 +118,7 @@ class FrameReader:
         return frame
 
     def close(self) -> None:
-        """Let go of the frames: reader and decoding refer to each other, and frames are too large to wait for the
-        garbage collector."""
+        """Release the frames: they are too large to wait for the garbage collector, and there is a reference cycle."""
         self._frames, self._present, self._ahead = iter(()), None, None
 
     def _step(self) -> None:
@@ -124,7 +126,7 @@ class FrameReader:
             self._present, self._ahead = self._ahead, next(self._frames, None)
 
     def _seek(self, time: float) -> None:
-        """Go to the last key frame before ``time``, or back to where we were if there is nothing to be read."""
+        """Seek to the last key frame before ``time``, or back if nothing can be read there."""
         before = self._ahead[0] if self._ahead is not None else 0.0
         for target in (time, before):
             if not self._seek_to(target):
@@ -135,17 +137,17 @@ class FrameReader:
                 if landed[0] <= before:
                     self._jump *= 2
                 else:
-                    self._present = None  # what was seen before the jump is not seen behind it
+                    self._present = None  # it is not shown after the jump
                 self._ahead = landed
                 return
-            self._jump = float("inf")  # the index points behind the end of what is there: decode up to it
+            self._jump = float("inf")  # the index points past the end of a truncated file: decode instead
 
     def _seek_to(self, time: float) -> bool:
         import av
 
-        clip = self._clip
+        video = self._video
         try:
-            clip.container.seek(int((clip.start + time) / self._base), stream=clip.stream, backward=True)
+            video.container.seek(int((video.start + time) / self._base), stream=video.stream, backward=True)
         except (av.FFmpegError, ZeroDivisionError, OverflowError, ValueError):
             return False
         self._clock = time
@@ -153,13 +155,13 @@ class FrameReader:
         return True
 
     def _decode(self) -> Iterator[tuple[float, VideoFrame]]:
-        """Frames with their times in the order of display, from the present position to the end of what is readable."""
+        """Yield frames with their times in display order, from the current position to the end of readable data."""
         import av
 
-        clip, damage = self._clip, 0
-        packets = clip.container.demux(clip.stream)
+        video, corrupt = self._video, 0
+        packets = video.container.demux(video.stream)
         while True:
-            clip.time.check()
+            video.time.check()
             try:
                 packet = next(packets, None)
             except av.FFmpegError as error:
@@ -169,22 +171,22 @@ class FrameReader:
                 return
             try:
                 decoded = packet.decode()
-                damage = 0
+                corrupt = 0
             except av.FFmpegError:
-                damage += 1
-                self._damaged += 1
-                self.remark = f"damaged parts left out: {self._damaged}"
-                if damage > MOST_DAMAGE:
+                corrupt += 1
+                self._corrupt += 1
+                self.remark = f"corrupt packets skipped: {self._corrupt}"
+                if corrupt > MAX_CORRUPT:
                     return
                 continue
             for frame in decoded:
                 yield self._time(frame), frame
 
     def _time(self, frame: VideoFrame) -> float:
-        """Seconds since the first frame; a frame without time stamps follows the one before it at the usual rate."""
+        """Return the seconds since the first frame; without timestamps, from the average frame rate."""
         stamp = frame.pts if frame.pts is not None else frame.dts
         if stamp is None:
-            self._clock += 1 / float(self._clip.stream.average_rate or 25)
+            self._clock += 1 / float(self._video.stream.average_rate or 25)
         else:
-            self._clock = float(stamp * self._base) - self._clip.start
+            self._clock = float(stamp * self._base) - self._video.start
         return self._clock

@@ -1,4 +1,4 @@
-"""Cut a video into windows of frames, upright and evenly spaced."""
+"""Read a video as windows with some upright frames each, or as evenly spaced frames."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from vse.errors import InputError, first_line
 from vse.inputs.files import BadMediaError, Problem, TooSlowError
-from vse.inputs.video.file import VideoLimits, open_clip
+from vse.inputs.video.file import VideoLimits, open_video
 from vse.inputs.video.reader import FrameReader, Orientation
 
 if TYPE_CHECKING:
@@ -23,10 +23,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Window:
-    """From ``start`` to ``end`` in seconds, with frames ``(H, W, 3)`` uint8 RGB, upright, in the order of time.
+    """Part of a video.
 
-    ``times`` are the seconds of the clip at which the frames are seen.
-    ``remark``, on the last window of a clip that could not be read to its end or in all its parts, says so.
+    Attributes:
+        start: In seconds.
+        end: In seconds.
+        frames: Upright frames ``(H, W, 3)`` uint8 RGB, in order.
+        times: When they are shown, in seconds.
+        remark: On the last window of a truncated or corrupt video: what could not be read.
     """
 
     start: float
@@ -37,7 +41,7 @@ class Window:
 
 
 def upright(frame: VideoFrame, orientation: Orientation, aspect: float, max_side: int) -> NDArray[np.uint8]:
-    """``(H, W, 3)`` uint8 RGB: turned, no side above ``max_side``, with square pixels; they were ``aspect`` wide."""
+    """Return a frame as ``(H, W, 3)`` uint8 RGB: upright, with square pixels, no side above ``max_side``."""
     import av
 
     width, height = square(frame.width, frame.height, aspect)
@@ -47,7 +51,7 @@ def upright(frame: VideoFrame, orientation: Orientation, aspect: float, max_side
             width=max(round(width * scale), 1),
             height=max(round(height * scale), 1),
             format="rgb24",
-            interpolation="AREA" if scale < 1 else "BICUBIC",  # the second skips pixels when it reduces
+            interpolation="AREA" if scale < 1 else "BICUBIC",  # bicubic aliases when it reduces
         ).to_ndarray()
     except (av.FFmpegError, ValueError, MemoryError) as error:
         raise BadMediaError("frame", f"its frames cannot be converted ({first_line(error)})") from error
@@ -55,13 +59,13 @@ def upright(frame: VideoFrame, orientation: Orientation, aspect: float, max_side
 
 
 def square(width: int, height: int, aspect: float) -> tuple[int, int]:
-    """The size with square pixels: the width gives way, as in players."""
+    """Return the size with square pixels: the width changes, as in players."""
     return max(round(width * aspect), 1), height
 
 
 WINDOW_SECONDS = 4.0
 WINDOWS = 64
-"""Of one clip at most; those of a longer one are longer."""
+"""Maximum per video; a longer video has longer windows."""
 
 
 def frames(
@@ -72,13 +76,23 @@ def frames(
     seconds: float = WINDOW_SECONDS,
     limits: VideoLimits | None = None,
 ) -> Iterator[Window | Problem]:
-    """The windows of a clip in the order of time, or one :class:`Problem` if there are none.
+    """Yield the windows of a video in order, or one :class:`Problem` if there are none.
 
-    A problem behind windows means that decoding took longer than ``limits.max_time``: they are not the whole clip.
+    A video is cut into equal windows of about ``seconds``, a long one into ``windows`` longer ones. The frame in the
+    middle of each of ``per_window`` equal parts is taken; a frame shown at several of these times appears once.
 
-    A clip is cut into equal windows of about ``seconds``, and a long one into ``windows`` longer ones. A window is cut
-    into ``per_window`` equal parts, and the frame seen at the middle of each is taken; a frame that is seen at several
-    of these times is given once. Frames are upright, with square pixels, and at most ``limits.max_side`` long.
+    Args:
+        path: The video file.
+        windows: Maximum number of windows.
+        per_window: Maximum number of frames per window.
+        seconds: Duration of a window.
+        limits: What the file may cost.
+
+    Yields:
+        Windows; a problem after windows means that decoding exceeded ``limits.max_time`` and the video is incomplete.
+
+    Raises:
+        InputError: For invalid arguments.
     """
     for name, value in (("windows", windows), ("per_window", per_window)):
         if isinstance(value, bool) or not isinstance(value, int) or value < 1:
@@ -89,7 +103,7 @@ def frames(
 
 
 def spans(duration: float, seconds: float, windows: int) -> list[tuple[float, float]]:
-    """Equal windows that cover ``duration``: as many as bring them closest to ``seconds``, at most ``windows``."""
+    """Return equal windows that cover ``duration``, each as close to ``seconds`` as possible, at most ``windows``."""
     count = min(max(round(duration / seconds), 1), windows)
     edges = [duration * k / count for k in range(count + 1)]
     return list(pairwise(edges))
@@ -98,19 +112,19 @@ def spans(duration: float, seconds: float, windows: int) -> list[tuple[float, fl
 def _frames(
     path: str | Path, windows: int, per_window: int, seconds: float, limits: VideoLimits
 ) -> Iterator[Window | Problem]:
-    ready: Window | None = None  # one window is held back: only behind the last one is known whether all went well
+    ready: Window | None = None  # held back: the remark belongs to the last window
     try:
-        with open_clip(path, limits) as clip, closing(FrameReader(clip)) as reader:
+        with open_video(path, limits) as video, closing(FrameReader(video)) as reader:
             remark = None
-            for start, end in spans(clip.duration, seconds, windows):
-                window, whole = read_window(reader, (start, end), per_window, clip.aspect, limits.max_side)
+            for start, end in spans(video.duration, seconds, windows):
+                window, whole = read_window(reader, (start, end), per_window, video.aspect, limits.max_side)
                 if window is not None:
                     if ready is not None:
-                        with clip.time.stopped():
+                        with video.time.paused():
                             yield ready
                     ready = window
                 if not whole:
-                    remark = f"ends at {min(reader.reached, clip.duration):.1f} s of {clip.duration:.1f} s"
+                    remark = f"ends at {min(reader.reached, video.duration):.1f} s of {video.duration:.1f} s"
                     break
             remark = "; ".join(filter(None, (remark, reader.remark))) or None
             if ready is None:
@@ -125,36 +139,38 @@ def _frames(
 def read_window(
     reader: FrameReader, span: tuple[float, float], per_window: int, aspect: float, max_side: int
 ) -> tuple[Window | None, bool]:
-    """The window with the frames that are there, None without any; and whether none was missing."""
+    """Return the window with its readable frames, None if there are none; and whether it is complete."""
     start, end = span
-    pictures: list[NDArray[np.uint8]] = []
+    images: list[NDArray[np.uint8]] = []
     times: list[float] = []
     last: VideoFrame | None = None
     for part in range(per_window):
         time = start + (end - start) * (part + 0.5) / per_window
         frame = reader.at(time)
         if frame is None:
-            if not pictures:
+            if not images:
                 return None, False
-            return Window(start, min(end, max(reader.reached, start)), tuple(pictures), tuple(times)), False
+            return Window(start, min(end, max(reader.reached, start)), tuple(images), tuple(times)), False
         if frame is not last:
-            pictures.append(upright(frame, reader.orientation, aspect, max_side))
+            images.append(upright(frame, reader.orientation, aspect, max_side))
             times.append(time)
             last = frame
-    return Window(start, end, tuple(pictures), tuple(times)), True
+    return Window(start, end, tuple(images), tuple(times)), True
 
 
 FRAMES = 20
-MOST_FRAMES = 256
-"""Of one clip: they are held at once, at the full size of ``VideoLimits.max_side``."""
+MAX_FRAMES = 256
+"""Of one video: all are held in memory, at up to ``VideoLimits.max_side``."""
 
 
 @dataclass(frozen=True)
 class EvenFrames:
-    """Frames ``(H, W, 3)`` uint8 RGB, upright, in the order of time.
+    """Evenly spaced frames of a video.
 
-    ``times`` are the seconds of the clip at which they are seen. ``remark`` says what of it could not be read, None if
-    nothing.
+    Attributes:
+        frames: Upright frames ``(H, W, 3)`` uint8 RGB, in order.
+        times: When they are shown, in seconds.
+        remark: What could not be read; None if nothing.
     """
 
     frames: tuple[NDArray[np.uint8], ...]
@@ -163,11 +179,19 @@ class EvenFrames:
 
 
 def even_frames_of(path: str | Path, count: int = FRAMES, *, limits: VideoLimits | None = None) -> EvenFrames:
-    """The clip cut into ``count`` equal parts, and the frame seen at the middle of each; at most 256 of them.
+    """Return the frames in the middle of ``count`` equal parts of a video.
 
-    A frame that is seen at several of these times is given once: a clip of few frames has fewer than ``count``. Of a
-    clip that ends before the time it announces, what is there is cut into parts. A file without any frame that can be
-    decoded raises :class:`BadMediaError`.
+    Args:
+        path: The video file.
+        count: Number of frames, from 1 to 256; a video of few frames has fewer.
+        limits: What the file may cost.
+
+    Returns:
+        The frames; those of a truncated video are spaced over what is readable.
+
+    Raises:
+        BadMediaError: If no frame can be decoded.
+        InputError: If ``count`` is invalid.
     """
     check_frame_count("count", count)
     limits = limits or VideoLimits()
@@ -180,19 +204,19 @@ def even_frames_of(path: str | Path, count: int = FRAMES, *, limits: VideoLimits
 
 
 def check_frame_count(name: str, value: int) -> None:
-    """A clip has at least one frame."""
-    if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= MOST_FRAMES:
-        raise InputError(f"{name} must be a whole number from 1 to {MOST_FRAMES}, got {value!r}")
+    """Reject a number of frames outside 1 to 256."""
+    if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= MAX_FRAMES:
+        raise InputError(f"{name} must be a whole number from 1 to {MAX_FRAMES}, got {value!r}")
 
 
 def _spread(path: str | Path, found: Window, count: int, limits: VideoLimits) -> Window:
-    """The frames of ``found`` anew, with ``count`` of them up to its end; itself where nothing is missing behind it."""
+    """Read ``count`` frames up to the end of a truncated video; return ``found`` itself if it is complete."""
     try:
-        with open_clip(path, limits) as clip:
-            if found.end >= clip.duration:
+        with open_video(path, limits) as video:
+            if found.end >= video.duration:
                 return found
-            with closing(FrameReader(clip)) as reader:
-                again, _ = read_window(reader, (0.0, found.end), count, clip.aspect, limits.max_side)
+            with closing(FrameReader(video)) as reader:
+                again, _ = read_window(reader, (0.0, found.end), count, video.aspect, limits.max_side)
     except BadMediaError:
         return found
     return replace(found, frames=again.frames, times=again.times) if again is not None else found
