@@ -124,7 +124,7 @@ def first_images(data: CaptionedImages, count: int | None) -> CaptionedImages:
 
 def make_exports(name: str, data: Path, folders: dict[Precision, Path]) -> dict[Precision, Figures]:
     """Write an export of every precision; return megabytes by precision."""
-    from vse.convert.onnx_export import CALIBRATION_PICTURES, export_onnx
+    from vse.convert.onnx_export import CALIBRATION_IMAGES, export_onnx
     from vse.data import open_data
     from vse.models.sources import model_folder
     from vse.models.storage import load_towers
@@ -133,12 +133,12 @@ def make_exports(name: str, data: Path, folders: dict[Precision, Path]) -> dict[
     if model.preprocessing is None:
         raise InputError(f"{name}: takes features; name a model that encodes images ('vse inspect MODEL' shows which)")
     train = open_data(data, "train", use="files").images
-    step = max(len(train) // CALIBRATION_PICTURES, 1)  # spread over the whole split, whatever its order
-    pictures = [train[i] for i in range(0, len(train), step)][:CALIBRATION_PICTURES]
+    step = max(len(train) // CALIBRATION_IMAGES, 1)  # spread over the whole split, whatever its order
+    pictures = [train[i] for i in range(0, len(train), step)][:CALIBRATION_IMAGES]
     sizes: dict[Precision, Figures] = {}
     for precision, folder in folders.items():
         say(f"{precision}: export")
-        towers = export_onnx(model, folder, precision=precision, pictures=pictures).bytes
+        towers = export_onnx(model, folder, precision=precision, images=pictures).bytes
         sizes[precision] = {f"{tower}_megabytes": size / 1e6 for tower, size in towers.items()}
         sizes[precision]["megabytes"] = sum(towers.values()) / 1e6
     return sizes

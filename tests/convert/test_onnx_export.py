@@ -157,7 +157,7 @@ def test_an_int8_export_of_a_cnn_is_calibrated(tmp_path, quick):
     """Convolutions are quantized with ranges measured on pictures, and stay near float32."""
     model = build(grid_config())
     pictures = [picture(seed, 40, 40) for seed in range(16)]
-    report = export_onnx(model, tmp_path / "out", precision="int8", pictures=pictures)
+    report = export_onnx(model, tmp_path / "out", precision="int8", images=pictures)
     graph = onnx.load(str(tmp_path / "out" / "image.onnx")).graph
     assert "QuantizeLinear" in {node.op_type for node in graph.node}
     assert report.agreement["image"].mean_cosine > 0.9

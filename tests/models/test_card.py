@@ -14,7 +14,7 @@ from vse.inputs.vocabulary import FIRST, Vocabulary
 from vse.models.card import card_text, escaped, save_with_card, table, write_card
 from vse.models.config import About, BiGRUConfig, GridConfig, ModelConfig, RegionConfig, Score
 from vse.models.curves import CARD_FILE, CURVES_FILE, FIGURE_FILE, read_curves
-from vse.models.read_curves import curves_of
+from vse.models.learned_curves import curves_of
 from vse.models.vse_model import VSEModel
 
 WORDS = (*FIRST, "a", "dog", "red", "runs")

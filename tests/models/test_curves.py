@@ -24,7 +24,7 @@ from vse.models.curves import (
     write_curves,
 )
 from vse.models.curves_plot import plot_curves
-from vse.models.read_curves import REGION_SIZES, TEXT_SIZES, curves_of
+from vse.models.learned_curves import REGION_SIZES, TEXT_SIZES, curves_of
 from vse.models.vse_model import VSEModel
 from vse.pooling import FrozenPooling, create_pooling
 

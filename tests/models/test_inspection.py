@@ -21,7 +21,7 @@ from vse.inputs.vocabulary import FIRST, Vocabulary
 from vse.models.card import save_with_card
 from vse.models.config import About, BiGRUConfig, GridConfig, ModelConfig, RegionConfig, Score
 from vse.models.inspection import inspect_folder, read_header
-from vse.models.read_curves import curves_of
+from vse.models.learned_curves import curves_of
 from vse.models.vse_model import VSEModel
 
 safetensors = pytest.importorskip("safetensors.torch")

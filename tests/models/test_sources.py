@@ -13,6 +13,7 @@ from tests.support_models import assert_same_model, build, contents, draw_nothin
 
 import vse
 from vse.errors import InputError, VSEError
+from vse.models.card import save_with_card
 from vse.models.sources import FILES
 
 hub = pytest.importorskip("huggingface_hub")
@@ -155,14 +156,14 @@ class TestPush:
         monkeypatch.setattr(hub, "HfApi", Fake)
         return told
 
-    def test_exactly_the_files_of_save(self, api, tmp_path):
-        """The same files with the same bytes; the address comes back."""
+    def test_push_uploads_model_and_card(self, api, tmp_path):
+        """The files of ``save_with_card`` with the same bytes; the address is returned."""
         model = build()
         address = model.push_to_hub("owner/model", private=True, token="secret")
         assert address == "https://hub.example/owner/model"
         assert api.repo == ("owner/model", True, True)
         assert api.token == "secret"
-        model.save(tmp_path / "here")
+        save_with_card(model, tmp_path / "here")
         assert api.files == contents(tmp_path / "here")
 
     def test_pushed_model_can_be_loaded(self, api, monkeypatch):

@@ -55,7 +55,7 @@ def export(
             folder,
             precision=cast("Precision", precision),
             data=captioned,
-            pictures=chosen,
+            images=chosen,
             confidence=own_coefficients(source),
             progress=progress,
         )

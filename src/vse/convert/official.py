@@ -1,7 +1,7 @@
 """The authors' checkpoints as models of ours: region or grid images × BiGRU or BERT text.
 
 Every tensor is accounted for: renamed, known to be unused, or an error. Sizes are read off the tensors and compared
-with the saved options; what tensors cannot tell (layout of the ResNet, preprocessing, data set) comes from the options.
+with the saved options; what tensors cannot tell (layout of the ResNet, preprocessing, dataset) comes from the options.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ def _blocks(tensors: Mapping[str, Tensor], where: str) -> list[int]:
 
 
 State = dict[str, Tensor]
-PAPER_SCALE = 2.0  # input_scale_factor of the paper: pictures of 512 × 512
+PAPER_SCALE = 2.0  # input_scale_factor of the paper: images of 512 × 512
 BASE_SIDE = 256
 LARGEST_SIDE = 10_000
 REGION = {
@@ -226,7 +226,7 @@ def _renamed(
 
 
 def _side(options: Mapping[str, Any], where: str) -> int:
-    """The side of the square to which pictures were resized."""
+    """The side of the square to which images were resized."""
     scale = options.get("input_scale_factor", PAPER_SCALE)
     if not isinstance(scale, (int, float)) or not 0 < BASE_SIDE * scale < LARGEST_SIDE:
         raise InputError(f"{where}: the option input_scale_factor is {scale!r}, expected a number such as 1 or 2")
@@ -254,7 +254,7 @@ def _tokenizer(
         if len(words) != text.vocabulary_size:
             raise InputError(
                 f"{vocabulary}: {len(words)} words with <mask>, but the checkpoint was trained with "
-                f"{text.vocabulary_size}: another data set's vocabulary?"
+                f"{text.vocabulary_size}: another dataset's vocabulary?"
             )
         return words.tokenizer()
     if vocabulary is not None:
@@ -297,7 +297,7 @@ def _about(checkpoint: Checkpoint, path: Path) -> About:
     notes: tuple[str, ...] = ()
     grid = any(name.startswith("backbone.") for name in checkpoint.image)
     if grid and "input_scale_factor" not in options:
-        notes = ("the checkpoint does not tell the size of its pictures; 512 as in the paper is assumed",)
+        notes = ("the checkpoint does not tell the size of its images; 512 as in the paper is assumed",)
     source = f"converted from {path.name}"
     return About(name=path.stem, data=data, source=source, recipe=recipe, scores=scores, notes=notes)
 

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 LARGEST_SET = 256  # elements of a set of region features that the pooling's table covers
 LONGEST_TEXT = 128
 TOLERANCE = 1e-4  # of a float32 export
-CALIBRATION_PICTURES = 64
+CALIBRATION_IMAGES = 64
 CALIBRATION_BATCH = 8
 
 
@@ -88,7 +88,7 @@ def export_onnx(
     *,
     precision: Precision = "fp32",
     data: CaptionedImages | None = None,
-    pictures: Items | None = None,
+    images: Items | None = None,
     largest_set: int | None = None,
     confidence: Coefficients | None = None,
     progress: ProgressReporter | None = None,
@@ -97,7 +97,7 @@ def export_onnx(
 
     A float32 export that differs by more than 1e-4 anywhere is an error. For the others the loss is measured: of recall
     on ``data`` if that is given, which the card tells then, and always of twins (how often the vector of the export is
-    nearest to another item's vector of torch). ``pictures`` calibrate the convolutions of an int8 export; generated
+    nearest to another item's vector of torch). ``images`` calibrate the convolutions of an int8 export; generated
     scenes do otherwise. ``confidence`` goes along: what was fitted to the model is right for its export, and nearly so
     in eight bits.
     """
@@ -113,7 +113,7 @@ def export_onnx(
         report.start(4, "image tower")
         sizes = _write_towers(model, staging, largest_set or LARGEST_SET, report)
         report.advance(description=f"{precision} weights")
-        samples = _pictures(model, pictures)
+        samples = _images(model, images)
         for name in (IMAGE_FILE, TEXT_FILE):
             if precision == "fp16" or (precision == "mixed" and name == IMAGE_FILE):
                 halve_weights(staging / name)
@@ -261,8 +261,8 @@ def _vocabulary(model: VSEModel) -> int:
     return text.vocabulary_size if text.kind != "transformer" else int(text.architecture.get("vocab_size", 1000))
 
 
-def _pictures(model: VSEModel, given: Items | None) -> NDArray[np.float32] | None:
-    """Prepared pictures ``(n, 3, H, W)`` to calibrate and compare with; None for a model of features."""
+def _images(model: VSEModel, given: Items | None) -> NDArray[np.float32] | None:
+    """Prepared images ``(n, 3, H, W)`` to calibrate and compare with; None for a model of features."""
     if model.preprocessing is None:
         return None
     from vse.inputs.preprocessing import load_pixels
@@ -270,11 +270,11 @@ def _pictures(model: VSEModel, given: Items | None) -> NDArray[np.float32] | Non
     if given is None:
         from vse.data.scenes import render, sample_scene
 
-        given = [render(sample_scene(0, "test", index)) for index in range(CALIBRATION_PICTURES)]
-    chosen = [given[index] for index in range(min(len(given), CALIBRATION_PICTURES))]
+        given = [render(sample_scene(0, "test", index)) for index in range(CALIBRATION_IMAGES)]
+    chosen = [given[index] for index in range(min(len(given), CALIBRATION_IMAGES))]
     if not chosen:
-        raise InputError("no pictures to calibrate with: the folder holds none")
-    return np.stack([load_pixels(picture, model.preprocessing) for picture in chosen])
+        raise InputError("no images to calibrate with: the folder holds none")
+    return np.stack([load_pixels(image, model.preprocessing) for image in chosen])
 
 
 def _batches(samples: NDArray[np.float32]) -> Iterator[NDArray[np.float32]]:

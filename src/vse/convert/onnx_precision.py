@@ -4,10 +4,10 @@
 float32. CPUs compute no faster in half precision, so this halves the file and loses almost nothing.
 
 ``int8`` computes in eight bits. Matrix products are quantized as they come (weights per channel, activations at run
-time); convolutions need the range of their activations in advance, which is measured on calibration pictures. The
+time); convolutions need the range of their activations in advance, which is measured on calibration images. The
 recurrence of a GRU has no eight-bit operator in ONNX Runtime and keeps half-precision weights.
 
-``mixed`` is fp16 for pictures and int8 for texts, whose weights are most of a model with a transformer.
+``mixed`` is fp16 for images and int8 for texts, whose weights are most of a model with a transformer.
 """
 
 from __future__ import annotations

@@ -52,7 +52,7 @@ def run(
         require(module, extra="train", purpose="vse demo")
     from vse.models.card import write_card
     from vse.models.curves_plot import plot_curves
-    from vse.models.read_curves import curves_of
+    from vse.models.learned_curves import curves_of
     from vse.models.storage import load_towers
     from vse.training.curves_plot import plot_training
     from vse.training.log import read_metrics

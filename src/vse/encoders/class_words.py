@@ -1,4 +1,4 @@
-"""A joint space that knows ImageNet's classes before anything is trained: pictures begin as names of what is seen."""
+"""A joint space that knows ImageNet's classes before anything is trained: images begin as names of what is seen."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ FAINT = 0.05
 
 
 def begin_with_class_words(image: nn.Module, text: nn.Module, tokenizer: TextTokenizer | None) -> None:
-    """Make the space of the sentence encoder the joint one, and put pictures into it by what a classifier sees in them.
+    """Make the space of the sentence encoder the joint one, and put images into it by what a classifier sees in them.
 
     The text encoder's linear map becomes the identity on its first H dimensions, less the mean of all class names;
-    ``words`` of the head become the vectors of the class names, and ``classes`` the packaged classifier. A picture of
-    a zebra then lies near sentences about zebras, though no picture of one may be in the training data.
+    ``words`` of the head become the vectors of the class names, and ``classes`` the packaged classifier. A image of
+    a zebra then lies near sentences about zebras, though no image of one may be in the training data.
     """
     head = image.projection if isinstance(image, GridEncoder) else None
     if not isinstance(image, GridEncoder) or not isinstance(head, ClassWordsProjection):

@@ -93,7 +93,7 @@ class ClassWordsProjection(Projection):
     """``fc(x) + words(softmax(classes(x) / T))``: what a classifier sees in an element, as vectors of class names.
 
     ``classes`` (F to C) is the classifier that the features were trained with. It stays as it is, so that what it tells
-    apart is not lost when few of its classes occur in the training pictures. ``words`` (C to ``size``) and ``fc`` are
+    apart is not lost when few of its classes occur in the training images. ``words`` (C to ``size``) and ``fc`` are
     trained. :func:`vse.encoders.class_words.begin_with_class_words` fills in both parts.
     """
 

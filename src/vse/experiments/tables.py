@@ -33,7 +33,7 @@ from vse.experiments.k_max_search import search_k
 from vse.experiments.plan import Call, Claim, Grid, Variant
 from vse.models.curves import PoolingCurve
 from vse.models.curves_plot import plot_curves
-from vse.models.read_curves import curves_of
+from vse.models.learned_curves import curves_of
 from vse.models.storage import load_model
 from vse.training.data import open_split
 

@@ -90,7 +90,7 @@ ImageSource: TypeAlias = "str | os.PathLike[str] | bytes | Image.Image | np.ndar
 FORMATS = ("JPEG", "PNG", "GIF", "WEBP", "TIFF", "BMP", "AVIF", "JPEG2000", "PPM", "ICO")
 
 _ORIENTATION_TAG = 0x0112
-_UPRIGHT = {  # the orientation of EXIF: what brings the stored picture upright
+_UPRIGHT = {  # the orientation of EXIF: what brings the stored image upright
     2: Image.Transpose.FLIP_LEFT_RIGHT,
     3: Image.Transpose.ROTATE_180,
     4: Image.Transpose.FLIP_TOP_BOTTOM,
@@ -259,7 +259,7 @@ def _decode(image: Image.Image, name: str, limits: ImageLimits, at_least: tuple[
     try:
         if at_least is not None and image.format in ("JPEG", "MPO"):
             lying = _orientation(image) in _LYING
-            image.draft(None, at_least if lying else at_least[::-1])  # takes (width, height) of the stored picture
+            image.draft(None, at_least if lying else at_least[::-1])  # takes (width, height) of the stored image
         image.load()
         # Asked again after decoding: some formats keep it at the end, and TIFF is upright by then.
         upright = _UPRIGHT.get(_orientation(image))
@@ -271,7 +271,7 @@ def _decode(image: Image.Image, name: str, limits: ImageLimits, at_least: tuple[
 def _orientation(image: Image.Image) -> int:
     try:
         return int(image.getexif().get(_ORIENTATION_TAG, 1))
-    except Exception:  # noqa: BLE001 - broken notes about a picture are no reason to refuse the picture
+    except Exception:  # noqa: BLE001 - broken notes about a image are no reason to refuse the image
         return 1
 
 

@@ -86,7 +86,7 @@ def describe_pooling(config: PoolingConfig) -> str:
 def describe_preprocessing(how: ImagePreprocessing | None) -> str:
     """One line; a model without preprocessing takes features."""
     if how is None:
-        return "sets of features, no pictures"
+        return "sets of features, no images"
     mean, std = (" ".join(f"{value:g}" for value in values) for values in (how.mean, how.std))
     fitted = "stretched to" if how.fit == "stretch" else "cropped to"
     return f"{fitted} {how.size[0]} x {how.size[1]}, {how.resize}, {how.channels}, mean {mean}, std {std}"
@@ -164,7 +164,7 @@ def write_card(folder: Path, model: TorchModel, *, draw: bool = True) -> None:
         model: The model that the card describes.
         draw: False skips the figure, which takes longer than the rest; training saves after every epoch.
     """
-    from vse.models.read_curves import curves_of  # loads torch
+    from vse.models.learned_curves import curves_of  # loads torch
 
     curves = curves_of(model)
     write_curves(folder / CURVES_FILE, curves)

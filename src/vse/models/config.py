@@ -81,7 +81,7 @@ class FramesConfig(Strict):
 
 
 class GridConfig(Strict):
-    """Pictures through a backbone; ``preprocessing`` is filled in from the backbone when a model is built."""
+    """Images through a backbone; ``preprocessing`` is filled in from the backbone when a model is built."""
 
     kind: Literal["grid"] = "grid"
     backbone: BackboneConfig
@@ -165,7 +165,7 @@ class ModelConfig(Strict):
     about: About = About()
 
     def preprocessing(self) -> ImagePreprocessing | None:
-        """How pictures are prepared; None for a model of features."""
+        """How images are prepared; None for a model of features."""
         if self.image.kind != "grid" or self.image.preprocessing is None:
             return None
         from vse.inputs.preprocessing import ImagePreprocessing

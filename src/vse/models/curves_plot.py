@@ -1,4 +1,4 @@
-"""The picture of a model's pooling curves, the same in its card and from ``vse inspect --plot``. No torch."""
+"""The figure of a model's pooling curves, the same in its card and from ``vse inspect --plot``. No torch."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def plot_curves(curves: Sequence[PoolingCurve], path: Path) -> Path:
     """Draw the curves into ``path``, a .png, .svg or .pdf whose folder is made if needed; the file appears complete."""
     if path.suffix.lower() not in SUFFIXES:
         raise InputError(
-            f"{path}: unknown kind of picture {path.suffix!r}: the name must end in one of {', '.join(SUFFIXES)}"
+            f"{path}: unknown kind of figure {path.suffix!r}: the name must end in one of {', '.join(SUFFIXES)}"
         )
     figure = draw_curves(curves)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -49,7 +49,7 @@ def draw_curves(curves: Sequence[PoolingCurve]) -> Figure:
     if not any(curve.coefficients for curve in curves):
         notes = "; ".join(f"{curve.tower}: {curve.note}" for curve in curves)
         raise InputError(f"these poolings have no curve to draw ({notes or 'none was given'})")
-    module: Any = require("matplotlib.figure", extra="plot", purpose="the picture of pooling curves")
+    module: Any = require("matplotlib.figure", extra="plot", purpose="the figure of pooling curves")
     figure: Figure = module.Figure(figsize=(10.4, 4.8), layout="constrained", facecolor="white")
     panels = figure.subplots(1, 2)
     for axis, tower in zip(panels, get_args(Tower), strict=True):

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from vse.models.encode_videos import PixelVideos
 
 Precision = Literal["fp32", "fp16", "int8", "mixed"]
-"""Of both towers; ``mixed`` is fp16 for pictures and int8 for texts."""
+"""Of both towers; ``mixed`` is fp16 for images and int8 for texts."""
 IMAGE_FILE = "image.onnx"
 TEXT_FILE = "text.onnx"
 WEIGHTS_ENDING = ".onnx.data"
@@ -106,7 +106,7 @@ class OnnxModel(EncodingMethods, VideoMethods):
 
     @cached_property
     def preprocessing(self) -> ImagePreprocessing | None:
-        """How pictures are prepared; None for a model of region features."""
+        """How images are prepared; None for a model of region features."""
         if self.config.preprocessing is None:
             return None
         from vse.inputs.preprocessing import ImagePreprocessing

@@ -52,7 +52,7 @@ def shipped_folder(name: str | Path) -> Path | None:
 def shipped_name(source: str | Path) -> str | None:
     """The name of the package's model that a person means by ``source``: by its name, or by the folder it is in.
 
-    A model in the present folder comes first; a folder of pictures there that is called the same does not.
+    A model in the present folder comes first; a folder of images there that is called the same does not.
     """
     place = Path(source).expanduser()
     if not is_model(place):
@@ -106,7 +106,7 @@ def load_towers(source: str | Path) -> EmbeddingModel:
 def model_folder(source: str | Path) -> Path:
     """A local folder with a model in it; else that of a model of the package; else a hub id, which is downloaded first.
 
-    A folder of pictures that is called like a model of the package is not in its way.
+    A folder of images that is called like a model of the package is not in its way.
     """
     folder = Path(source).expanduser()
     if is_model(folder):

@@ -37,7 +37,7 @@ class VSEModel(EncodingMethods, VideoMethods, nn.Module):
 
     Both can be called directly: ``image_encoder(features_or_pixels, lengths=…)`` and
     ``text_encoder(tokens, lengths=…)`` give ``(B, D)`` tensors with gradients. The ``encode_*`` methods take what
-    people have (files, pictures, sentences) and give numpy arrays.
+    people have (files, images, sentences) and give numpy arrays.
     """
 
     def __init__(
@@ -116,7 +116,7 @@ class VSEModel(EncodingMethods, VideoMethods, nn.Module):
 
     @property
     def preprocessing(self) -> ImagePreprocessing | None:
-        """How pictures are prepared; None for a model of features."""
+        """How images are prepared; None for a model of features."""
         return self._preprocessing
 
     @property
@@ -206,7 +206,7 @@ class VSEModel(EncodingMethods, VideoMethods, nn.Module):
 
     def pooling_curves(self) -> list[PoolingCurve]:
         """Return the weights that the poolings of both towers give to each rank."""
-        from vse.models.read_curves import curves_of
+        from vse.models.learned_curves import curves_of
 
         return curves_of(self)
 

@@ -1,4 +1,4 @@
-"""Pictures of pooling coefficients."""
+"""Plot pooling coefficients."""
 
 from __future__ import annotations
 

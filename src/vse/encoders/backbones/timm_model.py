@@ -45,7 +45,7 @@ class TimmBackbone(Backbone):
         try:
             features = self.model.forward_features(pixels)
         except AssertionError as error:  # a transformer of fixed size
-            raise InputError(f"this backbone cannot take pictures of {tuple(pixels.shape[2:])}: {error}") from None
+            raise InputError(f"this backbone cannot take images of {tuple(pixels.shape[2:])}: {error}") from None
         if features.dim() == 3:  # tokens of a transformer, after some that belong to no place
             return tokens_to_map(features[:, self.model.num_prefix_tokens :], pixels)
         if features.shape[1] != self.channels and features.shape[-1] == self.channels:
@@ -84,9 +84,9 @@ def scaled(values: Sequence[float]) -> tuple[float, float, float]:
 
 
 def tokens_to_map(tokens: Tensor, pixels: Tensor) -> Tensor:
-    """Patch tokens ``(B, h·w, C)`` as a map ``(B, C, h, w)``, with the aspect of the picture."""
+    """Patch tokens ``(B, h·w, C)`` as a map ``(B, C, h, w)``, with the aspect of the image."""
     count = tokens.shape[1]
     rows = round(math.sqrt(count * pixels.shape[2] / pixels.shape[3]))
     if rows < 1 or count % rows:
-        raise InputError(f"{count} patch tokens do not make a grid for a picture of {tuple(pixels.shape[2:])}")
+        raise InputError(f"{count} patch tokens do not make a grid for a image of {tuple(pixels.shape[2:])}")
     return tokens.transpose(1, 2).unflatten(2, (rows, count // rows))
