@@ -137,7 +137,7 @@ def test_an_export_of_a_model_without_drops_what_was_there(folder, tmp_path, mon
 def test_inspect_reports_calibration(place, folder, capsys):
     """What the coefficients were fitted on; without the file, that there are none and how to make them."""
     assert main(["inspect", str(folder)]) == 0
-    assert "as shipped ('vse calibrate' fits it to the model)" in capsys.readouterr().out
+    assert "default ('vse calibrate' fits it to the model)" in capsys.readouterr().out
     assert told("inspect", folder)["confidence"] is None
     source = told("calibrate", folder, "--data", place.scenes)["coefficients"]["source"]
     assert told("inspect", folder)["confidence"] == source
@@ -149,7 +149,7 @@ def test_calibrate_prints_text(place, folder, capsys):
     """The sizes, how much was found, both errors and the place."""
     assert main(["calibrate", str(folder), "--data", str(place.scenes)]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0].startswith(f"{PICTURES} pictures")
+    assert lines[0].startswith(f"{PICTURES} images")
     assert [line.split(":")[0].split()[-1] for line in lines[1:3]] == ["10", "30"]
     assert lines[-1] == f"written: {folder / FILE}"
 

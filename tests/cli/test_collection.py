@@ -81,15 +81,15 @@ def test_an_unfinished_upgrade_is_shown_and_thrown_away(index, capsys):
     text = shown(capsys, "collection", "info", index)
     quoted = shlex.quote(str(index))
     for part in (
-        "upgrade to model another (/models/an other) is not finished, 1 files are encoded",
-        f"'vse collection upgrade {quoted} --model '/models/an other'' goes on",
-        f"'vse collection upgrade {quoted} --discard' throws it away",
+        "upgrade to model another (/models/an other) is unfinished, with 1 files encoded",
+        f"'vse collection upgrade {quoted} --model '/models/an other'' resumes it",
+        f"'vse collection upgrade {quoted} --discard' discards it",
     ):
         assert part in text
     gone = told("collection", "upgrade", index, "--discard")
     assert gone["unfinished"] is None
     assert (gone["generation"], gone["files"]) == (1, 4)
-    assert "1 files of it were encoded" in gone["note"]
+    assert "was discarded, with 1 encoded files" in gone["note"]
     assert not (index / "generation-0002").exists()
     assert "has no unfinished upgrade" in refused(capsys, 1, "collection", "upgrade", index, "--discard")
 
@@ -112,7 +112,7 @@ def test_collection_upgrade_needs_model_or_discard(index, capsys, more):
 def test_collection_verify_and_rebuild(index, capsys):
     """A sound collection passes; damage is told with exit code 1, and a rebuild mends a cache. Both are narrated."""
     assert told("collection", "verify", index)["ok"]
-    assert "made anew" in told("collection", "rebuild", index)["note"]
+    assert "was rebuilt" in told("collection", "rebuild", index)["note"]
     (vectors,) = (index / "generation-0001" / "cache").glob("items-*.vectors")
     data = bytearray(vectors.read_bytes())
     data[5] ^= 0xFF
@@ -171,7 +171,7 @@ def test_a_collection_that_is_being_written(index, photos, capsys):
 def test_milvus_looks_after_itself(tmp_path, capsys, command):
     """Said of a local one too, with a command that exists; nothing is made."""
     line = refused(capsys, 1, "collection", command, tmp_path / "photos.db")
-    assert "kept by Milvus" in line
+    assert "stored in Milvus" in line
     assert f"'vse collection info {tmp_path / 'photos.db'}'" in line
     assert not (tmp_path / "photos.db").exists()
 

@@ -65,7 +65,7 @@ def test_lines_need_no_rich():
         "print('rich' in sys.modules, 'vse.cli.render.evaluation' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout == "a is at b   (Ctrl-C ends it)\nFalse False\n"
+    assert done.stdout == "a is at b   (Ctrl-C stops it)\nFalse False\n"
 
 
 @pytest.mark.parametrize("name", sorted({**PLAIN, **RICH}))

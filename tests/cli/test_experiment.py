@@ -80,7 +80,7 @@ def test_data_reach_an_experiment_that_trains(calls):
 def test_data_are_refused_by_an_experiment_without(calls, capsys, option):
     """Rather than ignored."""
     assert main(["experiment", "curve", option, "a=1"]) == 2
-    assert f"{option}: the experiment 'curve' takes no data set" in capsys.readouterr().err
+    assert f"{option}: the experiment 'curve' takes no dataset" in capsys.readouterr().err
     assert not calls
 
 

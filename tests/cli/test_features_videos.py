@@ -68,7 +68,7 @@ def test_pictures_and_clips_in_one_folder(clips, tmp_path, capsys):
     """It must be said which; either is then taken alone."""
     Image.new("RGB", (40, 30), (10, 50, 245)).save(clips / "photo.png")
     assert main(call(clips, tmp_path / "out")) == 1
-    assert "holds pictures and clips: choose with --kind images or --kind videos" in capsys.readouterr().err
+    assert "holds images and videos: choose with --kind images or --kind videos" in capsys.readouterr().err
     assert main(call(clips, tmp_path / "pictures", "--kind", "images")) == 0
     assert FeatureStore.open(tmp_path / "pictures").ids == ("photo.png",)
     assert main(call(clips, tmp_path / "videos", "--kind", "videos")) == 0
@@ -90,10 +90,10 @@ def test_a_data_set_is_pictures(clips, tmp_path):
         (["--size", "32"], 1, "preprocessing.size [64, 64], now it is [32, 32]"),
         (["--frames", "0"], 2, "0"),
         (["--frames", "257"], 2, "257"),
-        (["--kind", "images", "--frames", "5"], 2, "--frames is for clips"),
+        (["--kind", "images", "--frames", "5"], 2, "--frames is for videos"),
         (["--kind", "images"], 1, "no known layout"),
-        (["--kind", "videos", "--layout", "table"], 2, "--layout is for data sets of pictures"),
-        (["--kind", "videos", "--split", "test"], 2, "--split is for data sets of pictures"),
+        (["--kind", "videos", "--layout", "table"], 2, "--layout is for datasets of images"),
+        (["--kind", "videos", "--split", "test"], 2, "--split is for datasets of images"),
         (["--kind", "films"], 2, "films"),
     ],
 )
@@ -118,10 +118,10 @@ def test_video_features_refuses_invalid_folders(tmp_path, capsys):
         (tmp_path / "twice" / f"a.{ending}").write_bytes(b"")
     captions = write_hgr(tmp_path / "hgr", {"a": ["x"]}, {"train": {"a": None}})
     for place, more, code, said in (
-        (tmp_path / "pictures", ["--frames", "5"], 2, "--frames is for clips, and these are pictures"),
+        (tmp_path / "pictures", ["--frames", "5"], 2, "--frames is for videos, and these are images"),
         (tmp_path / "pictures", ["--kind", "videos"], 1, "no videos in it"),
         (tmp_path / "twice", [], 1, "a.mp4 and a.webm are both video 'a'"),
-        (captions, [], 1, "name the folder of their clips, with --kind videos"),
+        (captions, [], 1, "name the folder of video files, with --kind videos"),
         (tmp_path / "gone", [], 1, "does not exist"),
     ):
         assert main(call(place, tmp_path / "out", *more)) == code

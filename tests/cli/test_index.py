@@ -63,9 +63,9 @@ def test_index_prints_result_and_progress(photos, index, exported, capsys):
     output = capsys.readouterr()
     assert f"{photos}: 3 new (" in output.out
     assert "images/s)" in output.out
-    assert "1 that could not be used:" in output.out
+    assert "1 files could not be used:" in output.out
     assert "  [bold]broken.jpg: " in output.out
-    assert f"{index}: 3 files, 3 vectors" in output.out
+    assert f"{index}: 3 files, 3 embeddings" in output.out
     assert "images/s" in output.err
     assert paths(index) == ["a.png", "b.jpg", "trip/é.png"]
 
@@ -121,7 +121,7 @@ def test_index_command_keeps_files_of_missing_folder(photos, index, exported, ca
         (["{photos}", "--into", "{photos}/a.png"], 1, "a.png is not a folder"),
         (["{photos}", "--into", "", "--model", "{model}"], 1, "the address of a collection is empty"),
         (["{photos}", "--into", "{photos}/a.png/x.db", "--model", "{model}"], 1, "a.png is not a folder"),
-        (["{photos}", "--into", "{index}", "--model", "{model}", "--watch", "--json"], 2, "--watch has no end"),
+        (["{photos}", "--into", "{index}", "--model", "{model}", "--watch", "--json"], 2, "--watch does not end"),
     ],
 )
 def test_index_usage_errors(photos, index, exported, capsys, arguments, code, said):
@@ -144,7 +144,7 @@ def test_index_refuses_other_models(photos, index, exported, tmp_path, capsys):
     assert main(call(photos, index, "--model", other)) == 1
     assert f"vse collection upgrade {index} --model" in capsys.readouterr().err
     assert main(call(photos, tmp_path / "second.vse", "--model", regions)) == 1
-    assert "not pictures" in capsys.readouterr().err
+    assert "not images" in capsys.readouterr().err
     assert not (tmp_path / "second.vse").exists()
 
 
@@ -160,7 +160,7 @@ def test_index_names_missing_model_folder(photos, index, exported, tmp_path, cap
     assert str(here) in said
     assert "--model" in said
     assert main(call(photos, index, "--model", exported)) == 0
-    assert f"no longer at {here}: from now on {exported} is used" in capsys.readouterr().err
+    assert f"no longer at {here}: {exported} is used from now on" in capsys.readouterr().err
     assert main(call(photos, index)) == 0
     assert main(["search", str(index), "--image", str(photos / "a.png")]) == 0
 

@@ -65,7 +65,7 @@ def test_no_option_is_needed(made):
     assert (info.files, info.roots) == (3, (str(home / "My Photos"),))
     assert (info.model, info.model_source) == (vse.load(DEFAULT).fingerprint(), DEFAULT)
     assert said[-1] == "LOADED"
-    assert "My Photos.vse: 3 files, 3 vectors" in said
+    assert "My Photos.vse: 3 files, 3 embeddings" in said
 
 
 def test_the_commands_that_are_told(made, home, capsys):
@@ -176,11 +176,11 @@ def test_what_would_write_into_the_package(home, capsys):
     for name in (DEFAULT, MODELS / DEFAULT):
         for command in (("calibrate", name, "--data", "."), ("export", name, "out")):
             line = refused(capsys, 1, *command)
-            assert "comes with the package" in line
+            assert "is bundled with the package" in line
             copy = shlex.split(line.split("'cp ")[1].split("', and")[0].replace("DIR", "mine"))
             assert copy == ["-r", str(MODELS / DEFAULT), "mine"]
     subprocess.run(["cp", *copy], check=True)
-    assert "comes with" not in refused(capsys, 1, "calibrate", "mine", "--data", "nowhere")
+    assert "is bundled" not in refused(capsys, 1, "calibrate", "mine", "--data", "nowhere")
     assert told("search", "My Photos.vse", "a dog", "--model", "mine", "-k", 1)["results"]
     assert sorted(path.name for path in (MODELS / DEFAULT).iterdir()) == before
 
@@ -195,4 +195,4 @@ def test_serving_the_only_index_here(home, capsys, monkeypatch):
     assert "(My Photos.vse, b.vse)" in refused(capsys, 2, "serve")
     (home / "empty" / "no.vse").mkdir(parents=True)
     monkeypatch.chdir(home / "empty")
-    assert "'vse index FOLDER' makes one" in refused(capsys, 2, "serve")
+    assert "'vse index FOLDER' creates one" in refused(capsys, 2, "serve")

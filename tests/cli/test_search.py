@@ -249,7 +249,7 @@ class TestCollection:
         assert "nowhere" in line
         assert told(capsys, "collection", "info", index)["files"] == 6
         found = told(capsys, "collection", "remove", index, place.photos / "a.png", place.photos / "sea")
-        assert (found["note"], found["files"]) == ("3 files forgotten", 3)
+        assert (found["note"], found["files"]) == ("3 files removed", 3)
         assert (place.photos / "a.png").is_file()
 
     def test_collection_without_command_lists_them(self, capsys):

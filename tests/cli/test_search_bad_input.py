@@ -86,14 +86,14 @@ def test_what_cannot_be_asked(index, capsys, arguments, code, words):
 @pytest.mark.parametrize(
     ("weights", "words"),
     [
-        ("nan,1", "'nan' is not a number above 0"),
+        ("nan,1", "'nan' is not a positive number"),
         ("inf,1", "'inf'"),
         ("0,1", "'0'"),
         ("1,-2", "--not"),
         ("1;2", "'1;2'"),
         ("", "''"),
-        ("1", "1 for 2 texts, images and ids"),
-        ("1,2,3", "3 for 2"),
+        ("1", "1 weights for 2 texts, images and ids"),
+        ("1,2,3", "3 weights for 2"),
         ("1," * 10**5, "''"),
     ],
 )
@@ -169,7 +169,7 @@ def test_the_longest_query_is_read_and_said_to_be_cut(index, capsys):
     assert found["cut"] == [text]
     assert len(found["results"]) == 1
     assert main(["search", str(index), text, "-k", "1"]) == 0
-    assert capsys.readouterr().out.startswith("too long for the model, which read its beginning: snow snow")
+    assert capsys.readouterr().out.startswith("truncated by the model: snow snow")
 
 
 @pytest.mark.parametrize("where", ["", "nowhere.vse", "x" * 300, "\0"])

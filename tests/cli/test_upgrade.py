@@ -61,10 +61,10 @@ def test_upgrade_prints_result_and_progress(index, models, photos, capsys):
     (photos / "[bold]c.png").write_bytes(b"damaged")
     assert main(call(index, models / "new")) == 0
     output = capsys.readouterr()
-    assert f"{index}: 2 files encoded anew (" in output.out
-    assert "generation 2 serves: 2 files, 2 vectors of model" in output.out
-    assert f"'vse index' and 'vse search' use {models / 'new'} for it from now on" in output.out
-    assert "1 that could not be used" in output.out
+    assert f"{index}: 2 files re-encoded (" in output.out
+    assert "generation 2 is active: 2 files, 2 embeddings of model" in output.out
+    assert f"'vse index' and 'vse search' now use {models / 'new'}" in output.out
+    assert "1 files could not be used" in output.out
     assert f"  {photos}/[bold]c.png: " in output.out
     assert "files/s" in output.err
     assert "3/3" in output.err
@@ -101,7 +101,7 @@ def test_files_that_are_not_there(index, models, photos, capsys):
     assert info_of(index).generation == 1
     assert main(call(index, models / "new", "--drop-missing")) == 0
     output = capsys.readouterr().out
-    assert "2 files encoded anew, 1 left out" in output
+    assert "2 files re-encoded, 1 left out" in output
     assert f"{photos}/a.png (no such file)" in output
     assert info_of(index).files == 2
 
@@ -166,7 +166,7 @@ def test_what_may_not_be_read(index, models, photos, capsys):
         (["{index}", "--model", "{models}/old"], 1, "holds vectors of that model already"),
         (["{index}", "--model", "nothing"], 1, "no such folder"),
         (["nothing.vse", "--model", "{models}/new"], 1, "is no collection"),
-        (["{index}", "--model", "{regions}"], 1, "not pictures"),
+        (["{index}", "--model", "{regions}"], 1, "not images"),
     ],
 )
 def test_upgrade_usage_errors(index, models, tmp_path, capsys, arguments, code, said):
@@ -200,7 +200,7 @@ def test_an_interrupt_and_going_on(index, models, photos, capsys):
         capture_output=True, text=True, check=False, env={**os.environ, "OMP_NUM_THREADS": "1"},
     )  # fmt: skip
     assert done.returncode == 130, done.stderr
-    assert "the same command goes on from there" in done.stderr
+    assert "the same command resumes" in done.stderr
     assert info_of(index).generation == 1
     capsys.readouterr()
     assert main(call(index, models / "new", "--json")) == 0

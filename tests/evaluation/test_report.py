@@ -66,13 +66,13 @@ class TestTable:
         for part in (
             "toys test (content 0000000000000000)",
             "4 images, 7 texts",
-            "1–3 captions an image",
+            "1–3 captions per image",
             "mine (abc123)",
         ):
             assert part in flat
         assert "Ties pessimistic" in flat
         assert "any-hit" in flat
-        assert "20 draws" in flat
+        assert "20 bootstrap samples" in flat
 
     def test_one_table_for_each_protocol(self):
         """Rows of different protocols never stand under the same head."""
@@ -84,7 +84,7 @@ class TestTable:
         """Folds are counted, and one number of captions is one number."""
         two = Protocol("two", "two folds of two", 4, 2, 2)
         card = evaluate_embeddings([make([0, 1, 2, 3], 4)], two, samples=2).card
-        assert "gallery 2 images, 2 texts, 2 folds, 1 captions an image" in _card([card])
+        assert "gallery 2 images, 2 texts, 2 folds, 1 captions per image" in _card([card])
 
     def test_comparisons(self):
         """Every figure's difference with its interval and verdict."""

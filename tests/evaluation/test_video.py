@@ -95,7 +95,7 @@ def test_the_card_tells_what_was_left_out():
     assert (result.card["dropped"], result.card["remarks"]) == (["v7"], ["a half"])
     text = io.StringIO()
     render(EvaluationReport([result]), Console(file=text, width=160))
-    assert "1 videos without frames are left out, v7 is the first" in text.getvalue()
+    assert "1 videos without frames are excluded, the first is v7" in text.getvalue()
 
 
 NAMED = (

@@ -162,8 +162,8 @@ def test_the_report():
     assert value["found"].keys() == {"30", "100"}
     text = "\n".join(lines_of(found))
     assert "found first among   100" in text
-    assert f"off by {found.error:.1%}" in text
-    assert f"{found.shipped_error:.1%} with the package's own" in text
+    assert f"error {found.error:.1%}" in text
+    assert f"{found.shipped_error:.1%} with the default coefficients" in text
 
 
 IMAGES, TEXTS, OWNERS = world(40, 1.0, seed=10, captions=1)

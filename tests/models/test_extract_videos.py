@@ -304,9 +304,9 @@ def test_the_report_as_a_person_reads_it():
     report = ClipFeaturesReport(folder=Path("out"), backbone="tiny", seconds=1.0, **counts, **told)
     assert lines_of(report) == [
         "tiny: 3 videos, up to 20 frames of 128 channels",
-        "2 videos with 25 frames computed now (2.0 videos/s), 0 were there before",
-        "7 values were beyond ±65504, the range of float16, and were clipped",
-        "[c] is used in part: the second half is missing",
+        "2 videos with 25 frames computed now (2.0 videos/s), 0 already existed",
+        "7 values beyond ±65504, the range of float16, were clipped",
+        "[c] is partly used: the second half is missing",
         r"'no features for a\nb: empty'",
         "The features are in out",
     ]

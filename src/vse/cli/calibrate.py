@@ -1,4 +1,4 @@
-"""``vse calibrate``: what a model's scores are worth as confidence, kept in its folder."""
+"""``vse calibrate``: fit the confidence of search results to a model."""
 
 from __future__ import annotations
 
@@ -14,17 +14,20 @@ from vse.errors import InputError
 
 
 def calibrate(
-    model: Annotated[str, typer.Argument(metavar="MODEL", help="A model folder, or an export's.")],
-    data: Annotated[Path, typer.Option(metavar="DIR", help="Captioned data that the model was not trained on.")],
+    model: Annotated[str, typer.Argument(metavar="MODEL", help="The folder of a model or an export.")],
+    data: Annotated[Path, typer.Option(metavar="DIR", help="A captioned dataset that the model was not trained on.")],
     split: Annotated[
-        str, typer.Option(metavar="NAME", help="The split to fit on; keep the test split for tests.")
+        str, typer.Option(metavar="NAME", help="The split to fit on; keep the test split for evaluation.")
     ] = "dev",
     features: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="A store of 'vse features' to use in the place of pictures.")
+        Path | None, typer.Option(metavar="DIR", help="Features from 'vse features' to use instead of images.")
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Fit the confidence of search results to a model: writes MODEL/confidence.json, which 'vse search' then uses."""
+    """Fit the confidence of search results to a model.
+
+    Writes MODEL/confidence.json, which 'vse search' then uses.
+    """
     from dataclasses import replace
 
     folder = _local_folder(model)
@@ -39,17 +42,17 @@ def calibrate(
 
 
 def _local_folder(model: str) -> Path:
-    """A model's folder that can be written into; found out before anything is encoded."""
-    from vse.cli.options import refuse_shipped
+    """The folder of a model, checked to be writable before anything is encoded."""
+    from vse.cli.options import reject_bundled
     from vse.models.sources import model_folder
 
-    refuse_shipped(model, "the next install would lose what was fitted")
+    reject_bundled(model, "the next install would overwrite the fitted coefficients")
     folder = Path(model).expanduser()
     if (folder / "ensemble.json").is_file() and not (folder / "config.json").is_file():
-        raise InputError(f"{model!r}: an ensemble, which cannot be searched with: calibrate one of its models")
+        raise InputError(f"{model!r}: an ensemble cannot be used for search: calibrate one of its models")
     if not folder.exists():
-        raise InputError(f"{model!r}: no such folder; a model on the hub becomes one with 'vse export {model} DIR'")
+        raise InputError(f"{model!r}: no such folder; 'vse export {model} DIR' writes a hub model to one")
     model_folder(folder)
     if not os.access(folder, os.W_OK):
-        raise InputError(f"{model!r}: may not be written, and the coefficients go there: copy the folder first")
+        raise InputError(f"{model!r}: is not writable, and the coefficients are stored there: copy the folder first")
     return folder

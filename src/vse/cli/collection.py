@@ -1,4 +1,4 @@
-"""``vse collection``: look after a collection: what it holds, whether it is sound, what is in it twice, its model."""
+"""``vse collection``: show, verify, repair and upgrade a collection."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from vse.index.types import Collection
 
 FOUND_PROBLEMS = 1
-IndexArgument = Annotated[str, typer.Argument(metavar="INDEX", help="A collection that 'vse index' made.")]
+IndexArgument = Annotated[str, typer.Argument(metavar="INDEX", help="A collection created by 'vse index'.")]
 
 collection_app = typer.Typer(
     name="collection",
-    help="Look after a collection that 'vse index' made.",
+    help="Show, verify, repair or upgrade a collection.",
     add_completion=False,
     rich_markup_mode=None,
 )
@@ -33,12 +33,12 @@ collection_app = typer.Typer(
 def _collection(context: typer.Context) -> None:
     if context.invoked_subcommand is None:
         known = "'info', 'verify', 'rebuild', 'duplicates', 'remove' or 'upgrade'"
-        raise UsageError(f"no collection command named: expected {known} (try 'vse collection --help')")
+        raise UsageError(f"no collection command given: expected {known} (try 'vse collection --help')")
 
 
 @collection_app.command("info")
 def info(index: IndexArgument, as_json: JsonOption = False) -> None:
-    """Say what a collection holds, of which model its vectors are, and whether an upgrade was not finished."""
+    """Show contents, model and size of a collection."""
     from vse.index.open import open_collection, overview_of
 
     with closing(open_collection(index)) as collection:
@@ -47,7 +47,10 @@ def info(index: IndexArgument, as_json: JsonOption = False) -> None:
 
 @collection_app.command("verify")
 def verify(index: IndexArgument, as_json: JsonOption = False) -> None:
-    """Read everything and compare it with its checksums; exit code 1 if something is wrong."""
+    """Compare all data of a collection with its checksums.
+
+    The exit code is 1 if there are problems.
+    """
     with _open_folder(index) as collection, progress_on_stderr() as progress:
         report = collection.verify(progress=progress)
     show(report, as_json=as_json)
@@ -57,24 +60,24 @@ def verify(index: IndexArgument, as_json: JsonOption = False) -> None:
 
 @collection_app.command("rebuild")
 def rebuild(index: IndexArgument, as_json: JsonOption = False) -> None:
-    """Make anew what searching is fast with; the files and vectors stay as they are."""
+    """Rebuild the search cache. The stored embeddings do not change."""
     from vse.index.open import overview_of
 
     with _open_folder(index, write=True) as collection:
         with progress_on_stderr() as progress:
             collection.rebuild(progress=progress)
-        show(overview_of(collection, "the cache was made anew"), as_json=as_json)
+        show(overview_of(collection, "the cache was rebuilt"), as_json=as_json)
 
 
 @collection_app.command("duplicates")
 def duplicates(
     index: IndexArgument,
     threshold: Annotated[
-        float | None, typer.Option(metavar="C", help="The cosine from which files count as the same; default 0.9.")
+        float | None, typer.Option(metavar="C", help="The lowest cosine of duplicates [default: 0.9].")
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """List files that look the same to the model; nothing is changed."""
+    """List near-duplicate files. Nothing is changed."""
     from vse.index.duplicates import NEAR, near_duplicates
     from vse.index.open import open_collection
 
@@ -88,54 +91,56 @@ def duplicates(
 @collection_app.command("remove")
 def remove(
     index: IndexArgument,
-    paths: Annotated[list[Path], typer.Argument(metavar="PATH...", help="Files, or folders with all below them.")],
+    paths: Annotated[
+        list[Path], typer.Argument(metavar="PATH...", help="Files, or folders with everything below them.")
+    ],
     as_json: JsonOption = False,
 ) -> None:
-    """Forget files and purge their vectors. The files themselves stay, and 'vse index' would add them again."""
+    """Remove files from a collection.
+
+    Their embeddings are purged. The files themselves stay, and 'vse index' would add them again.
+    """
     from vse.index.open import open_collection, overview_of
 
     with closing(open_collection(index, write=True)) as collection:
         places = _places_below(collection, paths)
         count = collection.remove(places)
-        show(overview_of(collection, f"{count} files forgotten"), as_json=as_json)
+        show(overview_of(collection, f"{count} files removed"), as_json=as_json)
 
 
 @collection_app.command("upgrade")
 def upgrade(
     index: IndexArgument,
-    model: Annotated[
-        str | None, typer.Option(metavar="MODEL", help="The model folder or hub id that is to be used from now on.")
-    ] = None,
+    model: Annotated[str | None, typer.Option(metavar="MODEL", help="The new model: a folder or hub id.")] = None,
     drop_missing: Annotated[
-        bool, typer.Option("--drop-missing", help="Leave out files that are not there, instead of refusing.")
+        bool, typer.Option("--drop-missing", help="Drop files that are missing; otherwise they are an error.")
     ] = False,
-    discard: Annotated[
-        bool, typer.Option("--discard", help="Throw away what an unfinished upgrade has encoded, and do nothing else.")
-    ] = False,
+    discard: Annotated[bool, typer.Option("--discard", help="Discard an unfinished upgrade and exit.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Encode all files anew with another model; the old vectors serve until the end. Run it again after a stop."""
+    """Encode all files of a collection with another model.
+
+    The old embeddings are searched until the upgrade is complete. The same command resumes an interrupted one.
+    """
     if discard:
         if model is not None or drop_missing:
-            raise UsageError("--discard throws away and encodes nothing: leave out --model and --drop-missing")
+            raise UsageError("--discard encodes nothing: leave out --model and --drop-missing")
         _discard(index, as_json)
         return
     if model is None:
-        raise UsageError("--model MODEL is needed: the one to upgrade to (or --discard an unfinished upgrade)")
+        raise UsageError("--model MODEL is needed: the model to upgrade to (or --discard an unfinished upgrade)")
     from vse.cli.options import load_for_files
     from vse.index.open import open_collection
     from vse.index.upgrade.run import upgrade_collection
 
-    open_collection(index).close()  # a mistyped name is found out before a model is loaded
+    open_collection(index).close()  # reports a mistyped name before a model is loaded
     with progress_on_stderr() as progress:
         encoder, source = load_for_files(model)
         with closing(open_collection(index, write=True)) as collection:
             try:
                 report = upgrade_collection(collection, encoder, source, progress=progress, drop_missing=drop_missing)
             except KeyboardInterrupt:
-                progress.note(
-                    f"{index} serves as before; what was encoded is kept: the same command goes on from there"
-                )
+                progress.note(f"{index} still uses the old model; the same command resumes the upgrade")
                 raise
     show(report, as_json=as_json)
 
@@ -146,28 +151,28 @@ def _discard(index: str, as_json: bool) -> None:
 
     with closing(open_collection(index, write=True)) as collection:
         left = discard_upgrade(collection)
-        note = f"the upgrade to model {left.model} was thrown away, {left.files:,} files of it were encoded"
+        note = f"the upgrade to model {left.model} was discarded, with {left.files:,} encoded files"
         show(overview_of(collection, note), as_json=as_json)
 
 
 def _open_folder(index: str, *, write: bool = False) -> EmbeddedCollection:
-    """A collection in a folder, whose files we look after; Milvus looks after its own."""
+    """Open a collection in a folder; Milvus maintains its own files."""
     from vse.index.open import backend_of, folder_at
     from vse.index.store import EmbeddedCollection
 
     if backend_of(index) != "embedded":
         raise InputError(
-            f"{index} is kept by Milvus, which looks after its own files: 'verify' and 'rebuild' are for collections "
-            f"in a folder, 'vse collection info {shlex.quote(index)}' says what this one holds"
+            f"{index} is stored in Milvus, which maintains its own files: 'verify' and 'rebuild' are for collections "
+            f"in a folder, 'vse collection info {shlex.quote(index)}' shows what this one holds"
         )
     return EmbeddedCollection.open(folder_at(index), write=write)
 
 
 def _places_below(collection: Collection, paths: list[Path]) -> list[tuple[str, str]]:
-    """Which files of the collection are meant; a path that means none is an error before anything is done."""
+    """The files of the collection at or below ``paths``; a path without any is an error."""
     from vse.index.types import full_path
 
-    wanted = [os.path.abspath(path) for path in paths]  # noqa: PTH100 (the file may be gone: links are not followed)
+    wanted = [os.path.abspath(path) for path in paths]  # noqa: PTH100 (the file may be missing: links are not followed)
     found: list[tuple[str, str]] = []
     matched: set[str] = set()
     for file in collection.files():
@@ -178,5 +183,5 @@ def _places_below(collection: Collection, paths: list[Path]) -> list[tuple[str, 
             matched.update(meant)
     for given, path in zip(paths, wanted, strict=True):
         if path not in matched:
-            raise InputError(f"{str(given)!r} is not in the collection: expected a path as 'vse search' shows it")
+            raise InputError(f"{str(given)!r} is not in the collection: expected a path as shown by 'vse search'")
     return found

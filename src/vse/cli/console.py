@@ -1,6 +1,6 @@
-"""Where the command writes: data on stdout, narration on stderr.
+"""Output of the command: results on stdout, progress on stderr.
 
-rich is imported inside the functions, so that parsing a command line does not pay for it.
+rich is imported inside the functions, so that parsing a command line does not load it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 
-PIPED_WIDTH = 120  # rich assumes 80 columns when it cannot ask, which cuts tables short in files and pipes
+PIPED_WIDTH = 120  # rich assumes 80 columns where it cannot ask, and truncates tables in files and pipes
 
 
 class Result(Protocol):
@@ -42,12 +42,12 @@ def show(result: Result, *, as_json: bool) -> None:
 
 
 def print_json(value: dict[str, Any]) -> None:
-    """Write exactly one JSON object, in ASCII so that no encoding of a pipe can break it, and never NaN."""
+    """Write exactly one JSON object: in ASCII, so that the encoding of a pipe cannot break it, and without NaN."""
     print(json.dumps(value, indent=2, allow_nan=False))
 
 
 def stdout_console() -> Console:
-    """A rich console for results."""
+    """Return a rich console for results."""
     from rich.console import Console
 
     known_width = sys.stdout.isatty() or "COLUMNS" in os.environ
@@ -56,7 +56,7 @@ def stdout_console() -> Console:
 
 @contextmanager
 def progress_on_stderr() -> Iterator[ProgressReporter]:
-    """A reporter for the time of the block: a bar on a terminal, else a few plain lines."""
+    """Report progress within the block: a bar on a terminal, otherwise a few plain lines."""
     from rich.console import Console
 
     console = Console(stderr=True, highlight=False)

@@ -1,4 +1,4 @@
-"""``vse convert``: a checkpoint of the released code becomes a model folder."""
+"""``vse convert``: convert a checkpoint of the VSE∞ authors to a model folder."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from vse.cli.options import JsonOption
 
 @dataclass(frozen=True)
 class Converted:
-    """The model that a checkpoint became; ``reads_text`` is False without a vocabulary."""
+    """A converted model; ``reads_text`` is False without a vocabulary."""
 
     folder: Path
     image: str
@@ -35,17 +35,20 @@ class Converted:
 
 
 def convert(
-    checkpoint: Annotated[Path, typer.Argument(metavar="FILE.pth", help="A checkpoint of the released code.")],
+    checkpoint: Annotated[Path, typer.Argument(metavar="FILE.pth", help="A checkpoint of the authors' code.")],
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="Where the model is written.")],
     vocab: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="The vocabulary JSON that a BiGRU checkpoint was trained with.")
+        Path | None, typer.Option(metavar="FILE", help="The vocabulary JSON of a BiGRU checkpoint.")
     ] = None,
     tokenizer: Annotated[
-        str | None, typer.Option(metavar="DIR", help="The tokenizer of a BERT checkpoint: a folder or a hub id.")
+        str | None, typer.Option(metavar="DIR", help="The tokenizer of a BERT checkpoint: a folder or hub id.")
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Convert a checkpoint of the released code, strictly, without running anything in it."""
+    """Convert a checkpoint of the authors' code to a model folder.
+
+    All weights must match, and no code in the checkpoint is executed.
+    """
     from vse.errors import require
 
     require("torch", "train", "vse convert")

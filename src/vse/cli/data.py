@@ -1,4 +1,4 @@
-"""``vse data``: look at data before it is used, and make some."""
+"""``vse data``: check a dataset, generate one, or build a vocabulary."""
 
 from __future__ import annotations
 
@@ -14,15 +14,18 @@ from vse.errors import UsageError, unknown_choice
 
 
 def scenes(
-    into: Annotated[Path, typer.Argument(metavar="DIR", help="Where the data set is written.", show_default=False)],
-    train: Annotated[int, typer.Option(metavar="N", min=0, help="Scenes to train on.")] = 2400,
-    dev: Annotated[int, typer.Option(metavar="N", min=0, help="Scenes to choose a model by.")] = 200,
-    test: Annotated[int, typer.Option(metavar="N", min=0, help="Scenes to evaluate on.")] = 500,
-    seed: Annotated[int, typer.Option(metavar="N", min=0, help="Another seed gives other scenes.")] = 0,
-    size: Annotated[int, typer.Option(metavar="PIXELS", help="Width and height of a picture.")] = 128,
+    into: Annotated[Path, typer.Argument(metavar="DIR", help="Where the dataset is written.", show_default=False)],
+    train: Annotated[int, typer.Option(metavar="N", min=0, help="Training scenes.")] = 2400,
+    dev: Annotated[int, typer.Option(metavar="N", min=0, help="Validation scenes.")] = 200,
+    test: Annotated[int, typer.Option(metavar="N", min=0, help="Test scenes.")] = 500,
+    seed: Annotated[int, typer.Option(metavar="N", min=0, help="The random seed.")] = 0,
+    size: Annotated[int, typer.Option(metavar="PIXELS", help="Width and height of an image.")] = 128,
     as_json: JsonOption = False,
 ) -> None:
-    """Write pictures of coloured shapes with five true captions each; no download."""
+    """Generate images of coloured shapes with captions.
+
+    Each image has five captions. Nothing is downloaded.
+    """
     from vse.data.scenes import write_scenes
 
     with progress_on_stderr() as progress:
@@ -32,7 +35,7 @@ def scenes(
 
 @dataclass(frozen=True)
 class VocabularyReport:
-    """A vocabulary that was written, and the captions that it was built from."""
+    """A vocabulary file, and the captions that it was built from."""
 
     file: Path
     words: int
@@ -44,13 +47,13 @@ class VocabularyReport:
 
 
 def vocabulary(
-    path: Annotated[Path, typer.Argument(metavar="DIR", help="The data set; its training split is read.")],
+    path: Annotated[Path, typer.Argument(metavar="DIR", help="The dataset.")],
     into: Annotated[Path, typer.Option(metavar="FILE", help="Where the vocabulary JSON is written.")],
-    min_count: Annotated[int, typer.Option(metavar="N", min=1, help="How often a word must occur.")] = 4,
+    min_count: Annotated[int, typer.Option(metavar="N", min=1, help="Leave out words that occur less often.")] = 4,
     split: Annotated[str, typer.Option(metavar="NAME", help="The split to read.")] = "train",
     as_json: JsonOption = False,
 ) -> None:
-    """Collect the words of the training captions, and of no others."""
+    """Build a vocabulary from training captions."""
     from vse.data import open_data
     from vse.inputs import Vocabulary
 
@@ -64,7 +67,7 @@ FOUND_ERRORS = 1
 
 data_app = typer.Typer(
     name="data",
-    help="Look at data on disk, or generate some.",
+    help="Check a dataset, generate one, or build a vocabulary.",
     add_completion=False,
     rich_markup_mode=None,
 )
@@ -73,7 +76,7 @@ data_app = typer.Typer(
 @data_app.callback(invoke_without_command=True)
 def _data(context: typer.Context) -> None:
     if context.invoked_subcommand is None:
-        raise UsageError("no data command named: expected 'check', 'scenes' or 'vocabulary' (try 'vse data --help')")
+        raise UsageError("no data command given: expected 'check', 'scenes' or 'vocabulary' (try 'vse data --help')")
 
 
 data_app.command("scenes")(scenes)
@@ -83,14 +86,19 @@ data_app.command("vocabulary")(vocabulary)
 @data_app.command("check")
 def check(
     path: Annotated[Path, typer.Argument(metavar="DIR", help="A folder, or a file that lists images and captions.")],
-    layout: Annotated[str, typer.Option(metavar="NAME", help="How the data is laid out.")] = "auto",
+    layout: Annotated[str, typer.Option(metavar="NAME", help="The layout of the dataset.")] = "auto",
     features: Annotated[
         Path | None,
-        typer.Option(metavar="PLACE", help="The frames of videos: a file, a folder, or a kind that the data has."),
+        typer.Option(
+            metavar="PLACE", help="The frame features of videos: a file, a folder, or a name within the dataset."
+        ),
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Say what a data set holds and what is wrong with it; exit code 1 if there are errors."""
+    """Check a dataset, and report what it holds.
+
+    The exit code is 1 if there are errors.
+    """
     from vse.data.open import AUTO, LAYOUTS
 
     if layout not in {AUTO, *LAYOUTS}:

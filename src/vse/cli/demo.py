@@ -1,4 +1,4 @@
-"""``vse demo``: everything that works, on generated data, or searching one's own photographs."""
+"""``vse demo``: train and search on generated scenes, or search a folder of photos."""
 
 from __future__ import annotations
 
@@ -21,32 +21,33 @@ if TYPE_CHECKING:
 def demo(
     out: Annotated[
         Path | None,
-        typer.Option(metavar="DIR", help="Where results are written [default: vse-demo, or vse-demo-quick]."),
+        typer.Option(metavar="DIR", help="Where results are written [default: vse-demo or vse-demo-quick]."),
     ] = None,
     photos: Annotated[
         Path | None,
-        typer.Option(metavar="DIR", help="Train nothing, and make this folder of photographs searchable instead."),
+        typer.Option(metavar="DIR", help="Index and search this folder of images instead, without training."),
     ] = None,
     seeds: Annotated[
         str | None,
-        typer.Option(metavar="LIST", help="Seeds to train each method with, separated by commas [default: 0,1,2]."),
+        typer.Option(metavar="LIST", help="Random seeds to train each method with [default: 0,1,2]."),
     ] = None,
     quick: Annotated[
-        bool, typer.Option("--quick", help="A smoke run on few scenes: shows the way, not the result.")
+        bool, typer.Option("--quick", help="Use a few scenes and one epoch: the figures mean nothing.")
     ] = False,
     page: Annotated[
         bool | None,
         typer.Option(
             "--page/--no-page",
-            help="Serve the page until Ctrl-C [default: on a terminal; elsewhere it is tried and stopped].",
+            help="Serve the search page until Ctrl-C [default: on a terminal; otherwise it is only tested].",
             show_default=False,
         ),
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Train VSE++ and VSE∞ on generated scenes, compare them, and search the scenes on a page; no download, no dataset.
+    """Train and search on generated scenes, or search your photos.
 
-    About two minutes, and the page. With --photos, the page over one's own photographs.
+    Trains VSE++ and VSE∞, compares them and serves a search page; takes about two minutes and downloads nothing.
+    With --photos, indexes a folder of images with the bundled model instead.
     """
     folder = output_folder(out or Path("vse-demo-quick" if quick else "vse-demo"))
     if photos is not None and (quick or seeds is not None):
@@ -67,7 +68,7 @@ def demo(
 
 
 def _page(result: DemoResult | PhotosResult, wanted: bool | None, *, as_json: bool) -> None:
-    """To a person the page stays; a program is shown that it works, unless it wants JSON alone."""
+    """Serve the page on a terminal; elsewhere check that it works, unless only JSON is wanted."""
     if wanted is False or (wanted is None and as_json):
         return
     from vse.demo.photos import show_page, try_page

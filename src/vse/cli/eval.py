@@ -1,4 +1,4 @@
-"""``vse eval``: recall under a named protocol, with the card that says what it means."""
+"""``vse eval``: measure retrieval of models or saved embeddings under a protocol."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
 
 
 def holds_videos(path: Path) -> bool:
-    """Whether the data set has one of the layouts of videos."""
+    """Return whether the dataset has a video layout."""
     from vse.data.open import LAYOUTS, find_layout
 
     return LAYOUTS[find_layout(path)].kind == "video"
 
 
-def refuse_for_videos(given: Mapping[str, object], data: Path) -> None:
-    """Options that mean nothing for videos, by name, with what they were given."""
+def reject_for_videos(given: Mapping[str, object], data: Path) -> None:
+    """Raise an error for options that are for images only; ``given`` is option → value."""
     for option, value in given.items():
         if value:
             raise UsageError(f"{option} is for images, and {str(data)!r} holds videos: leave it out")
@@ -76,7 +76,7 @@ def _video_members(
         model = vse.load(name)
         if model.preprocessing is not None:
             raise InputError(
-                f"{name} reads images, and {data.name} holds frame features of videos: use a model of frames"
+                f"{name} reads images, and {data.name} holds frame features of videos: use a model that reads frames"
             )
         graphs = None
         if isinstance(model, PairScorer) and model.tokenizer is not None:
@@ -91,43 +91,49 @@ def evaluate(
     models: Annotated[
         list[str] | None, typer.Argument(metavar="MODEL...", help="Model folders or hub ids.", show_default=False)
     ] = None,
-    data: Annotated[Path | None, typer.Option(metavar="DIR", help="The data set.", show_default=False)] = None,
+    data: Annotated[Path | None, typer.Option(metavar="DIR", help="The dataset.", show_default=False)] = None,
     split: Annotated[str, typer.Option(metavar="NAME", help="The split to evaluate on.")] = "test",
-    protocol: Annotated[str, typer.Option(metavar="NAME", help="A protocol by name, or the usual ones.")] = "auto",
+    protocol: Annotated[
+        str, typer.Option(metavar="NAME", help="The protocol; auto picks those that fit the dataset.")
+    ] = "auto",
     images: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="The folder of the image files, if it is elsewhere.")
+        Path | None, typer.Option(metavar="DIR", help="The folder of the image files, if it is not in the dataset.")
     ] = None,
     features: Annotated[
         Path | None,
-        typer.Option(metavar="PLACE", help="A store of 'vse features' in the place of pictures, or a video's frames."),
+        typer.Option(
+            metavar="PLACE", help="Stored features to use instead of images, or the frame features of videos."
+        ),
     ] = None,
     ensemble: Annotated[bool, typer.Option("--ensemble", help="Average the scores of all models.")] = False,
     compare: Annotated[
-        bool, typer.Option("--compare", help="Say which differences to the first model are real.")
+        bool, typer.Option("--compare", help="Test which differences to the first model are significant.")
     ] = False,
-    against: Annotated[str | None, typer.Option(metavar="paper", help="Print the published rows beside ours.")] = None,
+    against: Annotated[str | None, typer.Option(metavar="paper", help="Show the published figures, too.")] = None,
     from_embeddings: Annotated[
-        list[Path] | None, typer.Option(metavar="DIR", help="Saved embeddings in the place of a model; repeat it.")
+        list[Path] | None, typer.Option(metavar="DIR", help="Saved embeddings instead of a model; may be repeated.")
     ] = None,
     save_embeddings: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Keep the vectors, one folder for each model.")
+        Path | None, typer.Option(metavar="DIR", help="Save the embeddings, one folder per model.")
     ] = None,
-    cxc: Annotated[Path | None, typer.Option(metavar="DIR", help="The CSVs of Crisscrossed Captions.")] = None,
+    cxc: Annotated[Path | None, typer.Option(metavar="DIR", help="The CSV files of Crisscrossed Captions.")] = None,
     eccv: Annotated[Path | None, typer.Option(metavar="DIR", help="The JSON files of ECCV Caption.")] = None,
     coco_ids: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Names and caption ids of COCO's test images; --cxc and --eccv need it."),
+        typer.Option(metavar="FILE", help="Image and caption ids of COCO; needed by --cxc and --eccv."),
     ] = None,
-    ties: Annotated[str, typer.Option(metavar="RULE", help="pessimistic or optimistic.")] = "pessimistic",
-    samples: Annotated[int, typer.Option(metavar="N", min=1, help="Draws for the intervals.")] = 1000,
-    seed: Annotated[int, typer.Option(metavar="N", min=0, max=2**63 - 1, help="Of the draws.")] = 0,
-    out: Annotated[Path, typer.Option(metavar="FILE", help="Where the results are written as JSON.")] = Path(
+    ties: Annotated[str, typer.Option(metavar="RULE", help="Rank of ties: pessimistic or optimistic.")] = "pessimistic",
+    samples: Annotated[int, typer.Option(metavar="N", min=1, help="Bootstrap samples for the intervals.")] = 1000,
+    seed: Annotated[int, typer.Option(metavar="N", min=0, max=2**63 - 1, help="The random seed of the bootstrap.")] = 0,
+    out: Annotated[Path, typer.Option(metavar="FILE", help="Where results are written as JSON.")] = Path(
         "results.json"
     ),
-    markdown: Annotated[Path | None, typer.Option(metavar="FILE", help="Append the rows to this table.")] = None,
+    markdown: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Append the results to this Markdown table.")
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Measure retrieval: R@1, 5, 10, ranks and rsum both ways, with intervals and the protocol's card."""
+    """Measure retrieval: recall, ranks and rsum with intervals."""
     from vse.evaluation.protocols import AUTO, PROTOCOLS
     from vse.evaluation.ranks import TIES
 
@@ -139,14 +145,14 @@ def evaluate(
         raise UsageError(f"--against: {unknown_choice('source', against, ('paper',))}")
     named, saved = models or [], from_embeddings or []
     if not named and not saved:
-        raise UsageError("nothing to evaluate: name a model, or embeddings with --from-embeddings DIR")
+        raise UsageError("nothing to evaluate: give a model, or embeddings with --from-embeddings DIR")
     _check_file("--out", out)
     if markdown is not None:
         _check_file("--markdown", markdown)
     if not named and (save_embeddings or features or images or data):
-        raise UsageError("--data, --images, --features and --save-embeddings need a model; saved embeddings have none")
+        raise UsageError("--data, --images, --features and --save-embeddings need a model, not saved embeddings")
     if coco_ids is not None and cxc is None and eccv is None:
-        raise UsageError("--coco-ids goes with --cxc DIR or --eccv DIR")
+        raise UsageError("--coco-ids needs --cxc DIR or --eccv DIR")
     if named and data is None:
         raise UsageError("--data DIR is needed to evaluate a model")
     if (cxc is not None or eccv is not None) and coco_ids is None:
@@ -158,7 +164,7 @@ def evaluate(
 
     videos = data is not None and holds_videos(data)
     if videos:
-        refuse_for_videos(
+        reject_for_videos(
             {
                 "--protocol": protocol not in {AUTO, "all"},
                 "--images": images,
@@ -212,7 +218,7 @@ def evaluate(
 
 
 def _check_file(option: str, path: Path) -> None:
-    """A file that can be written, found out before hours of work."""
+    """Raise an error if the file cannot be written, before hours of work."""
     if path.is_dir():
         raise UsageError(f"{option} {str(path)!r}: a folder, expected a file")
     for place in path.parents:

@@ -1,4 +1,4 @@
-"""``vse experiment``: run one table or figure of the paper, or list them."""
+"""``vse experiment``: reproduce a table or figure of the paper, or list them."""
 
 from __future__ import annotations
 
@@ -16,33 +16,35 @@ def experiment(
     name: Annotated[
         str | None, typer.Argument(metavar="NAME", help="The experiment to run.", show_default=False)
     ] = None,
-    list_names: Annotated[bool, typer.Option("--list", help="List the experiments and stop.")] = False,
-    quick: Annotated[bool, typer.Option("--quick", help="A small version that shows the shape of the result.")] = False,
+    list_names: Annotated[bool, typer.Option("--list", help="List the experiments and exit.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="Run a small version: the figures mean nothing.")] = False,
     as_json: JsonOption = False,
     out: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Where results are written (default: runs/NAME).")
+        Path | None, typer.Option(metavar="DIR", help="Where results are written [default: runs/NAME].")
     ] = None,
     seeds: Annotated[str | None, typer.Option(metavar="N,N,…", help='Random seeds, such as "0,1,2".')] = None,
-    jobs: Annotated[int | None, typer.Option(metavar="N", min=1, help="Processes to run at once.")] = None,
+    jobs: Annotated[int | None, typer.Option(metavar="N", min=1, help="Parallel processes.")] = None,
     data: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="The data set, for experiments that train on one.")
+        Path | None, typer.Option(metavar="DIR", help="The dataset, for experiments that need one.")
     ] = None,
     features: Annotated[
-        Path | None, typer.Option(metavar="PLACE", help="Its stored features, or the frames of its videos.")
+        Path | None, typer.Option(metavar="PLACE", help="Stored image or frame features of the dataset.")
     ] = None,
     recipe: Annotated[
-        str | None, typer.Option(metavar="NAME", help="The recipe that is varied, or what the names of several share.")
+        str | None, typer.Option(metavar="NAME", help="The recipe to vary, or the common prefix of several.")
     ] = None,
     runs: Annotated[
         Path | None,
-        typer.Option(metavar="DIR", help="Training runs; experiments may share them [default: in the output folder]."),
+        typer.Option(
+            metavar="DIR", help="Folder of training runs, which experiments may share [default: below --out]."
+        ),
     ] = None,
     changes: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="Change a value of all its recipes; repeat it."),
+        typer.Option("--set", metavar="KEY=VALUE", help="Change a value of all recipes; may be repeated."),
     ] = None,
 ) -> None:
-    """Run one table or figure of the paper."""
+    """Reproduce a table or figure of the paper."""
     from vse.experiments import EXPERIMENTS
 
     if list_names:
@@ -53,7 +55,7 @@ def experiment(
         return
     if name is None:
         raise UsageError(
-            f"no experiment named: expected one of {', '.join(map(repr, EXPERIMENTS))} (see them with --list)"
+            f"no experiment given: expected one of {', '.join(map(repr, EXPERIMENTS))} (see them with --list)"
         )
     if name not in EXPERIMENTS:
         raise UsageError(unknown_choice("experiment", name, EXPERIMENTS))
@@ -61,7 +63,7 @@ def experiment(
     trains = EXPERIMENTS[name].trains
     if not trains:
         for option in (option for option, value in given.items() if value):
-            raise UsageError(f"{option}: the experiment {name!r} takes no data set; leave it out")
+            raise UsageError(f"{option}: the experiment {name!r} takes no dataset: leave it out")
     folder = output_folder(out or Path("runs") / name)
     chosen_seeds = None if seeds is None else parse_seeds(seeds)
 

@@ -1,4 +1,4 @@
-"""``vse export``: a model for ONNX Runtime, checked against torch."""
+"""``vse export``: write a model for ONNX Runtime, and compare it with torch."""
 
 from __future__ import annotations
 
@@ -21,24 +21,27 @@ def export(
     model: Annotated[str, typer.Argument(metavar="MODEL", help="A model folder or a hub id.")],
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="Where the export is written.")],
     precision: Annotated[
-        str, typer.Option(metavar="P", help="fp32, fp16 (half the size), int8, or mixed (int8 for texts alone).")
+        str, typer.Option(metavar="P", help="fp32, fp16 (half the size), int8, or mixed (int8 for text only).")
     ] = "fp32",
     data: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Captioned data on which to measure the recall that is lost.")
+        Path | None, typer.Option(metavar="DIR", help="A captioned dataset to measure the loss of recall on.")
     ] = None,
     split: Annotated[str, typer.Option(metavar="NAME", help="The split of --data to use.")] = "test",
     pictures: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="A folder of photographs to calibrate an int8 export with.")
+        Path | None, typer.Option(metavar="DIR", help="A folder of images to calibrate an int8 export with.")
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Write both towers as ONNX with tokenizer and preprocessing, and compare them with torch."""
+    """Export a model to ONNX, and compare it with torch.
+
+    The folder holds both towers, the tokenizer and the preprocessing.
+    """
     if precision not in PRECISIONS:
         raise UsageError(f"--precision: {unknown_choice('precision', precision, PRECISIONS)}")
-    from vse.cli.options import refuse_shipped
+    from vse.cli.options import reject_bundled
     from vse.errors import require
 
-    refuse_shipped(model, "it is an export already")
+    reject_bundled(model, "it is already an export")
     require("torch", "train", "vse export")
     from vse.convert.onnx_export import export_onnx
     from vse.data import open_data

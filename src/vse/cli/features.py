@@ -1,4 +1,4 @@
-"""``vse features``: compute the features of pictures or clips once, for training to read."""
+"""``vse features``: extract features of images or videos once, for training."""
 
 from __future__ import annotations
 
@@ -15,35 +15,38 @@ Kind = Literal["auto", "images", "videos"]
 
 
 def features(
-    place: Annotated[Path, typer.Argument(metavar="PLACE", help="A folder of pictures or of clips, or a data set.")],
-    backbone: Annotated[str, typer.Option(metavar="NAME", help="The network, such as efficientnet-lite0.")],
-    into: Annotated[Path, typer.Option(metavar="DIR", help="Where the features go; a run that stopped goes on here.")],
-    kind: Annotated[Kind, typer.Option(help="What to look at, where a folder holds both.")] = "auto",
+    place: Annotated[Path, typer.Argument(metavar="PLACE", help="A folder of images or videos, or a dataset.")],
+    backbone: Annotated[str, typer.Option(metavar="NAME", help="The backbone, such as efficientnet-lite0.")],
+    into: Annotated[
+        Path, typer.Option(metavar="DIR", help="Where the features are written; a stopped run is resumed.")
+    ],
+    kind: Annotated[Kind, typer.Option(help="What to read if a folder holds both.")] = "auto",
     size: Annotated[
-        int | None, typer.Option(min=1, metavar="PIXELS", help="The side of a picture [default: the network's own].")
+        int | None, typer.Option(min=1, metavar="PIXELS", help="The input size [default: that of the backbone].")
     ] = None,
     frames: Annotated[
-        int | None, typer.Option(min=1, max=256, metavar="N", help="Of a clip, evenly spaced [default: 20].")
+        int | None, typer.Option(min=1, max=256, metavar="N", help="Evenly spaced frames of each video [default: 20].")
     ] = None,
-    batch_size: Annotated[int, typer.Option(min=1, metavar="N", help="Pictures or frames computed at once.")] = 16,
-    layout: Annotated[str, typer.Option(metavar="NAME", help="How a data set is laid out.")] = "auto",
-    split: Annotated[
-        str | None, typer.Option(metavar="NAME", help="One split of a data set [default: all of them].")
-    ] = None,
+    batch_size: Annotated[int, typer.Option(min=1, metavar="N", help="Images or frames in a batch.")] = 16,
+    layout: Annotated[str, typer.Option(metavar="NAME", help="The layout of a dataset.")] = "auto",
+    split: Annotated[str | None, typer.Option(metavar="NAME", help="One split of a dataset [default: all].")] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Extract grid features of pictures, or frame features of clips; run again to resume."""
+    """Extract features of images or videos for training.
+
+    Images get grid features, videos frame features. The same command resumes a run that stopped.
+    """
     from vse.data.open import AUTO, LAYOUTS
 
     if layout not in {AUTO, *LAYOUTS}:
         raise UsageError(f"--layout: {unknown_choice('layout', layout, (AUTO, *LAYOUTS))}")
-    data_set = layout != AUTO or split is not None
-    if kind == "videos" and data_set:
-        raise UsageError(f"{'--layout' if layout != AUTO else '--split'} is for data sets of pictures: leave it out")
+    is_dataset = layout != AUTO or split is not None
+    if kind == "videos" and is_dataset:
+        raise UsageError(f"{'--layout' if layout != AUTO else '--split'} is for datasets of images: leave it out")
     if kind == "auto":
-        kind = "images" if data_set else _kind_of(place)
+        kind = "images" if is_dataset else _kind_of(place)
     if kind == "images" and frames is not None:
-        raise UsageError("--frames is for clips, and these are pictures: leave it out, or add --kind videos")
+        raise UsageError("--frames is for videos, and these are images: leave it out, or add --kind videos")
     require("torch", "train", "vse features")
     from vse.inputs.video.windows import FRAMES
     from vse.models.extract import extract_features, find_images, find_videos
@@ -57,7 +60,7 @@ def features(
 
 
 def _kind_of(place: Path) -> Literal["images", "videos"]:
-    """A data set is pictures; a folder is what it holds."""
+    """A dataset holds images; a folder is what it holds."""
     from vse.data.layouts.folder import NAME as FOLDER
     from vse.data.media import media_kinds
     from vse.data.open import LAYOUTS
@@ -67,11 +70,11 @@ def _kind_of(place: Path) -> Literal["images", "videos"]:
     layout = next((name for name, known in LAYOUTS.items() if known.detect(place)), None)
     if layout is not None and LAYOUTS[layout].kind == "video":
         raise InputError(
-            f"{place} holds captions of videos (layout {layout!r}): name the folder of their clips, with --kind videos"
+            f"{place} holds captions of videos (layout {layout!r}): name the folder of video files, with --kind videos"
         )
     if layout not in {None, FOLDER}:
         return "images"
     kinds = media_kinds(place)
     if len(kinds) > 1:
-        raise InputError(f"{place} holds pictures and clips: choose with --kind images or --kind videos")
+        raise InputError(f"{place} holds images and videos: choose with --kind images or --kind videos")
     return "videos" if "video" in kinds else "images"

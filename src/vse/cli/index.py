@@ -1,4 +1,4 @@
-"""``vse index``: make folders searchable, and keep them so."""
+"""``vse index``: index folders of images and videos, and keep the index up to date."""
 
 from __future__ import annotations
 
@@ -21,26 +21,30 @@ if TYPE_CHECKING:
 
 
 def index(
-    folders: Annotated[list[Path], typer.Argument(metavar="FOLDER...", help="Folders of pictures and clips.")],
+    folders: Annotated[list[Path], typer.Argument(metavar="FOLDER...", help="Folders of images and videos.")],
     into: Annotated[
         str | None,
         typer.Option(
-            metavar="INDEX", help="The index; made on first use [default: named after the first folder, Photos.vse]."
+            metavar="INDEX",
+            help="The index, created on first use [default: named after the first folder, like Photos.vse].",
         ),
     ] = None,
     model: Annotated[
         str | None,
         typer.Option(
             metavar="MODEL",
-            help="A model folder or hub id [default: the one the index was made with; for a new one, photo].",
+            help="A model folder or hub id [default: the model of the index; photo for a new one].",
         ),
     ] = None,
-    watch: Annotated[bool, typer.Option("--watch", help="Go on, and index what changes; Ctrl-C ends it.")] = False,
+    watch: Annotated[bool, typer.Option("--watch", help="Keep running, and index changes until Ctrl-C.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Index folders: run again to take in what is new, changed, moved or gone."""
+    """Index folders of images and videos for search.
+
+    The same command updates the index: new, changed, moved and removed files.
+    """
     if watch and as_json:
-        raise UsageError("--json prints one result at the end, and --watch has no end: use one of them")
+        raise UsageError("--json prints one result at the end, and --watch does not end: use one of them")
     from vse.cli.options import check_named_after, named_after
     from vse.index.checks import model_mismatch_error
     from vse.index.pipeline.folder import root_of
@@ -67,16 +71,16 @@ def index(
                         first, result = result, None
                         _watch(collection, encoder, roots, first, progress)
                 except KeyboardInterrupt:
-                    progress.note(f"what was encoded is in {where}: the same command goes on from there")
+                    progress.note(f"finished files are stored in {where}: the same command resumes")
                     raise
-    finally:  # what was indexed stays, also when it could not be made fast to search
+    finally:  # what was indexed is kept, even if building the cache failed
         if result is not None:
             show(result, as_json=as_json)
 
 
 @dataclass(frozen=True)
 class Indexed:
-    """What is in an index now, and what each folder brought; of a ``new`` one also how it is asked."""
+    """Contents of an index after indexing, with a report for each folder; ``new`` says that it was just created."""
 
     info: CollectionInfo
     reports: tuple[IndexReport, ...]
@@ -94,7 +98,7 @@ class Indexed:
 
 
 def _known(where: str) -> CollectionInfo | None:
-    """What the index at ``where`` holds, None if there is none yet."""
+    """What the index at ``where`` holds; None if it does not exist."""
     from vse.index.open import collection_exists, open_collection
 
     if not collection_exists(where):
@@ -104,42 +108,42 @@ def _known(where: str) -> CollectionInfo | None:
 
 
 def _check_folders(roots: list[str], known: CollectionInfo | None) -> None:
-    """A mistyped folder is found out before a model is loaded; one that is known may be on a disk that is away."""
+    """Report a mistyped folder before a model is loaded; a known one may be on a disk that is not mounted."""
     from vse.cli.options import is_index
     from vse.index.pipeline.folder import check_overlap
     from vse.index.scan import why_absent
 
     for root in roots:
         if is_index(root):
-            raise InputError(f"{root} is an index: expected a folder of pictures and clips, and the index after --into")
+            raise InputError(f"{root} is an index: expected a folder of images and videos, and the index after --into")
         check_overlap(() if known is None else known.roots, root, roots)
         reason = why_absent(root)
         if reason is not None and (known is None or root not in known.roots):
-            raise InputError(f"{root}: {reason}: expected a folder of pictures and clips")
+            raise InputError(f"{root}: {reason}: expected a folder of images and videos")
 
 
 def _load(where: str, model: str | None, known: CollectionInfo | None) -> tuple[IndexModel, str]:
-    """The model, and the name under which it is found again from everywhere."""
-    from vse.cli.options import load_for_files, load_remembered
+    """The model, and the name that finds it from any working directory."""
+    from vse.cli.options import load_for_files, load_source
     from vse.models.sources import DEFAULT
 
     if model is not None:
         return load_for_files(model)
     if known is None:
-        return load_remembered(DEFAULT), DEFAULT
+        return load_source(DEFAULT), DEFAULT
     try:
-        return load_remembered(known.model_source), known.model_source
+        return load_source(known.model_source), known.model_source
     except InputError as error:
-        raise InputError(f"{error}; {where} was made with it: say with --model where it is now") from None
+        raise InputError(f"{error}; {where} was created with it: give its new place with --model") from None
 
 
 def _record_source(collection: Collection, recorded: str, source: str, progress: ProgressReporter) -> None:
-    """Let later calls find a model that has moved."""
+    """Store the new place of a model that has moved."""
     from vse.cli.options import is_gone
 
     if source != recorded and is_gone(recorded):
         collection.set_model_source(source)
-        progress.note(f"the model is no longer at {recorded}: from now on {source} is used")
+        progress.note(f"the model is no longer at {recorded}: {source} is used from now on")
 
 
 def _open(where: str, model: IndexModel, source: str, *, new: bool) -> Collection:
@@ -162,20 +166,20 @@ def _index(
 def _watch(
     collection: Collection, model: IndexModel, roots: list[str], first: Indexed, progress: ProgressReporter
 ) -> None:
-    """Say what each look brought; about a file that stays broken it is said once."""
+    """Report every update; a problem that persists is reported once."""
     from vse.cli.render import lines_of
     from vse.index.watching import watch
 
-    said: set[str] = set()
+    reported: set[str] = set()
 
-    def say(report: IndexReport) -> None:
+    def note(report: IndexReport) -> None:
         counts, *others = lines_of(report)
-        for line in (counts, *(other for other in others if other not in said)):
+        for line in (counts, *(other for other in others if other not in reported)):
             progress.note(line)
-        said.update(others)
+        reported.update(others)
 
     for report in first.reports:
-        say(report)
-    progress.note(f"{first.info.where}: watching; Ctrl-C ends it")
+        note(report)
+    progress.note(f"{first.info.where}: watching for changes until Ctrl-C")
     for report in watch(collection, model, roots, progress=progress):
-        say(report)
+        note(report)

@@ -1,4 +1,4 @@
-"""``vse inspect``: what a saved model is, and what its poolings have learned."""
+"""``vse inspect``: show what a saved model is, and what its pooling has learned."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from vse.errors import UsageError
 
 
 def inspect(
-    model: Annotated[str, typer.Argument(metavar="MODEL", help="A model's folder, or its id on the hub.")],
+    model: Annotated[str, typer.Argument(metavar="MODEL", help="A model folder or hub id.")],
     out: Annotated[
         Path | None,
-        typer.Option("--plot", metavar="FILE", help="Draw the pooling curves into this .png, .svg or .pdf."),
+        typer.Option("--plot", metavar="FILE", help="Plot the pooling curves to this .png, .svg or .pdf file."),
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show a model's towers, data, scores and pooling curves."""
+    """Show a model: towers, data, scores and pooling curves."""
     from dataclasses import replace
 
     from vse.models.curves_plot import SUFFIXES, plot_curves

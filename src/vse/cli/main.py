@@ -1,6 +1,6 @@
-"""The command ``vse``, and the one place where an exception becomes a line on stderr and an exit code.
+"""The command ``vse``: finds the subcommand, and turns exceptions into one line on stderr and an exit code.
 
-Exit codes: 0 done, 1 failed, 2 wrong call, 130 interrupted.
+Exit codes: 0 success, 1 failure, 2 usage error, 130 interrupted.
 """
 
 from __future__ import annotations
@@ -19,29 +19,32 @@ from vse.errors import UsageError, VSEError, unknown_choice
 
 
 def keep_plain(command: Any) -> None:
-    """Let the parameters of a typer command, and of the commands below it, take what needs no conversion as it is."""
+    """Make the parameters of a typer command and its subcommands pass on values that need no conversion.
+
+    typer converts every value with pydantic; skipping that saves its import for most commands.
+    """
     for each in getattr(command, "commands", {}).values():
         keep_plain(each)
     listed = command.get_params
 
     def get_params(context: typer.Context) -> list[Any]:
-        parameters = listed(context)  # with the one for --help, which is made here
+        parameters = listed(context)  # includes the one for --help, which is created here
         for parameter in parameters:
             converter = getattr(parameter, "get_runtime_param", None)
-            if converter is not None and not isinstance(converter, _Reluctant):
-                parameter.get_runtime_param = _Reluctant(converter)
+            if converter is not None and not isinstance(converter, _LazyConverter):
+                parameter.get_runtime_param = _LazyConverter(converter)
         return parameters
 
     command.get_params = get_params
 
 
-class _Reluctant:
-    """A parameter's way to its converter, and the converter itself; typer's own is made when a value asks for it."""
+class _LazyConverter:
+    """A converter that creates typer's own only for a value that needs it."""
 
     def __init__(self, make: Any) -> None:
         self._make = make
 
-    def __call__(self) -> _Reluctant:
+    def __call__(self) -> _LazyConverter:
         return self
 
     def coerce(self, value: Any, param: Any, ctx: typer.Context) -> Any:
@@ -52,7 +55,7 @@ class _Reluctant:
 
 
 def _is_plain(value: Any, kind: Any, several: bool) -> bool:
-    """Whether ``value`` has the type that the command asks for, and nothing else is to be checked about it."""
+    """Whether ``value`` already has the declared type, and nothing else about it has to be checked."""
     if kind.parameter_info.parser is not None or kind.is_choice or kind.is_path or kind.is_file:
         return False
     if several:
@@ -60,8 +63,8 @@ def _is_plain(value: Any, kind: Any, several: bool) -> bool:
     return kind.annotation in (str, int, float, bool) and type(value) is kind.annotation
 
 
-def complain(text: str) -> None:
-    """Write ``text`` to stderr as exactly one line, whatever a file name or a library put into it."""
+def print_error(text: str) -> None:
+    """Write ``text`` to stderr as exactly one line, without control characters."""
     line = " ".join(part.strip() for part in text.splitlines() if part.strip())
     line = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in line)
     try:
@@ -70,10 +73,10 @@ def complain(text: str) -> None:
         _detach(sys.stderr)
 
 
-def reader_left(stream: TextIO) -> bool:
-    """Whether whoever read ``stream`` has closed it.
+def reader_closed(stream: TextIO) -> bool:
+    """Return whether the reader of a pipe has closed it.
 
-    A second write would not tell: after a failed one the buffer may be empty.
+    A second write would not show it: after a failed one the buffer may be empty.
     """
     if sys.platform == "win32":
         return True
@@ -87,8 +90,8 @@ def reader_left(stream: TextIO) -> bool:
     return any(event & (POLLERR | POLLHUP) for _, event in poller.poll(0))
 
 
-def abandon_if_unwritable(stream: TextIO) -> None:
-    """Send nothing more to a closed pipe or a full disk."""
+def detach_if_unwritable(stream: TextIO) -> None:
+    """Stop writing to ``stream`` if it is a closed pipe or on a full disk."""
     try:
         stream.flush()
     except OSError:
@@ -96,7 +99,7 @@ def abandon_if_unwritable(stream: TextIO) -> None:
 
 
 def _detach(stream: TextIO) -> None:
-    """Point ``stream`` at nothing, so that the interpreter's last flush does not complain."""
+    """Redirect ``stream`` to the null device, so that the interpreter's last flush does not fail."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, stream.fileno())
     os.close(nowhere)
@@ -121,7 +124,7 @@ COMMANDS = {
     "collection": "collection:collection_app",
     "experiment": "experiment:experiment",
 }
-"""By name, the module in this package and what it calls the command."""
+"""Command name → ``module:function`` in this package, in the order of ``vse --help``."""
 
 
 def _show_version(wanted: bool) -> None:
@@ -136,17 +139,19 @@ def _show_help(context: typer.Context, wanted: bool) -> None:
         raise typer.Exit
 
 
-# typer's own --help has no default, and converting its absence would load pydantic on every call.
+# typer's own --help has no default, and converting the missing value would load pydantic on every call.
 def _root(
     context: typer.Context,
     version: Annotated[
         bool,
-        typer.Option("--version", help="Show the version and stop.", is_eager=True, callback=_show_version),
+        typer.Option("--version", help="Show the version and exit.", is_eager=True, callback=_show_version),
     ] = False,
-    # Declared for its help text: main() takes it out of the arguments, wherever it stands among them.
-    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error; allowed anywhere.")] = False,
+    # Declared for its help text: main() removes it from the arguments, whatever its position.
+    debug: Annotated[
+        bool, typer.Option("--debug", help="Show the traceback of an error; works in any position.")
+    ] = False,
     show_help: Annotated[
-        bool, typer.Option("--help", help="Show this message and stop.", is_eager=True, callback=_show_help)
+        bool, typer.Option("--help", help="Show this message and exit.", is_eager=True, callback=_show_help)
     ] = False,
 ) -> None:
     if context.invoked_subcommand is None:
@@ -154,13 +159,13 @@ def _root(
 
 
 def make_app(names: Iterable[str] = COMMANDS) -> typer.Typer:
-    """The command with these commands below it. Only their modules are imported: reading all costs half a search."""
+    """Build the command with the given subcommands. Only their modules are imported: all of them cost half a search."""
     app = typer.Typer(
         name="vse",
-        help="Visual semantic embedding with learned pooling.",
-        epilog="'vse COMMAND --help' explains one command.",
+        help="Train, evaluate and search with visual semantic embeddings.",
+        epilog="'vse COMMAND --help' describes a command.",
         add_completion=False,
-        # Plain help: drawing it with rich would take longer than everything else in "vse --help".
+        # Plain help: rendering it with rich would take longer than the rest of "vse --help".
         rich_markup_mode=None,
     )
     app.callback(invoke_without_command=True, add_help_option=False)(_root)
@@ -179,28 +184,28 @@ def main(argv: list[str] | None = None) -> int:
     arguments, debug = _take_debug(sys.argv[1:] if argv is None else argv)
     try:
         code = _dispatch(arguments)
-        sys.stdout.flush()  # a closed pipe shows here, and not while the interpreter shuts down
+        sys.stdout.flush()  # reports a closed pipe here, not while the interpreter shuts down
         return code
     except (KeyboardInterrupt, typer.Abort):
-        complain("vse: interrupted")
+        print_error("vse: interrupted")
         return INTERRUPTED
-    except Exception as error:  # noqa: BLE001 (the last resort: every failure becomes one line)
-        quiet = isinstance(error, BrokenPipeError) and reader_left(sys.stdout)
+    except Exception as error:  # noqa: BLE001 (every failure becomes one line)
+        quiet = isinstance(error, BrokenPipeError) and reader_closed(sys.stdout)
         if isinstance(error, OSError):
-            abandon_if_unwritable(sys.stdout)
+            detach_if_unwritable(sys.stdout)
         if quiet:
-            return FAILED  # the reader has seen enough, as "head" does: nothing to complain about
+            return FAILED  # the reader closed the pipe, as "head" does: not an error
         if debug:
             import traceback
 
             with suppress(OSError):
                 traceback.print_exception(error)
-        complain(f"vse: error: {_explain(error, debug=debug)}")
+        print_error(f"vse: error: {_explain(error, debug=debug)}")
         return error.exit_code if isinstance(error, VSEError) else FAILED
 
 
 def _take_debug(arguments: list[str]) -> tuple[list[str], bool]:
-    """Take ``--debug`` out of the arguments; what follows ``--`` is not an option and stays."""
+    """Remove ``--debug`` from the arguments; whatever follows ``--`` is not an option."""
     end = arguments.index("--") if "--" in arguments else len(arguments)
     kept = [argument for argument in arguments[:end] if argument != "--debug"]
     return kept + arguments[end:], len(kept) < end
@@ -224,23 +229,23 @@ def _dispatch(arguments: list[str]) -> int:
 
 
 def _usage_message(error: typer.TyperException, arguments: list[str]) -> str:
-    """What the parser found wrong, with the value it was given and where to read more."""
+    """The parser's message, with the value it rejected and where to read more."""
     message = error.format_message().rstrip(".")
-    # Values are converted by pydantic, and only its error knows what the value was.
+    # pydantic converts values, and only its error holds the value.
     rejected: list[Any] = getattr(error.__cause__, "errors", list)()
     if rejected:
         message += f", got {rejected[0]['input']!r}"
     context = getattr(error, "ctx", None)
     if context is not None:
         path = context.command_path
-    else:  # some errors of the parser do not know which command they arose in
+    else:  # some parser errors do not name their command
         command = next((argument for argument in arguments if argument in COMMANDS), None)
         path = f"vse {command}" if command else "vse"
     return f"{message} (try '{path} --help')"
 
 
 def _explain(error: Exception, *, debug: bool) -> str:
-    """The message for an error: our own speak for themselves, others need their type."""
+    """The message of an error, with its type if it is not one of ours."""
     if isinstance(error, VSEError):
         return str(error)
     message = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__

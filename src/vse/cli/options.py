@@ -1,4 +1,4 @@
-"""Options that several commands share, and how their values are checked."""
+"""Options that several commands share, their validation, and models and indexes given by name."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object 
 
 
 def output_folder(path: Path) -> Path:
-    """``path`` if results can be written under it; it need not exist yet."""
+    """Return ``path`` if results can be written below it; it need not exist yet."""
     for place in (path, *path.parents):
         if place.is_dir():
             return path
@@ -33,91 +33,91 @@ def output_folder(path: Path) -> Path:
 
 
 def parse_seeds(text: str) -> tuple[int, ...]:
-    """Distinct whole numbers from 0 up, separated by commas."""
+    """Return distinct non-negative integers from a comma-separated list."""
     seeds = []
     for part in text.split(","):
         number = part.strip()
         if not (number.isascii() and number.isdigit()):
-            raise UsageError(f'--seeds {text!r}: {number!r} is not a whole number from 0 up: write them like "0,1,2"')
+            raise UsageError(f'--seeds {text!r}: {number!r} is not a non-negative integer: write seeds like "0,1,2"')
         seeds.append(int(number))
     if len(set(seeds)) < len(seeds):
-        raise UsageError(f"--seeds {text!r}: a seed is given twice and its run would count double")
+        raise UsageError(f"--seeds {text!r}: a seed is given twice, and its run would count twice: give each once")
     return tuple(seeds)
 
 
 def load_for_files(name: str) -> tuple[IndexModel, str]:
-    """The model that a person names, and the name under which it is found again from everywhere."""
+    """Load the model that the user names; return it with the name that finds it from any working directory."""
     from vse.index.pipeline.folder import root_of
     from vse.models.sources import shipped_name
 
     source = shipped_name(name) or (root_of(name) if Path(name).expanduser().exists() else name)
-    return load_remembered(source), source
+    return load_source(source), source
 
 
-def load_remembered(source: str) -> IndexModel:
-    """The model that is found as ``source`` from everywhere: one that reads pictures, anything else is an error."""
+def load_source(source: str) -> IndexModel:
+    """Load the model at ``source``, an absolute path or a name; it must read images, not features."""
     import vse
     from vse.models.sources import place_of
 
     model = vse.load(place_of(source))
     if model.preprocessing is None:
-        raise InputError(f"{source} takes sets of features, not pictures: use a model that reads pictures")
+        raise InputError(f"{source} reads features, not images: use a model that reads images")
     return model
 
 
-def refuse_shipped(name: str, reason: str) -> None:
-    """A model of the package stays as it is: whoever wants another one copies it first."""
+def reject_bundled(name: str, reason: str) -> None:
+    """Raise an error if ``name`` is a bundled model, which must not be changed."""
     from vse.models.sources import place_of, shipped_name
 
     found = shipped_name(name)
     if found is not None:
         raise InputError(
-            f"{name!r} comes with the package, and {reason}: copy it with 'cp -r {shlex.quote(place_of(found))} DIR', "
-            "and use DIR"
+            f"{name!r} is bundled with the package, and {reason}: copy it with "
+            f"'cp -r {shlex.quote(place_of(found))} DIR', and use DIR"
         )
 
 
 def is_gone(source: str) -> bool:
-    """Whether a model was in a local folder and is no longer there. A name on the hub never is: that is not asked."""
+    """Return whether a model in a local folder is no longer there. The hub is not queried."""
     return Path(source).is_absolute() and not os.path.isfile(Path(source) / "config.json")  # noqa: PTH113 - never raises
 
 
 ENDING = ".vse"
-_OF_OTHERS = ("-", "~", "milvus+")
-"""Beginnings that mean something else on a command line: an option, a home, a server."""
+_RESERVED = ("-", "~", "milvus+")
+"""Prefixes with another meaning on a command line: an option, a home folder, a server."""
 
 
 def named_after(root: str) -> str:
-    """The index in the present folder that is called like ``root``, an absolute path: ``Photos.vse``."""
+    """Return the index in the working directory that is named after ``root``, such as ``Photos.vse``."""
     name = Path(root).name
     if not name:
-        raise UsageError(f"{root} has no name that an index could be called by: choose one, --into NAME{ENDING}")
+        raise UsageError(f"{root} has no name to use for the index: choose one with --into NAME{ENDING}")
     return _plain(name + ENDING)
 
 
 def check_named_after(where: str, root: str, known: Sequence[str]) -> None:
-    """Two folders may be called the same: one is not added to the index of the other unless that is asked for."""
+    """Raise an error if the index named after ``root`` belongs to another folder of the same name."""
     if known and root not in known:
         raise InputError(
-            f"{where} is there already, for {known[0]}: 'vse index {shlex.quote(root)} --into {shlex.quote(where)}' "
-            "adds this folder to it, another name after --into makes an index of its own"
+            f"{where} already exists, for {known[0]}: 'vse index {shlex.quote(root)} --into {shlex.quote(where)}' "
+            "adds this folder to it, another name after --into creates a separate index"
         )
 
 
 def only_index_here() -> str:
-    """The index in the present folder, if there is exactly one; else the call has to name it."""
+    """Return the only index in the working directory; none or several are an error."""
     from vse.index.store.layout import HEADER
 
     found = sorted(path.name for path in Path().glob(f"*{ENDING}") if os.path.isfile(path / HEADER))  # noqa: PTH113
     if len(found) == 1:
         return _plain(found[0])
     if found:
-        raise UsageError(f"several indexes are in this folder ({', '.join(found)}): name one of them")
-    raise UsageError(f"no index was named, and no *{ENDING} is in this folder: 'vse index FOLDER' makes one")
+        raise UsageError(f"this folder holds several indexes ({', '.join(found)}): name one of them")
+    raise UsageError(f"no index given, and no *{ENDING} in this folder: 'vse index FOLDER' creates one")
 
 
 def is_index(folder: str) -> bool:
-    """Whether a folder is an index; a file that is called like one of its files does not make it one."""
+    """Return whether a folder is an index, from the contents of its header."""
     from vse.index.store.layout import read_generation
 
     try:
@@ -128,8 +128,8 @@ def is_index(folder: str) -> bool:
 
 
 def _plain(name: str) -> str:
-    """A name that means the file of this name and nothing else."""
-    return os.path.abspath(name) if name.startswith(_OF_OTHERS) else name  # noqa: PTH100 - links stay
+    """``name``, made absolute if it could be taken for something else."""
+    return os.path.abspath(name) if name.startswith(_RESERVED) else name  # noqa: PTH100 - links stay
 
 
 def embed(
@@ -141,7 +141,7 @@ def embed(
     features: Path | None = None,
     progress: ProgressReporter,
 ) -> Embeddings:
-    """The vectors of one model for the split, from features or from pictures as the model asks."""
+    """Return the embeddings of a split by one model, from features or images as the model needs."""
     from vse.data import FeatureStore, attach, open_data
     from vse.evaluation.embeddings import embed_split
     from vse.models.sources import load_towers
@@ -161,9 +161,10 @@ def embed(
 
 
 def _check_store(store: FeatureStore, model: Any, name: str) -> None:
-    """Features of another backbone may have the right width and mean something else."""
+    """Features of another backbone may have the right width and the wrong meaning."""
     backbone = model.backbone_fingerprint()
     if backbone is None:
-        raise UsageError(f"--features: {name} is an export and reads pictures; use the model it was made from")
+        raise UsageError(f"--features: {name} is an export and reads images: use the model it was exported from")
     if store.header.fingerprint != backbone:
-        raise InputError(f"{store.folder}: features of another backbone ({store.header.backbone}) than that of {name}")
+        other = f"features of another backbone ({store.header.backbone})"
+        raise InputError(f"{store.folder}: {other} than that of {name}: extract them again")

@@ -1,4 +1,4 @@
-"""The two ways the command shows progress: a bar on a terminal, occasional lines in a log."""
+"""Progress of a command: a bar on a terminal, occasional lines in a log."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class BarProgress:
             TextColumn("left"),
             TimeRemainingColumn(),
             console=self._console,
-            transient=True,  # results follow on stdout; a finished bar would only be in their way
+            transient=True,  # results follow on stdout; a finished bar is clutter
         )
         self._task = self._bar.add_task(description, total=total)
         self._bar.start()
@@ -55,14 +55,14 @@ class BarProgress:
         self._console.print(message, markup=False)
 
     def finish(self) -> None:
-        """Take the bar away."""
+        """Remove the bar."""
         if self._bar is not None:
             self._bar.stop()
             self._bar = None
 
 
 class LineProgress:
-    """A ``ProgressReporter`` for logs and pipes: a line at the start, one now and then, one at the end."""
+    """A ``ProgressReporter`` for logs and pipes: a line at the start, one every few seconds, one at the end."""
 
     def __init__(
         self,
@@ -73,11 +73,11 @@ class LineProgress:
         self._stream = stream
         self._every = every
         self._clock = clock
-        self._lock = Lock()  # workers may report from several threads
+        self._lock = Lock()  # worker threads report too
         self._running = False
 
     def start(self, total: int, description: str) -> None:
-        """Say what begins."""
+        """Write what starts."""
         self.finish()
         with self._lock:
             self._total, self._done, self._description = total, 0, description
@@ -86,7 +86,7 @@ class LineProgress:
             self._write(f"{description}: {total} steps")
 
     def advance(self, steps: int = 1, description: str | None = None) -> None:
-        """Say where the work stands, if the last line is old enough."""
+        """Write how far the work is, if the last line is old enough."""
         with self._lock:
             if not self._running:
                 return
@@ -105,7 +105,7 @@ class LineProgress:
             self._write(message)
 
     def finish(self) -> None:
-        """Say how much was done, and how long it took."""
+        """Write how much was done, and how long it took."""
         with self._lock:
             if self._running:
                 self._running = False
@@ -117,7 +117,7 @@ class LineProgress:
 
 
 def _duration(seconds: float) -> str:
-    """A length of time in the unit a person would choose."""
+    """``seconds`` in a readable unit."""
     if seconds < 60:
         return f"{seconds:.1f} s" if seconds < 10 else f"{seconds:.0f} s"
     minutes, rest = divmod(round(seconds), 60)

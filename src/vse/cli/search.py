@@ -1,4 +1,4 @@
-"""``vse search``: the best pictures, moments or captions of a collection for a sentence, a picture, or both."""
+"""``vse search``: find images, video moments or captions of a collection by text, by image, or both."""
 
 from __future__ import annotations
 
@@ -22,25 +22,25 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Page:
-    """What was found on page ``number``; ``more`` says whether another follows."""
+    """Results on page ``number``; ``more`` says whether another page follows."""
 
     found: Result
     number: int
     more: bool
 
     def to_json(self) -> dict[str, Any]:
-        """That of what was found, which says itself whether more follow."""
+        """Return the JSON of the results."""
         return self.found.to_json()
 
 
 SHOWN = 60
-"""Characters of a bad value that are repeated."""
+"""Characters of an invalid value that are shown."""
 
 
 def make_filter(
     kind: str | None, after: str | None, before: str | None, near: str | None, within: float | None
 ) -> Filter:
-    """The filter of the options; None leaves a part out. The folder is added where the collection is known."""
+    """Return the filter of the options except --folder, which needs the collection."""
     from vse.index.filters import read_filter
 
     try:
@@ -50,7 +50,7 @@ def make_filter(
 
 
 def parse_weights(text: str | None, wanted: int) -> tuple[float, ...] | None:
-    """Numbers above 0 separated by commas, one for each text, image and id."""
+    """Return comma-separated positive numbers, one for each text, image and id."""
     if text is None:
         return None
     weights = []
@@ -61,19 +61,19 @@ def parse_weights(text: str | None, wanted: int) -> tuple[float, ...] | None:
             weights.append(math.nan)
         if not (math.isfinite(weights[-1]) and weights[-1] > 0):
             raise UsageError(
-                f"--weights {text[:SHOWN]!r}: {part.strip()[:SHOWN]!r} is not a number above 0; write them like "
-                '"1,0.3", and what is not wanted with --not'
+                f"--weights {text[:SHOWN]!r}: {part.strip()[:SHOWN]!r} is not a positive number: write weights like "
+                '"1,0.3", and use --not for unwanted content'
             )
     if len(weights) != wanted:
         raise UsageError(
-            f"--weights {text[:SHOWN]!r}: {len(weights)} for {wanted} texts, images and ids: expected one for each, "
-            "in this order"
+            f"--weights {text[:SHOWN]!r}: {len(weights)} weights for {wanted} texts, images and ids: expected one "
+            "for each, in this order"
         )
     return tuple(weights)
 
 
 def in_folder(where: Filter, folder: str | None, roots: tuple[str, ...]) -> Filter:
-    """The filter for what lies in a folder too: a place below any root, or a whole path as results show it."""
+    """Add a folder to the filter: relative to any indexed folder, or an absolute path as results show it."""
     if folder is None:
         return where
     if not folder.startswith("/"):
@@ -86,11 +86,11 @@ def in_folder(where: Filter, folder: str | None, roots: tuple[str, ...]) -> Filt
         if path.is_relative_to(root):
             return replace(where, root=root, folder=path.relative_to(root).as_posix())
     known = ", ".join(roots[:3]) + (" …" if len(roots) > 3 else "")
-    raise UsageError(f"--folder {folder[:SHOWN]!r}: expected a folder below one that was indexed ({known})")
+    raise UsageError(f"--folder {folder[:SHOWN]!r}: expected a folder below an indexed one ({known})")
 
 
 def check_evidence_folder(folder: Path | None) -> None:
-    """A folder, or a place where one can be made."""
+    """Raise an error if the folder cannot be created."""
     for place in () if folder is None else (folder, *folder.parents):
         if place.is_dir():
             return
@@ -99,79 +99,75 @@ def check_evidence_folder(folder: Path | None) -> None:
 
 
 def search(
-    index: Annotated[str, typer.Argument(metavar="INDEX", help="A collection that 'vse index' made.")],
+    index: Annotated[str, typer.Argument(metavar="INDEX", help="A collection created by 'vse index'.")],
     texts: Annotated[
-        list[str] | None, typer.Argument(metavar="TEXT...", help="What is to be found.", show_default=False)
+        list[str] | None, typer.Argument(metavar="TEXT...", help="What to search for.", show_default=False)
     ] = None,
     images: Annotated[
         list[Path] | None,
-        typer.Option("--image", metavar="FILE", help="Pictures like this one; may be given several times."),
+        typer.Option("--image", metavar="FILE", help="Search by this image; may be repeated."),
     ] = None,
     like: Annotated[
         list[int] | None,
-        typer.Option(
-            "--like", metavar="ID", help="More like this result, which is left out itself; may be given several times."
-        ),
+        typer.Option("--like", metavar="ID", help="More results like this one, which is excluded; may be repeated."),
     ] = None,
     exclude: Annotated[
-        list[str] | None, typer.Option("--not", metavar="TEXT", help="What is not wanted; may be given several times.")
+        list[str] | None, typer.Option("--not", metavar="TEXT", help="Unwanted content; may be repeated.")
     ] = None,
     weights: Annotated[
         str | None,
-        typer.Option(metavar="W,W...", help="What counts how much, like 1,0.3: texts, then images, then ids."),
+        typer.Option(metavar="W,W...", help="Weight of each query part, like 1,0.3: texts, then images, then ids."),
     ] = None,
     captions: Annotated[
-        bool, typer.Option("--captions", help="Find captions of the collection instead of pictures.")
+        bool, typer.Option("--captions", help="Find captions in the collection instead of images.")
     ] = False,
-    folder: Annotated[str | None, typer.Option(metavar="F", help="Only below this folder of the collection.")] = None,
+    folder: Annotated[str | None, typer.Option(metavar="F", help="Only results below this folder.")] = None,
     after: Annotated[
         str | None, typer.Option(metavar="DATE", help="Taken on this day or later: 2024, 2024-05 or 2024-05-31.")
     ] = None,
-    before: Annotated[str | None, typer.Option(metavar="DATE", help="Taken before this day begins.")] = None,
+    before: Annotated[str | None, typer.Option(metavar="DATE", help="Taken before this day.")] = None,
     near: Annotated[
         str | None, typer.Option(metavar="LAT,LON", help="Taken near this place, in degrees: 48.14,11.58.")
     ] = None,
     within: Annotated[
         float | None,
-        typer.Option(metavar="KM", help="How far from it, north to south and east to west [default: 10]."),
+        typer.Option(metavar="KM", help="Distance from that place, north–south and east–west [default: 10]."),
     ] = None,
     kind: Annotated[str | None, typer.Option("--type", metavar="TYPE", help="image or video.")] = None,
-    k: Annotated[int, typer.Option("-k", metavar="N", min=1, help="Results on a page.")] = 10,
-    page: Annotated[int, typer.Option(metavar="N", min=1, help="Which page.")] = 1,
+    k: Annotated[int, typer.Option("-k", metavar="N", min=1, help="Results per page.")] = 10,
+    page: Annotated[int, typer.Option(metavar="N", min=1, help="The page to show.")] = 1,
     min_confidence: Annotated[
-        float | None, typer.Option(metavar="P", help="Leave out what is less sure, from 0 to 1.")
+        float | None, typer.Option(metavar="P", help="Leave out results with less confidence, from 0 to 1.")
     ] = None,
-    group_duplicates: Annotated[
-        bool, typer.Option("--group-duplicates", help="Show what looks the same once.")
-    ] = False,
+    group_duplicates: Annotated[bool, typer.Option("--group-duplicates", help="Show near-duplicates once.")] = False,
     evidence: Annotated[
         Path | None,
         typer.Option(
             metavar="FOLDER",
-            help="Draw why each result was found, as FOLDER/NN-name.png: red cells of a picture or frames of a moment "
-            "speak for the query, blue ones against it. The folder is made, files of these names are replaced.",
+            help="Draw why each result was found, as FOLDER/NN-name.png: red cells of an image or frames of a moment "
+            "match the query, blue ones do not. The folder is created, existing files are overwritten.",
         ),
     ] = None,
     model: Annotated[
-        str | None, typer.Option(metavar="MODEL", help="The collection's model, if it is elsewhere now.")
+        str | None, typer.Option(metavar="MODEL", help="The model of the collection, if it has moved.")
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Find pictures and moments of clips by what they show."""
+    """Search images and video moments by text or image."""
     if min_confidence is not None and not 0 <= min_confidence <= 1:
         raise UsageError(f"--min-confidence {min_confidence}: expected a number from 0 to 1")
     if not (texts or images or like):
-        raise UsageError("nothing to search for: write a text, or use --image FILE or --like ID")
+        raise UsageError("nothing to search for: give a text, --image FILE or --like ID")
     where = make_filter(kind, after, before, near, within)
-    of_pictures = not where.empty or group_duplicates or not (folder is None and evidence is None)
-    if captions and (of_pictures or min_confidence is not None):
+    for_images = not where.empty or group_duplicates or not (folder is None and evidence is None)
+    if captions and (for_images or min_confidence is not None):
         raise UsageError(
-            "--captions finds sentences: leave out filters, --evidence, --min-confidence and --group-duplicates"
+            "--captions finds captions: leave out filters, --evidence, --min-confidence and --group-duplicates"
         )
     check_evidence_folder(evidence)
     parts = tuple(texts or ()), tuple(images or ()), tuple(exclude or ()), tuple(like or ())
     factors = parse_weights(weights, len(parts[0]) + len(parts[1]) + len(parts[3]))
-    # One query is little work, and numpy's threads take longer to start than they save; it asks when it is loaded.
+    # For one query, numpy's threads take longer to start than they save. numpy reads this when it is imported.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
     from vse.index.duplicates import NEAR

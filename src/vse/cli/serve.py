@@ -1,4 +1,4 @@
-"""``vse serve``: a collection as a page in the browser, and as an HTTP interface."""
+"""``vse serve``: serve a collection as a search page and an HTTP API."""
 
 from __future__ import annotations
 
@@ -22,37 +22,37 @@ def serve(
         str | None,
         typer.Argument(
             metavar="INDEX",
-            help="A collection that 'vse index' made [default: the only *.vse here].",
+            help="The collection [default: the only *.vse in this folder].",
             show_default=False,
         ),
     ] = None,
     host: Annotated[
-        str, typer.Option(metavar="HOST", help="The address to listen on; one that others reach needs a key.")
+        str, typer.Option(metavar="HOST", help="The address to listen on; a public one needs a key.")
     ] = "127.0.0.1",
-    port: Annotated[int, typer.Option(metavar="N", help="The port; 0 takes a free one.")] = 8080,
+    port: Annotated[int, typer.Option(metavar="N", help="The port; 0 picks a free one.")] = 8080,
     key_file: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help=f"The key that clients must send; {KEY_VARIABLE} may hold it instead."),
+        typer.Option(metavar="FILE", help=f"The file of the API key; {KEY_VARIABLE} may hold the key instead."),
     ] = None,
     names: Annotated[
         list[str] | None,
-        typer.Option("--name", metavar="NAME", help="A host name under which it is reached; repeat it."),
+        typer.Option("--name", metavar="NAME", help="A host name that clients use; may be repeated."),
     ] = None,
     model: Annotated[
-        str | None, typer.Option(metavar="MODEL", help="The collection's model, if it is elsewhere now.")
+        str | None, typer.Option(metavar="MODEL", help="The model of the collection, if it has moved.")
     ] = None,
     log: Annotated[
         bool | None,
         typer.Option(
             "--log/--no-log",
-            help="Write a line for each request to stderr [default: unless that is a terminal].",
+            help="Log each request to stderr [default: unless that is a terminal].",
             show_default=False,
         ),
     ] = None,
-    log_queries: Annotated[bool, typer.Option("--log-queries", help="Write what is asked for into the log.")] = False,
+    log_queries: Annotated[bool, typer.Option("--log-queries", help="Log the queries, too.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Search a collection in the browser, or by HTTP; Ctrl-C ends it."""
+    """Serve a search page and an HTTP API until Ctrl-C."""
     from vse.service.settings import ServiceSettings
 
     try:
@@ -68,14 +68,14 @@ def serve(
 
     def ready(address: str) -> None:
         show(Listening(where, address), as_json=as_json)
-        sys.stdout.flush()  # whoever started it may wait for this line
+        sys.stdout.flush()  # the parent process may wait for this line
 
     run_service(where, settings, model=model, ready=ready)
 
 
 @dataclass(frozen=True)
 class Listening:
-    """Where a collection can be asked now."""
+    """The address of a service."""
 
     index: str
     address: str
@@ -85,18 +85,18 @@ class Listening:
 
 
 def _is_logged(wanted: bool | None, queries: bool) -> bool:
-    """A person at a terminal wants the address to stay in sight; whatever keeps a log wants one."""
+    """On a terminal the address should stay in sight, so requests are logged elsewhere only."""
     return wanted if wanted is not None else queries or not sys.stderr.isatty()
 
 
 def read_key(file: Path | None) -> str | None:
-    """The key from a file or from the environment; None without either."""
+    """Return the API key from a file or the environment; None without either."""
     if file is None:
         return os.environ.get(KEY_VARIABLE) or None
     try:
         key = file.read_text("utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"{file} cannot be read as a key ({error}): expected a file with one line") from None
+        raise InputError(f"{file} cannot be read as an API key ({error}): expected a file with one line") from None
     if not key:
-        raise InputError(f"{file} is empty: expected a file with the key in one line")
+        raise InputError(f"{file} is empty: expected a file with the API key in one line")
     return key

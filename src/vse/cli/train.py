@@ -1,4 +1,4 @@
-"""``vse train``: train a recipe, or continue where it stopped."""
+"""``vse train``: train a recipe, or resume a run that stopped."""
 
 from __future__ import annotations
 
@@ -15,30 +15,31 @@ from vse.errors import UsageError, require
 def train(
     recipe: Annotated[
         str | None,
-        typer.Argument(metavar="RECIPE", help="A name of --list, or a TOML file.", show_default=False),
+        typer.Argument(metavar="RECIPE", help="A name from --list, or a TOML file.", show_default=False),
     ] = None,
     into: Annotated[
         Path | None,
-        typer.Option(metavar="DIR", help="The run's folder; a run that stopped goes on here [default: runs/RECIPE]."),
+        typer.Option(metavar="DIR", help="The folder of the run; a stopped run is resumed [default: runs/RECIPE]."),
     ] = None,
     changes: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="Change one value, such as optimizer.lr=1e-3; repeat it."),
+        typer.Option("--set", metavar="KEY=VALUE", help="Change a value, such as optimizer.lr=1e-3; may be repeated."),
     ] = None,
     data: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="The data set; short for --set data.path=DIR.")
+        Path | None, typer.Option(metavar="DIR", help="The dataset; short for --set data.path=DIR.")
     ] = None,
     features: Annotated[
         Path | None,
-        typer.Option(
-            metavar="PLACE", help="Stored features, or a video's frames; short for --set data.features=PLACE."
-        ),
+        typer.Option(metavar="PLACE", help="Stored image or frame features; short for --set data.features=PLACE."),
     ] = None,
-    show_recipe: Annotated[bool, typer.Option("--show", help="Print the complete recipe as JSON and stop.")] = False,
-    listing: Annotated[bool, typer.Option("--list", help="Name the recipes that come with vse.")] = False,
+    show_recipe: Annotated[bool, typer.Option("--show", help="Print the complete recipe as JSON and exit.")] = False,
+    listing: Annotated[bool, typer.Option("--list", help="List the bundled recipes and exit.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Train a model. Killed at any moment, the same command continues; under torchrun, several processes share it."""
+    """Train a model from a recipe.
+
+    The same command resumes a run that was interrupted or killed. Under torchrun, several processes train together.
+    """
     require("torch", "train", "vse train")
     from vse.training.recipe import EnsembleRecipe
     from vse.training.recipes import find_recipe, list_recipes, read_recipe, read_values, toml_text

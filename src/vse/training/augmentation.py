@@ -1,6 +1,6 @@
-"""Size augmentation while training: which elements of an image are kept, and what becomes of a caption's tokens.
+"""Size augmentation in training: which elements of an image are kept, and how the tokens of a caption change.
 
-Pure functions of a generator. In every one at least one element stays.
+All functions depend on their generator alone and keep at least one element.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ EXCHANGED = 0.6
 
 
 def keep_elements(count: int, rate: float, generator: Generator) -> Kept:
-    """``(count,)``: each element is kept with probability ``1 - rate``; one drawn uniformly stays if all would go."""
+    """Return which of ``count`` elements to keep, each with probability ``1 - rate``; a random one if none is left."""
     draw = generator.random(count)
     kept = draw >= rate
     if not kept.any():
@@ -33,24 +33,24 @@ def keep_elements(count: int, rate: float, generator: Generator) -> Kept:
 
 
 def keep_cells_as_released(count: int, rate: float, generator: Generator) -> Kept:
-    """Grid cells in the released code: r ~ U(0, 1); all stay if r ≤ rate, else each goes with ``rate · r``."""
+    """Keep grid cells as the released code does: r ~ U(0, 1); all if r ≤ rate, else drop each with ``rate · r``."""
     chosen = generator.random()
     return keep_elements(count, 0.0 if chosen <= rate else rate * chosen, generator)
 
 
 def image_elements(style: Style, grid: bool) -> Callable[[int, float, Generator], Kept] | None:
-    """The rule for images; None keeps all."""
+    """Return the rule for images; None keeps all elements."""
     if style == "none":
         return None
     return keep_cells_as_released if style == "released" and grid else keep_elements
 
 
 class TextAugmentation:
-    """What becomes of one caption's tokens.
+    """Augment the tokens of one caption.
 
-    ``drop`` deletes, ``released`` masks half of the chosen ones, exchanges a tenth for random ones and deletes the
-    rest. For tokenizers of whole words every token may be chosen, start and end too; for pieces of words all pieces of
-    a word share one fate and [CLS] and [SEP] stay.
+    ``drop`` deletes the chosen tokens; ``released`` masks half of them, replaces a tenth by random ones and deletes
+    the rest. With tokenizers of whole words every token may be chosen, start and end included; with subwords all pieces
+    of a word are treated alike, and [CLS] and [SEP] stay.
     """
 
     def __init__(self, style: Style, rate: float, tokenizer: TextTokenizer) -> None:

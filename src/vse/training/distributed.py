@@ -1,9 +1,9 @@
-"""Several processes that train one model (``torchrun``): who they are, and the two exchanges a step needs.
+"""Several processes that train one model (``torchrun``): their ranks, and the two exchanges a step needs.
 
-Each process encodes its own part of the batch. All vectors are gathered, so that every pair is compared with all
-negatives of the whole batch, and every process computes the loss of the whole batch. Its gradient with respect to the
-process's own vectors is exact; summed over the processes (torch's DDP averages, hence the factor ``world`` in the
-step) the gradients of the weights are those of one process with the whole batch.
+Each process encodes its local batch. All embeddings are gathered, so that every pair is compared with all negatives of
+the global batch, and every process computes the loss of the global batch. Its gradient with respect to the local
+embeddings is exact; summed over the processes (torch's DDP averages, hence the factor ``world`` in the step) the
+gradients of the weights are those of one process with the global batch.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from torch import Tensor
 
 from vse.errors import InputError, VSEError, first_line
 
-# Others wait while the first process evaluates on dev. A process that dies is noticed by the broken connection (gloo)
-# or by torchrun, not by this.
-PATIENCE = timedelta(hours=2)
+# The others wait while the first process evaluates on dev. A dead process is detected by the broken connection (gloo)
+# or by torchrun, not by this timeout.
+TIMEOUT = timedelta(hours=2)
 LOST = ("Connection closed", "Connection reset", "Connection refused", "gloo")
 
 
@@ -32,7 +32,7 @@ CPU = torch.device("cpu")
 
 @dataclass(frozen=True)
 class Ranks:
-    """This process among ``world``; 0 is the one that writes and speaks."""
+    """This process among ``world``; rank 0 writes files and reports."""
 
     rank: int = 0
     world: int = 1
@@ -48,16 +48,16 @@ class Ranks:
         return self.world == 1
 
     def part(self, size: int) -> slice:
-        """This process's rows of a batch of ``size``."""
+        """Return the rows of a batch of ``size`` that this process encodes."""
         if size % self.world:
             raise InputError(
                 f"a batch of {size} cannot be shared by {self.world} processes: set schedule.batch_size to a multiple"
             )
-        own = size // self.world
-        return slice(self.rank * own, (self.rank + 1) * own)
+        local_batch = size // self.world
+        return slice(self.rank * local_batch, (self.rank + 1) * local_batch)
 
     def gather(self, vectors: Tensor) -> Tensor:
-        """The rows of all processes ``(world · b, D)`` in the order of ranks; only one's own carry a gradient."""
+        """Return the rows of all processes ``(world · b, D)`` in rank order; only local rows carry a gradient."""
         if self.alone:
             return vectors
         parts = [torch.empty_like(vectors) for _ in range(self.world)]
@@ -66,7 +66,7 @@ class Ranks:
         return torch.cat(parts)
 
     def share(self, value: Any) -> Any:
-        """The first process's value, in every process."""
+        """Return the value of the first process in every process."""
         if self.alone:
             return value
         box = [value]
@@ -74,7 +74,7 @@ class Ranks:
         return box[0]
 
     def any(self, flag: bool) -> bool:
-        """Whether the flag is up in any process."""
+        """Return whether the flag is set in any process."""
         if self.alone:
             return flag
         up = torch.tensor([int(flag)], device=self.device)
@@ -83,7 +83,7 @@ class Ranks:
 
 
 def ranks_of_environment() -> Ranks:
-    """What ``torchrun`` says about this process; one process of its own otherwise. Nothing is connected."""
+    """Return the ranks that ``torchrun`` set, or those of a single process; nothing is connected."""
     values = {key: os.environ.get(key) for key in ("RANK", "WORLD_SIZE", "LOCAL_RANK")}
     if values["RANK"] is None or values["WORLD_SIZE"] is None:
         return Ranks()
@@ -92,17 +92,17 @@ def ranks_of_environment() -> Ranks:
 
 @contextmanager
 def process_group(device: torch.device) -> Iterator[Ranks]:
-    """Join the other processes for as long as the block lasts; alone, or within such a block, nothing happens."""
+    """Join the other processes inside a ``with`` block; a single process, or an inner block, does nothing."""
     ranks = replace(ranks_of_environment(), device=device)
     if ranks.alone or dist.is_initialized():
         yield ranks
         return
     gloo = device.type != "cuda"
     if gloo:
-        dist.init_process_group("gloo", timeout=PATIENCE)
+        dist.init_process_group("gloo", timeout=TIMEOUT)
     else:
         torch.cuda.set_device(device)
-        dist.init_process_group("nccl", timeout=PATIENCE, device_id=device)
+        dist.init_process_group("nccl", timeout=TIMEOUT, device_id=device)
     failed = True
     try:
         yield ranks
@@ -111,7 +111,7 @@ def process_group(device: torch.device) -> Iterator[Ranks]:
         if isinstance(error, dist.DistError) or any(sign in str(error) for sign in LOST):
             raise VSEError(
                 f"rank {ranks.rank} lost the other processes, one of them ended ({first_line(error)}): the last "
-                "checkpoint is intact, run the same command again to continue"
+                "checkpoint is intact, run the same command again to resume"
             ) from error
         raise
     finally:

@@ -1,9 +1,9 @@
-"""The collapse guard: notices within an epoch that all embeddings run to one point.
+"""The collapse guard: detects within an epoch that all embeddings converge to one point.
 
 With the hardest negatives alone a triplet loss has a trivial plateau, ``2 · B · margin``, where every image and every
-text has the same vector. The loss may sit there for an epoch while the ranking still improves in small differences, so
-it is no sign of death. The spread is: one minus the mean cosine between different images, 0 when all are one point.
-Either side can collapse alone: the guard is shown the smaller spread of images and texts.
+text has the same embedding. The loss may stay there for an epoch while the ranking still improves, so the loss alone
+does not show a collapse. The spread does: one minus the mean cosine between different images, 0 when all embeddings
+are equal. Either side can collapse alone, so the guard observes the smaller spread of images and texts.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from torch import Tensor
 from vse.training.recipe import GuardRecipe
 
 RECOVERED = 2.0
-"""A softened run goes back to its own loss when the spread is this many times the limit."""
+"""A softened run returns to its loss when the spread is this many times the limit."""
 GRACE = 10
-"""Random networks may begin bunched together: watching begins once they have spread, or after this many patiences."""
+"""Random networks may begin with a small spread: the guard starts once it has grown, or after this many patiences."""
 
 Event = Literal["collapsed", "recovered"]
 
 
 @torch.no_grad()
 def spread(vectors: Tensor, image_ids: Tensor) -> float:
-    """One minus the mean cosine of unit vectors ``(B, D)`` that belong to different images."""
+    """Return one minus the mean cosine of unit vectors ``(B, D)`` that belong to different images."""
     vectors = vectors.float()
     other = image_ids.unsqueeze(0) != image_ids.unsqueeze(1)
     pairs = int(other.sum())
@@ -37,9 +37,9 @@ def spread(vectors: Tensor, image_ids: Tensor) -> float:
 
 @dataclass
 class CollapseGuard:
-    """Counts steps below the limit and says when something happens.
+    """Count steps below the limit and report events.
 
-    Its fields are all its memory: :meth:`to_json` and ``CollapseGuard(recipe, **state)`` carry it over a restart.
+    The fields are the whole state: :meth:`to_json` and ``CollapseGuard(recipe, **state)`` save and restore it.
     """
 
     recipe: GuardRecipe
@@ -50,7 +50,7 @@ class CollapseGuard:
     collapsed: bool = False
 
     def observe(self, value: float) -> Event | None:
-        """Take the smaller spread of a step's two sides; an event is told once, when it begins."""
+        """Take the smaller spread of a step's two sides; return an event once, when it begins."""
         if self.recipe.action == "off":
             return None
         if not self.begun:
@@ -74,5 +74,5 @@ class CollapseGuard:
         return self.collapsed and self.recipe.action == "soften"
 
     def to_json(self) -> dict[str, Any]:
-        """What must survive a restart."""
+        """Return the state for a checkpoint."""
         return {key: value for key, value in asdict(self).items() if key != "recipe"}

@@ -1,7 +1,7 @@
-"""Randomness that depends on what it is for, not on what was drawn before.
+"""Random numbers that depend on their purpose, not on what was drawn before.
 
-A generator is named by (seed, epoch, purpose, sample): whoever asks for the same name gets the same numbers, in any
-order, in any process, after any interruption. Numbers of readers and of ranks therefore do not change the data.
+A generator is keyed by (seed, epoch, purpose, sample): the same key gives the same numbers in any order, in any
+process and after any interruption. The numbers of readers and ranks therefore do not change the data.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from numpy.random import Generator, Philox, SeedSequence
 
 
 class Purpose(IntEnum):
-    """What a draw is for; the numbers are part of what makes a run repeatable and never change."""
+    """What a draw is for. Runs are reproducible only while these numbers do not change."""
 
     ORDER = 0
     CAPTIONS = 1
@@ -24,11 +24,11 @@ class Purpose(IntEnum):
 
 
 def keyed(seed: int, epoch: int, purpose: Purpose, sample: int = 0) -> Generator:
-    """The generator of this name."""
+    """Return the generator of a key."""
     return Generator(Philox(SeedSequence((seed, epoch, int(purpose), sample))))
 
 
 def keyed_seed(seed: int, epoch: int, purpose: Purpose, sample: int = 0) -> int:
-    """A 64-bit seed of this name, for libraries that have a generator of their own."""
+    """Return the 64-bit seed of a key, for libraries with their own generators."""
     low, high = SeedSequence((seed, epoch, int(purpose), sample)).generate_state(2)
     return int(low) | int(high) << 32

@@ -1,4 +1,4 @@
-"""``metrics.jsonl`` and ``timings.jsonl``: what happened at every step, and how long it took."""
+"""What a run reports: ``metrics.jsonl`` and ``timings.jsonl``, and its messages."""
 
 from __future__ import annotations
 
@@ -19,9 +19,15 @@ from vse.training.step import NotFiniteError, StepFigures
 
 
 class MetricsLog:
-    """Appends lines; :meth:`commit` makes them durable and tells how far the file reaches.
+    """Append lines; :meth:`commit` flushes them to disk.
 
-    A NaN or infinity has no place in JSON and is written as null.
+    NaN and infinity, which JSON does not have, are written as null.
+
+    Args:
+        folder: of the run.
+        keep: bytes of ``metrics.jsonl`` that belong to the checkpoint; the rest is truncated.
+        first_step: of this process, for TensorBoard.
+        tensorboard: also write TensorBoard files.
     """
 
     def __init__(self, folder: Path, keep: int = 0, *, first_step: int = 0, tensorboard: bool = False) -> None:
@@ -36,21 +42,21 @@ class MetricsLog:
             self._board = board.SummaryWriter(folder / "tensorboard", purge_step=first_step)
 
     def step(self, values: dict[str, Any], seconds: dict[str, float]) -> None:
-        """One training step."""
+        """Log a training step."""
         self._write({"kind": "step", **values}, values["step"])
         with explained(self._path):
             self._timings.write(json.dumps({"step": values["step"], **seconds}) + "\n")
 
     def epoch(self, values: dict[str, Any]) -> None:
-        """The end of an epoch, with the figures on dev."""
+        """Log the end of an epoch, with the figures on dev."""
         self._write({"kind": "epoch", **values}, values["step"])
 
     def event(self, values: dict[str, Any]) -> None:
-        """Something the guard noticed."""
+        """Log an event of the guard."""
         self._write({"kind": "event", **values}, values["step"])
 
     def commit(self) -> int:
-        """Flush to the disk and return the number of bytes of ``metrics.jsonl``."""
+        """Flush to disk and return the size of ``metrics.jsonl`` in bytes."""
         with explained(self._path):
             self._metrics.flush()
             os.fsync(self._metrics.fileno())
@@ -58,7 +64,7 @@ class MetricsLog:
             return self._metrics.tell()
 
     def close(self) -> None:
-        """Write what is left, as far as there is room: the next run cuts off what no checkpoint counts."""
+        """Close the files. Errors of a full disk are ignored: the next run truncates what no checkpoint includes."""
         for file in (self._metrics, self._timings):
             with suppress(OSError):
                 file.close()
@@ -79,7 +85,7 @@ class MetricsLog:
 
 
 def read_metrics(folder: Path) -> list[dict[str, Any]]:
-    """All whole lines of a run's ``metrics.jsonl``."""
+    """Return all complete lines of a run's ``metrics.jsonl``."""
     path = folder / METRICS
     if not path.is_file():
         return []
@@ -88,11 +94,11 @@ def read_metrics(folder: Path) -> list[dict[str, Any]]:
 
 
 def read_timings(folder: Path) -> dict[str, float]:
-    """The seconds of all steps together, computing and waiting for data; repeated steps count each time."""
+    """Return the total seconds spent computing and waiting for data; repeated steps count each time."""
     total = {"compute": 0.0, "wait": 0.0}
     path = folder / TIMINGS
     for line in path.read_text(encoding="utf-8").split("\n")[:-1] if path.is_file() else []:
-        with suppress(ValueError):  # a line that a killed process left unfinished
+        with suppress(ValueError):  # a line that a killed process left incomplete
             for key, value in json.loads(line).items():
                 if key in total:
                     total[key] += value
@@ -110,7 +116,7 @@ SOFTENED = "; the loss is softened until they have spread out"
 
 
 def headline(figures: StepFigures, epoch: int, epochs: int, best: Mapping[str, Any] | None) -> str:
-    """Beside the bar of progress, after a step of ``epoch``, which counts from 0."""
+    """Return the text beside the progress bar after a step of ``epoch``, which counts from 0."""
     dev = f" · best dev rsum {best['rsum']:.1f}" if best else ""
     return (
         f"epoch {min(epoch + 1, epochs)}/{epochs} · loss {figures.loss:.4g} · "
@@ -121,7 +127,7 @@ def headline(figures: StepFigures, epoch: int, epochs: int, best: Mapping[str, A
 def epoch_line(
     means: Mapping[str, float], found: Mapping[str, RetrievalMetrics], epoch: int, epochs: int, *, better: bool
 ) -> str:
-    """The means of an epoch and the figures on dev of the weights that were evaluated after it."""
+    """Return the means of an epoch and the figures on dev of the weights that were evaluated after it."""
     shown = ", ".join(
         f"dev{'' if name == 'last' else f' {name}'} R@1 {metrics.i2t.r1:.1f}/{metrics.t2i.r1:.1f} "
         f"rsum {metrics.rsum:.1f}"
@@ -135,37 +141,37 @@ def epoch_line(
 
 
 def recovered(where: str, spread: float) -> str:
-    """The guard has seen the embeddings spread out, those of both sides to at least ``spread``."""
+    """Return the message that the embeddings of both sides have spread out to at least ``spread``."""
     return f"{where}: the embeddings have spread out again ({spread:.3f})"
 
 
 def collapsing(where: str, side: str, spread: float, loss: float) -> str:
-    """The guard has seen them come together, those of ``side`` (images, videos or texts)."""
+    """Return the message that the embeddings of ``side`` (images, videos or texts) collapse."""
     return (
         f"{where}: the embeddings are collapsing, different {side} have a mean cosine of {1 - spread:.3f} "
         f"(loss {loss:.4g})"
     )
 
 
-def stopped_by_guard(told: str) -> str:
-    """The error of a guard that stops a run."""
+def stopped_by_guard(reported: str) -> str:
+    """Return the error of a guard that stops a run."""
     return (
-        f"{told}: stopped by guard.action; the last checkpoint is intact; train in a new folder (--into) with "
+        f"{reported}: stopped by guard.action; the last checkpoint is intact; train in a new folder (--into) with "
         'loss.objective = "contrastive", or with guard.action = "soften"'
     )
 
 
 def blame(error: NotFiniteError, samples: Samples, data: CaptionedImages, step: int, epoch: int) -> str:
-    """Which step and which samples have no finite loss or gradient, in one line."""
+    """Return the error about a step without finite loss or gradient, with the samples that caused it."""
     rows = error.rows or range(len(samples))
     named = [
         f"caption {samples[row]} of {data.kind.noun} {data.images.ids[data.caption_to_image[samples[row]]]!r}"
         for row in list(rows)[:NAMED_SAMPLES]
     ]
     more = f" and {len(rows) - NAMED_SAMPLES} more" if len(rows) > NAMED_SAMPLES else ""
-    whose = "samples with vectors that are not finite" if error.rows else "samples of the batch"
+    whose = "samples with embeddings that are not finite" if error.rows else "samples of the batch"
     return (
         f"the {error.what} is not finite at step {step} (epoch {epoch + 1}); {whose}: "
-        f"{', '.join(named)}{more}: no weight was updated and the last checkpoint is intact; mend these samples "
-        "and continue, or train in a new folder (--into) with a lower optimizer.lr"
+        f"{', '.join(named)}{more}: no weight was updated and the last checkpoint is intact; fix these samples "
+        "and resume, or train in a new folder (--into) with a lower optimizer.lr"
     )

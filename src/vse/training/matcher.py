@@ -1,4 +1,4 @@
-"""What a training step asks of a model: two sides of tensors, row by row, and the scores of all pairs of rows."""
+"""How a training step uses a model: both sides as tensors, row by row, and the scores of all pairs of rows."""
 
 from __future__ import annotations
 
@@ -18,37 +18,37 @@ from vse.models.vse_model import VSEModel
 from vse.training.batches import Batch
 
 Side = tuple[Tensor, ...]
-"""Tensors whose row i belongs to sample i: vectors, or features of several levels and their masks."""
+"""Tensors whose row i belongs to sample i: embeddings, or features of several levels and their masks."""
 Arrays = dict[str, NDArray[Any] | None]
 
 
 class Matcher(nn.Module):
-    """A model as the step sees it. Rows of a side can be cut, joined and gathered from several processes."""
+    """Adapt a model to the training step; rows of a side can be split, joined and gathered from several processes."""
 
-    seen: str
-    """Which of the inputs holds pictures or features."""
+    item_input: str
+    """The name of the input that holds pixels or features."""
 
     def inputs(self, batch: Batch) -> Arrays:
-        """The arguments of :meth:`forward`, each with a row for every pair of the batch, or None."""
+        """Return the arguments of :meth:`forward`, each with a row for every pair of the batch, or None."""
         raise NotImplementedError
 
     def forward(self, **inputs: Tensor | None) -> tuple[Side, Side]:
-        """Images and texts."""
+        """Encode images and texts."""
         raise NotImplementedError
 
     def scores(self, images: Side, texts: Side) -> Tensor:
-        """``(B, B)``: every image with every text."""
+        """Return the scores ``(B, B)`` of every image with every text."""
         raise NotImplementedError
 
-    def vectors(self, side: Side) -> Tensor:
-        """Unit vectors ``(B, D)`` by which a collapse is recognised."""
+    def embeddings(self, side: Side) -> Tensor:
+        """Return unit vectors ``(B, D)`` by which a collapse is detected."""
         raise NotImplementedError
 
 
-class VectorMatcher(Matcher):
-    """Two towers: a side is one unit vector, the score their cosine."""
+class EmbeddingMatcher(Matcher):
+    """Two towers: a side is one embedding, the score is the cosine."""
 
-    seen = "images"
+    item_input = "images"
 
     def __init__(self, model: VSEModel) -> None:
         super().__init__()
@@ -70,14 +70,14 @@ class VectorMatcher(Matcher):
     def scores(self, images: Side, texts: Side) -> Tensor:
         return images[0] @ texts[0].T
 
-    def vectors(self, side: Side) -> Tensor:
+    def embeddings(self, side: Side) -> Tensor:
         return side[0]
 
 
 class LevelMatcher(Matcher):
-    """HGR: a side is the features of three levels, the score the mean of theirs."""
+    """HGR: a side is the features of three levels, the score is the mean of their scores."""
 
-    seen = "frames"
+    item_input = "frames"
 
     def __init__(self, model: HGRModel) -> None:
         super().__init__()
@@ -85,7 +85,7 @@ class LevelMatcher(Matcher):
 
     def inputs(self, batch: Batch) -> Arrays:
         if batch.graphs is None:
-            raise InputError("a batch without role graphs cannot be compared by its phrases")
+            raise InputError("a batch without role graphs cannot be scored by phrases")
         lengths = {"frame_lengths": batch.lengths, "token_lengths": batch.token_lengths}
         return {"frames": batch.images, "tokens": batch.tokens, **lengths, **batch.graphs.arrays()}
 
@@ -96,13 +96,13 @@ class LevelMatcher(Matcher):
     def scores(self, images: Side, texts: Side) -> Tensor:
         return self.model.scores(VideoFeatures(*images), SentenceFeatures(*texts))
 
-    def vectors(self, side: Side) -> Tensor:
+    def embeddings(self, side: Side) -> Tensor:
         return normalize(side[0], dim=1)  # the whole video, the whole sentence
 
 
 def create_matcher(model: TorchModel) -> Matcher:
-    """The one for a kind of model."""
-    return LevelMatcher(model) if isinstance(model, PairScorer) else VectorMatcher(model)
+    """Return the matcher of a model: of pairs if it scores pairs, else of embeddings."""
+    return LevelMatcher(model) if isinstance(model, PairScorer) else EmbeddingMatcher(model)
 
 
 def _side(features: VideoFeatures | SentenceFeatures) -> Side:

@@ -1,4 +1,4 @@
-"""The optimiser of a model: groups of parameters with their own learning rates, and its state by name."""
+"""The optimizer of a model: parameter groups with their learning rates, and its state by name."""
 
 from __future__ import annotations
 
@@ -16,9 +16,15 @@ TRANSFORMER = "text_encoder.transformer."
 
 
 def trained_parameters(model: nn.Module, *, backbone: bool, parts: Sequence[str] = ()) -> dict[str, nn.Parameter]:
-    """The parameters that training changes, by name; without the image backbone where stored features replace it.
+    """Return the parameters that are trained, by name.
 
-    ``parts`` are beginnings of names in the backbone: if there are any, only what they name of it is trained.
+    Args:
+        model: the model.
+        backbone: whether the image backbone is trained; stored features replace it.
+        parts: prefixes of names in the backbone; if there are any, only these parts of it are trained.
+
+    Raises:
+        InputError: a prefix matches nothing.
     """
     named = dict(model.named_parameters())
     for part in parts if backbone else ():
@@ -33,9 +39,9 @@ def trained_parameters(model: nn.Module, *, backbone: bool, parts: Sequence[str]
 
 
 def create_optimizer(parameters: Mapping[str, nn.Parameter], recipe: OptimizerRecipe) -> torch.optim.Optimizer:
-    """One group for each learning rate: the image backbone, the pretrained transformer, everything else.
+    """Create an optimizer with a group for each learning rate: image backbone, pretrained transformer, the rest.
 
-    Each group keeps its full rate as ``full_lr``; the schedule multiplies it.
+    Each group keeps its full rate as ``full_lr``, which the schedule multiplies.
     """
     factors = {"backbone": recipe.backbone_factor, "transformer": recipe.transformer_factor, "rest": 1.0}
     groups: list[dict[str, Any]] = []
@@ -49,13 +55,13 @@ def create_optimizer(parameters: Mapping[str, nn.Parameter], recipe: OptimizerRe
 
 
 def set_rate(optimizer: torch.optim.Optimizer, factor: float) -> None:
-    """Give every group ``factor`` times its full learning rate."""
+    """Set the rate of every group to ``factor`` times its full rate."""
     for group in optimizer.param_groups:
         group["lr"] = group["full_lr"] * factor
 
 
 def optimizer_tensors(optimizer: torch.optim.Optimizer, parameters: Mapping[str, nn.Parameter]) -> dict[str, Tensor]:
-    """The optimiser's memory as ``{parameter}|{what}`` → tensor."""
+    """Return the state of the optimizer as ``{parameter}|{what}`` → tensor."""
     return {
         f"{name}|{what}": value
         for name, parameter in parameters.items()
@@ -66,12 +72,12 @@ def optimizer_tensors(optimizer: torch.optim.Optimizer, parameters: Mapping[str,
 def load_optimizer_tensors(
     optimizer: torch.optim.Optimizer, parameters: Mapping[str, nn.Parameter], tensors: Mapping[str, Tensor]
 ) -> None:
-    """Put back what :func:`optimizer_tensors` gave."""
+    """Restore what :func:`optimizer_tensors` returned."""
     optimizer.state.clear()
     for key, value in tensors.items():
         name, _, what = key.rpartition("|")
         parameter = parameters[name]
-        # Copied by hand: torch's own loading casts the counters of steps to the type of the parameters.
+        # Not load_state_dict: it casts the step counters to the type of the parameters.
         optimizer.state[parameter][what] = value.to(parameter.device).clone()
 
 

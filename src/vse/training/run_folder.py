@@ -3,21 +3,20 @@
 ::
 
     RUN/run.json                  recipe, data and versions of the run; written first
-    RUN/checkpoint.json           {"folder": "checkpoint-…"}: the checkpoint that counts
-    RUN/checkpoint-00000120/      state.safetensors (weights, optimiser, average) and state.json (where the run stands)
-    RUN/model-00000120/           a model that vse.load takes
+    RUN/checkpoint.json           {"folder": "checkpoint-…"}: the current checkpoint
+    RUN/checkpoint-00000120/      state.safetensors (weights, optimizer, EMA) and state.json (position)
+    RUN/model-00000120/           a model for vse.load
     RUN/best, last, averaged      links to models
-    RUN/frames/                   the training videos in one array, while the run lasts; can be deleted
-    RUN/metrics.jsonl             one line for each step and epoch: only what a repetition gives again, bit for bit
-    RUN/timings.jsonl             seconds; not repeatable
+    RUN/frames/                   the training videos in one array, during the run; can be deleted
+    RUN/metrics.jsonl             one line for each step and epoch; reproducible bit for bit
+    RUN/timings.jsonl             seconds; not reproducible
     RUN/result.json, curves.png   written at the end
 
-Commit protocol. A checkpoint is written into a hidden folder, flushed to the disk, and renamed; then
-``checkpoint.json`` is replaced in one step, which is the moment at which it counts; then older checkpoints are
-removed. Models are written the same way; links to them are replaced in one step, and models that are no longer needed
-removed, after the checkpoint that knows them counts. A process that is killed leaves at most
-hidden files and folders behind, which the next one removes. The state holds the size of ``metrics.jsonl`` at that
-moment: what a killed process wrote after it is cut off when the run continues.
+Commit protocol. A checkpoint is written into a hidden folder, flushed to disk, and renamed; then ``checkpoint.json``
+is replaced atomically, which makes it the current one; then older checkpoints are removed. Models are written the same
+way; links to them are replaced atomically, and unused models removed, after the checkpoint that refers to them is
+current. A killed process leaves at most hidden files and folders behind, which the next one removes. The state holds
+the size of ``metrics.jsonl``: what a killed process wrote after it is truncated when the run resumes.
 """
 
 from __future__ import annotations
@@ -50,11 +49,11 @@ STATE, TENSORS = "state.json", "state.safetensors"
 FRAMES = "frames"
 LINKS = ("best", "last", "averaged")
 HIDDEN = ".writing-"
-NO_LINKS = {errno.EPERM, errno.ENOTSUP, errno.ENOSYS}  # what disks without links answer; a model is then copied
+NO_LINKS = {errno.EPERM, errno.ENOTSUP, errno.ENOSYS}  # errors of filesystems without links, where models are copied
 
 
 class RunFolder:
-    """Reading and writing of one run; the caller holds its lock."""
+    """Read and write one run; the caller holds its lock."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -70,7 +69,7 @@ class RunFolder:
                 left.unlink(missing_ok=True)
 
     def read_checkpoint(self) -> tuple[dict[str, Any], dict[str, Tensor]] | None:
-        """State and tensors of the checkpoint that counts, None before the first one."""
+        """Return state and tensors of the current checkpoint, None before the first one."""
         pointer = self.path / POINTER
         if not pointer.is_file():
             return None
@@ -81,7 +80,7 @@ class RunFolder:
         return read_json(folder / STATE), tensors
 
     def write_checkpoint(self, step: int, state: dict[str, Any], tensors: dict[str, Tensor]) -> None:
-        """Make this the checkpoint that counts; whatever fails, the one before stays."""
+        """Write a checkpoint and make it the current one; if that fails, the previous one stays."""
         safetensors = require("safetensors.torch", "train", "saving a checkpoint")
         before = str(read_json(self.path / POINTER)["folder"]) if (self.path / POINTER).is_file() else ""
         name = f"checkpoint-{step:08d}"
@@ -102,27 +101,27 @@ class RunFolder:
                 shutil.rmtree(old, ignore_errors=True)
 
     def write_model(self, name: str, save: Callable[[Path], object]) -> None:
-        """Write the model ``name`` with ``save``; no link leads to it yet."""
+        """Write the model ``name`` with ``save``; :meth:`show_models` links to it."""
         self._install(name, save)
 
     @property
     def frames(self) -> Path:
-        """Where the frames of the training videos are packed."""
+        """The packed frames of the training videos."""
         return self.path / FRAMES
 
     def write_frames(self, write: Callable[[Path], object]) -> None:
-        """Pack the frames with ``write``, in the place of others."""
+        """Pack the frames with ``write``, replacing others."""
         self._install(FRAMES, write)
 
     def remove_frames(self) -> None:
-        """They are made again when they are missing."""
+        """Remove the packed frames, which are rebuilt when missing."""
         shutil.rmtree(self.frames, ignore_errors=True)
 
     def show_models(self, models: Mapping[str, str]) -> None:
-        """Let the links lead to these models, each in one step, and remove all other models.
+        """Link to these models, each atomically, and remove all other models.
 
-        To be called when the checkpoint that knows them counts. A folder that was copied may have lost its links, or
-        have folders in their place: both are mended.
+        Call it when the checkpoint that refers to them is current. Links that copying the folder lost or turned into
+        folders are restored.
         """
         for link, name in models.items():
             if not (self.path / name).is_dir():
@@ -154,7 +153,7 @@ class RunFolder:
             temporary.replace(place)
 
     def _install(self, name: str, write: Callable[[Path], object]) -> None:
-        """A folder that appears whole or not at all."""
+        """Create a folder atomically."""
         staging = self.path / f"{HIDDEN}{name}"
         shutil.rmtree(staging, ignore_errors=True)
         try:
@@ -171,20 +170,20 @@ class RunFolder:
 
 @contextmanager
 def explained(path: Path) -> Iterator[None]:
-    """What the disk refuses becomes one line."""
+    """Turn errors of the disk into one line."""
     try:
         yield
     except Exception as error:
         if isinstance(error, OSError) or "safetensor" in type(error).__name__.lower():
             raise VSEError(
                 f"{path} could not be written ({_reason(error)}): the checkpoint before it is intact; "
-                "make it writable or make room, and run the same command again to continue"
+                "make it writable or make room, and run the same command again to resume"
             ) from error
         raise
 
 
 def is_leftover(name: str) -> bool:
-    """Whether a file of this name is our lock, or was being written by a process that was killed."""
+    """Return whether a file of this name is our lock, or an incomplete file of a killed process."""
     writing = (HIDDEN, *(f".{each}." for each in (RUN, POINTER, RESULT)))
     return name == LOCK or name.startswith(writing) or name in {f".{link}" for link in LINKS}
 

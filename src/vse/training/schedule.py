@@ -1,4 +1,4 @@
-"""What changes along a run: the learning rate, the EMA of the weights, the objective."""
+"""What changes during a run: the learning rate, the EMA of the weights, the objective."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from vse.training.recipe import LossRecipe, ScheduleRecipe
 
 
 def rate_factor(schedule: ScheduleRecipe, step: int, steps_per_epoch: int) -> float:
-    """Between 0 and 1 for step 0, 1, …
+    """Return the factor of the learning rate at a step, between 0 and 1.
 
-    Warm-up: step k of n has the factor (k + 1) / n, so that no step is lost and the last one has the full rate. After
-    it, ``step`` decay multiplies by ``decay_factor`` in the last ``decay_epochs``; ``cosine`` follows
+    Warm-up: step k of n has the factor (k + 1) / n, so that the first step is not lost and the last one has the full
+    rate. Afterwards ``step`` decay multiplies by ``decay_factor`` in the last ``decay_epochs``; ``cosine`` follows
     ``(1 + cos πx) / 2`` from the end of the warm-up (x = 0) to the end of the run (x = 1).
     """
     epoch = step / steps_per_epoch
@@ -35,10 +35,10 @@ def rate_factor(schedule: ScheduleRecipe, step: int, steps_per_epoch: int) -> fl
 
 
 class AveragedWeights:
-    """``a ← d · a + (1 - d) · w`` after every step, with ``d = min(decay, (1 + n) / (10 + n))`` at step n.
+    """EMA of the weights: ``a ← d · a + (1 - d) · w`` after step n, with ``d = min(decay, (1 + n) / (10 + n))``.
 
-    The early steps are forgotten quickly: with a constant decay the random weights of the beginning would stay in the
-    average of a short run. Buffers (statistics, counters) are copied.
+    The decay is smaller at first: with a constant one the random initial weights would dominate the average of a short
+    run. Buffers (statistics, counters) are copied.
     """
 
     def __init__(self, model: nn.Module, decay: float) -> None:
@@ -49,7 +49,7 @@ class AveragedWeights:
 
     @torch.no_grad()
     def update(self, model: nn.Module) -> None:
-        """Take in the weights after a step."""
+        """Add the weights after a step."""
         decay = min(self.decay, (1 + self.steps) / (10 + self.steps))
         self.steps += 1
         for name, value in model.state_dict().items():
@@ -59,14 +59,14 @@ class AveragedWeights:
                 self.tensors[name].copy_(value)
 
     def load(self, tensors: Mapping[str, Tensor], steps: int) -> None:
-        """Go on from a checkpoint."""
+        """Restore the state of a checkpoint."""
         for name, value in tensors.items():
             self.tensors[name].copy_(value)
         self.steps = steps
 
     @contextmanager
     def in_place(self, model: nn.Module) -> Iterator[None]:
-        """The model with the averaged weights for as long as the block lasts."""
+        """Give the model the averaged weights inside a ``with`` block."""
         kept = {name: value.detach().clone() for name, value in model.state_dict().items()}
         model.load_state_dict(self.tensors, strict=True)
         try:
@@ -76,10 +76,10 @@ class AveragedWeights:
 
 
 class Objective:
-    """Scores of a batch to its loss, at any step of the run.
+    """Compute the loss of a batch from its scores, at any step of the run.
 
-    ``softened`` stands for what the guard asks for when the embeddings collapse: all negatives of the triplet loss, or
-    the first temperature of the annealed one.
+    ``softened`` is what the guard requests when the embeddings collapse: all negatives for the triplet loss, the
+    initial temperature for the annealed one.
     """
 
     def __init__(self, recipe: LossRecipe, steps_per_epoch: int, epochs: int) -> None:
@@ -102,17 +102,17 @@ class Objective:
 
     @property
     def can_soften(self) -> bool:
-        """Whether there is a softer loss to go back to."""
+        """Whether there is a softer loss."""
         recipe = self.recipe
         return recipe.objective == "annealed" or (recipe.objective == "triplet" and recipe.negatives != "all")
 
     def temperature(self, step: int) -> float:
-        """``t₀ · (t₁ / t₀)^(step / last)``: from the first temperature to the final one."""
+        """Return ``t₀ · (t₁ / t₀)^(step / last)``: from the initial temperature to the final one."""
         share = min(1.0, step / self._last)
         return self.recipe.temperature * (self.recipe.final_temperature / self.recipe.temperature) ** share
 
     def describe(self, step: int, *, softened: bool = False) -> str:
-        """The kind of loss at a step, in a few words."""
+        """Return the kind of loss at a step in a few words."""
         recipe = self.recipe
         if recipe.objective == "contrastive":
             return f"contrastive at {recipe.temperature:g}"

@@ -1,4 +1,4 @@
-"""One training step: vectors, scores, loss, gradients, update."""
+"""One training step: embeddings, scores, loss, gradients, update."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class SynchronisedBatchNorm(nn.BatchNorm1d):
 
     @classmethod
     def around(cls, norm: nn.BatchNorm1d) -> SynchronisedBatchNorm:
-        """The same parameters and statistics, the very tensors."""
+        """Return a synchronised norm that shares the parameters and statistics of ``norm``."""
         new = cls(norm.num_features, norm.eps, norm.momentum, norm.affine, norm.track_running_stats)
         new._parameters, new._buffers, new.training = norm._parameters, norm._buffers, norm.training
         return new
@@ -42,7 +42,10 @@ class SynchronisedBatchNorm(nn.BatchNorm1d):
     def forward(self, rows: Tensor) -> Tensor:
         if not self.training:
             return super().forward(rows)
-        given, rows = rows.dtype, rows if rows.dtype == torch.float64 else rows.float()  # halves cannot count rows
+        given, rows = (
+            rows.dtype,
+            rows if rows.dtype == torch.float64 else rows.float(),
+        )  # 16-bit floats cannot count rows
         count = rows.new_tensor([len(rows)])
         total = _sum(torch.cat([rows.sum(dim=0), count]))  # (H + 1,)
         number = total[-1].detach()
@@ -60,7 +63,7 @@ class SynchronisedBatchNorm(nn.BatchNorm1d):
 
 
 def synchronise_norms(module: nn.Module) -> None:
-    """Exchange every :class:`torch.nn.BatchNorm1d` below ``module`` for one that knows of the other processes."""
+    """Replace every :class:`torch.nn.BatchNorm1d` below ``module`` by a synchronised one."""
     for name, child in module.named_children():
         if type(child) is nn.BatchNorm1d:
             setattr(module, name, SynchronisedBatchNorm.around(child))
@@ -72,14 +75,21 @@ def _sum(value: Tensor) -> Tensor:
     return cast(Tensor, collective.all_reduce(value))
 
 
-MOST_SKIPPED = 20  # steps in a row that loss scaling may skip while it looks for its factor
+MAX_SKIPPED = 20  # steps in a row that loss scaling may skip while it looks for its factor
 AUTOCAST = {"bf16": torch.bfloat16, "fp16": torch.float16}
 
 
 @dataclass(frozen=True)
 class StepFigures:
-    """What a step tells: the loss of the batch, the share of pairs that cost nothing, the spread of images and of
-    texts, the norm of the gradients before clipping."""
+    """What a step reports.
+
+    Attributes:
+        loss: of the batch.
+        satisfied: the share of pairs without loss.
+        spread: of the image embeddings, see :func:`vse.training.guard.spread`.
+        text_spread: of the text embeddings.
+        gradient: the norm of the gradients before clipping.
+    """
 
     loss: float
     satisfied: float
@@ -89,12 +99,12 @@ class StepFigures:
 
     @property
     def closest(self) -> tuple[str, float]:
-        """The side whose vectors are closer together, and its spread."""
+        """The side whose embeddings are closer together, and its spread."""
         return min(("images", self.spread), ("texts", self.text_spread), key=lambda each: each[1])
 
 
 class NotFiniteError(VSEError):
-    """The loss or a gradient is NaN or infinite; ``rows`` of the batch are to blame, all if that cannot be told."""
+    """The loss or a gradient is NaN or infinite because of ``rows`` of the batch; empty if the rows are unknown."""
 
     def __init__(self, what: str, rows: list[int]) -> None:
         super().__init__(f"the {what} is not finite")
@@ -103,11 +113,11 @@ class NotFiniteError(VSEError):
 
 
 class TrainingStep:
-    """Applies batches to a model.
+    """Update a model with batches.
 
     With ``micro_batches`` m the batch is encoded in m parts twice: first without gradients, for the loss of the whole
-    batch and its gradient with respect to all that was computed; then each part again, with that gradient sent back.
-    The negatives are those of the whole batch, and memory is that of one part.
+    batch and its gradient with respect to the embeddings; then each part again, to propagate that gradient. The
+    negatives are those of the whole batch; the memory is that of one part.
     """
 
     def __init__(
@@ -130,10 +140,10 @@ class TrainingStep:
         self.matcher = create_matcher(model)
         self._network: nn.Module = self.matcher
         self._trained: frozenset[str] = frozenset()
-        own = recipe.schedule.batch_size // ranks.world
-        if own % recipe.run.micro_batches:
+        local_batch = recipe.schedule.batch_size // ranks.world
+        if local_batch % recipe.run.micro_batches:
             raise InputError(
-                f"run.micro_batches {recipe.run.micro_batches} does not divide the {own} pairs of each process "
+                f"run.micro_batches {recipe.run.micro_batches} does not divide the {local_batch} pairs of each process "
                 f"(schedule.batch_size {recipe.schedule.batch_size}, {ranks.world} processes)"
             )
         if recipe.run.micro_batches > 1:
@@ -144,18 +154,22 @@ class TrainingStep:
             model.compile_encoders()
 
     def prepare(self, *, train_backbone: bool) -> None:
-        """Choose what is trained from now on; with several processes a change connects them anew."""
+        """Choose what is trained from now on; with several processes a change rebuilds their connection."""
         trained = frozenset(name for name in self.parameters if train_backbone or not name.startswith(BACKBONE))
         for name, parameter in self.model.named_parameters():
             parameter.requires_grad_(name in trained)
         self.model.train()
         if not self.ranks.alone and trained != self._trained:
-            self._network = self.matcher  # lets go of the buffers of the one before
+            self._network = self.matcher  # releases the buffers of the previous one
             self._network = DistributedDataParallel(self.matcher)
         self._trained = trained
 
     def __call__(self, batch: Batch, step: int, *, softened: bool = False) -> StepFigures:
-        """Update the weights once; none has changed when :class:`NotFiniteError` is raised."""
+        """Update the weights once.
+
+        Raises:
+            NotFiniteError: the loss or a gradient is not finite; no weight has changed.
+        """
         self.optimizer.zero_grad(set_to_none=True)
         inputs = self._inputs(batch)
         ids = torch.from_numpy(batch.image_ids).to(self.model.device)
@@ -172,7 +186,7 @@ class TrainingStep:
         loss = self.objective(scores, all_ids, step, softened=softened)
         value = float(loss.detach())
         if not _finite(value):
-            raise NotFiniteError("loss", self._bad_rows(inputs[self.matcher.seen], (*images, *texts)))
+            raise NotFiniteError("loss", self._bad_rows(inputs[self.matcher.item_input], (*images, *texts)))
         whole = self.scaler.scale(loss * self.ranks.world)
         if len(parts) == 1:
             whole.backward()
@@ -180,16 +194,18 @@ class TrainingStep:
             self._backward_in_parts(whole, image, text, parts, step)
         norm = self._update()
         measured = satisfied(scores.detach(), all_ids, margin=self.recipe.loss.margin)
-        seen, read = (spread(self.matcher.vectors(side).detach(), all_ids) for side in (images, texts))
-        return StepFigures(value, measured, seen, read, norm)
+        image_spread, text_spread = (
+            spread(self.matcher.embeddings(side).detach(), all_ids) for side in (images, texts)
+        )
+        return StepFigures(value, measured, image_spread, text_spread, norm)
 
     def _gather(self, side: Side) -> Side:
         return tuple(map(self.ranks.gather, side))
 
     def _bad_rows(self, inputs: Tensor | None, computed: Side) -> list[int]:
-        """The rows of the whole batch whose input is not finite; if there is none, those whose vectors are not.
+        """Return the rows of the batch whose input is not finite; if there are none, those with such embeddings.
 
-        A batch norm spreads one bad input over the vectors of all.
+        The input comes first, since a batch norm spreads one bad input over all embeddings.
         """
         if inputs is not None:
             broken = self.ranks.gather((~inputs.isfinite().flatten(1).all(1)).long())
@@ -208,7 +224,7 @@ class TrainingStep:
         return tensors
 
     def _encode(self, inputs: Mapping[str, Tensor | None], step: int, part: int) -> tuple[Side, Side]:
-        """Both sides of one part. Whatever the networks draw (dropout) is keyed by step, rank and part."""
+        """Encode both sides of one part. Random numbers (dropout) are keyed by step, rank and part."""
         number = self.ranks.rank * self.recipe.run.micro_batches + part
         torch.manual_seed(keyed_seed(self.recipe.seed, step, Purpose.NETWORK, number))
         with self._autocast():
@@ -232,8 +248,8 @@ class TrainingStep:
             quiet = nullcontext() if last or not isinstance(network, DistributedDataParallel) else network.no_sync()
             rows = slice(number * size, (number + 1) * size)
             with quiet:
-                seen, read = self._encode(part, step, number)
-                torch.autograd.backward(_floats((*seen, *read)), [gradient[rows] for gradient in toward])
+                part_image, part_text = self._encode(part, step, number)
+                torch.autograd.backward(_floats((*part_image, *part_text)), [gradient[rows] for gradient in toward])
 
     def _update(self) -> float:
         self.scaler.unscale_(self.optimizer)
@@ -241,21 +257,21 @@ class TrainingStep:
         clip = self.recipe.optimizer.clip or float("inf")
         norm = float(torch.nn.utils.clip_grad_norm_(trained, clip))
         self.skipped = 0 if _finite(norm) else self.skipped + 1
-        if self.skipped > (MOST_SKIPPED if self.scaler.is_enabled() else 0):
+        if self.skipped > (MAX_SKIPPED if self.scaler.is_enabled() else 0):
             raise NotFiniteError("gradient", [])
-        self.scaler.step(self.optimizer)  # skips a step that is not finite, and lowers its factor below
+        self.scaler.step(self.optimizer)  # skips a step that is not finite; update() then lowers the scale
         self.scaler.update()
         return norm if _finite(norm) else 0.0
 
 
 def _split(inputs: Mapping[str, Tensor | None], count: int) -> list[dict[str, Tensor | None]]:
-    """The inputs in ``count`` parts of equal size."""
+    """Split the inputs into ``count`` equal parts."""
     chunks = {name: [None] * count if value is None else list(value.chunk(count)) for name, value in inputs.items()}
     return [{name: values[number] for name, values in chunks.items()} for number in range(count)]
 
 
 def _joined(parts: Sequence[Side]) -> Side:
-    """The rows of all parts, from which gradients are asked."""
+    """Join the rows of all parts as leaves, so that they receive gradients."""
     return tuple(_leaf(torch.cat(tensors)) for tensors in zip(*parts, strict=True))
 
 
@@ -264,7 +280,7 @@ def _leaf(tensor: Tensor) -> Tensor:
 
 
 def _floats(tensors: Side) -> list[Tensor]:
-    """Those that have a gradient; masks have none."""
+    """The tensors with gradients; masks have none."""
     return [tensor for tensor in tensors if tensor.is_floating_point()]
 
 
@@ -273,7 +289,7 @@ def _single(tensor: Tensor) -> Tensor:
 
 
 def _refuse_batch_statistics(model: nn.Module) -> None:
-    """Batch norm in parts would see other statistics than the whole batch: the result would be another one."""
+    """Refuse batch norm with micro batches: its statistics would differ from those of the whole batch."""
     found = [
         name
         for name, module in model.named_modules()

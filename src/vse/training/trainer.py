@@ -1,4 +1,4 @@
-"""The training loop: epochs of steps, evaluation on dev, checkpoints, all of it repeatable from any checkpoint."""
+"""The training loop: epochs of steps, evaluation on dev, and checkpoints from which a run resumes exactly."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ MODEL, OPTIMIZER, AVERAGE = "model|", "optimizer|", "average|"
 
 @dataclass
 class Position:
-    """Where a run stands: everything but tensors that the next step depends on. All of it is JSON."""
+    """The state of a run apart from its tensors, as JSON values."""
 
     epoch: int = 0
     step: int = 0
@@ -53,7 +53,7 @@ class Position:
 
 
 class Trainer:
-    """One run. ``run`` goes from wherever the folder's checkpoint stands to the end."""
+    """One run; :meth:`run` trains from the checkpoint of the folder to the end."""
 
     def __init__(
         self,
@@ -96,7 +96,7 @@ class Trainer:
         return self.steps_per_epoch * self.recipe.schedule.epochs
 
     def restore(self) -> bool:
-        """Take up the folder's checkpoint; False if there is none."""
+        """Restore the checkpoint of the folder; return False if there is none."""
         found = self.folder.read_checkpoint()
         if found is None:
             return False
@@ -159,7 +159,7 @@ class Trainer:
                 self._save(log)
                 last_saved = time.monotonic()
             if stopping:
-                self.report.note(f"stopped at step {self.position.step}; run the same command again to continue")
+                self.report.note(f"stopped at step {self.position.step}; run the same command again to resume")
                 raise KeyboardInterrupt
         self._finish_epoch(log)
         self._save(log)
@@ -196,11 +196,11 @@ class Trainer:
         if log is not None:
             log.step(values, {"compute": round(seconds - waited, 4), "wait": round(waited, 4)})
         if event is not None:
-            self._tell(event, figures, log)
+            self._report_event(event, figures, log)
         self.report.advance(1, headline(figures, position.epoch, self.recipe.schedule.epochs, position.best))
 
     def _finish_epoch(self, log: MetricsLog | None) -> None:
-        """Figures on dev, and the models they are for."""
+        """Evaluate on dev, save the models, log the epoch."""
         position = self.position
         means = {key: value / self.steps_per_epoch for key, value in position.sums.items()}
         found: dict[str, RetrievalMetrics] = {}
@@ -242,7 +242,7 @@ class Trainer:
         return evaluate_split(self.model, self.dev, graphs=self._graphs)
 
     def _keep(self, link: str, metrics: RetrievalMetrics) -> None:
-        """Save the model as it is now, with its figures on dev in its card."""
+        """Save the current model with its figures on dev in its card."""
         name = f"model-{self.position.step:08d}{'-averaged' if link == 'averaged' else ''}"
         config = self.model.config
         score = Score(
@@ -274,22 +274,22 @@ class Trainer:
             tensors |= {f"{AVERAGE}{name}": value for name, value in self.average.tensors.items()}
         self.folder.write_checkpoint(position.step, asdict(position), tensors)
 
-    def _tell(self, event: str, figures: StepFigures, log: MetricsLog | None) -> None:
+    def _report_event(self, event: str, figures: StepFigures, log: MetricsLog | None) -> None:
         position, action = self.position, self.recipe.guard.action
         side, value = figures.closest
         side = self.dev.kind.plural if side == "images" else side
         if log is not None:
-            told_of = {"event": event, "side": side, "spread": value}
-            log.event({"step": position.step, "epoch": position.epoch, **told_of})
+            reported = {"event": event, "side": side, "spread": value}
+            log.event({"step": position.step, "epoch": position.epoch, **reported})
         where = f"step {position.step} of {self.total_steps} (epoch {position.epoch + 1})"
         if event == "recovered":
             self.report.note(recovered(where, value))
             return
-        told = collapsing(where, side, value, figures.loss)
+        message = collapsing(where, side, value, figures.loss)
         if action == "stop":
-            raise VSEError(stopped_by_guard(told))
+            raise VSEError(stopped_by_guard(message))
         softens = action == "soften" and self.step.objective.can_soften
-        self.report.note(told + (SOFTENED if softens else ""))
+        self.report.note(message + (SOFTENED if softens else ""))
 
 
 def _under(prefix: str, tensors: dict[str, Any]) -> dict[str, Any]:

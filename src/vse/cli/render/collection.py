@@ -30,7 +30,7 @@ def indexed_lines(indexed: Indexed) -> list[str]:
     """Return the lines of each folder and the totals; for a new index also how to search it."""
     info = indexed.info
     lines = [line for report in indexed.reports for line in index_lines(report)]
-    lines.append(f"{info.where}: {info.files:,} files, {info.items:,} vectors")
+    lines.append(f"{info.where}: {info.files:,} files, {info.items:,} embeddings")
     if indexed.new and info.files:
         place = shlex.quote(info.where)
         lines += [f'search it: vse search {place} "a dog in the snow"', f"on a page: vse serve {place}"]
@@ -43,8 +43,8 @@ def index_lines(report: IndexReport) -> list[str]:
 
     counts = [f"{getattr(report, name):,} {name}" for name in COUNTS if getattr(report, name)]
     rate = f" ({report.images_per_second:.1f} images/s)" if report.images else ""
-    lines = [f"{report.root}: {', '.join(counts) or 'no pictures or clips'}{rate}", *report.notes]
-    lines += _problem_lines("that could not be used:", report.problems)
+    lines = [f"{report.root}: {', '.join(counts) or 'no images or videos'}{rate}", *report.notes]
+    lines += _problem_lines("files could not be used:", report.problems)
     return [printable(line) for line in lines]
 
 
@@ -61,7 +61,7 @@ def photos_lines(result: PhotosResult) -> list[str]:
 
 def listening_lines(listening: Listening) -> list[str]:
     """Return the address of a service."""
-    return [f"{listening.index} is at {listening.address}   (Ctrl-C ends it)"]
+    return [f"{listening.index} is at {listening.address}   (Ctrl-C stops it)"]
 
 
 def overview_lines(overview: Overview) -> list[str]:
@@ -78,9 +78,9 @@ def overview_lines(overview: Overview) -> list[str]:
         command = f"vse collection upgrade {shlex.quote(info.where)}"
         source = f" ({left.model_source})" if left.model_source else ""
         lines.append(
-            f"an upgrade to model {left.model}{source} is not finished, {left.files:,} files are encoded: "
-            f"'{command} --model {shlex.quote(left.model_source or 'MODEL')}' goes on, "
-            f"'{command} --discard' throws it away"
+            f"an upgrade to model {left.model}{source} is unfinished, with {left.files:,} files encoded: "
+            f"'{command} --model {shlex.quote(left.model_source or 'MODEL')}' resumes it, "
+            f"'{command} --discard' discards it"
         )
     lines += [f"folder {root}: {count:,} files" for root, count in overview.folders()]
     return [printable(line) for line in lines]
@@ -99,12 +99,12 @@ def _size(count: int) -> str:
 def verify_lines(report: VerifyReport) -> list[str]:
     """Return a line for each problem, and what to do about them."""
     lines = [f"{report.where}: {report.files} files, {report.items} items, {report.captions} captions"]
-    lines += [f"damaged: {problem}" for problem in report.problems]
+    lines += [f"corrupt: {problem}" for problem in report.problems]
     lines += [f"cache: {problem}" for problem in report.cache_problems]
     if report.problems:
         lines.append(f"restore the collection from a backup, or {_repair(report)}")
     elif report.cache_problems:
-        lines.append("the vectors are sound: 'vse collection rebuild' makes the cache anew")
+        lines.append("the embeddings are intact: 'vse collection rebuild' rebuilds the cache")
     else:
         lines.append("no problems")
     return [printable(line) for line in lines]
@@ -113,14 +113,14 @@ def verify_lines(report: VerifyReport) -> list[str]:
 def _repair(report: VerifyReport) -> str:
     """The commands that index corrupt files again: 'vse index' alone skips a file that it knows."""
     if not report.damaged_files:
-        return f"index its folders into a new one: 'vse index' with another name than {shlex.quote(report.where)}"
+        return f"index its folders into a new one: use 'vse index' with another name than {shlex.quote(report.where)}"
     first = report.damaged_files[:MAX_NAMED]
     files = " ".join(shlex.quote("/".join(place)) for place in first)
     roots = " ".join(shlex.quote(root) for root in dict.fromkeys(root for root, _ in first))
     index, all_files = shlex.quote(report.where), len(report.damaged_files)
     more = f", and so on for all {all_files:,}" if all_files > MAX_NAMED else ""
     return (
-        f"forget these files and index them again: vse collection remove {index} {files}; "
+        f"remove these files and index them again: vse collection remove {index} {files}; "
         f"vse index {roots} --into {index}{more}"
     )
 
@@ -128,7 +128,7 @@ def _repair(report: VerifyReport) -> str:
 def duplicates_lines(duplicates: Duplicates) -> list[str]:
     """Return a paragraph for each group of files."""
     groups, files = duplicates.groups, sum(map(len, duplicates.groups))
-    threshold = f"cosine {duplicates.threshold:g} or more"
+    threshold = f"cosine at least {duplicates.threshold:g}"
     lines = [f"{len(groups)} groups with {files} files, {threshold}, of {duplicates.items} items"]
     for number, group in enumerate(groups, 1):
         lines.append(f"group {number}")
@@ -142,27 +142,28 @@ def duplicates_lines(duplicates: Duplicates) -> list[str]:
 def upgrade_lines(report: UpgradeReport) -> list[str]:
     """Return the counts in one line, the new generation, then notes and problems."""
     info = report.info
-    counts = [f"{report.encoded:,} files encoded anew"]
-    counts += [f"{report.resumed:,} encoded before the interruption"] if report.resumed else []
+    counts = [f"{report.encoded:,} files re-encoded"]
+    counts += [f"{report.resumed:,} encoded before an interruption"] if report.resumed else []
     counts += [f"{report.left_out:,} left out"] if report.left_out else []
     rate = f" ({report.images_per_second:.1f} images/s)" if report.images else ""
     lines = [
         f"{info.where}: {', '.join(counts)}{rate}",
-        f"generation {info.generation} serves: {info.files:,} files, {info.items:,} vectors of model {info.model}",
-        f"'vse index' and 'vse search' use {info.model_source} for it from now on",
+        f"generation {info.generation} is active: {info.files:,} files, {info.items:,} embeddings "
+        f"of model {info.model}",
+        f"'vse index' and 'vse search' now use {info.model_source}",
         *report.notes,
     ]
-    lines += _problem_lines("that could not be used, and are no longer in it:", report.problems)
+    lines += _problem_lines("files could not be used and were removed:", report.problems)
     return [printable(line) for line in lines]
 
 
 def calibration_lines(report: CalibrationReport) -> list[str]:
     """Return what was searched for and found, the calibration errors, and where the coefficients are."""
     lines = [
-        f"{report.pictures:,} pictures, {report.captions:,} captions, {report.results:,} results",
+        f"{report.pictures:,} images, {report.captions:,} captions, {report.results:,} results",
         *(f"  found first among {size:>5,}: {share:>4.0%}" for size, share in report.found.items()),
-        f"confidence is off by {report.error:.1%} in the mean, by {report.shipped_error:.1%} with the package's own "
-        f"coefficients; a right result is surer than a wrong one in {report.area:.1%} of pairs",
+        f"mean calibration error {report.error:.1%}, {report.shipped_error:.1%} with the default coefficients; "
+        f"a correct result has more confidence than a wrong one in {report.area:.1%} of pairs",
     ]
     if report.written is not None:
         lines.append(f"written: {report.written}")

@@ -55,14 +55,14 @@ def scenes_lines(written: WrittenScenes) -> list[str]:
     counts = ", ".join(f"{split} {number}" for split, number in written.counts.items())
     return [
         f"{sum(written.counts.values())} scenes with {CAPTIONS} captions each: {counts}",
-        f"{written.drawn} drawn now, {written.kept} were there before",
-        f"Pictures and captions are listed in {written.annotations}",
+        f"{written.drawn} generated now, {written.kept} already existed",
+        f"Images and captions are listed in {written.annotations}",
     ]
 
 
 def vocabulary_lines(report: VocabularyReport) -> list[str]:
     """Return how many words there are, and the file that holds them."""
-    words = f"{report.words} words that occur {report.min_count} times or more"
+    words = f"{report.words} words that occur at least {report.min_count} times"
     return [f"{words} in {report.captions} training captions, in {report.file}"]
 
 
@@ -70,7 +70,7 @@ def features_lines(report: FeaturesReport) -> list[str]:
     """Return counts, problems, and the folder of the features."""
     rate = f" ({report.computed / report.seconds:.1f} {report.kind}s/s)" if report.computed else ""
     counted = f"{report.backbone}: {report.count} {report.kind}s"
-    kept = f"{report.kept} were there before"
+    kept = f"{report.kept} already existed"
     if report.grid is not None:
         rows, columns = report.grid
         lines = [
@@ -83,8 +83,8 @@ def features_lines(report: FeaturesReport) -> list[str]:
             f"{report.computed} videos with {report.frames} frames computed now{rate}, {kept}",
         ]
     if report.clipped:
-        lines.append(f"{report.clipped} values were beyond ±{FLOAT16_LIMIT}, the range of float16, and were clipped")
-    lines += [f"{name} is used in part: {note}" for name, note in report.notes.items()]
+        lines.append(f"{report.clipped} values beyond ±{FLOAT16_LIMIT}, the range of float16, were clipped")
+    lines += [f"{name} is partly used: {note}" for name, note in report.notes.items()]
     lines += [f"no features for {name}: {reason}" for name, reason in report.problems.items()]
     lines.append(f"The features are in {report.folder}")
     return [line if line.isprintable() else ascii(line) for line in lines]

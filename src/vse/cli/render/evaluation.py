@@ -124,10 +124,10 @@ def _card(cards: list[dict[str, Any]]) -> str:
         f"Models: {models}.",
     ]
     if "bootstrap" in card:
-        lines[-1] += f" Intervals: {card['bootstrap']['samples']} draws of {card['bootstrap']['unit']}."
+        lines[-1] += f" Intervals: {card['bootstrap']['samples']} bootstrap samples of {card['bootstrap']['unit']}."
     notes = list(card["remarks"])
     if card.get("dropped"):
-        notes.append(f"{len(card['dropped'])} videos without frames are left out, {card['dropped'][0]} is the first")
+        notes.append(f"{len(card['dropped'])} videos without frames are excluded, the first is {card['dropped'][0]}")
     return "\n".join([*lines, *(f"Note: {note}." for note in notes)])
 
 
@@ -136,7 +136,7 @@ def _gallery(card: dict[str, Any]) -> str:
     if "sentences" in card:
         return (
             f"{card['videos']} videos, {card['sentences']} distinct sentences of {card['captions']} captions, "
-            f"{card['shared_sentences']} of them right for several videos"
+            f"{card['shared_sentences']} of them shared by several videos"
         )
     per_image = card["captions_per_image"]
     captions = (
@@ -145,7 +145,7 @@ def _gallery(card: dict[str, Any]) -> str:
     folds = f", {card['folds']} folds" if card["folds"] > 1 else ""
     return (
         f"gallery {card['gallery_images'][0]} images, {card['gallery_texts'][0]} texts{folds}, "
-        f"{captions} captions an image"
+        f"{captions} captions per image"
     )
 
 

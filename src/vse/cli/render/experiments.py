@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from vse.experiments.synthetic_report import SyntheticResult
     from vse.experiments.tables import CoefficientsResult
 
-TOO_LITTLE_TRAINING = "This was the quick version: far too little training for figures that mean anything."
-TOO_FEW_STEPS = "This was the quick version: far too few steps for figures that mean anything."
+TOO_LITTLE_TRAINING = "This was the quick version: too little training for meaningful figures."
+TOO_FEW_STEPS = "This was the quick version: too few steps for meaningful figures."
 
 
 def render_grid(result: GridResult, console: Console) -> None:
@@ -41,11 +41,9 @@ def render_grid(result: GridResult, console: Console) -> None:
         claim, value, interval, _, verdict = contrast_cells(each)
         console.print(f"{claim}: {value} (95 %: {interval}), {verdict}", markup=False, highlight=False)
     unit = "videos" if test["videos"] else "images"
-    drawn = f"{unit} and of seeds" if any(len(row.seeds) > 1 for row in result.rows) else unit
-    console.print(
-        f"{test['images']} {unit}, {test['texts']} texts; intervals over {test['samples']} draws of {drawn}",
-        style="dim",
-    )
+    drawn = f"{unit} and seeds" if any(len(row.seeds) > 1 for row in result.rows) else unit
+    ranked = f"{test['images']} {unit}, {test['texts']} texts"
+    console.print(f"{ranked}; intervals over {test['samples']} bootstrap samples of {drawn}", style="dim")
     if result.quick:
         console.print(TOO_LITTLE_TRAINING)
     console.print(f"Tables, figures and runs are in {result.folder}", soft_wrap=True)
@@ -55,7 +53,7 @@ def render_k_max_search(result: SearchResult, console: Console) -> None:
     """Draw rsum for every pair of K, the best pair, and GPO."""
     from rich.table import Table
 
-    table = Table(title="Rsum on dev: K of pictures (rows) and of words", title_justify="left")
+    table = Table(title="Rsum on dev: K of images (rows) and of words", title_justify="left")
     for head in ("", *map(str, result.text_ks)):
         table.add_column(head, justify="right")
     for k, values in zip(result.image_ks, result.dev, strict=True):
@@ -65,7 +63,7 @@ def render_k_max_search(result: SearchResult, console: Console) -> None:
     console.print(f"{best}; GPO: {result.gpo:.1f} (one seed each)")
     if result.quick:
         console.print(TOO_LITTLE_TRAINING)
-    console.print(f"Table and picture are in {result.folder}", soft_wrap=True)
+    console.print(f"Table and plot are in {result.folder}", soft_wrap=True)
 
 
 def render_speed(result: SpeedResult, console: Console) -> None:
@@ -73,7 +71,7 @@ def render_speed(result: SpeedResult, console: Console) -> None:
     from rich.table import Table
 
     header, *rows = result.rows()
-    table = Table(title="One text query against pictures that were indexed before", title_justify="left")
+    table = Table(title="One text query against indexed images", title_justify="left")
     for name in header:
         table.add_column(name, justify="right")
     for row in rows:
@@ -120,4 +118,4 @@ def coefficients_lines(result: CoefficientsResult) -> list[str]:
     for curve in result.curves:
         nearest = "no curve" if curve.nearest is None else curve.nearest.label
         lines.append(f"{curve.tower}, {curve.size} elements: {nearest}")
-    return [*lines, f"The picture is {result.folder / 'coefficients.png'}"]
+    return [*lines, f"The plot is {result.folder / 'coefficients.png'}"]

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from vse.convert.onnx_export import ExportReport
     from vse.models.inspection import ModelReport
 
-UNCALIBRATED = "as shipped ('vse calibrate' fits it to the model)"
+UNCALIBRATED = "default ('vse calibrate' fits it to the model)"
 
 
 def render_model(report: ModelReport, console: Console) -> None:
@@ -39,7 +39,7 @@ def _summary(report: ModelReport) -> Table:
     rows = {
         "model": about.name or Path(report.folder).resolve().name,
         "runtime": report.runtime + (f", {report.precision}" if report.precision else ""),
-        "vectors": _vectors(report),
+        "embeddings": _embeddings(report),
         "files": f"{sum(report.file_sizes.values()) / 1e6:,.1f} MB ({', '.join(report.file_sizes)})",
         "fingerprint": report.fingerprint,
         "data": about.data,
@@ -54,9 +54,9 @@ def _summary(report: ModelReport) -> Table:
     return table
 
 
-def _vectors(report: ModelReport) -> str | None:
+def _embeddings(report: ModelReport) -> str | None:
     if any(tower.kind == "hgr" for tower in report.towers):
-        return f"of three levels, {report.embed_size} dimensions; the score of a pair is the mean of three"
+        return f"{report.embed_size} dimensions on each of three levels; the score of a pair is their mean"
     return f"{report.embed_size} dimensions" if report.embed_size else None
 
 
@@ -110,8 +110,8 @@ def conversion_lines(converted: Converted) -> list[str]:
     lines = [f"{converted.image} × {converted.text}, {dimensions}: saved in {converted.folder}"]
     if not converted.reads_text:
         option = "--vocab FILE" if converted.text == "bigru" else "--tokenizer DIR"
-        lines.append(f"It has no vocabulary yet and takes tokens alone: convert again with {option} to read text.")
-    return [*lines, f"'vse inspect {converted.folder}' shows what it is."]
+        lines.append(f"It has no vocabulary and takes only token ids: convert again with {option} to read text.")
+    return [*lines, f"'vse inspect {converted.folder}' shows its details."]
 
 
 def render_export(report: ExportReport, console: Console) -> None:

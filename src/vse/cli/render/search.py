@@ -59,7 +59,7 @@ def caption_lines(results: CaptionResults) -> list[str]:
 def _query_notes(unknown: tuple[str, ...], cut: tuple[str, ...]) -> list[str]:
     """Which parts of the query the model did not read."""
     lines = [f"words the model does not know: {printable(', '.join(unknown))}"] if unknown else []
-    return lines + [f"too long for the model, which read its beginning: {printable(text[:CUT_TEXT])} …" for text in cut]
+    return lines + [f"truncated by the model: {printable(text[:CUT_TEXT])} …" for text in cut]
 
 
 def _result_line(number: int, result: Result) -> str:

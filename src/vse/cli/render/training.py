@@ -31,7 +31,7 @@ def render_training(result: TrainingResult, console: Console) -> None:
     console.print(table)
     console.print(
         f"rsum {best.get('rsum', 0):.1f}; {result.epochs} epochs, {result.steps} steps in {result.seconds:.0f} s, "
-        f"{100 * result.waiting:.1f} % of them waiting for data"
+        f"{100 * result.waiting:.1f} % of it waiting for data"
     )
     console.print(f"model: {result.model}", soft_wrap=True, markup=False)
 
@@ -40,7 +40,7 @@ def render_ensemble(result: EnsembleResult, console: Console) -> None:
     """Draw every member, the mean of their scores, and the command that evaluates it."""
     for member in result.members:
         render_training(member, console)
-    console.print(f"{result.name}, mean of the scores: dev rsum {result.together.get('rsum', 0):.1f}", markup=False)
+    console.print(f"{result.name}, mean of the scores: rsum on dev {result.together.get('rsum', 0):.1f}", markup=False)
     models = " ".join(str(member.model) for member in result.members)
     console.print(f"evaluate it with: vse eval {models} --ensemble --data DIR", soft_wrap=True, markup=False)
 
@@ -62,8 +62,8 @@ def render_demo(result: DemoResult, console: Console) -> None:
     scenes, captions = result.gallery
     seeds = len(result.methods[0].seeds)
     console.print(
-        f"Held out: {scenes} scenes with {captions} captions, in combinations that were in none of the "
-        f"{result.training} training scenes. Mean of {seeds} seed{'s' if seeds > 1 else ''}."
+        f"Held out: {scenes} scenes with {captions} captions, in combinations that none of the "
+        f"{result.training} training scenes has. Mean of {seeds} seed{'s' if seeds > 1 else ''}."
     )
     table = Table()
     table.add_column("")
