@@ -154,7 +154,7 @@ def test_progress_is_told_of_videos(models, data):
         assert "images" not in dict(told.of).values()
 
 
-def test_the_table(models, data, capsys):
+def test_eval_prints_video_table(models, data, capsys):
     """Directions are those of videos, the card is below, and the paper has no row for this data."""
     arguments = [models["vse-infinity"], models["hgr"], "--compare", "--against", "paper", "--samples", "20"]
     assert main(["eval", *arguments, "--data", str(data), "--split", "dev"]) == 0
@@ -168,13 +168,13 @@ def test_the_table(models, data, capsys):
 @pytest.mark.parametrize(
     ("option", "value"), [("--protocol", "coco-5k"), ("--images", "x"), ("--save-embeddings", "x"), ("--markdown", "x")]
 )
-def test_what_is_for_images_is_refused(option, value, models, data, capsys):
+def test_eval_refuses_image_options_for_videos(option, value, models, data, capsys):
     """In one line, exit code 2, before anything is computed."""
     assert main(["eval", models["hgr"], "--data", str(data), option, value]) == 2
     assert f"{option} is for images, and" in capsys.readouterr().err
 
 
-def test_features_of_another_width(models, tmp_path, capsys):
+def test_eval_names_video_feature_width(models, tmp_path, capsys):
     """One line that names both widths, for both kinds of models."""
     wide = write_videos(tmp_path / "wide", 4, 4, width=5)
     for name in models.values():

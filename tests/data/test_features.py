@@ -210,7 +210,7 @@ def test_a_refused_plan_does_not_keep_the_lock(store):
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")
 @pytest.mark.parametrize("file", ["features.npy", "done.npy"])
-def test_a_full_disk(tmp_path, file):
+def test_feature_store_survives_full_disk(tmp_path, file):
     """A disk that fills up is one line, acknowledged rows stay, and the run can go on later."""
     folder = tmp_path / "store"
     with open_writer(folder, plan()) as writer:
@@ -277,7 +277,7 @@ def test_a_path_through_a_file(tmp_path):
 @pytest.mark.parametrize(
     ("ids", "said"), [((), "zero images"), (("a", "b", "a"), "id 'a' is given to 2 images")], ids=["none", "twice"]
 )
-def test_ids_name_images(ids, said):
+def test_feature_plan_needs_unique_ids(ids, said):
     """A plan has images, and each has an id of its own."""
     with pytest.raises(InputError, match=said):
         plan(ids=ids)

@@ -72,7 +72,7 @@ def test_one_model_is_measured_as_by_the_function():
     assert found.metrics == retrieval_metrics(model.images, model.texts, model.text_to_image)
 
 
-def test_ties():
+def test_evaluation_tie_rules():
     """Duplicates among the images: pessimistic puts the wrong one first, optimistic last, and the card says which."""
     model = make(range(6), 6)
     twins = Embeddings(np.repeat(model.images[:3], 2, axis=0), model.texts, model.text_to_image, model.header)
@@ -108,13 +108,13 @@ def test_members_must_have_the_same_images():
     assert "\n" not in str(error.value)
 
 
-def test_nobody_to_evaluate():
+def test_evaluation_needs_a_model():
     """No model, no result."""
     with pytest.raises(InputError, match="at least one model"):
         evaluate_embeddings([], ALL)
 
 
-def test_names():
+def test_evaluation_names_models():
     """A model is called by its header, an ensemble by all of them, and whoever gives a name by that."""
     first, second = make(OWNERS, 8, model="a"), make(OWNERS, 8, model="b", seed=9)
     assert evaluate_embeddings([first], ALL, samples=1).name == "a"
@@ -125,7 +125,7 @@ def test_names():
 class TestCard:
     """Everything that the figures mean."""
 
-    def test_all_of_it(self):
+    def test_evaluation_card_is_complete(self):
         """Data, galleries, captions, rules, precision, models and draws, each under its name."""
         first = make(OWNERS, 8, model="a", fingerprint="1" * 16, traits={"image": "grid"})
         second = make(OWNERS, 8, model="b", fingerprint="2" * 16, seed=4)
@@ -163,7 +163,7 @@ class TestCard:
         card = evaluate_embeddings([make(OWNERS, 9)], ALL, samples=2).card
         assert (card["images"], card["gallery_images"], card["captions_per_image"]["min"]) == (9, [9], 0)
 
-    def test_json(self):
+    def test_evaluation_result_json(self):
         """A result is plain JSON without NaN, every figure with its interval."""
         found = evaluate_embeddings([make(OWNERS, 8)], TINY, samples=5).to_json()
         assert json.loads(json.dumps(found, allow_nan=False)) == found
@@ -177,7 +177,7 @@ class TestCard:
 class TestCompare:
     """Two results, paired."""
 
-    def test_a_better_model(self):
+    def test_comparison_of_better_model_is_real(self):
         """Figures are subtracted; what is clearly better is real, what is the same is not."""
         owners = np.repeat(np.arange(80), 2)
         good, bad = (evaluate_embeddings([make(owners, 80, hint=h)], ALL, samples=100) for h in (3.0, 0.2))

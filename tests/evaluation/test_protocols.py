@@ -58,7 +58,7 @@ def test_folds_are_galleries_of_their_own(seed):
     assert (found.metrics.i2t.queries, found.metrics.t2i.queries) == (20, len(vectors.texts))
 
 
-def test_the_real_thing():
+def test_coco_protocol_galleries():
     """COCO's 1K are five folds of 1,000 images, its 5K is one gallery, and the first fold alone is neither."""
     vectors = make(ragged_owners(5000, np.random.default_rng(1), most=2), 5000, seed=3, size=3, hint=4.0)
     figures = {
@@ -116,12 +116,12 @@ def test_auto_takes_the_usual_ones(data, images, expected):
     assert all(each.galleries(images) for each in chosen)
 
 
-def test_a_name_decides():
+def test_named_protocol_overrides_data():
     """Whoever names a protocol gets it, whatever the data."""
     assert choose_protocols("coco-5k", "scenes", 8) == [PROTOCOLS["coco-5k"]]
 
 
-def test_an_unknown_name():
+def test_unknown_protocol_is_refused():
     """The error lists what there is and the closest."""
     with pytest.raises(InputError, match=r"unknown protocol 'coco-1k'.*'auto'.*did you mean") as error:
         choose_protocols("coco-1k", "coco", 5000)

@@ -53,7 +53,7 @@ def test_pictures_and_sentences_as_queries(collection):
     assert found.unknown == ("zebra",)
 
 
-def test_pages_continue_each_other(collection):
+def test_caption_pages_are_consistent(collection):
     """Whatever their sizes, also beyond the depth that is looked at first; the last says that no more follow."""
     query = Query(like=(9,))
     whole = search_captions(collection, query, COUNT)
@@ -92,13 +92,13 @@ def test_a_collection_without_captions_says_so(tmp_path):
 
 
 @pytest.mark.parametrize(("options", "words"), [({"k": 0}, "k 0"), ({"offset": -1}, "offset -1")])
-def test_wrong_values_are_one_line(collection, options, words):
+def test_caption_search_names_invalid_values(collection, options, words):
     """Each names its value."""
     with pytest.raises(InputError, match=words):
         search_captions(collection, Query(like=(1,)), **options)
 
 
-def test_json_and_text(collection):
+def test_caption_search_json_and_text(collection):
     """Plain values; a line for each caption with its number on the page and its file."""
     found = search_captions(collection, "zebra snow", 2, offset=3, model=build(grid_config()))
     told = json.loads(json.dumps(found.to_json(), allow_nan=False))

@@ -58,7 +58,7 @@ def naive_confidence(sample: np.ndarray, items: int, vector: np.ndarray, score: 
 
 
 @given(st.sampled_from([0, 1, 2, 3, 5, 39, 40, 70]), st.integers(0, 10**7), st.floats(-0.5, 1))
-def test_the_formulas(rows, items, score):
+def test_confidence_follows_its_formula(rows, items, score):
     """Confidences equal those of plain Python."""
     sample = directions(rows, seed=3)
     found = confidences(Background(sample, items, 1), QUERY, np.array([score]))
@@ -147,7 +147,7 @@ def test_copies_of_the_best_leave_it_nearly_as_sure():
 
 
 @pytest.mark.parametrize("rows", [2, 5, 500])
-def test_equal_scores(rows):
+def test_confidence_in_collection_of_copies(rows):
     """A collection of copies of one picture: a probability, without warnings, for the picture and for others."""
     sample = np.repeat(directions(1, seed=10), rows, axis=0)
     with warnings.catch_warnings():
@@ -158,7 +158,7 @@ def test_equal_scores(rows):
 
 
 @pytest.mark.parametrize("rows", [0, 1, 5])
-def test_the_smallest_collections(tmp_path, rows):
+def test_confidence_in_smallest_collections(tmp_path, rows):
     """Nothing, one picture, five: everything is found and has a confidence, the picture itself the highest."""
     with create(tmp_path / "c") as collection:
         collection.add(batch(directions(rows, seed=11)))
@@ -202,7 +202,7 @@ def test_the_background_is_drawn_anew_when_vectors_are_replaced(tmp_path):
             np.testing.assert_array_equal(background_of(each).sample, directions(100, seed=14))
 
 
-def test_the_shipped_coefficients():
+def test_bundled_coefficients():
     """They rise with both features, fall with the number of items, and say where they come from."""
     assert min(SHIPPED.collection, SHIPPED.query) > 0
     assert 0.5 < SHIPPED.items < 1.5

@@ -74,7 +74,7 @@ def test_labels_that_can_be_separated_have_finite_coefficients():
         (np.zeros((2, 3)), np.array([0, 1, 1])),
     ],
 )
-def test_what_cannot_be_fitted_is_one_line(features, labels):
+def test_confidence_fit_names_unsuitable_samples(features, labels):
     """Labels of one kind, wrong shapes, values that are no numbers."""
     with pytest.raises(InputError) as caught:
         fit(features, labels, "bad")

@@ -79,7 +79,7 @@ def test_a_cell_has_the_weights_of_its_ranks(runtime):
     np.testing.assert_allclose(found.ravel(), naive_evidence(torch_model(), picture(4), QUERIES[0]), atol=1e-5)
 
 
-def test_what_has_no_evidence_is_one_line():
+def test_evidence_refuses_unsuitable_models():
     """Sets of features have no places, poolings without ranks no shares, other models' queries other sizes."""
     attention = build(grid_config(pooling=PoolingConfig(name="self-attention")))
     for model, source, query, words in (
@@ -131,7 +131,7 @@ def test_only_what_the_model_saw_is_covered():
     assert (rows.min(), rows.max(), columns.min(), columns.max()) == (10, 89, 60, 139)
 
 
-def test_the_file(tmp_path):
+def test_evidence_is_written_as_png(tmp_path):
     """A PNG of the picture's size, in a folder that is made; other names are refused."""
     model = torch_model()
     assert model.preprocessing is not None

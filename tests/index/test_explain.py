@@ -67,7 +67,7 @@ def test_evidence_adds_up_to_the_scores_that_are_shown(tmp_path, runtime):
     assert sorted(kinds) == ["image"] * 3 + ["video"] * 2
 
 
-def test_the_files(collection, tmp_path):
+def test_evidence_files_are_numbered_and_replaced(collection, tmp_path):
     """A picture for each result under its number, in a folder that is made; a second time they are replaced."""
     results = search(collection, QUERY, 3, offset=2, model=torch_model())
     first = explain(collection, torch_model(), results, tmp_path / "new" / "maps")
@@ -164,6 +164,6 @@ def test_results_without_their_vector_are_an_error(collection):
         (".jpg", "07-.jpg.png"),
     ],
 )
-def test_names(path, name):
+def test_evidence_file_names(path, name):
     """Of the file, without what not every system takes, and not too long."""
     assert picture_name(7, path) == name

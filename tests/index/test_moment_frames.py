@@ -84,7 +84,7 @@ def test_the_seconds_are_those_of_the_frames(tmp_path):
     assert found.times == pytest.approx([0.25, 1.25, 3.25])
 
 
-def test_what_is_no_moment_is_one_line(tmp_path):
+def test_moment_evidence_refuses_invalid_moment(tmp_path):
     """Another second, no clip, a model of features, a query of another model."""
     write_clip(tmp_path / "a.mp4", seconds=8.0)
     (tmp_path / "no.mp4").write_bytes(b"no clip")
@@ -105,7 +105,7 @@ class TestTimeline:
     FRAMES = Window(0, 62, tuple(np.full((90, 160, 3), 50 * n + 60, np.uint8) for n in range(3)), (0.25, 0.75, 61.0))
     SHARES = np.array([0.2, -0.1, 0.05], np.float32)
 
-    def test_frames_and_bars(self):
+    def test_moment_evidence_draws_frames_and_bars(self):
         """Each frame in its column; red bars above the line and blue ones below, as long as their shares."""
         drawn = timeline(self.FRAMES, self.SHARES).astype(int)
         width = (drawn.shape[1] - GAP) // 3
@@ -121,7 +121,7 @@ class TestTimeline:
         assert (drawn[ground] != 255).any(axis=1).all()  # the line goes through
 
     @pytest.mark.parametrize("values", [[0.0, 0.0, 0.0], [-0.1, -0.2, -0.3], [0.1, 0.2, 0.3]])
-    def test_any_signs(self, values):
+    def test_moment_evidence_of_any_signs(self, values):
         """Nothing but zeros, nothing against, nothing for."""
         drawn = timeline(self.FRAMES, np.array(values, np.float32))
         assert drawn.dtype == np.uint8

@@ -75,7 +75,7 @@ def test_the_best_in_order(collection):
 
 
 @pytest.mark.parametrize("threshold", [None, 0.97])
-def test_what_a_query_is_like_is_not_among_its_results(collection, threshold):
+def test_search_excludes_items_of_like_query(collection, threshold):
     """All of those items and no others; a page is as long as ever, a copy stays."""
     like = (7, 150, 7, 451)
     vector = encode_query(Query(like=like), None, collection).vector
@@ -91,7 +91,7 @@ def test_what_a_query_is_like_is_not_among_its_results(collection, threshold):
     assert search(collection, everything, where=Filter(folder="3")).results == ()
 
 
-def test_a_text(collection):
+def test_search_encodes_text(collection):
     """A sentence is encoded by the model; unknown words come back with the results."""
     model = build()
     found = search(collection, "a zebra in the snow", 3, model=model)
@@ -107,7 +107,7 @@ def test_a_text(collection):
     folder=st.sampled_from([None, "3"]),
 )
 @settings(max_examples=25)
-def test_pages_continue_each_other(collection, like, cuts, threshold, cutoff, folder):
+def test_search_pages_are_consistent(collection, like, cuts, threshold, cutoff, folder):
     """Pages of any sizes put together are the one long page, also across the depth; only the last has no more."""
     where = Filter(folder=folder)
 
@@ -167,7 +167,7 @@ def test_a_cut_off_ends_the_results(collection):
     assert search(collection, Query(like=(5,)), 3, cutoff=1.0).results == ()
 
 
-def test_groups(collection):
+def test_search_groups_duplicates(collection):
     """Results that look the same follow the best of them; together they are all that was found."""
     alone = search(collection, Query(like=(150,)), 256)
     joined = search(collection, Query(like=(150,)), 200, group_duplicates=0.97)
@@ -187,7 +187,7 @@ def test_groups(collection):
     assert len(seen) == len(set(seen))
 
 
-def test_moments(tmp_path):
+def test_search_result_of_video_has_seconds(tmp_path):
     """A moment of a clip has its seconds; a picture has none."""
     with create(tmp_path / "c", SIZE, build().fingerprint()) as made:
         clip = Entry(picture("c.mp4", kind="video"), (Moment(VECTORS[0], 0.0, 2.5), Moment(VECTORS[1], 2.5, 70.0)))
@@ -199,7 +199,7 @@ def test_moments(tmp_path):
     assert (still.start, still.end) == (None, None)
 
 
-def test_json(collection):
+def test_search_result_json(collection):
     """The keys that others rely on, plain values, ASCII."""
     told = search(collection, Query(like=(5,)), 2).to_json()
     assert {"query", "exact", "results"} <= told.keys()
@@ -210,7 +210,7 @@ def test_json(collection):
     assert json.loads(json.dumps(told, allow_nan=False)) == told
 
 
-def test_text_for_people(tmp_path):
+def test_search_result_lines(tmp_path):
     """A line a result, with rank, path and seconds; names that are no text are escaped; words not known are said."""
     with create(tmp_path / "c", SIZE, build().fingerprint()) as made:
         clip = Entry(picture("[x]\n.mp4", kind="video", taken=86400.0), (Moment(VECTORS[0], 61.0, 62.5),))
@@ -224,7 +224,7 @@ def test_text_for_people(tmp_path):
     assert end == "no more results"
 
 
-def test_text_for_groups(tmp_path):
+def test_search_result_lines_of_groups(tmp_path):
     """A group names some of its files, each once."""
     with create(tmp_path / "c", SIZE) as made:
         made.add([entry("a.jpg", VECTORS[0]), *(entry(f"x/{row}\n.jpg", VECTORS[1]) for row in range(6))])
@@ -241,7 +241,7 @@ def test_text_for_groups(tmp_path):
 @pytest.mark.parametrize(
     ("seconds", "shown"), [(0.0, "0:00.0"), (59.94, "0:59.9"), (59.96, "1:00.0"), (61.5, "1:01.5"), (3600, "60:00.0")]
 )
-def test_clocks(seconds, shown):
+def test_search_result_clock_times(seconds, shown):
     """Sixty seconds are a minute, also when they come from rounding."""
     assert clock(seconds) == shown
 
@@ -279,7 +279,7 @@ def test_an_empty_collection_has_no_results(tmp_path):
         ({"group_duplicates": 0.0}, r"group_duplicates 0\.0"),
     ],
 )
-def test_wrong_values_are_one_line(collection, options, words):
+def test_search_names_invalid_values(collection, options, words):
     """Each names its value."""
     with pytest.raises(InputError, match=words) as caught:
         search(collection, Query(like=(1,)), **options)

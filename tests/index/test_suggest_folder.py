@@ -40,7 +40,7 @@ def collection(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedCol
         (Filter("trpi", kind="video"), "no file lies in folder 'trpi': did you mean 'trip'?"),
     ],
 )
-def test_the_line(collection, where, line):
+def test_suggested_folder_line(collection, where, line):
     """The folder, and the nearest one that there is; also on a later page."""
     for offset in (0, 30):
         with pytest.raises(InputError) as caught:

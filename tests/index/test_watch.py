@@ -73,7 +73,7 @@ def start(collection, root):
         watcher.end()
 
 
-def test_what_happens_is_indexed(start, collection, root):
+def test_watch_indexes_changes(start, collection, root):
     """New, moved and deleted files, one after the other; a folder at rest gives no reports."""
     watcher = start()
     assert counts(watcher.next()) == {"new": 2}
@@ -183,7 +183,7 @@ def test_a_folder_that_goes_away_and_comes_back(start, collection, root, tmp_pat
     assert counts(watcher.next()) == {"new": 1, "skipped": 2}
 
 
-def test_wrong_interval(collection, root):
+def test_watch_refuses_zero_interval(collection, root):
     """Looking without a pause is refused."""
     with pytest.raises(InputError, match="every must be above 0"):
         next(watch(collection, model(), [root], every=0))

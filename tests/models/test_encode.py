@@ -91,7 +91,7 @@ class TestBatches:
             assert found.shape == (0, SIZE)
             assert found.dtype == np.float32
 
-    def test_progress_is_told(self, grid, region):
+    def test_encoding_reports_progress(self, grid, region):
         """Start with the total, steps that add up to it, a finish."""
         for encode, items, what in (
             (grid.encode_images, [picture(n) for n in range(5)], "images"),
@@ -124,7 +124,7 @@ class TestFeatureSets:
         np.testing.assert_allclose(region.encode_images(array), region.encode_images(list(array)), atol=1e-6)
         assert_unit(region.encode_images(array[0]), 1)
 
-    def test_half_precision_stores(self, region):
+    def test_encoding_takes_half_and_double_features(self, region):
         """float16 and float64 features are taken."""
         (features,) = feature_sets(5)
         expected = region.encode_images([features.astype(np.float16).astype(np.float32)])
@@ -198,7 +198,7 @@ class TestTexts:
         with pytest.raises(InputError, match=rf"text {TEXT_CHUNK + 2}\b"):
             region.encode_texts([*["snow"] * (TEXT_CHUNK + 2), bad], batch_size=512)
 
-    def test_a_single_sentence(self, region):
+    def test_single_sentence_is_a_batch_of_one(self, region):
         """A str is a list of one."""
         np.testing.assert_array_equal(region.encode_texts("a dog runs"), region.encode_texts(["a dog runs"]))
 
@@ -217,7 +217,7 @@ class TestTexts:
             with pytest.raises(InputError, match="text 1 is empty"):
                 region.encode_texts(["a dog", empty], unknown=unknown)
 
-    def test_an_unknown_policy_is_refused(self, region):
+    def test_mistyped_unknown_policy_is_refused(self, region):
         """A mistyped ``unknown`` does not mean "allow"."""
         with pytest.raises(InputError, match="'alow'"):
             region.encode_texts(["zebra"], unknown="alow")
@@ -231,12 +231,12 @@ class TestTexts:
         assert np.abs(region.encode_texts([long]) - region.encode_texts([" ".join(["dog"] * 17)])).max() > 1e-6
 
     @pytest.mark.parametrize("given", [[3], [None], [b"a dog"], ["a dog", ["nested"]]])
-    def test_what_is_no_text_is_named(self, region, given):
+    def test_encoding_names_invalid_text(self, region, given):
         """Its place and its type."""
         with pytest.raises(InputError, match=r"text \d is \w+, expected str"):
             region.encode_texts(given)
 
-    def test_without_a_tokenizer(self):
+    def test_encoding_without_tokenizer_is_refused(self):
         """The error says how to get one, before any work."""
         model = build()
         model.tokenizer = None

@@ -155,7 +155,7 @@ def test_an_export_of_a_model_of_frames(folder, tmp_path):
 
 
 @pytest.mark.parametrize("kind", ["pictures", "frames"])
-def test_bad_clips(folder, kind):
+def test_unreadable_videos_follow_on_bad(folder, kind):
     """As with pictures: a row of NaN and a warning, a list of problems, or an error; half a clip is used and noted."""
     model = build(grid_config()) if kind == "pictures" else frames_model(seen())
     write_clip(folder / "half.webm", seconds=8, codec="libvpx-vp9")
@@ -178,7 +178,7 @@ def test_bad_clips(folder, kind):
         model.encode_videos(paths[1:], on_bad="raise")
 
 
-def test_no_finite_vector(folder):
+def test_video_with_nan_embedding_is_a_problem(folder):
     """A model that gives NaN, and a backbone that does, are problems of the clip."""
     model = build(grid_config())
     with torch.no_grad():
@@ -188,7 +188,7 @@ def test_no_finite_vector(folder):
     assert problems[0].reason == "the model gives no finite vector for it"
 
 
-def test_arrays_as_before(folder):
+def test_video_arrays_are_encoded(folder):
     """Sets of features of any number; bad ones follow ``on_bad``; paths among them, and other values, are refused."""
     model = frames_model(None)
     arrays = feature_sets(1, 5, 30, width=CHANNELS)
@@ -211,7 +211,7 @@ def test_arrays_as_before(folder):
 class TestConfiguration:
     """What a model keeps about the backbone of its frames."""
 
-    def test_older_models(self, tmp_path):
+    def test_model_without_backbone_entry_keeps_fingerprint(self, tmp_path):
         """A saved configuration without the entry is one that does not know, and keeps its fingerprint."""
         model = frames_model(None)
         saved = model.save(tmp_path / "model")
@@ -240,7 +240,7 @@ class TestConfiguration:
         with pytest.raises(InputError, match=f"'image.backbone' asks for other files .*{option}"):
             vse.load(saved)
 
-    def test_what_training_finds_beside_the_frames(self, folder, tmp_path):
+    def test_frame_description_is_found_beside_features(self, folder, tmp_path):
         """The description that extraction left; none where another ``features.json`` or none lies there."""
         out = tmp_path / "out"
         described = {"name": "caffe-resnet", "options": OPTIONS, "frames": 7}

@@ -157,7 +157,7 @@ def test_nothing_but_bad_pictures(tmp_path):
     assert FeatureStore.open(tmp_path / "out").bad == report.problems
 
 
-def test_values_that_float16_cannot_hold(folder, tmp_path):
+def test_extraction_clips_values_beyond_float16(folder, tmp_path):
     """Too large values are clipped and counted, infinite ones too; a picture that gives NaN is bad."""
 
     class Extreme(CaffeResNet):
@@ -175,7 +175,7 @@ def test_values_that_float16_cannot_hold(folder, tmp_path):
 
 
 @pytest.mark.skipif(os.name == "nt", reason="POSIX signals")
-def test_killed_and_resumed(folder, tmp_path):
+def test_extraction_resumes_after_kill(folder, tmp_path):
     """After kill −9 the same call ends with the store of an uninterrupted run and computes no finished row again."""
     out = tmp_path / "out"
     with subprocess.Popen([sys.executable, "-c", SLOW_RUN, str(folder), str(out)]) as process:
@@ -206,7 +206,7 @@ def test_killed_and_resumed(folder, tmp_path):
         ({"options": {"width": 4}}, "options.width None, now it is 4"),
     ],
 )
-def test_another_call_is_refused(folder, tmp_path, changes, said):
+def test_extraction_refuses_other_settings(folder, tmp_path, changes, said):
     """A store is not mixed from two kinds of features."""
     call = {"size": SIDE, "name": "caffe-resnet"}
     extract_features(find_images(folder), tiny(), tmp_path / "out", **call)
@@ -227,7 +227,7 @@ def test_another_call_is_refused(folder, tmp_path, changes, said):
         ({"images": ImageFiles((), ())}, "zero images"),
     ],
 )
-def test_wrong_calls_leave_nothing_behind(folder, tmp_path, changes, said):
+def test_invalid_extraction_creates_no_folder(folder, tmp_path, changes, said):
     """What is wrong from the start is found before a folder is made."""
     call = {"images": find_images(folder), "backbone": tiny(), "into": tmp_path / "out", **changes}
     with pytest.raises(InputError, match=said):
@@ -274,11 +274,11 @@ class TestFindImages:
         write_karpathy(tmp_path / "data/dataset_x.json", entries)
         return tmp_path / "data"
 
-    def test_all_splits_together(self, data):
+    def test_extraction_covers_all_splits(self, data):
         """A data set is the pictures of all its splits, under the ids it gives them."""
         assert find_images(data).ids == ("00.png", "02.png", "01.png")
 
-    def test_one_split(self, data):
+    def test_extraction_of_one_split(self, data):
         """A named split stands for itself."""
         assert find_images(data, split="test").ids == ("01.png",)
         with pytest.raises(InputError, match="unknown split 'dev'"):

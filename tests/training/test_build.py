@@ -127,7 +127,7 @@ def test_a_seed_decides_the_weights(regions):
     assert first.fingerprint() == again.fingerprint() != other.fingerprint()
 
 
-def test_what_a_model_knows_about_itself(regions):
+def test_trained_model_records_recipe_and_words(regions):
     """Its card holds the recipe under dotted keys; its words are those of the training captions."""
     recipe = recipe_over(regions, {"min_count": 2})
     model = built(recipe)
@@ -146,7 +146,7 @@ def test_double_precision_is_in_the_weights(regions):
     assert {value.dtype for value in model.parameters()} == {torch.float64}
 
 
-def test_features_of_another_width_are_refused(regions):
+def test_training_refuses_features_of_another_width(regions):
     """The message names both widths and the key to set."""
     image = {"kind": "region", "feature_size": WIDTH + 1, "hidden_size": 8, "head": "linear"}
     recipe = tiny_recipe(regions, model={"image": image})
@@ -213,7 +213,7 @@ def test_pictures_are_cut_into_the_cells_of_the_backbone(pictures):
     assert batch.mask.shape == cells.shape[:2]
 
 
-def test_a_store_of_another_backbone_is_refused(pictures, store):
+def test_training_refuses_features_of_another_backbone(pictures, store):
     """Other weights of the same architecture: the seed differs."""
     with pytest.raises(InputError) as error:
         built(grid_recipe(pictures, seed=4, features=store))
@@ -239,7 +239,7 @@ def test_a_store_of_another_width_is_refused(pictures, tmp_path):
     one_line(error)
 
 
-def test_flat_tables():
+def test_recipe_differences_are_dotted_keys():
     """Dotted keys; what is absent or empty stays."""
     nested = {"a": {"b": 1, "c": {"d": None, "e": False}}, "f": {}, "g": [], "h": 0, "i": ""}
     assert flat(nested) == {"a.b": 1, "a.c.d": None, "a.c.e": False, "f": {}, "g": [], "h": 0, "i": ""}

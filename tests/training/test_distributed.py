@@ -155,7 +155,7 @@ class TestFirstStep:
                 assert expected.dtype == torch.float64
                 torch.testing.assert_close(found["gradients"][name] / scale, expected / scale, rtol=0, atol=1e-9)
 
-    def test_parts_of_a_batch_have_the_gradients_of_the_whole(self, folder):
+    def test_micro_batches_across_processes_have_whole_batch_gradients(self, folder):
         """Micro batches within several processes change nothing either."""
         whole, parts = (torch.load(folder / f"{name}-0-of-2.pt")["gradients"] for name in ("contrastive", "parts"))
         for name, expected in whole.items():

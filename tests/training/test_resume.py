@@ -246,7 +246,7 @@ def test_a_finished_run_is_not_trained_again(tmp_path):
     assert again.to_json() == first.to_json()
 
 
-def test_what_a_killed_process_was_writing_is_removed(tmp_path):
+def test_resume_removes_partial_writes(tmp_path):
     """A finished run holds nothing hidden but its lock."""
     recipe = _regions(tmp_path)
     interrupted(recipe, tmp_path / "run", at=6)

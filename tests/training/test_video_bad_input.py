@@ -58,7 +58,7 @@ def test_a_caption_of_three_hundred_words_is_cut(data, table, read):
 
 
 @pytest.mark.parametrize(("model", "table"), [("hgr", "model"), ("vse-infinity", "model.image")])
-def test_features_of_another_width(tmp_path, capsys, model, table):
+def test_training_names_video_feature_width(tmp_path, capsys, model, table):
     """Both widths and the key to set."""
     assert run(write_videos(tmp_path / "wide", 12, 4, width=5), tmp_path, model) == 1
     assert f"features of 5 values, and the model takes {WIDTH}: set {table}.feature_size" in capsys.readouterr().err
@@ -95,7 +95,7 @@ def test_models_that_do_not_exist(model, said):
     assert said in refusal({"model": model, "augmentation": {"text": "none"}})
 
 
-def test_what_makes_no_sense_together(tmp_path, data):
+def test_training_refuses_mixed_image_and_video_settings(tmp_path, data):
     """Frames of images, pictures of videos, compiled pairs."""
     images = write_pairs(tmp_path / "images", 8, 4)
     with pytest.raises(InputError, match="layout 'precomp' holds images, and the model takes frames of videos"):

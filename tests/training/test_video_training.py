@@ -134,7 +134,7 @@ def steps_saved(run: Path) -> int:
 
 
 @pytest.mark.parametrize("model", MODELS)
-def test_parts_of_a_batch_have_the_gradients_of_the_whole(data, tmp_path, model):
+def test_video_micro_batches_have_whole_batch_gradients(data, tmp_path, model):
     """In double precision, with masks and sets of several levels; both are those of a batch that is encoded once."""
     calm = CALM if model in HGRS else {}
     table = {"model": calm} if calm else {"model": _without_dropout(model)}

@@ -27,7 +27,7 @@ def writer(tmp_path: Path) -> Iterator[MilvusCollection]:
         yield made
 
 
-def test_windows_are_joined(writer: MilvusCollection, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_milvus_browsing_joins_calls(writer: MilvusCollection, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where files need many calls, order, pages and counts are those of all of them."""
     monkeypatch.setattr(searching, "BLOCK_BYTES", 1)  # 64 ids at a time
     numbers = [(number * 37) % 200 for number in range(200)]

@@ -43,7 +43,7 @@ class TestMilvusLite(Conformance):
 
     @pytest.mark.slow
     @pytest.mark.parametrize("flush_after", [4, 1024])
-    def test_random_histories(self, flush_after: int, monkeypatch: pytest.MonkeyPatch) -> None:  # type: ignore[override]
+    def test_milvus_random_histories(self, flush_after: int, monkeypatch: pytest.MonkeyPatch) -> None:  # type: ignore[override]
         """As in the suite, with rows in the log of Milvus Lite and with rows in its files."""
         monkeypatch.setattr(tables, "FLUSH_AFTER", flush_after)
         run_state_machine_as_test(history(self.backend_in), settings=HISTORIES)

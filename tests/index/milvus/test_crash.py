@@ -64,7 +64,7 @@ def check(reader: Collection, files: int) -> None:
 
 
 @pytest.mark.slow
-def test_kill_at_any_moment(tmp_path: Path) -> None:
+def test_milvus_survives_kill_at_any_moment(tmp_path: Path) -> None:
     """Batches are whole or absent; afterwards a writer clears up, and no row remains that is not of the state."""
     folder = tmp_path / "photos.db"
     create(folder).close()
@@ -82,7 +82,7 @@ def check_generation(collection: Collection, generation: int, ids: list[int]) ->
 
 
 @pytest.mark.slow
-def test_kill_while_upgrading(tmp_path: Path) -> None:
+def test_milvus_survives_kill_while_upgrading(tmp_path: Path) -> None:
     """The generation that serves is the last acknowledged one or the one being committed, whole and with the same ids;
     the next process goes on with what was added."""
     folder = tmp_path / "photos.db"

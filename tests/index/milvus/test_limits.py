@@ -83,7 +83,7 @@ def test_another_model_is_refused(folder: Path) -> None:
     MilvusCollection.open(folder, write=True).close()
 
 
-def test_wrong_folders_are_explained(folder: Path, tmp_path: Path) -> None:
+def test_milvus_refuses_wrong_folders(folder: Path, tmp_path: Path) -> None:
     """What is no collection, what is one already, what holds other things, what is a file; nothing is made."""
     with pytest.raises(InputError, match="is no collection"):
         MilvusCollection.open(tmp_path / "nowhere.db", write=True)
@@ -126,7 +126,7 @@ def test_another_process_is_told_one_line(folder: Path) -> None:
     assert run(script, folder).split() == [str(len(VECTORS))] * 2
 
 
-def test_making_one_can_be_repeated_when_it_was_cut_short(tmp_path: Path) -> None:
+def test_milvus_creation_can_be_repeated_after_kill(tmp_path: Path) -> None:
     """What a process that died before publishing had made is no collection, and is made anew."""
     script = """
         import os, sys
@@ -145,7 +145,7 @@ def test_making_one_can_be_repeated_when_it_was_cut_short(tmp_path: Path) -> Non
         assert len(writer.search(QUERIES[0], 10).ids) == len(VECTORS)
 
 
-def test_what_milvus_cannot_hold_is_named_and_nothing_is_added(folder: Path) -> None:
+def test_milvus_refuses_values_beyond_its_limits(folder: Path) -> None:
     """Names, captions and numbers beyond its limits."""
     with MilvusCollection.open(folder, write=True) as writer:
         for bad in (

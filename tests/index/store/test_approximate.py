@@ -71,7 +71,7 @@ def test_the_best_five_are_the_first_of_the_best_fifteen(folder: Path) -> None:
                 np.testing.assert_array_equal(reader.search(query, k).ids, whole.ids[:k])
 
 
-def test_what_came_and_went_since_is_seen(folder: Path) -> None:
+def test_approximate_search_sees_later_changes(folder: Path) -> None:
     """New items are found beside the index, removed ones are not, before and after the writer has closed."""
     late = directions(30, DIMENSIONS, seed=43)
     with EmbeddedCollection.open(folder, write=True) as writer:
@@ -96,7 +96,7 @@ def check(collection: EmbeddedCollection, late: np.ndarray) -> None:
         )
 
 
-def test_filters_are_kept(folder: Path) -> None:
+def test_approximate_search_respects_filters(folder: Path) -> None:
     """A filter that leaves few is searched exactly, one that leaves most by the index; both find only what passes."""
     with EmbeddedCollection.open(folder, write=True) as writer:
         writer.add(batch(directions(20, DIMENSIONS, seed=44), "few/"))
@@ -254,7 +254,7 @@ def test_a_filter_that_is_asked_again_sees_what_changed(folder: Path) -> None:
         assert item.id not in writer.search(QUERIES[0], 50, where=images).ids
 
 
-def test_sizes() -> None:
+def test_index_kind_by_collection_size() -> None:
     """Exact below 200,000 vectors, a graph from there, product codes from five million."""
     sizes = [0, 199_999, 200_000, 4_999_999, 5_000_000]
     assert [approximate.kind_for(size) for size in sizes] == [None, None, "hnsw", "hnsw", "ivfpq"]

@@ -172,7 +172,7 @@ def test_another_model_begins_anew(index):
 
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="has no limits on the size of files")
-def test_a_full_disk(index, tmp_path):
+def test_upgrade_survives_full_disk(index, tmp_path):
     """One line, whether it happens while adding or while switching; the old vectors serve, and the upgrade goes on."""
     script = """
         import resource, sys
