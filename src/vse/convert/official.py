@@ -1,7 +1,7 @@
-"""The authors' checkpoints as models of ours: region or grid images × BiGRU or BERT text.
+"""Convert checkpoints of the released code: region or grid images × BiGRU or BERT text.
 
 Every tensor is accounted for: renamed, known to be unused, or an error. Sizes are read off the tensors and compared
-with the saved options; what tensors cannot tell (layout of the ResNet, preprocessing, dataset) comes from the options.
+with the saved options; the options say what tensors cannot (ResNet layout, preprocessing, dataset).
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ UNUSED = "fc."
 
 
 def resnet_tensors(image: Mapping[str, Tensor], where: str) -> dict[str, Tensor]:
-    """The ResNet's tensors under their usual names, from ``backbone.resnet.*``; the copies must agree with them."""
+    """Return the ResNet's tensors under their usual names; the copies in ``backbone.resnet.*`` must be equal."""
     prefix = "backbone.resnet."
     tensors = {name.removeprefix(prefix): value for name, value in image.items() if name.startswith(prefix)}
     copied = {name.removeprefix("backbone."): value for name, value in image.items() if not name.startswith(prefix)}
@@ -66,7 +66,7 @@ def resnet_tensors(image: Mapping[str, Tensor], where: str) -> dict[str, Tensor]
 
 
 def backbone_config(source: str, tensors: Mapping[str, Tensor], where: str) -> BackboneConfig:
-    """The backbone that ``backbone_source`` names, with the sizes that the tensors have."""
+    """Return the configuration of the backbone ``backbone_source``, with the sizes of the tensors."""
     blocks = _blocks(tensors, where)
     if source in USUAL_LAYOUT or "wsl" in source:
         kernel = tensors["layer1.0.conv2.weight"].shape  # (groups × width, width, 3, 3)
@@ -128,10 +128,19 @@ def load_official(
     vocabulary: str | Path | None = None,
     tokenizer: str | Path | None = None,
 ) -> VSEModel:
-    """The model in a checkpoint of the released code, strictly, without executing anything in the file.
+    """Load a checkpoint of the released code, strictly, without executing anything in the file.
 
-    ``vocabulary`` is the JSON file a BiGRU checkpoint was trained with, ``tokenizer`` a directory or hub id for a BERT
-    one. Without them the model loads and encodes tokens, but cannot read sentences until it is given one.
+    Args:
+        path: The checkpoint (.pth).
+        vocabulary: JSON vocabulary of a BiGRU checkpoint.
+        tokenizer: Folder or hub id of the tokenizer of a BERT checkpoint. Without a vocabulary or tokenizer the model
+            encodes tokens but no texts.
+
+    Returns:
+        The model.
+
+    Raises:
+        InputError: If the file is not such a checkpoint, or tensors and options disagree.
     """
     path = Path(path)
     checkpoint = read_checkpoint(path)
@@ -190,7 +199,7 @@ def _text(checkpoint: Checkpoint, where: str) -> tuple[State, BiGRUConfig | Tran
 
 
 def _bert_architecture(state: Mapping[str, Tensor], where: str) -> dict[str, Any]:
-    """BERT's configuration, from the shapes of its tensors."""
+    """Return BERT's configuration, from the shapes of its tensors."""
     words, hidden = _shape(state, "transformer.embeddings.word_embeddings.weight", 2, where)
     layers = {name.split(".")[3] for name in state if name.startswith("transformer.encoder.layer.")}
     if hidden % HEAD_WIDTH or hidden == NARROW_HEADS:
@@ -226,7 +235,7 @@ def _renamed(
 
 
 def _side(options: Mapping[str, Any], where: str) -> int:
-    """The side of the square to which images were resized."""
+    """Return the side of the square to which images were resized."""
     scale = options.get("input_scale_factor", PAPER_SCALE)
     if not isinstance(scale, (int, float)) or not 0 < BASE_SIDE * scale < LARGEST_SIDE:
         raise InputError(f"{where}: the option input_scale_factor is {scale!r}, expected a number such as 1 or 2")
@@ -234,7 +243,7 @@ def _side(options: Mapping[str, Any], where: str) -> int:
 
 
 def _exact(backbone: Any, side: int) -> dict[str, Any]:
-    """The preprocessing of the released code: stretched to a square by plain bilinear interpolation."""
+    """Return the preprocessing of the released code: stretched to a square by plain bilinear interpolation."""
     from vse.inputs.preprocessing import butd, imagenet
 
     return (butd if backbone.options.get("detector") else imagenet)(side).to_json()

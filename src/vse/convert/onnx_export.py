@@ -1,6 +1,6 @@
-"""A torch model as a folder that ONNX Runtime runs: both towers, tokenizer, preprocessing, model card.
+"""Export a torch model for ONNX Runtime: both towers, tokenizer, preprocessing, model card.
 
-Everything is made and compared with torch in a temporary folder; only what passed is moved to its place.
+Everything is written to a temporary folder and compared with torch; only an export that passed is moved to its place.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class ExportReport:
     recalls: dict[str, dict[str, float]]  # "torch" and "export", when data was given
 
     def to_json(self) -> dict[str, Any]:
-        """The report as plain values."""
+        """Return the report as plain values."""
         return {
             "folder": str(self.folder),
             "precision": self.precision,
@@ -75,7 +75,7 @@ class ExportReport:
         }
 
     def recall_lost(self) -> dict[str, float]:
-        """Points of recall that the export loses on the given data."""
+        """Return the points of recall that the export loses on the given data."""
         if not self.recalls:
             return {}
         before, after = self.recalls["torch"], self.recalls["export"]
@@ -93,13 +93,24 @@ def export_onnx(
     confidence: Coefficients | None = None,
     progress: ProgressReporter | None = None,
 ) -> ExportReport:
-    """Write ``model`` into ``folder`` for ONNX Runtime and return how far it is from torch.
+    """Export a model for ONNX Runtime and compare it with torch.
 
-    A float32 export that differs by more than 1e-4 anywhere is an error. For the others the loss is measured: of recall
-    on ``data`` if that is given, which the card tells then, and always of twins (how often the vector of the export is
-    nearest to another item's vector of torch). ``images`` calibrate the convolutions of an int8 export; generated
-    scenes do otherwise. ``confidence`` goes along: what was fitted to the model is right for its export, and nearly so
-    in eight bits.
+    Args:
+        model: The model.
+        folder: Where to write the export; created if needed.
+        precision: ``"fp32"``, ``"fp16"``, ``"int8"`` or ``"mixed"`` (fp16 images, int8 texts).
+        data: Measure the loss of recall on this split; the card then reports the scores of the export.
+        images: Calibrate the convolutions of an int8 export; generated scenes by default.
+        largest_set: Largest set of features, for a model of features.
+        confidence: Coefficients of the model, saved with the export.
+        progress: Reports the stages.
+
+    Returns:
+        Sizes, agreement with torch, and recall if ``data`` is given.
+
+    Raises:
+        InputError: If ``folder`` holds something else, or an argument is invalid.
+        VSEError: If a float32 export differs from torch by more than 1e-4.
     """
     if precision not in get_args(Precision):
         raise InputError(unknown_choice("precision", precision, get_args(Precision)))
@@ -248,7 +259,7 @@ def _compare(
 
 
 def _with_score(model: VSEModel, data: CaptionedImages, values: dict[str, float]) -> About:
-    """What is known of the model, and how the export does on ``data``."""
+    """Return what is known about the model, with the scores of the export on ``data``."""
     figures = values | {"rsum": sum(values.values())}
     protocol = f"{len(data.images):,} images, {len(data.captions):,} captions, the export"
     score = Score(protocol=protocol, data=data.name, split=data.split, values=figures)
@@ -262,7 +273,7 @@ def _vocabulary(model: VSEModel) -> int:
 
 
 def _images(model: VSEModel, given: Items | None) -> NDArray[np.float32] | None:
-    """Prepared images ``(n, 3, H, W)`` to calibrate and compare with; None for a model of features."""
+    """Return images ``(n, 3, H, W)`` to calibrate and compare with; None for a model of features."""
     if model.preprocessing is None:
         return None
     from vse.inputs.preprocessing import load_pixels
@@ -283,7 +294,7 @@ def _batches(samples: NDArray[np.float32]) -> Iterator[NDArray[np.float32]]:
 
 
 def _check_target(target: Path) -> None:
-    """Refuse to write among things that are not an export."""
+    """Reject a folder that holds something other than an export."""
     if not target.exists() or (target.is_dir() and not any(target.iterdir())):
         return
     if not target.is_dir() or not (target / "config.json").is_file():
@@ -293,9 +304,9 @@ def _check_target(target: Path) -> None:
 
 
 def _install(staging: Path, target: Path) -> None:
-    """Move the files in, the configuration last; other files in ``target`` stay, but not those of another model.
+    """Move the files in, the configuration last; other files in ``target`` stay, except those of another model.
 
-    Towers and configuration carry the same mark, so that what a crash leaves between two moves is recognised.
+    Towers and configuration carry the same mark, so that loading detects a crash between two moves.
     """
     for name in (*TOKENIZER_FILES, CONFIDENCE):
         if not (staging / name).exists():

@@ -1,4 +1,4 @@
-"""One tower to one ONNX file, by torch's exporter."""
+"""Export one tower to one ONNX file with torch's exporter, and compare embeddings."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def write_graph(
     outputs: Sequence[str],
     path: Path,
 ) -> None:
-    """Export ``tower`` to ``path``. ``dynamic`` names the dimensions of each input that may change."""
+    """Export ``tower`` to ``path``; ``dynamic`` names the dimensions of each input that may vary."""
     require("onnx", "train", "exporting to ONNX")
     require("onnxscript", "train", "exporting to ONNX")
     with _quiet():
@@ -55,10 +55,10 @@ def write_graph(
 
 
 def write_mark(path: Path, mark: str) -> None:
-    """Write a model's fingerprint into an ONNX file, for :class:`vse.models.onnx.OnnxModel` to compare.
+    """Write a model's fingerprint into an ONNX file; :class:`vse.models.onnx.OnnxModel` checks it.
 
-    Large weights move to a file beside it: ONNX Runtime maps that instead of copying it, which takes a tenth of the
-    time, and processes share it. Its name has the fingerprint, so that a tower never meets another's weights.
+    Large weights move to a file beside it, which ONNX Runtime memory-maps instead of copying: it loads in a tenth of
+    the time, and processes share it. Its name has the fingerprint, so that a tower never loads another model's weights.
     """
     onnx = require("onnx", "train", "exporting to ONNX")
     model = onnx.load(str(path))
@@ -80,12 +80,12 @@ def strip_traces(model: Any) -> None:
 
 
 def tower_bytes(path: Path) -> int:
-    """The size of an ONNX file with the weights beside it."""
+    """Return the size of an ONNX file and the weights beside it."""
     return sum(each.stat().st_size for each in (path, *path.parent.glob(f"{path.stem}-*{WEIGHTS_ENDING}")))
 
 
 def _cause(error: BaseException) -> str:
-    """The first line of the error at the root: those above it say only where in the exporter it went wrong."""
+    """Return the first line of the root error: those above it only say where the exporter failed."""
     while error.__cause__ is not None:
         error = error.__cause__
     return first_line(error)
@@ -93,7 +93,7 @@ def _cause(error: BaseException) -> str:
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """The exporter narrates on stdout and warns of its own deprecations; neither is for our users."""
+    """Silence the exporter's output and deprecation warnings."""
     logger = logging.getLogger("torch.onnx")
     level = logger.level
     logger.setLevel(logging.ERROR)
@@ -107,7 +107,7 @@ def _quiet() -> Iterator[None]:
 
 @dataclass(frozen=True)
 class TowerAgreement:
-    """Two sets of vectors ``(n, D)`` for the same inputs, compared."""
+    """How well two sets of embeddings ``(n, D)`` of the same inputs agree."""
 
     max_difference: float
     mean_cosine: float
@@ -115,7 +115,7 @@ class TowerAgreement:
 
     @classmethod
     def between(cls, expected: Vectors, found: Vectors) -> TowerAgreement:
-        """Compare row by row; NaN anywhere makes the difference NaN, which is no agreement."""
+        """Compare row by row; any NaN makes the difference NaN, which is no agreement."""
         scores = found @ expected.T
         own = np.diagonal(scores)
         lost = (scores > own[:, None]).any(axis=1)
@@ -126,7 +126,7 @@ class TowerAgreement:
         )
 
     def to_json(self) -> dict[str, float]:
-        """The three figures."""
+        """Return the three values."""
         return {
             "max_difference": self.max_difference,
             "mean_cosine": self.mean_cosine,
@@ -135,13 +135,13 @@ class TowerAgreement:
 
 
 def recalls(images: Vectors, texts: Vectors, text_to_image: NDArray[np.int64]) -> dict[str, float]:
-    """R@1, 5, 10 in percent, both ways."""
+    """Return R@1, 5 and 10 in percent, in both directions."""
     figures = retrieval_metrics(images, texts, text_to_image).figures()
     return {name: value for name, value in figures.items() if re.search(r"_r\d+$", name)}
 
 
 def random_token_batches(vocabulary: int, longest: int, seed: int = 0) -> list[tuple[Any, Any]]:
-    """Batches of several sizes and lengths, one text of a single token and one of the greatest length among them."""
+    """Return batches of several sizes and lengths, including a text of one token and one of maximum length."""
     generator = torch.Generator().manual_seed(seed)
     batches = []
     for count, length in ((1, 1), (2, min(7, longest)), (200, min(14, longest)), (2, longest)):
@@ -153,7 +153,7 @@ def random_token_batches(vocabulary: int, longest: int, seed: int = 0) -> list[t
 
 
 def random_feature_batches(width: int, largest: int, seed: int = 0) -> list[tuple[Any, Any]]:
-    """Batches of several sizes, one set of a single element and one of the greatest size among them."""
+    """Return batches of several sizes, including a set of one element and one of maximum size."""
     generator = torch.Generator().manual_seed(seed)
     batches = []
     for count, size in ((1, 1), (2, min(5, largest)), (100, min(36, largest)), (1, largest)):

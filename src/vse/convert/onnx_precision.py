@@ -1,13 +1,13 @@
-"""Smaller towers: half-precision weights, or eight-bit arithmetic.
+"""Reduce exported towers to half-precision weights or 8-bit arithmetic.
 
-``fp16`` stores every large weight in half precision and widens it when the model is loaded; arithmetic stays in
-float32. CPUs compute no faster in half precision, so this halves the file and loses almost nothing.
+``fp16`` stores every large weight in half precision and widens it on loading; arithmetic stays in float32. CPUs compute
+no faster in half precision, so this halves the file and loses almost nothing.
 
-``int8`` computes in eight bits. Matrix products are quantized as they come (weights per channel, activations at run
-time); convolutions need the range of their activations in advance, which is measured on calibration images. The
-recurrence of a GRU has no eight-bit operator in ONNX Runtime and keeps half-precision weights.
+``int8`` computes in 8 bits. Matrix products are quantized dynamically (weights per channel, activations at run time);
+convolutions need the range of their activations in advance, measured on calibration images. The recurrence of a GRU
+has no 8-bit operator in ONNX Runtime and keeps half-precision weights.
 
-``mixed`` is fp16 for images and int8 for texts, whose weights are most of a model with a transformer.
+``mixed`` is fp16 for images and int8 for texts, whose weights dominate a model with a transformer.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def halve_weights(path: Path) -> None:
 
 
 def quantize(path: Path, calibration: Iterable[NDArray[np.float32]] | None) -> None:
-    """Rewrite the model in ``path`` in eight bits; ``calibration`` are batches of pixels for its convolutions."""
+    """Rewrite the model in ``path`` in 8 bits; ``calibration`` are batches of pixels for its convolutions."""
     require("onnx", "train", "exporting to ONNX")
     from onnxruntime.quantization import (
         QuantFormat,
@@ -93,7 +93,7 @@ def quantize(path: Path, calibration: Iterable[NDArray[np.float32]] | None) -> N
 
 
 class _Reader:
-    """Calibration batches in the form that ONNX Runtime asks for."""
+    """Calibration batches in the form that ONNX Runtime expects."""
 
     def __init__(self, batches: Iterable[NDArray[np.float32]]) -> None:
         self._batches: Iterator[NDArray[np.float32]] = iter(batches)

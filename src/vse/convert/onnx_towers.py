@@ -60,7 +60,7 @@ class ExportableBiGRU(nn.Module):
 
 
 class ExportableSeq2Seq(Pooling):
-    """A :class:`Seq2SeqPool` for sets whose valid elements come first, which is how a tower is handed its sets."""
+    """A :class:`Seq2SeqPool` for sets whose valid elements come first, as towers receive them."""
 
     def __init__(self, pooling: Seq2SeqPool) -> None:
         super().__init__()
@@ -73,7 +73,7 @@ class ExportableSeq2Seq(Pooling):
 
 
 def without_packing(pooling: Pooling) -> Pooling:
-    """The pooling with every :class:`Seq2SeqPool` in it made exportable."""
+    """Return the pooling with every :class:`Seq2SeqPool` in it replaced by an exportable one."""
     if isinstance(pooling, Seq2SeqPool):
         return ExportableSeq2Seq(pooling)
     for name, child in pooling.named_children():
@@ -83,7 +83,7 @@ def without_packing(pooling: Pooling) -> Pooling:
 
 
 def gru_translations(tower: nn.Module) -> dict[Any, Callable[..., Any]]:
-    """How the exporter writes the recurrences of ``tower`` in ONNX."""
+    """Return how the exporter writes the recurrences of ``tower`` in ONNX."""
     found = next((module for module in tower.modules() if isinstance(module, ExportableGRU)), None)
     if found is None:
         return {}
@@ -94,7 +94,7 @@ def gru_translations(tower: nn.Module) -> dict[Any, Callable[..., Any]]:
 
 @cache
 def _operators() -> tuple[Any, Any]:
-    """The operators of one and of two directions, registered on first use. They are traced, never run."""
+    """Return the operators of one and two directions, registered on first use; they are traced, never run."""
     made = []
     for name in ("gru", "bigru"):
 
@@ -179,7 +179,7 @@ class TextTower(nn.Module):
 
 
 def embed(pooling: Pooling, elements: Tensor, mask: Tensor | None, *, explain: bool) -> Any:
-    """The unit vector, and each element's part in it if ``explain``."""
+    """Return the embedding, and each element's contribution if ``explain``."""
     if not explain:
         return unit_norm(pooling.pool(elements, mask))
     pooled, shares = pool_with_contributions(pooling, elements, mask)
@@ -188,7 +188,7 @@ def embed(pooling: Pooling, elements: Tensor, mask: Tensor | None, *, explain: b
 
 
 def _frozen(encoder: nn.Module, largest: int) -> Any:
-    """A copy whose pooling is a table where that is possible."""
+    """Return a copy whose pooling is a table where possible."""
     frozen: Any = copy.deepcopy(encoder).eval().requires_grad_(False)
     pooling = frozen.pooling
     if has_contributions(pooling):

@@ -1,4 +1,4 @@
-"""A joint space that knows ImageNet's classes before anything is trained: images begin as names of what is seen."""
+"""Initialise a joint space with ImageNet's classes: before training, an image is near the names of what it shows."""
 
 from __future__ import annotations
 
@@ -25,11 +25,14 @@ FAINT = 0.05
 
 
 def begin_with_class_words(image: nn.Module, text: nn.Module, tokenizer: TextTokenizer | None) -> None:
-    """Make the space of the sentence encoder the joint one, and put images into it by what a classifier sees in them.
+    """Initialise image and text encoder so that images start near the names of their ImageNet classes.
 
-    The text encoder's linear map becomes the identity on its first H dimensions, less the mean of all class names;
-    ``words`` of the head become the vectors of the class names, and ``classes`` the packaged classifier. A image of
-    a zebra then lies near sentences about zebras, though no image of one may be in the training data.
+    The text encoder's linear layer becomes the identity on its first H dimensions, minus the mean of all class names;
+    ``words`` of the head become the embeddings of the class names, and ``classes`` the packaged classifier. An image of
+    a zebra is then near sentences about zebras, even if the training data has no image of one.
+
+    Raises:
+        InputError: If backbone, head, sizes or text encoder do not support it.
     """
     head = image.projection if isinstance(image, GridEncoder) else None
     if not isinstance(image, GridEncoder) or not isinstance(head, ClassWordsProjection):
@@ -68,7 +71,7 @@ def begin_with_class_words(image: nn.Module, text: nn.Module, tokenizer: TextTok
 
 
 def class_sentences() -> list[tuple[str, str]]:
-    """Two sentences for each of ImageNet's 1,000 classes, in order: one with its name, and what WordNet says of it."""
+    """Return two sentences for each of ImageNet's 1,000 classes, in order: its name, and WordNet's description."""
     require("timm", "train", "the names of ImageNet's classes")
     from timm.data.imagenet_info import ImageNetInfo
 
@@ -79,7 +82,7 @@ def class_sentences() -> list[tuple[str, str]]:
 
 
 def _pooled(text: TransformerTextEncoder, tokenizer: TextTokenizer, sentences: Sequence[str]) -> Tensor:
-    """Sentences as they are before their norm is made one, ``(S, D)``."""
+    """Return the sentences' embeddings before normalization, ``(S, D)``."""
     rows = []
     with evaluation_mode(text):
         for start in range(0, len(sentences), BATCH):

@@ -1,4 +1,4 @@
-"""Small functions that all encoders share: unit norm, evaluation mode, the fingerprint of weights."""
+"""Functions that all encoders share: unit norm, evaluation mode, fingerprint of weights."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def unit_norm(vectors: Tensor) -> Tensor:
 
 @contextmanager
 def evaluation_mode(module: nn.Module) -> Iterator[None]:
-    """Every part in evaluation mode; afterwards each is as it was, those that are kept frozen while training too."""
+    """Put every submodule in evaluation mode within the context, and restore each one's mode afterwards."""
     modes = [(part, part.training) for part in module.modules()]
     module.eval()
     try:
@@ -33,7 +33,7 @@ DIGITS = 16
 
 
 def state_fingerprint(state: Mapping[str, Tensor], extra: str = "") -> str:
-    """SHA-256 over the names, types, shapes and values of all tensors and over ``extra``, cut to 16 digits."""
+    """Return SHA-256 over names, types, shapes and values of all tensors and ``extra``, cut to 16 digits."""
     digest = hashlib.sha256()
     for name, tensor in sorted(state.items()):
         digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode())

@@ -19,7 +19,7 @@ HEADS: tuple[Head, ...] = ("linear", "residual-mlp", "class-words")
 
 
 def create_projection(head: Head, features: int, size: int, hidden: int) -> Projection:
-    """One of ``HEADS``; all take ``(features (B, N, F), mask)`` and give ``(B, N, size)``.
+    """Create one of ``HEADS``; all map ``(features (B, N, F), mask)`` to ``(B, N, size)``.
 
     ``hidden`` is the width of the hidden layer of ``residual-mlp``, and the number of classes of ``class-words``.
     """
@@ -33,11 +33,11 @@ def create_projection(head: Head, features: int, size: int, hidden: int) -> Proj
 
 
 class Projection(nn.Module):
-    """A map of features of width F to ``size``, applied to the valid elements of sets; the others become zero.
+    """Map features of width F to ``size``, for the valid elements of sets; the others become zero.
 
-    Padding thereby costs nothing and reaches neither statistics nor gradients, whatever it holds. Under
-    ``torch.compile`` and in exports all elements are mapped: the number of valid ones would be a shape that depends on
-    values. ``fc`` is the linear map that leads straight to the joint space.
+    Padding costs nothing and never reaches statistics or gradients. Under ``torch.compile`` and in exports all elements
+    are mapped, since the number of valid ones would be a data-dependent shape. ``fc`` is the linear map to the joint
+    space.
     """
 
     fc: nn.Linear
@@ -71,9 +71,8 @@ class LinearProjection(Projection):
 class ResidualProjection(Projection):
     """``fc(x) + mlp(x)`` with ``mlp = Linear(F, H) → BatchNorm over all rows → ReLU → Linear(H, size)``.
 
-    The statistics of the batch norm are taken over valid elements alone: padding would pull the mean towards its
-    own value, by an amount that depends on how the sets happen to be batched. (Under ``torch.compile`` they are taken
-    over all rows.)
+    Batch norm statistics cover valid elements only: padding would shift the mean by an amount that depends on how sets
+    are batched. (Under ``torch.compile`` they cover all rows.)
     """
 
     def __init__(self, features: int, size: int, hidden: int = 512) -> None:
@@ -90,11 +89,11 @@ class ResidualProjection(Projection):
 
 
 class ClassWordsProjection(Projection):
-    """``fc(x) + words(softmax(classes(x) / T))``: what a classifier sees in an element, as vectors of class names.
+    """``fc(x) + words(softmax(classes(x) / T))``: what a classifier sees in an element, as embeddings of class names.
 
-    ``classes`` (F to C) is the classifier that the features were trained with. It stays as it is, so that what it tells
-    apart is not lost when few of its classes occur in the training images. ``words`` (C to ``size``) and ``fc`` are
-    trained. :func:`vse.encoders.class_words.begin_with_class_words` fills in both parts.
+    ``classes`` (F to C) is the classifier that the features were trained with. It stays frozen, so that what it
+    distinguishes is not lost when few of its classes occur in training. ``words`` (C to ``size``) and ``fc`` are
+    trained. :func:`vse.encoders.class_words.begin_with_class_words` initialises both parts.
     """
 
     TEMPERATURE = 2.0
@@ -123,7 +122,7 @@ def _xavier(linear: nn.Linear) -> nn.Linear:
 class RegionEncoder(nn.Module):
     """``features (B, N, F)`` → projection → pooling → unit norm ``(B, D)``.
 
-    ``lengths (B,)`` says how many regions of each image are real; without it all are.
+    ``lengths (B,)`` is the number of valid regions of each image; by default all are.
     """
 
     def __init__(self, projection: Projection, pooling: Pooling, feature_size: int) -> None:
@@ -139,14 +138,14 @@ class RegionEncoder(nn.Module):
     def elements(
         self, features: Tensor, lengths: Lengths | None = None, mask: Tensor | None = None
     ) -> tuple[Tensor, Tensor | None]:
-        """The projected regions ``(B, N, D)`` before pooling, and their mask."""
+        """Return the projected regions ``(B, N, D)`` before pooling, and their mask."""
         features = check_features(features, self.feature_size, self.projection.fc.weight.dtype)
         mask = read_sets(features, lengths, mask)
         return self.projection(features, mask), mask
 
 
 def check_features(features: Tensor, width: int, dtype: torch.dtype) -> Tensor:
-    """Features of the right shape, in the type of the weights (stores hold float16)."""
+    """Return features in the type of the weights (stores hold float16); reject a wrong shape."""
     if features.dim() == 3 and features.shape[2] == width:
         return features if features.requires_grad else features.to(dtype)
     hint = "; these look like pixels, and this model takes features" if features.dim() == 4 else ""
@@ -156,8 +155,8 @@ def check_features(features: Tensor, width: int, dtype: torch.dtype) -> Tensor:
 class GridEncoder(nn.Module):
     """``pixels (B, 3, H, W)`` → backbone ``(B, h·w, C)`` → projection → pooling → unit norm ``(B, D)``.
 
-    Cell features ``(B, N, C)`` that were computed before are accepted in the place of pixels and skip the backbone.
-    The backbone's batch norms keep their running statistics while training; their scale and shift are trained.
+    Precomputed cell features ``(B, N, C)`` are accepted instead of pixels and skip the backbone. The backbone's batch
+    norms keep their running statistics in training; their scale and shift are trained.
     """
 
     def __init__(self, backbone: Backbone, projection: Projection, pooling: Pooling) -> None:
@@ -168,7 +167,7 @@ class GridEncoder(nn.Module):
 
     @property
     def feature_size(self) -> int:
-        """The width C of a cell."""
+        """Width C of a cell."""
         return self.backbone.channels
 
     def forward(self, pixels: Tensor, lengths: Lengths | None = None, mask: Tensor | None = None) -> Tensor:
@@ -178,7 +177,7 @@ class GridEncoder(nn.Module):
     def elements(
         self, pixels: Tensor, lengths: Lengths | None = None, mask: Tensor | None = None
     ) -> tuple[Tensor, Tensor | None]:
-        """The projected cells ``(B, N, D)`` before pooling, and their mask."""
+        """Return the projected cells ``(B, N, D)`` before pooling, and their mask."""
         if pixels.dim() == 4:
             if pixels.shape[1] != 3:
                 raise InputError(f"pixels must have shape (B, 3, H, W), got {tuple(pixels.shape)}")

@@ -1,4 +1,4 @@
-"""Text encoders on word indices: embedding, (bi)GRU, pooling."""
+"""Encode texts given as word ids: embedding, bidirectional GRU, pooling."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from vse.pooling.functional import Lengths, compiled, prefix_mask, read_sets, si
 
 
 def check_tokens(tokens: Tensor, vocabulary_size: int) -> Tensor:
-    """The tokens as int64, if they are ``(B, L)`` whole numbers from 0 to ``vocabulary_size - 1``."""
+    """Return the tokens as int64; reject ids outside 0 to ``vocabulary_size - 1``."""
     if tokens.dim() != 2 or tokens.is_floating_point() or tokens.is_complex() or tokens.dtype == torch.bool:
         raise InputError(f"tokens must be integers of shape (B, L), got {tokens.dtype} of {tuple(tokens.shape)}")
     tokens = tokens.long()
@@ -38,9 +38,9 @@ DIRECTIONS = ("", "_reverse")
 class BiGRUEncoder(nn.Module):
     """``tokens (B, L)`` → embedding → BiGRU, directions averaged → pooling over all tokens → unit norm ``(B, D)``.
 
-    ``<start>`` and ``<end>`` are tokens like the others. ``lengths (B,)`` counts them; what lies behind is padding.
-    On the CPU, where the kernels load, the recurrence is ours (:mod:`vse.encoders.prefix_bigru`); elsewhere, and in
-    recorded graphs, torch's. Both have the parameters of ``rnn``.
+    ``<start>`` and ``<end>`` are tokens like the others. ``lengths (B,)`` counts them; the rest is padding. On the CPU,
+    where the kernels load, the recurrence is :mod:`vse.encoders.prefix_bigru`; elsewhere, and in recorded graphs,
+    torch's. Both use the parameters of ``rnn``.
     """
 
     def __init__(self, vocabulary_size: int, word_size: int, size: int, pooling: Pooling) -> None:
@@ -55,7 +55,7 @@ class BiGRUEncoder(nn.Module):
         return unit_norm(self.pooling.pool(states, mask))
 
     def elements(self, tokens: Tensor, lengths: Lengths | None = None) -> tuple[Tensor, Tensor | None]:
-        """The state of each token ``(B, L, D)`` before pooling, zero where there is none, and its mask."""
+        """Return the state of each token ``(B, L, D)`` before pooling, zero for padding, and the mask."""
         tokens = check_tokens(tokens, self.embed.num_embeddings)
         mask = read_sets(self.embed.weight.new_empty(1).expand(*tokens.shape, 1), lengths)
         if not len(tokens):  # no sentences: nothing that torch would pack
@@ -97,7 +97,7 @@ class BiGRUEncoder(nn.Module):
 
 
 def _untouched(module: nn.Module, kind: type[nn.Module]) -> bool:
-    """Calling the module would do what its class does and no more: pruning, for one, lives in hooks."""
+    """Return whether calling the module does only what its class does: pruning, for one, lives in hooks."""
     hooks = (module._forward_hooks, module._forward_pre_hooks, module._backward_hooks, module._backward_pre_hooks)
     return type(module) is kind and not any(hooks)
 
@@ -105,8 +105,8 @@ def _untouched(module: nn.Module, kind: type[nn.Module]) -> bool:
 class WordStates(nn.Module):
     """``tokens (B, L)`` → embedding → dropout → BiGRU, directions averaged: states ``(B, L, D)`` and their mask.
 
-    Embeddings start in ``U(±1/√W)``, the weights of the GRU orthogonal, its biases zero. On the CPU, where the kernels
-    load, the recurrence is that of :mod:`vse.encoders.prefix_bigru`, with the parameters of ``rnn``.
+    Embeddings start in ``U(±1/√W)``, the GRU's weights orthogonal, its biases zero. On the CPU, where the kernels load,
+    the recurrence is that of :mod:`vse.encoders.prefix_bigru`, with the parameters of ``rnn``.
     """
 
     def __init__(self, vocabulary_size: int, word_size: int, size: int, dropout: float) -> None:
@@ -122,7 +122,7 @@ class WordStates(nn.Module):
                 nn.init.zeros_(parameter)
 
     def forward(self, tokens: Tensor, lengths: Lengths | None = None) -> tuple[Tensor, Tensor | None]:
-        """States, zero past a sentence's end, and their mask ``(B, L)``, None if no sentence is padded."""
+        """Return the states, zero for padding, and their mask ``(B, L)``, None if no sentence is padded."""
         tokens = check_tokens(tokens, self.embed.num_embeddings)
         mask = read_sets(self.embed.weight.new_empty(1).expand(*tokens.shape, 1), lengths)
         if not len(tokens):  # no sentences: nothing that torch would pack
@@ -166,8 +166,8 @@ class WordStates(nn.Module):
 class WordEncoder(WordStates):
     """``tokens (B, L)`` → :class:`~vse.encoders.text.WordStates` → pooling → unit norm ``(B, D)``.
 
-    Beside :class:`~vse.encoders.text.BiGRUEncoder` it has dropout on the words and other first weights; without
-    training the two compute the same.
+    Unlike :class:`~vse.encoders.text.BiGRUEncoder` it has dropout on the words and another initialisation; at inference
+    the two compute the same.
     """
 
     def __init__(self, vocabulary_size: int, word_size: int, size: int, pooling: Pooling, dropout: float) -> None:
@@ -179,5 +179,5 @@ class WordEncoder(WordStates):
         return unit_norm(self.pooling.pool(states, mask))
 
     def elements(self, tokens: Tensor, lengths: Lengths | None = None) -> tuple[Tensor, Tensor | None]:
-        """The state of each word ``(B, L, D)`` before pooling, zero where there is none, and its mask."""
+        """Return the state of each word ``(B, L, D)`` before pooling, zero for padding, and the mask."""
         return super().forward(tokens, lengths)

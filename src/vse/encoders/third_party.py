@@ -1,4 +1,4 @@
-"""Load transformers and timm safely: no pickles, no network, no clash with torchvision."""
+"""Import transformers and timm safely: no pickles, no remote code, no clash with a broken torchvision."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _declared: list[Any] = []  # a torch.library.Library withdraws its declarations 
 
 @cache
 def mend_torchvision() -> bool:
-    """Make ``import torchvision`` work where it would fail; True if something had to be declared.
+    """Make ``import torchvision`` work where its operators are missing; return whether anything was declared.
 
     Call it before the first import of timm or transformers.
     """
@@ -48,14 +48,14 @@ NOT_ARCHITECTURE = {"transformers_version", "_name_or_path", "architectures", "d
 
 
 def import_transformers(purpose: str) -> Any:
-    """The library, after a torchvision that would break its import has been mended."""
+    """Import transformers, after repairing a torchvision that would break it."""
     mend_torchvision()
     return require("transformers", "train", purpose)
 
 
 @contextmanager
 def quiet_loading(transformers: Any) -> Iterator[None]:
-    """Without the bars and reports that loading weights prints; errors still come as exceptions."""
+    """Suppress progress bars and reports of loading weights; errors are still raised."""
     logging = transformers.utils.logging
     verbosity, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
     logging.set_verbosity_error()
@@ -69,9 +69,9 @@ def quiet_loading(transformers: Any) -> Iterator[None]:
 
 
 def load_pretrained(transformers: Any, source: str, **options: Any) -> Any:
-    """``AutoModel.from_pretrained``, strictly: weights that the file lacks would otherwise stay random, with a warning.
+    """Call ``AutoModel.from_pretrained`` strictly: missing weights, which would stay random, are an error.
 
-    Only safetensors are read, and no code that comes with a model is run.
+    Only safetensors are read, and no code of the model is run.
     """
     safetensors = require("safetensors", "train", f"loading {source!r}")
     try:
@@ -89,6 +89,6 @@ def load_pretrained(transformers: Any, source: str, **options: Any) -> Any:
 
 
 def describe_config(config: Any) -> dict[str, Any]:
-    """The settings and the type of a configuration: enough to build the network again."""
+    """Return the settings and type of a configuration: enough to rebuild the network."""
     described = {"model_type": config.model_type, **config.to_diff_dict()}
     return {key: value for key, value in described.items() if key not in NOT_ARCHITECTURE}

@@ -1,4 +1,4 @@
-"""Sentences as the last hidden states of BERT or any other Hugging Face encoder."""
+"""Encode texts with BERT or any other Hugging Face encoder."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class TransformerTextEncoder(nn.Module):
         return unit_norm(self.pooling.pool(projected, mask))
 
     def elements(self, tokens: Tensor, lengths: Lengths | None = None) -> tuple[Tensor, Tensor | None]:
-        """The projected state of each token ``(B, L, D)`` before pooling, and its mask."""
+        """Return the projected state of each token ``(B, L, D)`` before pooling, and its mask."""
         tokens = check_tokens(tokens, self.transformer.config.vocab_size)
         longest = self.max_tokens
         if longest is not None and tokens.shape[1] > longest:
@@ -53,10 +53,10 @@ class TransformerTextEncoder(nn.Module):
         return self.project(self._states(tokens, mask)), mask
 
     def _states(self, tokens: Tensor, mask: Tensor | None) -> Tensor:
-        """The last hidden states ``(B, L, H)``.
+        """Return the last hidden states ``(B, L, H)``.
 
-        Texts of similar length go through the transformer together: a batch of captions is padded to twice their
-        usual length, and padding costs as much as words. Compiled and exported, all go at once.
+        Texts of similar length share a pass: a batch of captions is padded to twice their usual length, and padding
+        costs as much as words. Compiled and exported, all share one.
         """
         if mask is None or compiled() or len(tokens) < 2 * TOGETHER:
             attended = torch.ones_like(tokens) if mask is None else mask.long()
@@ -72,7 +72,7 @@ class TransformerTextEncoder(nn.Module):
 
     @property
     def max_tokens(self) -> int | None:
-        """The longest text it reads, from its table of positions; None if it has no such limit."""
+        """Maximum number of tokens, from the position table; None if there is no limit."""
         config = self.transformer.config
         positions = getattr(config, "max_position_embeddings", None)
         if positions is None or config.model_type not in POSITIONS_AFTER_PADDING:
@@ -80,12 +80,12 @@ class TransformerTextEncoder(nn.Module):
         return positions - (config.pad_token_id or 0) - 1
 
     def project(self, hidden: Tensor) -> Tensor:
-        """``(B, L, H)`` to the joint space ``(B, L, D)``."""
+        """Map ``(B, L, H)`` to the joint space ``(B, L, D)``."""
         return self.linear(hidden)
 
 
 def create_transformer(architecture: Mapping[str, Any]) -> Any:
-    """A transformer with random weights from its Hugging Face configuration, ``{"model_type": "bert", …}``."""
+    """Create a transformer with random weights from its configuration, ``{"model_type": "bert", …}``."""
     transformers = import_transformers("a transformer text encoder")
     options = dict(architecture)
     model_type = options.pop("model_type", None)
@@ -99,7 +99,7 @@ def create_transformer(architecture: Mapping[str, Any]) -> Any:
 
 
 def load_transformer(source: str) -> Any:
-    """A pretrained transformer from a local directory, a package (``all-minilm-l6-v2``) or a hub id."""
+    """Load a pretrained transformer from a local folder, a package (``all-minilm-l6-v2``) or a hub id."""
     transformers = import_transformers("a transformer text encoder")
     source = str(packaged_folder(source) or source)
     try:
@@ -111,7 +111,7 @@ def load_transformer(source: str) -> Any:
 
 
 def architecture_of(transformer: Any) -> dict[str, Any]:
-    """The configuration from which :func:`create_transformer` builds the same network."""
+    """Return the configuration from which :func:`create_transformer` builds the same network."""
     return describe_config(transformer.config)
 
 

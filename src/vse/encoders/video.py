@@ -22,7 +22,7 @@ from vse.pooling.functional import Lengths, read_sets
 class FrameEncoder(nn.Module):
     """``frames (B, T, C)`` → Linear → dropout → pooling → unit norm ``(B, D)``.
 
-    ``lengths (B,)`` says how many frames of each video are real; without it all are.
+    ``lengths (B,)`` is the number of valid frames of each video; by default all are.
     """
 
     def __init__(self, feature_size: int, size: int, pooling: Pooling, dropout: float) -> None:
@@ -39,7 +39,7 @@ class FrameEncoder(nn.Module):
     def elements(
         self, frames: Tensor, lengths: Lengths | None = None, mask: Tensor | None = None
     ) -> tuple[Tensor, Tensor | None]:
-        """The projected frames ``(B, T, D)`` before pooling, and their mask."""
+        """Return the projected frames ``(B, T, D)`` before pooling, and their mask."""
         frames = check_features(frames, self.feature_size, self.fc.weight.dtype)
         mask = read_sets(frames, lengths, mask)
         if mask is not None:  # whatever the padding holds must not reach the gradient of the weights
@@ -53,7 +53,7 @@ NAN = "the backbone gives NaN for it"
 
 @dataclass(frozen=True)
 class FrameFeatures:
-    """``rows`` float16 ``(n, C)``, one a frame; ``clipped`` counts the values that float16 cannot hold."""
+    """``rows`` float16 ``(n, C)``, one per frame; ``clipped`` counts values beyond the range of float16."""
 
     rows: NDArray[np.float16]
     clipped: int
@@ -61,20 +61,20 @@ class FrameFeatures:
 
 @torch.inference_mode()
 def see_cells(backbone: Backbone, pixels: NDArray[Any]) -> Tensor:
-    """Pixels ``(B, 3, H, W)`` to the features of their cells ``(B, h·w, C)`` float32, where the backbone is."""
+    """Return the cell features ``(B, h·w, C)`` float32 of pixels ``(B, 3, H, W)``, on the backbone's device."""
     like = next(backbone.parameters())
     cells: Tensor = backbone(torch.from_numpy(pixels).to(like.device, like.dtype))
     return cells.float()
 
 
 def as_float16(values: Tensor) -> tuple[NDArray[np.float16], int]:
-    """Values clipped to ±65504 and rounded, and how many were clipped."""
+    """Return values clipped to ±65504 and rounded, and how many were clipped."""
     clipped = int((values.abs() > LARGEST).sum())
     return values.clamp(-LARGEST, LARGEST).half().cpu().numpy(), clipped
 
 
 def see_frames(backbone: Backbone, pixels: NDArray[np.float32], batch_size: int) -> FrameFeatures | None:
-    """Frames ``(n, 3, H, W)`` of a clip to one row each, the mean over its cells; None where the backbone gives NaN."""
+    """Return one row per frame ``(n, 3, H, W)`` of a video, the mean over its cells; None if there is a NaN."""
     starts = range(0, len(pixels), batch_size)
     with evaluation_mode(backbone):
         means = torch.cat([see_cells(backbone, pixels[start : start + batch_size]).mean(1) for start in starts])

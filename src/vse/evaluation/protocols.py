@@ -1,4 +1,4 @@
-"""Named ways to cut a test split into galleries. A recall without its protocol means nothing."""
+"""Named ways to divide a test split into galleries; recalls under different protocols cannot be compared."""
 
 from __future__ import annotations
 

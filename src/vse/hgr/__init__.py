@@ -1,12 +1,12 @@
-"""Hierarchical graph reasoning for video and text: sentences as small graphs of roles, scores of three levels.
+"""Hierarchical graph reasoning (HGR) for videos and sentences: role graphs, and scores on three levels.
 
-HGR compares a video and a sentence as wholes, by the sentence's verbs and by its nouns. HGR∞ is the same with GPO in
-the place of the attention that pools frames and words into the two wholes.
+HGR compares a video with a whole sentence, with its verbs and with its nouns. HGR∞ pools frames and words with GPO in
+place of attention.
 
 >>> from vse.hgr import HGRConfig, HGRModel
 >>> model = HGRModel(HGRConfig(vocabulary_size=9000, video_pooling="gpo", sentence_pooling="gpo"))  # doctest: +SKIP
 
-A name is loaded when it is asked for: reading role graphs needs no torch.
+Names are imported lazily: reading role graphs needs no torch.
 """
 
 from importlib import import_module

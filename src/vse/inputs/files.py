@@ -1,4 +1,4 @@
-"""Which files are images and videos, how one is opened safely, and what is wrong with it."""
+"""Recognise image and video files, open them safely, and report what is wrong with one."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _VIDEO_BRANDS = (b"isom", b"iso2", b"iso4", b"iso5", b"iso6", b"mp41", b"mp42", 
 
 
 def kind_of_name(name: str) -> MediaKind | None:
-    """What the ending says; upper or lower case."""
+    """Return the kind of file that a name's suffix stands for, in upper or lower case."""
     ending = name.rpartition(".")[2].lower() if "." in name else ""
     if ending in IMAGE_ENDINGS:
         return "image"
@@ -33,12 +33,12 @@ def kind_of_name(name: str) -> MediaKind | None:
 
 
 def worth_sniffing(name: str) -> bool:
-    """Whether the first bytes are asked: only where a name has no ending, since it means opening the file."""
+    """Return whether to look at the first bytes: only for names without a suffix, since it opens the file."""
     return "." not in name
 
 
 def kind_of_bytes(start: bytes) -> MediaKind | None:
-    """What the first :data:`SNIFFED_BYTES` say; the two bytes of BMP are too few to trust."""
+    """Return the kind of file that starts with these :data:`SNIFFED_BYTES`; BMP's two bytes are too few."""
     if start.startswith(_IMAGE_STARTS) or (start[:4] == b"RIFF" and start[8:12] == b"WEBP"):
         return "image"
     if start.startswith(b"\x1aE\xdf\xa3") or (start[:4] == b"RIFF" and start[8:12] == b"AVI "):
@@ -52,9 +52,10 @@ def kind_of_bytes(start: bytes) -> MediaKind | None:
 
 @dataclass(frozen=True)
 class Problem:
-    """``path`` is the place below the root, or the file as it was named; ``reason`` says what is wrong with it.
+    """A file that cannot be used.
 
-    Both can be stored and sent as UTF-8. ``str(problem)`` is one printable line, whatever the name contains.
+    ``path`` is relative to the root, or the name as given; ``reason`` says what is wrong. Both can be stored and sent
+    as UTF-8. ``str(problem)`` is one printable line, whatever the name contains.
     """
 
     path: str
@@ -77,16 +78,16 @@ class BadMediaError(InputError):
         self.reason = reason
 
     def __reduce__(self) -> tuple[type[BadMediaError], tuple[str, str]]:
-        """Let the error come back from a worker process; the default would hand over the message alone."""
+        """Support pickling between worker processes."""
         return type(self), (self.name, self.reason)
 
 
 class TooSlowError(BadMediaError):
-    """A clip that took longer than it may: nothing is wrong with it, and another time it may be faster."""
+    """Decoding a video timed out: the file may be valid, and a retry may succeed."""
 
 
 def is_text(name: str) -> bool:
-    """Whether a name is Unicode: one with other bytes holds lone surrogates in their place."""
+    """Return whether a name is valid Unicode: other bytes appear as lone surrogates."""
     try:
         name.encode()
     except UnicodeEncodeError:
@@ -95,17 +96,17 @@ def is_text(name: str) -> bool:
 
 
 def encodable(name: str) -> str:
-    r"""The name itself, or with an escape such as ``\udce9`` in place of each byte that is no UTF-8."""
+    r"""Return the name, with an escape such as ``\udce9`` for each byte that is not UTF-8."""
     return name.encode(errors="backslashreplace").decode()
 
 
 def os_reason(error: OSError) -> str:
-    """Why the system refused, without the path that it repeats."""
+    """Return the reason of an operating system error, without the path."""
     return "no such file" if isinstance(error, FileNotFoundError) else error.strerror or type(error).__name__
 
 
 def regular_size(path: str | Path) -> int:
-    """Bytes of a regular file. Opening a pipe would wait for its writer, and a device never ends."""
+    """Return the size of a regular file; a pipe would block and a device never ends."""
     try:
         status = Path(path).stat()
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""Reading an image: whatever the user has becomes uint8 (H, W, 3) RGB, or an error of one line."""
+"""Read an image from a file, bytes, PIL or an array as uint8 (H, W, 3) RGB, or fail with an error of one line."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ _ACCEPTED = "expected (H, W), (H, W, 1), (H, W, 3) or (H, W, 4) of uint8, uint16
 
 
 def image_to_rgb(image: Image.Image) -> np.ndarray:
-    """A PIL image of any mode as a new uint8 (H, W, 3).
+    """Return a PIL image of any mode as a new uint8 (H, W, 3).
 
-    Transparency, also that of a palette or of one marked colour, is laid over white. Greys of 16 bits are divided by
-    257. Mode ``I`` holds 16 bits when a value is above 255 and 8 otherwise; mode ``F`` holds 0 … 1 when no value is
-    outside and 0 … 255 otherwise; what is outside is clipped, NaN is black.
+    Transparency, also of a palette or a single colour, is blended with white. 16-bit greys are divided by 257. Mode
+    ``I`` holds 16 bits if a value is above 255, else 8; mode ``F`` holds 0 … 1 if no value is outside, else 0 … 255.
+    Values outside are clipped, NaN is black.
     """
     if image.mode.startswith("I;16"):
         return _grey(_eight_bits(np.asarray(image).astype(np.uint16)))
@@ -48,7 +48,7 @@ def image_to_rgb(image: Image.Image) -> np.ndarray:
 
 
 def array_to_rgb(array: np.ndarray) -> np.ndarray:
-    """An array of greys, RGB or RGBA as contiguous uint8 (H, W, 3); one that is so already is returned itself."""
+    """Return an array of greys, RGB or RGBA as contiguous uint8 (H, W, 3), without a copy if it is one already."""
     found = f"{array.dtype} {array.shape}"
     if array.ndim == 2:
         array = array[:, :, None]
@@ -75,7 +75,7 @@ def array_to_rgb(array: np.ndarray) -> np.ndarray:
 
 
 def _eight_bits(values: np.ndarray) -> np.ndarray:
-    """``v / 257`` rounded: 0 … 65535 onto 0 … 255."""
+    """Return ``v / 257`` rounded: 0 … 65535 to 0 … 255."""
     return ((values.astype(np.uint32) + 128) // 257).astype(np.uint8)
 
 
@@ -104,9 +104,9 @@ _LYING = (5, 6, 7, 8)  # height and width are exchanged
 
 @dataclass(frozen=True)
 class ImageLimits:
-    """What is refused before it is decoded: ``max_bytes`` of a file, ``max_pixels`` that its header announces.
+    """Limits checked before decoding: ``max_bytes`` of a file, ``max_pixels`` of its header.
 
-    Pillow has a limit of its own for some formats, by default the same 178,956,970 pixels.
+    Pillow has its own limit for some formats, by default the same 178,956,970 pixels.
     """
 
     max_bytes: int = 200_000_000
@@ -129,14 +129,18 @@ class BadImageError(InputError):
 def read_image(
     source: ImageSource, *, limits: ImageLimits | None = None, at_least: tuple[int, int] | None = None
 ) -> np.ndarray:
-    """The image as uint8 (H, W, 3) RGB, upright: a file, the bytes of one, a PIL image or an array.
+    """Read an image as uint8 (H, W, 3) RGB, upright.
 
-    The EXIF orientation is applied, transparency is laid over white, and of an animation or a document the first frame
-    is taken; see ``vse.inputs.images`` for modes and arrays. ``at_least`` (h, w) allows a JPEG to be decoded at a
-    half, a quarter or an eighth of its scale as long as it stays that large, which is several times faster.
+    The EXIF orientation is applied, transparency is blended with white, and the first frame of an animation or document
+    is used.
 
-    Whatever is wrong raises :class:`BadImageError`: a truncated or hostile file too, with any exception that the
-    decoder chose. A uint8 RGB array is returned as it is, not copied.
+    Args:
+        source: A path, the bytes of a file, a PIL image or an array. A uint8 RGB array is returned without a copy.
+        at_least: Size (h, w) that the result must have: a JPEG may be decoded at 1/2, 1/4 or 1/8 scale if it stays that
+            large, which is several times faster.
+
+    Raises:
+        BadImageError: For any invalid, truncated or malicious file, whatever the decoder raised.
     """
     limits = limits or ImageLimits()
     if at_least is not None and min(at_least) < 1:
@@ -162,14 +166,14 @@ def read_image(
 
 
 def check_image(content: bytes, name: str, limits: ImageLimits) -> int:
-    """Refuse what is no image, and one beyond the limits, by its header: nothing is decoded. Returns its pixels."""
+    """Return the number of pixels from the header; raise :class:`BadImageError` if invalid or beyond the limits."""
     with _opened(content, name, limits) as image:
         _check_size(image, name, limits)
         return image.width * image.height
 
 
 def _opened(data: bytes, name: str, limits: ImageLimits) -> ImageFile.ImageFile:
-    """The image, of which only the header was read."""
+    """Return the opened image; only its header was read."""
     if not data:
         raise BadImageError(name, "empty")
     if len(data) > limits.max_bytes:
@@ -184,7 +188,7 @@ def _opened(data: bytes, name: str, limits: ImageLimits) -> ImageFile.ImageFile:
 
 
 def file_content(path: Path, name: str, limits: ImageLimits) -> bytes:
-    """The bytes of a regular file within the limit. Reading all at once leaves no open file behind a lazy decoder."""
+    """Return the bytes of a regular file within the limit; no open file stays behind a lazy decoder."""
     try:
         found = path.stat()
         if stat.S_ISREG(found.st_mode) and found.st_size <= limits.max_bytes:
@@ -204,10 +208,10 @@ def file_content(path: Path, name: str, limits: ImageLimits) -> bytes:
 
 
 def identify(stream: io.BytesIO) -> ImageFile.ImageFile | None:
-    """The opened but not yet decoded image, or None if no format fits.
+    """Return the opened but not yet decoded image, None if no format fits.
 
-    ``Image.open`` would do, but it warns about large images, and filters for warnings are not safe between threads; our
-    limit is checked on the header instead.
+    ``Image.open`` would warn about large images, and warning filters are not thread-safe; our limit is checked on the
+    header instead.
     """
     prefix = stream.read(16)
     broken = None
@@ -232,7 +236,7 @@ def identify(stream: io.BytesIO) -> ImageFile.ImageFile | None:
 
 
 def _identify_heif(stream: io.BytesIO) -> ImageFile.ImageFile | None:
-    """HEIC and HEIF; AVIF too for a Pillow that lacks it, if this version of the library has it."""
+    """Identify HEIC and HEIF; AVIF too where Pillow lacks it and the library supports it."""
     import pillow_heif
 
     for name in ("HeifImageFile", "AvifImageFile"):

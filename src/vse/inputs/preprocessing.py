@@ -1,4 +1,4 @@
-"""From a decoded image to the array that a network takes."""
+"""Convert a decoded image to the array that a network takes."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ DECODE_MARGIN = 2
 
 @dataclass(frozen=True)
 class ImagePreprocessing:
-    """How a model wants its images: part of the model, saved with it.
+    """How a model's images are prepared; saved with the model.
 
-    ``size`` is (h, w). ``fit`` "stretch" resizes to it and does not keep the aspect ratio; "crop" resizes so that the
-    image just covers ``floor(size / crop_ratio)`` and cuts ``size`` out of the middle. Then, channel by channel in the
-    order of ``channels`` and in units of 0 … 255, ``x = (x - mean) / std``.
+    ``size`` is (h, w). ``fit`` "stretch" resizes to it, ignoring the aspect ratio; "crop" resizes so that the image
+    just covers ``floor(size / crop_ratio)`` and crops the centre. Then, per channel in the order of ``channels`` and
+    in units of 0 … 255, ``x = (x - mean) / std``.
     """
 
     size: tuple[int, int]
@@ -57,12 +57,12 @@ class ImagePreprocessing:
             raise InputError(f"crop_ratio {self.crop_ratio} goes with fit 'crop'; fit is 'stretch'")
 
     def to_json(self) -> dict[str, Any]:
-        """A dictionary for ``json.dumps`` from which :meth:`from_json` makes an equal object."""
+        """Return a dictionary for ``json.dumps``."""
         return {key: list(value) if isinstance(value, tuple) else value for key, value in asdict(self).items()}
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> ImagePreprocessing:
-        """The object of :meth:`to_json`. What is absent gets its default; what is unknown is an error."""
+        """Return the object of :meth:`to_json`; missing fields get their default, unknown ones are an error."""
         if not isinstance(values, Mapping):
             raise InputError(f"image preprocessing must be a JSON object, got {type(values).__name__}")
         known = [field.name for field in fields(cls)]
@@ -83,25 +83,25 @@ class ImagePreprocessing:
 
 
 def imagenet(size: int | tuple[int, int]) -> ImagePreprocessing:
-    """What CNNs trained on ImageNet by torchvision and timm take."""
+    """Return the preprocessing of CNNs trained on ImageNet by torchvision and timm."""
     return ImagePreprocessing(_square(size), mean=(123.675, 116.28, 103.53), std=(58.395, 57.12, 57.375))
 
 
 def butd(size: int | tuple[int, int]) -> ImagePreprocessing:
-    """What the bottom-up-attention (BUTD) ResNet takes: BGR minus the mean of Caffe, not divided."""
+    """Return the preprocessing of the bottom-up-attention (BUTD) ResNet: BGR minus Caffe's mean, not divided."""
     return ImagePreprocessing(_square(size), channels="bgr", mean=(102.9801, 115.9465, 122.7717), std=(1.0, 1.0, 1.0))
 
 
 def efficientnet_lite(size: int | tuple[int, int]) -> ImagePreprocessing:
-    """What EfficientNet-Lite takes: values around zero, ``(x - 127) / 128``."""
+    """Return the preprocessing of EfficientNet-Lite: values around zero, ``(x - 127) / 128``."""
     return ImagePreprocessing(_square(size), mean=(127.0, 127.0, 127.0), std=(128.0, 128.0, 128.0))
 
 
 def prepare(image: np.ndarray, how: ImagePreprocessing, augment: np.random.Generator | None = None) -> np.ndarray:
-    """``image`` uint8 (H, W, 3) RGB as the float32 (3, h, w), contiguous, that the network takes.
+    """Return an image uint8 (H, W, 3) RGB as contiguous float32 (3, h, w).
 
-    With ``augment``, as in training: a crop of ``r * H`` by ``r * W``, r ~ U(0.6, 1), anywhere in the image, stretched
-    to the size whatever ``fit`` says, and mirrored half the time. Always four numbers are drawn from the generator.
+    With ``augment``, as in training: a random crop of ``r * H`` by ``r * W``, r ~ U(0.6, 1), stretched to the size
+    whatever ``fit`` says, and mirrored half the time. It always draws four numbers from the generator.
     """
     if not isinstance(image, np.ndarray) or image.dtype != np.uint8 or image.ndim != 3 or image.shape[2] != 3:
         found = f"{image.dtype} {image.shape}" if isinstance(image, np.ndarray) else type(image).__name__
@@ -123,10 +123,10 @@ def load_pixels(
     limits: ImageLimits | None = None,
     augment: np.random.Generator | None = None,
 ) -> np.ndarray:
-    """:func:`read_image`, then :func:`prepare`.
+    """Read and prepare an image; see :func:`read_image` and :func:`prepare`.
 
-    A large JPEG is decoded at a reduced scale where the result is the same to the eye. Not for "plain-bilinear":
-    without antialiasing the values of single pixels count.
+    A large JPEG is decoded at a reduced scale where the result looks the same, except for "plain-bilinear": without
+    antialiasing single pixels matter.
     """
     at_least = None
     if how.resize != "plain-bilinear":
@@ -137,7 +137,7 @@ def load_pixels(
 
 
 def _random_view(image: np.ndarray, augment: np.random.Generator) -> np.ndarray:
-    """A random crop, perhaps mirrored, without copying."""
+    """Return a random crop, possibly mirrored, without copying."""
     ratio, down, right, mirror = augment.random(4)
     ratio = SMALLEST_CROP + (1 - SMALLEST_CROP) * ratio
     height, width = (max(1, round(side * ratio)) for side in image.shape[:2])
@@ -148,7 +148,7 @@ def _random_view(image: np.ndarray, augment: np.random.Generator) -> np.ndarray:
 
 
 def _covering(image: np.ndarray, box: tuple[int, int]) -> tuple[int, int]:
-    """The smallest size with the image's aspect ratio that covers ``box``; the longer side is rounded down."""
+    """Return the smallest size with the image's aspect ratio that covers ``box``; the longer side is rounded down."""
     rows, columns = image.shape[:2]
     height, width = box
     if rows * width < columns * height:  # the image is wider than the box: its height decides

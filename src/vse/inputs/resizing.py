@@ -1,4 +1,4 @@
-"""Resizing an image, by the exact method that a model was trained with."""
+"""Resize an image with exactly the method that a model was trained with."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ def resize(
     *,
     window: tuple[slice, slice] | None = None,
 ) -> np.ndarray:
-    """``image`` (H, W, 3) at ``size`` (h, w), as float32 (h, w, 3) in the units of the input; never a view of it.
+    """Return ``image`` (H, W, 3) at ``size`` (h, w), as float32 (h, w, 3) in the units of the input; never a view.
 
     - ``plain-bilinear`` has half-pixel centres and no antialiasing. Along each axis, output pixel i lies at
-      ``x = (i + 0.5) * N / n - 0.5``, held within 0 … N - 1, and is ``(1 - f) * p[floor(x)] + f * p[floor(x) + 1]``
+      ``x = (i + 0.5) * N / n - 0.5``, clamped to 0 … N - 1, and is ``(1 - f) * p[floor(x)] + f * p[floor(x) + 1]``
       with ``f = x - floor(x)``. Takes uint8 or float32; the result is not rounded. OpenCV's ``INTER_LINEAR`` and
       torch's ``interpolate`` compute this on floats, and so did the released models of VSE∞.
     - ``bilinear`` and ``bicubic`` are Pillow's: the filter widens when the image shrinks (antialiasing), and every
-      pass is rounded. uint8 alone.
+      pass is rounded. uint8 only.
 
-    ``window`` (rows, columns) cuts a part out of the result; both slices have a start and a stop within it. It is
-    exactly that part, except where Pillow would have to make more than :data:`WHOLE` times as much: then it computes
-    the part alone, and may order its two passes, each of them rounded and clipped, otherwise.
+    ``window`` (rows, columns) crops the result; both slices have a start and a stop within it. The crop is exact,
+    except where Pillow would have to compute more than :data:`WHOLE` times as much: it then computes the window
+    alone, and may order its two passes, each rounded and clipped, differently.
     """
     height, width = size
     if height < 1 or width < 1:
@@ -57,7 +57,7 @@ def resize(
 
 
 def _plain_bilinear(image: np.ndarray, size: tuple[int, int], down: slice, across: slice) -> np.ndarray:
-    """Columns, then rows. Before both, an image more than twice as high as wanted loses the rows that do not count."""
+    """Interpolate columns, then rows; an image more than twice as high as needed first loses unused rows."""
     rows, columns = image.shape[:2]
     height, width = size
     low, high, share = _neighbours(rows, height, down)
@@ -76,7 +76,7 @@ def _plain_bilinear(image: np.ndarray, size: tuple[int, int], down: slice, acros
 
 
 def _pillow(image: np.ndarray, size: tuple[int, int], down: slice, across: slice, method: Method) -> np.ndarray:
-    """The part of Pillow's result. Its ``box`` is in single precision, so that a whole of ordinary size is made."""
+    """Return the window of Pillow's result; its ``box`` is single precision, so ordinary sizes are computed whole."""
     (rows, columns), (height, width) = image.shape[:2], size
     shape = (down.stop - down.start, across.stop - across.start)
     if (rows, columns) == size:
@@ -95,7 +95,7 @@ def _pillow(image: np.ndarray, size: tuple[int, int], down: slice, across: slice
 
 
 def _neighbours(source: int, target: int, part: slice) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The two source positions of the target positions in ``part``, and the share of the second.
+    """Return the two source positions for the target positions in ``part``, and the weight of the second.
 
     In double precision: at 4,000 pixels a float32 coordinate would be off by a tenth of a grey level.
     """
@@ -105,7 +105,7 @@ def _neighbours(source: int, target: int, part: slice) -> tuple[np.ndarray, np.n
 
 
 def _blend(low: np.ndarray, high: np.ndarray, share: np.ndarray) -> np.ndarray:
-    """``low + (high - low) * share``, which leaves equal neighbours exactly as they are; in place for float32."""
+    """Return ``low + (high - low) * share``, exact for equal neighbours; in place for float32."""
     low = low.astype(np.float32, copy=False)
     high = high.astype(np.float32, copy=False)
     high -= low

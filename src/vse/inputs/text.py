@@ -64,7 +64,7 @@ _CONTRACTION = "|".join(
 
 
 def word_normalizer() -> Normalizer:
-    """The first half of the pipeline, on the whole text: lower case, quotes, periods."""
+    """Return the first half of the pipeline, on the whole text: lower case, quotes, periods."""
     from tokenizers import Regex
     from tokenizers.normalizers import Lowercase, Replace
     from tokenizers.normalizers import Sequence as Normalizers
@@ -80,7 +80,7 @@ def word_normalizer() -> Normalizer:
 
 
 def word_splitter() -> PreTokenizer:
-    """The second half, on the normalized text: everything that can be decided within one stretch of non-space."""
+    """Return the second half, on the normalized text: what can be decided within one run of non-space."""
     from tokenizers import Regex
     from tokenizers.pre_tokenizers import Sequence as PreTokenizers
     from tokenizers.pre_tokenizers import Split, WhitespaceSplit
@@ -100,7 +100,7 @@ def words_of(text: str) -> list[str]:
 
 
 def split_words(texts: Iterable[str]) -> list[list[str]]:
-    """The words of every text."""
+    """Return the words of every text."""
     return [words_of(text) for text in texts]
 
 
@@ -116,10 +116,10 @@ _LONE_DASH = re.compile(r"(?<!\w)-+|-+(?!\w)")
 
 
 def plain_sentence(caption: str) -> str:
-    """Lower case, punctuation gone, one blank between words: how HGR's annotations write captions.
+    """Return a text in lower case, without punctuation, with single spaces: the form of HGR's annotations.
 
-    Words are split at white space, so that ``dog.`` would be another word than ``dog``, and ``A dog`` another sentence
-    than ``a dog``. An apostrophe becomes a blank: ``man's`` is ``man s``. A caption without any word stays as it is.
+    Words are split at white space, so ``dog.`` and ``dog`` would be different words. An apostrophe becomes a space:
+    ``man's`` is ``man s``. A text without any word stays as it is.
 
     >>> plain_sentence(" A man's dog runs,  fast. ")
     'a man s dog runs fast'
@@ -134,9 +134,9 @@ _UNSHOWN = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u061c\u200e\u200f\u202a-\
 
 
 def printable(text: str) -> str:
-    """One line: what file names may contain and a terminal would obey, and bytes that are no text, as escapes.
+    """Return one line that is safe for a terminal: control characters and bytes that are not text become escapes.
 
-    That are controls, ends of lines and paragraphs, and marks that turn the direction of writing. Anything else stays
-    as it is, any kind of space and the joiner within an emoji too, so that a name can be copied.
+    Also line and paragraph separators and marks that change the direction of writing. All else stays, any kind of space
+    and the joiner within an emoji too, so that a name can be copied.
     """
     return _UNSHOWN.sub(lambda match: match[0].encode("unicode_escape", "surrogatepass").decode(), text)

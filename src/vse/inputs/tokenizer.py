@@ -1,4 +1,4 @@
-"""From texts to the numbers that a text encoder takes."""
+"""Convert texts to the tokens that a text encoder takes."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _SPELLINGS = {
 
 @dataclass(frozen=True)
 class TokenBatch:
-    """Texts as numbers, one row each, padded at the end to the longest."""
+    """Texts as token ids, one row each, padded at the end to the longest."""
 
     tokens: np.ndarray  # int64 (B, L)
     lengths: np.ndarray  # int64 (B,), start and end tokens included
@@ -50,7 +50,7 @@ class TokenBatch:
 
 @dataclass(frozen=True)
 class SpecialIds:
-    """The ids of the tokens that stand for no text; None for one that the vocabulary lacks."""
+    """Ids of special tokens; None for one that the vocabulary lacks."""
 
     pad: int
     unk: int | None = None
@@ -60,7 +60,7 @@ class SpecialIds:
 
     @classmethod
     def of(cls, tokenizer: Tokenizer) -> SpecialIds:
-        """The ids under their usual spellings."""
+        """Return the ids under their usual spellings."""
         found = {
             role: next((number for name in names if (number := tokenizer.token_to_id(name)) is not None), None)
             for role, names in _SPELLINGS.items()
@@ -73,7 +73,7 @@ class SpecialIds:
 
 @dataclass(frozen=True)
 class _Settings:
-    """What ``tokenizer_settings.json`` holds: what the library does not keep in its own file."""
+    """Content of ``tokenizer_settings.json``: what the library does not keep in its own file."""
 
     kind: Kind
     max_length: Positive
@@ -88,9 +88,9 @@ class _Settings:
 
 
 class TextTokenizer:
-    """Texts to tokens by a pipeline of Hugging Face ``tokenizers``, written once for training and search.
+    """A pipeline of Hugging Face ``tokenizers``, the same for training and search.
 
-    The class takes the tokenizer over: it switches padding off and truncation to ``max_length`` on. ``kind`` says
+    The class takes ownership of the tokenizer: it disables padding and truncates to ``max_length``. ``kind`` says
     whether a token is a word or a piece of one.
     """
 
@@ -132,7 +132,7 @@ class TextTokenizer:
         return self.special.end
 
     def encode(self, texts: Sequence[str], *, first: int = 0) -> TokenBatch:
-        """The tokens of every text. One over ``max_length`` loses its last words and keeps its end token.
+        """Return the tokens of every text; one over ``max_length`` loses its last words and keeps its end token.
 
         ``first`` is the number of the first text, for messages.
         """
@@ -144,11 +144,11 @@ class TextTokenizer:
         return self._batch(encodings)
 
     def respell(self, texts: Sequence[str], *, first: int = 0) -> list[str]:
-        """Texts as people type them, in the spelling of the vocabulary; to be called before :meth:`encode`.
+        """Return texts in the spelling of the vocabulary; call it before :meth:`encode`.
 
-        Where words are split at white space and nothing else is done, ``Dog.`` is another word than ``dog``. A text
-        is then given its plain form (:func:`~vse.inputs.text.plain_sentence`) if that has fewer unknown
-        words, and one blank between words in any case. Other pipelines spell for themselves: texts stay as they are.
+        Where words are only split at white space, ``Dog.`` and ``dog`` are different words. A text then gets its
+        plain form (:func:`~vse.inputs.text.plain_sentence`) if that has fewer unknown words, and single spaces in any
+        case. Other pipelines normalise by themselves: texts stay as they are.
         """
         texts = _checked(texts, first)
         pipeline = self._tokenizer
@@ -181,17 +181,17 @@ class TextTokenizer:
         return TokenBatch(tokens, lengths, words, np.logical_not(known.any(axis=1)), truncated)
 
     def to_json(self) -> dict[str, Any]:
-        """Everything that the tokens depend on: what :meth:`save` writes, as one object."""
+        """Return everything that the tokens depend on: what :meth:`save` writes, as one object."""
         return {**asdict(self._settings()), "tokenizer": json.loads(self._tokenizer.to_str())}
 
     def save(self, folder: str | Path) -> None:
-        """Write ``tokenizer.json`` and ``tokenizer_settings.json`` into ``folder``, which is made if it is absent."""
+        """Write ``tokenizer.json`` and ``tokenizer_settings.json`` into ``folder``, created if needed."""
         write_text(Path(folder) / TOKENIZER_FILE, self._tokenizer.to_str())
         write_json(Path(folder) / SETTINGS_FILE, asdict(self._settings()))
 
     @classmethod
     def load(cls, folder: str | Path) -> TextTokenizer:
-        """What :meth:`save` wrote."""
+        """Load what :meth:`save` wrote."""
         path = Path(folder) / SETTINGS_FILE
         settings = parse_plain(_Settings, read_json(path), str(path))
         tokenizer = read_tokenizer(Path(folder) / TOKENIZER_FILE)
@@ -206,14 +206,14 @@ class TextTokenizer:
 
     @classmethod
     def from_pretrained(cls, source: str | Path, max_length: int | None = None) -> TextTokenizer:
-        """The tokenizer of a pretrained language model; see :func:`vse.inputs.pretrained.pretrained_tokenizer`."""
+        """Load a pretrained tokenizer; see :func:`vse.inputs.pretrained.pretrained_tokenizer`."""
         from vse.inputs.pretrained import pretrained_tokenizer
 
         return pretrained_tokenizer(source, max_length)
 
 
 def read_tokenizer(path: Path) -> Tokenizer:
-    """The pipeline in a ``tokenizer.json``, or an error of one line."""
+    """Read the pipeline in a ``tokenizer.json``; raise :class:`InputError` if it is invalid."""
     try:
         return Tokenizer.from_str(path.read_text(encoding="utf-8"))
     except OSError as error:
@@ -237,7 +237,7 @@ def _checked(texts: Sequence[str], first: int) -> list[str]:
 
 
 def _bad_characters(texts: list[str], first: int) -> str:
-    """Which text holds half of a surrogate pair, as broken decoding leaves behind."""
+    """Report which text holds a lone surrogate, as broken decoding leaves behind."""
     for index, text in enumerate(texts, first):
         try:
             text.encode()

@@ -1,4 +1,4 @@
-"""The words that a BiGRU knows, and their numbers."""
+"""The words that a BiGRU knows, and their ids."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ DEFAULT_LENGTH = 128
 
 
 class Vocabulary:
-    """Words and their ids: ``<pad>`` 0, ``<start>`` 1, ``<end>`` 2, ``<unk>`` 3, then the words, ``<mask>``.
+    """Words and their ids: ``<pad>`` 0, ``<start>`` 1, ``<end>`` 2, ``<unk>`` 3, then the words, then ``<mask>``.
 
-    ``<mask>`` is appended when ``words`` lack it, as they do in the published files: it is needed for augmentation, and
-    the checkpoints have a row for it.
+    ``<mask>`` is appended if ``words`` lack it, as in the published files: augmentation needs it, and the checkpoints
+    have a row for it.
     """
 
     def __init__(self, words: Iterable[str]) -> None:
@@ -59,14 +59,16 @@ class Vocabulary:
         return f"Vocabulary({len(self)} words)"
 
     def id(self, word: str) -> int:
-        """The id of a word; that of ``<unk>`` for one that is not here."""
+        """Return the id of a word; that of ``<unk>`` if it is unknown."""
         return self._ids.get(word, self._ids[UNK])
 
     @classmethod
     def build(cls, captions: Iterable[str], min_count: int = 4) -> Vocabulary:
-        """The words that occur at least ``min_count`` times, the frequent ones first, equals by the alphabet.
+        """Build a vocabulary from captions: words by frequency, ties in alphabetical order.
 
-        Hand in the training captions alone: a word that is only in the test set must be unknown.
+        Args:
+            captions: The training captions only: a word that occurs only in the test set must be unknown.
+            min_count: How often a word must occur.
         """
         if isinstance(captions, str):
             raise InputError("expected many captions, got one str: put it into a list")
@@ -78,7 +80,7 @@ class Vocabulary:
 
     @classmethod
     def load(cls, path: str | Path) -> Vocabulary:
-        """Read ``{"word2idx": {word: id}, "idx2word": {"id": word}, "idx": count}``, the layout of SCAN and VSE∞."""
+        """Read ``{"word2idx": {word: id}, "idx2word": {"id": word}, "idx": count}``, the format of SCAN and VSE∞."""
         path = Path(path)
         values = read_json(path)
         for key, kind in (("word2idx", dict), ("idx2word", dict), ("idx", int)):
@@ -103,16 +105,16 @@ class Vocabulary:
             raise InputError(f"{path}: {error}") from None
 
     def save(self, path: str | Path) -> None:
-        """Write the layout that :meth:`load` reads, ``<mask>`` included."""
+        """Write the format that :meth:`load` reads, ``<mask>`` included."""
         by_id = {str(number): word for number, word in enumerate(self.words)}
         values = {"word2idx": self._ids, "idx2word": by_id, "idx": len(self)}
         write_text(Path(path), json.dumps(values))
 
     def tokenizer(self, max_length: int = DEFAULT_LENGTH) -> TextTokenizer:
-        """A tokenizer of whole words, ``<start>`` and ``<end>`` around them.
+        """Return a tokenizer of whole words, with ``<start>`` and ``<end>`` around them.
 
-        A text cannot smuggle special tokens in: they are not declared to the library, so that ``<end>`` in a text is
-        split into three words like any other.
+        Texts cannot inject special tokens: they are not declared to the library, so ``<end>`` in a text is split into
+        three words like any other.
         """
         tokenizer = Tokenizer(WordLevel(self._ids, unk_token=UNK))
         tokenizer.normalizer = word_normalizer()

@@ -30,7 +30,7 @@ from vse.pooling import Pooling, create_pooling, pooling_builder
 
 
 def build_pooling(config: PoolingConfig, size: int) -> Pooling:
-    """A pooling for features of width ``size``; those that must know the width are told."""
+    """Build a pooling for features of width ``size``."""
     options = dict(config.options)
     if "dim" in inspect.signature(pooling_builder(config.name)).parameters:
         options.setdefault("dim", size)
@@ -38,7 +38,7 @@ def build_pooling(config: PoolingConfig, size: int) -> Pooling:
 
 
 def build_image_encoder(config: ImageConfig, size: int, *, pretrained: bool = False) -> tuple[nn.Module, ImageConfig]:
-    """An image encoder and its complete configuration: preprocessing and a transformer's architecture filled in."""
+    """Build an image encoder; return it with its configuration, preprocessing and architecture filled in."""
     pooling = build_pooling(config.pooling, size)
     if isinstance(config, RegionConfig):
         projection = create_projection(config.head, config.feature_size, size, config.hidden_size)
@@ -57,7 +57,7 @@ def build_image_encoder(config: ImageConfig, size: int, *, pretrained: bool = Fa
 
 
 def build_text_encoder(config: TextConfig, size: int) -> tuple[nn.Module, TextConfig]:
-    """A text encoder and its complete configuration."""
+    """Build a text encoder; return it with its configuration, a transformer's architecture filled in."""
     pooling = build_pooling(config.pooling, size)
     if not isinstance(config, TransformerConfig):
         words, width = config.vocabulary_size, config.word_size

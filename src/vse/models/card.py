@@ -31,7 +31,7 @@ NOT_RECORDED = "not recorded"
 
 @dataclass(frozen=True)
 class TowerReport:
-    """One encoder; None where its folder does not tell."""
+    """One encoder; None where unknown."""
 
     tower: Tower
     kind: str
@@ -42,7 +42,7 @@ class TowerReport:
 
 
 def image_tower(config: ImageConfig, feature_size: int | None = None, parameters: int | None = None) -> TowerReport:
-    """The image encoder of a configuration; what the configuration does not hold is handed in."""
+    """Describe the image encoder of a configuration."""
     if config.kind == "region":
         network, feature_size = f"regions from disk, {config.head} head", config.feature_size
     elif config.kind == "frames":
@@ -56,7 +56,7 @@ def image_tower(config: ImageConfig, feature_size: int | None = None, parameters
 
 
 def text_tower(config: TextConfig, feature_size: int | None = None, parameters: int | None = None) -> TowerReport:
-    """The text encoder of a configuration; what the configuration does not hold is handed in."""
+    """Describe the text encoder of a configuration."""
     if config.kind == "transformer":
         model_type = config.architecture.get("model_type", "transformer")
         network = f"{model_type}{f' from {config.pretrained}' if config.pretrained else ''}"
@@ -68,7 +68,7 @@ def text_tower(config: TextConfig, feature_size: int | None = None, parameters: 
 def hgr_towers(
     config: HGRConfig, video_parameters: int | None = None, text_parameters: int | None = None
 ) -> tuple[TowerReport, TowerReport]:
-    """Both encoders of an HGR model, with the poolings of the whole video and the whole sentence."""
+    """Describe both encoders of an HGR model, with the poolings of whole videos and sentences."""
     words = f"bidirectional GRU, {config.vocabulary_size:,} words, role graph"
     pooled = describe_pooling(config.video_pooling), describe_pooling(config.sentence_pooling)
     return (
@@ -78,13 +78,13 @@ def hgr_towers(
 
 
 def describe_pooling(config: PoolingConfig) -> str:
-    """Such as ``gpo`` or ``k-max (k = 5)``."""
+    """Return a description such as ``gpo`` or ``k-max (k = 5)``."""
     options = ", ".join(f"{name} = {value}" for name, value in config.options.items())
     return f"{config.name} ({options})" if options else config.name
 
 
 def describe_preprocessing(how: ImagePreprocessing | None) -> str:
-    """One line; a model without preprocessing takes features."""
+    """Describe the preprocessing in one line; a model without it takes features."""
     if how is None:
         return "sets of features, no images"
     mean, std = (" ".join(f"{value:g}" for value in values) for values in (how.mean, how.std))
@@ -93,7 +93,7 @@ def describe_preprocessing(how: ImagePreprocessing | None) -> str:
 
 
 def describe_tokenizer(tokenizer: TextTokenizer | None) -> str:
-    """One line; a converted model may have been given no vocabulary."""
+    """Describe the tokenizer in one line; a converted model may have no vocabulary."""
     if tokenizer is None:
         return "token numbers: no vocabulary was saved with it"
     return f"{tokenizer.kind}, {tokenizer.vocab_size:,} of them known, at most {tokenizer.max_length} tokens a text"
@@ -196,12 +196,12 @@ def card_text(model: TorchModel, curves: Sequence[PoolingCurve], *, figure: bool
 
 
 def escaped(text: object) -> str:
-    """One line of text that means itself, in a paragraph and in a table of Markdown."""
+    """Return one line of text, escaped for a paragraph or a table of Markdown."""
     return " ".join(str(text).split()).translate(SPECIAL)
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """A Markdown table; every cell is escaped."""
+    """Return a Markdown table; every cell is escaped."""
     lines = [" | ".join(map(escaped, cells)) for cells in (head, *rows)]
     lines.insert(1, " | ".join("---" for _ in head))
     return "\n".join(f"| {line} |" for line in lines)

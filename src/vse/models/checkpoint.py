@@ -1,8 +1,8 @@
-"""Reading a torch checkpoint from a stranger without running anything in it.
+"""Read torch checkpoints from untrusted sources without executing anything in them.
 
-A ``.pth`` file is a pickle, and unpickling can call any function. torch's restricted reader builds tensors and plain
-containers only and refuses every other name; beyond those it is allowed here an ``argparse.Namespace`` (where the
-released training script keeps its options) and numpy's scalars (in which it keeps its best score).
+A ``.pth`` file is a pickle, and unpickling can call any function. torch's restricted reader builds only tensors and
+plain containers; here it may also build ``argparse.Namespace`` (the options of the released training script) and numpy
+scalars (its best score).
 """
 
 from __future__ import annotations
@@ -45,12 +45,12 @@ class Checkpoint:
 
 
 def read_checkpoint(path: Path) -> Checkpoint:
-    """The checkpoint in ``path``; whatever is not one is refused in one line, and nothing in it is executed."""
+    """Read the checkpoint in ``path``; raise :class:`InputError` for anything else. Nothing is executed."""
     return _checked(path, _read(path))
 
 
 def read_state(path: Path) -> dict[str, Tensor]:
-    """The tensors of a file that holds one network's state, by name; under ``state_dict`` or ``model`` too."""
+    """Return the tensors by name of a file with one network's state, also under ``state_dict`` or ``model``."""
     content = _read(path)
     for key in ("state_dict", "model"):
         if isinstance(content, Mapping) and isinstance(content.get(key), Mapping):
@@ -76,7 +76,7 @@ def _read(path: Path) -> Any:
 
 
 def _refusal(path: Path, error: Exception) -> str:
-    """torch's own message advises to switch its protection off; ours does not."""
+    """torch's own message advises to disable its protection; ours does not."""
     named = re.search(r"(?:GLOBAL|global|class) ['`\"]?([\w.]+)", str(error))
     asked = f" (it asks for {named[1]})" if named else ""
     return f"{path}: refused, and nothing in it was run: not a checkpoint of tensors and plain options{asked}"
@@ -104,7 +104,7 @@ def _checked(path: Path, content: Any) -> Checkpoint:
 
 
 def _tensors(path: Path, state: Mapping[Any, Any]) -> dict[str, Tensor]:
-    """The tensors by name, without the ``module.`` that training on several devices puts before each."""
+    """Return the tensors by name, without the ``module.`` prefix of multi-device training."""
     tensors: dict[str, Tensor] = {}
     for name, value in state.items():
         if not isinstance(name, str) or not isinstance(value, Tensor):

@@ -1,6 +1,6 @@
-"""The coefficients of confidence: a file that ships with the package, or with a model.
+"""The coefficients of the confidence formula: those of the package, or fitted to a model.
 
-:mod:`vse.index.confidence` has the formula, ``vse calibrate`` fits them to a model.
+:mod:`vse.index.confidence` has the formula; ``vse calibrate`` fits the coefficients to a model.
 """
 
 from __future__ import annotations
@@ -35,33 +35,34 @@ class Coefficients:
     format: Literal[1] = 1
 
     def probability(self, features: NDArray[Any]) -> Floats:
-        """Of rows (ln k⁺, ln z⁺, -ln n) ``(r, 3)``: ``(r,)``, strictly between 0 and 1 as far as floats go."""
+        """Return the probability ``(r,)`` for rows (ln k⁺, ln z⁺, -ln n) ``(r, 3)``."""
         slopes = np.array([self.collection, self.query, self.items])
         return logistic(self.intercept + np.asarray(features, np.float64) @ slopes)
 
 
 @cache
 def shipped_coefficients() -> Coefficients:
-    """Those that come with the package."""
+    """Return the bundled coefficients."""
     return read_coefficients(Path(__file__).with_name(FILE))
 
 
 def coefficients_of(folder: str | Path) -> Coefficients:
-    """Those of a model in a folder or of the package, if it has any, else those that suit most models.
+    """Return the coefficients of a model, with the bundled ones as fallback.
 
-    What is no local folder, such as the name of a model on the hub, has none.
+    Args:
+        folder: Local folder of a model, or the name of a bundled one; a hub id has no coefficients of its own.
     """
     return own_coefficients(folder) or shipped_coefficients()
 
 
 def own_coefficients(folder: str | Path) -> Coefficients | None:
-    """Those of a model in a folder or of the package, None if it has none."""
+    """Return the coefficients of a local or bundled model, None if it has none."""
     path = Path(named_place(folder)).expanduser() / FILE
     return read_coefficients(path) if path.exists() else None
 
 
 def read_coefficients(path: Path) -> Coefficients:
-    """Coefficients from a file that ``vse calibrate`` or ``benchmarks/confidence.py`` wrote."""
+    """Read coefficients written by ``vse calibrate``; raise :class:`InputError` if they are invalid."""
     try:
         found = parse_plain(Coefficients, read_json(path), str(path))
     except InputError as error:
@@ -73,5 +74,5 @@ def read_coefficients(path: Path) -> Coefficients:
 
 
 def logistic(values: Floats) -> Floats:
-    """1 / (1 + exp(-x)), without overflow on either side."""
+    """Return 1 / (1 + exp(-x)) without overflow."""
     return np.exp(-np.logaddexp(0, -values))

@@ -1,7 +1,7 @@
-"""What a model is, as one JSON object: ``config.json`` beside its weights.
+"""The configuration of a model: ``config.json`` beside its weights.
 
-It holds everything needed to build the same networks offline (no hub look-up) and to prepare their inputs, and
-what is known about the model: data, recipe, scores. It needs no torch, so an exported model reads it too.
+It holds everything needed to build the same networks offline and to prepare their inputs, and what is known about the
+model: data, recipe, scores. Needs no torch, so an exported model reads it too.
 """
 
 from __future__ import annotations
@@ -60,9 +60,9 @@ def _known_preprocessing(value: dict[str, Any] | None) -> dict[str, Any] | None:
 
 
 class FrameBackboneConfig(BackboneConfig):
-    """The backbone that saw the frames of a model, with its published weights, and how it saw them.
+    """The backbone that computed the frame features of a model, with its published weights and preprocessing.
 
-    ``fingerprint`` stands for the weights and ``frames`` is how many of a clip were taken, evenly spaced.
+    ``fingerprint`` identifies the weights; ``frames`` is how many evenly spaced frames of a video were taken.
     """
 
     preprocessing: Annotated[dict[str, Any], AfterValidator(_known_preprocessing)]
@@ -71,7 +71,7 @@ class FrameBackboneConfig(BackboneConfig):
 
 
 class FramesConfig(Strict):
-    """Frame features of videos, from disk; ``backbone`` made them, None where that is not known."""
+    """Frame features of videos, from disk; ``backbone`` computed them, None if unknown."""
 
     kind: Literal["frames"] = "frames"
     feature_size: Annotated[int, Field(ge=1, le=LARGEST)] = 2048
@@ -81,7 +81,7 @@ class FramesConfig(Strict):
 
 
 class GridConfig(Strict):
-    """Images through a backbone; ``preprocessing`` is filled in from the backbone when a model is built."""
+    """Images through a backbone; building a model fills in the ``preprocessing`` of the backbone."""
 
     kind: Literal["grid"] = "grid"
     backbone: BackboneConfig
@@ -112,7 +112,7 @@ class WordsConfig(Strict):
 
 
 class TransformerConfig(Strict):
-    """A Hugging Face text encoder: built from ``architecture``, or fetched from ``pretrained`` when a model is new."""
+    """A Hugging Face text encoder, built from ``architecture`` or, for a new model, loaded from ``pretrained``."""
 
     kind: Literal["transformer"] = "transformer"
     architecture: dict[str, Any] = Field(default_factory=dict)
@@ -121,7 +121,7 @@ class TransformerConfig(Strict):
 
 
 class Score(Strict):
-    """Measured figures with the protocol that gives them their meaning."""
+    """Measured scores and their protocol."""
 
     protocol: str
     data: str
@@ -130,7 +130,7 @@ class Score(Strict):
 
 
 class About(Strict):
-    """What is known about a model beyond its shape."""
+    """What is known about a model beyond its architecture."""
 
     name: str | None = None
     data: str | None = None
@@ -145,7 +145,7 @@ MARKS = ("vse_version", "fingerprint", "tokenizer")
 
 
 def split_marks(raw: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The content of ``config.json`` as configuration and marks."""
+    """Return the content of ``config.json`` as configuration and marks."""
     marks = {key: raw[key] for key in MARKS if key in raw}
     return {key: value for key, value in raw.items() if key not in MARKS}, marks
 
@@ -155,7 +155,7 @@ TextConfig = Annotated[BiGRUConfig | TransformerConfig | WordsConfig, Field(disc
 
 
 class ModelConfig(Strict):
-    """Two towers into one space of ``embed_size`` dimensions."""
+    """Two towers with a joint space of ``embed_size`` dimensions."""
 
     format: Literal[1] = 1
     runtime: Literal["torch"] = "torch"
@@ -165,7 +165,7 @@ class ModelConfig(Strict):
     about: About = About()
 
     def preprocessing(self) -> ImagePreprocessing | None:
-        """How images are prepared; None for a model of features."""
+        """Return how images are prepared; None for a model of features."""
         if self.image.kind != "grid" or self.image.preprocessing is None:
             return None
         from vse.inputs.preprocessing import ImagePreprocessing
@@ -181,9 +181,9 @@ Share = Annotated[float, Field(ge=0, lt=1)]
 class HGRConfig(Strict):
     """Sizes, poolings and dropout of :class:`~vse.hgr.model.HGRModel`; the defaults are the released ones.
 
-    The two poolings make one vector of a video's frames and of a sentence's words. ``"attention"`` is HGR, ``"gpo"``
-    HGR∞, and any other pooling of :func:`vse.pooling.list_poolings` will do. ``dropout`` is that of projected frames
-    and of word embeddings, ``graph_dropout`` that of what a node takes from its neighbours.
+    The two poolings reduce a video's frames and a sentence's words to one vector. ``"attention"`` is HGR, ``"gpo"``
+    HGR∞; any other of :func:`vse.pooling.list_poolings` works too. ``dropout`` applies to projected frames and word
+    embeddings, ``graph_dropout`` to messages between nodes.
     """
 
     format: Literal[1] = 1
@@ -204,7 +204,7 @@ AnyConfig: TypeAlias = ModelConfig | HGRConfig
 
 
 def read_config(described: dict[str, Any], where: str) -> AnyConfig:
-    """Two towers, or HGR where ``kind`` says so."""
+    """Validate a configuration: HGR where ``kind`` says so, else two towers."""
     if described.get("kind") == HGRConfig.model_fields["kind"].default:
         return parse(HGRConfig, described, where)
     return parse(ModelConfig, described, where)

@@ -29,7 +29,7 @@ ASCII_BARS = "_.-~=+*#"
 
 @dataclass(frozen=True)
 class Likeness:
-    """The simple pooling nearest to a curve; ``k`` belongs to ``k-max`` alone, ``likeness`` is in 0..1."""
+    """The simple pooling nearest to a curve, with its similarity in 0..1; ``k`` is set for ``k-max`` only."""
 
     name: Simple
     likeness: float
@@ -37,17 +37,23 @@ class Likeness:
 
     @property
     def label(self) -> str:
-        """Such as ``0.93 max-like`` or ``0.88 k-max(5)-like``."""
+        """A label such as ``0.93 max-like`` or ``0.88 k-max(5)-like``."""
         return f"{self.likeness:.2f} {self.name}{'' if self.k is None else f'({self.k})'}-like"
 
 
 def nearest_named(coefficients: Sequence[float] | np.ndarray) -> Likeness:
-    """Which of avg, max, linear decay and k-max (k from 2 to N-1) is nearest to the curve ``(N,)``.
+    """Return which of avg, max, linear decay and k-max (k from 2 to N-1) is nearest to a curve.
 
     ``likeness = 1 - 1/2 sum_k |theta_k - theta'_k|``: one minus the total variation distance, 1 for equal curves and 0
-    for curves that share no rank. The curve is first divided by ``sum |theta|``. That changes nothing for weights that
-    add up to one; it keeps curves with signs (FSPool) in 0..1 too, where a negative weight is unlike every simple
-    pooling. Of equally near ones the simplest wins, in the order above, then the smaller k.
+    for curves that share no rank. The curve is first divided by ``sum |theta|``, which changes nothing for weights that
+    add up to one and keeps curves with negative weights (FSPool) in 0..1. Ties go to the simplest, in the order above,
+    then to the smaller k.
+
+    Args:
+        coefficients: The curve ``(N,)``.
+
+    Raises:
+        InputError: If the curve is empty, not finite or all zero.
     """
     curve = np.asarray(coefficients, dtype=np.float64)
     if curve.ndim != 1 or not curve.size:
@@ -68,7 +74,7 @@ def _likeness(curve: np.ndarray, reference: np.ndarray) -> float:
 
 
 def _simple_poolings(size: int) -> Iterator[tuple[Simple, int | None, np.ndarray]]:
-    """Name, k and coefficients ``(size,)``, the simplest first; one at a time, since a grid may have thousands of k."""
+    """Yield name, k and coefficients ``(size,)``, the simplest first; lazily, since a grid may have thousands of k."""
     rank = np.arange(1, size + 1)
     yield "avg", None, np.full(size, 1 / size)
     yield "max", None, (rank == 1).astype(np.float64)
@@ -80,11 +86,16 @@ def _simple_poolings(size: int) -> Iterator[tuple[Simple, int | None, np.ndarray
 
 @dataclass(frozen=True)
 class PoolingCurve:
-    """The weights that a tower's pooling gives to the sorted values of a set of ``size``, the largest value first.
+    """The weights that a tower's pooling gives to the sorted values of a set, largest value first.
 
-    ``per_dimension`` tells that each dimension has a curve of its own and that ``coefficients`` is their mean. A
-    pooling whose weights are not a matter of ranks has no ``size``, no coefficients and a ``note`` that says why;
-    ``exponent`` is the p of a generalized mean.
+    Attributes:
+        tower: ``"image"`` or ``"text"``.
+        pooling: Name of the pooling.
+        size: Size of the set; None for a pooling that does not weight ranks.
+        coefficients: The weights; empty for a pooling that does not weight ranks.
+        per_dimension: Whether each dimension has its own curve; ``coefficients`` is then their mean.
+        note: Why there is no curve.
+        exponent: The p of a generalized mean.
     """
 
     tower: Tower
@@ -101,7 +112,7 @@ class PoolingCurve:
         return nearest_named(self.coefficients) if self.coefficients else None
 
     def sparkline(self, width: int = 24, bars: str = BARS) -> str:
-        """The curve in at most ``width`` characters, on a scale with zero; ranks that share one are averaged."""
+        """Return the curve in at most ``width`` characters, on a scale that includes zero."""
         if not self.coefficients:
             return ""
         parts = np.array_split(np.asarray(self.coefficients), min(width, len(self.coefficients)))
@@ -111,7 +122,7 @@ class PoolingCurve:
         return "".join(bars[step] for step in steps)
 
     def to_json(self) -> dict[str, Any]:
-        """A dictionary for ``json.dumps`` from which :meth:`from_json` makes an equal object."""
+        """Return a dictionary for ``json.dumps``."""
         near = self.nearest
         described = near and {"name": near.name, "k": near.k, "likeness": near.likeness, "label": near.label}
         return {
@@ -127,7 +138,7 @@ class PoolingCurve:
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> PoolingCurve:
-        """The object of :meth:`to_json`; ``nearest`` is computed again and not believed."""
+        """Return the curve of :meth:`to_json`; ``nearest`` is recomputed."""
         if not isinstance(value, Mapping):
             raise InputError(f"a pooling curve is a JSON object, got {type(value).__name__}")
         tower: Any = value.get("tower")
@@ -151,12 +162,12 @@ class PoolingCurve:
 
 
 def write_curves(path: Path, curves: Sequence[PoolingCurve]) -> None:
-    """Write :data:`CURVES_FILE`, the file beside a model from which its curves are read without torch."""
+    """Write the curves to :data:`CURVES_FILE`, which is read without torch."""
     write_json(path, {"format": FORMAT, "curves": [curve.to_json() for curve in curves]})
 
 
 def read_curves(path: Path) -> tuple[PoolingCurve, ...]:
-    """The curves in a file that :func:`write_curves` wrote."""
+    """Read the curves that :func:`write_curves` wrote; raise :class:`InputError` if they are invalid."""
     from vse._util.strict import read_json
 
     content = read_json(path)

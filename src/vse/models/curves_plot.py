@@ -1,4 +1,4 @@
-"""The figure of a model's pooling curves, the same in its card and from ``vse inspect --plot``. No torch."""
+"""Plot a model's pooling curves, for its card and ``vse inspect --plot``. No torch."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ MARKED = 24  # sets up to this size get a dot at each rank
 
 
 def plot_curves(curves: Sequence[PoolingCurve], path: Path) -> Path:
-    """Draw the curves into ``path``, a .png, .svg or .pdf whose folder is made if needed; the file appears complete."""
+    """Plot the curves into ``path`` (.png, .svg or .pdf), atomically; the folder is created if needed."""
     if path.suffix.lower() not in SUFFIXES:
         raise InputError(
             f"{path}: unknown kind of figure {path.suffix!r}: the name must end in one of {', '.join(SUFFIXES)}"
@@ -41,10 +41,10 @@ def plot_curves(curves: Sequence[PoolingCurve], path: Path) -> Path:
 
 
 def draw_curves(curves: Sequence[PoolingCurve]) -> Figure:
-    """A panel for each tower, a line for each set size; every size fits the same axes.
+    """Return a figure with a panel for each tower and a line for each set size.
 
-    The rank is shown as a share of the set, ``(k - 1/2) / N``, and the weight in units of the average's,
-    ``N theta_k / sum |theta|``: average pooling is then the level line at 1 for every size, max pooling the left edge.
+    The rank is shown as a fraction of the set, ``(k - 1/2) / N``, and the weight relative to the average's,
+    ``N theta_k / sum |theta|``: average pooling is the line at 1 for every size, max pooling the left edge.
     """
     if not any(curve.coefficients for curve in curves):
         notes = "; ".join(f"{curve.tower}: {curve.note}" for curve in curves)
@@ -106,7 +106,7 @@ def _panel(axis: Any, tower: Tower, curves: Sequence[PoolingCurve]) -> None:
 
 
 def _references(axis: Any, curves: Sequence[PoolingCurve]) -> None:
-    """Average and max pooling in grey; the panel is scaled to the curves, and max pooling would flatten them."""
+    """Draw average and max pooling in grey; the panel is scaled to the curves, which max pooling would flatten."""
     values = [height for curve in curves for height in _heights(curve)]
     high, low = max(2.0, *values), min(0.0, *values)
     margin = 0.06 * (high - low)
@@ -119,12 +119,12 @@ def _references(axis: Any, curves: Sequence[PoolingCurve]) -> None:
 
 
 def _heights(curve: PoolingCurve) -> list[float]:
-    """The weights in units of the average's."""
+    """Return the weights relative to the average's."""
     unit = sum(map(abs, curve.coefficients)) / len(curve.coefficients)
     return [weight / unit for weight in curve.coefficients]
 
 
 def _mix(first: str, last: str, share: float) -> str:
-    """A colour between two, as ``#rrggbb``."""
+    """Return a colour between two, as ``#rrggbb``."""
     pairs = [(int(first[i : i + 2], 16), int(last[i : i + 2], 16)) for i in (1, 3, 5)]
     return "#" + "".join(f"{round(a + (b - a) * share):02x}" for a, b in pairs)

@@ -1,4 +1,4 @@
-"""What a saved model is, read from its folder alone: no torch, and no weight is loaded."""
+"""Describe a saved model from its folder alone: no torch, no weights are loaded."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ BUFFERS = ("running_mean", "running_var", "num_batches_tracked", "position_ids",
 
 @dataclass(frozen=True)
 class ModelReport:
-    """Everything that the files of a model tell about it.
+    """What the files of a model say about it.
 
-    ``confidence`` is what its own coefficients were fitted on; None if searching uses those of the package.
+    ``confidence`` is what its own coefficients were fitted on; None if search uses the bundled ones.
     """
 
     folder: str
@@ -58,7 +58,7 @@ class ModelReport:
     plot: str | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """Every field under its name; a figure that is no number is null."""
+        """Return every field under its name; a score that is not a number is null."""
         plain: dict[str, Any] = {name: getattr(self, name) for name in self.__dataclass_fields__}
         plain["towers"] = [asdict(tower) for tower in self.towers]
         plain["preprocessing"] = self.preprocessing and self.preprocessing.to_json()
@@ -70,7 +70,17 @@ class ModelReport:
 
 
 def inspect_folder(path: str | Path) -> ModelReport:
-    """The report of the model in a folder that ``model.save`` or ``vse export`` wrote."""
+    """Describe the model in a folder.
+
+    Args:
+        path: Folder of a saved or exported model.
+
+    Returns:
+        The report.
+
+    Raises:
+        InputError: If files are missing, corrupt or of different models.
+    """
     folder = Path(path)
     raw = read_json(folder / CONFIG)
     runtime = raw.get("runtime", "torch")
@@ -110,10 +120,10 @@ def inspect_folder(path: str | Path) -> ModelReport:
 
 
 def read_header(path: Path) -> tuple[Shapes, dict[str, str]]:
-    """The shapes of the tensors in a safetensors file and its metadata; only the head of the file is read.
+    """Return the shapes of the tensors in a safetensors file and its metadata; only the header is read.
 
     The file is an 8-byte little-endian length, that many bytes of JSON ``{name: {"dtype", "shape", "data_offsets"}}``
-    and the data, which must end where the last offset says.
+    and the data, which must end at the last offset.
     """
     if not path.is_file():
         raise InputError(f"{path}: no such file; a model folder holds {CONFIG} and {WEIGHTS}")
@@ -171,7 +181,7 @@ def _tokenizer(folder: Path) -> TextTokenizer | None:
 
 
 def _finite(value: Any) -> Any:
-    """``value`` without NaN and infinity, which are not JSON."""
+    """Return ``value`` without NaN and infinity, which JSON lacks."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, Mapping):

@@ -1,4 +1,4 @@
-"""Read the pooling curves of a torch model at the set sizes that it meets."""
+"""Read the pooling curves of a torch model at the set sizes it is used with."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ DIGITS = 7  # of a float32
 
 
 def curves_of(model: TorchModel) -> list[PoolingCurve]:
-    """The curves of both towers at the set sizes they meet, or for a pooling without curves one entry with a note.
+    """Return the curves of both towers, or one entry with a note for a pooling without curves.
 
-    Image sizes are the model's own number of cells, its half and its quarter, or for a model of regions
-    :data:`REGION_SIZES`, of videos :data:`FRAME_SIZES`. A size that the pooling refuses (a table or an embedding of
-    ranks ends before it) is left out. Those of HGR are the poolings of whole videos and sentences.
+    Image sizes are the model's number of cells, half and a quarter of it; :data:`REGION_SIZES` for a model of regions
+    and :data:`FRAME_SIZES` for one of videos. Sizes that the pooling does not support are skipped. HGR has the poolings
+    of whole videos and sentences.
     """
     given: Any = model
     if not isinstance(given.config, HGRConfig):

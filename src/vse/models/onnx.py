@@ -1,13 +1,13 @@
-"""An exported model, run by ONNX Runtime. It has the methods of :class:`vse.models.vse_model.VSEModel`, without torch.
+"""Run an exported model with ONNX Runtime, without torch; the methods are those of :class:`~vse.models.VSEModel`.
 
 The folder that ``vse export`` writes:
 
-    config.json         sizes, preprocessing, precision, the configuration of the model it was made from
+    config.json         sizes, preprocessing, precision, the configuration of the exported model
     image.onnx          pixels (B, 3, H, W), or features (B, N, F) and lengths (B,) → vectors (B, D)[, contributions]
     text.onnx           tokens (B, L), lengths (B,) → vectors (B, D)
-    *-MARK.onnx.data    the large weights of either, to be mapped; MARK is the fingerprint
+    *-MARK.onnx.data    large weights of either, memory-mapped; MARK is the fingerprint
     tokenizer.json, tokenizer_settings.json, README.md, pooling_curves.json, pooling.png
-    confidence.json     where 'vse calibrate' was run on it or on its model: what scores are worth; not read here
+    confidence.json     coefficients of ``vse calibrate``, if it was run; not read here
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class OnnxConfig:
 
 
 class OnnxModel(EncodingMethods, VideoMethods):
-    """Encodes images and texts with ONNX Runtime; a tower is loaded when it is first used."""
+    """Encode images and texts with ONNX Runtime; a tower is loaded on first use."""
 
     def __init__(self, folder: Path, config: OnnxConfig, threads: int | None = None) -> None:
         self.folder = folder
@@ -79,7 +79,7 @@ class OnnxModel(EncodingMethods, VideoMethods):
 
     @classmethod
     def load(cls, folder: str | Path, *, threads: int | None = None) -> OnnxModel:
-        """The exported model in ``folder``; ``threads`` limits what one call uses (default: all cores)."""
+        """Load the export in ``folder``; ``threads`` limits the threads of one call (default: all cores)."""
         folder = Path(folder)
         if threads is not None and (not isinstance(threads, int) or threads < 1):
             raise InputError(f"threads must be a whole number from 1 up, got {threads!r}")
@@ -91,22 +91,22 @@ class OnnxModel(EncodingMethods, VideoMethods):
 
     @property
     def embed_size(self) -> int:
-        """Dimensions of a vector."""
+        """Dimensions of an embedding."""
         return self.config.embed_size
 
     @property
     def feature_size(self) -> int:
-        """The width of the features that the image tower takes or computes."""
+        """Width of the features that the image tower takes or computes."""
         return self.config.feature_size
 
     @property
     def takes_frames(self) -> bool:
-        """Whether features are those of a video's frames."""
+        """Whether features are those of video frames."""
         return self.config.source.get("image", {}).get("kind") == "frames"
 
     @cached_property
     def preprocessing(self) -> ImagePreprocessing | None:
-        """How images are prepared; None for a model of region features."""
+        """How images are prepared; None for a model of features."""
         if self.config.preprocessing is None:
             return None
         from vse.inputs.preprocessing import ImagePreprocessing
@@ -115,7 +115,7 @@ class OnnxModel(EncodingMethods, VideoMethods):
 
     @cached_property
     def tokenizer(self) -> TextTokenizer | None:
-        """How sentences become tokens."""
+        """How texts become tokens; None without a vocabulary."""
         if not (self.folder / "tokenizer.json").is_file():
             return None
         from vse.inputs.tokenizer import TextTokenizer
@@ -123,13 +123,13 @@ class OnnxModel(EncodingMethods, VideoMethods):
         return TextTokenizer.load(self.folder)
 
     def embed_images(self, batch: NDArray[Any], lengths: NDArray[np.int64] | None = None) -> Vectors:
-        """One batch of pixels ``(B, 3, H, W)`` or features ``(B, N, F)`` to unit vectors."""
+        """Return the embeddings of one batch of pixels ``(B, 3, H, W)`` or features ``(B, N, F)``."""
         session = self._parallel or self._image_session
         return self._run(session, self._image_inputs(batch, lengths), ["vectors"])[0]
 
     @contextmanager
     def parallel_calls(self, batch_size: int) -> Iterator[ParallelCalls]:
-        """Share the cores between calls of :meth:`embed_images` from several threads, for the time of the block."""
+        """Share the cores between concurrent calls of :meth:`embed_images` within the context."""
         cores = self._cores()
         calls = ParallelCalls.sharing(cores, batch_size)
         threads = cores // calls.threads
@@ -142,7 +142,7 @@ class OnnxModel(EncodingMethods, VideoMethods):
             self._parallel = None
 
     def embed_tokens(self, tokens: NDArray[np.int64], lengths: NDArray[np.int64]) -> Vectors:
-        """One batch of tokens to unit vectors."""
+        """Return the embeddings of one batch of tokens."""
         tokens, lengths = np.asarray(tokens, dtype=np.int64), np.asarray(lengths, dtype=np.int64)
         _check_lengths(lengths, tokens.shape)
         if int(lengths.max(initial=0)) > self.config.longest_text:
@@ -155,7 +155,7 @@ class OnnxModel(EncodingMethods, VideoMethods):
         return self._run(session, {"tokens": tokens, "lengths": lengths}, ["vectors"])[0]
 
     def contributions(self, batch: NDArray[Any], lengths: NDArray[np.int64] | None = None) -> NDArray[np.float32]:
-        """What each cell adds to the embedding, ``(B, N, D)``; times a query vector, the evidence of each cell."""
+        """Return what each cell adds to the embedding, ``(B, N, D)``; times a query, the evidence of each cell."""
         if not self.config.explains:
             raise InputError("this model's pooling does not weight ranks, so it has no evidence to show")
         return self._run(self._image_session, self._image_inputs(batch, lengths), ["contributions"])[0]
@@ -187,7 +187,7 @@ class OnnxModel(EncodingMethods, VideoMethods):
         return self.config.source
 
     def fingerprint(self) -> str:
-        """A name for exactly these towers: that of the model they come from, and the precision."""
+        """Return the fingerprint of the exported model, with the precision unless it is fp32."""
         return self.config.fingerprint
 
     def _image_inputs(self, batch: NDArray[Any], lengths: NDArray[np.int64] | None) -> dict[str, NDArray[Any]]:
@@ -237,9 +237,10 @@ class OnnxModel(EncodingMethods, VideoMethods):
         return self.threads or os.cpu_count() or 1
 
     def _session(self, name: str, *, threads: int | None = None, spinning: bool = True, packing: bool = True) -> Any:
-        """``spinning`` threads wait for the next layer without rest: faster alone, in the way of who else computes.
+        """Create a session for one tower.
 
-        ``packing`` copies the weights into the order in which they are multiplied, which pays over several batches.
+        ``spinning`` threads busy-wait for the next layer: faster alone, slower beside other work. ``packing`` reorders
+        the weights for multiplication, which pays off after several batches.
         """
         import onnxruntime
 
@@ -265,7 +266,7 @@ class OnnxModel(EncodingMethods, VideoMethods):
 
 
 def _check_lengths(lengths: NDArray[np.int64], shape: tuple[int, ...]) -> None:
-    """Each set or text has at least one element and at most as many as it is padded to."""
+    """Reject lengths outside 1 to the padded size."""
     if lengths.shape != shape[:1]:
         raise InputError(f"lengths must have shape ({shape[0]},), got {lengths.shape}")
     wrong = np.flatnonzero((lengths < 1) | (lengths > shape[1]))

@@ -1,4 +1,4 @@
-"""``vse.load``: a model from a folder, the package or the hub, in the runtime that its files are made for."""
+"""Load a model from a folder, the package or the Hugging Face hub, in the runtime its files are made for."""
 
 from __future__ import annotations
 
@@ -20,7 +20,14 @@ FILES = ["*.json", "*.safetensors", "*.onnx", "*.onnx.data", "*.txt", "*.md", "*
 
 
 def download(name: str) -> Path:
-    """The folder of the hub model ``owner/model``, from the local cache if it is there and the hub is not."""
+    """Download the hub model ``owner/model``, with the local cache as fallback.
+
+    Returns:
+        The folder of the model.
+
+    Raises:
+        InputError: If neither the hub nor the cache has it.
+    """
     hub = require("huggingface_hub", "train", f"loading {name!r} from the hub")
     try:
         return Path(hub.snapshot_download(name, allow_patterns=FILES))
@@ -39,20 +46,20 @@ NAMES = (DEFAULT,)
 
 
 def is_model(folder: Path) -> bool:
-    """Whether there is a model in this folder, and not just a folder of the same name."""
+    """Return whether a folder holds a model."""
     return (folder / "config.json").is_file()
 
 
 def shipped_folder(name: str | Path) -> Path | None:
-    """The folder of the model that comes with the package under this name; None if there is none."""
+    """Return the folder of the bundled model of this name; None if there is none."""
     folder = MODELS / name
     return folder if str(name) in NAMES and is_model(folder) else None
 
 
 def shipped_name(source: str | Path) -> str | None:
-    """The name of the package's model that a person means by ``source``: by its name, or by the folder it is in.
+    """Return the name of the bundled model that ``source`` means, by name or by folder; None if it means another.
 
-    A model in the present folder comes first; a folder of images there that is called the same does not.
+    A model in the current folder comes first; a folder of images with the same name does not.
     """
     place = Path(source).expanduser()
     if not is_model(place):
@@ -61,13 +68,13 @@ def shipped_name(source: str | Path) -> str | None:
 
 
 def named_place(source: str | Path) -> str:
-    """Where a model is that a person calls ``source``: a folder of ours, if one of those is meant, else ``source``."""
+    """Return where the model that a user calls ``source`` is: the folder of a bundled model, else ``source``."""
     name = shipped_name(source)
     return str(source) if name is None else place_of(name)
 
 
 def place_of(source: str) -> str:
-    """Where a model is that a collection remembers as ``source``: the folder behind a name of ours, else ``source``."""
+    """Return where the model that a collection stores as ``source`` is: a bundled model's folder, else ``source``."""
     folder = shipped_folder(source)
     return source if folder is None else str(folder)
 
@@ -75,10 +82,19 @@ def place_of(source: str) -> str:
 def load(
     source: str | Path, *, device: str | None = None, threads: int | None = None
 ) -> VSEModel | OnnxModel | HGRModel:
-    """The model in a local folder, the package's (``"photo"``), or one of the hub (``"owner/model"``).
+    """Load a model.
 
-    A folder that ``vse export`` wrote is run by ONNX Runtime and loads no torch; any other by torch. ``device`` is for
-    torch ("cpu" by default), ``threads`` for ONNX Runtime (all cores by default).
+    Args:
+        source: A local folder, a bundled model (``"photo"``) or a hub id (``"owner/model"``). A folder of
+            ``vse export`` is run by ONNX Runtime without torch, any other by torch.
+        device: Device of a torch model; the CPU by default.
+        threads: Threads of ONNX Runtime; all cores by default.
+
+    Returns:
+        The model.
+
+    Raises:
+        InputError: If there is no such model, or its files do not belong together.
     """
     folder = model_folder(source)
     if read_json(folder / "config.json").get("runtime") == "onnx":
@@ -96,7 +112,7 @@ def load(
 
 
 def load_towers(source: str | Path) -> EmbeddingModel:
-    """As :func:`load`, for work that needs vectors: a model that scores pairs and has none is refused."""
+    """Load a model that has embeddings; raise :class:`InputError` for one that only scores pairs."""
     model = load(source)
     if isinstance(model, PairScorer):
         raise InputError(f"{source}: {NO_VECTORS}")
@@ -104,9 +120,9 @@ def load_towers(source: str | Path) -> EmbeddingModel:
 
 
 def model_folder(source: str | Path) -> Path:
-    """A local folder with a model in it; else that of a model of the package; else a hub id, which is downloaded first.
+    """Return the folder of a model: a local folder, else a bundled model, else a hub id, which is downloaded.
 
-    A folder of images that is called like a model of the package is not in its way.
+    A folder of images with the name of a bundled model does not hide the model.
     """
     folder = Path(source).expanduser()
     if is_model(folder):

@@ -3,9 +3,9 @@
 :mod:`vse.models.card` may add a card and ``vse calibrate`` ``confidence.json``; loading reads neither, and neither is
 part of the fingerprint.
 
-Writing: everything is made in a temporary folder beside the target and moved in file by file, the configuration
-last and the weights first. Both carry the model's fingerprint, and the configuration also that of the tokenizer, so
-that a crash between two moves is recognised when loading and never gives a mixture of two models.
+Saving writes to a temporary folder beside the target and moves file by file, the weights first and the configuration
+last. Both carry the model's fingerprint, and the configuration that of the tokenizer, so that loading detects a crash
+between two moves and never mixes two models.
 """
 
 from __future__ import annotations
@@ -109,7 +109,18 @@ def create_model(
 
 
 def load_model(folder: Path, *, device: str | torch.device = "cpu") -> TorchModel:
-    """The model in ``folder``, strictly: every tensor must be there and nothing else."""
+    """Load the model in ``folder``, strictly: no tensor may be missing or unexpected.
+
+    Args:
+        folder: Folder of a saved model.
+        device: Where to put it.
+
+    Returns:
+        The model, in evaluation mode.
+
+    Raises:
+        InputError: If files are missing, corrupt or of different models, or the device is unavailable.
+    """
     raw = read_json(folder / CONFIG)
     if raw.get("runtime") == "onnx":
         raise InputError(f"{folder}: already an export for ONNX Runtime; this needs the torch model it was made from")
@@ -138,7 +149,7 @@ def load_model(folder: Path, *, device: str | torch.device = "cpu") -> TorchMode
 
 
 def load_towers(folder: Path, *, device: str | torch.device = "cpu") -> VSEModel:
-    """As :func:`load_model`, for work that needs vectors: a model without any is refused."""
+    """Load a model that has embeddings; raise :class:`InputError` for one that only scores pairs."""
     model = load_model(folder, device=device)
     if isinstance(model, HGRModel):
         raise InputError(f"{folder}: {NO_VECTORS}")
@@ -146,7 +157,7 @@ def load_towers(folder: Path, *, device: str | torch.device = "cpu") -> VSEModel
 
 
 def _saved_fingerprint(folder: Path) -> str | None:
-    """That of the model which is in the folder now; None if there is none, or none that can be read."""
+    """Return the fingerprint of the model in the folder; None if there is none or it is unreadable."""
     try:
         found = read_json(folder / CONFIG).get("fingerprint")
     except InputError:
@@ -155,7 +166,7 @@ def _saved_fingerprint(folder: Path) -> str | None:
 
 
 def tokenizer_digest(folder: Path) -> str | None:
-    """A name for exactly the tokenizer files in ``folder``; None if there are none."""
+    """Return a hash of the tokenizer files in ``folder``; None if there are none."""
     if not (folder / TOKENIZER_FILES[0]).is_file():
         return None
     digest = hashlib.sha256()
@@ -165,7 +176,7 @@ def tokenizer_digest(folder: Path) -> str | None:
 
 
 def _check_self_contained(config: ModelConfig, where: str) -> None:
-    """A folder from a stranger must not make us open other files or ask a hub."""
+    """Reject a configuration that would open other files or ask a hub: the folder may be untrusted."""
     if config.text.kind == "transformer" and not config.text.architecture:
         raise InputError(f"{where}: 'text.architecture' is missing; a saved model describes its transformer itself")
     if config.image.kind == "region" or config.image.backbone is None:
@@ -178,17 +189,17 @@ def _check_self_contained(config: ModelConfig, where: str) -> None:
 
 
 def other_files(options: Mapping[str, Any]) -> list[str]:
-    """The options of a backbone by which it would read files that somebody names."""
+    """Return the options of a backbone that name files to read."""
     return [key for key in options if key.startswith(("pretrained", "checkpoint", "cache"))]
 
 
 def _order(path: Path) -> int:
-    """Weights first and the configuration last: whatever a crash leaves between them is recognised."""
+    """Weights first, configuration last: loading detects whatever a crash leaves in between."""
     return {WEIGHTS: 0, CONFIG: 2}.get(path.name, 1)
 
 
 def load_tokenizer(folder: Path) -> TextTokenizer | None:
-    """The tokenizer saved in ``folder``, None if there is none."""
+    """Return the tokenizer saved in ``folder``, None if there is none."""
     if not (folder / "tokenizer.json").is_file():
         return None
     from vse.inputs.tokenizer import TextTokenizer
@@ -197,7 +208,7 @@ def load_tokenizer(folder: Path) -> TextTokenizer | None:
 
 
 def read_weights(path: Path) -> tuple[dict[str, torch.Tensor], dict[str, str]]:
-    """The tensors and the header of a safetensors file; a file that is cut short says so."""
+    """Return the tensors and the metadata of a safetensors file; raise :class:`InputError` if it is truncated."""
     safetensors = require("safetensors", "train", "loading a model")
     if not path.is_file():
         raise InputError(f"{path}: no such file; a model folder holds {CONFIG} and {WEIGHTS}")
@@ -211,7 +222,7 @@ def read_weights(path: Path) -> tuple[dict[str, torch.Tensor], dict[str, str]]:
 
 
 def load_state(module: nn.Module, state: dict[str, torch.Tensor], where: str) -> None:
-    """Load strictly, and name what is missing, unexpected or of another shape in one line."""
+    """Load a state dict strictly; report missing, unexpected and misshapen tensors in one line."""
     own = module.state_dict()
     for name, tensor in state.items():
         if name in own and tensor.is_floating_point() != own[name].is_floating_point():
@@ -234,10 +245,10 @@ def load_state(module: nn.Module, state: dict[str, torch.Tensor], where: str) ->
 
 
 def fingerprint(model: TorchModel) -> str:
-    """A name for exactly these weights and this way of preparing inputs.
+    """Return a short name for exactly these weights and this preprocessing.
 
-    What follows from the weights' names and shapes is left out, so that another version of a library that spells an
-    architecture differently does not change it.
+    What follows from names and shapes of the weights is excluded, so that a library version that spells an architecture
+    differently does not change it.
     """
     derived: Any = {"about": True, "text": {"architecture", "pretrained"}, "image": {"backbone": {"options"}}}
     image = model.config.image if isinstance(model.config, ModelConfig) else None

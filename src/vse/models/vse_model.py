@@ -1,4 +1,4 @@
-"""Two encoders and their similarity: the model that is trained, saved, loaded and asked for vectors."""
+"""The model of two encoders with a joint embedding space, in torch: trained, saved, loaded and used to encode."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ class VSEModel(EncodingMethods, VideoMethods, nn.Module):
     """``image_encoder`` and ``text_encoder`` map into one space of unit vectors; the score is their cosine.
 
     Both can be called directly: ``image_encoder(features_or_pixels, lengths=…)`` and
-    ``text_encoder(tokens, lengths=…)`` give ``(B, D)`` tensors with gradients. The ``encode_*`` methods take what
-    people have (files, images, sentences) and give numpy arrays.
+    ``text_encoder(tokens, lengths=…)`` return ``(B, D)`` tensors with gradients. The ``encode_*`` methods take files,
+    images and texts and return numpy arrays.
     """
 
     def __init__(
@@ -60,9 +60,19 @@ class VSEModel(EncodingMethods, VideoMethods, nn.Module):
     def build(
         cls, config: ModelConfig, tokenizer: TextTokenizer | None = None, *, pretrained: bool = False
     ) -> VSEModel:
-        """A new model with random weights; ``pretrained`` asks for published weights of the image backbone.
+        """Build a model with random weights.
 
-        A head of class words is then filled in, too, which takes a minute.
+        Args:
+            config: Describes the model.
+            tokenizer: Tokenizer of its texts.
+            pretrained: Load published weights of the image backbone, and initialise a class-words head, which takes a
+                minute.
+
+        Returns:
+            The model; its configuration includes the preprocessing and the architecture of a transformer.
+
+        Raises:
+            InputError: If configuration and tokenizer do not match.
         """
         image_encoder, image = build_image_encoder(config.image, config.embed_size, pretrained=pretrained)
         text_encoder, text = build_text_encoder(config.text, config.embed_size)
@@ -78,12 +88,12 @@ class VSEModel(EncodingMethods, VideoMethods, nn.Module):
 
     @property
     def embed_size(self) -> int:
-        """Dimensions of a vector."""
+        """Dimensions of an embedding."""
         return self.config.embed_size
 
     @property
     def feature_size(self) -> int:
-        """The width of the features that the image encoder projects."""
+        """Width of the features that the image encoder projects."""
         return int(cast(Any, self.image_encoder).feature_size)
 
     @property
@@ -111,7 +121,7 @@ class VSEModel(EncodingMethods, VideoMethods, nn.Module):
 
     @property
     def takes_frames(self) -> bool:
-        """Whether features are those of a video's frames."""
+        """Whether features are those of video frames."""
         return self.config.image.kind == "frames"
 
     @property
@@ -121,7 +131,7 @@ class VSEModel(EncodingMethods, VideoMethods, nn.Module):
 
     @property
     def device(self) -> torch.device:
-        """Where the parameters are."""
+        """Device of the parameters."""
         return next(self.parameters()).device
 
     def forward(
@@ -132,9 +142,9 @@ class VSEModel(EncodingMethods, VideoMethods, nn.Module):
         text_lengths: Tensor | None = None,
         image_mask: Tensor | None = None,
     ) -> tuple[Tensor, Tensor]:
-        """Both towers at once: unit vectors ``(B, D)`` of images and of texts.
+        """Return the embeddings ``(B, D)`` of images and of texts.
 
-        ``image_mask (B, N)`` takes the place of ``image_lengths`` where other than the first elements are to count.
+        ``image_mask (B, N)`` replaces ``image_lengths`` where the valid elements are not the first ones.
         """
         image = self.image_encoder(images, lengths=image_lengths, mask=image_mask)
         return image, self.text_encoder(tokens, lengths=text_lengths)
@@ -160,14 +170,14 @@ class VSEModel(EncodingMethods, VideoMethods, nn.Module):
         return FeatureVideos(self, how, image.backbone.frames, see)
 
     def embed_images(self, batch: NDArray[Any], lengths: NDArray[np.int64] | None = None) -> Vectors:
-        """One batch of pixels or features to unit vectors."""
+        """Return the embeddings of one batch of pixels or features."""
         return self._embed(self.image_encoder, batch, lengths)
 
     @contextmanager
     def parallel_calls(self, batch_size: int) -> Iterator[ParallelCalls]:
-        """Share torch's threads between calls of :meth:`embed_images` from several threads, for the time of the block.
+        """Share torch's threads between concurrent calls of :meth:`embed_images` within the context.
 
-        All of the block is in evaluation mode. Another device than the CPU is called by one thread.
+        The model is in evaluation mode within it. Devices other than the CPU are called by one thread.
         """
         threads = torch.get_num_threads()
         alone = ParallelCalls(1, batch_size)
@@ -181,7 +191,7 @@ class VSEModel(EncodingMethods, VideoMethods, nn.Module):
             torch.set_num_threads(threads)
 
     def embed_tokens(self, tokens: NDArray[np.int64], lengths: NDArray[np.int64]) -> Vectors:
-        """One batch of tokens to unit vectors."""
+        """Return the embeddings of one batch of tokens."""
         return self._embed(self.text_encoder, tokens, lengths)
 
     @torch.inference_mode()
@@ -232,7 +242,7 @@ class VSEModel(EncodingMethods, VideoMethods, nn.Module):
         return push(self, name, private=private, token=token)
 
     def fingerprint(self) -> str:
-        """A short name for exactly these weights and inputs: models with equal fingerprints give equal vectors."""
+        """Return a short name for these weights and inputs: equal fingerprints mean equal embeddings."""
         from vse.models.storage import fingerprint
 
         return fingerprint(self)
@@ -250,7 +260,7 @@ class VSEModel(EncodingMethods, VideoMethods, nn.Module):
 
 
 def _check_tokenizer(tokenizer: TextTokenizer, encoder: Any) -> None:
-    """Refuse a tokenizer whose ids or texts the encoder could not take."""
+    """Reject a tokenizer whose ids or lengths the encoder cannot take."""
     if isinstance(encoder, BiGRUEncoder | WordEncoder):
         known, expected = tokenizer.vocab_size, encoder.embed.num_embeddings
         if known != expected:

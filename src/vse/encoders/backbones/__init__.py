@@ -24,16 +24,22 @@ PREFIXES = ("timm:NAME", "transformers", "transformers:SOURCE")
 
 
 def list_backbones() -> list[str]:
-    """The names and kinds of names :func:`create_backbone` knows."""
+    """Return the names and kinds of names that :func:`create_backbone` knows."""
     named = [f"caffe-resnet{depth}" for depth in BLOCKS] + [f"efficientnet-lite{variant}" for variant in SIZES]
     return ["caffe-resnet", *named, *PREFIXES]
 
 
 def create_backbone(name: str | Backbone, *, pretrained: bool = False, **options: Any) -> Backbone:
-    """A backbone by name; a ready one is passed through.
+    """Create a backbone by name; a ready one is passed through.
 
-    ``pretrained`` asks for published weights: from a package for EfficientNet-Lite, from the hub for timm. The Caffe
-    ResNets have none of their own; theirs come with the checkpoints that are converted.
+    Args:
+        name: See :func:`list_backbones`.
+        pretrained: Load published weights: from a package for EfficientNet-Lite, from the hub for timm. The Caffe
+            ResNets have none; theirs come with converted checkpoints.
+        **options: Options of the backbone.
+
+    Raises:
+        InputError: If the name is unknown or the weights are unavailable.
     """
     if isinstance(name, Backbone):
         return name

@@ -1,4 +1,4 @@
-"""What every vision backbone offers to the grid encoder."""
+"""The interface of vision backbones."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ class Backbone(nn.Module):
     channels: int
 
     def feature_map(self, pixels: Tensor) -> Tensor:
-        """The features of the image's cells, ``(B, C, h, w)``."""
+        """Return the features of the image's cells, ``(B, C, h, w)``."""
         raise NotImplementedError
 
     def preprocessing(self, size: int | None = None) -> ImagePreprocessing:
-        """How images must be prepared for it, at its own size or at ``size`` × ``size``."""
+        """Return how images are prepared, at the default size or at ``size`` × ``size``."""
         raise NotImplementedError
 
     def forward(self, pixels: Tensor) -> Tensor:
@@ -31,7 +31,7 @@ class Backbone(nn.Module):
 
     @torch.no_grad()
     def grid(self, height: int, width: int) -> tuple[int, int]:
-        """Rows and columns of cells for a image of that size."""
+        """Return the rows and columns of cells for an image of that size."""
         parameter = next(self.parameters())
         blank = torch.zeros(1, 3, height, width, dtype=parameter.dtype, device=parameter.device)
         with evaluation_mode(self):

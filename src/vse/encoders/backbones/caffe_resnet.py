@@ -1,9 +1,9 @@
-"""The ResNet of the released code: Caffe's layout, in which the stride sits on the first 1×1 convolution.
+"""The ResNet of the released code, in Caffe's layout: the stride is on the first 1×1 convolution of a block.
 
-The usual (torchvision, timm) layout puts the stride on the 3×3 convolution and pads the first max-pool. Both have
-the same parameter names and shapes, so weights of one load into the other without a complaint and compute something
-else. The layout is therefore part of a model's configuration, and this is the Caffe one: stride on ``conv1`` of a
-block, 3×3 max-pool with stride 2, no padding and rounded-up size.
+The usual layout (torchvision, timm) has the stride on the 3×3 convolution and pads the first max-pool. Both have the
+same parameter names and shapes, so weights of one load into the other silently and compute something else. The layout
+is therefore part of a model's configuration. This is Caffe's: stride on ``conv1`` of a block, 3×3 max-pool with stride
+2, no padding and rounded-up size.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ PAPER_SIZE = 512
 class CaffeResNet(Backbone):
     """``(B, 3, H, W)`` → ``(B, 32·width, ⌈H/32⌉, ⌈W/32⌉)`` or so: five halvings, the second rounded up.
 
-    ``blocks`` counts the bottlenecks of the four stages. ``detector`` tells that its input is that of the
-    bottom-up attention detector (BGR, no scaling) and not ImageNet's.
+    ``blocks`` counts the bottlenecks of the four stages. ``detector`` selects the input of the bottom-up attention
+    detector (BGR, no scaling) instead of ImageNet's.
     """
 
     def __init__(self, blocks: Sequence[int] = BLOCKS[101], width: int = 64, *, detector: bool = False) -> None:

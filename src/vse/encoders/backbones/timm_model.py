@@ -67,7 +67,7 @@ class TimmBackbone(Backbone):
 
 @contextmanager
 def _without_retries() -> Iterator[None]:
-    """The hub's client narrates every retry; one line of ours says it all."""
+    """Silence the hub client's retry messages; our error says it in one line."""
     logger = logging.getLogger("huggingface_hub")
     level = logger.level
     logger.setLevel(logging.CRITICAL)
@@ -78,13 +78,13 @@ def _without_retries() -> Iterator[None]:
 
 
 def scaled(values: Sequence[float]) -> tuple[float, float, float]:
-    """Three numbers of the range 0–1 in that of bytes, 0–255."""
+    """Return three numbers of the range 0–1 in the range 0–255."""
     red, green, blue = (255.0 * value for value in values)
     return red, green, blue
 
 
 def tokens_to_map(tokens: Tensor, pixels: Tensor) -> Tensor:
-    """Patch tokens ``(B, h·w, C)`` as a map ``(B, C, h, w)``, with the aspect of the image."""
+    """Return patch tokens ``(B, h·w, C)`` as a map ``(B, C, h, w)`` with the image's aspect ratio."""
     count = tokens.shape[1]
     rows = round(math.sqrt(count * pixels.shape[2] / pixels.shape[3]))
     if rows < 1 or count % rows:

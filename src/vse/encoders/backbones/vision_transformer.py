@@ -1,4 +1,4 @@
-"""Patch tokens of a vision tower from transformers: ViT, CLIP, SigLIP, DINOv2 and their kin."""
+"""Patch tokens of a vision transformer: ViT, CLIP, SigLIP, DINOv2 and similar."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ USUAL: dict[str, tuple[Triple, Triple]] = {
 
 
 class VisionTransformer(Backbone):
-    """The last hidden states of the patches; tokens that stand for no place (CLS, registers) are left out.
+    """The last hidden states of the patches, without tokens that have no position (CLS, registers).
 
-    ``architecture`` is the tower's Hugging Face configuration, from which it is built with random weights;
-    ``pretrained`` (a local directory or a hub id) loads one instead and fills ``architecture``. ``normalise`` holds
-    the mean and deviation of the pretrained preprocessing, in 0–1 units.
+    ``architecture`` is the Hugging Face configuration from which it is built with random weights; ``pretrained`` (a
+    local folder or a hub id) loads one instead and fills ``architecture``. ``normalise`` holds the mean and standard
+    deviation of the pretrained preprocessing, in 0–1 units.
     """
 
     def __init__(
@@ -101,7 +101,7 @@ def _freeze_unused(model: Any) -> None:
 
 
 def _published_preprocessing(source: str) -> dict[str, Any]:
-    """Mean and deviation from ``preprocessor_config.json`` beside the weights, if it is there."""
+    """Return mean and standard deviation from ``preprocessor_config.json`` beside the weights, if any."""
     path = Path(source) / "preprocessor_config.json"
     if not path.is_file():
         try:

@@ -6,7 +6,7 @@ Right pairs of COCO's test split, from ratings of 0 to 5:
 - image and image: rated 2.5 or more (SIS) in either order; never an image with itself;
 - text and text: rated 3.0 or more (STS) in either order, and the captions of one image; never a text with itself.
 
-Queries without a right candidate are left out, and a query is no candidate of its own.
+Queries without a right candidate are left out; a query is not its own candidate.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ COLUMNS: Mapping[Task, tuple[str, str]] = {
     "sis": ("image1", "image2"),
     "sits": ("caption", "image"),
 }
-RIGHT_TEXT, RIGHT_IMAGE = 3.0, 2.5  # ratings from which on a pair is right; images alone are rated lower
+RIGHT_TEXT, RIGHT_IMAGE = 3.0, 2.5  # lowest rating of a right pair; pairs of images are rated lower
 LOWEST, HIGHEST = 0.0, 5.0
 SAMPLES = 1000
 CORRELATION = (
