@@ -160,7 +160,7 @@ def test_killed_at_any_flush(tmp_path, fatal):
     written = np.load(folder / "features.npy") if marks.any() else np.zeros((10, 6, 4))
     for row in np.flatnonzero(marks == 1):
         assert (written[row] == row + 1).all()
-    with pytest.raises(InputError, match=r"not complete|no feature store"):
+    with pytest.raises(InputError, match=r"not complete|not a feature store"):
         FeatureStore.open(folder)
     assert (marks[written.any((1, 2))] == 0).sum() <= 2
     subprocess.run([*command, "0"], check=True)
@@ -333,7 +333,7 @@ def cut(path: Path, size: int) -> None:
         (lambda s: (s / "ids.json").write_text("[1]"), "expected a list of texts"),
         (lambda s: (s / "ids.json").write_text('["a"'), "ids.json cannot be read"),
         (lambda s: (s / "ids.json").write_text('["a", "b", "c", "a"]'), "3 distinct ids for 4 images"),
-        (lambda s: (s / "store.json").unlink(), "is no feature store"),
+        (lambda s: (s / "store.json").unlink(), "is not a feature store"),
         (lambda s: (s / "store.json").write_text("{}"), "'backbone' is missing"),
         (lambda s: (s / "store.json").write_text("{"), "not JSON"),
     ],

@@ -109,7 +109,7 @@ REFUSED = {
     "an empty caption": (lambda d, s: set_caption(d, s, " \n"), "'{split}/0'[1]: empty caption"),
     "a number for a caption": (lambda d, s: set_caption(d, s, 3), "'{split}/0'[1]: the caption is 3, expected a"),
     "no caption": (lambda d, s: set_caption(d, s, None), "'{split}/0'[1]: the caption is None, expected a"),
-    "half of a character": (lambda d, s: set_caption(d, s, "a \ud800 dog"), r"'{split}/0'[1]: holds '\ud800'"),
+    "a lone surrogate": (lambda d, s: set_caption(d, s, "a \ud800 dog"), r"'{split}/0'[1]: holds '\ud800'"),
     "captions described twice": (describe_twice, "{split}/2 is described twice"),
     "a name listed twice": (
         lambda d, s: set_names(d, s, lambda n: np.append(n, n[:1])),
@@ -121,7 +121,7 @@ REFUSED = {
     ),
     "an empty name": (lambda d, s: set_names(d, s, lambda n: np.append(n, "")), "entry {count} has no name"),
     "half of the names": (lambda d, s: cut(names_file(d, s), 0.9), "{short}_names.npy cannot be read"),
-    "names of no UTF-8": (lambda d, s: set_names(d, s, lambda n: np.array([b"\xff"])), "a name that is no text"),
+    "names of no UTF-8": (lambda d, s: set_names(d, s, lambda n: np.array([b"\xff"])), "a name that is not valid text"),
     "names as objects": (
         lambda d, s: set_names(d, s, lambda n: n.astype(object), allow_pickle=True),
         "convert it with python -c",

@@ -1,4 +1,4 @@
-"""Readers for the data users already have on disk. Needs numpy, not torch.
+"""Read the datasets that users already have on disk. Needs numpy, not torch.
 
 >>> from vse.data import open_data
 >>> data = open_data("data/f30k", "test")          # doctest: +SKIP

@@ -1,4 +1,4 @@
-"""Images and the captions that describe them: what every reader returns."""
+"""Datasets in memory: images or videos, and the captions that describe them."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ Kind = Literal["files", "features"]
 
 
 class ImageSet(Protocol):
-    """A sequence of images, each of them once: files to decode, or features somebody extracted."""
+    """A sequence of distinct images: files to decode, or features that were extracted before."""
 
     @property
     def ids(self) -> Sequence[str]:
-        """One name an image; a label, so that two images may share one by mistake."""
+        """One id per image; not guaranteed to be unique."""
 
     @property
     def kind(self) -> Kind:
-        """What indexing gives: ``files`` a path, ``features`` an array."""
+        """What indexing returns: a path for ``files``, an array for ``features``."""
 
     @property
     def feature_size(self) -> int | None:
@@ -47,7 +47,7 @@ class ImageSet(Protocol):
 
 @dataclass(frozen=True)
 class ImageFiles:
-    """Images as files. ``images[i]`` is a path; whether it exists shows when it is read."""
+    """Images as files. ``images[i]`` is a path, which is not checked until it is read."""
 
     paths: tuple[Path, ...]
     ids: tuple[str, ...]
@@ -81,10 +81,10 @@ class ImageFiles:
 class FeatureRows:
     """Images as rows of an array that stays on disk.
 
-    ``array`` is ``(R, N, C)``, N regions an image, or ``(R, C)``, which counts as one region. ``rows`` holds the row of
-    each image: a file that repeats an image for each of its captions is read at its first row. ``images[i]`` is a
-    float32 copy ``(N, C)``. A memory-mapped array is mapped again where the object is unpickled, so that handing it to
-    a worker process does not copy the file.
+    ``array`` is ``(R, N, C)`` with N regions per image, or ``(R, C)``, which counts as one region. ``rows`` holds the
+    row of each image: of a file that repeats an image for each of its captions, the first. ``images[i]`` is a float32
+    copy ``(N, C)``. Unpickling maps a memory-mapped array again, so that passing it to a worker process does not copy
+    the file.
     """
 
     array: NDArray[Any]
@@ -106,7 +106,7 @@ class FeatureRows:
 
     @property
     def regions(self) -> int:
-        """N, the number of features of every image."""
+        """N, the number of features per image."""
         return int(self.array.shape[1]) if self.array.ndim == 3 else 1
 
     @property
@@ -169,10 +169,10 @@ VIDEOS = ItemKind("video", "encode_videos", shared_captions=True)
 
 @dataclass(frozen=True, eq=False)
 class CaptionedImages:
-    """One split of a data set: images, captions, and which caption describes which image.
+    """One split of a dataset: images, captions, and which caption describes which image.
 
     ``caption_to_image[j]`` is the index into ``images`` of the image that ``captions[j]`` describes. An image may have
-    any number of captions, none too.
+    any number of captions, including none.
     """
 
     name: str
@@ -198,13 +198,13 @@ class CaptionedImages:
         return VIDEOS if isinstance(self.images, VideoFrames) else IMAGES
 
     def caption_indices_of(self, image: int) -> NDArray[np.int64]:
-        """The indices of the captions that describe ``image``, ascending."""
+        """Return the indices of the captions of ``image``, ascending."""
         starts, order = self._captions_by_image
-        image = range(len(self.images))[image]  # negative indices, and an IndexError for the others
+        image = range(len(self.images))[image]  # negative indices count from the end, others raise IndexError
         return order[starts[image] : starts[image + 1]]
 
     def captions_of(self, image: int) -> tuple[str, ...]:
-        """The captions that describe ``image``, in the order of the file."""
+        """Return the captions of ``image`` in the order of the file."""
         return tuple(self.captions[j] for j in self.caption_indices_of(image))
 
     @property
@@ -219,14 +219,14 @@ class CaptionedImages:
 
     @cached_property
     def _captions_by_image(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Captions sorted by image, as ``starts (I + 1,)`` and ``order (captions,)``."""
+        """Captions grouped by image, as ``starts (I + 1,)`` and ``order (captions,)``."""
         counts = np.bincount(self.caption_to_image, minlength=len(self.images))
         starts = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
         return starts, np.argsort(self.caption_to_image, kind="stable")
 
 
 class _Mapped(NamedTuple):
-    """Where a memory-mapped array lies: enough to map it again."""
+    """The location of a memory-mapped array: enough to map it again."""
 
     filename: str
     dtype: np.dtype[Any]
@@ -236,7 +236,7 @@ class _Mapped(NamedTuple):
 
     @classmethod
     def describe(cls, array: NDArray[Any]) -> _Mapped | NDArray[Any]:
-        """The place of ``array`` if it maps a file itself; a view of such an array has no offset of its own."""
+        """Return the location of ``array`` if it maps a file itself; a view of such an array knows no offset."""
         if not (isinstance(array, np.memmap) and isinstance(array.base, mmap.mmap) and array.filename):
             return array
         order: Literal["C", "F"] = "C" if array.flags.c_contiguous else "F"
@@ -247,7 +247,7 @@ class _Mapped(NamedTuple):
 
 
 def _indices(what: str, values: NDArray[Any], limit: int) -> NDArray[np.int64]:
-    """``values`` as read-only int64, all of them in ``[0, limit)``."""
+    """Return ``values`` as read-only int64 after checking that they are in ``[0, limit)``."""
     given = np.asarray(values)
     if given.ndim != 1 or not (np.issubdtype(given.dtype, np.integer) or given.size == 0):
         raise InputError(f"{what} is {given.dtype} of shape {given.shape}: expected whole numbers in one dimension")
@@ -261,7 +261,7 @@ def _indices(what: str, values: NDArray[Any], limit: int) -> NDArray[np.int64]:
 
 @dataclass(frozen=True, eq=False)
 class VideoCaptions:
-    """One split as its annotation files have it: no frames yet.
+    """The captions of a split of videos, before its frames are found.
 
     ``caption_to_image[j]`` is the index into ``ids`` of the video that ``captions[j]`` describes. A sentence that
     describes several videos is listed once for each. ``remarks`` are what a reader of results should know.
@@ -284,7 +284,7 @@ class VideoCaptions:
         videos: Sequence[tuple[str, Sequence[str]]],
         remarks: tuple[str, ...] = (),
     ) -> VideoCaptions:
-        """From pairs of a video and its captions."""
+        """Build the split from pairs of a video and its captions."""
         owners = np.repeat(np.arange(len(videos)), [len(captions) for _, captions in videos])
         captions = tuple(caption for _, each in videos for caption in each)
         return cls(name, split, layout, tuple(video for video, _ in videos), captions, owners.astype(np.int64), remarks)
@@ -295,7 +295,7 @@ class VideoCaptions:
         return np.bincount(self.caption_to_image, minlength=len(self.ids))
 
     def with_frames(self, source: FrameSource, limit: int | None = FRAME_LIMIT) -> CaptionedVideos:
-        """The split with its frames; videos without any are left out with their captions, and listed."""
+        """Return the split with its frames; videos without any are left out with their captions, and listed."""
         frames, dropped = find_frames(source, self.ids, limit)
         left = set(frames.ids)
         kept = np.array([video in left for video in self.ids])  # (videos,)
@@ -316,10 +316,9 @@ class VideoCaptions:
 class CaptionedVideos(CaptionedImages):
     """A split of videos: :class:`CaptionedImages` whose images are videos.
 
-    Everything that asks for captions, owners, ids or sizes works on both; ``images[i]`` is ``(n, C)`` with an n of its
-    own for each video. A sentence that several videos share stands once for each of them, as training needs it; ranking
-    makes one candidate of it (:func:`vse.evaluation.distinct_sentences`). ``dropped`` are the videos of the split that
-    had no frames.
+    ``images[i]`` is ``(n, C)``, where n differs between videos. A sentence that several videos share is listed once for
+    each, as training needs it; ranking makes one candidate of it (:func:`vse.evaluation.distinct_sentences`).
+    ``dropped`` are the videos of the split without frames.
     """
 
     images: VideoFrames

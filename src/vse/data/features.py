@@ -88,9 +88,9 @@ class VideoFeaturesHeader(FeaturesHeader):
 
 @dataclass(frozen=True, eq=False)
 class FeatureStore:
-    """A complete store: row i of ``array``, which stays on disk, holds the features of image ``ids[i]``.
+    """A complete store of image features: row i of ``array``, which stays on disk, belongs to image ``ids[i]``.
 
-    ``bad`` holds the ids of pictures that could not be used, with the reasons; their rows hold nothing.
+    ``bad`` are the reasons, by id, of images that could not be used; their rows are empty.
     """
 
     folder: Path
@@ -101,10 +101,14 @@ class FeatureStore:
 
     @classmethod
     def open(cls, folder: str | os.PathLike[str]) -> FeatureStore:
-        """The store in ``folder``; one that is unfinished, cut short or put together wrongly is an error."""
+        """Open the store in ``folder``.
+
+        Raises:
+            InputError: If there is none, or it is incomplete, truncated or inconsistent.
+        """
         where = Path(folder)
         if not (where / HEADER).is_file():
-            raise InputError(f"{where} is no feature store, it has no {HEADER}: 'vse features' makes one")
+            raise InputError(f"{where} is not a feature store, it has no {HEADER}: create one with 'vse features'")
         header = read_header(where)
         marks = read_marks(where, header) if (where / DONE).exists() else np.zeros(header.count, np.uint8)
         waiting = int((marks == TO_DO).sum())
@@ -119,12 +123,16 @@ class FeatureStore:
         return cls(where, header, ids, map_features(where, header), bad)
 
     def rows_for(self, ids: Sequence[str]) -> FeatureRows:
-        """The features of these images in this order; an id that is not there or has no features is an error."""
+        """Return the features of these images in this order.
+
+        Raises:
+            InputError: If an id is missing or has no features.
+        """
         missing = [name for name in ids if name not in self._row_of]
         if missing:
             raise InputError(
                 f"{self.folder} lacks {len(missing)} of {len(ids)} images, {missing[0]!r} is the first: "
-                "it was made from other pictures, run 'vse features' on these into another folder"
+                "it was made from other images, run 'vse features' on these into another folder"
             )
         bad = [name for name in ids if name in self.bad]
         if bad:
@@ -132,7 +140,7 @@ class FeatureStore:
             more = f" and {len(bad) - 3} more" if len(bad) > 3 else ""
             raise InputError(
                 f"{self.folder} has no features for {len(bad)} of {len(ids)} images: {listed}{more}: "
-                "mend the files and run 'vse features' again, or leave them out with on_bad='drop'"
+                "fix the files and run 'vse features' again, or leave them out with on_bad='drop'"
             )
         rows = np.array([self._row_of[name] for name in ids], dtype=np.int64)
         return FeatureRows(self.array, rows, tuple(ids))
@@ -145,9 +153,15 @@ class FeatureStore:
 def attach(
     data: CaptionedImages, store: FeatureStore, *, on_bad: Literal["raise", "drop"] = "raise"
 ) -> CaptionedImages:
-    """``data`` with the features of ``store`` in the place of its images, matched by id.
+    """Return ``data`` with its images replaced by their features in ``store``, matched by id.
 
-    ``on_bad="drop"`` leaves out the pictures that could not be used, together with their captions.
+    Args:
+        data: A split with image files.
+        store: The features of these images, and possibly of others.
+        on_bad: ``raise`` for an error if an image has no features, ``drop`` to leave it out with its captions.
+
+    Raises:
+        InputError: If an image is missing from the store or has no features.
     """
     if on_bad not in {"raise", "drop"}:
         raise InputError(unknown_choice("on_bad", on_bad, ("raise", "drop")))
@@ -166,7 +180,7 @@ def attach(
 
 
 def distinct_files(sets: Iterable[ImageFiles]) -> ImageFiles:
-    """The images of all sets, each id once; an id that names two files cannot tell their features apart."""
+    """Return the images of all sets, each id once; an id that names two files is an error."""
     files: dict[str, Path] = {}
     for images in sets:
         for name, path in zip(images.ids, images.paths, strict=True):
@@ -190,12 +204,12 @@ def read_video_header(folder: Path) -> VideoFeaturesHeader | None:
 
 
 def read_header(folder: Path) -> StoreHeader:
-    """``store.json``, strictly."""
+    """Read ``store.json``."""
     return parse(StoreHeader, read_json(folder / HEADER), str(folder / HEADER))
 
 
 def read_ids(folder: Path, header: StoreHeader) -> tuple[str, ...]:
-    """``ids.json``: as many ids as there are rows, no two alike."""
+    """Read ``ids.json``: as many ids as there are rows, all distinct."""
     path = folder / IDS
     try:
         ids = json.loads(path.read_bytes())
@@ -209,7 +223,7 @@ def read_ids(folder: Path, header: StoreHeader) -> tuple[str, ...]:
 
 
 def read_marks(folder: Path, header: StoreHeader) -> NDArray[np.uint8]:
-    """``done.npy`` as an array of its own."""
+    """Read ``done.npy`` into memory."""
     path = folder / DONE
     try:
         marks = np.load(path, allow_pickle=False)
@@ -223,7 +237,7 @@ def read_marks(folder: Path, header: StoreHeader) -> NDArray[np.uint8]:
 
 
 def map_features(folder: Path, header: StoreHeader) -> np.memmap[Any, Any]:
-    """``features.npy``, mapped to be read."""
+    """Map ``features.npy`` read-only."""
     array = open_features(folder / FEATURES)
     if array.shape != header.shape or array.dtype != np.float16:
         raise InputError(
@@ -234,7 +248,7 @@ def map_features(folder: Path, header: StoreHeader) -> np.memmap[Any, Any]:
 
 
 def read_problems(folder: Path) -> dict[str, str]:
-    """Reasons by id; the last word on a picture counts, and half a line, left by a kill, does not."""
+    """Read the reasons by id; the last one of an image counts, and a line truncated by a kill is ignored."""
     reasons: dict[str, str] = {}
     path = folder / PROBLEMS
     for line in path.read_bytes().splitlines() if path.exists() else ():

@@ -24,7 +24,7 @@ NO_TEXT = "caption that is no text"
 
 
 def read_text(path: Path) -> str:
-    """The whole file; a byte order mark is left out."""
+    """Return the text of a UTF-8 file without its byte order mark."""
     try:
         content = path.read_bytes()
     except FileNotFoundError:
@@ -41,24 +41,24 @@ def read_text(path: Path) -> str:
 
 
 def raw_lines(path: Path) -> list[str]:
-    """The lines as they are. Line i of the file is item i - 1, blank or not.
+    """Return the lines unchanged. Line i of the file is item i - 1, blank or not.
 
-    Only a newline ends a line: ``str.splitlines`` would also cut at the exotic separators that web captions contain,
-    and shift all captions after them.
+    Only a newline ends a line: ``str.splitlines`` also splits at the rare separators that captions from the web
+    contain, and would shift all captions after them.
     """
     lines = read_text(path).split("\n")
     if not lines[-1].strip():
-        lines.pop()  # what follows the last newline is no line
+        lines.pop()  # what follows the last newline is not a line
     return lines
 
 
 def read_lines(path: Path) -> list[str]:
-    """The lines without the white space around them."""
+    """Return the lines without surrounding whitespace."""
     return [line.strip() for line in raw_lines(path)]
 
 
 def read_captions(path: Path, on_problem: OnProblem) -> list[str]:
-    """One caption a line. An empty one is a problem; it keeps its place if reading goes on."""
+    """Return one caption per line. An empty one is a problem; it keeps its position if reading continues."""
     captions = read_lines(path)
     for number, caption in enumerate(captions, start=1):
         if not caption:
@@ -67,11 +67,11 @@ def read_captions(path: Path, on_problem: OnProblem) -> list[str]:
 
 
 def whole_caption(text: str, place: str, on_problem: OnProblem) -> str:
-    """A caption of JSON without the white space around it; where a check goes on after a flaw, it is empty."""
+    """Return a caption from JSON without surrounding whitespace, empty if it is invalid and reading continues."""
     try:
         text.encode()
-    except UnicodeEncodeError as error:  # JSON can say "\ud800", which no text can hold
-        on_problem(NO_TEXT, f"{place}: holds {text[error.start]!r}, half of a character: write the caption again")
+    except UnicodeEncodeError as error:  # JSON can hold "\ud800", which UTF-8 cannot
+        on_problem(NO_TEXT, f"{place}: holds {text[error.start]!r}, a lone surrogate: write the caption again")
         return ""
     caption = text.strip()
     if not caption:
@@ -85,13 +85,13 @@ def report_empty(on_problem: OnProblem, place: str) -> None:
 
 
 def parse_json(text: str, place: str) -> Any:
-    """The value of a JSON text."""
+    """Return the value of a JSON text; ``place`` names it in errors."""
     try:
         return json.loads(text)
     except json.JSONDecodeError as error:
         where = f"{place}:{error.lineno}" if error.lineno > 1 else place
         raise InputError(f"{where}: not JSON ({error.msg} at column {error.colno})") from None
-    except (ValueError, RecursionError) as error:  # numbers of a thousand digits, brackets a thousand deep
+    except (ValueError, RecursionError) as error:  # numbers with thousands of digits, brackets nested thousands deep
         raise InputError(f"{place}: not usable JSON ({error})") from None
 
 
@@ -104,7 +104,7 @@ Row = tuple[str, dict[str, Any]]
 
 
 def read_rows(path: Path, on_problem: OnProblem) -> Iterator[Row]:
-    """The rows of a file; one that cannot be understood is reported and left out."""
+    """Yield the rows of a table; an invalid one is reported and skipped."""
     return READERS[path.suffix.lower()](path, on_problem)
 
 
@@ -117,7 +117,7 @@ def _tsv_rows(path: Path, on_problem: OnProblem) -> Iterator[Row]:
 
 
 def _separated(path: Path, delimiter: str, on_problem: OnProblem) -> Iterator[Row]:
-    """Strict: a quotation mark that is never closed is an error and not the rest of the file in one caption."""
+    """Parse strictly: an unclosed quotation mark is an error, not a caption with the rest of the file."""
     reader = csv.reader(io.StringIO(read_text(path), newline=""), delimiter=delimiter, strict=True)
     columns: list[str] | None = None
     start = 1
@@ -169,7 +169,7 @@ def _parquet_rows(path: Path, on_problem: OnProblem) -> Iterator[Row]:
             _expect_columns(path, names)
             wanted = [name for name in (*REQUIRED, *OPTIONAL) if name in names]
             number = 0
-            for batch in file.iter_batches(columns=wanted):  # columns of pictures beside these are never loaded
+            for batch in file.iter_batches(columns=wanted):  # columns with image data are never loaded
                 for row in batch.to_pylist():
                     number += 1
                     yield f"{path}, row {number}", row
@@ -203,8 +203,8 @@ _DTYPES = (np.dtype(np.float32), np.dtype(np.float16))
 def open_features(path: Path) -> np.memmap[Any, Any]:
     """Map the features ``(R, N, C)`` or ``(R, C)``, float32 or float16, of a ``.npy`` file.
 
-    The header is read first: an object array is refused before anything could unpickle it, and a file that was cut off
-    while copying is recognised by its size.
+    The header is read first: an object array is refused before anything could unpickle it, and a truncated file is
+    recognized by its size.
     """
     try:
         with path.open("rb") as file:
@@ -241,7 +241,7 @@ def _read_header(file: Any) -> tuple[tuple[int, ...], np.dtype[Any]]:
         shape, _, dtype = npy_format.read_array_header_1_0(file)
     elif version == (2, 0):
         shape, _, dtype = npy_format.read_array_header_2_0(file)
-    else:  # written for arrays of records with non-Latin names alone
+    else:  # used only for arrays of records with non-Latin names
         raise ValueError(f"version {version} of the format, which arrays of numbers do not use")
     return shape, dtype
 
@@ -271,13 +271,13 @@ def file_digest(path: Path) -> bytes | None:
 
 LISTED_TWICE = "name listed twice"
 EMPTY_NAME = "empty name"
-SHOWN = 60  # characters of a bad value within a message
+SHOWN = 60  # characters of an invalid value in a message
 
 
 def read_caption(value: object, place: str, on_problem: OnProblem) -> str:
-    """A caption with one blank between its words; where a check goes on after a flaw, one that is no text is empty.
+    """Return a caption with single spaces between its words, empty if it is invalid and reading continues.
 
-    Role graphs count words by ``str.split``, tokenizers split at all of it but U+001C to U+001F: now they agree.
+    Role graphs count words by ``str.split``, while tokenizers do not split at U+001C to U+001F: this makes them agree.
     """
     if not isinstance(value, str):
         on_problem(NO_TEXT, f"{place}: the caption is {repr(value)[:SHOWN]}, expected a sentence in quotes")
@@ -286,21 +286,21 @@ def read_caption(value: object, place: str, on_problem: OnProblem) -> str:
 
 
 def one_blank(sentence: str) -> str:
-    """``sentence`` with one blank between its words, and nothing around them."""
+    """Return ``sentence`` with single spaces between its words and none around them."""
     return " ".join(sentence.split())
 
 
 def expect_name(name: str, place: str) -> str:
-    """``name``, unless it holds half of a character, as JSON's "\\ud800" gives: no file can be called so."""
+    """Return ``name`` unless it holds a lone surrogate, as JSON's "\\ud800" gives: no file can have such a name."""
     try:
         name.encode()
     except UnicodeEncodeError:
-        raise InputError(f"{place}: the name {name[:SHOWN]!r} holds half of a character: write it again") from None
+        raise InputError(f"{place}: the name {name[:SHOWN]!r} holds a lone surrogate: write it again") from None
     return name
 
 
 def distinct_names(names: Sequence[str], place: str, on_problem: OnProblem) -> list[str]:
-    """The names of videos in their order, each once; one that stands twice and one that is empty are flaws."""
+    """Return the names of videos in their order, each once; repeated and empty ones are problems."""
     counts = Counter(names)
     if "" in counts:
         on_problem(EMPTY_NAME, f"{place}: entry {names.index('')} has no name: expected one for each video")

@@ -1,4 +1,8 @@
-"""Videos as sets of frame features of varying size: the third kind of image set."""
+"""Videos as sets of frame features of varying size, and a packed cache of them for training.
+
+The packed file is not a store that users keep: it holds exactly the frames that one run uses, in its run folder, and
+is rebuilt whenever the source files change.
+"""
 
 from __future__ import annotations
 
@@ -22,12 +26,12 @@ FRAME_LIMIT = 20
 
 
 def even_frames(count: int, limit: int | None = FRAME_LIMIT) -> NDArray[np.int64]:
-    """Which frames of ``count`` are used: all, or ``limit`` of them evenly spaced, the first and the last included.
+    """Return which frames of ``count`` are used: all, or ``limit`` of them, evenly spaced from the first to the last.
 
-    As in HGR: ``round(linspace(0, count - 1, limit))``, a half rounded to the even number.
+    As in HGR: ``round(linspace(0, count - 1, limit))``, with halves rounded to even.
     """
     if limit is not None and limit < 1:
-        raise InputError(f"limit={limit}: expected at least one frame a video, or None for all of them")
+        raise InputError(f"limit={limit}: expected at least one frame per video, or None for all")
     if limit is None or count <= limit:
         return np.arange(count, dtype=np.int64)
     return np.round(np.linspace(0, count - 1, limit)).astype(np.int64)
@@ -35,9 +39,9 @@ def even_frames(count: int, limit: int | None = FRAME_LIMIT) -> NDArray[np.int64
 
 @dataclass(frozen=True, eq=False)
 class VideoFrames:
-    """Videos as rows of frame features that stay on disk; ``videos[i]`` is float32 ``(n, C)``, ``n <= limit``.
+    """Videos as frame features that stay on disk; ``videos[i]`` is float32 ``(n, C)`` with ``n <= limit``.
 
-    ``counts[i]`` is how many frames the source has of video i, and ``sizes[i]`` how many of them are used.
+    ``counts[i]`` is how many frames of video i the source has, ``sizes[i]`` how many of them are used.
     """
 
     source: FrameSource
@@ -59,9 +63,9 @@ class VideoFrames:
         return len(self.ids)
 
     def __getitem__(self, index: int) -> NDArray[np.float32]:
-        """``(n, C)`` float32, all of it finite."""
+        """Return the frames ``(n, C)`` as finite float32."""
         frames = self.stored(index)
-        with np.errstate(over="ignore"):  # float64 beyond float32 becomes infinite, and is refused below
+        with np.errstate(over="ignore"):  # float64 beyond float32 becomes infinite and is refused below
             found = np.asarray(frames, dtype=np.float32)
         if not np.isfinite(found).all():
             raise not_finite(self.source, self.ids[index])
@@ -76,12 +80,12 @@ class VideoFrames:
         return {"frames": int(self.sizes.sum()), "width": self.dim, "sample": sample_digest(self)}
 
     def expect_finite(self) -> None:
-        """Read every video once; the first whose frames hold no numbers is an error that names it."""
+        """Read every video once; frames that are not finite are an error that names the video."""
         for index in range(len(self)):
             self[index]
 
     def stored(self, index: int) -> NDArray[Any]:
-        """The frames that are used of a video, ``(n, C)`` in the type they are stored in."""
+        """Return the frames of a video that are used, ``(n, C)`` in the type in which they are stored."""
         video = range(len(self.ids))[operator.index(index)]
         name, count = stored_name(self.ids[video]), int(self.counts[video])
         found = self.source.shape(name)
@@ -110,19 +114,20 @@ def sample_digest(images: _Rows) -> str:
 
 
 def not_finite(source: FrameSource, video: str) -> InputError:
-    """The error about frames that hold no numbers."""
+    """Return the error about frames that are not finite."""
     return InputError(
-        f"{source.place}, video {video!r}: its frames hold NaN or infinite values: extract them again, or take it out "
-        "of the split ('vse data check' lists all such videos)"
+        f"{source.place}, video {video!r}: its frames hold NaN or infinite values: extract them again, or remove it "
+        "from the split ('vse data check' lists all such videos)"
     )
 
 
 def find_frames(
     source: FrameSource, videos: Sequence[str], limit: int | None = FRAME_LIMIT
 ) -> tuple[VideoFrames, tuple[str, ...]]:
-    """The frames of ``videos`` in this order, and the videos that the source has no frame of.
+    """Return the frames of ``videos`` in this order, and the videos without frames.
 
-    When it has none of them that is an error which names the first.
+    Raises:
+        InputError: If no video has frames, or their sizes differ.
     """
     even_frames(1, limit)
     _expect_own_frames(source, videos)
@@ -151,7 +156,7 @@ def find_frames(
 
 
 def _expect_own_frames(source: FrameSource, videos: Sequence[str]) -> None:
-    """Two videos whose names differ in a slash and an underscore would be given the frames of one."""
+    """Refuse names that differ only in a slash and an underscore: both videos would get the frames of one."""
     owners: dict[str, str] = {}
     for video in videos:
         other = owners.setdefault(stored_name(video), video)
@@ -166,14 +171,14 @@ TYPES = (np.dtype(np.float16), np.dtype(np.float32))
 
 
 class PackedFrames:
-    """A :class:`~vse.data.video_sources.FrameSource` over a folder that :func:`write_packed` wrote."""
+    """The frames in a folder that :func:`write_packed` wrote."""
 
     def __init__(self, folder: Path, ids: tuple[str, ...], sizes: NDArray[np.int64]) -> None:
         self.folder = folder
         self._array: NDArray[Any] = np.load(folder / ARRAY, mmap_mode="r", allow_pickle=False)
         starts = np.concatenate([[0], np.cumsum(sizes)])
         if int(starts[-1]) != len(self._array):
-            raise InputError(f"{folder}: {len(self._array)} frames where {starts[-1]} belong: remove the folder")
+            raise InputError(f"{folder}: {len(self._array)} frames, expected {starts[-1]}: remove the folder")
         names = map(stored_name, ids)
         self._spans = {name: slice(*span) for name, *span in zip(names, starts[:-1], starts[1:], strict=True)}
 
@@ -196,18 +201,18 @@ class PackedFrames:
 
 
 def frames_identity(videos: VideoFrames) -> str:
-    """A name for the frames of these videos in the state their files are in."""
+    """Return a digest of these videos, their frame counts and the state of their files."""
     counted = json.dumps([videos.ids, videos.counts.tolist(), videos.dim, videos.limit, videos.source.stamp()])
     return hashlib.sha256(counted.encode()).hexdigest()
 
 
 def packed_type(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """The type in which videos are packed whose first one is stored in ``dtype``."""
+    """Return the type in which videos are packed if the first one is stored as ``dtype``."""
     return dtype if dtype in TYPES else np.dtype(np.float32)
 
 
 def expect_type(videos: VideoFrames, number: int, found: np.dtype[Any], packed: np.dtype[Any]) -> None:
-    """Refuse a video of ``found`` values among halves, which could not hold them."""
+    """Refuse a video with another type than float16 among float16 videos, which would lose precision."""
     if packed == TYPES[0] and found != packed:
         raise InputError(
             f"{videos.source.place}: frames of {videos.ids[0]!r} are {packed}, of {videos.ids[number]!r} {found}: "
@@ -216,7 +221,7 @@ def expect_type(videos: VideoFrames, number: int, found: np.dtype[Any], packed: 
 
 
 def write_packed(videos: VideoFrames, folder: Path) -> None:
-    """Write the frames of ``videos`` into ``folder``, which exists; memory is one video."""
+    """Write the frames of ``videos`` into an existing folder, one video at a time."""
     dtype = packed_type(videos.stored(0).dtype)
     header = {"descr": npy_format.dtype_to_descr(dtype), "fortran_order": False}
     with (folder / ARRAY).open("wb") as file:
@@ -224,9 +229,9 @@ def write_packed(videos: VideoFrames, folder: Path) -> None:
         for number, video in enumerate(videos.ids):
             frames = videos.stored(number)
             expect_type(videos, number, frames.dtype, dtype)
-            with np.errstate(over="ignore"):  # what becomes infinite is refused below
+            with np.errstate(over="ignore"):  # an infinite value is refused below
                 kept = np.ascontiguousarray(frames, dtype=dtype)
-            if not np.isfinite(kept).all():  # said now, and not in the middle of an epoch
+            if not np.isfinite(kept).all():  # better now than in the middle of an epoch
                 raise not_finite(videos.source, video)
             file.write(kept.data)
     settle(folder / ARRAY)
@@ -234,7 +239,7 @@ def write_packed(videos: VideoFrames, folder: Path) -> None:
 
 
 def open_packed(videos: VideoFrames, folder: Path) -> VideoFrames | None:
-    """``videos`` read from ``folder``; None if it does not hold them as their files are now."""
+    """Return ``videos`` read from the packed ``folder``, None if it is missing or stale."""
     try:
         known = json.loads((folder / INDEX).read_text(encoding="utf-8"))
         if known["identity"] != frames_identity(videos):

@@ -1,4 +1,4 @@
-"""What the readers of all layouts share: options, splits, and how problems are reported."""
+"""What the readers of all layouts share: options, names of splits, and how problems are reported."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ StrPath = str | os.PathLike[str]
 Use = Literal["auto", "features", "files"]
 
 OnProblem = Callable[[str, str], None]
-"""Called with a kind, such as ``"empty caption"``, and a line that says where and what."""
+"""Called with a kind, such as ``"empty caption"``, and a message with its location."""
 
 
 def stop(kind: str, message: str) -> None:
-    """The usual answer to a flaw: an error. A check collects the flaws instead."""
+    """Raise the problem as an error, the default. A check collects problems instead."""
     raise InputError(message)
 
 
 @dataclass(frozen=True)
 class ReadOptions:
-    """Options of reading a split, as in :func:`vse.data.open_data`; ``on_problem`` is called for each flaw."""
+    """Options of reading a split, as in :func:`vse.data.open_data`; ``on_problem`` is called for each problem."""
 
     images: Path | None = None
     use: Use = "auto"
@@ -34,7 +34,7 @@ class ReadOptions:
     on_problem: OnProblem = stop
 
     def image_folder(self) -> Path | None:
-        """``images``, which must be a folder if it was given."""
+        """Return ``images`` after checking that it is a folder, None if it was not given."""
         if self.images is not None and not self.images.is_dir():
             raise InputError(
                 f"images={str(self.images)!r} is not a folder: expected the one that holds the image files"
@@ -42,7 +42,7 @@ class ReadOptions:
         return self.images
 
     def expect_files(self, path: Path, layout: str) -> None:
-        """Refuse ``use="features"`` for a layout that has image files alone."""
+        """Refuse ``use="features"`` for a layout that has only image files."""
         if self.use == "features":
             raise InputError(f"{path}: use='features', but layout {layout!r} holds image files: leave use out")
 
@@ -54,9 +54,9 @@ def expect_images(path: Path, split: str, count: int) -> None:
 
 
 def first_folder(candidates: list[Path], sample: str) -> Path:
-    """The first folder that holds the file ``sample``, else the first that exists, else the first.
+    """Return the first folder that holds the file ``sample``, else the first that exists, else the first.
 
-    One file is looked for and not all: a data set may have a hundred thousand of them on a slow disk.
+    Only one file is checked: a dataset may have a hundred thousand of them on a slow disk.
     """
     for folder in candidates:
         if (folder / sample).is_file():
@@ -65,28 +65,28 @@ def first_folder(candidates: list[Path], sample: str) -> Path:
 
 
 ALL = "all"
-"""The one split of data that has no splits."""
+"""The name of the only split of a dataset without splits."""
 
-_SAME = {"dev": "val", "val": "dev"}
+_SYNONYMS = {"dev": "val", "val": "dev"}
 _USUAL_ORDER = ("train", "dev", "val", "test", "testall")
 
 
 def in_usual_order(names: Iterable[str]) -> tuple[str, ...]:
-    """Distinct names: train, dev, test first, then the others by name."""
+    """Return the distinct names: train, dev and test first, then the others by name."""
     distinct = set(names)
     usual = [name for name in _USUAL_ORDER if name in distinct]
     return (*usual, *sorted(distinct.difference(usual)))
 
 
 def find_split(wanted: str, available: Sequence[str], path: Path) -> str:
-    """The name under which the data has ``wanted``; ``dev`` and ``val`` are the same split."""
+    """Return the name in ``available`` of the split ``wanted``; ``dev`` and ``val`` are synonyms."""
     if wanted in available:
         return wanted
-    if _SAME.get(wanted) in available:
-        return _SAME[wanted]
+    if _SYNONYMS.get(wanted) in available:
+        return _SYNONYMS[wanted]
     if tuple(available) == (ALL,):
         raise InputError(
             f"{path}: unknown split {wanted!r}: there is no split column and no list of splits, "
-            f"everything is in split {ALL!r}: ask for that"
+            f"everything is in split {ALL!r}: use that"
         )
     raise InputError(f"{path}: {unknown_choice('split', wanted, available)}")

@@ -1,4 +1,4 @@
-"""What ``vse data check`` says: figures for each split, errors and warnings."""
+"""The report of ``vse data check``: figures for each split, errors and warnings."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from typing import Any, Literal
 
 Severity = Literal["error", "warning"]
 EXAMPLES = 20
-"""How many places of a kind are kept; the others are counted."""
+"""How many examples of a kind are kept; the others are only counted."""
 
 
 @dataclass(frozen=True)
 class Finding:
-    """``count`` flaws of one kind, the first :data:`EXAMPLES` places, and how many ``more`` there are."""
+    """``count`` problems of one kind: the first :data:`EXAMPLES` locations, and how many ``more`` there are."""
 
     severity: Severity
     kind: str
@@ -33,18 +33,18 @@ class _Gathered:
 
 
 class Findings:
-    """Gathers flaws. A flaw of a shared file is found again with every split, and counted once."""
+    """Collects problems. One in a shared file is found again with every split, and counted once."""
 
     def __init__(self) -> None:
         self._kinds: dict[str, _Gathered] = {}
         self._seen: set[tuple[str, str]] = set()
 
     def error(self, kind: str, place: str, count: int = 1) -> None:
-        """Something that has to be mended before the data can be used; a place may have several flaws."""
+        """Add something that must be fixed before the dataset can be used; ``place`` may have several problems."""
         self._add("error", kind, place, count)
 
     def warning(self, kind: str, place: str, count: int = 1) -> None:
-        """Something the user should know, and may have meant."""
+        """Add something the user should know but may have intended."""
         self._add("warning", kind, place, count)
 
     def _add(self, severity: Severity, kind: str, place: str, count: int) -> None:
@@ -59,7 +59,7 @@ class Findings:
             gathered.more += 1
 
     def of(self, severity: Severity) -> tuple[Finding, ...]:
-        """The findings of a severity in the order in which their kinds first appeared."""
+        """Return the findings of a severity in the order in which their kinds first appeared."""
         return tuple(
             Finding(severity, kind, gathered.count, tuple(gathered.examples), gathered.more)
             for kind, gathered in self._kinds.items()
@@ -69,7 +69,7 @@ class Findings:
 
 @dataclass(frozen=True)
 class FeatureSummary:
-    """A feature file: ``rows_per_image`` is how often each image is repeated in it."""
+    """Features of a split; ``rows_per_image`` is how often each image is repeated in the file."""
 
     shape: tuple[int, ...]
     dtype: str
@@ -96,20 +96,20 @@ class FrameSummary(FeatureSummary):
 
 @dataclass(frozen=True)
 class FileSummary:
-    """Image files that are not there, and those that are empty or may not be read."""
+    """The number of image files that do not exist, and of those that are empty or not readable."""
 
     missing: int
     unreadable: int
 
     def __str__(self) -> str:
         if not self.missing and not self.unreadable:
-            return "all files there"
+            return "all files exist"
         return f"{self.missing} missing, {self.unreadable} empty or unreadable"
 
 
 @dataclass(frozen=True)
 class SplitReport:
-    """The figures of one split; ``captions_per_image`` is least, mean, most."""
+    """The figures of one split; ``captions_per_image`` is minimum, mean, maximum."""
 
     split: str
     images: int
@@ -124,7 +124,7 @@ class SplitReport:
         return {**asdict(self), "captions_per_image": {"min": least, "mean": mean, "max": most}}
 
     def cells(self) -> tuple[str, ...]:
-        """A row of the table."""
+        """Return the split as a row of the table."""
         least, mean, most = self.captions_per_image
         each = str(least) if least == most else f"{least} to {most}, mean {mean:.2f}"
         words = "" if self.mean_words is None else f"{self.mean_words:.1f}"
@@ -133,9 +133,9 @@ class SplitReport:
 
 @dataclass(frozen=True)
 class DataReport:
-    """The whole check. ``ok`` means no errors; warnings are for the user to judge.
+    """The result of a check. ``ok`` means no errors; warnings are for the user to judge.
 
-    ``shown`` is what the sentences describe, for the heads of the table; the JSON calls both ``images``.
+    ``shown`` is what the captions describe, as a heading for the table; in JSON both are ``images``.
     """
 
     path: str

@@ -1,4 +1,4 @@
-"""Files of frame features, one array ``(frames, size)`` a video, which stay on disk until a video is asked for."""
+"""Read frame features from hdf5 files, npz files and folders: one array ``(frames, size)`` per video."""
 
 from __future__ import annotations
 
@@ -17,58 +17,58 @@ from numpy.typing import NDArray
 
 from vse.errors import InputError, first_line, require
 
-HDF5_ENDINGS = (".hdf5", ".h5")
+HDF5_SUFFIXES = (".hdf5", ".h5")
 EXPECTED = "expected floats of shape (frames, size)"
-DAMAGED = (
+CORRUPT = (
     *(OSError, ValueError, KeyError, RuntimeError, EOFError, MemoryError, SyntaxError),
     *(zipfile.BadZipFile, zlib.error, tokenize.TokenError),
 )
-"""What h5py, zipfile and numpy raise about a file that is damaged."""
+"""What h5py, zipfile and numpy raise for a corrupt file."""
 Rows = NDArray[np.int64]
-_AT_ONCE = 2**24  # bytes: a smaller set is unpacked whole, since a chunk is unpacked for each of its rows
+_AT_ONCE = 2**24  # bytes: smaller ones are read whole, since each row would decompress its chunk
 _Handle = TypeVar("_Handle")
 
 
 class FrameSource(Protocol):
-    """Where the frames of videos are. Names hold no slash: one in a video's name is an underscore here, as in HGR."""
+    """Where the frames of videos are stored. A slash in a video's name is an underscore here, as in HGR."""
 
     @property
     def place(self) -> str:
-        """How errors call it."""
+        """How error messages name it."""
 
     def names(self) -> frozenset[str]:
-        """The videos that are there."""
+        """Return the names of the stored videos."""
 
     def shape(self, name: str) -> tuple[int, ...]:
-        """The shape of a video's array, without reading it."""
+        """Return the shape of a video's array without reading it."""
 
     def read(self, name: str, rows: Rows | None = None) -> NDArray[Any]:
-        """The frames ``(n, size)`` of a video: all, or those at ``rows``, which ascend; no others are held."""
+        """Return the frames ``(n, size)`` of a video: all, or those at the ascending ``rows``."""
 
     def stamp(self) -> str:
-        """Another text when the files may have changed."""
+        """Return a text that differs when the files may have changed."""
 
 
 def open_frames(path: Path) -> FrameSource:
-    """The frames in an hdf5 or npz file, or in a folder with a ``.npy`` or ``.npz`` file for each video."""
+    """Open the frames in an hdf5 or npz file, or in a folder with a ``.npy`` or ``.npz`` file for each video."""
     if path.is_dir():
         return FrameFolder(path)
     if not path.exists():
         raise InputError(f"{path} does not exist: expected frame features as .hdf5, .npz or a folder of .npy files")
-    if path.suffix in HDF5_ENDINGS:
+    if path.suffix in HDF5_SUFFIXES:
         return Hdf5Frames(path)
     if path.suffix == ".npz":
         return NpzFrames(path)
-    raise InputError(f"{path}: unknown ending {path.suffix!r}: expected .hdf5, .h5, .npz or a folder of .npy files")
+    raise InputError(f"{path}: unknown suffix {path.suffix!r}: expected .hdf5, .h5, .npz or a folder of .npy files")
 
 
 def stored_name(video: str) -> str:
-    """The name under which a video's frames are stored."""
+    """Return the name under which a video's frames are stored."""
     return video.replace("/", "_")
 
 
 class _Opened:
-    """An open file that is opened again in every process: handles can be neither pickled nor shared with a child."""
+    """A file that each process opens for itself: handles can be neither pickled nor shared with a child."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -113,12 +113,12 @@ class Hdf5Frames(_Opened):
             stored = self._file()[name]
             if rows is None or (stored.chunks is not None and stored.nbytes <= _AT_ONCE):
                 return _chosen(stored[...], rows)
-            # One by one: of a list of rows HDF5 looks at every chunk between the first and the last.
+            # One by one: for a list of rows HDF5 visits every chunk between the first and the last.
             return np.stack([stored[row] if stored.ndim == 2 else stored[0, row] for row in rows.tolist()])
 
 
 class NpzFrames(_Opened):
-    """``{name: (frames, size)}`` in one npz file; one array is read at a time, and all of it."""
+    """``{name: (frames, size)}`` in one npz file; arrays are read whole, one at a time."""
 
     def _file(self) -> zipfile.ZipFile:
         return self._open(zipfile.ZipFile)
@@ -140,7 +140,7 @@ class NpzFrames(_Opened):
 
 
 class FrameFolder:
-    """A folder with ``NAME.npy`` or ``NAME.npz`` (one array) for each video, or with such folders inside it."""
+    """A folder, with one level of subfolders, of ``NAME.npy`` or ``NAME.npz`` (one array) for each video."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -193,26 +193,26 @@ def _only(path: Path) -> str:
 
 
 def zip_entry(archive: zipfile.ZipFile, name: str) -> zipfile.ZipInfo:
-    """An entry that is packed as everybody packs: of other ways, damage is told by errors of their own."""
+    """Return an entry that is stored or deflated; other compressions raise errors of their own when corrupt."""
     entry = archive.getinfo(name)
     if entry.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-        raise InputError(f"{archive.filename}: {name!r} is packed in way {entry.compress_type}, expected deflate")
+        raise InputError(f"{archive.filename}: {name!r} has compression {entry.compress_type}, expected deflate")
     return entry
 
 
 @contextmanager
 def reading(place: str) -> Iterator[None]:
-    """What is wrong with a file, in one line that names it."""
+    """Report what is wrong with a file in one line that names it."""
     try:
         yield
     except InputError:
         raise
-    except DAMAGED as error:
+    except CORRUPT as error:
         raise InputError(f"{place} cannot be read ({first_line(error)}): copy or extract it again") from None
 
 
 def _npy_shape(file: Any, place: str) -> tuple[int, ...]:
-    """From the header alone, so that an object array is refused before anything could unpickle it."""
+    """Read only the header, so that an object array is refused before anything could unpickle it."""
     version = npy_format.read_magic(file)
     read = npy_format.read_array_header_1_0 if version == (1, 0) else npy_format.read_array_header_2_0
     shape, _, dtype = read(file)
@@ -220,13 +220,13 @@ def _npy_shape(file: Any, place: str) -> tuple[int, ...]:
 
 
 def _chosen(stored: NDArray[Any], rows: Rows | None) -> NDArray[Any]:
-    """A copy of all frames or of some, of an array ``(frames, size)`` or ``(1, frames, size)``."""
+    """Copy all or some frames of an array ``(frames, size)`` or ``(1, frames, size)``."""
     frames = stored.reshape(stored.shape[-2:])
     return np.array(frames if rows is None else frames[rows])
 
 
 def _checked(shape: Any, dtype: Any, place: str) -> tuple[int, ...]:
-    """``(frames, size)``; a video of which nothing was extracted, ``(0,)`` or without a shape, has no frames."""
+    """Return ``(frames, size)``; a video of which nothing was extracted, ``(0,)`` or without a shape, has none."""
     if dtype is None or not np.issubdtype(dtype, np.floating):
         raise InputError(f"{place} holds {'a group' if dtype is None else dtype}: {EXPECTED}")
     if shape is None or 0 in shape[:1]:

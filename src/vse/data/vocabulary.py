@@ -1,4 +1,4 @@
-"""The words of video captions and their numbers, as HGR numbers them."""
+"""The vocabulary of video captions, numbered as in HGR."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ WORD_LIMIT = 30
 
 
 def video_words(caption: str, limit: int | None = WORD_LIMIT) -> list[str]:
-    """The words of a caption, split at white space; those behind the ``limit`` are left out."""
+    """Return the first ``limit`` words of a caption, split at whitespace."""
     return caption.split()[:limit]
 
 
 WORD_FILE = "word2int.json"
 BOS, EOS, UNK = 0, 1, 2
 SPECIAL = ("<BOS>", "<EOS>", "<UNK>")
-MOST_UNKNOWN = 0.05
-"""Of the words of the training captions; a file that lacks more of them was hardly made for these."""
+MAX_UNKNOWN = 0.05
+"""The largest fraction of training words that a vocabulary made for them may lack."""
 
 
 class VideoVocabulary:
-    """Words and their ids: 0 begin, 1 end and padding, 2 unknown, then the words. Nothing is put around a sentence.
+    """Words and their ids: 0 begin, 1 end and padding, 2 unknown, then the words; ``ids`` may have gaps.
 
-    ``ids`` need not be without gaps.
+    No begin and end tokens are added to a sentence.
     """
 
     def __init__(self, ids: Mapping[str, int], place: str = "the vocabulary") -> None:
@@ -43,33 +43,33 @@ class VideoVocabulary:
         )
         if wrong is not None:
             raise InputError(
-                f"{place}: {wrong!r} has id {self._ids[wrong]!r}: expected whole numbers from {len(SPECIAL)} on, "
+                f"{place}: {wrong!r} has id {self._ids[wrong]!r}: expected integers from {len(SPECIAL)} on, "
                 f"{', '.join(SPECIAL)} are 0 to 2"
             )
         if len(set(self._ids.values())) < len(self._ids):
             twice = next(number for number, count in Counter(self._ids.values()).items() if count > 1)
-            raise InputError(f"{place}: id {twice} stands for two words, expected one word an id")
+            raise InputError(f"{place}: id {twice} is given to two words, expected one word per id")
 
     @classmethod
     def build(cls, captions: Iterable[str], *, min_count: int = 1) -> VideoVocabulary:
-        """The words of the training captions, the most frequent first, equally frequent ones by the alphabet."""
+        """Build the vocabulary of the training captions, by frequency and then alphabetically."""
         counts = Counter(word for caption in captions for word in video_words(caption))
         kept = sorted((word for word, count in counts.items() if count >= min_count), key=lambda w: (-counts[w], w))
         return cls({word: number for number, word in enumerate(kept, start=len(SPECIAL))})
 
     @classmethod
     def load(cls, file: Path) -> VideoVocabulary:
-        """A ``word2int.json``, ``{word: id}``."""
+        """Load a ``word2int.json``, ``{word: id}``."""
         ids = parse_json(read_text(file), str(file))
         if not isinstance(ids, dict):
             raise InputError(f"{file}: expected an object {{word: id}}, got a {type(ids).__name__}")
         return cls(ids, str(file))
 
     def lacking(self, captions: Iterable[str]) -> str | None:
-        """A line about how many words of the training ``captions`` it lacks, if more than ``MOST_UNKNOWN``."""
+        """Return a message on how many words of the training ``captions`` are missing, if more than ``MAX_UNKNOWN``."""
         counts = Counter(word for caption in captions for word in video_words(caption))
         unknown = Counter({word: count for word, count in counts.items() if word not in self._ids})
-        if unknown.total() <= MOST_UNKNOWN * counts.total():
+        if unknown.total() <= MAX_UNKNOWN * counts.total():
             return None
         some = ", ".join(repr(word) for word, _ in unknown.most_common(3))
         return (
@@ -79,7 +79,7 @@ class VideoVocabulary:
         )
 
     def tokenizer(self, limit: int = WORD_LIMIT) -> TextTokenizer:
-        """A tokenizer of words at white space, nothing around them; gaps between ids are closed, in their order."""
+        """Return a tokenizer that splits at whitespace and adds no tokens; gaps between ids are closed."""
         order = sorted(self._ids, key=self._ids.__getitem__)
         ids = {word: number for number, word in enumerate((*SPECIAL, *order))}
         pipeline = Tokenizer(WordLevel(ids, unk_token=SPECIAL[UNK]))

@@ -75,7 +75,7 @@ def test_two_candidates_are_one_too_many(tmp_path):
         open_data(tmp_path)
 
 
-HALF = r'images\[0\]: "{}" is .*, which holds half of a character: write it again'
+HALF = r'images\[0\]: "{}" is .*, which holds a lone surrogate: write it again'
 BAD = {
     "not JSON": ("{", "not JSON"),
     "line of the error": ('{\n"images": [,]}', r"\.json:2: not JSON"),

@@ -76,7 +76,7 @@ def test_msrvtt_names_malformed_files(tmp_path):
     for videos, message in (
         ({"video0": ("dev", ["x"])}, "\"split\" is 'dev'"),
         ({"video0": (["test"], ["x"])}, r"\"split\" is \['test'\], expected train, validate or test"),
-        ({"\ud800": ("test", ["x"])}, r"videos\[0\]: the name '\\ud800' holds half of a character"),
+        ({"\ud800": ("test", ["x"])}, r"videos\[0\]: the name '\\ud800' holds a lone surrogate"),
         ({"video0": ("test", [3])}, r"sentences\[0\]: the caption is 3, expected a sentence"),
         ({None: ("test", ["x"])}, r'videos\[0\]: "video_id" is None'),
         ({"video0": ("test", [" "])}, r"sentences\[0\]: empty caption"),
@@ -106,8 +106,8 @@ SIZE = 24  # where a zip's directory, behind its mark, says how large a file is 
     ("place", "value", "message"),
     [
         (SIZE, 2**29, r"has 536870912 bytes, expected at most 268435456: copy it again"),
-        (SIZE - 14, 14, r"packed in way 14, expected deflate"),
-        (SIZE - 14, 77, r"packed in way 77, expected deflate"),
+        (SIZE - 14, 14, r"has compression 14, expected deflate"),
+        (SIZE - 14, 77, r"has compression 77, expected deflate"),
     ],
 )
 def test_archives_that_are_not_unpacked(tmp_path, place, value, message):
@@ -225,9 +225,9 @@ def test_vatex_names_malformed_files(tmp_path):
     """Two versions of a file, a test without captions, entries without a name or with that of another."""
     root = write_vatex(tmp_path)
     for entries, message in (
-        ([{"videoID": "a"}], '"enCap" is no list'),
+        ([{"videoID": "a"}], '"enCap" is not a list'),
         ([{"enCap": []}], '"videoID" is None'),
-        ([{"videoID": "\ud800", "enCap": []}], r"\[0\]: the name '\\ud800' holds half of a character"),
+        ([{"videoID": "\ud800", "enCap": []}], r"\[0\]: the name '\\ud800' holds a lone surrogate"),
         ([3], "None"),
         ([{"videoID": "a", "enCap": ["x", 3]}], r"enCap\[1\]: the caption is 3"),
         ([{"videoID": "a", "enCap": ["x"]}] * 2, "a is listed 2 times"),

@@ -60,6 +60,6 @@ def test_a_shift_in_the_middle_is_refused(large):
 def test_a_sample_of_equal_rows_says_nothing(large):
     """A large file of one row over and over is refused without ids, and taken at the word of the ids with them."""
     rows = np.zeros((1000, 1, 2), dtype="float32")
-    with pytest.raises(InputError, match="all feature rows that were looked at are equal"):
+    with pytest.raises(InputError, match="all compared feature rows are equal"):
         assign_rows(rows, 1000, None, "test")
     assert len(assign_rows(rows, 1000, [str(i) for i in range(1000)], "test").rows) == 1000

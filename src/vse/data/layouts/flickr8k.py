@@ -1,8 +1,8 @@
 """Layout ``flickr8k``: Flickr8k as it was published.
 
-``Flickr8k.token.txt`` with lines ``name.jpg#k<TAB>caption``, ``Flickr_8k.{train,dev,test}Images.txt`` with one name a
-line, and the photographs in ``images``, ``Flicker8k_Dataset`` (so spelled in the archive) or ``Flickr8k_Dataset``.
-Captioned names that are in no split are left out.
+``Flickr8k.token.txt`` with lines ``name.jpg#k<TAB>caption``, ``Flickr_8k.{train,dev,test}Images.txt`` with one name per
+line, and the images in ``images``, ``Flicker8k_Dataset`` (so spelled in the archive) or ``Flickr8k_Dataset``.
+Captioned names that are in no split are skipped.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ _IMAGE_FOLDERS = ("images", "Flicker8k_Dataset", "Flickr8k_Dataset")
 
 
 def detect(path: Path) -> bool:
-    """Whether a folder has the caption file."""
+    """Return whether a folder has the caption file."""
     return (path / _TOKENS).is_file()
 
 
 def splits(path: Path) -> tuple[str, ...]:
-    """The splits with a list of names."""
+    """Return the splits with a list of names."""
     lists = path.glob(f"{_LIST_START}*{_LIST_END}")
     return in_usual_order(file.name[len(_LIST_START) : -len(_LIST_END)] for file in lists)
 
 
 def read(path: Path, split: str, options: ReadOptions) -> CaptionedImages:
-    """The images of a split in the order of its list, captions image by image."""
+    """Return the images of a split in the order of its list, captions image by image."""
     options.expect_files(path, NAME)
     names = _names(path, split, options.on_problem)
     expect_images(path, split, len(names))
@@ -76,7 +76,7 @@ def check(path: Path, _: Mapping[str, CaptionedImages | VideoCaptions], findings
 
 
 def _names(path: Path, split: str, on_problem: OnProblem) -> list[str]:
-    """The names of a split, each once."""
+    """Return the names of a split, each once."""
     file = path / f"{_LIST_START}{split}{_LIST_END}"
     names: dict[str, int] = {}
     for number, name in enumerate(read_lines(file), start=1):
@@ -90,7 +90,7 @@ def _names(path: Path, split: str, on_problem: OnProblem) -> list[str]:
 
 
 def _captions(path: Path, on_problem: OnProblem) -> Iterator[tuple[str, str, str]]:
-    """Place, name and caption of every line."""
+    """Yield location, name and caption of every line."""
     file = path / _TOKENS
     for number, line in enumerate(raw_lines(file), start=1):
         place = f"{file}:{number}"

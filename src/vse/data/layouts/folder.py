@@ -1,7 +1,7 @@
-"""Layout ``folder``: all images in a folder and the folders inside it.
+"""Layout ``folder``: all images in a folder and its subfolders.
 
-A text file beside an image, ``cat.txt`` beside ``cat.jpg``, holds its captions, one a line; without it the image has
-none. Hidden files and folders are left out. Everything is in the split ``all``.
+A text file next to an image, ``cat.txt`` next to ``cat.jpg``, holds its captions, one per line; without it the image
+has none. Hidden files and folders are skipped. Everything is in the split ``all``.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".webp", ".gif", ".tif", ".tiff",
 
 
 def detect(path: Path) -> bool:
-    """Whether there is an image anywhere in the folder; the search stops at the first."""
+    """Return whether there is an image anywhere in the folder; the search stops at the first."""
 
     def skip(kind: str, message: str) -> None:
-        """A folder that cannot be opened holds no image for us."""
+        """Reading the folder reports this."""
 
     return path.is_dir() and next(find_images(path, skip), None) is not None
 
 
 def splits(path: Path) -> tuple[str, ...]:
-    """The only split."""
+    """Return the only split."""
     return (ALL,)
 
 
 def read(path: Path, split: str, options: ReadOptions) -> CaptionedImages:
-    """The images, sorted by their path inside the folder, which is also their id."""
+    """Return the images, sorted by their path below the folder, which is also their id."""
     options.expect_files(path, NAME)
     if options.images is not None:
         raise InputError(f"{path}: images={str(options.images)!r}, but layout {NAME!r} is the folder of images itself")

@@ -1,8 +1,8 @@
 """Layout ``hgr``: videos as HGR published them.
 
 ``ref_captions.json`` ``{video: [sentence]}`` in the folder or in ``annotation/RET`` inside it,
-``public_split/{trn,val,tst}_names.npy``, ``ordered_feature/SA/<feature>/{trn,val,tst}_ft.hdf5``. Captions are taken as
-they stand: the role graphs are found by them.
+``public_split/{trn,val,tst}_names.npy``, ``ordered_feature/SA/<feature>/{trn,val,tst}_ft.hdf5``. Captions are used
+unchanged, because role graphs are looked up by them.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from vse.data.files import LISTED_TWICE, distinct_names, expect_videos, parse_js
 from vse.data.reading import OnProblem, ReadOptions, first_folder, in_usual_order
 from vse.data.report import Findings
 from vse.data.roles.graphs import GRAPH_FILES, role_graphs
-from vse.data.video_sources import DAMAGED, HDF5_ENDINGS
+from vse.data.video_sources import CORRUPT, HDF5_SUFFIXES
 from vse.data.vocabulary import WORD_FILE, VideoVocabulary
 from vse.errors import InputError, first_line, unknown_choice
 
@@ -36,22 +36,22 @@ _CONVERT = (
 
 
 def detect(path: Path) -> bool:
-    """Whether there is a ``ref_captions.json``."""
+    """Return whether there is a ``ref_captions.json``."""
     return (annotation_folder(path) / CAPTIONS).is_file()
 
 
 def splits(path: Path) -> tuple[str, ...]:
-    """The splits with a list of names."""
+    """Return the splits with a list of names."""
     return in_usual_order(split for split in _SHORT if _list_file(path, split).is_file())
 
 
 def annotation_folder(path: Path) -> Path:
-    """The folder of the captions, role graphs and words."""
+    """Return the folder of the captions, role graphs and words."""
     return first_folder([path, path / "annotation" / "RET", path / "annotation"], CAPTIONS)
 
 
 def read(path: Path, split: str, options: ReadOptions) -> VideoCaptions:
-    """The videos of a split in the order of its list."""
+    """Return the videos of a split in the order of its list."""
     file = annotation_folder(path) / CAPTIONS
     names = _names(_list_file(path, split), options.on_problem)
     expect_videos(path, split, len(names))
@@ -71,13 +71,13 @@ def check(path: Path, splits: Mapping[str, CaptionedImages | VideoCaptions], fin
 
 
 def feature_kinds(path: Path) -> list[str]:
-    """The kinds of features that the data have, by their folders."""
+    """Return the kinds of features in the dataset, the names of their folders."""
     home = path / _FEATURES
     return sorted(folder.name for folder in home.iterdir() if folder.is_dir()) if home.is_dir() else []
 
 
 def features(path: Path, split: str, wanted: str | None) -> Path:
-    """The file of frames of a split; ``wanted`` chooses between several kinds of features."""
+    """Return the file of frames of a split; ``wanted`` chooses between several kinds of features."""
     home = path / _FEATURES
     kinds = feature_kinds(path)
     if not kinds:
@@ -90,12 +90,12 @@ def features(path: Path, split: str, wanted: str | None) -> Path:
     if wanted is not None and wanted not in kinds:
         raise InputError(f"{home}: {unknown_choice('kind of features', wanted, kinds)}")
     folder = home / (wanted or kinds[0])
-    return split_file(folder, split) or folder / f"{_SHORT[split]}_ft{HDF5_ENDINGS[0]}"
+    return split_file(folder, split) or folder / f"{_SHORT[split]}_ft{HDF5_SUFFIXES[0]}"
 
 
 def split_file(folder: Path, split: str) -> Path | None:
-    """``{trn,val,tst}_ft.hdf5`` (or ``.npz``) in a folder of one kind of features, where it is."""
-    candidates = [folder / f"{_SHORT[split]}_ft{ending}" for ending in (*HDF5_ENDINGS, ".npz") if split in _SHORT]
+    """Return ``{trn,val,tst}_ft.hdf5`` (or ``.npz``) in a folder of one kind of features, None if there is none."""
+    candidates = [folder / f"{_SHORT[split]}_ft{ending}" for ending in (*HDF5_SUFFIXES, ".npz") if split in _SHORT]
     return next((file for file in candidates if file.is_file()), None)
 
 
@@ -104,14 +104,14 @@ def _list_file(path: Path, split: str) -> Path:
 
 
 def _names(file: Path, on_problem: OnProblem) -> list[str]:
-    """The names of a split, each once. An array of Python objects is not opened: that could run what is in it."""
+    """Return the names of a split, each once. An object array is not unpickled: that could run code."""
     try:
         with file.open("rb") as opened:
             array = npy_format.read_array(opened, allow_pickle=False)
     except FileNotFoundError:
         raise InputError(f"{file} does not exist: expected the names of the split's videos") from None
-    except DAMAGED as error:
-        fix = _CONVERT.format(shlex.quote(str(file))) if "Object arrays" in str(error) else "copy or make it again"
+    except CORRUPT as error:
+        fix = _CONVERT.format(shlex.quote(str(file))) if "Object arrays" in str(error) else "copy or save it again"
         raise InputError(f"{file} cannot be read ({first_line(error)}): {fix}") from None
     if array.ndim != 1 or array.dtype.kind not in "US":
         raise InputError(f"{file} holds {array.dtype} of shape {array.shape}: expected a list of names")
@@ -119,20 +119,20 @@ def _names(file: Path, on_problem: OnProblem) -> list[str]:
         names = [name.decode() if isinstance(name, bytes) else str(name) for name in array.tolist()]
         "".join(names).encode()
     except (UnicodeError, SystemError) as error:
-        raise InputError(f"{file}: a name that is no text ({first_line(error)}): write the list again") from None
+        raise InputError(f"{file}: a name that is not valid text ({first_line(error)}): write the list again") from None
     return distinct_names(names, str(file), on_problem)
 
 
 def _captions_of(file: Path, names: Iterable[str], on_problem: OnProblem) -> dict[str, Any]:
-    """``{video: captions}`` as the file has it; a wanted video that it describes twice is a flaw: JSON keeps the last.
+    """Return ``{video: captions}``; a wanted video that is described twice is a problem, since JSON keeps the last.
 
-    Objects are read as tuples of pairs, which keep both, and are told from lists by that.
+    Objects are read as tuples of pairs, which keep both and are distinct from lists.
     """
     text = read_text(file)
     try:
         pairs = json.loads(text, object_pairs_hook=tuple)
     except (ValueError, RecursionError):
-        pairs = parse_json(text, str(file))  # which says what is wrong
+        pairs = parse_json(text, str(file))  # which reports what is wrong
     if not isinstance(pairs, tuple):
         raise InputError(f"{file}: expected an object {{video: [sentence]}}, got a {type(pairs).__name__}")
     captions_of = dict(pairs)
@@ -146,7 +146,7 @@ def _captions_of(file: Path, names: Iterable[str], on_problem: OnProblem) -> dic
 
 
 def _captions(found: Any, place: str, on_problem: OnProblem) -> list[str]:
-    """The sentences of a video; one that the file does not know has none."""
+    """Return the sentences of a video; one that is not in the file has none."""
     if not isinstance(found, list):
         raise InputError(f"{place}: expected a list of sentences")
     return [read_caption(sentence, f"{place}[{k}]", on_problem) for k, sentence in enumerate(found)]

@@ -1,4 +1,4 @@
-"""Layout ``karpathy``: the JSON of splits and captions for COCO, Flickr30K and Flickr8k.
+"""Layout ``karpathy``: Karpathy's JSON of splits and captions for COCO, Flickr30K and Flickr8k.
 
 ``{"images": [{"filename", "filepath"?, "split", "sentences": [{"raw"}], "cocoid"?, "imgid"?}]}``, in a file
 ``dataset_*.json``. The split ``restval`` belongs to ``train``.
@@ -24,17 +24,17 @@ _IMAGE_FOLDERS = ("images", "flickr30k-images", "Flicker8k_Dataset", "Flickr8k_D
 
 
 def detect(path: Path) -> bool:
-    """Whether ``path`` is a JSON file, or a folder with a ``dataset_*.json``."""
+    """Return whether ``path`` is a JSON file, or a folder with a ``dataset_*.json``."""
     return path.suffix == ".json" if path.is_file() else next(path.glob(_PATTERN), None) is not None
 
 
 def splits(path: Path) -> tuple[str, ...]:
-    """The splits that images are in."""
+    """Return the splits that images are in."""
     return in_usual_order(split for _, split, _ in _entries(_json_file(path)))
 
 
 def read(path: Path, split: str, options: ReadOptions) -> CaptionedImages:
-    """The images of a split, in the order of the file."""
+    """Return the images of a split in the order of the file."""
     options.expect_files(path, NAME)
     file = _json_file(path)
     relative: list[tuple[str, str]] = []
@@ -48,7 +48,7 @@ def read(path: Path, split: str, options: ReadOptions) -> CaptionedImages:
             captions.append(whole_caption(caption, f"{place}, sentences[{k}]", options.on_problem))
             owners.append(len(ids))
         relative.append(_relative(entry, place))
-        # Features that were published beside this file carry the first of these that there is.
+        # Features published with this file use the first of these that exists.
         key = next((key for key in ("cocoid", "imgid") if key in entry), "filename")
         ids.append(_whole(str(entry[key]), key, place))
     expect_images(file, split, len(ids))
@@ -68,7 +68,7 @@ def _json_file(path: Path) -> Path:
 
 
 def _entries(file: Path) -> Iterator[tuple[str, str, dict[str, Any]]]:
-    """Place, split and fields of every image."""
+    """Yield location, split and fields of every image."""
     content = parse_json(read_text(file), str(file))
     images = content.get("images") if isinstance(content, dict) else None
     if not isinstance(images, list):
@@ -82,14 +82,14 @@ def _entries(file: Path) -> Iterator[tuple[str, str, dict[str, Any]]]:
 def _text(entry: Any, key: str, place: str) -> str:
     value = entry.get(key) if isinstance(entry, dict) else None
     if not isinstance(value, str) or not value:
-        raise InputError(f'{place}: "{key}" is {value!r}, expected a text that is not empty')
+        raise InputError(f'{place}: "{key}" is {value!r}, expected a non-empty text')
     return _whole(value, key, place)
 
 
 def _whole(value: str, key: str, place: str) -> str:
-    """JSON can say ``"\\ud800"``, which no file name and no text can hold."""
+    """Refuse a lone surrogate, which JSON can hold as ``"\\ud800"`` and UTF-8 cannot."""
     if not is_text(value):
-        raise InputError(f'{place}: "{key}" is {value!r}, which holds half of a character: write it again')
+        raise InputError(f'{place}: "{key}" is {value!r}, which holds a lone surrogate: write it again')
     return value
 
 
@@ -110,7 +110,7 @@ def _sentences(entry: dict[str, Any], place: str) -> Iterator[str]:
 
 
 def _locate(relative: list[tuple[str, str]], home: Path, given: Path | None) -> tuple[Path, ...]:
-    """Where the files are; the first of them decides, with or without its ``filepath``."""
+    """Return the paths of the files; the first one decides the folder, with or without its ``filepath``."""
     bases = [given] if given is not None else [home / name for name in _IMAGE_FOLDERS]
     folder, name = relative[0]
     for base in bases:

@@ -1,16 +1,16 @@
-"""Layout ``msrvtt``: MSR-VTT as it was published, and the lists of videos that most papers use.
+"""Layout ``msrvtt``: MSR-VTT as published, and the lists of videos that most papers use.
 
 ``train_val_videodatainfo.json`` and ``test_videodatainfo.json`` (or ``MSRVTT_data.json``, which holds both), zipped or
-not: ``{"videos": [{"video_id", "split"}], "sentences": [{"caption", "video_id"}]}``. Beside them, where they are:
+not: ``{"videos": [{"video_id", "split"}], "sentences": [{"caption", "video_id"}]}``. Optionally next to them:
 ``MSRVTT_train.7k.csv`` and ``MSRVTT_train.9k.csv`` (``video_id``), ``MSRVTT_JSFUSION_test.csv``
-(``video_id, sentence``: the 1k-A test, one sentence a video).
+(``video_id, sentence``: the 1k-A test, one sentence per video).
 
 | split | videos | what it is |
 |---|---|---|
-| ``train``, ``val``, ``test`` | 6,513, 497, 2,990 | the official ones, those of the paper |
+| ``train``, ``val``, ``test`` | 6,513, 497, 2,990 | the official splits of the paper |
 | ``train-7k`` | 7,010 | official train and val, for ``test-1k-A`` |
-| ``train-9k`` | 9,000 | everything but ``test-1k-A`` |
-| ``test-1k-A`` | 1,000 | a part of the official test, one sentence each |
+| ``train-9k`` | 9,000 | everything except ``test-1k-A`` |
+| ``test-1k-A`` | 1,000 | part of the official test, one sentence each |
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ from vse.inputs.text import plain_sentence
 
 NAME = "msrvtt"
 PROTOCOLS = (("train", "val", "test"), ("train-7k", "test-1k-A"), ("train-9k", "test-1k-A"))
-"""Splits that belong together; those of different protocols share videos."""
+"""Splits that belong together; different protocols share videos."""
 _ALL = ("train", "val", "test")
-# The official splits that a file holds: known by its name, since a file takes a second to read.
+# The official splits in each file, by its name: reading a file takes a second.
 _FILES = {
     "train_val_videodatainfo.json": _ALL[:2],
     "test_videodatainfo.json": _ALL[2:],
@@ -48,23 +48,23 @@ _LISTS = {
     "test-1k-A": "MSRVTT_JSFUSION_test.csv",
 }
 
-_LARGEST = 2**28  # bytes of an unpacked file; the larger one that was published has 16 million
+_LARGEST = 2**28  # bytes of an unpacked file; the largest published one has 16 million
 _ONE_SENTENCE = ("one sentence for each video, not the 20 of the official test",)
 
 
 def detect(path: Path) -> bool:
-    """Whether a folder has one of the annotation files."""
+    """Return whether a folder has one of the annotation files."""
     return any((path / name).is_file() for name in _FILES)
 
 
 def splits(path: Path) -> tuple[str, ...]:
-    """The official splits whose files are there, and those with a list."""
+    """Return the official splits whose files exist, and those with a list."""
     official = [split for name, held in _FILES.items() if (path / name).is_file() for split in held]
     return in_usual_order([*official, *(split for split, name in _LISTS.items() if (path / name).is_file())])
 
 
 def read(path: Path, split: str, options: ReadOptions) -> VideoCaptions:
-    """The videos of a split in the order of its list, captions in the order of the file, as plain sentences."""
+    """Return the videos of a split in the order of its list, captions in the order of the file, as plain sentences."""
     if split not in _LISTS:
         official = _captions(path, split, None, options.on_problem)
         expect_videos(path, split, len(official))
@@ -83,15 +83,15 @@ def read(path: Path, split: str, options: ReadOptions) -> VideoCaptions:
     if unknown:
         raise InputError(
             f"{file}: {len(unknown)} of {len(listed)} videos are in no annotation file, "
-            f"{unknown[0]!r} is the first: put train_val_videodatainfo.json and test_videodatainfo.json beside it"
+            f"{unknown[0]!r} is the first: put train_val_videodatainfo.json and test_videodatainfo.json next to it"
         )
     return VideoCaptions.of(NAME, split, NAME, [(name, captions_of[name]) for name in listed])
 
 
 def _captions(path: Path, split: str, listed: set[str] | None, on_problem: OnProblem) -> dict[str, list[str]]:
-    """The captions of the listed videos, or of those of an official split.
+    """Return the captions of the listed videos, or of those of an official split.
 
-    A video is described by the first file that has it: the same sentences may stand in another one.
+    The first file that has a video describes it: another one may repeat the same sentences.
     """
     found: dict[str, list[str]] = {}
     for content, place in _contents(path, split):
@@ -121,7 +121,7 @@ def _caption(value: object, place: str, on_problem: OnProblem) -> str:
 
 
 def _contents(path: Path, split: str) -> Iterator[tuple[dict[str, Any], str]]:
-    """The files that may hold videos of a split, unzipped ones first; one that is there in both forms is read once."""
+    """Yield the files that may hold videos of a split, unzipped ones first; a file in both forms is read once."""
     seen: set[str] = set()
     for name, held in _FILES.items():
         wanted = (split in held or split in _LISTS) and (path / name).is_file()
@@ -142,10 +142,10 @@ def _texts(file: Path) -> Iterator[tuple[str, str]]:
         for name in archive.namelist():
             if name.endswith("videodatainfo.json") and "__MACOSX" not in name:
                 entry = zip_entry(archive, name)
-                if entry.file_size > _LARGEST:  # more than this is never unpacked, whatever follows
+                if entry.file_size > _LARGEST:  # never unpack more than this
                     raise InputError(
                         f"{file}: {name[:SHOWN]!r} has {entry.file_size} bytes, expected at most {_LARGEST}: copy it "
-                        "again, or put the unpacked file beside it"
+                        "again, or put the unpacked file next to it"
                     )
                 yield Path(name).name, archive.read(entry).decode("utf-8-sig")
 
@@ -160,8 +160,10 @@ def _list(content: dict[str, Any], key: str, place: str) -> list[dict[str, Any]]
 def _split_of(video: dict[str, Any], place: str) -> str:
     given = video.get("split")
     if not isinstance(given, str) or given not in _OFFICIAL:
-        told = f'video {video.get("video_id")!r}: "split" is {repr(given)[:SHOWN]}'
-        raise InputError(f"{place}, {told}, expected train, validate or test")
+        video_id = video.get("video_id")
+        raise InputError(
+            f'{place}, video {video_id!r}: "split" is {repr(given)[:SHOWN]}, expected train, validate or test'
+        )
     return _OFFICIAL[given]
 
 

@@ -1,8 +1,8 @@
-"""Layout ``precomp``: region features extracted beforehand, as published for COCO and Flickr30K.
+"""Layout ``precomp``: precomputed region features, as published for COCO and Flickr30K.
 
-``{split}_ims.npy`` float features, ``{split}_caps.txt`` one caption a line, ``{split}_ids.txt`` one image id a line
-(optional), all in one folder that may be called ``precomp`` inside the folder of the data set. With the ids and
-``id_mapping.json`` ``{"id": "relative file"}`` in either folder the same splits are read as image files.
+``{split}_ims.npy`` float features, ``{split}_caps.txt`` one caption per line, ``{split}_ids.txt`` one image id per line
+(optional), all in one folder, which may be ``precomp`` inside the folder of the dataset. With the ids and
+``id_mapping.json`` ``{"id": "relative file"}`` in either folder the same splits can be read as image files.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from vse.data.reading import ReadOptions, first_folder, in_usual_order
 from vse.errors import InputError
 
 COMPLETE_BYTES = 64 << 20
-"""Files up to this size are looked at completely."""
+"""Files up to this size are compared completely."""
 WINDOWS = 17
 WINDOW_ROWS = 16
-_PREFIX = 256  # values that are compared first: two images nearly always differ there, and it is one page of the file
+_PREFIX = 256  # values compared first: two images nearly always differ there, and they fit one page of the file
 
 
 @dataclass(frozen=True)
 class Neighbours:
-    """Which of the rows that were looked at equal the row before them."""
+    """Which of the compared rows equal the row before them."""
 
     rows: int
     equal: NDArray[np.bool_]
@@ -44,9 +44,9 @@ class Neighbours:
 
     @property
     def factor(self) -> int | None:
-        """The largest M for which all changes are at multiples of M; None if no change was seen in a part of the file.
+        """The largest M such that rows change only at multiples of M; None if a partial comparison saw no change.
 
-        M divides the number of rows. Counting one run would not do: two equal images side by side make a run of 2M.
+        M divides the number of rows. Counting a single run is not enough: two equal images in a row make a run of 2M.
         """
         if not self.complete and not self.changes.size:
             return None
@@ -59,7 +59,7 @@ class Neighbours:
 
 
 def compare_neighbours(array: NDArray[Any]) -> Neighbours:
-    """Compare rows with the row before them: all rows of a small file, 17 windows of 16 rows of a large one."""
+    """Compare rows with the row before them: all rows of a small file, 17 windows of 16 rows in a large one."""
     complete = array.nbytes <= COMPLETE_BYTES or len(array) <= WINDOWS * WINDOW_ROWS
     positions = np.array(list(range(1, len(array)) if complete else _windows(len(array))), dtype=np.int64)
     equal = np.array([_same(array[i - 1], array[i]) for i in positions.tolist()], dtype=np.bool_)
@@ -67,7 +67,7 @@ def compare_neighbours(array: NDArray[Any]) -> Neighbours:
 
 
 def _windows(rows: int) -> Iterator[int]:
-    """Windows at the first row, at the last and evenly in between."""
+    """Yield the positions of windows at the first row, at the last and evenly in between."""
     last = 0
     for k in range(WINDOWS):
         start = k * (rows - WINDOW_ROWS) // (WINDOWS - 1)
@@ -77,7 +77,7 @@ def _windows(rows: int) -> Iterator[int]:
 
 
 def _same(a: NDArray[Any], b: NDArray[Any]) -> bool:
-    """Whether two rows are copies: bytes are compared, since NaN differs from itself."""
+    """Return whether two rows are copies; bytes are compared, since NaN differs from itself."""
     first, second = np.ascontiguousarray(a).reshape(-1), np.ascontiguousarray(b).reshape(-1)
     bits = np.dtype(f"u{first.itemsize}")
     first, second = first.view(bits), second.view(bits)
@@ -94,7 +94,7 @@ class Assignment:
 
 
 def assign_rows(array: NDArray[Any], captions: int, ids: Sequence[str] | None, name: str) -> Assignment:
-    """Assign rows and captions to images; ``name`` is how errors call the split."""
+    """Assign rows and captions to images; ``name`` names the split in errors."""
     rows = len(array)
     if captions == 0 or captions % rows:
         raise InputError(
@@ -123,7 +123,7 @@ def assign_rows(array: NDArray[Any], captions: int, ids: Sequence[str] | None, n
 
 
 def assign_ids(ids: Sequence[str], captions: int, name: str) -> Assignment:
-    """Assign captions to images by the ids alone: one id a caption, or one an image with equally many captions."""
+    """Assign captions to images by ids alone: one id per caption, or per image if all have equally many captions."""
     if captions == 0 or not ids or captions % len(ids):
         raise InputError(
             f"{name}: {captions} captions for {len(ids)} ids: expected an id for each caption or for each image, "
@@ -135,7 +135,7 @@ def assign_ids(ids: Sequence[str], captions: int, name: str) -> Assignment:
 
 
 def group_by_id(ids: Sequence[str]) -> Assignment:
-    """One id a row and a caption: equal ids are one image, wherever they stand; its row is the first of them."""
+    """Assign rows by one id per row and caption: equal ids are one image, whose row is the first of them."""
     first: dict[str, int] = {}
     owners = np.array([first.setdefault(image, len(first)) for image in ids], dtype=np.int64)
     rows = np.unique(owners, return_index=True)[1]
@@ -147,7 +147,7 @@ def _repeated(rows: int, factor: int, ids: tuple[str, ...] | None) -> Assignment
 
 
 def _image_ids(ids: Sequence[str] | None, images: int, each: int, name: str) -> tuple[str, ...] | None:
-    """Ids of a file with one row an image: as they are, or one of every ``each`` if there is one a caption."""
+    """Return the ids of a file with one row per image: all, or every ``each``-th if there is one per caption."""
     if ids is None or len(ids) == images:
         return None if ids is None else tuple(ids)
     if len(ids) != images * each:
@@ -168,9 +168,7 @@ def _image_ids(ids: Sequence[str] | None, images: int, each: int, name: str) -> 
 def _factor(seen: Neighbours, name: str) -> int:
     factor = seen.factor
     if factor is None:
-        raise InputError(
-            f"{name}: all feature rows that were looked at are equal: expected different images, extract them again"
-        )
+        raise InputError(f"{name}: all compared feature rows are equal: expected different images, extract them again")
     if factor == 1 and seen.mostly_equal:
         raise InputError(
             f"{name}: feature rows are repeated irregularly (row {_odd_change(seen)} starts a new image): expected "
@@ -180,7 +178,7 @@ def _factor(seen: Neighbours, name: str) -> int:
 
 
 def _odd_change(seen: Neighbours) -> int:
-    """The first change that does not fit the first run."""
+    """Return the first change that does not fit the first run."""
     changes = seen.changes
     return int(next((c for c in changes if c % changes[0]), changes[0]))
 
@@ -198,7 +196,7 @@ def _agree(seen: Neighbours, owners: NDArray[np.int64], name: str) -> None:
     if seen.changes.size and factor is not None and factor > 1 and not same_image.any():
         raise InputError(
             f"{name}: every feature row is repeated {factor} times, but the ids call each copy another image: "
-            "expected ids of images, not of captions; remove the file of ids to go without"
+            "expected ids of images, not of captions; remove the file of ids to read without them"
         )
 
 
@@ -207,12 +205,12 @@ _FEATURES, _CAPTIONS, _IDS, _MAPPING = "_ims.npy", "_caps.txt", "_ids.txt", "id_
 
 
 def detect(path: Path) -> bool:
-    """Whether a folder, or ``precomp`` inside it, has feature and caption files."""
+    """Return whether a folder, or ``precomp`` inside it, has feature or caption files."""
     return path.is_dir() and bool(splits(path))
 
 
 def splits(path: Path) -> tuple[str, ...]:
-    """Every name in front of ``_ims.npy`` or ``_caps.txt``."""
+    """Return every prefix of ``_ims.npy`` and ``_caps.txt``."""
     return in_usual_order(
         file.name.removesuffix(suffix)
         for suffix in (_FEATURES, _CAPTIONS)
@@ -221,7 +219,7 @@ def splits(path: Path) -> tuple[str, ...]:
 
 
 def read(path: Path, split: str, options: ReadOptions) -> CaptionedImages:
-    """Features, or files if they are asked for, if their folder is given, or if there are no features."""
+    """Return features, or files if requested, if their folder is given, or if there are no features."""
     folder = _folder(path)
     captions = read_captions(folder / f"{split}{_CAPTIONS}", options.on_problem)
     files = options.use == "files" or (
@@ -238,14 +236,14 @@ def read(path: Path, split: str, options: ReadOptions) -> CaptionedImages:
         ids = _read_ids(ids_path) if ids_path.exists() else None
         array = open_features(folder / f"{split}{_FEATURES}")
         assignment = assign_rows(array, len(captions), ids, f"{folder}, split {split!r}")
-        # Without ids a number alone would make image 0 of one split the same as image 0 of another.
+        # Numbers alone would make image 0 of one split the same as image 0 of another.
         names = assignment.ids or tuple(f"{split}/{i}" for i in range(len(assignment.rows)))
         images, owners = FeatureRows(array, assignment.rows, names), assignment.owners
     return CaptionedImages(_data_name(folder), split, NAME, images, tuple(captions), owners)
 
 
 def _folder(path: Path) -> Path:
-    """The folder with the files: ``path``, or ``precomp`` inside it."""
+    """Return the folder with the files: ``path``, or ``precomp`` inside it."""
     inside = path / "precomp"
     here = any(next(path.glob(f"[!.]*{suffix}"), None) for suffix in (_FEATURES, _CAPTIONS))
     return inside if not here and inside.is_dir() else path
@@ -276,7 +274,7 @@ def _image_files(folder: Path, split: str, captions: int, options: ReadOptions) 
     mapping_path = _mapping_path(folder)
     if mapping_path is None:
         raise InputError(
-            f'{folder}: image files are asked for, but there is no {_MAPPING} ({{"id": "relative file"}}) '
+            f'{folder}: image files are requested, but there is no {_MAPPING} ({{"id": "relative file"}}) '
             "here or one folder up"
         )
     mapping = parse_json(read_text(mapping_path), str(mapping_path))

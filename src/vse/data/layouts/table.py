@@ -1,7 +1,7 @@
-"""Layout ``table``: a CSV, TSV, JSONL or Parquet file with the columns path and caption, and maybe split and id.
+"""Layout ``table``: a CSV, TSV, JSONL or Parquet file with the columns path and caption, optionally split and id.
 
-A path that is repeated has several captions; in JSONL and Parquet the caption may also be a list of texts. Relative
-paths start at the folder of the file. Without a column split everything is in the split ``all``.
+A repeated path has several captions; in JSONL and Parquet the caption may also be a list of texts. Paths are relative
+to the folder of the file. Without a column split everything is in the split ``all``.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ NAME = "table"
 
 @dataclass(frozen=True)
 class _Entry:
-    """One row, checked."""
+    """A valid row."""
 
     place: str
     path: str
@@ -34,12 +34,12 @@ class _Entry:
 
 
 def detect(path: Path) -> bool:
-    """Whether ``path`` is a file that ends like a table."""
+    """Return whether ``path`` is a file with the suffix of a table."""
     return path.is_file() and path.suffix.lower() in READERS
 
 
 def splits(path: Path) -> tuple[str, ...]:
-    """The values of the column split; rows that cannot be understood are left to the reader."""
+    """Return the values of the column split; invalid rows are skipped here."""
 
     def skip(kind: str, message: str) -> None:
         """Reading a split reports this."""
@@ -48,12 +48,12 @@ def splits(path: Path) -> tuple[str, ...]:
 
 
 def read(path: Path, split: str, options: ReadOptions) -> CaptionedImages:
-    """Images in the order in which their paths first occur, captions in the order of the file."""
+    """Return images in the order in which their paths first occur, captions in the order of the file."""
     options.expect_files(path, NAME)
     base = options.image_folder() or path.parent
     images: dict[str, int] = {}
     ids: list[str] = []
-    named: dict[str, str] = {}  # the place that gave an image its id
+    named: dict[str, str] = {}  # the location that gave an image its id
     captions: list[str] = []
     owners: list[int] = []
     for entry in _entries(path, options.on_problem):
@@ -100,6 +100,6 @@ def _entry(place: str, row: dict[str, Any]) -> _Entry:
         raise InputError(f"{place}: split is {split!r}, expected a name such as 'train'")
     identity = row.get("id")
     if not isinstance(identity, str | int | None) or isinstance(identity, bool):
-        raise InputError(f"{place}: id is {identity!r}, expected a text or a whole number")
+        raise InputError(f"{place}: id is {identity!r}, expected a text or an integer")
     image_id = None if identity is None else str(identity).strip()
     return _Entry(place, image.strip(), tuple(captions), split.strip(), image_id or None)

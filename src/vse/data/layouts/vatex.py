@@ -5,11 +5,11 @@
 
 | split | videos | what it is |
 |---|---|---|
-| ``train``, ``val``, ``test`` | 25,991, 3,000, 6,000 | the official ones; ``test`` is the public test |
-| ``val-1500``, ``test-1500`` | 1,500, 1,500 | the halves of the official ``val`` by which papers on retrieval report |
+| ``train``, ``val``, ``test`` | 25,991, 3,000, 6,000 | the official splits; ``test`` is the public test |
+| ``val-1500``, ``test-1500`` | 1,500, 1,500 | halves of the official ``val``, on which papers on retrieval report |
 
-The halves that papers used were never published. Ours are drawn by the SHA-256 of a seed and the video's id, so that
-they are the same everywhere, whatever the order of the file. Published results are on other halves.
+The halves that papers used were never published. These are drawn by the SHA-256 of a seed and the video's id, so that
+they do not depend on the machine or the order of the file. Published results are on other halves.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from vse.inputs.text import plain_sentence
 NAME = "vatex"
 SEED = 0
 PROTOCOLS = (("train", "val", "test"), ("train", "val-1500", "test-1500"))
-"""Splits that belong together; those of different protocols share videos."""
+"""Splits that belong together; different protocols share videos."""
 _PATTERNS = {
     "train": "vatex_training*.json",
     "val": "vatex_validation*.json",
@@ -38,18 +38,18 @@ _HALF = 1500
 
 
 def detect(path: Path) -> bool:
-    """Whether a folder has one of the annotation files."""
+    """Return whether a folder has one of the annotation files."""
     return path.is_dir() and any(next(path.glob(pattern), None) for pattern in _PATTERNS.values())
 
 
 def splits(path: Path) -> tuple[str, ...]:
-    """The splits whose files are there."""
+    """Return the splits whose files exist."""
     there = [split for split, pattern in _PATTERNS.items() if next(path.glob(pattern), None)]
     return in_usual_order([*there, *(_HALVES if "val" in there else ())])
 
 
 def read(path: Path, split: str, options: ReadOptions) -> VideoCaptions:
-    """The videos of a split in the order of its file, captions as plain sentences."""
+    """Return the videos of a split in the order of its file, captions as plain sentences."""
     official = "val" if split in _HALVES else split
     found = sorted(path.glob(_PATTERNS[official]))
     if len(found) != 1:
@@ -72,15 +72,17 @@ def read(path: Path, split: str, options: ReadOptions) -> VideoCaptions:
 
 
 def halves(videos: list[str], seed: int = SEED) -> tuple[frozenset[str], frozenset[str]]:
-    """Two halves of some videos, by the SHA-256 of ``seed`` and id; the first has one less where they are odd."""
+    """Return two halves of some videos, by the SHA-256 of ``seed`` and id; of an odd number the first has one less."""
     order = sorted(videos, key=lambda name: (hashlib.sha256(f"{seed}:{name}".encode()).digest(), name))
     middle = len(order) // 2
     return frozenset(order[:middle]), frozenset(order[middle:])
 
 
 def _remark(count: int) -> str:
-    told = f"a half of the official validation set drawn with seed {SEED}; the halves of published results are unknown"
-    return told if count == _HALF else f"{told}; {count} videos here, {_HALF} in the whole set"
+    remark = (
+        f"a half of the official validation set drawn with seed {SEED}; the halves of published results are unknown"
+    )
+    return remark if count == _HALF else f"{remark}; {count} videos here, {_HALF} in the whole set"
 
 
 def _video(entry: Any, place: str, on_problem: OnProblem) -> tuple[str, list[str]]:
@@ -89,6 +91,6 @@ def _video(entry: Any, place: str, on_problem: OnProblem) -> tuple[str, list[str
     if not isinstance(name, str) or not name:
         raise InputError(f'{place}: "videoID" is {name!r}, expected the name of a video')
     if not isinstance(captions, list):
-        raise InputError(f'{place}: "enCap" is no list of sentences: test files without captions cannot be used')
+        raise InputError(f'{place}: "enCap" is not a list of sentences: test files without captions cannot be used')
     sentences = [read_caption(caption, f"{place}, enCap[{k}]", on_problem) for k, caption in enumerate(captions)]
     return expect_name(name, place), [plain_sentence(sentence) for sentence in sentences]
