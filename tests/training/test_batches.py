@@ -150,7 +150,7 @@ def test_pictures_for_a_model_of_features_are_refused(picture_data):
     tokenizer, recipe = word_tokenizer(), AugmentationRecipe()
     text = TextAugmentation("none", 0.2, tokenizer)
     pairs = TrainingPairs(picture_data, TokenStore.build(CAPTIONS, tokenizer), text, recipe, seed=0)
-    with pytest.raises(InputError, match=r"the data has pictures: set data\.features, or a grid model"):
+    with pytest.raises(InputError, match=r"the data has images: set data\.features, or a grid model"):
         pairs.batch(0, np.array([0]))
 
 

@@ -179,11 +179,11 @@ def test_the_command_continues_after_every_signal(tmp_path):
             assert code == -signal.SIGKILL
         else:
             assert (code, command.lines[-1]) == (130, "vse: interrupted")
-            stopped = f"stopped at step {position(run)['step']}; run the same command again to continue"
+            stopped = f"stopped at step {position(run)['step']}; run the same command again to resume"
             assert stopped in command.lines
         if (run / "best").exists():
             vse.load(run / "best")
-    assert any(line.startswith("continuing at step ") for line in command.lines)
+    assert any(line.startswith("resuming at step ") for line in command.lines)
     for folder in (run, tmp_path / "whole"):
         interrupted(parsed, folder)
     assert_same_run(run, tmp_path / "whole")

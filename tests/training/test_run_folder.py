@@ -191,7 +191,7 @@ def test_every_failure_to_write_is_told_in_the_same_way(tmp_path, operation):
             break
         assert str(path) in told
         assert "No space left on device" in told
-        assert "run the same command again to continue" in told
+        assert "run the same command again to resume" in told
 
 
 def test_other_errors_are_not_called_a_full_disk(tmp_path):

@@ -1,4 +1,4 @@
-"""The batches of an epoch: which samples, and their arrays."""
+"""The batches of an epoch: their samples and arrays, prefetched by threads."""
 
 from __future__ import annotations
 
@@ -26,9 +26,10 @@ CHUNK = 4096
 
 @dataclass(frozen=True, eq=False)
 class TokenStore:
-    """Caption i is ``tokens[starts[i]:starts[i + 1]]``; ``words`` tells which word of its caption a token belongs to.
+    """Tokens of all captions in one flat array: caption i is ``tokens[starts[i]:starts[i + 1]]``.
 
-    One flat array instead of a padded one: the longest caption of a large set is several times the usual length.
+    ``words`` is the word of its caption that each token belongs to. The array is flat since padding to the longest
+    caption would multiply its size.
     """
 
     tokens: NDArray[np.int32]
@@ -37,7 +38,7 @@ class TokenStore:
 
     @classmethod
     def build(cls, captions: Sequence[str], tokenizer: TextTokenizer) -> TokenStore:
-        """Tokenize ``captions`` once, chunk by chunk."""
+        """Tokenize ``captions`` in chunks."""
         tokens, words, lengths = [], [], []
         for first in range(0, len(captions), CHUNK):
             batch = tokenizer.encode(captions[first : first + CHUNK], first=first)
@@ -52,21 +53,28 @@ class TokenStore:
         return len(self.starts) - 1
 
     def caption(self, index: int) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-        """Tokens and words of one caption, ``(L,)`` each."""
+        """Return tokens and words of one caption, ``(L,)`` each."""
         span = slice(self.starts[index], self.starts[index + 1])
         return self.tokens[span], self.words[span]
 
 
 Samples = NDArray[np.int64]
-AHEAD = 2  # batches that are read while one is computed
+AHEAD = 2  # batches that are prefetched while one is computed
 
 
 @dataclass(frozen=True)
 class Batch:
-    """B pairs. ``images`` are pixels ``(B, 3, H, W)``, or the features ``(B, N, F)`` that were kept, padded.
+    """B pairs of an image and a caption.
 
-    ``lengths`` counts the features of each image; ``mask (B, cells)`` tells which cells of a picture are kept, once
-    the backbone has made them. Both are None where everything is kept. ``graphs`` are for models that read them.
+    Attributes:
+        images: pixels ``(B, 3, H, W)``, or features ``(B, N, F)``, padded.
+        lengths: the number of features of each image; None if all have N.
+        mask: ``(B, cells)``, which cells of an image are kept after the backbone; None if all are.
+        tokens: ``(B, L)``, padded.
+        token_lengths: the number of tokens of each caption.
+        image_ids: the image of each pair.
+        samples: the caption of each pair.
+        graphs: role graphs, for models that read them.
     """
 
     images: NDArray[Any]
@@ -83,9 +91,19 @@ class Batch:
 
 
 class TrainingPairs:
-    """Captions with their images, augmented by draws that are keyed by (seed, epoch, sample).
+    """Captions with their images, augmented with random numbers that are keyed by (seed, epoch, sample).
 
-    A sample is the number of a caption; ``graphs[sample]`` is its role graph, for models that read them.
+    A sample is the index of a caption.
+
+    Args:
+        data: the training split.
+        tokens: of its captions.
+        text: augments tokens.
+        recipe: the augmentation.
+        seed: of the run.
+        preprocessing: of images; None for features.
+        cells: the number of grid cells of an image; None for features.
+        graphs: the role graph of each caption, for models that read them.
     """
 
     def __init__(
@@ -108,11 +126,11 @@ class TrainingPairs:
         self._preprocessing = preprocessing
         self._cells = cells
         self._graphs = graphs
-        self._most_frames = int(data.images.sizes.max()) if isinstance(data.images, VideoFrames) else 0
+        self._max_frames = int(data.images.sizes.max()) if isinstance(data.images, VideoFrames) else 0
         self._keep = image_elements(recipe.image, grid=preprocessing is not None)
 
     def order(self, epoch: int, captions_per_image: int | None = None) -> Samples:
-        """The samples of an epoch, shuffled: all captions, or some of each image drawn anew."""
+        """Return the shuffled samples of an epoch: all captions, or ``captions_per_image`` drawn for each image."""
         owners = self.data.caption_to_image
         samples: Samples = np.arange(len(owners), dtype=np.int64)
         if captions_per_image is not None:
@@ -124,7 +142,7 @@ class TrainingPairs:
         return keyed(self.seed, epoch, Purpose.ORDER).permutation(samples)
 
     def batch(self, epoch: int, samples: Samples) -> Batch:
-        """The arrays of these samples."""
+        """Return the arrays of samples."""
         owners = self.data.caption_to_image[samples]
         tokens, token_lengths = self._captions(epoch, samples)
         if isinstance(self.data.images, FeatureRows):
@@ -134,7 +152,7 @@ class TrainingPairs:
             graphs = self._role_graphs(samples, tokens.shape[1])
             images, lengths = self._frames(epoch, samples, owners, self.data.images)
             return Batch(images, lengths, None, tokens, token_lengths, owners, samples, graphs)
-        images, mask = self._pictures(epoch, samples, owners)
+        images, mask = self._pixels(epoch, samples, owners)
         return Batch(images, None, mask, tokens, token_lengths, owners, samples)
 
     def _captions(self, epoch: int, samples: Samples) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -151,7 +169,7 @@ class TrainingPairs:
     def _features(
         self, epoch: int, samples: Samples, owners: Samples, rows: FeatureRows
     ) -> tuple[NDArray[Any], NDArray[np.int64] | None]:
-        """The features that are kept, in the type they are stored in, padded to the largest set."""
+        """Return the features that are kept, in their stored type, padded to the largest set."""
         count = rows.regions
         sources = rows.rows[owners]
         if self._keep is None:
@@ -166,33 +184,33 @@ class TrainingPairs:
     def _frames(
         self, epoch: int, samples: Samples, owners: Samples, videos: VideoFrames
     ) -> tuple[NDArray[Any], NDArray[np.int64] | None]:
-        """The frames that are kept, in the type they are stored in, padded to the longest video of the split.
+        """Return the frames that are kept, in their stored type, padded to the longest video of the split.
 
-        Not to that of the batch: parts of a batch and processes would differ in shape.
+        Not to the longest of the batch: micro batches and processes would differ in shape.
         """
-        keep, most = self._keep, self._most_frames
+        keep, limit = self._keep, self._max_frames
         sets = [videos.stored(owner) for owner in owners.tolist()]
         if keep is not None:
             rate = self._recipe.rate
             draws = (keyed(self.seed, epoch, Purpose.IMAGE_ELEMENTS, sample) for sample in samples.tolist())
             sets = [frames[keep(len(frames), rate, draw)] for frames, draw in zip(sets, draws, strict=True)]
         lengths = np.array([len(frames) for frames in sets], dtype=np.int64)
-        images = np.zeros((len(samples), most, videos.dim), dtype=sets[0].dtype)
+        images = np.zeros((len(samples), limit, videos.dim), dtype=sets[0].dtype)
         for image, frames in zip(images, sets, strict=True):
             image[: len(frames)] = frames
-        return images, None if (lengths == most).all() else lengths
+        return images, None if (lengths == limit).all() else lengths
 
     def _role_graphs(self, samples: Samples, length: int) -> GraphBatch | None:
         if self._graphs is None:
             return None
         return GraphBatch.of([self._graphs[sample] for sample in samples.tolist()], length)
 
-    def _pictures(
+    def _pixels(
         self, epoch: int, samples: Samples, owners: Samples
     ) -> tuple[NDArray[np.float32], NDArray[np.bool_] | None]:
         how = self._preprocessing
         if how is None or self._cells is None:
-            raise InputError("this model takes features and the data has pictures: set data.features, or a grid model")
+            raise InputError("this model takes features and the data has images: set data.features, or a grid model")
         views = self._recipe.views
         pixels = [
             load_pixels(

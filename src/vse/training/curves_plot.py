@@ -1,4 +1,4 @@
-"""The picture of one or several training runs: loss, spread of the embeddings, recall on dev."""
+"""Plot one or several training runs: loss, spread of the embeddings, recall on dev."""
 
 from __future__ import annotations
 
@@ -21,8 +21,13 @@ Lines = Sequence[dict[str, Any]]
 
 
 def plot_training(runs: Mapping[str, Lines], *, title: str | None = None) -> Figure:
-    """``runs`` maps a name to the lines of its ``metrics.jsonl``; x is the epoch, so runs of other batches compare."""
-    module: Any = require("matplotlib.figure", extra="plot", purpose="the picture of training curves")
+    """Plot runs over epochs, so that runs with other batch sizes can be compared.
+
+    Args:
+        runs: name → lines of its ``metrics.jsonl``.
+        title: above the plots.
+    """
+    module: Any = require("matplotlib.figure", extra="plot", purpose="plots of training curves")
     figure: Figure = module.Figure(figsize=(12.4, 3.9), layout="constrained", facecolor="white")
     axes: Any = figure.subplots(1, 3)
     for (name, lines), colour in zip(runs.items(), LINES * (1 + len(runs) // len(LINES)), strict=False):
@@ -75,7 +80,7 @@ def _label(axes: Any) -> None:
 
 
 def _smooth(x: Sequence[float], y: Sequence[float]) -> tuple[list[float], list[float]]:
-    """Means of neighbouring steps."""
+    """Average neighbouring steps."""
     parts = min(SMOOTHING, len(x))
     return (
         [float(part.mean()) for part in np.array_split(np.asarray(x, dtype=float), parts)],

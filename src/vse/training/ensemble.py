@@ -1,4 +1,4 @@
-"""Several models trained one after the other and asked together."""
+"""Ensembles: models trained one after the other, scored by the mean of their scores."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from vse.training.train import choose_device, train
 
 @dataclass(frozen=True)
 class EnsembleResult:
-    """What the members reach alone and together on dev."""
+    """The figures of the members on dev, alone and together."""
 
     name: str
     folder: Path
@@ -49,9 +49,15 @@ def train_ensemble(
     changes: Sequence[str] = (),
     progress: ProgressReporter | None = None,
 ) -> EnsembleResult:
-    """Train every member into a folder of its own, then measure the mean of their scores on dev.
+    """Train every member into its own folder, then measure the mean of their scores on dev.
 
-    Members are looked for in the folder ``beside`` first; ``changes`` are for all of them.
+    Args:
+        recipe: names the members.
+        folder: one folder for each member is created in it.
+        name: of the ensemble.
+        beside: a folder in which the recipes of members are looked up first.
+        changes: for the recipes of all members.
+        progress: shows steps and messages.
     """
     first = ranks_of_environment().first
     reporter = progress if progress is not None and first else SilentProgress()
@@ -59,7 +65,7 @@ def train_ensemble(
     results: list[TrainingResult] = []
     scored: list[ScoredModel] = []
     device = choose_device(members[0][1].run.device)
-    with process_group(device):  # once for all: the members could not find each other again
+    with process_group(device):  # once for all members: the group cannot be joined again
         for called, found in members:
             reporter.note(f"{name}: {called}")
             results.append(train(found, folder / called, name=called, progress=progress))
@@ -87,7 +93,7 @@ def _score_dev(
 
 
 def _read_member(member: Member, name: str, beside: Path | None, changes: Sequence[str]) -> tuple[str, Recipe]:
-    """What a member's run is called, and its recipe."""
+    """Return the name of a member's run, and its recipe."""
     neighbour = None if beside is None else beside / f"{member.recipe.removesuffix('.toml')}.toml"
     known = neighbour if neighbour is not None and neighbour.is_file() else member.recipe
     found = read_recipe(known, [*changes, f"seed={member.seed}"])

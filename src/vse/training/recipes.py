@@ -1,4 +1,4 @@
-"""Finding recipes by name, reading them, changing single values."""
+"""Find recipes by name, read them, and change single values."""
 
 from __future__ import annotations
 
@@ -17,28 +17,35 @@ from vse.training.recipe import EnsembleRecipe, Recipe
 
 EXTENDS = "extends"
 NAMED = ("pooling", "video_pooling", "sentence_pooling", "backbone")
-DEEPEST = 8  # levels of "extends": more is a circle
+MAX_DEPTH = 8  # levels of "extends"; more is a cycle
 
 
 def recipes_folder() -> Path:
-    """Where the recipes that come with the package are: inside it, or beside ``src`` in a source tree."""
+    """Return the folder of the bundled recipes: inside the package, or beside ``src`` in a source tree."""
     package = Path(__file__).resolve().parents[1]
     installed = package / "recipes"
     return installed if installed.is_dir() else package.parents[1] / "recipes"
 
 
 def toml_text(value: str | Path) -> str:
-    """A text as TOML writes it: JSON's way of quoting is one of TOML's."""
+    """Return a text as a TOML string; JSON strings are TOML strings."""
     return json.dumps(str(value), ensure_ascii=False)
 
 
 def list_recipes() -> list[str]:
-    """The names that :func:`read_recipe` knows; what others extend (``base-…``) is not a run of its own."""
+    """Return the names of the bundled recipes, without those that only others extend (``base-…``)."""
     return sorted(path.stem for path in recipes_folder().glob("*.toml") if not path.stem.startswith("base-"))
 
 
 def find_recipe(name: str | Path) -> Path:
-    """The file of a recipe: a path, or a name that comes with the package."""
+    """Return the file of a recipe.
+
+    Args:
+        name: a path, or the name of a bundled recipe.
+
+    Raises:
+        InputError: there is no such recipe.
+    """
     path = Path(name)
     if len(path.name) > LONGEST_REASON:
         raise InputError(f"no recipe has a name of {len(path.name)} characters, {path.name[:40]!r}…")
@@ -48,16 +55,22 @@ def find_recipe(name: str | Path) -> Path:
     if path.name == str(name) and shipped.is_file():
         return shipped
     if path.suffix == ".toml" or len(path.parts) > 1:
-        raise InputError(f"{path}: no such recipe; 'vse train --list' names those that come with vse")
+        raise InputError(f"{path}: no such recipe; 'vse train --list' names the bundled ones")
     close = get_close_matches(str(name), list_recipes(), n=1)
     hint = f" (did you mean {close[0]!r}?)" if close else ""
-    raise InputError(f"unknown recipe {str(name)!r}{hint}: 'vse train --list' names those that come with vse")
+    raise InputError(f"unknown recipe {str(name)!r}{hint}: 'vse train --list' names the bundled ones")
 
 
 def read_recipe(name: str | Path, changes: Sequence[str] = ()) -> Recipe | EnsembleRecipe:
-    """The recipe ``name`` with ``changes`` such as ``"schedule.epochs=3"`` applied one after the other.
+    """Read a recipe.
 
-    A value is read as TOML (``3``, ``0.1``, ``true``, ``[1, 2]``) and, where that fails, as text.
+    Args:
+        name: a path, or the name of a bundled recipe.
+        changes: such as ``"schedule.epochs=3"``, applied one after the other. A value is read as TOML (``3``, ``0.1``,
+            ``true``, ``[1, 2]``) and, where that fails, as text.
+
+    Raises:
+        InputError: the recipe is missing or invalid.
     """
     path = find_recipe(name)
     values = read_values(path)
@@ -74,8 +87,8 @@ def read_recipe(name: str | Path, changes: Sequence[str] = ()) -> Recipe | Ensem
     try:
         return parse(Recipe, values, "--set")
     except InputError as error:
-        # Together they are wrong. A change that is wrong after those before it is the one to name; values that are
-        # only wrong until a later change mends them (fewer epochs, then fewer late ones) never come here.
+        # All changes together are invalid. Name the first one that is invalid after those before it. Values that are
+        # invalid only until a later change (fewer epochs, then fewer decay epochs) do not get here.
         for change in changes:
             apply_change(before, change)
             parse(Recipe, before, f"--set {_shown(change)}")
@@ -83,8 +96,8 @@ def read_recipe(name: str | Path, changes: Sequence[str] = ()) -> Recipe | Ensem
 
 
 def read_values(path: Path, depth: int = 0) -> dict[str, Any]:
-    """The tables of a recipe file, laid over those of the file it ``extends`` (a name beside it, or of the package)."""
-    if depth > DEEPEST:
+    """Return the tables of a recipe file, merged over those of the file it ``extends`` (beside it, or bundled)."""
+    if depth > MAX_DEPTH:
         raise InputError(f"{path}: extends itself by way of others")
     try:
         values = tomllib.loads(path.read_text(encoding="utf-8"))
@@ -92,7 +105,7 @@ def read_values(path: Path, depth: int = 0) -> dict[str, Any]:
         raise InputError(f"{path}: cannot be read ({error.strerror})") from None
     except UnicodeDecodeError:
         raise InputError(f"{path}: not UTF-8 text") from None
-    except (ValueError, RecursionError) as error:  # also numbers and nestings beyond what Python reads
+    except (ValueError, RecursionError) as error:  # also numbers and nesting beyond Python's limits
         raise InputError(f"{path}: not TOML ({first_line(error)})") from None
     base = values.pop(EXTENDS, None)
     if base is None:
@@ -111,7 +124,7 @@ def read_values(path: Path, depth: int = 0) -> dict[str, Any]:
 
 
 def _check_base(values: dict[str, Any], path: Path) -> None:
-    """What is wrong in a file is not blamed on those that extend it; that it lacks something is no fault."""
+    """Report what is invalid in a base file as an error of that file; missing values are not errors of a base."""
     try:
         parse(Recipe, values, str(path))
     except InputError as error:
@@ -120,10 +133,10 @@ def _check_base(values: dict[str, Any], path: Path) -> None:
 
 
 def merged(under: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
-    """``over`` laid over ``under``, table by table.
+    """Return ``over`` merged over ``under``, table by table.
 
-    A table of another ``kind`` replaces the one below, and so does a pooling or backbone of another name: what belonged
-    to the other would be wrong in it.
+    A table of another ``kind`` replaces the one below, and so does a pooling or backbone of another name, since their
+    options differ.
     """
     result = dict(under)
     for key, value in over.items():
@@ -140,7 +153,7 @@ def merged(under: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
 
 
 def apply_change(values: dict[str, Any], change: str) -> None:
-    """Set one value in place, ``a.b.c=value``."""
+    """Set one value in place, given as ``a.b.c=value``."""
     key, equals, text = change.partition("=")
     parts = [part.strip() for part in key.split(".")]
     if not equals or not all(parts):
@@ -168,13 +181,13 @@ def _value(text: str) -> Any:
 
 
 def _shown(change: str) -> str:
-    """A change within a message of one line."""
+    """Shorten a change for a message of one line."""
     return " ".join(change.split())[:LONGEST_REASON]
 
 
 @dataclass(frozen=True)
 class RecipeList:
-    """Names, each with the sentence its file begins with."""
+    """Names of recipes with their summaries."""
 
     names: Sequence[str]
 

@@ -1,4 +1,4 @@
-"""What a training run ends with."""
+"""The result of a training run."""
 
 from __future__ import annotations
 
@@ -17,9 +17,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class TrainingResult:
-    """The best model by rsum on dev, and what it took.
+    """The best model by rsum on dev, and what training took.
 
-    ``waiting`` is the share of the training time in which the step waited for data.
+    Attributes:
+        name: of the run.
+        folder: of the run.
+        best: epoch, step and figures of the best model.
+        epochs: trained.
+        steps: trained.
+        seconds: of all steps, repeated ones included, without evaluation.
+        waiting: the share of the time in which steps waited for data.
     """
 
     name: str
@@ -32,7 +39,7 @@ class TrainingResult:
 
     @classmethod
     def of(cls, trainer: Trainer, name: str) -> TrainingResult:
-        """The result of a trainer that has run to the end."""
+        """Return the result of a trainer that has finished."""
         spent = read_timings(trainer.folder.path)
         total = spent["compute"] + spent["wait"]
         position = trainer.position
@@ -48,7 +55,7 @@ class TrainingResult:
 
     @classmethod
     def read(cls, folder: Path) -> TrainingResult:
-        """The result of a finished run."""
+        """Read the result of a finished run."""
         raw = read_json(folder / RESULT)
         return cls(
             raw["name"], folder, raw["best"], raw["epochs"], raw["steps"], raw["seconds"], raw["waiting_for_data"]
@@ -60,7 +67,7 @@ class TrainingResult:
         return self.folder / "best"
 
     def to_json(self) -> dict[str, Any]:
-        """All of it as plain values; ``seconds`` are those of all steps, repeated ones too, without evaluation."""
+        """Return plain values."""
         return {
             "name": self.name,
             "folder": str(self.folder),
@@ -68,12 +75,12 @@ class TrainingResult:
             "best": self.best,
             "epochs": self.epochs,
             "steps": self.steps,
-            "seconds": self.seconds,  # unrounded, so that a finished run is told again in the same words
+            "seconds": self.seconds,  # unrounded, so that a finished run is reported in the same words
             "waiting_for_data": self.waiting,
         }
 
     def draw(self, path: Path, metrics: Sequence[dict[str, Any]]) -> None:
-        """The training curves, if matplotlib is there."""
+        """Plot the training curves if matplotlib is installed."""
         from vse.errors import MissingDependencyError
         from vse.training.curves_plot import plot_training
 

@@ -1,4 +1,4 @@
-"""``train``: from a recipe to a finished run, or from an unfinished run to its end."""
+"""Train a recipe into a folder, or resume the run that is there."""
 
 from __future__ import annotations
 
@@ -33,18 +33,20 @@ from vse.training.run_folder import CURVES, RESULT, RUN, RunFolder, is_leftover
 from vse.training.trainer import Trainer
 
 
-def packed_videos(data: CaptionedImages, folder: RunFolder, ranks: Ranks, report: ProgressReporter) -> CaptionedImages:
-    """``data`` with its frames in the run's folder, packed there by the first process; images stay as they are."""
+def pack_videos(data: CaptionedImages, folder: RunFolder, ranks: Ranks, report: ProgressReporter) -> CaptionedImages:
+    """Return ``data`` with its frames packed in the folder of the run by the first process; images stay unchanged."""
     videos = data.images
     if not isinstance(videos, VideoFrames):
         return data
     if ranks.first and open_packed(videos, folder.frames) is None:
         report.note(f"packing {int(videos.sizes.sum())} frames of {len(videos)} videos into one file")
         folder.write_frames(partial(write_packed, videos))
-    ranks.share(None)  # nobody opens them before they are there
+    ranks.share(None)  # the others open them after they are written
     packed = open_packed(videos, folder.frames)
     if packed is None:
-        raise InputError(f"{folder.frames}: the packed frames are not those of {videos.source.place}: start again")
+        raise InputError(
+            f"{folder.frames}: the packed frames are not those of {videos.source.place}: start the run again"
+        )
     return replace(data, images=packed)
 
 
@@ -58,10 +60,22 @@ def train(
     name: str | None = None,
     progress: ProgressReporter | None = None,
 ) -> TrainingResult:
-    """Train ``recipe`` into ``folder``, or continue what is there.
+    """Train ``recipe`` into ``folder``, or resume the run that is there.
 
-    A folder belongs to one recipe and one data set; another one is refused and nothing in it changes. A run that is
-    finished is not trained again. Interrupted (Ctrl-C, SIGTERM), it saves a checkpoint first.
+    A folder belongs to one recipe and one dataset. A finished run is not trained again. An interrupted run (Ctrl-C,
+    SIGTERM) saves a checkpoint first.
+
+    Args:
+        recipe: what to train.
+        folder: of the run; created if needed.
+        name: recorded in the model; the name of the folder if None.
+        progress: shows steps and messages.
+
+    Returns:
+        The best model by rsum on dev, and what training took.
+
+    Raises:
+        InputError: the data is unusable, or the folder holds a run of another recipe or dataset, which is unchanged.
     """
     require("safetensors", "train", "training")
     path = Path(folder)
@@ -102,7 +116,7 @@ def _train(
     if splits.graphs is not None:
         report.note(splits.graphs.note)
     model = build_model(recipe, tokenizer, splits, name).to(device)
-    pairs = training_pairs(recipe, model, packed_videos(splits.train, folder, ranks, report), splits.graphs)
+    pairs = training_pairs(recipe, model, pack_videos(splits.train, folder, ranks, report), splits.graphs)
     with _asked_to_stop() as stopping:
         trainer = Trainer(
             recipe,
@@ -119,7 +133,7 @@ def _train(
         if ranks.first:
             folder.clear_leftovers()
         if trainer.restore():
-            report.note(f"continuing at step {trainer.position.step} of {trainer.total_steps}")
+            report.note(f"resuming at step {trainer.position.step} of {trainer.total_steps}")
         if ranks.share(trainer.position.step) != trainer.position.step:
             raise InputError(f"rank {ranks.rank} does not see the checkpoint in {folder.path}: use a disk all share")
         trainer.run()
@@ -133,7 +147,7 @@ def _train(
 
 
 def _claim(folder: RunFolder, recipe: Recipe, data: dict[str, Any], ranks: Ranks) -> None:
-    """Record what the folder is for, or see that it is for this; what the record does not know is not compared."""
+    """Record what the folder is for, or check that it is for this; keys that the record lacks are not compared."""
     wanted: dict[str, Any] = {"recipe": recipe.identity(), "data": data}
     record = folder.path / RUN
     if record.is_file():
@@ -142,16 +156,18 @@ def _claim(folder: RunFolder, recipe: Recipe, data: dict[str, Any], ranks: Ranks
             before, now = flat(known.get(part, {})), flat(wanted[part])
             changed = [key for key in sorted(before) if before[key] != now.get(key)]
             if changed:
-                told = ", ".join(f"{key} {before.get(key)!r} (now {now.get(key)!r})" for key in changed[:DIFFERENCES])
+                differences = ", ".join(
+                    f"{key} {before.get(key)!r} (now {now.get(key)!r})" for key in changed[:DIFFERENCES]
+                )
                 more = f" and {len(changed) - DIFFERENCES} more" if len(changed) > DIFFERENCES else ""
                 raise InputError(
-                    f"{folder.path} holds a run of {fix}: {told}{more}; continue it with the same, or choose "
+                    f"{folder.path} holds a run of {fix}: {differences}{more}; resume it with the same, or choose "
                     "another folder with --into"
                 )
     elif ranks.first:
         used = {"vse_version": __version__, "torch_version": torch.__version__, "run": recipe.run.model_dump()}
         write_json(record, {"about": recipe.about, **wanted, **used})
-    ranks.share(None)  # nobody goes on before the folder is claimed
+    ranks.share(None)  # the others wait until the folder is claimed
 
 
 def _make_folder(path: Path, ranks: Ranks) -> None:
@@ -165,7 +181,7 @@ def _make_folder(path: Path, ranks: Ranks) -> None:
 
 
 def choose_device(name: str) -> torch.device:
-    """The device of a name; ``auto`` is this process's GPU, or the CPU."""
+    """Return the device of a name; ``auto`` is this process's GPU, or the CPU."""
     ranks = ranks_of_environment()
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
@@ -181,7 +197,7 @@ def choose_device(name: str) -> torch.device:
 
 @contextmanager
 def _asked_to_stop() -> Iterator[threading.Event]:
-    """SIGINT and SIGTERM end the run after the step under way, with a checkpoint; a second one ends it at once."""
+    """Let SIGINT and SIGTERM end the run after the current step, with a checkpoint; a second one ends it at once."""
     event = threading.Event()
     if threading.current_thread() is not threading.main_thread():
         yield event
