@@ -45,7 +45,7 @@ class SynchronisedBatchNorm(nn.BatchNorm1d):
         given, rows = (
             rows.dtype,
             rows if rows.dtype == torch.float64 else rows.float(),
-        )  # 16-bit floats cannot count rows
+        )  # 16 bits cannot count rows
         count = rows.new_tensor([len(rows)])
         total = _sum(torch.cat([rows.sum(dim=0), count]))  # (H + 1,)
         number = total[-1].detach()
