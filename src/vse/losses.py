@@ -1,7 +1,7 @@
 """Losses over a matrix of scores: row i and column i belong together, everything else is a negative.
 
-They take scores and not vectors, so that cosine, ensembles and scores of several levels share them;
-:class:`TripletLoss` and :class:`ContrastiveLoss` are thin wrappers for unit vectors.
+They take scores, not embeddings, so that cosines, ensembles and scores of several levels share them;
+:class:`TripletLoss` and :class:`ContrastiveLoss` wrap them for unit vectors.
 """
 
 from __future__ import annotations
@@ -31,26 +31,35 @@ def triplet_from_scores(
     margin: float = MARGIN,
     reduction: Reduction = "sum",
 ) -> Tensor:
-    """The hinge of both directions, ``[m + s(i, j) - s(i, i)]+ + [m + s(j, i) - s(i, i)]+``.
+    """Return the triplet loss of both directions, ``[m + s(i, j) - s(i, i)]+ + [m + s(j, i) - s(i, i)]+``.
 
-    ``scores (B, B)`` has images in its rows. ``negatives`` says which j count for each i:
+    Args:
+        scores: ``(B, B)`` with images in rows and texts in columns.
+        image_ids: ``(B,)``, the image of each pair: captions of the same image are not negatives of each other.
+            Without it they are, as in the released code.
+        negatives: the negatives j of each i: ``"all"``, summed; the ``"hardest"``, with the highest score; or
+            ``"semi-hard"``, the hardest of those that score below the positive (0 if there is none).
+        margin: m.
+        reduction: ``"sum"``, or ``"mean"`` to divide by B.
 
-    - ``"all"``: every one, summed;
-    - ``"hardest"``: the one with the highest score;
-    - ``"semi-hard"``: the hardest of those that score below the pair itself; an image or text without such a one
-      contributes nothing.
+    Raises:
+        InputError: ``scores`` is not square, or an option is unknown.
 
-    ``image_ids (B,)`` names the image of each pair: captions of the same image are not negatives of each other. Without
-    it they are, as in the released code. ``reduction="mean"`` divides the sum by B.
+    >>> scores = torch.tensor([[0.9, 0.8], [0.1, 0.5]])
+    >>> round(triplet_from_scores(scores).item(), 4)
+    0.6
     """
     _check_choice("negatives", negatives, NEGATIVES)
     _check_choice("reduction", reduction, REDUCTIONS)
     same = same_image(scores, image_ids)
-    own = scores.diagonal()
-    image_costs = (margin + scores - own.unsqueeze(1)).clamp(min=0)  # (B, B): image i against text j
-    text_costs = (margin + scores - own.unsqueeze(0)).clamp(min=0)  # (B, B): text j against image i
+    positive = scores.diagonal()
+    image_costs = (margin + scores - positive.unsqueeze(1)).clamp(min=0)  # (B, B): image i against text j
+    text_costs = (margin + scores - positive.unsqueeze(0)).clamp(min=0)  # (B, B): text j against image i
     if negatives == "semi-hard":
-        image_excluded, text_excluded = same | (scores >= own.unsqueeze(1)), same | (scores >= own.unsqueeze(0))
+        image_excluded, text_excluded = (
+            same | (scores >= positive.unsqueeze(1)),
+            same | (scores >= positive.unsqueeze(0)),
+        )
     else:
         image_excluded = text_excluded = same
     image_costs, text_costs = image_costs.masked_fill(image_excluded, 0), text_costs.masked_fill(text_excluded, 0)
@@ -68,17 +77,23 @@ def contrastive_from_scores(
     temperature: float | Tensor = TEMPERATURE,
     reduction: Reduction = "mean",
 ) -> Tensor:
-    """Symmetric cross-entropy of ``softmax(s / t)`` over the batch: the pair itself against all its negatives.
+    """Return the symmetric cross-entropy of ``softmax(s / t)`` over the batch (InfoNCE).
 
-    The logarithm of the sum is taken over shifted scores, so that no score overflows. Captions of the same image
-    (``image_ids``) are left out of the denominator.
+    Args:
+        scores: ``(B, B)`` with images in rows and texts in columns.
+        image_ids: ``(B,)``, the image of each pair: captions of the same image are left out of the denominator.
+        temperature: t.
+        reduction: ``"mean"`` over pairs, or ``"sum"``.
+
+    Raises:
+        InputError: ``scores`` is not square, or an option is unknown.
     """
     _check_choice("reduction", reduction, REDUCTIONS)
     same = same_image(scores, image_ids)
     others = same & ~torch.eye(len(scores), dtype=torch.bool, device=scores.device)
     logits = (scores / temperature).masked_fill(others, -torch.inf)
-    own = logits.diagonal()
-    total = (logits.logsumexp(dim=1) - own).sum() + (logits.logsumexp(dim=0) - own).sum()
+    positive = logits.diagonal()
+    total = (logits.logsumexp(dim=1) - positive).sum() + (logits.logsumexp(dim=0) - positive).sum()
     return total / len(scores) if reduction == "mean" else total
 
 
@@ -90,34 +105,44 @@ def smooth_triplet_from_scores(
     margin: float = MARGIN,
     reduction: Reduction = "sum",
 ) -> Tensor:
-    """The hinge of the hardest negative with its two maxima softened by a temperature t.
+    """Return the hardest-negative triplet loss with both maxima softened by a temperature t.
 
-    ``t · log(1 + Σ_j exp((m + s(i, j) - s(i, i)) / t))`` for every image, and the same for every text. Every negative
-    has a share of the gradient, the harder the more. As t falls to 0 this becomes the hinge of the hardest negative
-    (:func:`triplet_from_scores`); with m = 0 it is t times the cross-entropy of :func:`contrastive_from_scores`. So a
-    falling t leads from all negatives to the hardest one without a jump.
+    ``t · log(1 + Σ_j exp((m + s(i, j) - s(i, i)) / t))`` for every image, and the same for every text. Harder negatives
+    have larger gradients. As t falls to 0 this becomes :func:`triplet_from_scores` with the hardest negative; with
+    m = 0 it is t times the cross-entropy of :func:`contrastive_from_scores`. A falling t therefore leads smoothly from
+    all negatives to the hardest one.
+
+    Args:
+        scores: ``(B, B)`` with images in rows and texts in columns.
+        image_ids: ``(B,)``, the image of each pair: captions of the same image are not negatives of each other.
+        temperature: t.
+        margin: m.
+        reduction: ``"sum"``, or ``"mean"`` to divide by B.
+
+    Raises:
+        InputError: ``scores`` is not square, or an option is unknown.
     """
     _check_choice("reduction", reduction, REDUCTIONS)
     same = same_image(scores, image_ids)
-    own = scores.diagonal()
+    positive = scores.diagonal()
     total = scores.new_zeros(())
-    for costs, along in ((margin + scores - own.unsqueeze(1), 1), (margin + scores - own.unsqueeze(0), 0)):
+    for costs, along in ((margin + scores - positive.unsqueeze(1), 1), (margin + scores - positive.unsqueeze(0), 0)):
         pushed = (costs / temperature).masked_fill(same, -torch.inf)  # (B, B)
         total = total + temperature * nn.functional.softplus(pushed.logsumexp(dim=along)).sum()
     return total / len(scores) if reduction == "mean" else total
 
 
 def satisfied(scores: Tensor, image_ids: Tensor | Sequence[int] | None = None, *, margin: float = MARGIN) -> float:
-    """The share of pairs that cost nothing: every negative of both directions at least ``margin`` below them."""
+    """Return the share of pairs without loss: every negative of both directions scores ``margin`` below them."""
     with torch.no_grad():
         same = same_image(scores, image_ids)
         beaten = scores.masked_fill(same, -torch.inf) + margin
-        own = scores.diagonal()
-        return float(((beaten.amax(dim=1) <= own) & (beaten.amax(dim=0) <= own)).float().mean())
+        positive = scores.diagonal()
+        return float(((beaten.amax(dim=1) <= positive) & (beaten.amax(dim=0) <= positive)).float().mean())
 
 
 def same_image(scores: Tensor, image_ids: Tensor | Sequence[int] | None) -> Tensor:
-    """``(B, B)``: True where row and column show the same image, the diagonal at least."""
+    """Return ``(B, B)``, True where row and column belong to the same image; the diagonal always is."""
     if scores.dim() != 2 or scores.shape[0] != scores.shape[1]:
         raise InputError(f"scores of a batch must be (B, B), one text for each image, got {tuple(scores.shape)}")
     if len(scores) < 2:
@@ -131,9 +156,9 @@ def same_image(scores: Tensor, image_ids: Tensor | Sequence[int] | None) -> Tens
 
 
 class TripletLoss(nn.Module):
-    """:func:`triplet_from_scores` of unit vectors ``image (B, D)`` and ``text (B, D)``, pair by pair.
+    """:func:`triplet_from_scores` of unit vectors ``image (B, D)`` and ``text (B, D)``.
 
-    With hardest negatives all vectors may collapse to one point, where the loss stays at ``2 · B · margin``.
+    With hardest negatives all embeddings may collapse to one point, where the loss stays at ``2 · B · margin``.
     """
 
     def __init__(self, margin: float = MARGIN, negatives: Negatives = "hardest", reduction: Reduction = "sum") -> None:
@@ -156,7 +181,7 @@ class TripletLoss(nn.Module):
 
 
 class ContrastiveLoss(nn.Module):
-    """:func:`contrastive_from_scores` of unit vectors ``image (B, D)`` and ``text (B, D)``, pair by pair."""
+    """:func:`contrastive_from_scores` of unit vectors ``image (B, D)`` and ``text (B, D)``."""
 
     def __init__(self, temperature: float = TEMPERATURE, reduction: Reduction = "mean") -> None:
         super().__init__()
@@ -172,7 +197,7 @@ class ContrastiveLoss(nn.Module):
 
 
 def pair_scores(image: Tensor, text: Tensor) -> Tensor:
-    """The cosine of every image with every text of a batch of pairs, ``(B, B)``."""
+    """Return the cosine ``(B, B)`` of every image with every text of a batch."""
     if image.dim() != 2 or image.shape != text.shape:
         raise InputError(
             f"image and text must be (B, D) vectors of the same pairs, got {tuple(image.shape)} and {tuple(text.shape)}"

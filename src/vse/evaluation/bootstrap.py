@@ -1,8 +1,7 @@
-"""How sure a figure is: intervals by resampling images with all their captions.
+"""Confidence intervals by bootstrap: images are resampled with all their captions.
 
-The gallery stays as it is and so do the ranks; what is drawn anew, with replacement, is which images were asked
-about (with all the captions that belong to them). Folds are resampled each by itself. Two models are compared on the
-same draws, so that what is hard for both cancels.
+Gallery and ranks stay fixed; the queries are drawn with replacement, an image with all captions that belong to it.
+Each fold is resampled by itself. Two models are compared on the same draws, so that what is hard for both cancels.
 """
 
 from __future__ import annotations
@@ -31,10 +30,13 @@ ROUNDING = 1e-9  # of a sum of weights, relative
 
 @dataclass(frozen=True, eq=False)
 class FoldRanks:
-    """Ranks of the images and of the texts of one gallery, and the image (from 0) that each text belongs to.
+    """Ranks of the images and texts of one gallery.
 
-    Texts that several images share have their images as :class:`Positives` instead. Such a text is asked about as often
-    as its images are on average.
+    Attributes:
+        images: the ranks of the images.
+        texts: the ranks of the texts.
+        owners: the image (from 0) of each text, or :class:`Positives` where several images share texts. A shared text
+            is drawn as often as its images are on average.
     """
 
     images: Ranks
@@ -49,19 +51,19 @@ class FoldRanks:
 
 @dataclass(frozen=True)
 class Interval:
-    """The middle 95 % of the resampled values."""
+    """The central 95 % of the resampled values."""
 
     low: float
     high: float
 
     def to_json(self) -> list[float]:
-        """Both ends."""
+        """Return both ends."""
         return [self.low, self.high]
 
 
 @dataclass(frozen=True)
 class Difference:
-    """One model's figure minus another's on the same draws; ``real`` when the interval leaves zero out."""
+    """One model's figure minus another's on the same draws; ``real`` when the interval excludes zero."""
 
     value: float
     interval: Interval
@@ -73,7 +75,13 @@ class Difference:
 
 
 def resample(folds: Sequence[FoldRanks], *, samples: int = SAMPLES, seed: int = 0) -> NDArray[np.float64]:
-    """Resampled figures ``(samples, len(FIGURES))``, means over the folds; the same seed gives the same draws."""
+    """Return resampled figures ``(samples, len(FIGURES))``, averaged over the folds.
+
+    Args:
+        folds: the ranks of each gallery.
+        samples: the number of draws.
+        seed: the same seed gives the same draws.
+    """
     if samples < 1:
         raise InputError(f"samples must be at least 1, got {samples}")
     out = np.zeros((samples, len(FIGURES)))
@@ -91,7 +99,7 @@ def resample(folds: Sequence[FoldRanks], *, samples: int = SAMPLES, seed: int = 
 
 
 def intervals(values: NDArray[np.float64]) -> dict[str, Interval]:
-    """The interval of each figure."""
+    """Return the interval of each figure."""
     edges = np.quantile(values, [(1 - LEVEL) / 2, (1 + LEVEL) / 2], axis=0)
     return {name: Interval(float(edges[0, i]), float(edges[1, i])) for i, name in enumerate(FIGURES)}
 
@@ -102,7 +110,7 @@ def differences(
     draws_first: NDArray[np.float64],
     draws_second: NDArray[np.float64],
 ) -> dict[str, Difference]:
-    """``first`` minus ``second``, figure by figure, with the interval of the paired draws."""
+    """Return ``first`` minus ``second`` for each figure, with the interval of the paired draws."""
     spread = intervals(draws_first - draws_second)
     ours, theirs = first.figures(), second.figures()
     return {name: Difference(ours[name] - theirs[name], spread[name]) for name in FIGURES}
@@ -117,25 +125,25 @@ def _figures(fold: FoldRanks, weights: NDArray[np.int64]) -> NDArray[np.float64]
 
 
 def _text_weights(weights: NDArray[np.int64], owners: NDArray[np.int64] | Positives) -> NDArray[Any]:
-    """How often each text is asked about, ``(draws, texts)``, when its images are drawn ``weights`` times."""
+    """Return how often each text is drawn, ``(draws, texts)``, when its images are drawn ``weights`` times."""
     if isinstance(owners, Positives):
         return np.add.reduceat(weights[:, owners.columns], owners.starts[:-1], axis=1) / owners.counts
     return weights[:, owners]
 
 
 def _side(ranks: Ranks, weights: NDArray[Any]) -> NDArray[np.float64]:
-    """R@1, 5, 10, median and mean rank of weighted queries, ``(draws, 5)``."""
+    """Return R@1, 5, 10, median and mean rank ``(draws, 5)`` of weighted queries."""
     valid = ranks != NO_POSITIVE
     ranks, weights = ranks[valid], weights[:, valid]
     total = weights.sum(axis=1)
-    if (total == 0).any():  # a draw that missed every image with captions: each query once instead
+    if (total == 0).any():  # a draw without any image that has captions: each query once instead
         weights = np.where((total == 0)[:, None], 1, weights)
         total = weights.sum(axis=1)
     measured = np.stack([*(100.0 * (ranks <= cutoff) for cutoff in CUTOFFS), ranks.astype(np.float64)], axis=1)
     means = (weights @ measured) / total[:, None]
     order = np.argsort(ranks, kind="stable")
     running = np.cumsum(weights[:, order], axis=1)
-    half, rounding = total[:, None] / 2, ROUNDING * total[:, None]  # shares of thirds do not add up to the bit
+    half, rounding = total[:, None] / 2, ROUNDING * total[:, None]  # sums of thirds are not exact
     lower = ranks[order][(running >= half - rounding).argmax(axis=1)]
     upper = ranks[order][(running > half + rounding).argmax(axis=1)]
     return np.column_stack((means[:, :3], (lower + upper) / 2, means[:, 3]))

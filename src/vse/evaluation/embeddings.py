@@ -1,4 +1,4 @@
-"""The vectors of one split by one model, in memory or as a folder of plain arrays."""
+"""The embeddings of one split by one model, in memory or as a folder of arrays."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
 
 HEADER = "embeddings.json"
 IMAGES, TEXTS, OWNERS, CAPTIONS = "images.npy", "texts.npy", "text_to_image.npy", "captions.json"
-UNIT = 1e-3  # how far from 1 the length of a vector may be
+UNIT = 1e-3  # tolerance of the length of an embedding
 
 
 class EmbeddingsHeader(Strict):
-    """Where vectors come from."""
+    """Where embeddings come from."""
 
     format: Literal[1] = 1
     data: str
@@ -43,13 +43,21 @@ class EmbeddingsHeader(Strict):
 
 @dataclass(frozen=True, eq=False)
 class Embeddings:
-    """``images (I, D)`` and ``texts (T, D)``; ``text_to_image[j]`` is the row of the image that text j describes."""
+    """Embeddings of a split.
+
+    Attributes:
+        images: ``(I, D)``, unit vectors.
+        texts: ``(T, D)``, unit vectors.
+        text_to_image: the row of the image that each text describes.
+        header: where the embeddings come from.
+        captions: the texts, to compare with lists of ids; may be empty.
+    """
 
     images: NDArray[np.float32]
     texts: NDArray[np.float32]
     text_to_image: NDArray[np.int64]
     header: EmbeddingsHeader
-    captions: tuple[str, ...] = ()  # what the texts say, to compare with lists of ids
+    captions: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         for name in ("images", "texts"):
@@ -71,7 +79,7 @@ class Embeddings:
             )
 
     def save(self, folder: Path) -> None:
-        """Write the vectors and where they come from; the header last, so that its presence means all is there."""
+        """Write the arrays, then the header, whose presence means that they are complete."""
         folder.mkdir(parents=True, exist_ok=True)
         (folder / HEADER).unlink(missing_ok=True)
         for name, array in ((IMAGES, self.images), (TEXTS, self.texts), (OWNERS, self.text_to_image)):
@@ -81,7 +89,11 @@ class Embeddings:
 
     @classmethod
     def load(cls, folder: Path) -> Embeddings:
-        """What :meth:`save` wrote, memory-mapped."""
+        """Read what :meth:`save` wrote, memory-mapped.
+
+        Raises:
+            InputError: the folder has no embeddings, or they are corrupt.
+        """
         if not (folder / HEADER).is_file():
             raise InputError(f"{folder}: no saved embeddings here; 'vse eval MODEL --save-embeddings DIR' makes them")
         header = parse(EmbeddingsHeader, read_json(folder / HEADER), str(folder / HEADER))
@@ -107,7 +119,18 @@ def embed_split(
     batch_size: int = 64,
     progress: ProgressReporter | None = None,
 ) -> Embeddings:
-    """Encode every image once and every caption; a picture that cannot be read is an error here."""
+    """Encode every image and every caption of a split.
+
+    Args:
+        model: a model with embeddings.
+        data: the split.
+        name: of the model, for results.
+        batch_size: images encoded at once.
+        progress: shows the work.
+
+    Raises:
+        InputError: an image is corrupt, or the split has no captions.
+    """
     reporter = progress or SilentProgress()
     if not data.captions:
         raise InputError(f"{data.name}, split {data.split!r}: no captions, so there is nothing to search with")
@@ -125,7 +148,7 @@ def embed_split(
 
 
 def model_traits(model: AnyModel) -> dict[str, str]:
-    """What the model is made of, in the words of the published tables: region or grid, BiGRU or BERT, its poolings."""
+    """Return the traits of a model in the words of the published tables: region or grid, BiGRU or BERT, poolings."""
     raw = model.architecture()
     if raw.get("kind") == "hgr":
         return _hgr_traits(raw)
@@ -142,7 +165,7 @@ def model_traits(model: AnyModel) -> dict[str, str]:
 
 
 def _hgr_traits(raw: dict[str, Any]) -> dict[str, str]:
-    """HGR∞ has GPO in both places; the tables name no poolings of the two."""
+    """HGR has attention and HGR∞ GPO on both sides; the tables name no poolings of theirs."""
     poolings = [_pooling_name(raw[name]) for name in ("video_pooling", "sentence_pooling")]
     named = {("attention", "attention"): "HGR", ("gpo", "gpo"): "HGR∞"}.get((poolings[0], poolings[1]))
     described = {"video_pooling": poolings[0], "sentence_pooling": poolings[1]}
@@ -150,12 +173,12 @@ def _hgr_traits(raw: dict[str, Any]) -> dict[str, str]:
 
 
 def _pooling_name(pooling: dict[str, Any]) -> str:
-    """A variant is not the pooling that the paper's rows mean."""
+    """A pooling with options differs from the one of the paper's rows."""
     return f"{pooling['name']} {pooling['options']}" if pooling["options"] else str(pooling["name"])
 
 
 def _backbone_name(backbone: dict[str, Any], recipe: dict[str, Any]) -> str:
-    """The name in the tables, where it is known: a checkpoint's source tells what a shape cannot."""
+    """The name in the tables, where it is known; weights of equal shape differ by their source."""
     if backbone["options"].get("detector"):
         return "BUTD"
     if "wsl" in str(recipe.get("backbone_source", "")):
@@ -166,12 +189,12 @@ def _backbone_name(backbone: dict[str, Any], recipe: dict[str, Any]) -> str:
 
 
 def split_hash(data: CaptionedImages) -> str:
-    """SHA-256 over the captions and which image each describes, cut to 16 digits: equal hashes, equal tests."""
+    """Return 16 digits of a SHA-256 over the captions and their images: equal hashes mean equal tests."""
     return captions_hash(data.captions, data.caption_to_image)
 
 
 def captions_hash(captions: Sequence[str], owners: NDArray[Any]) -> str:
-    """See :func:`split_hash`; features and files of the same split have the same one."""
+    """Return the hash of :func:`split_hash`; it does not depend on features or files."""
     digest = hashlib.sha256()
     for caption, owner in zip(captions, owners.tolist(), strict=True):
         digest.update(f"{owner}\t{caption}\n".encode())

@@ -18,10 +18,10 @@ CUTOFFS = (1, 5, 10)
 
 @dataclass(frozen=True)
 class DirectionMetrics:
-    """One direction of search. Recall is in percent; ranks count from 1; queries without a right answer are left out.
+    """One direction of retrieval. Recall is in percent; ranks count from 1; queries without positives are left out.
 
-    ``R@K`` is the share of queries with at least one right candidate among the first K. With fewer than K candidates
-    every query has one: R@K is then 100, as the definition says.
+    ``R@K`` is the share of queries with at least one right candidate among the first K; with fewer than K candidates
+    it is 100.
     """
 
     r1: float
@@ -33,7 +33,7 @@ class DirectionMetrics:
 
     @classmethod
     def of(cls, ranks: Ranks) -> DirectionMetrics:
-        """From the ranks of the first right candidates."""
+        """Return the metrics of the ranks of the first right candidates."""
         found = ranks[ranks != NO_POSITIVE]
         if not found.size:
             raise InputError("no query has a right candidate: there is nothing to measure")
@@ -46,7 +46,7 @@ class DirectionMetrics:
         return self.r1, self.r5, self.r10
 
     def to_json(self) -> dict[str, float]:
-        """The figures by name."""
+        """Return the figures by name."""
         return {
             "r1": self.r1,
             "r5": self.r5,
@@ -70,11 +70,11 @@ class RetrievalMetrics:
         return sum(self.i2t.recalls) + sum(self.t2i.recalls)
 
     def to_json(self) -> dict[str, Any]:
-        """Both directions and rsum."""
+        """Return both directions and rsum."""
         return {"i2t": self.i2t.to_json(), "t2i": self.t2i.to_json(), "rsum": self.rsum}
 
     def figures(self) -> dict[str, float]:
-        """Every figure under one name, ``i2t_r1`` to ``rsum``."""
+        """Return every figure by name, ``i2t_r1`` to ``rsum``."""
         flat = {
             f"{way}_{name}": value
             for way, side in (("i2t", self.i2t), ("t2i", self.t2i))
@@ -92,11 +92,25 @@ def retrieval_metrics(
     ties: Ties = "pessimistic",
     progress: ProgressReporter | None = None,
 ) -> RetrievalMetrics:
-    """Recall and ranks for ``images (I, D)`` and ``texts (T, D)``, arrays or tensors.
+    """Return recall and ranks of embeddings, in both directions.
 
-    ``text_to_image[j]`` is the row of the image that text j describes; an image may have any number of texts, and one
-    without any is a candidate but no query. The score is the dot product: the cosine, for the unit vectors that models
-    give. Exact and blocked: the ranks are those of float64, and the score matrix is never held.
+    Scores are dot products, the cosine of unit vectors. Ranks are exactly those of float64, and the score matrix is
+    never held in memory.
+
+    Args:
+        images: ``(I, D)``, an array or a tensor.
+        texts: ``(T, D)``, an array or a tensor.
+        text_to_image: the row of the image that each text describes; an image without texts is a candidate but no
+            query.
+        ties: whether a wrong candidate with the score of the best right one comes before or after it.
+        progress: shows the work.
+
+    Raises:
+        InputError: sizes do not fit, or there is nothing to rank.
+
+    >>> import numpy as np
+    >>> retrieval_metrics(np.eye(3), np.eye(3), [0, 1, 2]).rsum
+    600.0
     """
     scores = DotScores(images, texts, ("images", "texts"))
     if not min(scores.shape):
@@ -114,13 +128,13 @@ def metrics_of_scores(
     ties: Ties = "pessimistic",
     progress: ProgressReporter | None = None,
 ) -> RetrievalMetrics:
-    """The same for any scores ``(images, texts)`` and any right pairs: ensembles, shared captions, other models."""
+    """Return recall and ranks for any scores ``(images, texts)`` and any right pairs."""
     rows, columns = ranks_both_ways(scores, positives, ties=ties, progress=progress)
     return RetrievalMetrics(DirectionMetrics.of(rows), DirectionMetrics.of(columns))
 
 
 def mean_metrics(parts: list[RetrievalMetrics]) -> RetrievalMetrics:
-    """The mean over folds, figure by figure; the queries are added up."""
+    """Return the mean of each figure over folds; queries are summed."""
     if not parts:
         raise InputError("no folds to take the mean of")
 

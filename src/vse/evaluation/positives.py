@@ -16,10 +16,10 @@ Indices = NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class Positives:
-    """The right candidates of each query as a sparse list: those of query q are ``columns[starts[q]:starts[q+1]]``.
+    """The right candidates of each query in CSR form: those of query q are ``columns[starts[q]:starts[q+1]]``.
 
-    A query may have any number of them; one without any is skipped by every measure. Within a query the candidates are
-    distinct and ascending.
+    A query may have any number of them; metrics skip a query without any. Within a query the candidates are distinct
+    and ascending.
     """
 
     starts: Indices
@@ -28,7 +28,7 @@ class Positives:
 
     @classmethod
     def from_pairs(cls, queries: Any, candidates: Any, shape: tuple[int, int]) -> Positives:
-        """From pairs (query, candidate) in any order; a pair given twice counts once."""
+        """Build from pairs (query, candidate) in any order; duplicates count once."""
         rows, columns = indices("query", queries, shape[0]), indices("candidate", candidates, shape[1])
         if len(rows) != len(columns):
             raise InputError(f"{len(rows)} queries and {len(columns)} candidates do not make pairs")
@@ -40,7 +40,7 @@ class Positives:
 
     @classmethod
     def from_lists(cls, lists: Sequence[Sequence[int]], candidates: int) -> Positives:
-        """From one list of candidates for each query."""
+        """Build from one list of candidates for each query."""
         queries = [query for query, found in enumerate(lists) for _ in found]
         return cls.from_pairs(queries, [c for found in lists for c in found], (len(lists), candidates))
 
@@ -61,15 +61,15 @@ class Positives:
 
     @property
     def T(self) -> Positives:
-        """The same pairs seen from the candidates."""
+        """The transposed pairs: candidates as queries."""
         return Positives.from_pairs(self.columns, self.rows, (self.candidates, self.queries))
 
     def of(self, query: int) -> Indices:
-        """The right candidates of one query."""
+        """Return the right candidates of one query."""
         return self.columns[self.starts[query] : self.starts[query + 1]]
 
     def select(self, queries: Indices, candidates: Indices) -> Positives:
-        """Some queries and some candidates, renumbered."""
+        """Return the pairs of some queries and candidates, renumbered."""
         place = np.full(self.candidates, -1, dtype=np.int64)
         place[candidates] = np.arange(len(candidates))
         lists = [place[self.of(int(query))] for query in queries]
@@ -77,7 +77,7 @@ class Positives:
 
 
 def text_positives(text_to_image: Any, images: int) -> Positives:
-    """Texts as queries: ``text_to_image[j]`` is the row of the image that text j describes."""
+    """Return the right image of each text: ``text_to_image[j]`` is the row of the image that text j describes."""
     owners = indices("text_to_image", text_to_image, images)
     return Positives.from_pairs(np.arange(len(owners)), owners, (len(owners), images))
 
@@ -85,10 +85,15 @@ def text_positives(text_to_image: Any, images: int) -> Positives:
 def distinct_sentences(
     captions: Sequence[str], caption_to_image: Any, images: int
 ) -> tuple[tuple[str, ...], Positives]:
-    """Captions ranked as distinct sentences: one that several images or videos share is right for each of them.
+    """Merge equal captions: a sentence that several images or videos share is right for each of them.
 
-    Returns the sentences in the order in which they first stand, and the right images of each (``.T`` for the right
-    sentences of each image).
+    Returns:
+        The sentences in order of first occurrence, and the right images of each (``.T`` for the right sentences of
+        each image).
+
+    >>> sentences, images = distinct_sentences(["a man", "a dog", "a man"], [0, 1, 2], 3)
+    >>> sentences, images.of(0).tolist()
+    (('a man', 'a dog'), [0, 2])
     """
     owners = indices("caption_to_image", caption_to_image, images)
     if len(owners) != len(captions):
@@ -99,7 +104,7 @@ def distinct_sentences(
 
 
 def indices(what: str, values: Any, limit: int) -> Indices:
-    """``values`` as int64, all of them from 0 to ``limit - 1``."""
+    """Return ``values`` as int64; raise InputError unless all are from 0 to ``limit - 1``."""
     if hasattr(values, "detach"):
         values = values.detach().cpu().numpy()
     array = np.asarray(values)

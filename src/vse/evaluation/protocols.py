@@ -27,10 +27,10 @@ class Protocol:
     images: int | None = None
     gallery: int | None = None
     folds: int = 1
-    data: tuple[str, ...] = ()  # parts of names by which the data set is known
+    data: tuple[str, ...] = ()  # parts of the dataset's name
 
     def galleries(self, images: int) -> list[NDArray[np.int64]]:
-        """The rows of the images of each fold."""
+        """Return the rows of the images of each fold."""
         if self.images is not None and images != self.images and images != (self.gallery or 0) * self.folds:
             raise InputError(
                 f"protocol {self.name!r} is defined for {self.images} images, this split has {images}: "
@@ -64,7 +64,7 @@ ALL_VIDEOS = Protocol("all", "every video of the split at once")
 
 
 def is_known_as(data: str, names: tuple[str, ...]) -> bool:
-    """Whether a data set's name holds one of ``names``."""
+    """Return whether the name of a dataset contains one of ``names``."""
     return any(name in data.lower() for name in names)
 
 
@@ -95,7 +95,7 @@ def choose_protocols(
 
 
 def remarks(protocol: Protocol, data: str, split: str) -> list[str]:
-    """What a reader of the figures should know: a protocol on data that it is not defined for."""
+    """Return remarks for readers of the figures, such as a protocol on a dataset that it is not defined for."""
     found = []
     if protocol.data and not is_known_as(data, protocol.data):
         found.append(f"{protocol.name} is defined for {protocol.data[0]}, this is {data}")

@@ -1,8 +1,8 @@
-"""The figures that the paper prints, row by row, to stand beside ours.
+"""The figures that the paper prints, row by row, for comparison with ours.
 
 Each retrieval table of the paper is one JSON file in ``published_tables``; a row is one method with one set of feature
 extractors under one protocol. Figures are percentages as printed, and what is not printed is absent: nothing is
-computed or completed. The synthetic experiment keeps its own table, since its figures are no recalls.
+computed. The synthetic experiment has its own table, since its figures are not recalls.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 from vse.errors import InputError, unknown_choice
 
-# The fullest tables come first: a result that is printed again further down, often with fewer figures, is found here.
+# The most complete tables come first: results that later tables repeat, often with fewer figures, are found here.
 TABLES = (
     "main",
     "extended",
@@ -38,8 +38,8 @@ USUAL_SETTINGS: Mapping[str, str | bool] = {
     "data_dependent": False,
     "vision_language_pretraining": False,
 }
-"""What a row means by a setting it does not name."""
-# What a row is chosen by; where two rows differ from a wish in equally many points, the earlier point weighs more.
+"""The settings that a row does not name."""
+# By which a row is chosen; where two rows differ in equally many points, the earlier point weighs more.
 COMPARED = ("method", "image_pooling", "text_pooling", *USUAL_SETTINGS, "text", "image", "ensemble", "backbone")
 
 
@@ -93,23 +93,23 @@ class ClosestRow:
 
 
 def list_tables() -> list[str]:
-    """The names :func:`load_table` knows."""
+    """Return the names of the tables."""
     return list(TABLES)
 
 
 def load_table(name: str) -> tuple[PublishedRow, ...]:
-    """The rows of one table, in the printed order; a line with two test sets gives two rows."""
+    """Return the rows of one table in printed order; a line with two test sets gives two rows."""
     table = _read(name)
     return tuple(PublishedRow(table=name, label=table["label"], **row) for row in table["rows"])
 
 
 def table_caption(name: str) -> str:
-    """What the table compares, in a sentence."""
+    """Return what a table compares, in a sentence."""
     return str(_read(name)["caption"])
 
 
 def list_protocols() -> list[str]:
-    """The protocols under which the paper reports figures."""
+    """Return the protocols under which the paper reports figures."""
     return _distinct(row.protocol for row in _all_rows())
 
 
@@ -123,9 +123,10 @@ def find_rows(
     protocol: str | None = None,
     ensemble: bool | None = None,
 ) -> list[PublishedRow]:
-    """The rows of all tables with the given properties; a result that several tables print is given once.
+    """Return the rows of all tables with the given properties, without duplicates; None matches any value.
 
-    None stands for any value. A value that no row has is an error, a combination that no row has an empty list.
+    Raises:
+        InputError: no row has one of the values; a combination that no row has gives an empty list.
     """
     wanted = {
         "method": method,
@@ -159,13 +160,15 @@ def closest_row(
     ensemble: bool | None = None,
     settings: Mapping[str, str | bool] | None = None,
 ) -> ClosestRow:
-    """The row under ``protocol`` that differs least from a configuration, and what still differs.
+    """Return the row under ``protocol`` that differs least from a configuration, and the differences.
 
-    Figures under different protocols mean different things, so the protocol must be one of the paper's. All else may
-    be foreign to the paper (another backbone, say) and is then listed among the differences, as is what the paper
-    does not state. Of rows that differ in equally many points, the ones with the same poolings come first, then
-    the same encoders, then VSE∞, then the paper's own runs, then the row with more figures. None stands for any
-    value; ``settings`` of None are the usual ones.
+    The protocol must be one of the paper's. Other values may be unknown to the paper (such as another backbone) and are
+    then listed as differences, as is what the paper does not state. Among rows with equally many differences, those
+    with the same poolings come first, then the same encoders, then VSE∞, then the paper's own runs, then the row with
+    more figures. None matches any value; ``settings`` of None are the usual ones.
+
+    Raises:
+        InputError: the paper has no such protocol or setting.
     """
     rows = _all_rows()
     _check("protocol", protocol, (row.protocol for row in rows))
@@ -216,17 +219,17 @@ def _check(what: str, value: str, published: Iterable[str | None]) -> None:
 
 
 def _plain(value: object) -> object:
-    """Upper and lower case are the same: ``BUTD`` is ``butd``."""
+    """Ignore case: ``BUTD`` is ``butd``."""
     return value.casefold() if isinstance(value, str) else value
 
 
 def _point(row: PublishedRow, name: str) -> object:
-    """A field of ``row``, or a setting, which is the usual one where the row does not name it."""
+    """Return a field of ``row``, or a setting, by default the usual one."""
     return row.settings.get(name, USUAL_SETTINGS[name]) if name in USUAL_SETTINGS else getattr(row, name)
 
 
 def _differences(row: PublishedRow, wanted: Mapping[str, object]) -> dict[str, tuple[object, object]]:
-    """The points where ``row`` is not as wanted; None is wanted by those who do not mind."""
+    """Return the points where ``row`` differs from ``wanted``; None matches any value."""
     return {
         name: (value, _point(row, name))
         for name, value in wanted.items()
@@ -235,7 +238,7 @@ def _differences(row: PublishedRow, wanted: Mapping[str, object]) -> dict[str, t
 
 
 def _repeats(row: PublishedRow, earlier: PublishedRow) -> bool:
-    """Whether ``row`` says nothing that ``earlier`` does not say: the same configuration, and no other figures."""
+    """Return whether ``row`` repeats ``earlier``: the same configuration and no other figures."""
     points = (*COMPARED, "run", "year", "data", "protocol")
     same = all(_point(row, name) == _point(earlier, name) for name in points)
     return same and row.values.items() <= earlier.values.items()

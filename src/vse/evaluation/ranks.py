@@ -1,10 +1,9 @@
-"""The rank of the first right candidate, by counting, in blocks, equal to what float64 gives.
+"""The rank of the first right candidate, counted in blocks and exactly equal to that of float64.
 
     rank(q) = 1 + |{ c wrong for q : s(q, c) >= max over right p of s(q, p) }|
 
-The score of the best right candidate is computed in float64 beforehand. Blocks of scores are float32, whose distance
-from the float64 value is bounded; a candidate nearer to the threshold than this bound is scored again in float64, all
-others are decided by the comparison as it stands. Memory is one block, whatever the sizes.
+The score of the best right candidate is computed in float64. Blocks of scores are float32, with a bounded error; a
+candidate closer to the threshold than this bound is scored again in float64. Memory is one block for any size.
 
 Ties are pessimistic by default: a wrong candidate with the same score comes first. ``ties="optimistic"`` puts it last.
 """
@@ -39,9 +38,14 @@ def ranks(
     ties: Ties = "pessimistic",
     progress: ProgressReporter | None = None,
 ) -> Ranks:
-    """The rank of the first right candidate of each row, from 1 on; 0 for a row without any.
+    """Return the rank of the first right candidate of each row, from 1; 0 for a row without any.
 
-    ``exclude_self`` leaves the candidate with the query's own number out, where images search images.
+    Args:
+        scores: ``(queries, candidates)``.
+        positives: the right candidates of each query.
+        exclude_self: leave out the candidate with the index of the query, for image-to-image retrieval.
+        ties: whether a wrong candidate with the score of the best right one comes before or after it.
+        progress: shows the work.
     """
     check_positives(scores, positives)
     rows, columns = positives.rows, positives.columns
@@ -54,7 +58,7 @@ def ranks(
             raise InputError("a query is among its own right candidates and is to be left out: drop it there first")
         everyone = np.arange(size)
         rows, columns = np.concatenate((rows, everyone)), np.concatenate((columns, everyone))
-    _sweep(scores, side, None, Silenced(rows, columns, scores.shape), progress or SilentProgress())
+    _sweep(scores, side, None, ExcludedPairs(rows, columns, scores.shape), progress or SilentProgress())
     return side.ranks()
 
 
@@ -65,17 +69,17 @@ def ranks_both_ways(
     ties: Ties = "pessimistic",
     progress: ProgressReporter | None = None,
 ) -> tuple[Ranks, Ranks]:
-    """Ranks of rows among columns and of columns among rows, from one pass over the scores."""
+    """Return the ranks of rows among columns and of columns among rows, from one pass over the scores."""
     check_positives(scores, positives)
     rows, columns = positives.rows, positives.columns
     own = scores.exact(rows, columns)
     row, column = Side(scores, rows, own, ties), Side(scores.T, columns, own, ties)
-    _sweep(scores, row, column, Silenced(rows, columns, scores.shape), progress or SilentProgress())
+    _sweep(scores, row, column, ExcludedPairs(rows, columns, scores.shape), progress or SilentProgress())
     return row.ranks(), column.ranks()
 
 
 class Side:
-    """One direction of a search: thresholds of its queries, and how many wrong candidates reach them."""
+    """One direction of retrieval: thresholds of its queries, and how many wrong candidates reach them."""
 
     def __init__(self, scores: Scores, queries: Indices, own: NDArray[np.float64], ties: Ties) -> None:
         """``own[k]`` is the exact score of a right candidate of ``queries[k]``."""
@@ -123,7 +127,7 @@ class Side:
             np.add.at(self.counts, queries[reached], 1)
 
     def _add_wide(self, near: NDArray[np.bool_], first_query: int, first_candidate: int) -> None:
-        """Decide the marked pairs ``(queries, candidates)`` by a float64 block: collapsed vectors crowd there."""
+        """Decide the marked pairs ``(queries, candidates)`` by a float64 block; collapsed embeddings have many."""
         queries, candidates = near.shape
         part = slice(first_query, first_query + queries)
         block = self.scores.wide(part, slice(first_candidate, first_candidate + candidates))
@@ -132,12 +136,12 @@ class Side:
         self.counts[part] += reached.sum(axis=1)
 
     def ranks(self) -> Ranks:
-        """The ranks, once every block was added."""
+        """Return the ranks after every block was added."""
         return np.where(self.has_positive, self.counts + 1, NO_POSITIVE)
 
 
-class Silenced:
-    """Pairs that must not be counted (the right ones, a query itself), found by block."""
+class ExcludedPairs:
+    """Pairs that are not counted (positives, a query itself), grouped by block."""
 
     def __init__(self, rows: Indices, columns: Indices, shape: tuple[int, int]) -> None:
         self._across = -(-shape[1] // BLOCK_COLUMNS)
@@ -146,7 +150,7 @@ class Silenced:
         self._rows, self._columns = rows[order] % BLOCK_ROWS, columns[order] % BLOCK_COLUMNS
         self._starts = np.searchsorted(blocks[order], np.arange(self._across * -(-shape[0] // BLOCK_ROWS) + 1))
 
-    def silence(self, block: NDArray[np.float32], row: int, column: int) -> None:
+    def exclude(self, block: NDArray[np.float32], row: int, column: int) -> None:
         """Set the pairs of the block that begins at ``row`` and ``column`` below every threshold."""
         number = (row // BLOCK_ROWS) * self._across + column // BLOCK_COLUMNS
         part = slice(self._starts[number], self._starts[number + 1])
@@ -160,15 +164,15 @@ def check_positives(scores: Scores, positives: Positives) -> None:
         raise InputError(f"the positives are for {found}, the scores for {scores.shape[0]} and {scores.shape[1]}")
 
 
-def _sweep(scores: Scores, row: Side, column: Side | None, silenced: Silenced, progress: ProgressReporter) -> None:
+def _sweep(scores: Scores, row: Side, column: Side | None, excluded: ExcludedPairs, progress: ProgressReporter) -> None:
     rows, columns = scores.shape
     progress.start(-(-rows // BLOCK_ROWS), "ranking")
-    # Both directions are counted at once: numpy lets go of the interpreter while it compares.
+    # Both directions are counted at once: numpy releases the GIL while it compares.
     with ThreadPoolExecutor(1) as other:
         for i in range(0, rows, BLOCK_ROWS):
             for j in range(0, columns, BLOCK_COLUMNS):
                 block = scores.block(slice(i, i + BLOCK_ROWS), slice(j, j + BLOCK_COLUMNS))
-                silenced.silence(block, i, j)
+                excluded.exclude(block, i, j)
                 beside = other.submit(column.add, block, j, i, 1) if column is not None else None
                 row.add(block, i, j, 0)
                 if beside is not None:
@@ -178,7 +182,7 @@ def _sweep(scores: Scores, row: Side, column: Side | None, silenced: Silenced, p
 
 
 def _rounded(threshold: NDArray[np.float64], tolerance: float) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """Float32 bounds around the thresholds: below the first no candidate reaches, from the second on all do."""
+    """Return float32 bounds around the thresholds: below the first none is reached, from the second on all are."""
     low = (threshold - tolerance).astype(np.float32)
     high = (threshold + tolerance).astype(np.float32)
     return np.nextafter(low, np.float32(-np.inf)), np.nextafter(high, np.float32(np.inf))

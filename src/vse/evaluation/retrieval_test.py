@@ -109,7 +109,7 @@ class RetrievalTest:
         return FoldRanks(items, texts, owners.columns if (owners.counts == 1).all() else owners)
 
     def is_same(self, other: RetrievalTest) -> bool:
-        """Whether scores on both tests may be averaged or compared."""
+        """Return whether scores on both tests may be averaged or compared."""
         first, second = self.positives, other.positives
         return (
             self.about["split_hash"] == other.about["split_hash"]

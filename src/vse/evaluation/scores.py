@@ -1,4 +1,4 @@
-"""Score matrices that are never held whole: blocks in float32, single entries in float64."""
+"""Score matrices that are never held in memory: blocks in float32, single entries in float64."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ Indices = NDArray[np.int64]
 class Scores(Protocol):
     """A matrix of scores ``(rows, columns)``, larger is better.
 
-    ``block`` is quick and in float32; ``exact`` is the float64 value of single entries. ``tolerance`` bounds the
-    distance of the two; entries whose exact values are closer than ``resolution`` count as equal, since float64
-    itself does not know better.
+    ``block`` is fast and float32; ``exact`` is the float64 value of single entries. ``tolerance`` bounds the difference
+    of the two. Entries whose exact values differ by less than ``resolution``, the rounding error of float64, count as
+    equal.
     """
 
     @property
@@ -39,23 +39,23 @@ class Scores(Protocol):
 
     @property
     def largest(self) -> float:
-        """A bound of the scores' size."""
+        """An upper bound of the absolute scores."""
 
     def block(self, rows: slice, columns: slice) -> NDArray[np.float32]:
-        """The scores of a block of rows and columns, an array that the caller may write to."""
+        """Return a block of scores, which the caller may modify."""
 
     def exact(self, rows: Indices, columns: Indices) -> NDArray[np.float64]:
-        """The scores of single entries, ``(n,)``."""
+        """Return the scores ``(n,)`` of single entries."""
 
     def wide(self, rows: slice, columns: slice) -> NDArray[np.float64]:
-        """A block in float64, within half of ``resolution`` of ``exact``."""
+        """Return a block in float64, within half of ``resolution`` of ``exact``."""
 
     def select(self, rows: Indices, columns: Indices) -> Scores:
-        """The matrix of some rows and columns."""
+        """Return the scores of some rows and columns."""
 
     @property
     def T(self) -> Scores:
-        """Columns as rows."""
+        """The transposed scores."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,7 +67,7 @@ class DotScores:
 
     left: NDArray[Any]
     right: NDArray[Any]
-    names: tuple[str, str] = ("left", "right")  # what the caller knows them by, for messages
+    names: tuple[str, str] = ("left", "right")  # for messages
 
     def __post_init__(self) -> None:
         for name, called in (("left", self.names[0]), ("right", self.names[1])):
@@ -148,13 +148,13 @@ class MeanScores:
 
     @property
     def tolerance(self) -> float:
-        own = (len(self.members) + 1) * HALF_ULP * self.largest  # the additions and the division
-        return max(member.tolerance for member in self.members) + own
+        rounding = (len(self.members) + 1) * HALF_ULP * self.largest  # the additions and the division
+        return max(member.tolerance for member in self.members) + rounding
 
     @property
     def resolution(self) -> float:
-        own = 2 * len(self.members) * float(np.finfo(np.float64).eps) * self.largest
-        return max(member.resolution for member in self.members) + own
+        rounding = 2 * len(self.members) * float(np.finfo(np.float64).eps) * self.largest
+        return max(member.resolution for member in self.members) + rounding
 
     @property
     def largest(self) -> float:
@@ -183,7 +183,7 @@ class MeanScores:
 
 @dataclass(frozen=True, eq=False)
 class MatrixScores:
-    """A score matrix that somebody has already; a memory-mapped one stays on disk."""
+    """A given score matrix; a memory-mapped one stays on disk."""
 
     values: NDArray[Any]
 
@@ -246,8 +246,8 @@ class MatrixScores:
 
 
 def checked_vectors(name: str, vectors: Any) -> NDArray[Any]:
-    """``vectors`` (an array or a tensor) as a floating ``(n, D)`` array without NaN."""
-    if hasattr(vectors, "detach"):  # a torch tensor, recognised without importing torch
+    """Return ``vectors`` (an array or a tensor) as a floating ``(n, D)`` array; raise InputError for NaN."""
+    if hasattr(vectors, "detach"):  # a torch tensor, without importing torch
         vectors = vectors.detach().cpu()
         wide = vectors.element_size() == 8 or not vectors.is_floating_point()
         vectors = (vectors.double() if wide else vectors.float()).numpy()  # numpy has no bfloat16
@@ -272,7 +272,7 @@ def _single(array: NDArray[Any]) -> NDArray[np.float32]:
 
 
 def _longest(array: NDArray[Any]) -> float:
-    """A bound of the longest vector's length, within a thousandth: more than rounding can take away."""
+    """Return an upper bound of the longest vector's length, with a margin above rounding errors."""
     with np.errstate(over="ignore", under="ignore"):
         squares = np.einsum("ij,ij->i", array, array)
     longest = 1.001 * float(np.sqrt(squares.max(initial=0.0)))

@@ -29,7 +29,7 @@ BLOCK = 64  # pictures projected at once
 
 
 def project_features(data: Path, features: Path, into: Path, size: int, report: ProgressReporter) -> Path:
-    """The splits of a data set in the layout ``precomp``, with cells of ``size`` values float16; done once.
+    """Return the splits of a data set in the layout ``precomp``, with cells of ``size`` values float16; done once.
 
     ``features`` is a store that ``vse features`` made. Returns the folder, which is named after what it was made of.
     """
@@ -121,7 +121,7 @@ VSE_PLUS_PLUS: Changes = (*IMAGE_AVG, *TEXT_AVG, *NO_IMAGE_DROP, *NO_TEXT_DROP)
 
 
 def pooling(side: str, name: str, **options: float) -> Changes:
-    """The change that gives a side, ``image`` or ``text``, another pooling."""
+    """Return the change that gives a side, ``image`` or ``text``, another pooling."""
     if not options:
         return (f'model.{side}.pooling="{name}"',)
     told = ", ".join(f"{option} = {value}" for option, value in options.items())

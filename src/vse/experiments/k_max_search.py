@@ -80,7 +80,7 @@ class SearchResult:
         write_json(self.folder / "result.json", self.to_json())
 
     def draw(self) -> Figure:
-        """The search as a field of numbers; GPO in the title."""
+        """Return the search as a field of numbers; GPO in the title."""
         module: Any = require("matplotlib.figure", extra="plot", purpose="the picture of the search")
         figure: Figure = module.Figure(figsize=(5.6, 4.6), layout="constrained", facecolor="white")
         axis: Any = figure.subplots()
@@ -99,14 +99,14 @@ class SearchResult:
 
 
 def run(call: Call) -> SearchResult:
-    """The whole search, and GPO beside it."""
+    """Return the whole search, and GPO beside it."""
     result = _search(call, prepare(call))
     result.save()
     return result
 
 
 def search_k(call: Call, place: Place) -> BestK:
-    """The best pair on dev. The runs are shared with the experiment itself."""
+    """Return the best pair on dev. The runs are shared with the experiment itself."""
     return _search(call, place).best
 
 

@@ -42,7 +42,7 @@ class Call:
         return usual[:1] if self.quick else usual
 
     def needed_data(self, example: str) -> Path:
-        """The folder of the data set; without one there is nothing to train on."""
+        """Return the folder of the data set; without one there is nothing to train on."""
         if self.data is None:
             raise InputError(f"no data: name the folder of a data set with --data DIR, such as {example}")
         return self.data

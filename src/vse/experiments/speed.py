@@ -164,7 +164,7 @@ def describe_machine() -> dict[str, Any]:
 
 
 def processor_name(facts: Path = Path("/proc/cpuinfo")) -> str:
-    """The model of the processor, or its architecture where the system has no such file or no name in it."""
+    """Return the model of the processor, or its architecture where the system has no such file or no name in it."""
     try:
         lines = facts.read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:

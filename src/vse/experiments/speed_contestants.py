@@ -43,7 +43,7 @@ class Gallery:
         self._open: EmbeddedCollection | None = None
 
     def of(self, size: int) -> EmbeddedCollection:
-        """The collection with ``size`` items, open for reading: what it was, and more. It never shrinks."""
+        """Return the collection with ``size`` items, open for reading: what it was, and more. It never shrinks."""
         if self._open is not None and size == self._size:
             return self._open
         self._release()
@@ -96,7 +96,7 @@ class VSEContestant:
         self.collection = self._gallery.of(candidates)
 
     def answer(self, sentence: str) -> list[int]:
-        """The ids of the best, found by comparing the sentence with every vector."""
+        """Return the ids of the best, found by comparing the sentence with every vector."""
         return [result.id for result in search(self.collection, sentence, self._results, model=self.model).results]
 
 
@@ -149,7 +149,7 @@ class CrossContestant:
 
     @torch.inference_mode()
     def answer(self, sentence: str) -> list[int]:
-        """The numbers of the best candidates, after a pass over every one of them."""
+        """Return the numbers of the best candidates, after a pass over every one of them."""
         tokens = torch.from_numpy(self._tokenizer.encode([sentence]).tokens[0])
         scores = torch.cat([self.encoder(tokens, part) for part in self.features.split(self.batch_size)])
         found: list[int] = scores.topk(min(self._profile.results, len(scores))).indices.tolist()
@@ -157,7 +157,7 @@ class CrossContestant:
 
 
 def build_vse(text: TextConfig, tokenizer: TextTokenizer, profile: Profile, seed: int) -> VSEModel:
-    """The paper's model over region features, with random weights."""
+    """Return the paper's model over region features, with random weights."""
     torch.manual_seed(seed)
     image = RegionConfig(feature_size=profile.feature_size)
     return VSEModel.build(ModelConfig(embed_size=profile.dimensions, image=image, text=text), tokenizer)
@@ -175,7 +175,7 @@ def build_vse_bigru(profile: Profile, seed: int) -> VSEModel:
 
 
 def build_cross(profile: Profile, seed: int) -> CrossContestant:
-    """The cross-encoder, its batch size chosen."""
+    """Return the cross-encoder, its batch size chosen."""
     torch.manual_seed(seed)
     contestant = CrossContestant(CrossEncoder(profile), bert_tokenizer(SENTENCES), profile, seed)
     contestant.tune()

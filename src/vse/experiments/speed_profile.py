@@ -66,7 +66,7 @@ class Profile:
         }
 
     def bert(self) -> dict[str, Any]:
-        """The architecture of the text encoder and of the cross-encoder, as transformers writes it."""
+        """Return the architecture of the text encoder and of the cross-encoder, as transformers writes it."""
         return {
             "model_type": "bert",
             "vocab_size": 30522,
@@ -115,7 +115,7 @@ class QueryTime:
 
 
 def query_times(outcomes: Outcomes, profile: Profile) -> list[QueryTime]:
-    """A time for each contestant and size: the median where it was measured, else the line's value."""
+    """Return a time for each contestant and size: the median where it was measured, else the line's value."""
     times: list[QueryTime] = []
     for contestant in CONTESTANTS:
         measured = {size: every_second(outcomes[contestant, size]) for size in measured_sizes(contestant, profile)}
@@ -128,17 +128,17 @@ def query_times(outcomes: Outcomes, profile: Profile) -> list[QueryTime]:
 
 
 def measured_sizes(contestant: Contestant, profile: Profile) -> tuple[int, ...]:
-    """The numbers of candidates at which a contestant is measured."""
+    """Return the numbers of candidates at which a contestant is measured."""
     return profile.cross_sizes if contestant == "cross-encoder" else profile.sizes
 
 
 def every_second(outcomes: list[Outcome]) -> list[float]:
-    """The repetitions of all seeds."""
+    """Return the repetitions of all seeds."""
     return [seconds for outcome in outcomes for seconds in outcome.seconds]
 
 
 def seconds_per_candidate(medians: Mapping[int, float]) -> float:
-    """The slope b of the line t = b·n of least squares through measured times, b = Σ n t / Σ n².
+    """Return the slope b of the line t = b·n of least squares through measured times, b = Σ n t / Σ n².
 
     Through the origin: without a candidate a cross-encoder has nothing to do.
     """

@@ -123,7 +123,7 @@ class SpeedResult:
         return self.times["cross-encoder", size].seconds / self.times[contestant, size].seconds
 
     def ratio_line(self) -> str:
-        """The two ratios that matter: the last that was measured, and the one at the largest size."""
+        """Return the two ratios that matter: the last that was measured, and the one at the largest size."""
         last, largest = self.profile.cross_sizes[-1], self.profile.sizes[-1]
         return (
             f"{self.profile.labels[MAIN]} is {rounded(self.ratio(last))} times faster than V+L BERT at {last:,} "
@@ -166,7 +166,7 @@ class SpeedResult:
         }
 
     def markdown(self) -> str:
-        """The table for the documentation, and the sentences that belong to it."""
+        """Return the table for the documentation, and the sentences that belong to it."""
         header, *rows = self.rows()
         lines = [header, ["--:"] * len(header), *rows]
         table = "\n".join("| " + " | ".join(cells) + " |" for cells in lines)
@@ -174,7 +174,7 @@ class SpeedResult:
         return "\n\n".join([*warning, table, *(f"{text}." for text in self.sentences())]) + "\n"
 
     def plot(self) -> Figure:
-        """The table as curves."""
+        """Return the table as curves."""
         return plot_times(list(self.times.values()), self.ratio, self.profile.labels, self.warning)
 
     def save(self) -> None:

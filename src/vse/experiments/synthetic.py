@@ -73,7 +73,7 @@ def run(
 
 
 def seeds_of(design: str, *, quick: bool, seeds: tuple[int, ...] | None) -> tuple[int, ...]:
-    """The seeds a design is trained with: five for the paper's own, two for the others, one when quick."""
+    """Return the seeds a design is trained with: five for the paper's own, two for the others, one when quick."""
     if seeds is not None:
         return seeds
     if quick:

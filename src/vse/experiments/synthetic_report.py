@@ -158,7 +158,7 @@ class SyntheticResult:
         }
 
     def markdown(self) -> str:
-        """The tables for the documentation: one for each range of sizes, our row above the published one."""
+        """Return the tables for the documentation: one for each range of sizes, our row above the published one."""
         lines = []
         for sizes, span in SIZE_RANGES.items():
             kind = "seen" if sizes == "seen" else f"unseen, {sizes}"

@@ -35,13 +35,13 @@ class VideoFeatures:
         return len(self.whole)
 
     def rows(self, part: slice) -> VideoFeatures:
-        """Some of the videos, without a copy."""
+        """Return some of the videos as a view."""
         return _rows(self, part)
 
 
 @dataclass(frozen=True, eq=False)
 class SentenceFeatures:
-    """T sentences: ``whole (T, D)``, ``verbs (T, 4, D)`` and ``nouns (T, 6, D)``, and which of these there are.
+    """T sentences: ``whole (T, D)``, ``verbs (T, 4, D)`` and ``nouns (T, 6, D)``, and masks of existing nodes.
 
     Nodes outside ``verb_mask (T, 4)`` and ``noun_mask (T, 6)`` are zero.
     """
@@ -56,7 +56,7 @@ class SentenceFeatures:
         return len(self.whole)
 
     def rows(self, part: slice) -> SentenceFeatures:
-        """Some of the sentences, without a copy."""
+        """Return some of the sentences as a view."""
         return _rows(self, part)
 
 
@@ -64,7 +64,7 @@ Features = TypeVar("Features", VideoFeatures, SentenceFeatures)
 
 
 def join(parts: Sequence[Features]) -> Features:
-    """Batches one after the other; sets of different sizes are padded to the largest."""
+    """Concatenate batches; sets of different sizes are padded to the largest."""
     if not parts:
         raise InputError("no features to join: encode at least one batch")
     return type(parts[0])(*(_joined([getattr(part, field.name) for part in parts]) for field in fields(parts[0])))
@@ -74,8 +74,8 @@ def _joined(tensors: list[Tensor]) -> Tensor:
     behind = tensors[0].dim() - 2
     if not behind and tensors[0].is_floating_point():  # vectors, not a mask of elements
         return cat(tensors)
-    most = max(tensor.shape[1] for tensor in tensors)
-    return cat([pad(tensor, (0, 0) * behind + (0, most - tensor.shape[1])) for tensor in tensors])
+    longest = max(tensor.shape[1] for tensor in tensors)
+    return cat([pad(tensor, (0, 0) * behind + (0, longest - tensor.shape[1])) for tensor in tensors])
 
 
 def _rows(features: Features, part: slice) -> Features:
@@ -85,8 +85,8 @@ def _rows(features: Features, part: slice) -> Features:
 class GraphAttention(nn.Module):
     """``x'_i = LayerNorm(x_i + dropout(W Σ_j a_ij x_j))`` with ``a_ij = softmax_j(q(x_i) . k(x_j) / √(D/2))``.
 
-    The softmax is over the nodes j that i takes from, where ``edges[i, j]`` is not 0; how large it is does not count. A
-    node that takes from none keeps itself. Queries and keys have half the width of the nodes.
+    The softmax is over the nodes j with ``edges[i, j] != 0``; the value of the edge does not matter. A node without
+    edges keeps its features. Queries and keys have half the width of the nodes.
     """
 
     def __init__(self, size: int, dropout: float) -> None:
@@ -98,10 +98,10 @@ class GraphAttention(nn.Module):
         self.norm = nn.LayerNorm(size)
 
     def forward(self, nodes: Tensor, edges: Tensor) -> Tensor:
-        """``nodes (B, N, D)`` and ``edges (B, N, N)`` to ``(B, N, D)``."""
+        """Return ``(B, N, D)`` for ``nodes (B, N, D)`` and ``edges (B, N, N)``."""
         apart = edges == 0
         scores = self.query(nodes) @ self.key(nodes).mT / self.query.out_features**0.5  # (B, N, N)
-        # The lowest number and not -inf: a row without edges would become NaN before it is set to zero.
+        # Not -inf: a row without edges would become NaN.
         scores = scores.masked_fill(apart, torch.finfo(scores.dtype).min)
         taken = scores.softmax(dim=2).masked_fill(apart, 0) @ nodes
         reasoned: Tensor = self.norm(nodes + self.dropout(self.context(taken)))
@@ -118,7 +118,7 @@ class AttentionPool(Pooling):
 
     def pool(self, features: Tensor, mask: Tensor | None) -> Tensor:
         check_width(features, self.score.in_features, type(self).__name__)
-        if mask is not None:  # padding may hold NaN, and NaN times a weight of zero is still NaN
+        if mask is not None:  # padding may hold NaN, and NaN times zero is NaN
             features = features.masked_fill(~mask.unsqueeze(-1), 0)
         scores = self.score(features).squeeze(-1)  # (B, N)
         if mask is not None:
@@ -130,7 +130,7 @@ class AttentionPool(Pooling):
 
 
 def build_level_pooling(config: PoolingConfig, size: int) -> Pooling:
-    """The pooling of a configuration: learned attention, or one of :mod:`vse.pooling` by name."""
+    """Return the pooling of a configuration: learned attention, or one of :mod:`vse.pooling` by name."""
     if config.name != ATTENTION:
         return build_pooling(config, size)
     if config.options:
@@ -141,8 +141,8 @@ def build_level_pooling(config: PoolingConfig, size: int) -> Pooling:
 class TextEncoder(nn.Module):
     """Words → states; root = pooling of all states, node = max over its words × embedding of its role → graph.
 
-    The arguments are those of a :class:`~vse.hgr.graphs.GraphBatch`; numbers of verbs and nouns are taken from
-    their shapes. Nodes without words are zero and touch nothing.
+    The arguments are the arrays of a :class:`~vse.hgr.graphs.GraphBatch`, whose shapes give the numbers of verbs and
+    nouns. Nodes without words are zero and have no effect.
     """
 
     def __init__(self, words: WordStates, pooling: Pooling, graph: GraphAttention) -> None:
@@ -161,13 +161,13 @@ class TextEncoder(nn.Module):
         roles: Tensor,
         edges: Tensor,
     ) -> SentenceFeatures:
-        """``tokens (B, L)`` and graphs ``(B, 4, L)``, ``(B, 6, L)``, ``(B, 10)``, ``(B, 11, 11)`` to features."""
+        """Encode ``tokens (B, L)`` and graphs ``(B, 4, L)``, ``(B, 6, L)``, ``(B, 10)``, ``(B, 11, 11)``."""
         _check_shapes(tokens, verb_words, noun_words, roles, edges)
         states, mask = self.words(tokens, lengths)  # (B, L, D)
         node_words = torch.cat((verb_words, noun_words), dim=1)  # (B, N, L)
         if mask is not None and not compiled() and bool((node_words & ~mask.unsqueeze(1)).any()):
             row = int((node_words & ~mask.unsqueeze(1)).flatten(1).any(dim=1).nonzero()[0])
-            raise InputError(f"the graph of sentence {row} names words past its end: were the words split otherwise?")
+            raise InputError(f"the graph of sentence {row} names words past its end: were the words split differently?")
         root = self.pooling.pool(states, mask).unsqueeze(1)  # (B, 1, D)
         phrases, present = self._phrases(states, node_words, roles)
         whole, nodes = self.graph(torch.cat((root, phrases), dim=1), edges).split((1, node_words.shape[1]), dim=1)
@@ -176,7 +176,7 @@ class TextEncoder(nn.Module):
         return SentenceFeatures(whole.squeeze(1), verbs, nouns, *present.split(sizes, dim=1))
 
     def _phrases(self, states: Tensor, node_words: Tensor, roles: Tensor) -> tuple[Tensor, Tensor]:
-        """Nodes before the graph ``(B, N, D)``, zero where there is none, and which there are ``(B, N)``."""
+        """Return the nodes before the graph ``(B, N, D)``, zero where missing, and which exist ``(B, N)``."""
         counts = node_words.sum(dim=2)
         present = counts > 0
         row, _, place = node_words.nonzero(as_tuple=True)  # node by node, so that each is one segment
@@ -207,7 +207,7 @@ LEVELS = 3
 
 
 class VideoEncoder(nn.Module):
-    """``frames (B, F, C)`` through a Linear and dropout for each level: level 0 is pooled, 1 and 2 stay frames."""
+    """Project frames ``(B, F, C)`` with a Linear and dropout for each level; level 0 is pooled, 1 and 2 are not."""
 
     def __init__(self, feature_size: int, size: int, pooling: Pooling, dropout: float) -> None:
         super().__init__()
@@ -217,14 +217,14 @@ class VideoEncoder(nn.Module):
         self.feature_size = feature_size
 
     def forward(self, frames: Tensor, lengths: Lengths | None = None) -> VideoFeatures:
-        """``lengths (B,)`` says how many frames of each video are real; without it all are."""
+        """Encode ``frames (B, F, C)``; ``lengths (B,)`` is the number of valid frames of each video (default: all)."""
         if frames.dim() != 3 or frames.shape[2] != self.feature_size:
             raise InputError(f"frames must have shape (B, F, {self.feature_size}), got {tuple(frames.shape)}")
         if not frames.requires_grad:
             frames = frames.to(next(self.parameters()).dtype)  # stores hold float16
         mask = read_sets(frames, lengths)
         padding = None if mask is None else ~mask.unsqueeze(-1)
-        if padding is not None:  # whatever it holds must not reach the gradient of the weights
+        if padding is not None:  # its values must not reach the gradient of the weights
             frames = frames.masked_fill(padding, 0)
         whole, verb, noun = (self.dropout(level(frames)) for level in self.levels)
         if padding is not None:

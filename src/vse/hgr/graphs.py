@@ -1,4 +1,4 @@
-"""Role graphs of sentences: events, their arguments, and batches of them."""
+"""Role graphs of sentences (verbs, their arguments), and batches of them."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ from vse.models.encode import check_choice, check_known
 VERB: Final = "V"
 NOUN: Final = "NOUN"
 ROOT: Final = "ROOT"
-"""The role of the sentence itself, which has no embedding."""
+"""The role of the whole sentence, which has no embedding."""
 ROLES: Final = (
     *(VERB, "ARG1", "ARG0", "ARG2", "ARG3", "ARG4"),
     *("ARGM-LOC", "ARGM-MNR", "ARGM-TMP", "ARGM-DIR", "ARGM-ADV", "ARGM-PRP", "ARGM-PRD", "ARGM-COM", "ARGM-MOD"),
     NOUN,
 )
-"""In the order of the released implementation: the place of a role is its row in the embedding."""
-FOLDED: Final = ("C-", "R-")  # the continuation of a phrase, and a word that refers to one
+"""In the order of the released implementation: the index of a role is its row in the embedding."""
+FOLDED: Final = ("C-", "R-")  # continuations of a phrase, and references to one
 _IDS = {prefix + role: number for number, role in enumerate(ROLES) for prefix in ("", *FOLDED)}
 
 
 def role_id(name: str) -> int:
-    """The number of a role; ``C-`` and ``R-`` are folded into the role they precede, an unknown role is a noun.
+    """Return the index of a role; ``C-`` and ``R-`` are dropped, and an unknown role is a noun.
 
     >>> role_id("ARG0"), role_id("R-ARG0"), role_id("ARGM-NEG")
     (2, 2, 15)
@@ -40,12 +40,12 @@ def role_id(name: str) -> int:
     return _IDS.get(name, _IDS[NOUN])
 
 
-MOST_VERBS, MOST_NOUNS = 4, 6
+MAX_VERBS, MAX_NOUNS = 4, 6
 
 
 @dataclass(frozen=True)
 class Phrase:
-    """Words of the sentence, by their places in ascending order, and the number of their role."""
+    """Words of a sentence, as ascending positions, and the index of their role."""
 
     role: int
     words: tuple[int, ...]
@@ -55,12 +55,11 @@ class Phrase:
 class RoleGraph:
     """Verbs, nouns and the edges ``(verb, noun)`` between them, for a sentence of ``n_words`` words.
 
-    Places of words count the sentence split at whitespace, as the published files do, of which the first ``n_words``
-    are read. "Noun" stands for every phrase that is not a verb. The first ``MOST_VERBS`` and ``MOST_NOUNS`` of the
-    file are kept.
+    Positions count the words of the sentence split at whitespace, as the published files do; the first ``n_words`` are
+    used. "Noun" means every phrase that is not a verb. The first ``MAX_VERBS`` and ``MAX_NOUNS`` of the file are kept.
 
-    ``dropped`` counts nodes that name no word of the sentence or cannot be read, ``surplus`` those beyond the limits:
-    graphs that differ in them come from different files, and a run is not continued with another one.
+    ``dropped`` counts nodes that are invalid or name no word of the sentence, ``surplus`` those beyond the limits:
+    graphs that differ in them come from different files, with which a run does not resume.
     """
 
     n_words: int
@@ -72,11 +71,16 @@ class RoleGraph:
 
     @classmethod
     def from_official(cls, entry: Any, n_words: int) -> RoleGraph:
-        """The graph of an entry ``[nodes, edges]`` of ``sent2rolegraph.augment.json``, for the words that are read.
+        """Return the graph of an entry ``[nodes, edges]`` of ``sent2rolegraph.augment.json``.
 
-        ``nodes`` maps names to ``{"role": "V", "spans": [4], "words": [...]}`` and ``edges`` lists
-        ``[verb, noun, role]`` by these names. Words from place ``n_words`` on are left out, and so are edges that do
-        not lead from a kept verb to a kept noun.
+        Args:
+            entry: ``nodes`` maps names to ``{"role": "V", "spans": [4], "words": [...]}`` and ``edges`` lists
+                ``[verb, noun, role]`` by these names. Edges that do not lead from a kept verb to a kept noun are
+                skipped.
+            n_words: the number of words to use.
+
+        Raises:
+            InputError: the entry is invalid, or there are no words.
         """
         if n_words < 1:
             raise InputError(f"a sentence of {n_words} words has no graph: drop empty sentences first")
@@ -92,9 +96,9 @@ class RoleGraph:
             if not words:
                 dropped += 1
                 continue
-            # "C-V", the second half of a verb, stands among the nouns, as in the released implementation.
-            kept, most = (verbs, MOST_VERBS) if role == VERB else (nouns, MOST_NOUNS)
-            if len(kept) == most:
+            # "C-V", the second part of a verb, is among the nouns, as in the released implementation.
+            kept, limit = (verbs, MAX_VERBS) if role == VERB else (nouns, MAX_NOUNS)
+            if len(kept) == limit:
                 surplus += 1
             else:
                 kept[name] = Phrase(role_id(role), words)
@@ -113,13 +117,13 @@ def _halves(entry: Any) -> tuple[Mapping[str, Any], Sequence[Any]]:
 
 
 def _role(node: Any) -> str:
-    """The name of a node's role, empty if it has none."""
+    """Return the name of a node's role, empty if it has none."""
     role = node.get("role") if isinstance(node, Mapping) else None
     return role if isinstance(role, str) else ""
 
 
 def _words(spans: Any, n_words: int) -> tuple[int, ...]:
-    """The places that exist, ascending; nothing if ``spans`` is not a list of places."""
+    """Return the valid positions, ascending; none if ``spans`` is not a list."""
     if not isinstance(spans, Sequence):
         return ()
     whole = {place for place in spans if isinstance(place, int) and not isinstance(place, bool)}
@@ -127,7 +131,7 @@ def _words(spans: Any, n_words: int) -> tuple[int, ...]:
 
 
 def _edges(edges: Sequence[Any], verbs: Collection[str], nouns: Collection[str]) -> tuple[tuple[int, int], ...]:
-    """Pairs of numbers, each once, in the order of the file."""
+    """Return pairs of indices without duplicates, in the order of the file."""
     verb_numbers, noun_numbers = ({name: number for number, name in enumerate(names)} for names in (verbs, nouns))
     found: dict[tuple[int, int], None] = {}
     for edge in edges:
@@ -141,14 +145,23 @@ def _edges(edges: Sequence[Any], verbs: Collection[str], nouns: Collection[str])
 
 @dataclass(frozen=True, eq=False)
 class SentenceGraphs:
-    """``graphs[sentence]``; ``note`` says where they come from, since guessed roles are not published ones."""
+    """Role graphs by sentence; ``note`` says whether they are published or parsed by rules."""
 
     graphs: dict[str, RoleGraph] = field(repr=False)
     note: str
 
     @classmethod
     def of(cls, sentences: Iterable[str], folder: Path | None = None, *, limit: int = WORD_LIMIT) -> SentenceGraphs:
-        """From the file of role graphs in ``folder``, and by rules where that has none; ``limit`` words are read."""
+        """Return the graphs of sentences.
+
+        Args:
+            sentences: the texts.
+            folder: holds the published file of role graphs, if there is one; other sentences are parsed by rules.
+            limit: the number of words to use.
+
+        Raises:
+            InputError: a sentence has no words, or its graph is invalid.
+        """
         found = role_graphs(sentences, folder)
         graphs = {}
         for sentence, entry in found.graphs.items():
@@ -164,21 +177,23 @@ class SentenceGraphs:
     def __getitem__(self, sentence: str) -> RoleGraph:
         found = self.graphs.get(sentence)
         if found is None:
-            raise InputError(f"no role graph of {sentence[:60]!r}: make graphs of all sentences by SentenceGraphs.of")
+            raise InputError(
+                f"no role graph of {sentence[:60]!r}: create graphs of all sentences with SentenceGraphs.of"
+            )
         return found
 
     def over(self, sentence: str, words: int) -> RoleGraph:
-        """The graph of a sentence of which ``words`` are read."""
+        """Return the graph of a sentence; raise InputError if it is not over ``words`` words."""
         found = self[sentence]
         if found.n_words != words:
             raise InputError(
-                f"{sentence[:60]!r}: its role graph is over {found.n_words} words and the model reads {words}: make "
-                "graphs by SentenceGraphs.of with limit=, the tokenizer's max_length"
+                f"{sentence[:60]!r}: its role graph is over {found.n_words} words and the model reads {words}: create "
+                "graphs with SentenceGraphs.of and limit=, the tokenizer's max_length"
             )
         return found
 
     def digest(self) -> str:
-        """A name for exactly these graphs, 16 digits of a SHA-256."""
+        """Return a hash of the graphs, 16 digits of a SHA-256."""
         found = hashlib.sha256()
         for sentence, graph in self.graphs.items():
             found.update(f"{sentence}\t{graph}\n".encode())
@@ -187,12 +202,12 @@ class SentenceGraphs:
 
 @dataclass(frozen=True, eq=False)
 class GraphBatch:
-    """B graphs over sentences padded to L words. Verbs come first, then nouns; a node without words is none.
+    """B graphs over sentences padded to L words. Verbs come first, then nouns; a node without words is absent.
 
     ``verb_words (B, 4, L)`` and ``noun_words (B, 6, L)`` mark the words of each node, ``roles (B, 10)`` holds their
-    roles (0 where there is no node), ``edges (B, 11, 11)`` what each node, the root first, takes from which others: the
-    root gives to every verb, a verb and its nouns to each other. A row of ``edges`` sums to 1, or is zero where a
-    node takes nothing, as the root never does.
+    roles (0 where there is no node), ``edges (B, 11, 11)`` from which others each node, the root first, receives: every
+    verb from the root, a verb and its nouns from each other. A row of ``edges`` sums to 1, or is zero where a node
+    receives nothing, as the root.
     """
 
     verb_words: NDArray[np.bool_]
@@ -202,40 +217,40 @@ class GraphBatch:
 
     @classmethod
     def of(cls, graphs: Sequence[RoleGraph], length: int | None = None) -> GraphBatch:
-        """The arrays of ``graphs``; ``length`` is L, the longest sentence's if it is not given."""
+        """Return the arrays of ``graphs``; ``length`` is L, the longest sentence's if it is not given."""
         longest = max((graph.n_words for graph in graphs), default=0)
         if length is None:
             length = longest
         if length < longest:
             raise InputError(f"graphs of up to {longest} words do not fit sentences padded to {length}")
         batch = cls(
-            np.zeros((len(graphs), MOST_VERBS, length), dtype=np.bool_),
-            np.zeros((len(graphs), MOST_NOUNS, length), dtype=np.bool_),
-            np.zeros((len(graphs), MOST_VERBS + MOST_NOUNS), dtype=np.int64),
-            np.zeros((len(graphs), 1 + MOST_VERBS + MOST_NOUNS, 1 + MOST_VERBS + MOST_NOUNS), dtype=np.float32),
+            np.zeros((len(graphs), MAX_VERBS, length), dtype=np.bool_),
+            np.zeros((len(graphs), MAX_NOUNS, length), dtype=np.bool_),
+            np.zeros((len(graphs), MAX_VERBS + MAX_NOUNS), dtype=np.int64),
+            np.zeros((len(graphs), 1 + MAX_VERBS + MAX_NOUNS, 1 + MAX_VERBS + MAX_NOUNS), dtype=np.float32),
         )
         for row, graph in enumerate(graphs):
             batch._fill(row, graph)
         return batch
 
     def arrays(self) -> dict[str, NDArray[np.generic]]:
-        """The arrays by their names, which are the arguments of ``HGRModel.embed_sentences``."""
+        """Return the arrays by their names, which are the arguments of ``HGRModel.embed_sentences``."""
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
     def _fill(self, row: int, graph: RoleGraph) -> None:
-        for phrases, words, first in ((graph.verbs, self.verb_words, 0), (graph.nouns, self.noun_words, MOST_VERBS)):
+        for phrases, words, first in ((graph.verbs, self.verb_words, 0), (graph.nouns, self.noun_words, MAX_VERBS)):
             for number, phrase in enumerate(phrases):
                 words[row, number, list(phrase.words)] = True
                 self.roles[row, first + number] = phrase.role
         edges = self.edges[row]
         edges[1 : 1 + len(graph.verbs), 0] = 1
         for verb, noun in graph.edges:
-            edges[1 + verb, 1 + MOST_VERBS + noun] = edges[1 + MOST_VERBS + noun, 1 + verb] = 1
+            edges[1 + verb, 1 + MAX_VERBS + noun] = edges[1 + MAX_VERBS + noun, 1 + verb] = 1
         edges /= np.maximum(edges.sum(axis=1, keepdims=True), 1)
 
 
 class ReadSentences(NamedTuple):
-    """Sentences as numbers, and a graph over the words of each."""
+    """Sentences as tokens, and a graph over the words of each."""
 
     tokens: TokenBatch
     graphs: list[RoleGraph]
@@ -248,11 +263,18 @@ def read_sentences(
     *,
     unknown: Literal["error", "allow"] = "error",
 ) -> ReadSentences:
-    """The tokens and graphs of ``sentences``.
+    """Return the tokens and graphs of sentences.
 
-    With ``graphs`` they are taken as they stand, since graphs point to words by their places. Without, they are given
-    the spelling of the vocabulary (:meth:`~vse.inputs.tokenizer.TextTokenizer.respell`) and parsed by rules.
-    ``unknown`` is that of :func:`vse.models.encode.encode_texts`.
+    Args:
+        tokenizer: of the model.
+        sentences: the texts.
+        graphs: their role graphs; the texts are then used unchanged, since graphs refer to positions of words. Without
+            graphs, the texts are spelled as the vocabulary
+            (:meth:`~vse.inputs.tokenizer.TextTokenizer.respell`) and parsed by rules.
+        unknown: whether a text without any known word is an error.
+
+    Raises:
+        InputError: a text is invalid, or the model has no tokenizer.
     """
     check_choice("unknown", unknown, ("error", "allow"))
     if isinstance(sentences, str) or not isinstance(sentences, Iterable):

@@ -1,4 +1,4 @@
-"""The two encoders and their scores of three levels: the model that is trained, saved, loaded and asked for scores."""
+"""The HGR model: two encoders and their scores on three levels."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ if TYPE_CHECKING:
 
 
 class HGRModel(nn.Module):
-    """HGR, or HGR∞ when both poolings of ``config`` are ``"gpo"``; new, with random weights.
+    """HGR, or HGR∞ if both poolings of ``config`` are ``"gpo"``, with random weights.
 
-    Everything is differentiable. A loss over a batch is one over :meth:`scores`, as in :mod:`vse.losses`. A sentence is
-    compared with the frames of a video, phrase by phrase: there is no single vector of either.
+    :meth:`scores` is differentiable and serves as input of the losses of :mod:`vse.losses`. A sentence is compared with
+    the frames of a video phrase by phrase, so neither has a single embedding.
     """
 
     preprocessing = None  # frames come as features
@@ -62,7 +62,7 @@ class HGRModel(nn.Module):
 
     @property
     def embed_size(self) -> int:
-        """Dimensions of the vectors of each level."""
+        """Dimensions of the features of each level."""
         return self.config.embed_size
 
     @property
@@ -76,11 +76,11 @@ class HGRModel(nn.Module):
         return next(self.parameters()).device
 
     def to_device(self, array: NDArray[Any]) -> Tensor:
-        """An array as a tensor where the parameters are."""
+        """Return an array as a tensor where the parameters are."""
         return torch.from_numpy(array).to(self.device)
 
     def embed_videos(self, frames: Tensor, lengths: Lengths | None = None) -> VideoFeatures:
-        """``frames (V, F, C)``, of which the first ``lengths (V,)`` count, to features of each level."""
+        """Encode ``frames (V, F, C)``, of which the first ``lengths (V,)`` are valid, into features of each level."""
         features: VideoFeatures = self.video_encoder(frames, lengths)
         return features
 
@@ -94,12 +94,12 @@ class HGRModel(nn.Module):
         roles: Tensor,
         edges: Tensor,
     ) -> SentenceFeatures:
-        """``tokens (T, L)`` and their graphs, the arrays of a ``GraphBatch`` as tensors, to features of each level."""
+        """Encode ``tokens (T, L)`` and the arrays of a ``GraphBatch`` into features of each level."""
         features: SentenceFeatures = self.text_encoder(tokens, lengths, verb_words, noun_words, roles, edges)
         return features
 
     def scores(self, videos: VideoFeatures, sentences: SentenceFeatures) -> Tensor:
-        """The score ``(V, T)`` of every video with every sentence; see ``score_blocks`` for very many."""
+        """Return the score ``(V, T)`` of every video with every sentence; see ``score_blocks`` for very many."""
         return level_scores(videos, sentences).mean
 
     def score_pairs(
@@ -111,7 +111,7 @@ class HGRModel(nn.Module):
         progress: ProgressReporter | None = None,
         unknown: Literal["error", "allow"] = "error",
     ) -> NDArray[np.float32]:
-        """The score ``(V, T)`` of arrays of frames with texts; see :func:`vse.hgr.scores.score_pairs`."""
+        """Return the score ``(V, T)`` of arrays of frames with texts; see :func:`vse.hgr.scores.score_pairs`."""
         from vse.hgr.scores import score_pairs
 
         return score_pairs(self, videos, sentences, graphs=graphs, progress=progress, unknown=unknown)
@@ -121,15 +121,15 @@ class HGRModel(nn.Module):
         raise InputError("an HGR model is not compiled: leave out run.compile")
 
     def encode_images(self, *_: Any, **__: Any) -> NoReturn:
-        """Pictures are not read."""
+        """Raise InputError: HGR reads no images."""
         raise InputError(NO_VECTORS)
 
     def encode_videos(self, *_: Any, **__: Any) -> NoReturn:
-        """There is no single vector of a video."""
+        """Raise InputError: a video has no single embedding."""
         raise InputError(NO_VECTORS)
 
     def encode_texts(self, *_: Any, **__: Any) -> NoReturn:
-        """There is no single vector of a sentence."""
+        """Raise InputError: a sentence has no single embedding."""
         raise InputError(NO_VECTORS)
 
     def save(self, folder: str | Path) -> Path:
@@ -143,7 +143,7 @@ class HGRModel(nn.Module):
         return self.config.model_dump()
 
     def fingerprint(self) -> str:
-        """A short name for exactly these weights and inputs: models with equal fingerprints give equal scores."""
+        """Return a hash of weights and input processing; models with equal fingerprints give equal scores."""
         from vse.models.storage import fingerprint
 
         return fingerprint(self)
@@ -160,7 +160,7 @@ class HGRModel(nn.Module):
         roles: Tensor,
         edges: Tensor,
     ) -> tuple[VideoFeatures, SentenceFeatures]:
-        """Both encoders at once, which is what several processes share."""
+        """Encode both sides in one call, as distributed training needs."""
         sentences = self.embed_sentences(
             tokens, token_lengths, verb_words=verb_words, noun_words=noun_words, roles=roles, edges=edges
         )

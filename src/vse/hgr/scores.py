@@ -1,4 +1,4 @@
-"""Scores of video-sentence pairs: per level, per phrase, in blocks of bounded memory."""
+"""Scores of pairs of a video and a sentence: by level, by phrase, in blocks of bounded memory."""
 
 from __future__ import annotations
 
@@ -31,10 +31,13 @@ SMALLEST = 1e-10  # length that a vector of zeros is divided by
 
 @dataclass(frozen=True, eq=False)
 class FrameSet:
-    """The frames of V videos and what every phrase needs of them.
+    """The frames of V videos, prepared for scoring phrases.
 
-    ``frames (V, F, D)``, finite also where they are padding; ``gram (V, F, F)``; ``inverse (V, F, 1)`` is one through
-    a frame's length, 0 for padding; ``barrier (V, F, 1)`` is 0, -inf for padding.
+    Attributes:
+        frames: ``(V, F, D)``; padding must be finite.
+        gram: ``(V, F, F)``, their dot products.
+        inverse: ``(V, F, 1)``, 1 / length of a frame, 0 for padding.
+        barrier: ``(V, F, 1)``, 0, -inf for padding.
     """
 
     frames: Tensor
@@ -44,7 +47,7 @@ class FrameSet:
 
     @classmethod
     def of(cls, frames: Tensor, mask: Tensor) -> FrameSet:
-        """Of ``frames (V, F, D)`` and ``mask (V, F)``."""
+        """Prepare ``frames (V, F, D)`` with ``mask (V, F)``."""
         gram = frames @ frames.mT
         lengths = (gram.diagonal(dim1=1, dim2=2) + SMALLEST**2).sqrt()
         inverse = lengths.reciprocal().masked_fill(~mask, 0)
@@ -53,11 +56,11 @@ class FrameSet:
 
 
 def phrase_scores(videos: FrameSet, phrases: Tensor, phrase_mask: Tensor) -> Tensor:
-    """Scores ``(V, T)`` of ``phrases (T, P, D)`` with ``phrase_mask (T, P)``.
+    """Return scores ``(V, T)`` of ``phrases (T, P, D)`` with ``phrase_mask (T, P)``.
 
-    Memory is some arrays of F numbers for each pair of a video and a phrase that exists. The length of the attended
-    frame is a difference of large numbers where frames cancel: in float32 the score is off by about ``1e-7 r²``, with
-    r the ratio of the frames' length to it.
+    Memory is a few arrays of F numbers for each pair of a video and an existing phrase. Where frames cancel, the length
+    of the attended frame is a difference of large numbers: the float32 score is then off by about ``1e-7 r²``, with r
+    the ratio of the frames' length to it.
     """
     unit = normalize(phrases[phrase_mask], dim=1, eps=SMALLEST)  # (N, D)
     found = _attended_cosines(videos, unit)  # (V, N)
@@ -68,7 +71,7 @@ def phrase_scores(videos: FrameSet, phrases: Tensor, phrase_mask: Tensor) -> Ten
 
 
 def plain_phrase_scores(frames: Tensor, mask: Tensor, phrases: Tensor, phrase_mask: Tensor) -> Tensor:
-    """The definition of :func:`phrase_scores`, of ``frames (V, F, D)`` and ``mask (V, F)``."""
+    """Return the definition of :func:`phrase_scores`, of ``frames (V, F, D)`` and ``mask (V, F)``."""
     padding = ~mask[:, None, None, :]  # (V, 1, 1, F)
     unit = normalize(phrases, dim=2, eps=SMALLEST)
     cosines = torch.einsum("vfd,tpd->vtpf", normalize(frames, dim=2, eps=SMALLEST), unit)
@@ -80,7 +83,7 @@ def plain_phrase_scores(frames: Tensor, mask: Tensor, phrases: Tensor, phrase_ma
 
 
 def _attended_cosines(videos: FrameSet, unit: Tensor) -> Tensor:
-    """The cosine of each of ``unit (N, D)`` with what it attends to in each video, ``(V, N)``."""
+    """Return the cosine ``(V, N)`` of each of ``unit (N, D)`` with what it attends to in each video."""
     raw = videos.frames @ unit.T  # (V, F, N)
     shown = (raw * videos.inverse).relu()
     scale = SHARPNESS / torch.linalg.vector_norm(shown, dim=1, keepdim=True).clamp(min=SMALLEST)  # (V, 1, N)
@@ -89,7 +92,7 @@ def _attended_cosines(videos: FrameSet, unit: Tensor) -> Tensor:
     dots = (attention * raw).sum(dim=1)
     del raw
     squares = (attention * (videos.gram @ attention)).sum(dim=1)
-    # No dot product exceeds the length: where rounding says otherwise, frames cancel and the length is noise.
+    # A dot product cannot exceed the length: where it does, frames cancel and the length is rounding noise.
     return dots / torch.maximum(squares, dots.square()).clamp(min=SMALLEST**2).sqrt()
 
 
@@ -103,7 +106,7 @@ class LevelScores:
 
     @property
     def mean(self) -> Tensor:
-        """The score that ranks. A sentence without verbs or nouns has 0 there, and the mean is still over three."""
+        """The score for ranking. A sentence without verbs or nouns has 0 there; the mean is still over three."""
         return (self.sentence + self.verb + self.noun) / 3
 
 
@@ -117,12 +120,12 @@ class ScoredVideos:
 
     @classmethod
     def of(cls, videos: VideoFeatures) -> ScoredVideos:
-        """What the scores need of ``videos``."""
+        """Prepare ``videos``."""
         whole = normalize(videos.whole, dim=1, eps=SMALLEST)
         return cls(whole, *(FrameSet.of(each, videos.mask) for each in (videos.verb_frames, videos.noun_frames)))
 
     def scores(self, sentences: SentenceFeatures) -> LevelScores:
-        """The scores of these videos with ``sentences``; differentiable."""
+        """Return the scores of these videos with ``sentences``; differentiable."""
         if self.whole.shape[1] != sentences.whole.shape[1]:
             raise InputError(
                 f"videos of {self.whole.shape[1]} and sentences of {sentences.whole.shape[1]} dimensions have no scores"
@@ -135,12 +138,12 @@ class ScoredVideos:
 
 
 def level_scores(videos: VideoFeatures, sentences: SentenceFeatures) -> LevelScores:
-    """The three scores of every video with every sentence; differentiable."""
+    """Return the three scores of every video with every sentence; differentiable."""
     return ScoredVideos.of(videos).scores(sentences)
 
 
 def plain_level_scores(videos: VideoFeatures, sentences: SentenceFeatures) -> LevelScores:
-    """The definition of :func:`level_scores`, which needs D numbers for every pair of a video and a phrase."""
+    """Return the definition of :func:`level_scores`, which needs D numbers for every pair of a video and a phrase."""
     whole = normalize(videos.whole, dim=1, eps=SMALLEST) @ normalize(sentences.whole, dim=1, eps=SMALLEST).T
     verb = plain_phrase_scores(videos.verb_frames, videos.mask, sentences.verbs, sentences.verb_mask)
     noun = plain_phrase_scores(videos.noun_frames, videos.mask, sentences.nouns, sentences.noun_mask)
@@ -148,16 +151,16 @@ def plain_level_scores(videos: VideoFeatures, sentences: SentenceFeatures) -> Le
 
 
 MAX_BYTES = 1 << 26
-MOST_VIDEOS = 64  # in a block: enough that preparing the phrases is nothing beside scoring them
+MAX_VIDEOS = 64  # in a block: then preparing the phrases costs little beside scoring them
 ARRAYS = 4  # of F numbers for each pair of a video and a phrase, alive at the same time
 
 
 def score_blocks(
     videos: VideoFeatures, sentences: SentenceFeatures, *, max_bytes: int = MAX_BYTES
 ) -> Iterator[tuple[slice, slice, Tensor]]:
-    """Blocks ``(rows, columns, scores)`` of the mean scores ``(V, T)``, row by row, without gradients.
+    """Yield blocks ``(rows, columns, scores)`` of the mean scores ``(V, T)``, row by row, without gradients.
 
-    Everything a block allocates, itself included, stays within ``max_bytes``; the features are not copied.
+    Everything that a block allocates stays within ``max_bytes``; the features are not copied.
     """
     high, wide = block_shape(videos, sentences, max_bytes)
     for top in range(0, len(videos), high):
@@ -173,14 +176,14 @@ def score_blocks(
 
 
 def block_shape(videos: VideoFeatures, sentences: SentenceFeatures, max_bytes: int) -> tuple[int, int]:
-    """How many videos and sentences a block may have."""
+    """Return how many videos and sentences a block may have."""
     frames, dim = videos.verb_frames.shape[1:]
     phrases = max(sentences.verbs.shape[1], sentences.nouns.shape[1])
     numbers = max_bytes // videos.whole.element_size()
     of_video = dim + 4 * frames * (frames + 3)  # two levels, and as much while they are prepared
     of_sentence = dim + 2 * phrases * dim + 4 * phrases  # phrases that exist, and the same with unit length
     of_pair = phrases * (ARRAYS * frames + 6) + 6
-    for high in (max(1, min(MOST_VIDEOS, len(videos)) >> halved) for halved in range(MOST_VIDEOS.bit_length())):
+    for high in (max(1, min(MAX_VIDEOS, len(videos)) >> halved) for halved in range(MAX_VIDEOS.bit_length())):
         wide = (numbers - high * of_video) // (of_sentence + high * of_pair)
         if wide >= min(high, max(1, len(sentences))):  # a block of one column would be all preparation
             return high, min(wide, max(1, len(sentences)))
@@ -195,9 +198,9 @@ SENTENCES = 512  # whose features are held at once
 def video_features(
     model: HGRModel, videos: Items, *, batch_size: int = 64, progress: ProgressReporter | None = None
 ) -> VideoFeatures:
-    """The features of videos, each an array of frames ``(n, C)``; while one batch is computed the next is read.
+    """Return the features of videos, each an array of frames ``(n, C)``; the next batch is prefetched.
 
-    Of more than 20 frames 20 are used, evenly spaced, as when data are read.
+    Of more than 20 frames, 20 evenly spaced ones are used, as when a dataset is read.
     """
     if isinstance(videos, np.ndarray) and videos.ndim == 2:
         videos = [videos]
@@ -219,7 +222,7 @@ def video_features(
 
 
 def sentence_batches(model: HGRModel, read: ReadSentences) -> Iterator[tuple[NDArray[np.int64], SentenceFeatures]]:
-    """Places in what was read and the features of what stands there, sorted by length for less padding."""
+    """Yield indices of sentences and their features, sorted by length for less padding."""
     order = np.argsort(read.tokens.lengths, kind="stable")
     for first in range(0, len(order), SENTENCES):
         places = order[first : first + SENTENCES]
@@ -242,20 +245,28 @@ def score_pairs(
     progress: ProgressReporter | None = None,
     unknown: Literal["error", "allow"] = "error",
 ) -> NDArray[np.float32]:
-    """The score ``(V, T)`` of every video with every sentence.
+    """Return the scores ``(V, T)`` of every video with every sentence.
 
-    Of more than 20 frames of a video 20 are used, evenly spaced. Sentences may be written as people type them, and are
-    parsed by rules; with ``graphs`` they are taken as they stand. One without a single word that the model knows is
-    an error, ``unknown="allow"`` scores it all the same. Features of all videos are held, those of ``SENTENCES``
-    sentences at a time, and the matrix.
+    The features of all videos, those of ``SENTENCES`` sentences, and the matrix are held in memory.
+
+    Args:
+        model: an HGR model.
+        videos: arrays of frames ``(n, C)``; of more than 20 frames, 20 evenly spaced ones are used.
+        sentences: free text, which is parsed by rules; with ``graphs`` it is used unchanged.
+        graphs: the role graphs of the sentences.
+        progress: shows the work.
+        unknown: whether a sentence without any known word is an error.
+
+    Raises:
+        InputError: a video or a sentence is invalid.
     """
     report = progress or SilentProgress()
     read = read_sentences(model.tokenizer, sentences, graphs, unknown=unknown)
-    seen = video_features(model, videos, progress=report)
-    scores = np.empty((len(seen), len(read.graphs)), dtype=np.float32)
+    encoded = video_features(model, videos, progress=report)
+    scores = np.empty((len(encoded), len(read.graphs)), dtype=np.float32)
     report.start(len(read.graphs), "scores")
     for places, features in sentence_batches(model, read):
-        for rows, columns, block in score_blocks(seen, features):
+        for rows, columns, block in score_blocks(encoded, features):
             scores[rows, places[columns]] = block.float().cpu().numpy()
         report.advance(len(places))
     report.finish()

@@ -62,7 +62,7 @@ class RatedPairs:
     scores: NDArray[np.float64]
 
     def rows(self, ids: CocoIds) -> tuple[Indices, Indices]:
-        """The rows of the left and of the right items; an item that ``ids`` does not know is an error."""
+        """Return the rows of the left and of the right items; an item that ``ids`` does not know is an error."""
         known: dict[Any, int] = {**ids.file_rows, **ids.caption_rows}
         missing = dict.fromkeys(item for item in (*self.left, *self.right) if item not in known)
         if missing:
@@ -93,7 +93,7 @@ class Correlation:
     pairs: int
 
     def to_json(self) -> dict[str, float]:
-        """The figures by name."""
+        """Return the figures by name."""
         return asdict(self)
 
 
@@ -129,7 +129,7 @@ def read_cxc(folder: str | Path) -> CxcRatings:
 
 
 def image_text_positives(ratings: CxcRatings, ids: CocoIds) -> Positives:
-    """The right captions of each image; ``.T`` gives the right images of each caption."""
+    """Return the right captions of each image; ``.T`` gives the right images of each caption."""
     captions, images = ratings.sits.rows(ids)
     right = ratings.sits.scores >= RIGHT_TEXT
     queries = np.concatenate((images[right], ids.caption_to_image))
@@ -137,14 +137,14 @@ def image_text_positives(ratings: CxcRatings, ids: CocoIds) -> Positives:
 
 
 def image_image_positives(ratings: CxcRatings, ids: CocoIds) -> Positives:
-    """The images that are like each image."""
+    """Return the images that are like each image."""
     left, right = ratings.sis.rows(ids)
     alike = ratings.sis.scores >= RIGHT_IMAGE
     return _symmetric(left[alike], right[alike], ids.shape[0])
 
 
 def text_text_positives(ratings: CxcRatings, ids: CocoIds) -> Positives:
-    """The captions that mean the same as each caption."""
+    """Return the captions that mean the same as each caption."""
     left, right = ratings.sts.rows(ids)
     alike = ratings.sts.scores >= RIGHT_TEXT
     first = np.searchsorted(ids.caption_to_image, np.arange(ids.shape[0] + 1))
@@ -181,7 +181,7 @@ def cxc_metrics_of_scores(
     seed: int = 0,
     progress: ProgressReporter | None = None,
 ) -> CxcMetrics:
-    """The same for any scores."""
+    """Return the same for any scores."""
     images, texts = ids.shape
     between, among_images, among_texts = scores.image_text, scores.image_image, scores.text_text
     for part, shape in ((between, (images, texts)), (among_images, (images, images)), (among_texts, (texts, texts))):

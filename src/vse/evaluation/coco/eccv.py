@@ -68,7 +68,7 @@ class EccvDirection:
         return cls(map_at_r, r_precision, r1, len(figures), absent)
 
     def to_json(self) -> dict[str, float]:
-        """The figures by name."""
+        """Return the figures by name."""
         return {
             "map_at_r": self.map_at_r,
             "r_precision": self.r_precision,
@@ -113,7 +113,7 @@ def eccv_metrics(
 def eccv_metrics_of_scores(
     scores: Scores, ids: CocoIds, positives: EccvPositives, *, progress: ProgressReporter | None = None
 ) -> EccvMetrics:
-    """The same for any scores ``(images, texts)``."""
+    """Return the same for any scores ``(images, texts)``."""
     if scores.shape != ids.shape:
         raise InputError(f"scores of shape {scores.shape}: {ids.shape[0]} images and {ids.shape[1]} captions expected")
     i2t = _direction(scores, positives.i2t, ids.image_rows, ids.caption_rows, progress)
@@ -123,7 +123,7 @@ def eccv_metrics_of_scores(
 def positive_positions(
     scores: Scores, positives: Positives, *, progress: ProgressReporter | None = None
 ) -> list[Indices]:
-    """The ranks of all right candidates of each query, ascending and from 1 on.
+    """Return the ranks of all right candidates of each query, ascending and from 1 on.
 
         rank of the j-th best right candidate p = j + |{ c wrong : s(q, c) >= s(q, p) }|
 

@@ -81,7 +81,7 @@ class CocoIds:
         return len(self.files), len(self._flat)
 
     def first_captions(self, count: int) -> CocoIds:
-        """The same images with their first ``count`` captions: a few have more than the usual five."""
+        """Return the same images with their first ``count`` captions: a few have more than the usual five."""
         if count < 1:
             raise InputError(f"count must be at least 1, got {count}")
         shorter = tuple(each[:count] for each in self.sentids)
@@ -141,7 +141,7 @@ def read_coco_ids(path: str | Path, split: str = "test") -> CocoIds:
 
 
 def read_plain_or_gzip(path: Path) -> str:
-    """The text of a file, gzipped or not; ``name.gz`` is taken where ``name`` is absent."""
+    """Return the text of a file, gzipped or not; ``name.gz`` is taken where ``name`` is absent."""
     packed = path.with_name(path.name + ".gz")
     if not path.is_file() and packed.is_file():
         path = packed

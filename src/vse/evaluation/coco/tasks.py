@@ -72,7 +72,7 @@ class CocoTasks:
         )
 
     def matching(self, embedded: Embeddings) -> CocoIds:
-        """The ids for this split; where they have more captions an image than it, the first five of each."""
+        """Return the ids for this split; where they have more captions an image than it, the first five of each."""
         fewer = len(embedded.images) == self.ids.shape[0] and len(embedded.texts) < self.ids.shape[1]
         return self.ids.first_captions(CAPTIONS_EACH) if fewer else self.ids
 
@@ -101,7 +101,7 @@ class CocoTasks:
         against_paper: bool = False,
         progress: ProgressReporter | None = None,
     ) -> Iterator[tuple[str, Shown]]:
-        """The reports of one model, or of several as the mean of their scores."""
+        """Return the reports of one model, or of several as the mean of their scores."""
         ids = self.matching(members[0])
         name = " + ".join(each.header.model for each in members)
         card = _card(members, ties, samples, seed)

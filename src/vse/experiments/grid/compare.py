@@ -40,7 +40,7 @@ class TrainedSeed:
 def train_grid(
     grid: Grid, seeds: Sequence[int], folder: Path, *, jobs: int | None, report: ProgressReporter
 ) -> list[TrainedSeed]:
-    """Every row with every seed, seed by seed, so that an interrupted grid has whole comparisons.
+    """Return every row with every seed, seed by seed, so that an interrupted grid has whole comparisons.
 
     A run is in ``folder/KEY-seedN``. One that is finished is read, one that was interrupted goes on, and one that was
     begun with other settings is refused.
@@ -83,7 +83,7 @@ class MeasuredSeed:
 def measure_grid(
     trained: Sequence[TrainedSeed], split: str, report: ProgressReporter, *, samples: int = SAMPLES
 ) -> tuple[list[MeasuredSeed], dict[str, Any]]:
-    """Every model on ``split``, and what the split is."""
+    """Return every model on ``split``, and what the split is."""
     data = open_split(trained[0].recipe, split)
     test = RetrievalTest.of(data)
     report.start(len(trained), f"measuring on {data.name} {data.split}")
@@ -106,7 +106,7 @@ def measure_grid(
 
 
 def measured(trained: TrainedSeed, ranks: FoldRanks, *, samples: int = SAMPLES) -> MeasuredSeed:
-    """The figures of ranks; the draws are the same for all models of a split."""
+    """Return the figures of ranks; the draws are the same for all models of a split."""
     return MeasuredSeed(trained, ranks.metrics, resample([ranks], samples=samples))
 
 
@@ -191,7 +191,7 @@ class Contrast:
 
 
 def still_rising(dev: Sequence[float]) -> bool:
-    """Whether the rsum of epochs was on its way up at the end: the last fifth against the fifth before it."""
+    """Return whether the rsum of epochs was on its way up at the end: the last fifth against the fifth before it."""
     part = max(1, len(dev) // 5)
     if len(dev) < 2 * part:
         return True

@@ -20,7 +20,7 @@ GRID = "#e6e9ef"
 
 
 def plot_seeds(rows: Sequence[Row], title: str) -> Figure:
-    """A line for each row: its seeds as dots on the scale of rsum, their mean as a bar."""
+    """Return a line for each row: its seeds as dots on the scale of rsum, their mean as a bar."""
     figure, axis = _axes(title, (7.6, 1.2 + 0.42 * len(rows)))
     for place, row in enumerate(rows):
         colour = COLOURS[place % len(COLOURS)]

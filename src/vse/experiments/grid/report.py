@@ -148,7 +148,7 @@ def run_grid(grid: Grid, seeds: Sequence[int], call: Call, *, split: str = "test
 
 
 def rows_of(grid: Grid, measured: Sequence[MeasuredSeed]) -> tuple[Row, ...]:
-    """The models of each variant together."""
+    """Return the models of each variant together."""
     rows = []
     for variant in grid.variants:
         own = tuple(each for each in measured if each.trained.variant == variant)
@@ -157,7 +157,7 @@ def rows_of(grid: Grid, measured: Sequence[MeasuredSeed]) -> tuple[Row, ...]:
 
 
 def common_values(rows: Sequence[Row]) -> dict[str, object]:
-    """The values of the recipes that are the same in all runs."""
+    """Return the values of the recipes that are the same in all runs."""
     recipes = [flat(each.trained.recipe.identity()) for row in rows for each in row.seeds]
     first, *others = recipes
     return {
