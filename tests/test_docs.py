@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from PIL import Image
 
 ROOT = Path(__file__).parent.parent
 README = ROOT / "README.md"
@@ -60,6 +61,15 @@ def test_readme_examples_run(tmp_path):
 def test_guide_examples_run_from_top_to_bottom(name, tmp_path):
     """The Python blocks of a guide, one after the other, form a working program."""
     run_program("\n".join(blocks_of(ROOT / "docs" / name)), tmp_path)
+
+
+def test_search_guide_example_runs(tmp_path):
+    """The Python of the search guide indexes a folder of images and searches it."""
+    (tmp_path / "photos").mkdir()
+    for name, colour in (("snow.jpg", "white"), ("sea.jpg", "blue")):
+        Image.new("RGB", (64, 48), colour).save(tmp_path / "photos" / name)
+    run_program("\n".join(blocks_of(ROOT / "docs" / "search.md")), tmp_path)
+    assert (tmp_path / "photos.vse").is_dir()
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
