@@ -1,7 +1,7 @@
 """The source tree keeps its shape: few files, none tiny or huge, no import cycles, unique test names."""
 
 import pytest
-from tests.structure import cycles, lonely_modules, loose_files, read_modules, short_modules
+from tests.structure import cycles, lonely_modules, loose_files, read_modules, shared_test_names, short_modules
 
 TOP = ["__init__.py", "__main__.py", "_version.py", "errors.py", "losses.py", "progress.py", "py.typed"]
 
@@ -39,3 +39,8 @@ def test_short_modules_have_several_importers(modules):
 def test_modules_do_not_import_each_other_in_a_cycle(modules):
     """No group of modules needs itself while it loads."""
     assert cycles(modules) == []
+
+
+def test_test_names_are_unique_across_files():
+    """``pytest -k`` and a CI log lead to one place."""
+    assert shared_test_names() == {}

@@ -154,7 +154,7 @@ def test_calibrate_prints_text(place, folder, capsys):
     assert lines[-1] == f"written: {folder / FILE}"
 
 
-def test_what_cannot_be_calibrated(place, folder, tmp_path, capsys):
+def test_calibrate_refuses_unsuitable_models_and_data(place, folder, tmp_path, capsys):
     """Hub ids, ensembles, several models, too little data, features for an export: one line, and nothing is written."""
     (tmp_path / "ensemble").mkdir()
     (tmp_path / "ensemble" / "ensemble.json").write_text("{}")

@@ -192,7 +192,7 @@ def test_index_command_refuses_overlapping_folders(photos, index, exported, caps
     assert paths(index) == ["a.png", "b.jpg", "trip/é.png"]
 
 
-def test_what_cannot_be_made_fast_to_search(photos, index, exported, capsys, monkeypatch):
+def test_index_reports_failed_cache_build(photos, index, exported, capsys, monkeypatch):
     """It fails the command, and what was indexed is told all the same."""
 
     def full(self, *, progress=None):

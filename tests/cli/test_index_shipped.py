@@ -76,7 +76,7 @@ def test_the_commands_that_are_told(made, home, capsys):
     assert shlex.split(told_serve) == ["vse", "serve", "My Photos.vse"]
 
 
-def test_again(made, home, capsys):
+def test_index_again_with_bundled_model(made, home, capsys):
     """The same call takes in what is new; with ``--json`` it is one object; what exists keeps its own model."""
     folder = made[0] / "My Photos"
     report = told("index", folder)
@@ -98,7 +98,7 @@ def test_another_folder_of_the_same_name(made, home, capsys):
     assert info_of("My Photos.vse").files == 6
 
 
-def test_what_has_no_name_or_is_no_folder(home, capsys):
+def test_index_refuses_root_folder_and_collections(home, capsys):
     """The root of all folders has no name, and an index is not indexed; nothing is made."""
     assert "--into NAME.vse" in refused(capsys, 2, "index", "/")
     assert "is an index" in refused(capsys, 1, "index", "My Photos.vse")
@@ -170,7 +170,7 @@ def test_a_version_with_other_weights(made, home, capsys, tmp_path, monkeypatch)
     assert told("index", folder)["folders"][0]["skipped"] == 3
 
 
-def test_what_would_write_into_the_package(home, capsys):
+def test_bundled_model_is_not_modified(home, capsys):
     """Calibrating and exporting it are refused with a copy as the fix, by name and by folder; the copy can be used."""
     before = sorted(path.name for path in (MODELS / DEFAULT).iterdir())
     for name in (DEFAULT, MODELS / DEFAULT):

@@ -78,7 +78,7 @@ def short(line: str) -> str:
         (("snow", "--folder", "/elsewhere"), 2, "--folder '/elsewhere'"),
     ],
 )
-def test_what_cannot_be_asked(index, capsys, arguments, code, words):
+def test_search_command_refuses_invalid_queries(index, capsys, arguments, code, words):
     """The value, what was expected, and nothing else."""
     assert words in short(refused(capsys, code, "search", index, *arguments))
 

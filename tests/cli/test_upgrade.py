@@ -147,7 +147,7 @@ def test_the_command_of_a_refusal_helps(index, models, photos, capsys, lose):
     assert info_of(index).generation == 2
 
 
-def test_what_may_not_be_read(index, models, photos, capsys):
+def test_upgrade_names_unreadable_files(index, models, photos, capsys):
     """A folder or file without permission is neither to be mounted nor to be forgotten."""
     photos.chmod(0)
     try:

@@ -86,7 +86,7 @@ class TestTable:
         card = evaluate_embeddings([make([0, 1, 2, 3], 4)], two, samples=2).card
         assert "gallery 2 images, 2 texts, 2 folds, 1 captions per image" in _card([card])
 
-    def test_comparisons(self):
+    def test_report_lists_comparisons(self):
         """Every figure's difference with its interval and verdict."""
         first, second = result(model="one"), result(model="two", seed=5)
         comparison = Comparison("two", "one", "all", compare(second, first))
@@ -96,7 +96,7 @@ class TestTable:
             assert name in text
         assert ("may be chance" in text) or ("real" in text)
 
-    def test_the_published_row(self):
+    def test_report_shows_published_row(self):
         """It stands below ours, with its method and what it is made of."""
         found = result(F30K, traits=REGION)
         row = find_published(found)
@@ -110,7 +110,7 @@ class TestTable:
         """A folder may be called anything."""
         assert name in rendered(EvaluationReport([result(model=name)]), width=200)
 
-    def test_json(self):
+    def test_report_json(self):
         """Results with their published rows, comparisons and other tasks, in one object without NaN."""
 
         class Extra:
@@ -148,7 +148,7 @@ class TestMarkdown:
         assert [line.split(" | ")[0] for line in after[len(before) :].splitlines()] == ["| two", "| three"]
 
     @pytest.mark.parametrize("text", ["", "\n \n", "| a |\n|---|", "# Results\n"])
-    def test_what_stood_there_before(self, tmp_path, text):
+    def test_markdown_report_keeps_other_text(self, tmp_path, text):
         """A row stands under the head of its table; other text is kept, with an empty line between."""
         path = tmp_path / "results.md"
         path.write_text(text)
@@ -161,7 +161,7 @@ class TestMarkdown:
         if text.strip():
             assert found[-4] == ""
 
-    def test_figures(self, tmp_path):
+    def test_report_figures(self, tmp_path):
         """Six recalls, rsum and its interval, to one place."""
         found = result()
         append_markdown(tmp_path / "results.md", [found])
@@ -214,7 +214,7 @@ class TestPublished:
         assert found is not None
         assert (found.row.image, found.row.text, found.row.ensemble) == ("region+grid", "bert", True)
 
-    def test_what_differs_is_told(self):
+    def test_report_names_differences_to_published_row(self):
         """Another pooling gets the closest row, and the difference by name."""
         found = find_published(result(F30K, traits={**REGION, "image_pooling": "max"}))
         assert found is not None
@@ -232,7 +232,7 @@ class TestPublished:
         """Nothing is known that could be compared."""
         assert find_published(result(F30K)) is None
 
-    def test_no_such_protocol(self):
+    def test_report_without_published_row(self):
         """The paper has no row for galleries of another kind."""
         assert find_published(result(traits=REGION)) is None
         first = Protocol("coco-1k-first-fold", "", 4)

@@ -153,7 +153,7 @@ def test_scores_are_let_go_model_by_model():
         run_evaluation([])
 
 
-def test_what_cannot_be_evaluated():
+def test_video_evaluation_refuses_mismatched_scores():
     """A split without captions, and scores of another size than the test."""
     with pytest.raises(InputError, match="no captions"):
         video_test(split([], [], 2))

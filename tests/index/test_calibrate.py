@@ -144,7 +144,7 @@ def test_the_sizes_that_pictures_suffice_for():
 
 
 @given(st.lists(st.tuples(st.sampled_from([0.1, 0.2, 0.5, 0.9]), st.booleans()), min_size=1, max_size=40))
-def test_figures(pairs):
+def test_calibration_error_and_area(pairs):
     """The area counts pairs; the error is never more than the worst guess is off, and 0 where bins are true."""
     guesses, right = (np.array(column) for column in zip(*pairs, strict=True))
     compared = [(a > b) + (a == b) / 2 for a, b in product(guesses[right], guesses[~right])]
@@ -153,7 +153,7 @@ def test_figures(pairs):
     assert calibration_error(right.astype(float), right) == 0
 
 
-def test_the_report():
+def test_calibration_report():
     """Plain JSON with the coefficients; lines with every size and both errors, printed as they are."""
     found = calibrate(*world(100, 1.5, seed=8), source="photos dev")
     value = json.loads(json.dumps(found.to_json(), allow_nan=False))
@@ -183,7 +183,7 @@ IMAGES, TEXTS, OWNERS = world(40, 1.0, seed=10, captions=1)
         ({"texts": -IMAGES[OWNERS]}, "no caption finds its picture"),
     ],
 )
-def test_what_cannot_be_calibrated_is_one_line(changes, words):
+def test_calibration_names_unsuitable_data(changes, words):
     """Too little data, vectors of other kinds, wrong owners and sizes, captions that never find their picture."""
     with pytest.raises(InputError) as caught:
         calibrate(**{"images": IMAGES, "texts": TEXTS, "owners": OWNERS, "source": "tests", **changes})

@@ -185,7 +185,7 @@ def test_several_folders_of_clips_into_one(folder, tmp_path):
     assert read_video_header(tmp_path / "out").problems == {"bad": "empty"}
 
 
-def test_values_that_float16_cannot_hold(folder, tmp_path):
+def test_video_extraction_clips_values_beyond_float16(folder, tmp_path):
     """Too large means are clipped and counted, infinite ones too; a clip that gives NaN is a problem."""
 
     class Extreme(CaffeResNet):
@@ -203,7 +203,7 @@ def test_values_that_float16_cannot_hold(folder, tmp_path):
 
 
 @pytest.mark.skipif(os.name == "nt", reason="POSIX signals")
-def test_killed_and_resumed(folder, tmp_path):
+def test_video_extraction_resumes_after_kill(folder, tmp_path):
     """After kill −9 the same call ends with the files of an uninterrupted run, and no finished clip is seen again."""
     cut(folder / "0.webm")
     (folder / "00.mp4").write_bytes(b"")
@@ -241,7 +241,7 @@ def test_killed_and_resumed(folder, tmp_path):
         ({"backbone": CaffeResNet(blocks=(1, 1, 1, 1), width=4)}, "fingerprint"),
     ],
 )
-def test_another_call_is_refused(folder, tmp_path, changes, said):
+def test_video_extraction_refuses_other_settings(folder, tmp_path, changes, said):
     """A folder is not mixed from two kinds of features."""
     extract(folder, tmp_path / "out")
     before = contents(tmp_path / "out")
@@ -259,14 +259,14 @@ def test_another_call_is_refused(folder, tmp_path, changes, said):
         ({"backbone": "caffe-resnet50", "options": None}, "no published weights for 'caffe-resnet50'"),
     ],
 )
-def test_wrong_calls_leave_nothing_behind(folder, tmp_path, changes, said):
+def test_invalid_video_extraction_creates_no_folder(folder, tmp_path, changes, said):
     """What is wrong from the start is found before a folder is made."""
     with pytest.raises(InputError, match=said):
         extract(folder, tmp_path / "out", **changes)
     assert not (tmp_path / "out").exists()
 
 
-def test_folders_of_others(folder, tmp_path):
+def test_video_extraction_refuses_foreign_folders(folder, tmp_path):
     """A folder with other things in it, a file, and a folder that another process writes are refused."""
     with pytest.raises(InputError, match=r"is not a feature store and not empty, it holds 'a.mp4'"):
         extract(folder, folder)
@@ -318,7 +318,7 @@ def test_clips_may_be_named_by_hand(folder, tmp_path):
     assert FrameFolder(tmp_path / "out").names() == {"video7"}
 
 
-def test_what_could_not_be_looked_at_is_told(folder, tmp_path):
+def test_video_extraction_reports_scan_problems_first(folder, tmp_path):
     """Problems of the search for clips stand before those of the clips."""
     clips = find_videos(folder)
     clips = VideoFiles(clips.paths, clips.ids, (Problem("secret", "the folder cannot be read"),))
