@@ -1,4 +1,4 @@
-"""``vse demo --photos DIR``, and ``make demo PHOTOS=DIR``: the page over one's own images."""
+"""``vse demo --photos DIR`` and ``make demo PHOTOS=DIR``."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from vse.cli.main import main
 
 @pytest.fixture(scope="module")
 def indexed(tmp_path_factory):
-    """Images, the folder of results, and what was said as JSON: the page is not tried then."""
+    """Images, the output folder, and the JSON result, which skips the page."""
     home = tmp_path_factory.mktemp("demo")
     (home / "my photos").mkdir()
     for seed in range(3):
@@ -25,8 +25,8 @@ def indexed(tmp_path_factory):
     return home / "my photos", home / "results", told("demo", "--photos", home / "my photos", "--out", home / "results")
 
 
-def test_a_folder_becomes_searchable(indexed):
-    """It is in ``photos.vse``; nothing else is left behind, since nothing was trained."""
+def test_demo_photos_indexes_folder(indexed):
+    """The collection is the only output, since nothing is trained."""
     photos, out, result = indexed
     assert (result["files"], result["photos"]["new"]) == (3, 3)
     assert Path(result["collection"]) == out / "photos.vse"
@@ -35,8 +35,8 @@ def test_a_folder_becomes_searchable(indexed):
     assert best["path"] == str(photos / "2.png")
 
 
-def test_a_second_call_and_the_page(indexed, tmp_path, capsys, monkeypatch):
-    """Nothing is encoded again. Where nobody looks, the page is asked one question and stopped; ``~`` is the home."""
+def test_demo_photos_skips_known_files_and_tests_page(indexed, tmp_path, capsys, monkeypatch):
+    """A second call encodes nothing. Without a terminal the page is requested once and stopped; ``~`` is expanded."""
     photos, out, _ = indexed
     monkeypatch.setenv("HOME", str(photos.parent))
     assert main(["demo", "--photos", "~/my photos", "--out", str(out)]) == 0
@@ -49,12 +49,12 @@ def test_a_second_call_and_the_page(indexed, tmp_path, capsys, monkeypatch):
 
 
 def test_demo_photos_refuses_folder_without_images(indexed, tmp_path, capsys, monkeypatch):
-    """One line, and no page: a folder that is missing, one without images, one whose images are none."""
+    """A missing folder, one without images, and one with corrupt images are one-line errors, without the page."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "notes").mkdir()
     (tmp_path / "notes" / "a.txt").write_text("x")
     assert "no such folder" in refused(capsys, 1, "demo", "--photos", "nowhere")
-    assert "no pictures or clips in it" in refused(capsys, 1, "demo", "--photos", "notes")
+    assert "no images or videos in it" in refused(capsys, 1, "demo", "--photos", "notes")
     assert "--seeds and --quick" in refused(capsys, 2, "demo", "--photos", indexed[0], "--quick")
     assert "--seeds and --quick" in refused(capsys, 2, "demo", "--photos", indexed[0], "--seeds", "1")
     assert not (tmp_path / "vse-demo").exists()
@@ -68,7 +68,7 @@ def test_demo_photos_refuses_folder_without_images(indexed, tmp_path, capsys, mo
 @pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")
 @pytest.mark.parametrize("photos", [None, "", "~/My Pictures", "a'b\"c", "d$e`f;g"])
 def test_make_demo_passes_photos_verbatim(tmp_path, photos):
-    """``PHOTOS`` reaches the command as it was written, whatever is in it; without it there is no such option."""
+    """``PHOTOS`` reaches the command unchanged; without it the option is absent."""
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin" / "vse").write_text('#!/bin/sh\nprintf "%s\\n" "$@"\n')
     (tmp_path / "bin" / "vse").chmod(0o755)

@@ -55,6 +55,16 @@ def test_help_goes_to_stdout_and_succeeds(arguments):
     assert done.stderr == ""
 
 
+@pytest.mark.parametrize("arguments", [[], ["data"], ["collection"]])
+def test_help_shows_whole_summaries(arguments):
+    """At 80 columns no summary of a command is truncated."""
+    command = [sys.executable, "-m", "vse", *arguments, "--help"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, env={**os.environ, "COLUMNS": "80"})
+    commands = done.stdout.partition("Commands:")[2]
+    assert len(commands.splitlines()) > 3
+    assert "..." not in commands
+
+
 def test_version_option():
     """``--version`` prints the version of the package."""
     done = run("--version")

@@ -14,7 +14,7 @@ from vse.index.open import open_collection
 
 @pytest.fixture(scope="module")
 def demo(tmp_path_factory):
-    """A quick demonstration of one seed: (folder, what it printed)."""
+    """A quick demo with one seed: its folder and its JSON."""
     out = tmp_path_factory.mktemp("demo") / "demo folder"
     command = [sys.executable, "-m", "vse", "demo", "--quick", "--seeds", "1", "--json", "--out", str(out)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
@@ -23,8 +23,8 @@ def demo(tmp_path_factory):
 
 
 @pytest.mark.slow
-def test_the_demo_trains_and_compares_both_methods(demo):
-    """Two methods on one held-out gallery, with curves of both towers and images; the JSON is also in the folder."""
+def test_demo_trains_and_compares_both_methods(demo):
+    """The JSON holds both methods, curves of both towers and plots, and is also in the folder."""
     out, result = demo
     assert result == json.loads((out / "result.json").read_text())
     assert result["gallery"] == {"scenes": 60, "captions": 300}
@@ -40,20 +40,20 @@ def test_the_demo_trains_and_compares_both_methods(demo):
 
 
 @pytest.mark.slow
-def test_the_demo_leaves_a_model_behind(demo):
-    """The model searches scenes, from images and from sentences, with a confidence that was fitted to it."""
+def test_demo_saves_calibrated_model(demo):
+    """The saved model encodes images and texts, and its confidence is fitted to it."""
     out, result = demo
     model = vse.load(result["model"])
-    pictures = sorted((out / "scenes" / "images").glob("test_*.png"))[:4]
-    scores = model.encode_images(pictures) @ model.encode_texts(["a red circle", "two blue stars"]).T
+    images = sorted((out / "scenes" / "images").glob("test_*.png"))[:4]
+    scores = model.encode_images(images) @ model.encode_texts(["a red circle", "two blue stars"]).T
     assert scores.shape == (4, 2)
     fitted = json.loads((Path(result["model"]) / "confidence.json").read_text())
     assert fitted["source"] == f"scenes val, 40 pictures; model {model.fingerprint()}"
 
 
 @pytest.mark.slow
-def test_a_second_demo_reads_what_is_done_and_ends_with_the_page(demo):
-    """Nothing is drawn, trained or encoded again. Where nobody looks, the page is asked one question and stopped."""
+def test_second_demo_skips_finished_steps_and_tests_page(demo):
+    """Nothing is generated, trained or encoded again. Without a terminal the page is requested once and stopped."""
     out, result = demo
     before = {path: path.stat().st_mtime_ns for path in out.rglob("metrics.jsonl")}
     command = [sys.executable, "-m", "vse", "demo", "--quick", "--seeds", "1", "--out", str(out)]
@@ -64,6 +64,6 @@ def test_a_second_demo_reads_what_is_done_and_ends_with_the_page(demo):
     assert "gallery: 0 files to read, 60 as they were" in done.stderr
     last = done.stdout.splitlines()[-1]
     assert last.startswith("the page: http://127.0.0.1:")
-    assert f"'vse serve {out}/scenes.vse' shows it" in last
+    assert f"'vse serve {out}/scenes.vse' serves it" in last
     with closing(open_collection(result["collection"])) as collection:
         assert (collection.info().files, collection.info().captions) == (60, 300)

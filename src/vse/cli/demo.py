@@ -79,4 +79,4 @@ def _page(result: DemoResult | PhotosResult, wanted: bool | None, *, as_json: bo
     if wanted or (sys.stdout.isatty() and not os.environ.get("CI")):
         show_page(result.collection, say)
     else:
-        try_page(result.collection, result.question, say)
+        try_page(result.collection, result.query, say)

@@ -1,7 +1,4 @@
-"""``vse demo``: the whole way on generated scenes, without any data: draw, train, evaluate, look, keep a model.
-
-Or, with a folder of photographs, the way from there to the page alone.
-"""
+"""``vse demo``: train, evaluate and search on generated scenes, or index and search a folder of images."""
 
 from vse.demo.run import run
 

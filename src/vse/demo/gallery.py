@@ -1,4 +1,4 @@
-"""The held-out scenes as a folder of pictures, indexed: what the page at the end of the demonstration searches."""
+"""Index the test scenes of the demo, for the search page."""
 
 from __future__ import annotations
 
@@ -26,9 +26,18 @@ COLLECTION = "scenes.vse"
 
 
 def index_gallery(out: Path, model: Path, scenes_seed: int, progress: ProgressReporter) -> Path:
-    """Export the model in ``model``, lay out the test scenes with their captions, and index them: the collection.
+    """Export a model and index the test scenes with it.
 
-    Scenes that are indexed already are not encoded again, unless the model is another one.
+    Scenes that are already indexed with the same model are skipped.
+
+    Args:
+        out: folder of the demo.
+        model: folder of the trained model.
+        scenes_seed: seed of the scenes.
+        progress: reporter of the work.
+
+    Returns:
+        The folder of the collection.
     """
     from vse.index.open import collection_exists, create_collection, open_collection
     from vse.index.pipeline import index_folder
@@ -37,9 +46,9 @@ def index_gallery(out: Path, model: Path, scenes_seed: int, progress: ProgressRe
     source, where = out / EXPORT, out / COLLECTION
     _export(model, source, progress)
     exported = OnnxModel.load(source)
-    folder = _lay_out(out / "scenes", out / GALLERY, scenes_seed)
+    folder = _link_scenes(out / "scenes", out / GALLERY, scenes_seed)
     name = exported.fingerprint()
-    if collection_exists(where) and _model_of(where) != name:  # what it holds is made again in seconds
+    if collection_exists(where) and _model_of(where) != name:  # rebuilding it takes seconds
         shutil.rmtree(where)
     if collection_exists(where):
         collection = open_collection(where, write=True, model=name)
@@ -60,7 +69,7 @@ def _model_of(where: Path) -> str:
 
 
 def _export(model: Path, folder: Path, progress: ProgressReporter) -> None:
-    """The model as ONNX, unless it is there already; a file beside it says of which weights it is."""
+    """Export the model to ONNX, unless the export is current: a file holds the fingerprint of its weights."""
     from vse.convert.onnx_export import export_onnx
     from vse.models.storage import load_towers
 
@@ -68,14 +77,14 @@ def _export(model: Path, folder: Path, progress: ProgressReporter) -> None:
     source = {"fingerprint": read_json(model / "config.json")["fingerprint"]}
     if folder.is_dir() and note.is_file() and read_json(note) == source:
         return
-    note.unlink(missing_ok=True)  # first of all: an export that is interrupted is made again
+    note.unlink(missing_ok=True)  # first, so that an interrupted export is repeated
     shutil.rmtree(folder, ignore_errors=True)
     export_onnx(load_towers(model), folder, confidence=own_coefficients(model), progress=progress)
     write_json(note, source)
 
 
-def _lay_out(scenes: Path, folder: Path, seed: int) -> Path:
-    """The test scenes below ``folder``, in folders by their background, with ``captions.csv`` beside them."""
+def _link_scenes(scenes: Path, folder: Path, seed: int) -> Path:
+    """Link the test scenes into folders by background, with their captions in ``captions.csv``."""
     from vse.data import open_data
 
     test = open_data(scenes, "test")
@@ -93,7 +102,7 @@ def _files(test: CaptionedImages) -> ImageFiles:
     from vse.data.dataset import ImageFiles
 
     if not isinstance(test.images, ImageFiles):
-        raise InputError(f"{test.name} holds features, not pictures: remove the folder and run the demonstration again")
+        raise InputError(f"{test.name} holds features, not images: remove the folder and run the demo again")
     return test.images
 
 
@@ -104,7 +113,7 @@ def _background(seed: int, number: int) -> str:
 
 
 def _link(source: Path, target: Path) -> None:
-    """A second name for the file, or a copy where the file system has none."""
+    """Hard-link the file, or copy it where the file system has no links."""
     if target.exists():
         return
     target.parent.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""A folder of one's own photographs, made searchable with the model of the package: ``vse demo --photos``. No torch."""
+"""``vse demo --photos``: index a folder of images with the bundled model, and serve the search page. No torch."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ COLLECTION = "photos.vse"
 
 @dataclass(frozen=True)
 class PhotosResult:
-    """What the folder brought, and the collection that it is in now."""
+    """Report of the indexed folder, and the contents of the collection."""
 
-    question: ClassVar[str] = "a dog in the snow"
-    """One that the collection can be asked."""
+    query: ClassVar[str] = "a dog in the snow"
+    """An example query for the collection."""
     report: IndexReport
     info: CollectionInfo
 
@@ -51,9 +51,10 @@ class PhotosResult:
 
 
 def index_photos(out: Path, folder: Path, progress: ProgressReporter) -> PhotosResult:
-    """Bring ``out/photos.vse`` up to date with ``folder``; other folders that it holds stay in it.
+    """Index ``folder`` into ``out/photos.vse``; other folders in that collection stay.
 
-    A folder without anything to show is an error before a collection is made.
+    Raises:
+        InputError: the folder has no images or videos, or none that can be read.
     """
     from vse.index.pipeline import index_folder
     from vse.index.pipeline.folder import root_of
@@ -62,7 +63,7 @@ def index_photos(out: Path, folder: Path, progress: ProgressReporter) -> PhotosR
 
     root = root_of(folder)
     if next(walk(root), None) is None:
-        raise InputError(f"{root}: no pictures or clips in it: name a folder that has some")
+        raise InputError(f"{root}: no images or videos in it: name a folder that has some")
     model = OnnxModel.load(place_of(DEFAULT))
     with closing(_open(out / COLLECTION, model)) as collection:
         report = index_folder(collection, model, root, progress=progress)
@@ -70,7 +71,7 @@ def index_photos(out: Path, folder: Path, progress: ProgressReporter) -> PhotosR
         info = collection.info()
     if not info.files:
         first = f", first {report.problems[0]}" if report.problems else ""
-        raise InputError(f"{root}: none of its pictures can be used{first}: name another folder")
+        raise InputError(f"{root}: none of its images can be used{first}: name another folder")
     return PhotosResult(report, info)
 
 
@@ -88,50 +89,51 @@ def _open(where: Path, model: OnnxModel) -> Collection:
     return open_collection(where, write=True, model=mark)
 
 
-SECONDS = 60.0
+TIMEOUT = 60.0
+"""Seconds."""
 
 
 def show_page(collection: Path, say: Callable[[str], None]) -> None:
-    """Serve the collection until Ctrl-C, which is the way to end it."""
+    """Serve the collection until Ctrl-C."""
     from vse.service.server import run_service
 
     def ready(address: str) -> None:
-        say(f"the page: {address}   (Ctrl-C ends it; 'vse serve {collection}' shows it again)")
+        say(f"the page: {address}   (Ctrl-C stops it; 'vse serve {collection}' serves it again)")
 
     with suppress(KeyboardInterrupt):
         run_service(str(collection), _settings(), ready=ready)
 
 
-def try_page(collection: Path, question: str, say: Callable[[str], None]) -> None:
-    """Start the service as its command does, get the page, ask one question, and stop it."""
+def try_page(collection: Path, query: str, say: Callable[[str], None]) -> None:
+    """Start the service, request the page and one search, and stop it."""
     command = [sys.executable, "-m", "vse", "serve", str(collection), "--port", "0", "--json"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as service:
         try:
             address = _address(service)
             page = _get(address)
-            found = json.loads(_get(f"{address}api/v1/search?{urlencode({'q': question, 'k': 1})}"))
+            found = json.loads(_get(f"{address}api/v1/search?{urlencode({'q': query, 'k': 1})}"))
         finally:
             service.terminate()
-            service.communicate(timeout=SECONDS)
+            service.communicate(timeout=TIMEOUT)
     best = found["results"][0]
     place = "/".join(part for part in (best["folder"], best["name"]) if part)
     say(
-        f"the page: {address} ({len(page):,} bytes) answered {question!r} with {place} in "
-        f"{found['milliseconds']:.0f} ms, and was stopped; 'vse serve {collection}' shows it"
+        f"the page: {address} ({len(page):,} bytes) answered {query!r} with {place} in "
+        f"{found['milliseconds']:.0f} ms, and was stopped; 'vse serve {collection}' serves it"
     )
 
 
 def _settings() -> ServiceSettings:
-    """The usual port, or any when something else has it."""
+    """The default port, or any free one if it is taken."""
     from vse.service.server import listen
     from vse.service.settings import ServiceSettings
 
-    usual = ServiceSettings(log_requests=False)
+    default = ServiceSettings(log_requests=False)
     try:
-        listen(usual).close()
+        listen(default).close()
     except VSEError:
-        return replace(usual, port=0)
-    return usual
+        return replace(default, port=0)
+    return default
 
 
 def _address(service: subprocess.Popen[str]) -> str:
@@ -140,10 +142,10 @@ def _address(service: subprocess.Popen[str]) -> str:
         lines.append(line)
         if line.startswith("}"):
             return str(json.loads("".join(lines))["address"])
-    trouble = (service.stderr.read() if service.stderr else "").strip().splitlines()
-    raise VSEError(f"the service did not start: {trouble[-1] if trouble else 'no reason was given'}")
+    errors = (service.stderr.read() if service.stderr else "").strip().splitlines()
+    raise VSEError(f"the service did not start: {errors[-1] if errors else 'no reason given'}")
 
 
 def _get(address: str) -> str:
-    with urlopen(address, timeout=SECONDS) as answer:
+    with urlopen(address, timeout=TIMEOUT) as answer:
         return str(answer.read().decode())

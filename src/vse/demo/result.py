@@ -1,4 +1,4 @@
-"""What the demonstration shows at its end."""
+"""Result of the demo: figures of both methods, and an explanation of the learned curves."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from vse.evaluation.metrics import RetrievalMetrics
 if TYPE_CHECKING:
     from vse.models.curves import PoolingCurve
 
-FEW_RANKS = 0.5  # of the weight on three ranks: then the curve says "the extremes"
+FEW_RANKS = 0.5  # share of the weight on three ranks above which a curve selects extremes
 COLUMNS = (("r1", "R@1"), ("r5", "R@5"), ("r10", "R@10"))
 
 
 @dataclass(frozen=True)
 class MethodResult:
-    """One method, trained once for each seed, on the held-out gallery."""
+    """Figures of one method on the test scenes, for each seed."""
 
     label: str
     seeds: tuple[int, ...]
     metrics: tuple[RetrievalMetrics, ...]
 
     def mean(self, direction: str, figure: str) -> float:
-        """The mean over seeds of ``i2t`` or ``t2i``, ``r1`` to ``r10``."""
+        """Return the mean over seeds of a recall (``r1`` to ``r10``) in a direction (``i2t`` or ``t2i``)."""
         return mean(getattr(getattr(each, direction), figure) for each in self.metrics)
 
     def to_json(self) -> dict[str, Any]:
@@ -39,18 +39,18 @@ class MethodResult:
 
 @dataclass(frozen=True)
 class DemoResult:
-    """Both methods, the curves of the second, and what is left behind."""
+    """Both methods, the pooling curves of VSE∞, and the paths of everything that was written."""
 
-    question: ClassVar[str] = "two red circles above a blue square"
-    """One that the collection can be asked."""
+    query: ClassVar[str] = "two red circles above a blue square"
+    """An example query for the collection."""
     methods: tuple[MethodResult, ...]
     curves: Sequence[PoolingCurve]
     gallery: tuple[int, int]
     training: int
     seconds: float
     model: Path
-    picture: Path
-    training_picture: Path
+    curves_plot: Path
+    training_plot: Path
     collection: Path
 
     def to_json(self) -> dict[str, Any]:
@@ -61,37 +61,37 @@ class DemoResult:
             "methods": {method.label: method.to_json() for method in self.methods},
             "curves": [curve.to_json() for curve in self.curves],
             "model": str(self.model),
-            "picture": str(self.picture),
-            "training_picture": str(self.training_picture),
+            "picture": str(self.curves_plot),
+            "training_picture": str(self.training_plot),
             "collection": str(self.collection),
         }
 
     def explanation(self) -> list[str]:
-        """The learned curves in words, from their numbers."""
+        """Return the learned curves in words."""
         lines = []
-        for tower, what, elements in (("image", "picture", "cells"), ("text", "caption", "words")):
+        for tower, what, elements in (("image", "image", "cells"), ("text", "caption", "words")):
             found = [curve for curve in self.curves if curve.tower == tower and curve.coefficients]
             if not found:
                 continue
             curve = max(found, key=lambda each: each.size or 0) if tower == "image" else found[len(found) // 2]
             weights = curve.coefficients or ()
-            nearest = curve.nearest
+            nearest = curve.nearest.label if curve.nearest else ""
             end = "largest" if sum(weights[:3]) >= sum(weights[-3:]) else "smallest"
             lines.append(
                 f"The {what} curve: of {curve.size} {elements}, sorted in every dimension, the three {end} values have "
-                f"{100 * _most_of_three(weights):.0f} % of the weight ({nearest.label if nearest else ''}); average "
-                f"pooling gives them {300 / (curve.size or 1):.0f} %."
+                f"{100 * _weight_of_extremes(weights):.0f} % of the weight ({nearest}); "
+                f"average pooling gives them {300 / (curve.size or 1):.0f} %."
             )
         image = [curve for curve in self.curves if curve.tower == "image" and curve.coefficients]
-        few = max((_most_of_three(curve.coefficients or ()) for curve in image), default=0.0)
+        few = max((_weight_of_extremes(curve.coefficients or ()) for curve in image), default=0.0)
         if few > FEW_RANKS:
             lines.append(
-                "A shape fills a few cells and a word names it once, so what matters is the most extreme cell or word "
-                "of a dimension; an average over the background drowns it. Nobody told the model; it learned this."
+                "A shape fills a few cells and is named by one word, so the most extreme cell or word of a dimension "
+                "matters; an average over the background hides it. The model learned this from the data."
             )
         return lines
 
 
-def _most_of_three(weights: Sequence[float]) -> float:
-    """The weight of the three ranks at either end; which end is a matter of the features' sign."""
+def _weight_of_extremes(weights: Sequence[float]) -> float:
+    """The weight of the three ranks at the heavier end; the sign of the features decides which end that is."""
     return max(sum(weights[:3]), sum(weights[-3:]))

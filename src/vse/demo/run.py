@@ -1,4 +1,4 @@
-"""The steps of the demonstration; each is kept under the output folder and not done twice."""
+"""The steps of the demo. Each stores its result in the output folder and is skipped when it is there."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 METHODS = {"scenes-vse-plus-plus": "VSE++ (average pooling)", "scenes-vse-infinity": "VSE∞ (GPO)"}
 SEEDS = (0, 1, 2)
 SCENES_SEED = 1
-"""Of the scenes. The recipes were tuned on those of seed 0: these are pictures and captions nothing was chosen by."""
+"""Seed of the scenes. The recipes were tuned on those of seed 0, so these are unseen."""
 
 
 @dataclass(frozen=True)
 class Scale:
-    """How much is drawn and trained; None leaves what the recipe says."""
+    """Numbers of scenes and epochs; None keeps the value of the recipe."""
 
     train: int = 2400
     dev: int = 200
@@ -42,10 +42,21 @@ QUICK = Scale(train=200, dev=40, test=60, epochs=1)
 def run(
     *, out: Path, seeds: Sequence[int] = SEEDS, quick: bool = False, progress: ProgressReporter | None = None
 ) -> DemoResult:
-    """Draw scenes, compute their cells once, train both methods for every seed, evaluate on the held-out gallery.
+    """Generate scenes, extract features, train both methods with every seed, and evaluate them on the test scenes.
 
-    The gallery is indexed with the best model, so that it can be searched. ``quick`` goes the same way with few scenes
-    and one epoch.
+    The test scenes are then indexed with the best model, for search.
+
+    Args:
+        out: folder for everything that is written; a repeated call resumes from it.
+        seeds: random seeds of the training runs.
+        quick: use few scenes and one epoch.
+        progress: reporter of the work.
+
+    Returns:
+        Figures of both methods, and the paths of model, plots and collection.
+
+    Raises:
+        MissingDependencyError: the training extra is not installed.
     """
     scale = QUICK if quick else FULL
     for module in ("torch", "matplotlib", "safetensors"):
@@ -62,7 +73,7 @@ def run(
     began = time.perf_counter()
     runs = _prepare(out, seeds, scale, report)
     results = train_several(runs, progress=report)
-    report.note("evaluating on the held-out gallery")
+    report.note("evaluating on the test scenes")
     methods, gallery = _evaluate(out, seeds, [result.model for result in results])
     ours = [result for result, each in zip(results, runs, strict=True) if each.name.startswith("VSE∞")]
     best = max(ours, key=lambda result: float(result.best["rsum"]))
@@ -73,28 +84,28 @@ def run(
     write_card(kept, model)
     _calibrate(out, model, kept)
     curves = curves_of(model)
-    picture = plot_curves(curves, out / "pooling.png")
+    curves_plot = plot_curves(curves, out / "pooling.png")
     drawn = plot_training({each.name: read_metrics(each.folder) for each in runs if each.recipe.seed == seeds[0]})
     drawn.savefig(out / "training.png", dpi=130)
-    report.note("indexing the held-out gallery, for the page")
+    report.note("indexing the test scenes for the search page")
     collection = index_gallery(out, kept, SCENES_SEED, report)
     result = DemoResult(
-        methods,
-        curves,
-        gallery,
-        scale.train,
-        time.perf_counter() - began,
-        kept,
-        picture,
-        out / "training.png",
-        collection,
+        methods=methods,
+        curves=curves,
+        gallery=gallery,
+        training=scale.train,
+        seconds=time.perf_counter() - began,
+        model=kept,
+        curves_plot=curves_plot,
+        training_plot=out / "training.png",
+        collection=collection,
     )
     write_json(out / "result.json", result.to_json())
     return result
 
 
 def _prepare(out: Path, seeds: Sequence[int], scale: Scale, report: ProgressReporter) -> list[Run]:
-    """Scenes, cells, and the runs to train."""
+    """Generate scenes, extract features, and return the runs to train."""
     from vse.data.scenes import write_scenes
     from vse.models.extract import extract_features, find_images
     from vse.training.parallel import Run
@@ -129,7 +140,7 @@ def _prepare(out: Path, seeds: Sequence[int], scale: Scale, report: ProgressRepo
 def _evaluate(
     out: Path, seeds: Sequence[int], models: Sequence[Path]
 ) -> tuple[tuple[MethodResult, ...], tuple[int, int]]:
-    """Every model on the test scenes, which neither training nor the choice of epochs has seen."""
+    """Evaluate every model on the test scenes, which neither training nor the choice of epochs has seen."""
     from vse.data import FeatureStore, attach, open_data
     from vse.evaluation.retrieval_test import evaluate_split
     from vse.models.storage import load_towers
@@ -144,7 +155,7 @@ def _evaluate(
 
 
 def _calibrate(out: Path, model: VSEModel, folder: Path) -> None:
-    """Fit the confidence of search results to the model that is left behind, on the scenes its epoch was chosen by."""
+    """Fit the confidence of search results to the model, on the validation scenes."""
     from vse.data import FeatureStore, attach, open_data
     from vse.evaluation.embeddings import embed_split
     from vse.index.calibration import calibrate_embeddings, write_coefficients

@@ -77,8 +77,8 @@ def render_demo(result: DemoResult, console: Console) -> None:
     for line in result.explanation():
         console.print(line, markup=False)
     for line in (
-        f"curves: {result.picture}",
-        f"training: {result.training_picture}",
+        f"curves: {result.curves_plot}",
+        f"training: {result.training_plot}",
         f"model: {result.model}   (vse inspect {result.model})",
         f"index: {result.collection}   (vse serve {result.collection})",
     ):
