@@ -1,4 +1,4 @@
-"""Plug-and-play poolings for sets of features, foremost the Generalized Pooling Operator (GPO).
+"""Poolings for sets of features, above all the Generalized Pooling Operator (GPO).
 
 >>> import torch
 >>> from vse.pooling import GPO
@@ -6,6 +6,8 @@
 >>> features, lengths = torch.randn(4, 36, 1024), torch.tensor([36, 10, 20, 1])
 >>> pool(features, lengths=lengths).shape
 torch.Size([4, 1024])
+
+:mod:`vse.pooling.functional` has the functions on batches of sets that encoders build on.
 """
 
 from vse.errors import require

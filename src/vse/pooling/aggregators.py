@@ -12,7 +12,7 @@ from vse.pooling.sets import check_width, compact, positive_int, sizes_of
 
 
 class Seq2SeqPool(Pooling):
-    """One unidirectional GRU, ``D -> D``; its state after the last valid element. The order of the elements matters.
+    """A unidirectional GRU, ``D -> D``; the result is its state after the last valid element. Order matters.
 
     6.3 M parameters at D = 1024.
     """
@@ -58,7 +58,7 @@ class RelationBlock(nn.Module):
         nn.init.zeros_(self.norm.bias)
 
     def forward(self, features: Tensor, mask: Tensor | None) -> Tensor:
-        """``(B, N, D)`` to ``(B, N, D)``; elements that are not valid stay zero."""
+        """Map ``(B, N, D)`` to ``(B, N, D)``; invalid elements stay zero."""
         if mask is not None:
             features = features.masked_fill(~mask.unsqueeze(-1), 0)
         relation = self.theta(features) @ self.psi(features).transpose(1, 2)  # (B, N, N)

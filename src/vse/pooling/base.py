@@ -1,4 +1,4 @@
-"""What all poolings share: one way to hand in sets, and, for those that only look at ranks, one way to pool them."""
+"""The interface of poolings: how sets are passed, and how poolings that only depend on ranks are computed."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 
 
 class Pooling(nn.Module):
-    """A pooling turns sets ``(B, N, D)`` into vectors ``(B, D)``.
+    """Map sets ``(B, N, D)`` to vectors ``(B, D)``.
 
     Call it with ``lengths (B,)`` (the first n elements of each set are valid), with a boolean ``mask (B, N)`` of any
-    pattern, or with neither when every element is valid. Elements that are not valid never change the result,
-    whatever they hold. ``check_finite=True``, here or per call, raises on NaN and inf instead of letting them through.
+    pattern, or with neither when every element is valid. Invalid elements never change the result, whatever they hold.
+    ``check_finite=True``, here or per call, raises on NaN and inf.
     """
 
     def __init__(self, *, check_finite: bool = False) -> None:
@@ -42,7 +42,7 @@ class Pooling(nn.Module):
     def read(
         self, features: Tensor, lengths: Lengths | None, mask: Tensor | None, check_finite: bool | None
     ) -> Tensor | None:
-        """Check what was handed in and return its mask, None when every element is valid."""
+        """Check the arguments and return the mask, None when every element is valid."""
         check = self.check_finite if check_finite is None else check_finite
         mask = read_sets(features, lengths, mask, check_finite=check)
         own = self.device
@@ -55,7 +55,7 @@ class Pooling(nn.Module):
 
     @property
     def device(self) -> torch.device | None:
-        """Where the parameters and buffers are; None for a pooling that has none and works anywhere."""
+        """Device of the parameters and buffers; None for a pooling that has none and works anywhere."""
         tensor = next(chain(self.parameters(), self.buffers()), None)
         return None if tensor is None else tensor.device
 
@@ -65,16 +65,16 @@ class Pooling(nn.Module):
 
 
 class RankPooling(Pooling):
-    """A pooling that weights the sorted values, ``v_d = sum_k theta_k max_k(phi_d)``, by the size of the set alone.
+    """Weight the sorted values, ``v_d = sum_k theta_k max_k(phi_d)``, by the size of the set alone.
 
-    The coefficients theta do not depend on the features, so they are computed once per distinct size in a batch, can
-    be looked at (:meth:`coefficients`), tabulated (:meth:`table`) and frozen for inference (:meth:`freeze`).
+    The coefficients theta do not depend on the features, so they are computed once per distinct size in a batch, and
+    can be inspected (:meth:`coefficients`), tabulated (:meth:`table`) and frozen for inference (:meth:`freeze`).
     """
 
     def size_coefficients(self, sizes: Tensor, total: int, dtype: torch.dtype | None = None) -> Tensor:
-        """Coefficients of sets of the ``sizes (U,)``: ``(U, total)`` or ``(U, total, D)``, zero past a size.
+        """Return the coefficients of sets of the ``sizes (U,)``: ``(U, total)`` or ``(U, total, D)``, zero past a size.
 
-        Poolings without parameters answer in ``dtype`` (torch's default if None), the others in that of theirs.
+        Poolings without parameters return ``dtype`` (torch's default if None), the others their own.
         """
         raise NotImplementedError
 
@@ -117,14 +117,14 @@ class RankPooling(Pooling):
         return self.pool_with_coefficients(features, mask)[0]
 
     def pool_with_coefficients(self, features: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
-        """The pooled vectors ``(B, D)`` and the coefficients that made them, ``(B, N)`` or ``(B, N, D)``."""
+        """Return the pooled vectors ``(B, D)`` and their coefficients, ``(B, N)`` or ``(B, N, D)``."""
         weights = self.batch_coefficients(features, mask)
         if weights.dim() == 3:
             check_width(features, weights.shape[2], type(self).__name__)
         return sum_checked(features, weights, mask), weights.expand(features.shape[0], *weights.shape[1:])
 
     def batch_coefficients(self, features: Tensor, mask: Tensor | None) -> Tensor:
-        """Coefficients of each set, ``(B, N)`` or ``(B, N, D)``; with a leading 1 when all sets have the same size."""
+        """Return the coefficients of each set, ``(B, N)`` or ``(B, N, D)``; one row if all sizes are equal."""
         total = features.shape[1]
         dtype = torch.promote_types(features.dtype, torch.float32)
         if mask is None:
@@ -140,18 +140,18 @@ class RankPooling(Pooling):
 
     @torch.no_grad()
     def coefficients(self, size: int) -> Tensor:
-        """The coefficients of a set of ``size`` elements, largest value first: ``(size[, D])``, detached."""
+        """Return the coefficients of a set of ``size`` elements, largest value first: ``(size[, D])``, detached."""
         positive_int("size", size)
         return self.size_coefficients(torch.tensor([size], device=self.device), size)[0]
 
     @torch.no_grad()
     def table(self, max_size: int) -> Tensor:
-        """``(max_size, max_size[, D])``: row n-1 holds the coefficients of size n, zero past n."""
+        """Return ``(max_size, max_size[, D])``: row n-1 holds the coefficients of size n, zero past n."""
         positive_int("max_size", max_size)
         return self.size_coefficients(torch.arange(1, max_size + 1, device=self.device), max_size)
 
     def freeze(self, max_size: int, *, beyond: Beyond = "error") -> FrozenPooling:
-        """This pooling as a table for sizes 1 to ``max_size``, without parameters; see :class:`FrozenPooling`."""
+        """Return this pooling as a table for sizes 1 to ``max_size``, without parameters."""
         from vse.pooling.frozen import FrozenPooling
 
         return FrozenPooling(self.table(max_size), beyond=beyond, check_finite=self.check_finite)

@@ -28,9 +28,9 @@ SPLIT_STEPS = 2000
 class PositionGRU(nn.Module):
     """One-layer BiGRU whose two directions are averaged; parameters are named as in ``nn.GRU``.
 
-    Called with one input sequence ``(N, d)`` and the sizes ``(U,)``, it gives ``(U, N, H)``: row u holds the states of
-    the sequence cut at ``sizes[u]``, exactly as if nothing followed (positions past the cut are zero). The states are
-    computed in float32 at least, whatever autocast or the parameters say: a softmax at temperature 0.1 follows.
+    Given one input sequence ``(N, d)`` and the sizes ``(U,)``, it returns ``(U, N, H)``: row u holds the states of the
+    sequence cut at ``sizes[u]`` (positions past the cut are zero). States are computed in float32 at least, whatever
+    autocast or the parameters say: a softmax at temperature 0.1 follows.
     """
 
     def __init__(self, d_in: int, d_hidden: int) -> None:

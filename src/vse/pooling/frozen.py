@@ -1,4 +1,4 @@
-"""A trained rank-based pooling as a table, for inference without its coefficient generator."""
+"""A trained rank pooling as a table, for inference without its coefficient generator."""
 
 from __future__ import annotations
 
@@ -16,15 +16,14 @@ Beyond = Literal["error", "stretch"]
 
 
 class FrozenPooling(RankPooling):
-    """Pools with coefficients looked up in ``coefficient_table (M, M[, D])``, row n-1 for sets of n.
+    """Pool with coefficients from ``coefficient_table (M, M[, D])``, row n-1 for sets of n.
 
     Sets larger than M follow the rule ``beyond``:
 
-    - ``"error"`` (default): :class:`~vse.errors.InputError`, never a guess. In a graph recorded by torch, where Python
-      cannot look at the sizes, the look-up itself is out of range and fails there.
-    - ``"stretch"``: the curve of size M is stretched over the N ranks by linear interpolation and scaled so that its
-      sum stays what it was (by M / N where weights are negative). This is an approximation, asked for by name; recorded
-      graphs do without it and fail.
+    - ``"error"`` (default): :class:`~vse.errors.InputError`. In a graph recorded by torch, where Python cannot check
+      the sizes, the look-up itself is out of range and fails.
+    - ``"stretch"``: the curve of size M is stretched over the N ranks by linear interpolation and scaled to keep its
+      sum (by M / N where weights are negative). This is an approximation; recorded graphs do not support it and fail.
 
     It has no parameters; the table is a buffer and is saved with the state dict.
     """
@@ -40,7 +39,7 @@ class FrozenPooling(RankPooling):
 
     @property
     def max_size(self) -> int:
-        """The largest set in the table."""
+        """Size of the largest set in the table."""
         return self.coefficient_table.shape[0]
 
     def size_coefficients(self, sizes: Tensor, total: int, dtype: torch.dtype | None = None) -> Tensor:

@@ -27,7 +27,7 @@ from vse.pooling.sorted_sum import sort_elements
 
 
 class PositionTransformer(nn.Module):
-    """A Transformer encoder over the valid positions; it knows the size of a set by what it can attend to."""
+    """A Transformer encoder over the valid positions; attention tells it the size of the set."""
 
     def __init__(self, d_in: int, d_hidden: int, *, layers: int = 1, heads: int = 4) -> None:
         super().__init__()
@@ -50,7 +50,7 @@ class PositionTransformer(nn.Module):
 
 
 class PositionMLP(nn.Module):
-    """One hidden layer per position, unaware of the size of the set."""
+    """One hidden layer per position, independent of the size of the set."""
 
     def __init__(self, d_in: int, d_hidden: int) -> None:
         super().__init__()
@@ -73,7 +73,7 @@ def sincos_positions(
     device: torch.device | str | None = None,
     dtype: torch.dtype = torch.float32,
 ) -> Tensor:
-    """``(count, width)``: position k gives ``sin(k w_j)`` in dimension 2j and ``cos(k w_j)`` in 2j+1.
+    """Return ``(count, width)``: position k gives ``sin(k w_j)`` in dimension 2j and ``cos(k w_j)`` in 2j+1.
 
     ``w_j = 10000^(-2j / width)``; positions run from ``first`` to ``first + count - 1``. ``width`` must be even.
     """
@@ -189,7 +189,7 @@ class GPO(RankPooling):
             self.begin_as_average()
 
     def begin_as_average(self) -> None:
-        """Give all ranks the same score; what tells them apart is learned from there."""
+        """Reset the scores of all ranks to zero, so that the pooling starts as the average."""
         last = (
             self.linear if isinstance(self.linear, nn.Linear) else cast(nn.Linear, cast(nn.Sequential, self.linear)[-1])
         )
@@ -223,7 +223,7 @@ class GPO(RankPooling):
         return (ordered * per_rank).sum(dim=1).to(features.dtype), weights
 
     def _positions(self, total: int, device: torch.device) -> Tensor:
-        """The encodings of the ranks, ``(total, d_pe)``."""
+        """Return the encodings of the ranks, ``(total, d_pe)``."""
         if self.position == "sincos":
             dtype = torch.promote_types(self._parameter_dtype(), torch.float32)
             return sincos_positions(total, self.d_pe, first=self.first_position, device=device, dtype=dtype)
@@ -235,7 +235,7 @@ class GPO(RankPooling):
         return self.embedding.weight[:total]
 
     def _scores(self, inputs: Tensor, sizes: Tensor) -> Tensor:
-        """``(U, N, 1 or D)`` from position inputs; outside autocast, because the softmax is sharp."""
+        """Return ``(U, N, 1 or D)`` from position inputs; outside autocast, because the softmax is sharp."""
         decoder: nn.Module = getattr(self, DECODER_MODULES[self.decoder])
         if not torch.is_autocast_enabled(inputs.device.type):
             return self._apply_head(decoder(inputs, sizes))  # (U, N, H) to scores

@@ -11,12 +11,11 @@ from vse.pooling.sets import check_width, interpolate_knots, positive_int, posit
 
 
 class GeMPool(Pooling):
-    """Generalized mean ``(1/N sum_n max(phi_n, eps)^p)^(1/p)`` with one trainable p, 3 at the start.
+    """Generalized mean ``(1/N sum_n max(phi_n, eps)^p)^(1/p)`` with one trainable p, initially 3.
 
     p = 1 is the mean, p towards infinity the maximum. Values are clamped at ``eps``, so negative features carry no
-    information here: use it after a ReLU, as its authors do. Computed as ``exp((logsumexp(p log phi) - log N) / p)``,
-    which neither overflows nor underflows for any p; the direct formula explodes on unbounded features. p itself is
-    kept at 0.01 or more: at zero the formula has no value.
+    information: use it after a ReLU, as its authors do. Computed as ``exp((logsumexp(p log phi) - log N) / p)``, which
+    neither overflows nor underflows. p is clamped at 0.01: the formula is undefined at zero.
     """
 
     MIN_P = 1e-2

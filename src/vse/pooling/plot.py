@@ -21,7 +21,7 @@ REFERENCES = {"mean": "#7f8fa6", "max": "#2a9d8f", "K-max": "#e9a23b"}
 def plot_coefficients(
     pool: RankPooling, sizes: int | Iterable[int] = (5, 10, 20, 36), *, k: int | None = None, title: str | None = None
 ) -> Figure:
-    """Draw the coefficients of ``pool`` for each size, against mean, max and K-max pooling; one panel a size.
+    """Plot the coefficients of ``pool`` for each size, against mean, max and K-max pooling; one panel per size.
 
     ``k`` is the K of the K-max curve; if None, the K nearest to the learned curve (least squared distance) is drawn
     and named. A pooling with coefficients per dimension is drawn as its mean over dimensions with a band from the
@@ -52,7 +52,7 @@ def plot_coefficients(
 
 
 def nearest_k(curve: Any) -> int:
-    """The K whose K-max coefficients lie nearest to ``curve (N,)``, by squared distance."""
+    """Return the K whose K-max coefficients are nearest to ``curve (N,)``, by squared distance."""
     size = curve.shape[0]
     distances = [float(((KMaxPool(k).coefficients(size) - curve) ** 2).sum()) for k in range(1, size + 1)]
     return distances.index(min(distances)) + 1

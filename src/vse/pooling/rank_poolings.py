@@ -40,7 +40,7 @@ class MaxPool(RankPooling):
 
 
 class KMaxPool(RankPooling):
-    """Mean of the K largest values of every dimension; a set of fewer than K elements is averaged whole."""
+    """Mean of the K largest values of every dimension; a set of fewer than K elements is averaged."""
 
     def __init__(self, k: int, *, check_finite: bool = False) -> None:
         super().__init__(check_finite=check_finite)
@@ -55,7 +55,7 @@ class KMaxPool(RankPooling):
 
 
 class TopPercentPool(RankPooling):
-    """Mean of the ``max(1, round(N * percent / 100))`` largest values; a half rounds to the even number."""
+    """Mean of the ``max(1, round(N * percent / 100))`` largest values; halves round to even."""
 
     def __init__(self, percent: float, *, check_finite: bool = False) -> None:
         super().__init__(check_finite=check_finite)
@@ -73,7 +73,7 @@ class TopPercentPool(RankPooling):
 
 
 class LinearDecayPool(RankPooling):
-    """The k-th largest of N values (k from 1) weighs in proportion to ``N - k``: zero at k = N. A set of one gets 1."""
+    """The k-th largest of N values (k from 1) has a weight proportional to ``N - k``; a set of one gets 1."""
 
     def size_coefficients(self, sizes: Tensor, total: int, dtype: torch.dtype | None = None) -> Tensor:
         rank = torch.arange(1, total + 1, device=sizes.device)
@@ -83,7 +83,7 @@ class LinearDecayPool(RankPooling):
 
 
 class FirstTokenPool(Pooling):
-    """The first valid element: [CLS] of a BERT, the first word of a BiGRU. The order of the elements matters here."""
+    """The first valid element: [CLS] of a BERT, the first word of a BiGRU. Order matters."""
 
     def pool(self, features: Tensor, mask: Tensor | None) -> Tensor:
         if features.shape[0] == 0:

@@ -1,4 +1,4 @@
-"""Poolings by name."""
+"""Create poolings by name."""
 
 from __future__ import annotations
 
@@ -32,20 +32,29 @@ _POOLINGS: dict[str, Callable[..., Pooling]] = {
 
 
 def list_poolings() -> list[str]:
-    """The names :func:`create_pooling` knows."""
+    """Return the names that :func:`create_pooling` knows."""
     return list(_POOLINGS)
 
 
 def pooling_builder(name: str) -> Callable[..., Pooling]:
-    """The class or function that makes the pooling called ``name``."""
+    """Return the class or function that creates the pooling called ``name``."""
     return _POOLINGS[one_of("pooling", name, _POOLINGS)]
 
 
 def create_pooling(name: str | Pooling, **options: Any) -> Pooling:
-    """A pooling by name, ``create_pooling("k-max", k=5)``; a ready pooling is passed through.
+    """Create a pooling by name; a ready pooling is passed through.
 
-    Options are the arguments of the pooling's constructor; ``fspool``, ``self-attention``, ``seq2seq`` and the two
-    graph poolings need the feature size ``dim``.
+    Args:
+        name: One of :func:`list_poolings`, or a pooling.
+        **options: Arguments of its constructor; ``fspool``, ``self-attention``, ``seq2seq`` and the two graph poolings
+            need the feature size ``dim``.
+
+    Raises:
+        InputError: If the name or an option is unknown.
+
+    Example:
+        >>> create_pooling("k-max", k=5)
+        KMaxPool(k=5)
     """
     if isinstance(name, Pooling):
         if options:

@@ -1,4 +1,4 @@
-"""A batch of sets: ``features (B, N, D)`` with ``lengths (B,)`` or ``mask (B, N)``, checked before any arithmetic."""
+"""Check a batch of sets, ``features (B, N, D)`` with ``lengths (B,)`` or ``mask (B, N)``, before any arithmetic."""
 
 from __future__ import annotations
 
@@ -21,11 +21,19 @@ def read_sets(
     *,
     check_finite: bool = False,
 ) -> Tensor | None:
-    """Check a batch of sets and return its boolean mask ``(B, N)``, or None when every element is valid.
+    """Check a batch of sets and return its mask.
 
-    Every set needs at least one valid element. ``lengths`` says that the first n elements of each set are valid,
-    ``mask`` marks any of them. Raises :class:`InputError` for what does not fit together; with ``check_finite`` also
-    for NaN or infinite values among the valid elements.
+    Args:
+        features: ``(B, N, D)``; every set needs at least one valid element.
+        lengths: ``(B,)``: the first n elements of each set are valid.
+        mask: ``(B, N)`` boolean: marks the valid elements, in any pattern.
+        check_finite: Also reject NaN and infinite values among the valid elements.
+
+    Returns:
+        The boolean mask ``(B, N)``, or None when every element is valid.
+
+    Raises:
+        InputError: If the arguments do not fit together.
     """
     if not isinstance(features, Tensor):
         raise InputError(f"features must be a torch.Tensor of shape (B, N, D), got {type(features).__name__}")
@@ -48,27 +56,27 @@ def read_sets(
 
 
 def check_width(features: Tensor, dim: int, name: str) -> None:
-    """Refuse features of another width than a pooling's own parameters have."""
+    """Reject features whose width differs from that of a pooling's parameters."""
     if features.shape[2] != dim:
         raise InputError(f"features have {features.shape[2]} dimensions, this {name} was made for {dim}")
 
 
 def sizes_of(features: Tensor, mask: Tensor | None) -> Tensor:
-    """The number of valid elements of each set, ``(B,)`` int64."""
+    """Return the number of valid elements of each set, ``(B,)`` int64."""
     if mask is None:
         return torch.full((features.shape[0],), features.shape[1], dtype=torch.int64, device=features.device)
     return mask.sum(dim=1)
 
 
 def prefix_mask(sizes: Tensor, total: int) -> Tensor:
-    """``(B, total)``: True for the first ``sizes[b]`` positions of row b."""
+    """Return ``(B, total)``: True for the first ``sizes[b]`` positions of row b."""
     return torch.arange(total, device=sizes.device) < sizes.unsqueeze(1)
 
 
 def compact(features: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
-    """Move the valid elements to the front, in their order, and cut what no set needs.
+    """Move the valid elements to the front, in order, and cut padding that no set needs.
 
-    Returns ``(features (B, M, D), sizes (B,))`` with M the largest size; what lies past a set's size is zero.
+    Returns ``(features (B, M, D), sizes (B,))`` with M the largest size; padding is zero.
     """
     sizes = sizes_of(features, mask)
     if mask is None:
@@ -145,14 +153,14 @@ def _check_finite(features: Tensor, mask: Tensor | None) -> None:
 
 
 def positive_int(name: str, value: int, *, least: int = 1) -> int:
-    """``value`` if it is a whole number of at least ``least``."""
+    """Return ``value`` if it is an integer of at least ``least``."""
     if not isinstance(value, int) or isinstance(value, bool) or value < least:
         raise InputError(f"{name} must be a whole number of at least {least}, got {value!r}")
     return value
 
 
 def positive_number(name: str, value: float, *, least: float = 0.0) -> float:
-    """``value`` if it is a finite number above 0 and of at least ``least``."""
+    """Return ``value`` if it is a finite number above 0 and of at least ``least``."""
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
         raise InputError(f"{name} must be a finite number, got {value!r}")
     if value <= 0 or value < least:
@@ -162,7 +170,7 @@ def positive_number(name: str, value: float, *, least: float = 0.0) -> float:
 
 
 def one_of(name: str, value: str, valid: Iterable[str]) -> str:
-    """``value`` if it is one of a closed set of choices."""
+    """Return ``value`` if it is one of ``valid``."""
     choices = tuple(valid)
     if value not in choices:
         raise InputError(unknown_choice(name, value, choices))

@@ -48,7 +48,7 @@ def drop_elements(
 
 
 class SizeAugmentation(nn.Module):
-    """:func:`drop_elements` in training mode, nothing in evaluation mode; returns ``(features, mask or None)``."""
+    """Apply :func:`drop_elements` in training mode only; returns ``(features, mask or None)``."""
 
     def __init__(self, rate: float = 0.2) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""The heart of every rank-based pooling: sort each feature dimension over the set, weight the ranks, add up."""
+"""Sort each feature dimension over the set, weight the ranks and add up: the core of every rank pooling."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def sorted_weighted_sum(
 
 
 def sum_checked(features: Tensor, weights: Tensor, mask: Tensor | None, path: Path = "auto") -> Tensor:
-    """:func:`sorted_weighted_sum` for what has been checked already; ``weights (B or 1, N[, D])``."""
+    """Compute :func:`sorted_weighted_sum` of checked arguments; ``weights (B or 1, N[, D])``."""
     compute = torch.promote_types(torch.promote_types(features.dtype, weights.dtype), torch.float32)
     x, w = features.to(compute), weights.to(compute)
     if path == "network" and not usable_on(x, w):
@@ -80,10 +80,10 @@ def sum_checked(features: Tensor, weights: Tensor, mask: Tensor | None, path: Pa
 
 
 def sort_elements(features: Tensor, mask: Tensor | None = None) -> Tensor:
-    """The features of each set in descending order, ``(B, N, D)``; ranks past a set's size are zero.
+    """Return the features of each set in descending order, ``(B, N, D)``; ranks past a set's size are zero.
 
-    A valid ``-inf`` and padding are equal to this sort, so the gradient of such an element may be lost; finding the
-    two apart would cost every masked call a second pass.
+    This sort treats a valid ``-inf`` and padding as equal, so the gradient of such an element may be lost;
+    distinguishing them would cost every masked call a second pass.
     """
     if mask is None:
         return features.sort(dim=1, descending=True).values
@@ -92,12 +92,12 @@ def sort_elements(features: Tensor, mask: Tensor | None = None) -> Tensor:
 
 
 def _beyond(features: Tensor, mask: Tensor) -> Tensor:
-    """``(B, N, 1)``: the ranks that a set has no element for."""
+    """Return ``(B, N, 1)``: the ranks past a set's size."""
     return ~prefix_mask(sizes_of(features, mask), features.shape[1]).unsqueeze(-1)
 
 
 def plain_sum(features: Tensor, weights: Tensor, mask: Tensor | None) -> Tensor:
-    """The definition, in torch operators; differentiable any number of times."""
+    """Compute the definition in torch operators; differentiable any number of times."""
     ordered = sort_elements(features, mask)
     if weights.dim() == 2:
         weights = weights.unsqueeze(-1)
@@ -141,7 +141,7 @@ def _network_pays(features: Tensor, weights: Tensor) -> bool:
 
 
 def network_sum(features: Tensor, weights: Tensor, mask: Tensor | None) -> Tensor:
-    """The sorting network, ``(B, N, D)``, ``(B or 1, N[, D])``, ``(B, N)`` to ``(B, D)``, differentiable."""
+    """Run the sorting network: ``(B, N, D)``, ``(B or 1, N[, D])``, ``(B, N)`` to ``(B, D)``, differentiable."""
     if torch.compiler.is_compiling():
         return cast(Tensor, _network_operator(features, weights, mask))
     return cast(Tensor, cast(Any, _NetworkSum).apply(features, weights, mask))
@@ -159,7 +159,7 @@ def _network_forward(features: Tensor, weights: Tensor, mask: Tensor | None) -> 
 
 
 def _network_backward(grad: Tensor, features: Tensor, weights: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
-    """Gradients for the features and for the weights, the latter per set: ``(B, N[, D])``."""
+    """Return the gradients of features and weights, the latter per set: ``(B, N[, D])``."""
     from vse.pooling.kernels import sorted_sum as kernel
 
     new = features.new_empty if mask is None else features.new_zeros
@@ -214,6 +214,6 @@ def _(grad: Tensor, features: Tensor, weights: Tensor, mask: Tensor | None) -> t
 
 
 def _arrays(features: Tensor, mask: Tensor | None, *others: Tensor) -> list[Any]:
-    """The tensors as the contiguous arrays the kernels are compiled for."""
+    """Return the tensors as the contiguous arrays that the kernels are compiled for."""
     valid = features.new_ones(1, features.shape[1], dtype=torch.bool) if mask is None else mask
     return [tensor.detach().contiguous().numpy() for tensor in (features, valid, *others)]
