@@ -1,98 +1,86 @@
-"""Pictures of the page for the documentation, over generated scenes: ``python -m tests.service.page.screenshots DIR``.
+"""Screenshots of the page for the documentation: ``python -m tests.service.page.screenshots docs/images``.
 
-The model, by default the one of ``vse demo``, is exported and calibrated in a temporary folder.
+They show rendered landscapes, indexed with the bundled model.
 """
 
 from __future__ import annotations
 
 import argparse
-import csv
 import io
 import tempfile
 from pathlib import Path
 
 import av
+import numpy as np
 from PIL import Image
 from playwright.sync_api import Browser
-from tests.service.page.support import SHOWN_SECONDS, serving, taken, vse
+from tests.service.page.landscapes import SCENES, render_scene, sunset_sea
+from tests.service.page.support import serving, taken, vse
 from tests.service.page.visits import Visit, chromium, new_context, visit
 
-from vse.data.scenes import render, sample_scene, write_scenes
-from vse.data.scenes.sample import caption_scene
-
-SCENES, SIZE = 240, 480
-FILMED = (7, 11, 23)
-QUESTION = "two red circles and a blue diamond"
+QUERY = "a sunset over the sea"
 SCREEN = {"viewport": {"width": 1280, "height": 800}}
 PHONE = {"viewport": {"width": 390, "height": 780}, "device_scale_factor": 2, "is_mobile": True, "has_touch": True}
-LARGEST = 300_000
-"""Bytes of a picture."""
+MAX_BYTES = 400_000
+DECODED = """() => Promise.all(
+  [...document.images].filter((each) => each.loading === "eager").map((each) => each.decode()))"""
 
 
 def main() -> None:
-    """Write ``page-….png`` into the folder that is named."""
+    """Write ``page-….png`` into the given folder."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path)
-    parser.add_argument("--model", type=Path, default=Path("vse-demo/model"))
     given = parser.parse_args()
     given.folder.mkdir(parents=True, exist_ok=True)
-    with (
-        tempfile.TemporaryDirectory(prefix="vse-page-") as place,
-        serving(make(Path(place), given.model)) as served,
-        chromium() as browser,
-    ):
-        take(browser, served.address, given.folder)
+    with tempfile.TemporaryDirectory(prefix="vse-page-") as place:
+        make_photos(Path(place) / "Photos")
+        vse("index", Path(place) / "Photos", "--into", Path(place) / "Photos.vse")
+        with serving(Path(place) / "Photos.vse") as served, chromium() as browser:
+            take_all(browser, served.address, given.folder)
 
 
-def make(place: Path, model: Path) -> Path:
-    """An index of scenes, and of a clip that shows some of them."""
-    vse("export", model, place / "scenes")
-    write_scenes(place / "data", train=0, dev=200, test=0)
-    vse("calibrate", place / "scenes", "--data", place / "data")
-    photos, rows = place / "photos", [("path", "caption")]
-    for number in range(SCENES):
-        scene = sample_scene(0, "test", number)
-        path = photos / str(2022 + number % 3) / f"scene-{number:03d}.jpg"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        notes = taken(2022 + number % 3, 1 + number % 12, 1 + number % 28)
-        render(scene, SIZE).save(path, quality=90, exif=notes)
-        rows += [(path.relative_to(photos).as_posix(), text) for text in caption_scene(scene, 0, "test", number)[:2]]
-    film(photos / "scenes.mp4")
-    with (photos / "captions.csv").open("w", newline="", encoding="utf-8") as stream:
-        csv.writer(stream).writerows(rows)
-    vse("index", photos, "--into", place / "scenes.vse", "--model", place / "scenes")
-    return place / "scenes.vse"
+def make_photos(folder: Path) -> None:
+    """Write all landscapes with a date, and a video that pans over one of them."""
+    number = 400
+    for name, (scene, variants) in SCENES.items():
+        (folder / name).mkdir(parents=True)
+        for size, seed in variants:
+            number += 3 + 11 * seed % 17
+            exif = taken(int(name[:4]), 1 + number % 12, 1 + number % 28)
+            render_scene(scene, size, seed).save(folder / name / f"IMG_{number:04d}.jpg", quality=90, exif=exif)
+    write_pan(folder / "2024" / "evening.mp4", render_scene(sunset_sea, "wide", 52))
 
 
-def film(path: Path, rate: int = 5) -> None:
-    """Some seconds of every scene that is filmed."""
+def write_pan(path: Path, image: Image.Image, seconds: int = 4, rate: int = 10) -> None:
+    """Write a video that moves over ``image`` from left to right."""
+    width, height = 720, 480
     with av.open(str(path), "w") as container:
         stream = container.add_stream("libx264", rate=rate)
-        stream.width = stream.height = SIZE
-        stream.pix_fmt = "yuv420p"
-        for number in FILMED:
-            frame = av.VideoFrame.from_image(render(sample_scene(0, "test", number), SIZE))
-            for _ in range(rate * SHOWN_SECONDS):
-                frame.pts = None
-                container.mux(stream.encode(frame))
+        stream.width, stream.height, stream.pix_fmt = width, height, "yuv420p"
+        for left in np.linspace(0, image.width - width, seconds * rate).astype(int):
+            frame = image.crop((left, 80, left + width, 80 + height))
+            container.mux(stream.encode(av.VideoFrame.from_image(frame)))
         container.mux(stream.encode())
 
 
-def take(browser: Browser, address: str, folder: Path) -> None:
-    """All pictures."""
+def take_all(browser: Browser, address: str, folder: Path) -> None:
+    """Take every screenshot."""
 
-    def opened(**options: object) -> Visit:
+    def open_page(**options: object) -> Visit:
         page = visit(new_context(browser, reduced_motion="reduce", **{**SCREEN, **options}), address)
-        page.search(QUESTION)
+        page.search(QUERY)
         page.settle()
+        page.page.evaluate(DECODED)
+        page.page.evaluate("() => document.activeElement.blur()")
         return page
 
-    page = opened(color_scheme="light")
+    open_page().page.close()  # warms the service up, so that its response time is the usual one
+    page = open_page(color_scheme="light")
     save(page, folder / "page-light.png")
     page.page.locator("[data-index='0']").click()
     page.page.keyboard.press("e")
     page.page.wait_for_selector("#media canvas")
-    page.page.wait_for_selector("#viewer-captions blockquote")
+    page.page.wait_for_selector("#viewer-facts dd")
     page.settle()
     page.page.evaluate("() => document.activeElement.blur()")
     save(page, folder / "page-evidence.png")
@@ -101,25 +89,28 @@ def take(browser: Browser, address: str, folder: Path) -> None:
     page.page.click("#about-open")
     page.page.wait_for_selector("#curves figure")
     save(page, folder / "page-curves.png", "#about")
-    save(opened(color_scheme="dark"), folder / "page-dark.png")
-    phone = opened(color_scheme="light", **PHONE)
-    phone.page.evaluate("() => document.activeElement.blur()")
-    save(phone, folder / "page-phone.png")
+    save(open_page(color_scheme="dark"), folder / "page-dark.png")
+    save(open_page(color_scheme="light", **PHONE), folder / "page-phone.png")
 
 
-def save(page: Visit, path: Path, part: str | None = None) -> None:
-    """A PNG that is small enough, with as many colours as that allows."""
-    taken_now = page.page.locator(part).screenshot() if part else page.page.screenshot()
-    picture = Image.open(io.BytesIO(taken_now)).convert("RGB")
-    smooth, plain = Image.Dither.FLOYDSTEINBERG, Image.Dither.NONE
-    smaller = (picture.quantize(colours, dither=dither) for colours in (256, 128, 64) for dither in (smooth, plain))
-    for candidate in (picture, *smaller):
+def save(page: Visit, path: Path, selector: str | None = None) -> None:
+    """Save a PNG of at most ``MAX_BYTES``, with as many colours as fit."""
+    content = page.page.locator(selector).screenshot() if selector else page.page.screenshot()
+    image = Image.open(io.BytesIO(content)).convert("RGB")
+    smaller = (dithered(image, colours) for colours in (256, 128, 64))
+    for candidate in (image, *smaller):
         stream = io.BytesIO()
         candidate.save(stream, "PNG", optimize=True)
-        if stream.tell() <= LARGEST:
+        if stream.tell() <= MAX_BYTES:
             path.write_bytes(stream.getvalue())
             return
-    raise ValueError(f"{path} has more than {LARGEST:,} bytes even with 64 colours")
+    raise ValueError(f"{path} has more than {MAX_BYTES:,} bytes even with 64 colours")
+
+
+def dithered(image: Image.Image, colours: int) -> Image.Image:
+    """Reduce the colours; k-means keeps those of small parts, such as the selected filter."""
+    palette = image.quantize(colours, kmeans=3)
+    return image.quantize(palette=palette, dither=Image.Dither.FLOYDSTEINBERG)
 
 
 if __name__ == "__main__":
