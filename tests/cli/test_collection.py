@@ -29,7 +29,7 @@ def models(tmp_path_factory):
 
 @pytest.fixture
 def photos(tmp_path):
-    """Two folders with names that a shell would break, of three pictures and of one."""
+    """Two folders with names that a shell would break, of three images and of one."""
     for seed, name in enumerate(("my photos/a.png", "my photos/it's b.png", "my photos/c.png", "more/m.png")):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         Image.fromarray(picture(seed)).save(tmp_path / name)
@@ -110,7 +110,7 @@ def test_collection_upgrade_needs_model_or_discard(index, capsys, more):
 
 
 def test_collection_verify_and_rebuild(index, capsys):
-    """A sound collection passes; damage is told with exit code 1, and a rebuild mends a cache. Both are narrated."""
+    """An intact collection passes; corruption is reported with exit code 1; a rebuild repairs the cache."""
     assert told("collection", "verify", index)["ok"]
     assert "was rebuilt" in told("collection", "rebuild", index)["note"]
     (vectors,) = (index / "generation-0001" / "cache").glob("items-*.vectors")

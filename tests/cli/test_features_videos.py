@@ -1,4 +1,4 @@
-"""Contracts of ``vse features`` for clips: which folders are clips, what is told, and training on the result."""
+"""Contracts of ``vse features`` for videos: which folders are videos, what is reported, and training on the result."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def call(place, out, *more: str) -> list[str]:
 
 
 def test_video_features_prints_result_and_progress(clips, tmp_path, capsys):
-    """A folder of clips is recognised; stdout says what was done and what could not be read, stderr how fast."""
+    """A folder of videos is recognised; stdout says what was done and what could not be read, stderr how fast."""
     assert main(call(clips, tmp_path / "out")) == 0
     output = capsys.readouterr()
     assert f"tiny: 3 videos, up to 20 frames of {CHANNELS} channels" in output.out
@@ -110,7 +110,7 @@ def test_video_features_errors_are_one_line(clips, tmp_path, capsys, more, code,
 
 
 def test_video_features_refuses_invalid_folders(tmp_path, capsys):
-    """Pictures with ``--frames``, captions of videos, two clips with one name, no clips: a line each, nothing made."""
+    """Images with ``--frames``, captions of videos, two videos with one name, no videos: a line each, nothing made."""
     (tmp_path / "pictures").mkdir()
     Image.new("RGB", (40, 30)).save(tmp_path / "pictures" / "a.png")
     (tmp_path / "twice").mkdir()
@@ -130,7 +130,7 @@ def test_video_features_refuses_invalid_folders(tmp_path, capsys):
 
 
 def test_from_clips_to_a_model_that_sees_clips(tmp_path):
-    """A folder of clips, features, training, a loaded model: paths have the vectors of the features in the folder."""
+    """A folder of videos, features, training, a loaded model: paths have the vectors of the features in the folder."""
     names = {split: [f"{split}/{number}" for number in range(4)] for split in ("train", "val")}
     folder = write_clips(tmp_path / "clips", *(f"{name}.mp4" for each in names.values() for name in each))
     into = tmp_path / "features"

@@ -193,7 +193,7 @@ def test_index_command_refuses_overlapping_folders(photos, index, exported, caps
 
 
 def test_index_reports_failed_cache_build(photos, index, exported, capsys, monkeypatch):
-    """It fails the command, and what was indexed is told all the same."""
+    """It fails the command, and what was indexed is reported all the same."""
 
     def full(self, *, progress=None):
         raise VSEError("the disk is full")

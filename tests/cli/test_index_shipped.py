@@ -34,7 +34,7 @@ sys.exit(code)
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
-    """A folder with three pictures, and what a process without a network said when it indexed them from beside it."""
+    """A folder with three images, and what a process without a network said when it indexed them from beside it."""
     home = tmp_path_factory.mktemp("home")
     (home / "My Photos" / "trip").mkdir(parents=True)
     for seed, name in enumerate(("a.png", "b.jpg", "trip/c.png")):
@@ -47,7 +47,7 @@ def made(tmp_path_factory):
 
 @pytest.fixture
 def home(made, tmp_path, monkeypatch):
-    """A copy of the index to change, in the present folder; the pictures stay where they were."""
+    """A copy of the index to change, in the present folder; the images stay where they were."""
     shutil.copytree(made[0] / "My Photos.vse", tmp_path / "My Photos.vse")
     monkeypatch.chdir(tmp_path)
     return tmp_path
@@ -89,7 +89,7 @@ def test_index_again_with_bundled_model(made, home, capsys):
 
 
 def test_another_folder_of_the_same_name(made, home, capsys):
-    """It is not mixed in unless this is asked for, with the command that is told."""
+    """It is not mixed in unless this is asked for, with the command that is reported."""
     other = shutil.copytree(made[0] / "My Photos", home / "other" / "My Photos")
     line = refused(capsys, 1, "index", other)
     assert str(made[0] / "My Photos") in line
@@ -107,7 +107,7 @@ def test_index_refuses_root_folder_and_collections(home, capsys):
 
 @pytest.mark.parametrize("name", ["-x", "~x", "milvus+x"])
 def test_names_that_would_mean_something_else(tmp_path, monkeypatch, name):
-    """They are told as whole paths, which mean a folder to every command."""
+    """They are reported as whole paths, which mean a folder to every command."""
     monkeypatch.chdir(tmp_path)
     assert named_after(f"/photos/{name}") == str(tmp_path / f"{name}.vse")
     assert named_after("/photos/x") == "x.vse"

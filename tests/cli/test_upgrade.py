@@ -57,7 +57,7 @@ def info_of(index):
 
 
 def test_upgrade_prints_result_and_progress(index, models, photos, capsys):
-    """Stdout says what was done and what serves now, stderr how fast; a damaged file is listed and fails nothing."""
+    """Stdout says what was done and what serves now, stderr how fast; a corrupt file is listed and fails nothing."""
     (photos / "[bold]c.png").write_bytes(b"damaged")
     assert main(call(index, models / "new")) == 0
     output = capsys.readouterr()

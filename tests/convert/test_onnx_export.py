@@ -83,7 +83,7 @@ def test_texts_of_any_length_and_number_agree(region):
 
 
 def test_pictures_and_transformer_texts_agree(grid):
-    """The preprocessing travels with the towers: the same picture gives the same vector, whatever its size."""
+    """The preprocessing travels with the towers: the same image gives the same vector, whatever its size."""
     model, exported = grid
     pictures = [picture(seed, 20 + 7 * seed, 33) for seed in range(5)]
     vectors = exported.encode_images(pictures, batch_size=2)
@@ -154,7 +154,7 @@ def test_smaller_exports_are_smaller_close_and_say_what_they_lose(precision, tmp
 
 @pytest.mark.slow
 def test_an_int8_export_of_a_cnn_is_calibrated(tmp_path, quick):
-    """Convolutions are quantized with ranges measured on pictures, and stay near float32."""
+    """Convolutions are quantized with ranges measured on images, and stay near float32."""
     model = build(grid_config())
     pictures = [picture(seed, 40, 40) for seed in range(16)]
     report = export_onnx(model, tmp_path / "out", precision="int8", images=pictures)
@@ -178,7 +178,7 @@ def test_the_pooling_is_a_table(region):
 
 
 def test_limits_of_the_export_are_said(region, grid):
-    """Sets beyond the table, texts beyond the longest, features where pictures are read: one line each."""
+    """Sets beyond the table, texts beyond the longest, features where images are read: one line each."""
     _, exported, _ = region
     with pytest.raises(InputError, match=r"a set of 257 features; this export holds a pooling table up to 256"):
         exported.encode_images(feature_sets(257))

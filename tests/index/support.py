@@ -14,7 +14,7 @@ from vse.progress import SilentProgress
 
 
 class Watched(SilentProgress):
-    """Keeps what it is told: a list [description, total, done] for each stage, and whether one runs.
+    """Keeps what it is reported: a list [description, total, done] for each stage, and whether one runs.
 
     ``during`` is called with every advance, in the thread that works; it may raise, as Ctrl-C does.
     """
@@ -54,7 +54,7 @@ def filled(folder: Path) -> Path:
 
 
 def batch(vectors: Vectors, name: str = "") -> list[Entry]:
-    """A picture with a caption for each vector; the caption has the same vector."""
+    """An image with a caption for each vector; the caption has the same vector."""
     made = []
     for row, vector in enumerate(vectors):
         plain = entry(f"{name}{row:05}.jpg", vector, captions=(f"caption {name}{row}",))

@@ -35,7 +35,7 @@ World = tuple[np.ndarray, np.ndarray, np.ndarray]
 
 
 def world(pictures: int, noise: float, seed: int, captions: int = 3, dimensions: int = 32) -> World:
-    """Pictures, and captions that are noisy views of them: the model is as good as the noise is small."""
+    """Images, and captions that are noisy views of them: the model is as good as the noise is small."""
     images = directions(pictures, dimensions, seed=seed)
     owners = np.random.default_rng(seed).permutation(np.repeat(np.arange(pictures), captions))
     noisy = images[owners] + noise * directions(len(owners), dimensions, seed=seed + 1)
@@ -43,7 +43,7 @@ def world(pictures: int, noise: float, seed: int, captions: int = 3, dimensions:
 
 
 def naive_answers(data: World, size: int) -> list[tuple[np.ndarray, float, bool, bool]]:
-    """Removing each picture, a caption at a time, in an order of its own."""
+    """Removing each image, a caption at a time, in an order of its own."""
     images, texts, owners = data
     shuffled = np.random.default_rng(size).permutation(len(images)).tolist()
     found = []
@@ -62,7 +62,7 @@ def naive_answers(data: World, size: int) -> list[tuple[np.ndarray, float, bool,
 
 
 def test_asking_is_asking_one_by_one():
-    """Features, scores, presence and rightness are those of loops; pictures that make no whole collection are left."""
+    """Features, scores, presence and rightness are those of loops; images that make no whole collection are left."""
     data = world(70, 1.5, seed=1)
     found, naive = ask(*data, 30), naive_answers(data, 30)
     assert len(found.scores) == len(naive) == 2 * 60 * 3
@@ -83,7 +83,7 @@ def test_pictures_that_are_only_passed_over():
 
 
 def test_large_data_is_bounded():
-    """However many pictures and captions there are, so many are removed, and ten captions of each are asked."""
+    """However many images and captions there are, so many are removed, and ten captions of each are asked."""
     images, texts, _ = world(2 * REMOVED, 1.0, seed=3, captions=1, dimensions=4)
     assert len(ask(images, texts, np.zeros(len(texts), int), 30).scores) <= 2 * 10
     assert len(ask(images, texts, np.arange(len(texts)), 40).scores) == 2 * REMOVED
@@ -92,7 +92,7 @@ def test_large_data_is_bounded():
 
 @pytest.mark.parametrize("noise", [0.7, 1.5, 3.0])
 def test_confidence_says_how_often_a_result_is_right(noise):
-    """For a strong, a middling and a weak model, on pictures, captions and a size that were not fitted on.
+    """For a strong, a middling and a weak model, on images, captions and a size that were not fitted on.
 
     Where the model is strong, the coefficients of the package are far off.
     """
@@ -107,7 +107,7 @@ def test_confidence_says_how_often_a_result_is_right(noise):
 
 
 def test_captions_that_say_nothing():
-    """The chance is 1/n where the picture is there and 0 where it is not: 1/2n, at every size, for any query."""
+    """The chance is 1/n where the image is there and 0 where it is not: 1/2n, at every size, for any query."""
     images = directions(480, 32, seed=5)
     texts, owners = directions(4800, 32, seed=6), np.repeat(np.arange(480), 10)
     found = calibrate(images, texts, owners, source="noise", sizes=(30, 120)).coefficients
@@ -118,7 +118,7 @@ def test_captions_that_say_nothing():
 
 
 def test_captions_that_say_everything():
-    """Each is its picture's vector: what is there is nearly certain, what is not nearly impossible."""
+    """Each is its image's vector: what is there is nearly certain, what is not nearly impossible."""
     images = directions(120, 32, seed=7)
     found = calibrate(images, images.copy(), np.arange(120), source="copies")
     assert (found.found, found.area) == ({30: 1.0, 100: 1.0}, 1.0)
@@ -184,7 +184,7 @@ IMAGES, TEXTS, OWNERS = world(40, 1.0, seed=10, captions=1)
     ],
 )
 def test_calibration_names_unsuitable_data(changes, words):
-    """Too little data, vectors of other kinds, wrong owners and sizes, captions that never find their picture."""
+    """Too little data, vectors of other kinds, wrong owners and sizes, captions that never find their image."""
     with pytest.raises(InputError) as caught:
         calibrate(**{"images": IMAGES, "texts": TEXTS, "owners": OWNERS, "source": "tests", **changes})
     assert words in str(caught.value)

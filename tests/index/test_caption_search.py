@@ -1,4 +1,4 @@
-"""Captions for pictures and sentences: the best by their scores, page by page, each with its file."""
+"""Captions for images and sentences: the best by their scores, page by page, each with its file."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ VECTORS = directions(COUNT, SIZE, seed=50)
 
 @pytest.fixture(scope="module")
 def collection(tmp_path_factory):
-    """Six hundred pictures, each with a caption that has the vector of the picture."""
+    """Six hundred images, each with a caption that has the vector of the image."""
     with create(tmp_path_factory.mktemp("captions") / "c", SIZE, build(grid_config()).fingerprint()) as made:
         made.add(batch(VECTORS))
         yield made
 
 
 def test_the_best_captions_of_a_picture(collection):
-    """Those whose vectors score highest with the picture's, with the files they came with; no model for an id."""
+    """Those whose vectors score highest with the image's, with the files they came with; no model for an id."""
     found = search_captions(collection, Query(like=(5,)), 7)
     (vector,) = collection.vectors([5])
     scores = VECTORS.astype(np.float64) @ vector
@@ -42,7 +42,7 @@ def test_the_best_captions_of_a_picture(collection):
 
 
 def test_pictures_and_sentences_as_queries(collection):
-    """They are encoded by the model; words it does not know are told."""
+    """They are encoded by the model; words it does not know are reported."""
     model = build(grid_config())
     for query, vector in (
         (Query(images=(picture(3),)), model.encode_images([picture(3)])[0]),

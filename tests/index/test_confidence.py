@@ -148,7 +148,7 @@ def test_copies_of_the_best_leave_it_nearly_as_sure():
 
 @pytest.mark.parametrize("rows", [2, 5, 500])
 def test_confidence_in_collection_of_copies(rows):
-    """A collection of copies of one picture: a probability, without warnings, for the picture and for others."""
+    """A collection of copies of one image: a probability, without warnings, for the image and for others."""
     sample = np.repeat(directions(1, seed=10), rows, axis=0)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -159,7 +159,7 @@ def test_confidence_in_collection_of_copies(rows):
 
 @pytest.mark.parametrize("rows", [0, 1, 5])
 def test_confidence_in_smallest_collections(tmp_path, rows):
-    """Nothing, one picture, five: everything is found and has a confidence, the picture itself the highest."""
+    """Nothing, one image, five: everything is found and has a confidence, the image itself the highest."""
     with create(tmp_path / "c") as collection:
         collection.add(batch(directions(rows, seed=11)))
         assert background_of(collection).sample.shape == (rows, 8)

@@ -82,9 +82,9 @@ def test_confidence_fit_names_unsuitable_samples(features, labels):
 
 
 def asked(size: int, dimensions: int, queries: int, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Features, cosines and truth of the best results, for noisy views of pictures, of which every other is removed.
+    """Features, cosines and truth of the best results, for noisy views of images, of which every other is removed.
 
-    With more dimensions the cosines of unrelated vectors are smaller: another model. The noise is such that a picture
+    With more dimensions the cosines of unrelated vectors are smaller: another model. The noise is such that an image
     is as hard to find.
     """
     generator = np.random.default_rng(seed)

@@ -62,7 +62,7 @@ def naive_evidence(model: VSEModel, image: np.ndarray, query: np.ndarray) -> np.
 
 @pytest.mark.parametrize("runtime", [torch_model, onnx_model])
 def test_the_cells_add_up_to_the_score(runtime):
-    """Σ over the cells is the dot product of the picture's vector with the query, within 1e-5."""
+    """Σ over the cells is the dot product of the image's vector with the query, within 1e-5."""
     model = runtime()
     for seed, query in enumerate(QUERIES):
         cells = cell_evidence(model, picture(seed), query)
@@ -132,7 +132,7 @@ def test_only_what_the_model_saw_is_covered():
 
 
 def test_evidence_is_written_as_png(tmp_path):
-    """A PNG of the picture's size, in a folder that is made; other names are refused."""
+    """A PNG of the image's size, in a folder that is made; other names are refused."""
     model = torch_model()
     assert model.preprocessing is not None
     cells = cell_evidence(model, picture(1), QUERIES[1])

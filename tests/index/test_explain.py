@@ -25,7 +25,7 @@ QUERY = Query(("a dog runs in the snow",), exclude=("two cats",))
 
 
 def indexed(home, model):
-    """Pictures and a clip of two moments through the real way of indexing."""
+    """Images and a video of two moments through the real way of indexing."""
     root = home / "photos"
     root.mkdir(parents=True)
     for seed in range(3):
@@ -46,7 +46,7 @@ def collection(tmp_path):
 
 @pytest.mark.parametrize("runtime", [torch_model, onnx_model])
 def test_evidence_adds_up_to_the_scores_that_are_shown(tmp_path, runtime):
-    """Within 1e-5 for every result, picture or moment, also after JSON, and without a note."""
+    """Within 1e-5 for every result, image or moment, also after JSON, and without a note."""
     model = runtime()
     with indexed(tmp_path, model) as made:
         results = search(made, QUERY, 10, model=model)
@@ -68,7 +68,7 @@ def test_evidence_adds_up_to_the_scores_that_are_shown(tmp_path, runtime):
 
 
 def test_evidence_files_are_numbered_and_replaced(collection, tmp_path):
-    """A picture for each result under its number, in a folder that is made; a second time they are replaced."""
+    """An image for each result under its number, in a folder that is made; a second time they are replaced."""
     results = search(collection, QUERY, 3, offset=2, model=torch_model())
     first = explain(collection, torch_model(), results, tmp_path / "new" / "maps")
     names = [
@@ -89,7 +89,7 @@ def test_evidence_files_are_numbered_and_replaced(collection, tmp_path):
 
 
 def test_files_that_are_gone_or_have_changed(collection, tmp_path):
-    """A note instead of evidence that would be of another picture; the others go on. A touched file is the same."""
+    """A note instead of evidence that would be of another image; the others go on. A touched file is the same."""
     root = tmp_path / "photos"
     (root / "0.png").unlink()
     Image.fromarray(picture(9)).save(root / "1.png")
@@ -132,7 +132,7 @@ def test_a_model_that_computes_otherwise_is_noted(collection):
 
 
 def test_files_that_cannot_be_written(collection, tmp_path):
-    """The numbers stay, with a note; a folder that is a file, and a picture whose place is a folder."""
+    """The numbers stay, with a note; a folder that is a file, and an image whose place is a folder."""
     (tmp_path / "file").touch()
     results = search(collection, QUERY, 1, model=torch_model())
     name = picture_name(1, results.results[0].path)

@@ -33,7 +33,7 @@ VECTORS[400:] = VECTORS[100:400]  # equal scores, which ids decide, on both side
 
 @pytest.fixture(scope="module")
 def collection(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedCollection]:
-    """Seven hundred pictures in ten folders, every other one taken some day."""
+    """Seven hundred images in ten folders, every other one taken some day."""
     with create(tmp_path_factory.mktemp("search") / "c", SIZE, build().fingerprint()) as made:
         made.add(
             [

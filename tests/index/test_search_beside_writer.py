@@ -34,7 +34,7 @@ def reader(writer: EmbeddedCollection) -> Iterator[EmbeddedCollection]:
 
 
 def replaced_after(monkeypatch, reader: EmbeddedCollection, writer: EmbeddedCollection, times: int) -> None:
-    """Right after each of the first searches, all files but the first are replaced by the same pictures."""
+    """Right after each of the first searches, all files but the first are replaced by the same images."""
     left = times
 
     def meanwhile(ask):

@@ -90,7 +90,7 @@ def test_watch_indexes_changes(start, collection, root):
 
 
 def test_captions_are_watched_too(start, collection, root):
-    """A file of captions is no picture, and changes the index all the same."""
+    """A file of captions is no image, and changes the index all the same."""
     watcher = start()
     watcher.next()
     (root / "captions.csv").write_text("path,caption\na.png,snow\n")
@@ -112,7 +112,7 @@ class Between(threading.Event):
 
 
 def test_a_file_that_grows_is_left_until_it_rests(collection, root):
-    """A picture that arrives in pieces, one between every two looks, is never read by halves."""
+    """An image that arrives in pieces, one between every two looks, is never read by halves."""
     whole = save_picture(root.parent, "outside.png", 9).read_bytes()
     piece = len(whole) // 8 + 1
 

@@ -62,7 +62,7 @@ class TestBatches:
     @given(count=st.integers(0, 7), batch_size=st.integers(1, 9))
     @settings(max_examples=15)
     def test_batch_size_changes_nothing(self, grid, region, count, batch_size):
-        """For pictures, feature sets and texts, any batch gives what one by one gives."""
+        """For images, feature sets and texts, any batch gives what one by one gives."""
         pictures = [picture(n) for n in range(count)]
         sets = feature_sets(*range(1, count + 1))
         texts = [CAPTIONS[n % len(CAPTIONS)] for n in range(count)]

@@ -1,4 +1,4 @@
-"""Contracts of ``encode_videos``: arrays of frame features or paths of clips, for every kind of model."""
+"""Contracts of ``encode_videos``: arrays of frame features or paths of videos, for every kind of model."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def naive_mean(model, path) -> np.ndarray:
 
 @pytest.mark.parametrize("runtime", ["torch", pytest.param("onnx", marks=pytest.mark.slow)])
 def test_a_model_of_pictures(folder, tmp_path, runtime):
-    """A clip is the direction of the mean of its frames' vectors, in both runtimes and with any batch."""
+    """A video is the direction of the mean of its frames' vectors, in both runtimes and with any batch."""
     model = build(grid_config())
     if runtime == "onnx":
         export_onnx(model, tmp_path / "export")
@@ -89,7 +89,7 @@ def test_a_model_of_frames_sees_as_its_features_were_seen(folder, tmp_path):
 
 @pytest.mark.parametrize("frames", [5, 40])
 def test_as_many_frames_as_in_training(tmp_path, frames):
-    """The remembered number is taken of a clip; of more than 20 the model is given 20, as training gives them."""
+    """The remembered number is taken of a video; of more than 20 the model is given 20, as training gives them."""
     write_clip(tmp_path / "long.mp4", seconds=5)
     rows = naive_rows(tmp_path / "long.mp4", frames)
     assert len(rows) == frames
@@ -156,7 +156,7 @@ def test_an_export_of_a_model_of_frames(folder, tmp_path):
 
 @pytest.mark.parametrize("kind", ["pictures", "frames"])
 def test_unreadable_videos_follow_on_bad(folder, kind):
-    """As with pictures: a row of NaN and a warning, a list of problems, or an error; half a clip is used and noted."""
+    """As with images: a row of NaN and a warning, a list of problems, or an error; half a video is used and noted."""
     model = build(grid_config()) if kind == "pictures" else frames_model(seen())
     write_clip(folder / "half.webm", seconds=8, codec="libvpx-vp9")
     content = (folder / "half.webm").read_bytes()
@@ -179,7 +179,7 @@ def test_unreadable_videos_follow_on_bad(folder, kind):
 
 
 def test_video_with_nan_embedding_is_a_problem(folder):
-    """A model that gives NaN, and a backbone that does, are problems of the clip."""
+    """A model that gives NaN, and a backbone that does, are problems of the video."""
     model = build(grid_config())
     with torch.no_grad():
         next(model.parameters()).fill_(torch.nan)
@@ -231,7 +231,7 @@ class TestConfiguration:
 
     @pytest.mark.parametrize("option", ["checkpoint_path", "pretrained_cfg", "cache_dir"])
     def test_a_folder_from_a_stranger(self, tmp_path, option):
-        """It must not name files to be opened, not even when clips are encoded."""
+        """It must not name files to be opened, not even when videos are encoded."""
         model = frames_model(seen())
         saved = model.save(tmp_path / "model")
         described = json.loads((saved / "config.json").read_text())

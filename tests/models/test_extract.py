@@ -1,4 +1,4 @@
-"""Contracts of feature extraction: what is stored is what the backbone computes, once for every picture."""
+"""Contracts of feature extraction: what is stored is what the backbone computes, once for every image."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def photographs(folder: Path, count: int, side: int = SIDE) -> Path:
 
 
 def naive_features(backbone: Backbone, path: Path) -> np.ndarray:
-    """One picture of the right size, alone, step by step: (cells, channels)."""
+    """One image of the right size, alone, step by step: (cells, channels)."""
     pixels = (np.asarray(Image.open(path), np.float64) - MEAN) / STD
     picture = torch.from_numpy(pixels.transpose(2, 0, 1).astype(np.float32))[None]
     with torch.no_grad():
@@ -95,13 +95,13 @@ def naive_features(backbone: Backbone, path: Path) -> np.ndarray:
 
 @pytest.fixture
 def folder(tmp_path) -> Path:
-    """Seven pictures of the size that the backbone is asked to take."""
+    """Seven images of the size that the backbone is asked to take."""
     return photographs(tmp_path / "pictures", 7)
 
 
 @pytest.mark.parametrize("batch_size", [1, 3, 16])
 def test_stored_features_are_those_of_the_backbone(folder, tmp_path, batch_size):
-    """Batching, reading ahead and float16 change nothing that a loop over single pictures would not give."""
+    """Batching, reading ahead and float16 change nothing that a loop over single images would not give."""
     backbone = tiny()
     progress = Telling()
     images = find_images(folder)
@@ -150,7 +150,7 @@ def test_a_bad_picture_among_good_ones(folder, tmp_path):
 
 
 def test_nothing_but_bad_pictures(tmp_path):
-    """A run without a single usable picture ends with a report all the same."""
+    """A run without a single usable image ends with a report all the same."""
     images = ImageFiles((tmp_path / "gone.jpg",), ("gone.jpg",))
     report = extract_features(images, tiny(), tmp_path / "out", size=SIDE)
     assert report.problems == {"gone.jpg": "no such file"}
@@ -158,7 +158,7 @@ def test_nothing_but_bad_pictures(tmp_path):
 
 
 def test_extraction_clips_values_beyond_float16(folder, tmp_path):
-    """Too large values are clipped and counted, infinite ones too; a picture that gives NaN is bad."""
+    """Too large values are clipped and counted, infinite ones too; an image that gives NaN is bad."""
 
     class Extreme(CaffeResNet):
         def forward(self, pixels: torch.Tensor) -> torch.Tensor:
@@ -236,7 +236,7 @@ def test_invalid_extraction_creates_no_folder(folder, tmp_path, changes, said):
 
 
 def test_a_size_that_shrinks_to_nothing(folder, tmp_path):
-    """Pictures too small for the backbone are one line and not an error of torch."""
+    """Images too small for the backbone are one line and not an error of torch."""
 
     class Picky(CaffeResNet):
         def feature_map(self, pixels: torch.Tensor) -> torch.Tensor:
@@ -247,7 +247,7 @@ def test_a_size_that_shrinks_to_nothing(folder, tmp_path):
 
 
 def test_a_model_reads_pictures_or_their_features(folder, tmp_path):
-    """A grid model gives the same vectors for pictures and for their stored features, up to float16."""
+    """A grid model gives the same vectors for images and for their stored features, up to float16."""
     grid = GridConfig(
         backbone=BackboneConfig(name="caffe-resnet", options={"blocks": [1, 1, 1, 1], "width": 4}), image_size=SIDE
     )
@@ -275,7 +275,7 @@ class TestFindImages:
         return tmp_path / "data"
 
     def test_extraction_covers_all_splits(self, data):
-        """A data set is the pictures of all its splits, under the ids it gives them."""
+        """A dataset is the images of all its splits, under the ids it gives them."""
         assert find_images(data).ids == ("00.png", "02.png", "01.png")
 
     def test_extraction_of_one_split(self, data):
@@ -285,7 +285,7 @@ class TestFindImages:
             find_images(data, split="dev")
 
     def test_a_layout_that_is_named(self, data):
-        """The pictures of a data set can also be taken as a plain folder, everything in it."""
+        """The images of a dataset can also be taken as a plain folder, everything in it."""
         assert find_images(data, layout="folder").ids == tuple(f"images/{i:02}.png" for i in range(4))
 
     def test_the_same_picture_in_two_splits_counts_once(self, tmp_path):

@@ -1,4 +1,4 @@
-"""Contracts of frame features of clips: what is kept is what the backbone sees, once for every clip."""
+"""Contracts of frame features of videos: what is kept is what the backbone sees, once for every video."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def test_the_folder_is_one_of_frame_features(folder, tmp_path):
 
 
 def test_bad_clips_among_good_ones(folder, tmp_path):
-    """They stop nothing and are told with their reasons; half a clip is used, with a note; mended, each is computed."""
+    """Problems stop nothing and have reasons; a truncated video is used, with a note; a repaired one is computed."""
     (folder / "text.mp4").write_text("no clip")
     (folder / "zero.mp4").write_bytes(b"")
     cut(folder / "half.webm")
@@ -156,7 +156,7 @@ def test_bad_clips_among_good_ones(folder, tmp_path):
 
 
 def test_a_second_run_computes_what_has_changed(folder, tmp_path):
-    """By the clip's time of change, to the nanosecond; a clip that turned bad loses what it had."""
+    """By the video's time of change, to the nanosecond; a video that turned bad loses what it had."""
     out = tmp_path / "out"
     extract(folder, out)
     first = contents(out)
@@ -186,13 +186,13 @@ def test_several_folders_of_clips_into_one(folder, tmp_path):
 
 
 def test_video_extraction_clips_values_beyond_float16(folder, tmp_path):
-    """Too large means are clipped and counted, infinite ones too; a clip that gives NaN is a problem."""
+    """Too large means are clipped and counted, infinite ones too; a video that gives NaN is a problem."""
 
     class Extreme(CaffeResNet):
         def forward(self, pixels: torch.Tensor) -> torch.Tensor:
             cells = torch.zeros_like(super().forward(pixels))
             cells[:, :, :4] = torch.tensor([7e4, -7e4, torch.inf, 65504.0])
-            if len(pixels) == 15:  # the second clip has as many frames
+            if len(pixels) == 15:  # the second video has as many frames
                 cells[-1, 0, 0] = torch.nan
             return cells
 
@@ -204,7 +204,7 @@ def test_video_extraction_clips_values_beyond_float16(folder, tmp_path):
 
 @pytest.mark.skipif(os.name == "nt", reason="POSIX signals")
 def test_video_extraction_resumes_after_kill(folder, tmp_path):
-    """After kill −9 the same call ends with the files of an uninterrupted run, and no finished clip is seen again."""
+    """After kill −9 the same call ends with the files of an uninterrupted run, and no finished video is seen again."""
     cut(folder / "0.webm")
     (folder / "00.mp4").write_bytes(b"")
     out = tmp_path / "out"
@@ -280,7 +280,7 @@ def test_video_extraction_refuses_foreign_folders(folder, tmp_path):
 
 
 def test_a_name_that_is_too_long_for_a_file(tmp_path):
-    """A path that fits and whose id does not is a problem of this clip alone."""
+    """A path that fits and whose id does not is a problem of this video alone."""
     long = Path(*["d" * 100] * 3)
     clips = find_videos(write_clips(tmp_path / "clips", "a.mp4", str(long / "b.mp4")))
     report = extract_clip_features(clips, tiny(), tmp_path / "out", **CALL)
@@ -319,7 +319,7 @@ def test_clips_may_be_named_by_hand(folder, tmp_path):
 
 
 def test_video_extraction_reports_scan_problems_first(folder, tmp_path):
-    """Problems of the search for clips stand before those of the clips."""
+    """Problems of the search for videos stand before those of the videos."""
     clips = find_videos(folder)
     clips = VideoFiles(clips.paths, clips.ids, (Problem("secret", "the folder cannot be read"),))
     assert extract_clip_features(clips, tiny(), tmp_path / "out", **CALL).problems == {

@@ -80,7 +80,7 @@ def run(*arguments: object) -> dict[str, Any]:
 
 
 def make_home(folder: Path, model: Path) -> Home:
-    """Six pictures, one of them twice, one lying on its side with notes of a camera; a clip; three captions."""
+    """Six images, one of them twice, one lying on its side with notes of a camera; a video; three captions."""
     home = Home(folder, model)
     (home.photos / "sea").mkdir(parents=True)
     for seed, name in enumerate(("a.png", "sea/c.png", "sea/d.png", "e.png")):

@@ -1,4 +1,4 @@
-"""Values and pictures that cannot be meant: refused with the reason, before they cost anything."""
+"""Values and images that cannot be meant: refused with the reason, before they cost anything."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Clips as players ask for them: whole or in part, and nothing left open behind a client that leaves."""
+"""Videos as players ask for them: whole or in part, and nothing left open behind a client that leaves."""
 
 from __future__ import annotations
 

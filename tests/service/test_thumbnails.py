@@ -1,4 +1,4 @@
-"""Small pictures: upright, without notes of the camera, kept for as long as they are true and no longer."""
+"""Small images: upright, without notes of the camera, kept for as long as they are true and no longer."""
 
 from __future__ import annotations
 

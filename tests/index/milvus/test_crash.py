@@ -192,7 +192,7 @@ def test_death_while_an_unfinished_generation_is_thrown_away(tmp_path: Path) -> 
 
 @pytest.mark.parametrize("left", [0, 5, 100, -1], ids=["nothing", "half a header", "the header", "all but a byte"])
 def test_indexes_that_a_kill_left_half_written(tmp_path: Path, left: int) -> None:
-    """Milvus Lite writes them in place, and would refuse the collection: they are made anew, and nothing is lost."""
+    """Milvus Lite writes them in place, and would refuse the collection: they are rebuilt, and nothing is lost."""
     folder = tmp_path / "photos.db"
     with create(folder) as writer:
         writer.add(batch(VECTORS))

@@ -1,4 +1,4 @@
-"""Generations in Milvus: what is dropped and when, what readers are told, and changes that fail on their way."""
+"""Generations in Milvus: what is dropped and when, what readers are reported, and changes that fail on their way."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def names(collection: MilvusCollection) -> set[str]:
 
 
 def test_the_next_writer_drops_what_nobody_needs(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """Not the reader; from then on a reader of the old generation is told at each read, in one line."""
+    """Not the reader; from then on a reader of the old generation is reported at each read, in one line."""
     with MilvusCollection.open(folder) as reader:
         switch(folder)
         assert names(reader) == FIRST | SECOND | {"vse_g2_meta"}
@@ -121,7 +121,7 @@ def switch_and_drop(folder: Path) -> None:
 def test_a_switch_in_the_middle_of_a_read(
     folder: Path, monkeypatch: pytest.MonkeyPatch, method: str, work: Callable[[Path], None], told: bool
 ) -> None:
-    """The read is of the old generation while that is there, and is told otherwise; it is never of the new one."""
+    """The read is of the old generation while that is there, and is reported otherwise; it is never of the new one."""
     with MilvusCollection.open(folder) as reader:
 
         def read() -> float:

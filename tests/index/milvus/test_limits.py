@@ -127,7 +127,7 @@ def test_another_process_is_told_one_line(folder: Path) -> None:
 
 
 def test_milvus_creation_can_be_repeated_after_kill(tmp_path: Path) -> None:
-    """What a process that died before publishing had made is no collection, and is made anew."""
+    """What a process that died before publishing had made is no collection, and is rebuilt."""
     script = """
         import os, sys
         from vse.index.milvus import MilvusCollection

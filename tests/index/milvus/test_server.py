@@ -34,7 +34,7 @@ def create(address: str) -> MilvusCollection:
 
 
 def test_names_are_collections_of_their_own(address: str) -> None:
-    """Two names on one server, also where one begins with the other; a name that is not there is told."""
+    """Two names on one server, also where one begins with the other; a name that is not there is reported."""
     with create(address) as first, create(address + "2") as second:
         first.add(batch(VECTORS))
         second.add(batch(VECTORS[:2]))

@@ -159,5 +159,5 @@ def test_calls_from_several_threads(runtimes, runtime):
     [(1, 32, (1, 4)), (2, 32, (2, 4)), (64, 32, (8, 4)), (2, 4, (1, 4)), (2, 3, (1, 3)), (8, 1, (1, 1))],
 )
 def test_how_cores_are_shared(cores, batch_size, expected):
-    """A call has four pictures where the batch allows it, and all calls together do not exceed the batch."""
+    """A call has four images where the batch allows it, and all calls together do not exceed the batch."""
     assert ParallelCalls.sharing(cores, batch_size) == expected

@@ -145,7 +145,7 @@ def test_closing_waits_for_work_on_the_cache(folder: Path) -> None:
 def test_verifying_beside_a_writer_finds_no_damage(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One moment is read: rows that come and go, and vectors that are purged from the cache meanwhile, are no damage.
 
-    Where the cache is damaged, that is found all the same.
+    Where the cache is corrupt, that is found all the same.
     """
     monkeypatch.setattr(approximate, "HNSW_FROM", 10**6)
     with EmbeddedCollection.open(folder, write=True) as writer, EmbeddedCollection.open(folder) as reader:

@@ -1,4 +1,4 @@
-"""One result, large: the picture, the clip, the evidence, and others like it."""
+"""One result, large: the image, the video, the evidence, and others like it."""
 
 from __future__ import annotations
 
