@@ -13,7 +13,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from tests.data.video_support import read_captions
 
-from vse.data.roles import MOST_WORDS, parse_roles
+from vse.data.roles import MAX_WORDS, parse_roles
 from vse.data.roles.lexicon import forms_of
 from vse.data.roles.tags import INSIDE_PHRASE, Tag, TagsBehind
 from vse.inputs.text import plain_sentence
@@ -139,8 +139,8 @@ def test_a_caption_without_end():
     """Of a caption of a million words the first ones are parsed, and what follows changes nothing."""
     clause = "a man runs while "
     found = parse_roles(clause * 250_000)
-    assert found == parse_roles(" ".join((clause * 250_000).split()[:MOST_WORDS]))
-    assert found.verbs == tuple(range(2, MOST_WORDS, 4))
+    assert found == parse_roles(" ".join((clause * 250_000).split()[:MAX_WORDS]))
+    assert found.verbs == tuple(range(2, MAX_WORDS, 4))
 
 
 def naive_look_back(words: list[str], tags: list[str]) -> tuple[str | None, str | None, str | None, bool]:

@@ -28,5 +28,5 @@ def test_every_picture_is_on_the_sheet(columns):
 @pytest.mark.parametrize("arguments", [{"columns": 0}, {"captions": 0}, {"indices": []}, {"size": 0}])
 def test_bad_arguments_are_named(arguments):
     """An empty sheet is refused with the argument that makes it one."""
-    with pytest.raises(InputError, match=r"must be a whole number.*got 0"):
+    with pytest.raises(InputError, match=r"must be an integer.*got 0"):
         contact_sheet(**arguments)

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from tests.data.scenes.naive import shown
 
 from vse.data.scenes import KeyedRandom, caption_scene, sample_scene
-from vse.data.scenes.sample import most_scenes
+from vse.data.scenes.sample import max_scenes
 from vse.data.scenes.scene import COLORS, KINDS, LAYOUTS, RADII, SPLITS, place, slots
 from vse.errors import InputError
 
@@ -115,7 +115,7 @@ def test_two_scenes_in_a_row_share_all_words(seed, split, family):
 @pytest.mark.parametrize("split", ["dev", "test"])
 def test_all_scenes_of_a_split_mean_different_things(split):
     """Up to the last scene that a split has, none shows what another one shows."""
-    number = most_scenes(split)
+    number = max_scenes(split)
     assert number >= 2000
     assert len({shown(sample_scene(0, split, index).shapes) for index in range(number)}) == number
 
@@ -160,7 +160,7 @@ def test_too_many_objects_are_noticed():
         ((0, "train", -1), "index.*-1"),
         ((0, "train", 1.5), r"index.*1\.5"),
         ((True, "train", 0), "seed.*True"),
-        ((0, "test", most_scenes("test")), "index must be below .*'test'"),
+        ((0, "test", max_scenes("test")), "index must be below .*'test'"),
         ((0, "val", 0), "split 'val'.*'train', 'dev', 'test'"),
     ],
 )

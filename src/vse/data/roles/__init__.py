@@ -1,8 +1,8 @@
-"""Role graphs of captions without a model: rules over word lists, for data that comes without parsed captions.
+"""Parse captions into role graphs by rules over word lists, for datasets without parsed captions.
 
-A semantic role labeller is a network of hundreds of megabytes that has to be downloaded. Captions are short and plain,
-and a few rules find their verbs and noun phrases: ``benchmarks/role_parser.py`` measures how well. The roles are
-guesses: what stands before an active verb is ARG0, what stands behind it ARG1, and a preposition decides the rest.
+A semantic role labeller is a network of hundreds of megabytes to download. Captions are short and simple, and a few
+rules find their verbs and noun phrases: ``benchmarks/role_parser.py`` measures how well. The roles are guesses: the
+phrase before an active verb is ARG0, the one after it ARG1, and a preposition decides the rest.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from vse.data.roles.phrases import Argument, Phrase, find_arguments, find_phrase
 from vse.data.roles.tags import tag_words
 
 NOTE = "role graphs by the built-in rules of vse (English word lists, no model): verbs and phrases found, roles guessed"
-MOST_WORDS = 512  # of a caption; models read 30, and what follows those decides to which verb a phrase belongs
+MAX_WORDS = 512  # of a caption; models read 30, but later words decide to which verb a phrase belongs
 
 
 @dataclass(frozen=True)
 class RoleParse:
-    """What the rules found in one caption; positions count the words of ``caption.split()`` from 0.
+    """The parse of one caption; positions are indices into ``caption.split()``.
 
     Attributes:
         words: the words.
-        verbs: the positions of the verbs, auxiliaries left out.
+        verbs: the positions of the verbs without auxiliaries.
         nouns: the position of the last noun of every noun phrase.
         phrases: the noun phrases, prepositions included.
         arguments: which phrase belongs to which verb in which role.
@@ -37,7 +37,7 @@ class RoleParse:
     arguments: tuple[Argument, ...]
 
     def graph(self) -> list[Any]:
-        """``[nodes, edges]`` in the shape of ``sent2rolegraph.augment.json``.
+        """Return ``[nodes, edges]`` in the format of ``sent2rolegraph.augment.json``.
 
         Nodes are ``{"ROOT": {...}, "1": {"role", "spans", "words"}, ...}``, each verb followed by its phrases; edges
         are ``[verb node, phrase node, role]``. A phrase in two roles has two nodes; one that belongs to no verb has
@@ -72,11 +72,14 @@ class RoleParse:
 
 
 def parse_roles(caption: str) -> RoleParse:
-    """Verbs, noun phrases and roles of an English caption, of a long one those of its first ``MOST_WORDS`` words.
+    """Return the verbs, noun phrases and roles in the first ``MAX_WORDS`` words of an English caption.
 
-    One without words gives an empty parse.
+    The parse of a caption without words is empty.
+
+    >>> [verb_or_phrase["words"] for verb_or_phrase in parse_roles("a dog runs").graph()[0].values()]
+    [['a', 'dog', 'runs'], ['runs'], ['a', 'dog']]
     """
-    words = tuple(caption.split()[:MOST_WORDS])
+    words = tuple(caption.split()[:MAX_WORDS])
     tagging = tag_words(words)
     phrases = find_phrases(words, tagging)
     return RoleParse(

@@ -1,4 +1,4 @@
-"""Role graphs of sentences: from the published file, from the built-in parser where there is none."""
+"""Role graphs of sentences: from the published file, or from the built-in parser if there is none."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ GRAPH_FILES = ("sent2rolegraph.augment.json", "sent2rolegraph.json")
 
 @dataclass(frozen=True, eq=False)
 class RoleGraphs:
-    """``graphs[sentence]`` is ``[nodes, edges]`` in the published shape; ``note`` says where they come from.
+    """``graphs[sentence]`` is ``[nodes, edges]`` in the published format; ``note`` describes their source.
 
-    ``missing`` are the sentences that the file does not have: they are parsed here. ``astray`` are those whose graph
-    has nodes that cannot be read or places outside of the sentence: whoever reads a graph leaves these out.
+    ``missing`` are the sentences that are not in the file and parsed here. ``astray`` are those whose graph has invalid
+    nodes or positions outside of the sentence, which readers of a graph skip.
     """
 
     graphs: Mapping[str, Any] = field(repr=False)
@@ -29,7 +29,15 @@ class RoleGraphs:
 
 
 def role_graphs(sentences: Iterable[str], folder: Path | None) -> RoleGraphs:
-    """A graph for each distinct sentence; ``folder`` is where the annotations are, None for data without any."""
+    """Return a graph for each distinct sentence.
+
+    Args:
+        sentences: Captions with single spaces between words.
+        folder: The folder of the annotations; None to parse every sentence.
+
+    Raises:
+        InputError: If the published file cannot be read.
+    """
     wanted = list(dict.fromkeys(sentences))
     file = next((folder / name for name in GRAPH_FILES if (folder / name).is_file()), None) if folder else None
     published = {} if file is None else _read(file, wanted)
@@ -48,9 +56,9 @@ def role_graphs(sentences: Iterable[str], folder: Path | None) -> RoleGraphs:
 
 
 def _read(file: Path, wanted: Iterable[str]) -> dict[str, Any]:
-    """Those of the wanted sentences that the file has; the other graphs, a hundred thousand of them, are let go.
+    """Return the graphs of the wanted sentences that are in the file.
 
-    Sentences have one blank between words, whatever white space the file has in the same place.
+    Sentences have single spaces between words; the whitespace in the file may differ.
     """
     content = parse_json(read_text(file), str(file))
     if not isinstance(content, dict):
@@ -64,19 +72,22 @@ def _read(file: Path, wanted: Iterable[str]) -> dict[str, Any]:
         if not (
             isinstance(graph, list) and len(graph) == 2 and isinstance(graph[0], dict) and isinstance(graph[1], list)
         ):
-            raise InputError(f"{file}, {sentence[:60]!r}: expected [nodes, edges], delete the file to go without it")
+            raise InputError(
+                f"{file}, {sentence[:60]!r}: expected [nodes, edges], delete the file to parse all sentences"
+            )
         found[sentence] = graph
     return found
 
 
 def _is_astray(graph: list[Any], words: int) -> bool:
-    """Whether a node but the root, which stands for the whole sentence, has no role or places that are no words."""
+    """Return whether a node other than the root, the whole sentence, has no role or invalid positions."""
     nodes = (node if isinstance(node, dict) else {} for node in graph[0].values())
     return any(
-        node.get("role") != "ROOT" and not (isinstance(node.get("role"), str) and _are_places(node.get("spans"), words))
+        node.get("role") != "ROOT"
+        and not (isinstance(node.get("role"), str) and _are_positions(node.get("spans"), words))
         for node in nodes
     )
 
 
-def _are_places(spans: Any, words: int) -> bool:
+def _are_positions(spans: Any, words: int) -> bool:
     return isinstance(spans, list) and spans != [] and all(type(place) is int and 0 <= place < words for place in spans)

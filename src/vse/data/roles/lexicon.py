@@ -1,4 +1,4 @@
-"""Word classes of captions: closed lists, verbs with their inflections, suffixes. Our own, English only, no model."""
+"""English word classes for captions: closed lists, verbs with their inflections, suffixes."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _VOWELS = "aeiou"
 
 @cache
 def verb_forms() -> dict[str, frozenset[Form]]:
-    """Every inflected form of the verbs we know, with what it may be."""
+    """Return every inflected form of the known verbs with the forms it may be."""
     found: dict[str, set[Form]] = {}
     for base in _LISTS["verbs"]:
         past, participle = _IRREGULAR.get(base, f"{_with(base, 'ed')},{_with(base, 'ed')}").split(",")
@@ -51,10 +51,10 @@ def verb_forms() -> dict[str, frozenset[Form]]:
 
 
 def forms_of(word: str) -> frozenset[Form]:
-    """What verb form ``word`` may be: from the list, or by its ending; empty for a word that looks like no verb.
+    """Return which verb forms ``word`` may be, from the list or by its suffix; empty if it is not a verb.
 
-    A word that is not in the list counts as a verb by its ending alone if it ends in -ing or -ed: both are mostly
-    verbs in captions, while -s is mostly a plural.
+    Unlisted words count as verbs if they end in -ing or -ed: both are mostly verbs in captions, while -s is mostly a
+    plural.
     """
     known = verb_forms().get(word)
     if known:
@@ -67,17 +67,17 @@ def forms_of(word: str) -> frozenset[Form]:
 
 
 def is_adjective(word: str) -> bool:
-    """By the list or by an ending that nouns hardly have."""
+    """Return whether a word is listed or has a suffix that is rare among nouns."""
     return word in _LISTS["adjectives"] or (len(word) > 5 and word.endswith(_ADJECTIVE_ENDINGS))
 
 
 def is_adverb(word: str) -> bool:
-    """By the list, or -ly."""
+    """Return whether a word is listed or ends in -ly."""
     return word in _LISTS["adverbs"] or (len(word) > 4 and word.endswith("ly") and word not in _LISTS["not_adverbs"])
 
 
 def is_plural(word: str) -> bool:
-    """Whether a noun looks like more than one."""
+    """Return whether a noun looks like a plural."""
     return word in _LISTS["plurals"] or (word.endswith("s") and not word.endswith(("ss", "us", "is")) and len(word) > 3)
 
 
@@ -91,7 +91,7 @@ def _inflected(base: str, past: str, participle: str) -> list[tuple[str, Form]]:
 
 
 def _with(base: str, ending: str) -> str:
-    """-ing or -ed: a silent e falls, y becomes i before -ed, and a single consonant after a single vowel doubles."""
+    """Append -ing or -ed: drop a silent e, turn y into i before -ed, double a consonant after a single vowel."""
     if base.endswith("ee") or (base.endswith(("oe", "ye")) and ending == "ing"):
         return base + ending if ending == "ing" else base + "d"
     if base.endswith("e"):

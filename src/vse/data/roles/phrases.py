@@ -1,4 +1,4 @@
-"""Noun phrases of a tagged caption, and which verb each belongs to in which role."""
+"""Find the noun phrases of a tagged caption, and the verb and role of each."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ COMPANY = "ARGM-COM"
 
 @dataclass(frozen=True)
 class Phrase:
-    """Words ``start`` to ``end - 1``; ``heads`` are the positions of its nouns, ``preposition`` is what leads it in."""
+    """Words ``start`` to ``end - 1``; ``heads`` are the positions of its nouns, ``preposition`` introduces it."""
 
     start: int
     end: int
@@ -43,7 +43,7 @@ class Argument:
 
 
 def find_phrases(words: Sequence[str], tagging: Tagging) -> list[Phrase]:
-    """Noun phrases from left to right, each with the preposition in front of it; "a group of men" is one phrase."""
+    """Return noun phrases from left to right with their prepositions; "a group of men" is one phrase."""
     tags = tagging.tags
     found: list[Phrase] = []
     i = 0
@@ -61,10 +61,10 @@ def find_phrases(words: Sequence[str], tagging: Tagging) -> list[Phrase]:
 
 
 def find_arguments(words: Sequence[str], tagging: Tagging, phrases: Sequence[Phrase]) -> list[Argument]:
-    """The arguments of every verb, its subject first.
+    """Return the arguments of every verb, its subject first.
 
-    The subject is the phrase that ends where the verb begins, or the subject of the verb before; a phrase behind a
-    verb belongs to it up to the next verb. The role of a phrase with a preposition is that preposition's.
+    The subject is the phrase that ends where the verb begins, or the subject of the previous verb; a phrase after a
+    verb belongs to it up to the next verb. A preposition decides the role of its phrase.
     """
     verbs = [i for i, tag in enumerate(tagging.tags) if tag == "verb"]
     subjects: dict[int, int | None] = {}
@@ -85,7 +85,7 @@ def find_arguments(words: Sequence[str], tagging: Tagging, phrases: Sequence[Phr
 
 
 def _phrase_end(tagging: Tagging, start: int) -> int:
-    """A phrase ends behind a noun or pronoun where another article, number or pronoun begins the next one."""
+    """Return whether a phrase ends here: after a noun or pronoun, before an article, number or pronoun."""
     tags = tagging.tags
     end = start + 1
     while end < len(tags) and tags[end] in INSIDE_PHRASE:
@@ -97,7 +97,7 @@ def _phrase_end(tagging: Tagging, start: int) -> int:
 
 
 def _joined(words: Sequence[str], tagging: Tagging, phrases: list[Phrase]) -> list[Phrase]:
-    """Join "of" phrases, phrases with "and" between them, and what stands behind a subject in front of its verb."""
+    """Join "of" phrases, phrases with "and" between them, and phrases between a subject and its verb."""
     tags = tagging.tags
     joined: list[Phrase] = []
     for phrase in phrases:
@@ -138,7 +138,7 @@ def _subject(
 
 
 def _new_clause(tagging: Tagging, phrase: Phrase, verb: int) -> bool:
-    """Whether a phrase begins a clause of its own, so that it is no object of the verb before it."""
+    """Return whether a phrase begins a new clause and so is not an object of the verb before it."""
     return any(tag in {"conj", "clause", "mark"} for tag in tagging.tags[verb + 1 : phrase.start])
 
 

@@ -1,4 +1,4 @@
-"""Word classes in context: which word of a caption is a verb, which belongs to a noun phrase."""
+"""Tag the words of a caption in context: verbs, auxiliaries, and parts of noun phrases."""
 
 from __future__ import annotations
 
@@ -22,22 +22,22 @@ _NO_NOUNS = (
 
 
 def opens_phrase(word: str) -> bool:
-    """Whether a noun phrase begins with ``word``, whatever follows."""
+    """Return whether ``word`` always begins a noun phrase."""
     return word in _OPENING
 
 
 @dataclass(frozen=True)
 class WordsAhead:
-    """The words of a caption, lower case and without marks; positions behind the last one are empty."""
+    """The words of a caption, lower case and without punctuation; positions after the last are empty."""
 
     words: Sequence[str]
 
     def word(self, i: int) -> str:
-        """Word i, or nothing."""
+        """Return word i, or an empty text."""
         return self.words[i] if i < len(self.words) else ""
 
     def may_be_noun(self, i: int) -> bool:
-        """Whether a noun phrase may start at word i: a preposition in front of it then has an object."""
+        """Return whether a noun phrase may start at word i, so that a preposition before it has an object."""
         word = self.word(i)
         if opens_phrase(word):
             return True
@@ -46,11 +46,11 @@ class WordsAhead:
         return f"{word} {self.word(i + 1)}" in lexicon.COMPOUNDS or "ing" not in forms_of(word)
 
     def noun_follows(self, i: int) -> bool:
-        """Whether the noun phrase of word i goes on behind it."""
+        """Return whether the noun phrase of word i continues after it."""
         return self.may_be_noun(i + 1) and not opens_phrase(self.word(i + 1))
 
     def passive_follows(self, i: int) -> bool:
-        """Whether "get" at word i is an auxiliary: "gets eaten", "getting hit by", and not "get cut fruit"."""
+        """Return whether "get" at word i is an auxiliary: "gets eaten", "getting hit by", but not "get cut fruit"."""
         forms = forms_of(self.word(i + 1))
         certain = "base" not in forms or self.word(i + 2) == "by"
         return "participle" in forms and certain and not self.noun_follows(i + 1)
@@ -78,13 +78,13 @@ INSIDE_PHRASE = frozenset({"det", "num", "adj", "noun", "pron", "genitive"})
 
 @dataclass
 class TagsBehind:
-    """The tags so far, and what the rules ask of them.
+    """The tags so far, and what the rules need to know about them.
 
     Attributes:
-        tags: one for each word, from the first.
-        last: the last tag that is no adverb.
-        outside: the last tag that belongs to no noun phrase: what leads in the phrase that may be under way.
-        subject: the head of the noun phrase that begins the clause; phrases behind a preposition do not count.
+        tags: one for each word so far.
+        last: the last tag that is not an adverb.
+        outside: the last tag outside of noun phrases, before the current phrase.
+        subject: the head of the noun phrase that begins the clause; phrases after a preposition do not count.
     """
 
     tags: list[Tag] = field(default_factory=list)
@@ -94,7 +94,7 @@ class TagsBehind:
     _seen: set[Tag] = field(default_factory=set)
 
     def add(self, word: str, tag: Tag) -> None:
-        """Go one word on."""
+        """Advance by one word."""
         if tag in {"clause", "mark"}:
             self.subject = None
         if tag in {"noun", "pron"} and self.outside != "prep":
@@ -108,7 +108,7 @@ class TagsBehind:
 
     @property
     def joined_subject(self) -> bool:
-        """Whether "and" joins two noun phrases, and no verb came yet."""
+        """Return whether "and" joins two noun phrases before any verb."""
         return "conj" in self._seen and "verb" not in self._seen
 
 
@@ -124,10 +124,10 @@ class Tagging:
 
 
 def tag_words(words: Sequence[str]) -> Tagging:
-    """Tag from left to right; a decision sees the tags behind it and the plain words ahead.
+    """Tag from left to right; a decision sees the previous tags and the following words.
 
-    A verb is found where English has one: behind an auxiliary or "to", behind a finished noun phrase, behind another
-    verb and a conjunction. The same word behind an article belongs to a noun phrase.
+    A verb is found where English has one: after an auxiliary or "to", after a complete noun phrase, after another verb
+    and a conjunction. The same word after an article belongs to a noun phrase.
     """
     tagger = _Tagger([word.strip(".,;:!?\"'()").lower() for word in words])
     for i, word in enumerate(tagger.words):
@@ -142,12 +142,12 @@ class _Tagger:
         self.ahead = WordsAhead(words)
         self.behind = TagsBehind()
         self.voices: dict[int, Voice] = {}
-        self.awaits: Literal["be", "base", "have", None] = None  # what an auxiliary behind us asks for
+        self.awaits: Literal["be", "base", "have", None] = None  # what the last auxiliary requires
         self.clause_verb: Form | None = None  # the form of the last verb of this clause
         self.clause_forms: set[Form] = set()
 
     def choose(self, i: int) -> Tag:  # noqa: PLR0911
-        """The tag of word i, in the order: marks, function words, words that may be verbs, all others."""
+        """Return the tag of word i. Order: punctuation, function words, possible verbs, all others."""
         word = self.words[i]
         if not any(c.isalnum() for c in word):
             self.awaits = None
@@ -207,7 +207,7 @@ class _Tagger:
         if word in lexicon.CONJUNCTIONS or word == "andor":
             self.awaits = None
             if after in lexicon.DETERMINERS | lexicon.PRONOUNS | lexicon.POSSESSIVES | lexicon.NUMBERS:
-                self._clause()  # perhaps a clause of its own
+                self._clause()  # possibly a new clause
             return "conj"
         if word in lexicon.CLAUSES | lexicon.RELATIVES:
             return self._clause()
@@ -229,7 +229,7 @@ class _Tagger:
         return "verb"
 
     def _verb_here(self, i: int, forms: frozenset[Form]) -> Form | None:  # noqa: PLR0911
-        """The form in which word i is a verb at its place, or None."""
+        """Return the form in which word i is a verb here, None if it is not."""
         behind, after = self.behind.last, self.ahead.word(i + 1)
         if self.awaits == "base":
             return "base" if "base" in forms else None
@@ -254,7 +254,7 @@ class _Tagger:
         return self._finite(i, forms)
 
     def _finite(self, i: int, forms: frozenset[Form]) -> Form | None:  # noqa: PLR0911
-        """A verb behind a noun phrase: it agrees with its subject, and a clause has one."""
+        """Return the form of a finite verb after a noun phrase: it agrees with its subject, and a clause has one."""
         subject = self.behind.subject
         if self.clause_verb is not None:
             loose = "participle" in forms and "base" not in forms and self.ahead.word(i + 1) in lexicon.PREPOSITIONS
@@ -283,7 +283,7 @@ class _Tagger:
         return True
 
     def _like_before(self, i: int, forms: frozenset[Form]) -> Form | None:
-        """Behind a conjunction a verb has the form of the verb before it."""
+        """Return the form of a verb after a conjunction: that of the verb before it."""
         if same := self.clause_forms & forms:
             return min(same)
         if "s" in forms and self.clause_forms and opens_phrase(self.ahead.word(i + 1)):
@@ -297,7 +297,7 @@ class _Tagger:
         return None
 
     def settle_auxiliaries(self) -> None:
-        """A form of "be" without a verb behind it is the verb itself; so is "have"."""
+        """Tag "be" and "have" without a following verb as verbs."""
         tags = self.behind.tags
         for i, tag in enumerate(tags):
             if tag != "aux" or self.words[i] in lexicon.MODALS | lexicon.DO:

@@ -1,8 +1,8 @@
-"""Generated scenes: small pictures of coloured shapes with true captions, the same on every machine.
+"""Generate scenes: small images of colored shapes with true captions, identical on every machine.
 
-Scenes come in pairs that share every word and differ in what belongs to what ("two red circles and three blue squares",
-"two blue circles and three red squares"), so that a bag of words or of colours finds the pair and not the scene. Every
-caption names all that its scene shows and is true of no other scene of the split.
+Scenes come in pairs that share every word and differ in their binding ("two red circles and three blue squares", "two
+blue circles and three red squares"), so that a bag of words or colors finds the pair but not the scene. Every caption
+describes its scene completely and is true of no other scene of the split.
 
 >>> from vse.data.scenes import KeyedRandom, describe, render, sample_scene
 >>> scene = sample_scene(seed=0, split="test", index=7)

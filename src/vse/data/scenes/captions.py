@@ -1,7 +1,7 @@
-"""Five true captions of a scene.
+"""Write five true captions of a scene.
 
-A phrase such as "two blue squares" says that exactly two objects of the scene are blue squares. "A left of B" says that
-every object of A lies to the left of every object of B, with room between; likewise for right, above and below.
+A phrase such as "two blue squares" means that exactly two objects of the scene are blue squares. "A left of B" means
+that every object of A is to the left of every object of B, with a gap; likewise for right, above and below.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ NOUNS: dict[Kind, tuple[tuple[str, str], ...]] = {
     "diamond": (("diamond", "diamonds"), ("diamond", "diamonds"), ("rhombus", "rhombuses")),
     "heart": (("heart", "hearts"),),
 }
-"""Singular and plural; what is written twice comes up twice as often."""
+"""Singular and plural; an entry listed twice is drawn twice as often."""
 SIZE_WORDS: dict[Size, tuple[str, ...]] = {"small": ("small", "little"), "large": ("large", "big")}
 COLOR_WORDS: dict[Color, tuple[str, ...]] = {"purple": ("purple", "violet")}
 NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight")
 
 
 def name_group(part: Part, detail: Detail, rng: KeyedRandom) -> str:
-    """A phrase with number, colour and kind of the group; ``full`` gives its size too."""
+    """Return a phrase with number, color and kind of the group; ``full`` adds its size."""
     words = []
     if detail == "full":
         words.append(rng.choice(SIZE_WORDS[part.size]))
@@ -62,14 +62,14 @@ SIDES: dict[Relation, tuple[str, str]] = {
     "above": ("above it", "above them"),
     "below": ("below it", "below them"),
 }
-"""How something that stands so is seen from one object, and from several."""
+"""A relation as seen from one object, and from several."""
 
 
 def describe(scene: Scene, rng: KeyedRandom) -> list[str]:
-    """Five different captions, all true, in lower case, some with a full stop.
+    """Return five different true captions in lower case, some with a full stop.
 
-    Each names all groups with number, colour and kind. Three say how the groups stand, two only list them; some give
-    the sizes. Which order, construction and words is drawn from ``rng``.
+    Each names all groups with number, color and kind. Three describe how the groups are arranged, two only list them;
+    some give the sizes. Order, construction and words are drawn from ``rng``.
     """
     content = scene.content
     writers: list[tuple[Writer, Detail]] = [
@@ -89,7 +89,7 @@ def describe(scene: Scene, rng: KeyedRandom) -> list[str]:
 
 
 def _related(content: Content, detail: Detail, rng: KeyedRandom) -> str:
-    """How one group stands to each of the others."""
+    """Describe the relation of one group to each of the others."""
     first, *others = rng.shuffled(range(len(content.parts)))
     several = content.parts[first].count > 1
     verb = "are" if several else "is"
@@ -114,7 +114,7 @@ def _related(content: Content, detail: Detail, rng: KeyedRandom) -> str:
 
 
 def _listed(content: Content, detail: Detail, rng: KeyedRandom) -> str:
-    """What there is, without where."""
+    """List the groups without their positions."""
     parts = rng.shuffled(content.parts)
     *names, last = (name_group(part, detail, rng) for part in parts)
     listed = f"{', '.join(names)} and {last}"

@@ -1,14 +1,13 @@
-"""Writing scenes to disk as a data set in the layout of Karpathy's splits.
+"""Write scenes to disk as a dataset in the layout of Karpathy's splits.
 
 ::
 
-    FOLDER/scenes.json             what was asked for; written first
+    FOLDER/scenes.json             the arguments; written first
     FOLDER/images/train_000000.png …, dev_…, test_…
     FOLDER/dataset_scenes.json     {"dataset", "images": [{"filename", "split", "imgid", "sentences": [{"raw"}]}]};
-                                   written last, so that its presence says that the data set is whole
+                                   written last, so that its presence means that the dataset is complete
 
-Every file is written beside its place and renamed into it, so a file that is there is whole, and a call that was
-interrupted goes on where it stopped.
+Files are written atomically, so that an interrupted call can be resumed.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from vse._util.atomic import write_json
 from vse.data.scenes.captions import CAPTIONS
 from vse.data.scenes.keyed import KEY_LIMIT
 from vse.data.scenes.render import check_size, render
-from vse.data.scenes.sample import caption_scene, most_scenes, sample_scene
+from vse.data.scenes.sample import caption_scene, max_scenes, sample_scene
 from vse.data.scenes.scene import Split
 from vse.errors import InputError
 from vse.progress import ProgressReporter, SilentProgress
@@ -33,11 +32,11 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
 FORMAT = 2
-"""Changes whenever the same arguments give other scenes, pictures or captions."""
+"""Changes whenever the same arguments give other scenes, images or captions."""
 RECORD = "scenes.json"
 ANNOTATIONS = "dataset_scenes.json"
 IMAGES = "images"
-COMPRESSION = 3  # encodes much faster than the usual 6, for files a tenth larger
+COMPRESSION = 3  # much faster than the default 6, for files a tenth larger
 KARPATHY_SPLITS: dict[Split, str] = {"train": "train", "dev": "val", "test": "test"}
 
 
@@ -52,7 +51,7 @@ class WrittenScenes:
 
     @property
     def annotations(self) -> Path:
-        """The file that lists pictures and captions."""
+        """The file that lists images and captions."""
         return self.folder / ANNOTATIONS
 
     def to_json(self) -> dict[str, Any]:
@@ -68,7 +67,7 @@ class WrittenScenes:
 
 @dataclass(frozen=True)
 class Order:
-    """What was asked for; a folder holds the scenes of one order."""
+    """The arguments of :func:`write_scenes`; a folder holds the scenes of one order."""
 
     train: int
     dev: int
@@ -81,15 +80,15 @@ class Order:
         for name in ("train", "dev", "test", "seed"):
             value = getattr(self, name)
             if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < KEY_LIMIT:
-                raise InputError(f"{name} must be a whole number from 0 to 2^32 - 1, got {value!r}")
+                raise InputError(f"{name} must be an integer from 0 to 2^32 - 1, got {value!r}")
         check_size(self.size)
         for split, number in self.counts.items():
-            if number > most_scenes(split):
+            if number > max_scenes(split):
                 raise InputError(
-                    f"{split} must be at most {most_scenes(split)}, all the scenes there are, got {number}"
+                    f"{split} must be at most {max_scenes(split)}, the number of scenes there are, got {number}"
                 )
         if self.train + self.dev + self.test == 0:
-            raise InputError("train, dev and test are all 0: ask for at least one scene")
+            raise InputError("train, dev and test are all 0: request at least one scene")
 
     @property
     def counts(self) -> dict[Split, int]:
@@ -106,7 +105,20 @@ def write_scenes(
     size: int = 128,
     progress: ProgressReporter | None = None,
 ) -> WrittenScenes:
-    """Write a data set of scenes, or finish one that was begun with the same arguments."""
+    """Write a dataset of scenes, or resume one that was begun with the same arguments.
+
+    Args:
+        folder: A new folder, or that of an interrupted call.
+        train: Scenes in the training split.
+        dev: Scenes in the development split.
+        test: Scenes in the test split.
+        seed: Selects the scenes.
+        size: The side of the images in pixels.
+        progress: Receives the number of scenes.
+
+    Raises:
+        InputError: If an argument is invalid, or the folder holds something else.
+    """
     order = Order(train, dev, test, seed, size)
     progress = progress or SilentProgress()
     folder = Path(folder)
@@ -122,7 +134,7 @@ def write_scenes(
             name = f"{split}_{index:06d}.png"
             scene = sample_scene(seed, split, index)
             if name not in there:
-                _write_picture(images / name, render(scene, size))
+                _write_image(images / name, render(scene, size))
                 drawn += 1
             entries.append(
                 {
@@ -140,17 +152,19 @@ def write_scenes(
 
 
 def _claim(folder: Path, order: Order) -> None:
-    """Record the order in the folder, or see that the folder is this order's already."""
+    """Record the order in the folder, or check that the folder was begun with it."""
     record = folder / RECORD
     if record.is_file():
         _compare(record, order)
         return
     for place in (folder, *folder.parents):
         if place.exists() and not place.is_dir():
-            raise InputError(f"{str(place)!r} is a file, expected a folder: choose another place for the scenes")
+            raise InputError(f"{str(place)!r} is a file, expected a folder: choose another one for the scenes")
     for taken in (folder / ANNOTATIONS, folder / IMAGES):
         if taken.exists():
-            raise InputError(f"{str(taken)!r} is there, but no {RECORD} says what it is: choose another folder")
+            raise InputError(
+                f"{str(taken)!r} exists, but there is no {RECORD} that describes it: choose another folder"
+            )
     write_json(record, asdict(order))
 
 
@@ -164,7 +178,7 @@ def _compare(record: Path, order: Order) -> None:
         return
     if not isinstance(known, dict):
         raise InputError(
-            f"{str(record)!r} does not say what the folder holds: choose another folder, or delete this one"
+            f"{str(record)!r} does not describe what the folder holds: choose another folder, or delete this one"
         )
     changes = ", ".join(
         f"{name} {known.get(name)!r} (now {value!r})" for name, value in wanted.items() if known.get(name) != value
@@ -172,8 +186,8 @@ def _compare(record: Path, order: Order) -> None:
     raise InputError(f"{str(record.parent)!r} holds scenes of {changes}: choose another folder, or delete this one")
 
 
-def _write_picture(path: Path, picture: Image) -> None:
-    """As :mod:`vse._util.atomic` does, but without waiting for the disk: a picture lost in a crash is drawn again."""
+def _write_image(path: Path, picture: Image) -> None:
+    """Write atomically but without syncing to disk: an image lost in a crash is drawn again."""
     descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     temporary = Path(name)
     try:

@@ -1,4 +1,4 @@
-"""Random draws that depend on a key alone."""
+"""Random draws that depend only on a key."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ KEY_LIMIT = 2**32
 
 
 class KeyedRandom:
-    """A stream of draws fixed by a key of whole numbers below 2^32: same key, same draws, for good.
+    """A stream of draws determined by a key of integers below 2^32: the same key always gives the same draws.
 
-    numpy promises that the raw numbers of its bit generators never change, but not what its ``Generator`` makes of
-    them, so the few distributions needed here are made from the raw numbers.
+    numpy guarantees that the raw output of its bit generators never changes, but not what its ``Generator`` computes
+    from it, so the few distributions needed here are computed from the raw output.
 
     >>> KeyedRandom(0, 7).below(100) == KeyedRandom(0, 7).below(100)
     True
@@ -28,28 +28,28 @@ class KeyedRandom:
     def __init__(self, *key: int) -> None:
         for number in key:
             if not isinstance(number, int) or isinstance(number, bool) or not 0 <= number < KEY_LIMIT:
-                raise InputError(f"a random key is made of whole numbers from 0 to 2^32 - 1, got {number!r}")
-        # The length goes first: SeedSequence takes missing numbers for zeros, so (1,) and (1, 0) would be one key.
+                raise InputError(f"a random key consists of integers from 0 to 2^32 - 1, got {number!r}")
+        # The length goes first: SeedSequence pads with zeros, so (1,) and (1, 0) would be the same key.
         self._bits = Philox(SeedSequence((len(key), *key)))
 
     def below(self, bound: int) -> int:
-        """A whole number from 0 to ``bound`` - 1; the bias is below ``bound`` / 2^64."""
+        """Return an integer from 0 to ``bound`` - 1; the bias is below ``bound`` / 2^64."""
         return (self._raw() * bound) >> 64
 
     def uniform(self, low: float = 0.0, high: float = 1.0) -> float:
-        """A number in [low, high), from 53 random bits."""
+        """Return a number in [low, high) from 53 random bits."""
         return low + (high - low) * ((self._raw() >> 11) * 2.0**-53)
 
     def chance(self, probability: float) -> bool:
-        """True with this probability."""
+        """Return True with this probability."""
         return self.uniform() < probability
 
     def choice(self, values: Sequence[T]) -> T:
-        """One of the values, each equally likely."""
+        """Return one of the values, each equally likely."""
         return values[self.below(len(values))]
 
     def shuffled(self, values: Sequence[T]) -> list[T]:
-        """The values in random order (Fisher–Yates), as a new list."""
+        """Return the values in random order (Fisher–Yates) as a new list."""
         result = list(values)
         for last in range(len(result) - 1, 0, -1):
             other = self.below(last + 1)
@@ -57,7 +57,7 @@ class KeyedRandom:
         return result
 
     def permutation(self, number: int) -> NDArray[Any]:
-        """The numbers below ``number`` in random order, as an array: the quick way to shuffle very many."""
+        """Return the numbers below ``number`` in random order as an array: the fast way to shuffle many."""
         return np.argsort(self._bits.random_raw(number), kind="stable")
 
     def _raw(self) -> int:

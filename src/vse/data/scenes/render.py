@@ -1,4 +1,4 @@
-"""Drawing a scene."""
+"""Draw a scene, and a contact sheet of several."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ CLOUD_CELLS = 7
 
 
 def render(scene: Scene, size: int = 128) -> Image.Image:
-    """The scene as an RGB picture of ``size`` × ``size`` pixels, with smooth edges.
+    """Return the scene as an RGB image of ``size`` × ``size`` pixels with smooth edges.
 
-    It is drawn three times as large and averaged down. The same scene gives the same pixels on every run; another
-    version of Pillow or numpy may move an edge by a shade.
+    It is drawn three times as large and downsampled. The same scene gives the same pixels on every run; another version
+    of Pillow or numpy may change an edge slightly.
     """
     check_size(size)
     scale = size * OVERSAMPLING
@@ -41,9 +41,9 @@ def render(scene: Scene, size: int = 128) -> Image.Image:
 
 
 def check_size(size: int) -> int:
-    """``size`` if a picture can have it."""
+    """Return ``size`` if an image can have it."""
     if not isinstance(size, int) or isinstance(size, bool) or not SMALLEST <= size <= LARGEST:
-        raise InputError(f"size must be a whole number of pixels from {SMALLEST} to {LARGEST}, got {size!r}")
+        raise InputError(f"size must be an integer number of pixels from {SMALLEST} to {LARGEST}, got {size!r}")
     return size
 
 
@@ -69,7 +69,7 @@ def _background(background: Background, size: int) -> Image.Image:
 
 
 def _texture(background: Background, size: int) -> NDArray[np.float32]:
-    """How much of the second tone each pixel has, ``(size, size)``."""
+    """Return the share of the second tone in each pixel, ``(size, size)``."""
     if background.texture == "plain":
         return np.full((size, size), 0.5, dtype=np.float32)
     if background.texture == "clouds":
@@ -87,11 +87,11 @@ def _texture(background: Background, size: int) -> NDArray[np.float32]:
     if background.texture == "checks":
         across: NDArray[Any] = -math.sin(angle) * steps[None, :] + math.cos(angle) * steps[:, None]
         waves = waves * np.sin(turns * across)
-    return np.clip(0.5 + 2 * waves, 0, 1)  # steep, and yet without jagged edges
+    return np.clip(0.5 + 2 * waves, 0, 1)  # steep but without jagged edges
 
 
 def _polygon(corners: int, inner: float | None = None) -> Outline:
-    """A regular polygon with a corner on top, or a star whose inner corners lie at ``inner``."""
+    """Return a regular polygon with a corner on top, or a star whose inner corners are at ``inner``."""
     radii = [1.0] if inner is None else [1.0, inner]
     number = corners * len(radii)
     return tuple(
@@ -119,7 +119,7 @@ def _cross(arm: float = 0.3) -> Outline:
 
 
 def _heart(corners: int = 40) -> Outline:
-    """The curve (16 sin³ t, 13 cos t − 5 cos 2t − 2 cos 3t − cos 4t), moved and scaled into the unit circle."""
+    """Return the curve (16 sin³ t, 13 cos t − 5 cos 2t − 2 cos 3t − cos 4t), fitted into the unit circle."""
     points = []
     for i in range(corners):
         t = 2 * math.pi * i / corners
@@ -156,13 +156,13 @@ def contact_sheet(
     size: int = 256,
     captions: int = 2,
 ) -> Image.Image:
-    """Scenes in rows of ``columns``, each with its first ``captions`` captions; scenes 2f and 2f + 1 are a pair.
+    """Return scenes in rows of ``columns``, each with its first ``captions`` captions; scenes 2f and 2f + 1 are a pair.
 
-    ``contact_sheet().save("scenes.png")`` is the picture in the documentation.
+    ``contact_sheet().save("scenes.png")`` is the image in the documentation.
     """
     for name, value in (("columns", columns), ("captions", captions), ("number of indices", len(indices))):
         if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-            raise InputError(f"{name} must be a whole number of at least 1, got {value!r}")
+            raise InputError(f"{name} must be an integer of at least 1, got {value!r}")
     font = ImageFont.load_default(FONT_SIZE)
     tiles = []
     for index in indices:
@@ -188,7 +188,7 @@ def contact_sheet(
 
 
 def _wrap(text: str, font: ImageFont.FreeTypeFont | ImageFont.ImageFont, width: int) -> list[str]:
-    """The text in lines of at most ``width`` pixels; further lines are indented."""
+    """Return the text in lines of at most ``width`` pixels; further lines are indented."""
     lines = [""]
     for word in text.split():
         longer = f"{lines[-1]} {word}" if lines[-1].strip() else f"{lines[-1]}{word}"

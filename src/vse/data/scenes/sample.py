@@ -1,4 +1,4 @@
-"""From a key to a scene and its captions."""
+"""Sample a scene and its captions from a key: seed, split and index."""
 
 from __future__ import annotations
 
@@ -50,14 +50,14 @@ SHARES: tuple[Split, ...] = ("train", "train", "train", "train", "train", "train
 
 @dataclass(frozen=True)
 class Family:
-    """Words without what belongs to what."""
+    """The words of a scene without their binding to groups."""
 
     kinds: tuple[Kind, ...]
     colors: tuple[Color, ...]
     counts: tuple[int, ...]
 
     def members(self) -> list[tuple[tuple[Kind, Color, int], ...]]:
-        """All ways to bind the words to groups that kind and colour tell apart, in a fixed order."""
+        """All bindings of the words to groups that differ in kind or color, in a fixed order."""
         bound = {
             tuple(sorted(zip(self.kinds, colors, counts, strict=True)))
             for colors, counts in product(permutations(self.colors), permutations(self.counts))
@@ -66,20 +66,20 @@ class Family:
 
 
 def family_of(seed: int, split: Split, number: int) -> Family:
-    """Family ``number`` of a split: no two numbers give the same one."""
+    """Return family ``number`` of a split; different numbers give different families."""
     triple, rest = divmod(number, EVERY)
     groups, rank = (2, triple) if rest == 0 else (3, (EVERY - 1) * triple + rest - 1)
     return _families(groups)[_dealt(groups, split)[_order(seed, groups, split)[rank]]]
 
 
-def most_scenes(split: Split) -> int:
-    """How many scenes a split has."""
+def max_scenes(split: Split) -> int:
+    """Return the number of scenes of a split."""
     return FAMILY_SIZE * EVERY * min(len(_dealt(2, split)), len(_dealt(3, split)) // (EVERY - 1))
 
 
 @lru_cache
 def _families(groups: int) -> list[Family]:
-    """All families; of three groups, two may have their kind or their colour in common, but not both."""
+    """Return all families; two of three groups may share their kind or their color, but not both."""
     kinds, colors = list(combinations(KINDS, groups)), list(combinations(COLORS, groups))
     words: list[tuple[tuple[Kind, ...], tuple[Color, ...]]] = list(product(kinds, colors))
     if groups > 2:
@@ -88,10 +88,10 @@ def _families(groups: int) -> list[Family]:
     return [Family(*both, counts) for both, counts in product(words, COUNTS[groups])]
 
 
-# The keys below have two and three numbers, those of single scenes have more: no stream is drawn from twice.
+# The keys below have two and three numbers, those of scenes have more: no stream is used twice.
 @lru_cache
 def _dealt(groups: int, split: Split) -> NDArray[Any]:
-    """The places in the list of all families that belong to the split, whatever the seed."""
+    """Return the positions in the list of all families that belong to the split, for any seed."""
     places = KeyedRandom(0, groups).permutation(len(_families(groups)))
     mine = [place for place in range(len(places)) if SHARES[place % len(SHARES)] == split]
     return places[mine]
@@ -107,17 +107,17 @@ GEOMETRY_STREAM = 1
 CAPTION_STREAM = 2
 TEXTURES: tuple[Texture, ...] = ("plain", "gradient", "stripes", "checks", "clouds")
 TURN = 12.0
-"""Objects are turned by at most this many degrees: a square turned by 45 would be a diamond."""
+"""Objects are rotated by at most this many degrees: a square rotated by 45 would be a diamond."""
 COLOR_JITTER = 14
 STROKES = (6, 18)
 
 
 def sample_scene(seed: int, split: Split, index: int) -> Scene:
-    """Scene ``index`` of a split: always the same, however many are made, in which order and on which machine.
+    """Return scene ``index`` of a split, the same on every machine and in any order.
 
-    No two indices of a split give scenes of the same meaning, so that a caption of one fits no other; hence there are
-    only so many, see :func:`~vse.data.scenes.sample.most_scenes`. The meanings of the three splits are disjoint,
-    for equal seeds and for different ones.
+    No two indices of a split give scenes of the same meaning, so that a caption of one is not true of another; this
+    limits their number, see :func:`~vse.data.scenes.sample.max_scenes`. The meanings of the three splits are disjoint,
+    for equal and for different seeds.
     """
     split_number = _check_key(seed, split, index)
     content = _content(seed, split, index)
@@ -132,24 +132,24 @@ def sample_scene(seed: int, split: Split, index: int) -> Scene:
 
 
 def caption_scene(scene: Scene, seed: int, split: Split, index: int) -> list[str]:
-    """The five captions that belong to scene ``index`` of a split."""
+    """Return the five captions of scene ``index`` of a split."""
     return describe(scene, KeyedRandom(seed, _check_key(seed, split, index), CAPTION_STREAM, index))
 
 
 def _check_key(seed: int, split: Split, index: int) -> int:
-    """The number of the split, if all three are valid."""
+    """Return the number of the split after checking all three."""
     if split not in SPLITS:
         raise InputError(unknown_choice("split", split, SPLITS))
     for name, value in (("seed", seed), ("index", index)):
         if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < KEY_LIMIT:
-            raise InputError(f"{name} must be a whole number from 0 to 2^32 - 1, got {value!r}")
-    if index >= most_scenes(split):
-        raise InputError(f"index must be below {most_scenes(split)}, all the scenes that {split!r} has, got {index!r}")
+            raise InputError(f"{name} must be an integer from 0 to 2^32 - 1, got {value!r}")
+    if index >= max_scenes(split):
+        raise InputError(f"index must be below {max_scenes(split)}, the number of scenes of {split!r}, got {index!r}")
     return SPLITS.index(split)
 
 
 def _content(seed: int, split: Split, index: int) -> Content:
-    """Indices 2f and 2f + 1 belong to family f of the split and share a layout; order and sizes are the scene's own."""
+    """Return the content of a scene; indices 2f and 2f + 1 share family and layout, not order and sizes."""
     number, member = divmod(index, FAMILY_SIZE)
     rng = KeyedRandom(seed, SPLITS.index(split), CONTENT_STREAM, number)
     members = rng.shuffled(family_of(seed, split, number).members())

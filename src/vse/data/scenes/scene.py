@@ -1,4 +1,4 @@
-"""A scene: everything there is to draw, as plain values in the unit square (x to the right, y down)."""
+"""The description of a scene: everything to draw, in the unit square (x to the right, y down)."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ PALETTE: dict[Color, RGB] = {
 }
 
 RADII: dict[Size, tuple[float, float]] = {"small": (0.052, 0.060), "large": (0.092, 0.103)}
-"""The range of radii of a size, as a share of the picture's side; far enough apart to be told from one object."""
+"""The radii of a size as a fraction of the image's side; distinct enough to recognize from one object."""
 
 
 Layout = Literal["row", "column", "row3", "column3", "left-stack", "stack-right", "top-row", "row-bottom"]
@@ -52,7 +52,7 @@ LAYOUTS: dict[Layout, Tree] = {
     "top-row": ("y", (0, ("x", (1, 2)))),
     "row-bottom": ("y", (("x", (0, 1)), 2)),
 }
-"""A leaf is the slot of a group; along ``x`` the children stand from left to right, along ``y`` from top to bottom."""
+"""A leaf is the slot of a group; along ``x`` the children go from left to right, along ``y`` from top to bottom."""
 
 OPPOSITE: dict[Relation, Relation] = {
     "left of": "right of",
@@ -84,17 +84,17 @@ class Box:
 
 
 def slots(layout: Layout) -> int:
-    """How many groups the layout holds."""
+    """Return the number of groups of a layout."""
     return len(_leaves(LAYOUTS[layout]))
 
 
 def relation(layout: Layout, first: int, second: int) -> Relation:
-    """How the group in slot ``first`` stands to the one in ``second``, by the cut that parts the two."""
+    """Return the relation of the group in slot ``first`` to the one in ``second``, by the cut between them."""
     return _relation(LAYOUTS[layout], first, second)
 
 
 def place(layout: Layout, counts: Sequence[int], radii: Sequence[float], rng: KeyedRandom) -> list[list[Point]] | None:
-    """The centres of each group's objects, or None if the picture is too small for them.
+    """Return the centers of each group's objects, None if the image is too small for them.
 
     ``radii[g]`` bounds the radius of every object of group g. Objects keep at least ``GAP`` from each other and
     groups ``SEPARATION`` along the axis of their relation; both hold by construction, without trial and error.
@@ -128,7 +128,7 @@ def _relation(tree: Tree, first: int, second: int) -> Relation:
 
 
 def _need(tree: Tree, needs: Sequence[Point]) -> Point:
-    """The least width and height of a region that holds this part of the tree."""
+    """Return the minimum width and height of a region that holds this part of the tree."""
     if isinstance(tree, int):
         return needs[tree]
     axis, children = tree
@@ -138,7 +138,7 @@ def _need(tree: Tree, needs: Sequence[Point]) -> Point:
 
 
 def _cut(tree: Tree, box: Box, needs: Sequence[Point], rng: KeyedRandom, boxes: dict[int, Box]) -> None:
-    """Cut ``box`` along the tree; room to spare is shared out at random."""
+    """Cut ``box`` along the tree; spare space is distributed at random."""
     if isinstance(tree, int):
         boxes[tree] = box
         return
@@ -160,7 +160,7 @@ def _cut(tree: Tree, box: Box, needs: Sequence[Point], rng: KeyedRandom, boxes: 
 
 
 def _spread(box: Box, grid: tuple[int, int], count: int, cell: float, rng: KeyedRandom) -> list[Point]:
-    """``count`` centres in different cells of the grid over ``box``, anywhere in the cell that leaves the gap."""
+    """Return ``count`` centers in different cells of a grid over ``box``, at random positions that keep the gap."""
     columns, rows = grid
     width, height = box.width / columns, box.height / rows
     points = []
@@ -184,13 +184,13 @@ class Part:
 
 @dataclass(frozen=True)
 class Content:
-    """A whole scene as symbols; the parts stand in the order of the layout's slots."""
+    """A whole scene as symbols; parts are in the order of the layout's slots."""
 
     layout: Layout
     parts: tuple[Part, ...]
 
     def meaning(self) -> tuple[str, ...]:
-        """What every caption of the scene tells: number, colour and kind of each group, in no order."""
+        """What every caption of the scene describes: number, color and kind of each group, unordered."""
         return tuple(sorted(f"{part.count} {part.color} {part.kind}" for part in self.parts))
 
 
@@ -199,7 +199,7 @@ Texture = Literal["plain", "gradient", "stripes", "checks", "clouds"]
 
 @dataclass(frozen=True)
 class Shape:
-    """One object. It lies inside the circle of ``radius`` around (x, y) whatever its turn, in degrees."""
+    """One object, inside the circle of ``radius`` around (x, y) for any rotation ``turn`` in degrees."""
 
     kind: Kind
     color: Color
@@ -213,7 +213,7 @@ class Shape:
 
 @dataclass(frozen=True)
 class Group:
-    """Objects of one kind, colour and size that a caption speaks of together."""
+    """Objects of one kind, color and size that a caption describes together."""
 
     kind: Kind
     color: Color
@@ -222,13 +222,13 @@ class Group:
 
     @property
     def part(self) -> Part:
-        """What the group is, without where it is."""
+        """The group without its position."""
         return Part(self.kind, self.color, self.size, len(self.shapes))
 
 
 @dataclass(frozen=True)
 class Stroke:
-    """A piece of clutter: a short line in a colour of the palette, behind the objects and in no caption."""
+    """A piece of clutter: a short line in a color of the palette, behind the objects and in no caption."""
 
     start: tuple[float, float]
     end: tuple[float, float]
@@ -238,7 +238,7 @@ class Stroke:
 
 @dataclass(frozen=True)
 class Background:
-    """A texture between two tones; ``angle`` in degrees, ``waves`` across the picture, ``seed`` for the clouds."""
+    """A texture between two tones; ``angle`` in degrees, ``waves`` across the image, ``seed`` for the clouds."""
 
     texture: Texture
     tones: tuple[RGB, RGB]
@@ -258,7 +258,7 @@ class Scene:
 
     @property
     def content(self) -> Content:
-        """What the scene shows, without where exactly: the part that captions can tell."""
+        """What the scene shows without exact positions: the part that captions can describe."""
         return Content(self.layout, tuple(group.part for group in self.groups))
 
     @property
@@ -267,5 +267,5 @@ class Scene:
         return tuple(shape for group in self.groups for shape in group.shapes)
 
     def fingerprint(self) -> str:
-        """A hash of every value in the scene: equal exactly if the scenes are."""
+        """Return a hash of every value in the scene: equal if and only if the scenes are."""
         return hashlib.sha256(repr(self).encode()).hexdigest()[:16]
