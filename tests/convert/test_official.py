@@ -80,7 +80,7 @@ def test_weakly_supervised_resnext_has_the_usual_layout(source, tmp_path):
 
 
 @torch.no_grad()
-def test_the_option_decides_the_layout(tmp_path):
+def test_option_selects_resnet_layout(tmp_path):
     """The same tensors through the other layout load without a complaint and compute something else."""
     pytest.importorskip("timm")
     resnet = resnet_state(stem=64, width=64)  # one group: a plain ResNet that either layout can hold
@@ -107,7 +107,7 @@ def test_the_option_decides_the_layout(tmp_path):
         ("imagenet_res152", 1, imagenet(256)),
     ],
 )
-def test_the_preprocessing_is_the_released_one(source, scale, expected, tmp_path):
+def test_converted_preprocessing_is_the_released_one(source, scale, expected, tmp_path):
     """BGR and Caffe's means for the detector, ImageNet's else; stretched by plain bilinear to int(256 · scale)."""
     path = write(
         tmp_path / "a.pth",
@@ -123,7 +123,7 @@ def test_the_preprocessing_is_the_released_one(source, scale, expected, tmp_path
     assert model.config.image.backbone.options["detector"] == ("detector" in source)
 
 
-def test_pictures_go_in_as_the_released_code_prepares_them(tmp_path):
+def test_converted_model_prepares_images_as_released(tmp_path):
     """``encode_images`` on an image of the model's own size equals subtracting the means in BGR by hand."""
     path = write(tmp_path / "a.pth", grid_state(resnet_state()), bigru_state(), **GRID, input_scale_factor=0.25)
     model = load_official(path)
@@ -161,7 +161,7 @@ def test_numpy_scores_are_read(best, tmp_path):
 
 
 @pytest.mark.parametrize("best", [float("nan"), float("inf"), None])
-def test_a_score_that_is_none_does_not_keep_the_model_from_being_saved(best, tmp_path):
+def test_non_finite_score_is_not_recorded(best, tmp_path):
     """Training that was stopped before its first evaluation leaves no number: nothing is recorded."""
     model = load_official(write(tmp_path / "a.pth", region_state(), bigru_state(), entries={"best_rsum": best}))
     assert model.config.about.scores == ()
@@ -178,7 +178,7 @@ class TestVocabulary:
         Vocabulary(words).save(path)
         return path
 
-    def test_with_its_vocabulary_a_model_reads_text(self, tmp_path):
+    def test_converted_model_with_vocabulary_reads_text(self, tmp_path):
         """Sentences become the tokens that the checkpoint was trained on."""
         path = write(tmp_path / "a.pth", region_state(), bigru_state(), vocab_size=WORDS)
         model = load_official(path, vocabulary=self.words(tmp_path / "vocab.json", WORDS))
@@ -189,21 +189,21 @@ class TestVocabulary:
         np.testing.assert_allclose(found[:1], by_hand.numpy(), atol=1e-6)
 
     @pytest.mark.parametrize("size", [WORDS - 1, WORDS + 1])
-    def test_another_vocabulary_is_refused(self, size, tmp_path):
+    def test_converting_with_other_vocabulary_is_refused(self, size, tmp_path):
         """Both sizes are named."""
         path = write(tmp_path / "a.pth", region_state(), bigru_state())
         vocabulary = self.words(tmp_path / "vocab.json", size)
         with pytest.raises(InputError, match=rf"vocab\.json: {size} words.*{WORDS}"):
             load_official(path, vocabulary=vocabulary)
 
-    def test_without_it_a_model_takes_tokens_alone(self, tmp_path):
+    def test_converted_model_without_vocabulary_takes_tokens(self, tmp_path):
         """It loads, and says what it lacks when it is asked to read."""
         model = load_official(write(tmp_path / "a.pth", region_state(), bigru_state()))
         with pytest.raises(InputError, match="--vocab FILE"):
             model.encode_texts(["a dog"])
         assert_unit(model.encode_images(feature_sets(3, 1, width=10)), 2, SIZE)
 
-    def test_each_kind_of_text_takes_its_own_file(self, tmp_path):
+    def test_vocabulary_and_tokenizer_must_match_text_encoder(self, tmp_path):
         """A tokenizer for a BiGRU, or a vocabulary for BERT, is a mistake that is named."""
         pytest.importorskip("transformers")
         gru = write(tmp_path / "gru.pth", region_state(), bigru_state())
@@ -213,7 +213,7 @@ class TestVocabulary:
         with pytest.raises(InputError, match="BERT text encoder: give its tokenizer"):
             load_official(bert, vocabulary=tmp_path / "vocab.json")
 
-    def test_bert_reads_text_with_its_tokenizer(self, tmp_path):
+    def test_converted_bert_reads_text_with_tokenizer(self, tmp_path):
         """A folder with ``vocab.txt`` is enough."""
         pytest.importorskip("transformers")
         path = write(tmp_path / "a.pth", region_state(), bert_state())
@@ -224,7 +224,7 @@ class TestVocabulary:
             by_hand = model.text_encoder(torch.tensor([[2, 5, 6, 7, 3]]))
         np.testing.assert_allclose(found, by_hand.numpy(), atol=1e-6)
 
-    def test_a_tokenizer_that_bert_has_no_rows_for_is_refused(self, tmp_path):
+    def test_tokenizer_larger_than_bert_is_refused(self, tmp_path):
         """Ids beyond the embeddings are found before the first text, and both sizes are named."""
         pytest.importorskip("transformers")
         path = write(tmp_path / "a.pth", region_state(), bert_state())
@@ -233,7 +233,7 @@ class TestVocabulary:
 
 
 @pytest.mark.parametrize("image", ["region", "grid"])
-def test_a_converted_model_can_be_trained_on(image, tmp_path):
+def test_converted_model_is_trainable(image, tmp_path):
     """A step of an optimiser changes every parameter that a batch reaches; loss and gradients are finite."""
     state = region_state() if image == "region" else grid_state(resnet_state())
     model = load_official(write(tmp_path / "a.pth", state, bigru_state(), **(GRID if image == "grid" else {})))
@@ -253,7 +253,7 @@ def test_a_converted_model_can_be_trained_on(image, tmp_path):
     assert_same_model(vse.load(model.save(tmp_path / "model")), model)
 
 
-def test_saving_and_loading_keeps_everything(tmp_path):
+def test_converted_model_survives_save_and_load(tmp_path):
     """State, configuration, tokenizer, fingerprint, and vectors exactly."""
     path = write(tmp_path / "a.pth", grid_state(resnet_state()), bigru_state(), **GRID, input_scale_factor=0.2)
     model = load_official(path, vocabulary=TestVocabulary.words(tmp_path / "vocab.json", WORDS))

@@ -64,7 +64,7 @@ def grid(tmp_path_factory):
     return model, vse.load(folder)
 
 
-def test_region_sets_of_any_size_and_number_agree(region):
+def test_exported_region_tower_agrees_for_any_batch(region):
     """Batch and set size are free, padding included; a single element and the largest set of the table too."""
     model, exported, _ = region
     for sizes in ([1], [36] * 3, [1, 2, 3, 4, 5, 9], [256], [7, 100, 2]):
@@ -72,7 +72,7 @@ def test_region_sets_of_any_size_and_number_agree(region):
         np.testing.assert_allclose(exported.encode_images(sets), model.encode_images(sets), atol=TOLERANCE)
 
 
-def test_texts_of_any_length_and_number_agree(region):
+def test_exported_text_tower_agrees_for_any_batch(region):
     """Sentences go through the same tokenizer and give the same vectors, alone or together."""
     model, exported, _ = region
     texts = [*CAPTIONS, "dog", "snow " * 40]
@@ -82,7 +82,7 @@ def test_texts_of_any_length_and_number_agree(region):
         np.testing.assert_allclose(exported.encode_texts([text])[0], row, atol=TOLERANCE)
 
 
-def test_pictures_and_transformer_texts_agree(grid):
+def test_exported_grid_and_transformer_towers_agree(grid):
     """The preprocessing travels with the towers: the same image gives the same vector, whatever its size."""
     model, exported = grid
     pictures = [picture(seed, 20 + 7 * seed, 33) for seed in range(5)]
@@ -95,7 +95,7 @@ def test_pictures_and_transformer_texts_agree(grid):
     )
 
 
-def test_contributions_add_up_to_the_vector(grid, region):
+def test_exported_contributions_add_up_to_embedding(grid, region):
     """Every cell's part of the embedding is an output of its own, and the parts make the whole."""
     for (model, exported, *_), batch in (
         (grid, np.random.default_rng(0).normal(size=(3, 3, 40, 40))),
@@ -111,7 +111,7 @@ def test_contributions_add_up_to_the_vector(grid, region):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", list_poolings())
 def test_every_pooling_can_be_exported(name, tmp_path, quick):
-    """No pooling of the paper is left out; the ones that weight ranks explain themselves, the others say no."""
+    """No pooling of the paper is skipped; the ones that weight ranks explain themselves, the others say no."""
     pooling = PoolingConfig(name=name, options=OPTIONS.get(name, {}))
     model = build(region_config(pooling=pooling), bigru_config(pooling=pooling))
     report = export_onnx(model, tmp_path / "out", largest_set=40)
@@ -132,7 +132,7 @@ def wide(tmp_path_factory) -> tuple[VSEModel, ExportReport]:
 
 
 @pytest.mark.parametrize("precision", ["fp16", "int8", "mixed"])
-def test_smaller_exports_are_smaller_close_and_say_what_they_lose(precision, tmp_path, wide, quick):
+def test_reduced_precision_reports_size_and_loss(precision, tmp_path, wide, quick):
     """Half and eight bits shrink the files; the report gives the loss, on data in points of recall."""
     generator = np.random.default_rng(0)
     images = FeatureRows(generator.normal(size=(4, 6, FEATURES)).astype(np.float32), np.arange(4), tuple("abcd"))
@@ -153,7 +153,7 @@ def test_smaller_exports_are_smaller_close_and_say_what_they_lose(precision, tmp
 
 
 @pytest.mark.slow
-def test_an_int8_export_of_a_cnn_is_calibrated(tmp_path, quick):
+def test_int8_export_calibrates_convolutions(tmp_path, quick):
     """Convolutions are quantized with ranges measured on images, and stay near float32."""
     model = build(grid_config())
     pictures = [picture(seed, 40, 40) for seed in range(16)]
@@ -163,7 +163,7 @@ def test_an_int8_export_of_a_cnn_is_calibrated(tmp_path, quick):
     assert report.agreement["image"].mean_cosine > 0.9
 
 
-def test_a_recurrence_is_one_operator(region):
+def test_exported_recurrence_is_one_operator(region):
     """The length of a text is not baked in: the graph has one GRU, not one step for each word of an example."""
     _, exported, _ = region
     operators = [node.op_type for node in onnx.load(str(exported.folder / "text.onnx")).graph.node]
@@ -171,13 +171,13 @@ def test_a_recurrence_is_one_operator(region):
     assert len(operators) < 60
 
 
-def test_the_pooling_is_a_table(region):
+def test_exported_pooling_is_a_table(region):
     """The coefficient generator stays at home: the image tower has no recurrence."""
     _, exported, _ = region
     assert "GRU" not in {node.op_type for node in onnx.load(str(exported.folder / "image.onnx")).graph.node}
 
 
-def test_limits_of_the_export_are_said(region, grid):
+def test_export_reports_its_limits(region, grid):
     """Sets beyond the table, texts beyond the longest, features where images are read: one line each."""
     _, exported, _ = region
     with pytest.raises(InputError, match=r"a set of 257 features; this export holds a pooling table up to 256"):
@@ -192,7 +192,7 @@ def test_limits_of_the_export_are_said(region, grid):
         grid[1].embed_images(np.zeros((1, 4, 64), np.float32))
 
 
-def test_a_wrong_tower_never_reaches_its_place(tmp_path, monkeypatch, quick):
+def test_failed_export_installs_nothing(tmp_path, monkeypatch, quick):
     """A float32 export that differs from torch is an error, and leaves neither the folder nor scraps behind."""
     monkeypatch.setattr("vse.convert.onnx_towers.unit_norm", lambda vectors: vectors * 1.01)
     with pytest.raises(VSEError, match="differs from torch"):
@@ -200,7 +200,7 @@ def test_a_wrong_tower_never_reaches_its_place(tmp_path, monkeypatch, quick):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_an_export_replaces_an_export_and_nothing_else(tmp_path, region, quick):
+def test_export_replaces_only_an_export(tmp_path, region, quick):
     """A folder with other things in it is refused; an older export is replaced as a whole."""
     other = tmp_path / "photos"
     other.mkdir()
@@ -224,7 +224,7 @@ def test_export_names_no_folder_of_this_machine(region):
         assert b"onnx_towers.py" not in content
 
 
-def test_the_folder_is_complete(region):
+def test_export_folder_is_complete(region):
     """Towers, configuration, tokenizer and card: nothing else is needed, and the card names the model."""
     _, exported, report = region
     names = {path.name for path in exported.folder.iterdir()}
@@ -235,8 +235,8 @@ def test_the_folder_is_complete(region):
 
 
 @pytest.mark.parametrize("name", ["image.onnx", "text.onnx"])
-def test_a_damaged_tower_is_one_line(name, region, tmp_path):
-    """A tower that is cut short or absent is said so when it is needed."""
+def test_corrupt_tower_fails_in_one_line(name, region, tmp_path):
+    """A tower that is truncated or absent is said so when it is needed."""
     import shutil
 
     folder = Path(shutil.copytree(region[1].folder, tmp_path / "copy"))
@@ -250,13 +250,13 @@ def test_a_damaged_tower_is_one_line(name, region, tmp_path):
         vse.load(folder)
 
 
-def test_an_export_cannot_be_exported_again(region):
+def test_exporting_an_export_is_refused(region):
     """It has no torch weights, and says what is needed instead."""
     with pytest.raises(InputError, match="already an export"):
         load_model(region[1].folder)
 
 
-def test_an_unknown_precision_is_refused(tmp_path):
+def test_unknown_precision_is_refused(tmp_path):
     with pytest.raises(InputError, match=r"unknown precision 'fp8': expected one of 'fp32', 'fp16', 'int8', 'mixed'"):
         export_onnx(build(), tmp_path / "out", precision="fp8")
 

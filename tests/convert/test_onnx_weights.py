@@ -31,7 +31,7 @@ def exported(tmp_path_factory):
     return large(1), folder, report
 
 
-def test_they_are_named_after_the_model(exported):
+def test_weight_files_carry_fingerprint(exported):
     """One file for each tower, with the fingerprint in its name; the report counts both files of a tower."""
     model, folder, report = exported
     files = {path.name for path in folder.glob(f"*{WEIGHTS_ENDING}")}
@@ -41,7 +41,7 @@ def test_they_are_named_after_the_model(exported):
         assert report.bytes[tower] == (folder / f"{tower}.onnx").stat().st_size + weights.stat().st_size
 
 
-def test_the_folder_may_move(exported, tmp_path):
+def test_export_folder_can_be_moved(exported, tmp_path):
     """They are found beside the tower, wherever that is and whatever the current folder; results stay torch's."""
     model, folder, _ = exported
     moved = shutil.copytree(folder, tmp_path / "elsewhere" / "model")
@@ -52,7 +52,7 @@ def test_the_folder_may_move(exported, tmp_path):
 
 
 @pytest.mark.parametrize("left", [None, 100])
-def test_absent_or_cut_short_is_one_line(exported, tmp_path, left):
+def test_missing_or_truncated_weights_fail_in_one_line(exported, tmp_path, left):
     """Said when the tower is needed, with what to do."""
     folder = shutil.copytree(exported[1], tmp_path / "model")
     (weights,) = folder.glob(f"text-*{WEIGHTS_ENDING}")
@@ -65,7 +65,7 @@ def test_absent_or_cut_short_is_one_line(exported, tmp_path, left):
     assert "\n" not in str(caught.value)
 
 
-def test_a_new_export_leaves_no_old_weights(exported, tmp_path, monkeypatch):
+def test_new_export_removes_old_weights(exported, tmp_path, monkeypatch):
     """Exporting another model into the same folder removes what the first one mapped."""
     draw_nothing(monkeypatch)
     folder = shutil.copytree(exported[1], tmp_path / "model")

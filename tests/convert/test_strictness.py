@@ -45,14 +45,14 @@ PARTS = [(family, name) for family, names in NEEDED.items() for name in names]
 
 
 @pytest.mark.parametrize(("family", "name"), PARTS)
-def test_a_missing_tensor_is_named(family, name, tmp_path):
+def test_conversion_names_missing_tensor(family, name, tmp_path):
     """Nothing is left at its random start."""
     path = checkpoint(tmp_path, family, lambda state: state.pop(name))
     refused(path, name.rpartition(".")[2])
 
 
 @pytest.mark.parametrize(("family", "name"), PARTS)
-def test_a_tensor_of_another_shape_is_refused(family, name, tmp_path):
+def test_conversion_refuses_misshapen_tensor(family, name, tmp_path):
     """One row more than there should be."""
 
     def longer(state):
@@ -84,14 +84,14 @@ def test_a_tensor_of_another_shape_is_refused(family, name, tmp_path):
         ("bert", "rnn.weight_ih_l0"),
     ],
 )
-def test_an_unknown_tensor_is_named(family, name, tmp_path):
+def test_conversion_names_unknown_tensor(family, name, tmp_path):
     """A tensor that no part of the model takes is not dropped in silence."""
     path = checkpoint(tmp_path, family, lambda state: state.__setitem__(name, torch.zeros(2, 2)))
     refused(path, name.rpartition(".")[2])
 
 
 @pytest.mark.parametrize("missing", ["layer2.0.conv2.weight", "layer4.0.bn3.weight", "conv1.weight", "bn1.bias"])
-def test_a_backbone_must_be_whole(missing, tmp_path):
+def test_conversion_refuses_incomplete_backbone(missing, tmp_path):
     """A tensor that is in neither copy is missing, wherever in the network it stands."""
 
     def without(state):
@@ -103,7 +103,7 @@ def test_a_backbone_must_be_whole(missing, tmp_path):
     refused(checkpoint(tmp_path, "grid", without))
 
 
-def test_two_copies_that_differ_are_refused(tmp_path):
+def test_conversion_refuses_differing_backbone_copies(tmp_path):
     """The second copy of the backbone is compared, not ignored."""
 
     def spoil(state):
@@ -112,7 +112,7 @@ def test_two_copies_that_differ_are_refused(tmp_path):
     refused(checkpoint(tmp_path, "grid", spoil), "base.5.0.conv1.weight", "layer2.0.conv1.weight", "differ")
 
 
-def test_one_copy_is_enough(tmp_path):
+def test_conversion_accepts_one_backbone_copy(tmp_path):
     """Either copy of the backbone alone makes the same model."""
     prints = set()
     for dropped in ("nothing", "backbone.base.", "backbone.resnet."):
@@ -123,7 +123,7 @@ def test_one_copy_is_enough(tmp_path):
 
 @pytest.mark.parametrize("image", ["region", "grid"])
 @pytest.mark.parametrize("halves", [(True, True), (True, False), (False, True)])
-def test_the_prefix_of_parallel_training_is_stripped(image, halves, tmp_path):
+def test_module_prefix_is_stripped(image, halves, tmp_path):
     """``module.`` before the names of either half or both changes nothing."""
     states = [IMAGES[image](), bigru_state()]
     expected = load_official(write(tmp_path / "a.pth", *states))
@@ -134,7 +134,7 @@ def test_the_prefix_of_parallel_training_is_stripped(image, halves, tmp_path):
     assert load_official(write(tmp_path / "b.pth", *prefixed)).fingerprint() == expected.fingerprint()
 
 
-def test_a_name_with_and_without_the_prefix_is_refused(tmp_path):
+def test_tensor_with_and_without_prefix_is_refused(tmp_path):
     """Of two tensors for one place none is preferred."""
     path = checkpoint(tmp_path, "region", lambda s: s.__setitem__("module.fc.bias", s["fc.bias"] + 1))
     refused(path, "'fc.bias'", "twice")
@@ -169,7 +169,7 @@ def test_conversion_ignores_known_unused_tensors(family, unused, tmp_path):
     ("option", "value", "actual"),
     [("embed_size", 1024, SIZE), ("vocab_size", 99, WORDS), ("word_dim", 300, 7), ("img_dim", 2048, 10)],
 )
-def test_options_that_disagree_with_the_tensors_are_refused(option, value, actual, tmp_path):
+def test_options_must_agree_with_tensors(option, value, actual, tmp_path):
     """Both figures are named; the true one is accepted."""
     refused(
         write(tmp_path / "a.pth", region_state(), bigru_state(), **{option: value}), f"{option}={value}", str(actual)
@@ -178,24 +178,24 @@ def test_options_that_disagree_with_the_tensors_are_refused(option, value, actua
 
 
 @pytest.mark.parametrize("option", ["no_imgnorm", "no_txtnorm"])
-def test_vectors_without_unit_norm_are_refused(option, tmp_path):
+def test_conversion_refuses_embeddings_without_unit_norm(option, tmp_path):
     """Cosine would not be the score that the model was trained for."""
     refused(write(tmp_path / "a.pth", region_state(), bigru_state(), **{option: True}), option)
 
 
-def test_halves_of_different_sizes_are_refused(tmp_path):
+def test_towers_of_different_sizes_are_refused(tmp_path):
     """An image vector and a text vector must have as many dimensions."""
     refused(write(tmp_path / "a.pth", region_state(size=SIZE), bigru_state(size=SIZE + 2)), str(SIZE), str(SIZE + 2))
 
 
 @pytest.mark.parametrize("source", ["imagnet", "", "resnet101", None, "imagenet_res34"])
-def test_an_unknown_source_of_the_backbone_is_refused(source, tmp_path):
+def test_unknown_backbone_source_is_refused(source, tmp_path):
     """The layout is never guessed: the known names are listed."""
     path = write(tmp_path / "a.pth", grid_state(resnet_state()), bigru_state(), backbone_source=source)
     refused(path, "backbone_source", "'imagenet_res152'")
 
 
-def test_a_grid_checkpoint_without_the_option_is_refused(tmp_path):
+def test_grid_checkpoint_without_backbone_source_is_refused(tmp_path):
     """Old or foreign checkpoints that do not say where the backbone comes from."""
     content = {"model": [grid_state(resnet_state()), bigru_state()]}
     torch.save(content, tmp_path / "a.pth")
@@ -203,13 +203,13 @@ def test_a_grid_checkpoint_without_the_option_is_refused(tmp_path):
 
 
 @pytest.mark.parametrize("scale", ["large", None, 0, -1, float("nan"), float("inf")])
-def test_an_input_scale_that_is_none_is_refused(scale, tmp_path):
-    """A size of the picture cannot be made of it."""
+def test_invalid_input_scale_is_refused(scale, tmp_path):
+    """A size of the image cannot be made of it."""
     path = write(tmp_path / "a.pth", grid_state(resnet_state()), bigru_state(), input_scale_factor=scale)
     refused(path, "input_scale_factor")
 
 
-def test_a_resnet_of_another_kind_is_refused(tmp_path):
+def test_unsupported_resnet_is_refused(tmp_path):
     """Basic blocks, as in ResNet-18, have no third convolution."""
     resnet = {k: v for k, v in resnet_state().items() if "conv3" not in k and "bn3" not in k}
     state = {f"backbone.resnet.{k}": v for k, v in resnet.items()}
@@ -218,7 +218,7 @@ def test_a_resnet_of_another_kind_is_refused(tmp_path):
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.float64])
-def test_other_precisions_become_float32(dtype, tmp_path):
+def test_converted_weights_become_float32(dtype, tmp_path):
     """Checkpoints that were shrunk, or computed in double, load as float32."""
     states = [
         {k: v.to(dtype) if v.is_floating_point() else v for k, v in state.items()}
@@ -230,7 +230,7 @@ def test_other_precisions_become_float32(dtype, tmp_path):
     assert torch.equal(model.text_encoder.embed.weight, expected)
 
 
-def test_the_shape_of_bert_is_read_off_its_tensors(tmp_path):
+def test_bert_architecture_comes_from_tensors(tmp_path):
     """Width, depth, vocabulary and positions come from the tensors; the heads are 64 wide as in all of BERT's kin."""
     pytest.importorskip("transformers")
     model = load_official(write(tmp_path / "a.pth", region_state(), bert_state(layers=2)))
@@ -239,7 +239,7 @@ def test_the_shape_of_bert_is_read_off_its_tensors(tmp_path):
     assert (config.num_attention_heads, config.max_position_embeddings) == (2, 20)
 
 
-def test_the_model_owns_its_tensors(tmp_path):
+def test_converted_model_owns_its_tensors(tmp_path):
     """Messages aside, nothing of the file is kept open: it can be deleted, and loading again gives the same."""
     path = write(tmp_path / "a.pth", region_state(), bigru_state())
     first = load_official(path)

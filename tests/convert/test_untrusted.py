@@ -74,7 +74,7 @@ def plant(path: Path, bait: object, way: str) -> None:
 @pytest.mark.filterwarnings("ignore:Detected pickle protocol")
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("attack", ATTACKS)
-def test_nothing_in_the_file_is_run(attack, way, tmp_path):
+def test_checkpoint_code_is_never_run(attack, way, tmp_path):
     """Refused in one line, and the file that the attack would create is not there."""
     mark, path = tmp_path / "mark", tmp_path / "trap.pth"
     plant(path, attacks(mark)[attack], way)
@@ -88,14 +88,14 @@ def test_nothing_in_the_file_is_run(attack, way, tmp_path):
 
 @pytest.mark.filterwarnings("ignore::ResourceWarning")
 @pytest.mark.parametrize("attack", ["system", "open", "exec", "eval", "path"])
-def test_the_traps_would_have_worked(attack, tmp_path):
+def test_malicious_pickles_run_without_protection(attack, tmp_path):
     """The attacks are real: plain unpickling does create the file."""
     mark = tmp_path / "mark"
     pickle.loads(pickle.dumps(attacks(mark)[attack]))
     assert mark.exists()
 
 
-def test_a_refusal_says_what_was_found(tmp_path):
+def test_refused_checkpoint_reports_content(tmp_path):
     """The name that the file wanted to call is in the message."""
     path = tmp_path / "trap.pth"
     plant(path, attacks(tmp_path / "mark")["system"], "option")
@@ -105,7 +105,7 @@ def test_a_refusal_says_what_was_found(tmp_path):
 
 @pytest.mark.parametrize("share", [0.0, 0.01, 0.3, 0.6, 0.9, 0.99, 0.9999])
 @pytest.mark.parametrize("zipped", [True, False])
-def test_a_file_cut_short_is_refused(share, zipped, tmp_path):
+def test_truncated_checkpoint_is_refused(share, zipped, tmp_path):
     """Wherever a download broke off."""
     content = {"model": [region_state(), bigru_state()], "opt": options()}
     torch.save(content, tmp_path / "whole.pth", _use_new_zipfile_serialization=zipped)
@@ -119,7 +119,7 @@ def test_a_file_cut_short_is_refused(share, zipped, tmp_path):
     assert "\n" not in str(caught.value)
 
 
-def test_a_file_with_a_flipped_byte_never_crashes(tmp_path):
+def test_checkpoint_with_flipped_byte_never_crashes(tmp_path):
     """Damage in any place is either told in one line or lies in the values of a tensor."""
     path = write(tmp_path / "a.pth", region_state(), bigru_state())
     data = path.read_bytes()
@@ -145,7 +145,7 @@ def test_a_file_with_a_flipped_byte_never_crashes(tmp_path):
         b"<html>login first</html>",
     ],
 )
-def test_other_files_are_refused(content, tmp_path):
+def test_files_that_are_no_checkpoint_are_refused(content, tmp_path):
     """Empty files, texts, images, the page of a download that needs a login."""
     path = tmp_path / "a.pth"
     path.write_bytes(content)
@@ -155,7 +155,7 @@ def test_other_files_are_refused(content, tmp_path):
     assert "\n" not in str(caught.value)
 
 
-def test_an_archive_of_something_else_is_refused(tmp_path):
+def test_foreign_zip_archive_is_refused(tmp_path):
     """A zip file, as a checkpoint is one, but without a pickle inside."""
     path = tmp_path / "a.pth"
     with zipfile.ZipFile(path, "w") as archive:
@@ -165,7 +165,7 @@ def test_an_archive_of_something_else_is_refused(tmp_path):
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
-def test_a_scripted_module_is_refused(tmp_path):
+def test_scripted_module_is_refused(tmp_path):
     """TorchScript holds code; it is not loaded."""
     path = tmp_path / "a.pth"
     torch.jit.save(torch.jit.trace(torch.nn.Linear(2, 2), torch.zeros(1, 2)), path)
@@ -174,7 +174,7 @@ def test_a_scripted_module_is_refused(tmp_path):
     assert "\n" not in str(caught.value)
 
 
-def test_a_folder_and_nothing_are_told_apart(tmp_path):
+def test_missing_checkpoint_differs_from_folder(tmp_path):
     """A folder is a folder, a missing file is missing."""
     with pytest.raises(InputError, match="a folder, expected a checkpoint"):
         load_official(tmp_path)

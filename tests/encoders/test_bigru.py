@@ -97,14 +97,14 @@ def test_bigru_refuses_invalid_tokens_and_lengths(tokens, lengths, said):
     assert "\n" not in str(caught.value)
 
 
-def test_an_id_out_of_range_in_the_padding_is_refused_too():
+def test_bigru_refuses_invalid_id_in_padding():
     """Padding is looked up like any token, so it must be one."""
     with pytest.raises(InputError, match="token id 99"):
         encoder()(torch.tensor([[1, 2, 99]]), lengths=torch.tensor([2]))
 
 
 @pytest.mark.parametrize("dtype", [torch.int32, torch.int16, torch.uint8])
-def test_narrow_integers_are_tokens_too(dtype):
+def test_bigru_accepts_any_integer_type(dtype):
     """Any whole numbers will do."""
     tokens = torch.tensor([[1, 5, 2]])
     torch.testing.assert_close(encoder()(tokens.to(dtype)), encoder()(tokens))
@@ -117,6 +117,6 @@ def test_new_word_embeddings_are_small():
     assert weight.std().item() == pytest.approx(0.1 / 3**0.5, rel=0.02)
 
 
-def test_no_sentences_are_no_vectors():
+def test_bigru_of_empty_batch():
     """An empty batch gives an empty batch."""
     assert encoder()(torch.empty(0, 4, dtype=torch.int64)).shape == (0, SIZE)

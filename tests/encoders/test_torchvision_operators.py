@@ -21,7 +21,7 @@ print("made", timm.create_model("resnet18").num_features)
 """
 
 
-def test_timm_can_be_imported_after_it():
+def test_timm_imports_after_torchvision_repair():
     """In a fresh process: mend, mend again, import timm, make a model."""
     pytest.importorskip("torchvision", exc_type=Exception)
     done = subprocess.run([sys.executable, "-c", CODE], capture_output=True, text=True, check=False)
@@ -29,7 +29,7 @@ def test_timm_can_be_imported_after_it():
     assert done.stdout == "made 512\n"
 
 
-def test_it_is_harmless_where_torchvision_works_or_is_absent(monkeypatch):
+def test_torchvision_repair_is_harmless_when_not_needed(monkeypatch):
     """Nothing is declared when the library is not there."""
     mend_torchvision.cache_clear()
     monkeypatch.setattr("vse.encoders.third_party.find_spec", lambda name: None)
@@ -39,7 +39,7 @@ def test_it_is_harmless_where_torchvision_works_or_is_absent(monkeypatch):
         mend_torchvision.cache_clear()
 
 
-def test_another_failure_is_not_swallowed(monkeypatch):
+def test_torchvision_repair_raises_other_errors(monkeypatch):
     """Only the missing operator is mended; whatever else keeps torchvision from loading is reported."""
 
     def broken(name: str) -> None:

@@ -136,7 +136,7 @@ def test_transformer_text_refuses_invalid_tokens_and_lengths(tokens, lengths, sa
         ({"model_type": "bert", **SMALL, "num_attention_heads": 3}, "transformers cannot build a 'bert'"),
     ],
 )
-def test_an_architecture_that_cannot_be_built_is_one_line(architecture, said):
+def test_invalid_transformer_architecture_fails_in_one_line(architecture, said):
     """A type that transformers does not know, or sizes that do not go together."""
     with pytest.raises(InputError, match=said) as caught:
         create_transformer(architecture)
@@ -153,7 +153,7 @@ def test_pretrained_weights_come_from_a_folder(tmp_path):
         assert torch.equal(loaded.state_dict()[name], tensor), name
 
 
-def test_a_folder_without_an_encoder_is_one_line(tmp_path):
+def test_folder_without_transformer_fails_in_one_line(tmp_path):
     """Neither weights nor configuration: the folder is named."""
     with pytest.raises(InputError, match="no pretrained encoder") as caught:
         load_transformer(str(tmp_path))
@@ -162,7 +162,7 @@ def test_a_folder_without_an_encoder_is_one_line(tmp_path):
 
 
 @kinds
-def test_many_texts_are_what_each_is_alone(kind):
+def test_transformer_batching_does_not_change_texts(kind):
     """A large batch goes through in parts of similar length; order and values are those of one by one."""
     model = encoder(kind)
     generator = torch.Generator().manual_seed(0)

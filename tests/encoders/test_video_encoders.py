@@ -76,7 +76,7 @@ def test_words_begin_as_hgr_has_them():
     torch.testing.assert_close(encoder.eval()(tokens), encoder(tokens))
 
 
-def test_both_are_built_from_a_configuration():
+def test_video_encoders_are_built_from_configuration():
     """Sizes, dropout and poolings; frames of another width are refused with both widths."""
     image, _ = build_image_encoder(FramesConfig(feature_size=WIDTH, dropout=0.1, pooling="max"), SIZE)
     text, _ = build_text_encoder(WordsConfig(vocabulary_size=WORDS, word_size=4, dropout=0.3, pooling="avg"), SIZE)

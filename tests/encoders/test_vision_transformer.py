@@ -37,8 +37,8 @@ def pixels(height: int = 24, width: int = 24) -> torch.Tensor:
 
 @kinds
 @torch.no_grad()
-def test_one_cell_a_patch(kind):
-    """Patches become cells in their order; CLS and registers are left out."""
+def test_vision_transformer_has_one_cell_per_patch(kind):
+    """Patches become cells in their order; CLS and registers are skipped."""
     backbone = tower(kind)
     map_ = backbone.feature_map(pixels())
     assert map_.shape == (2, 16, 3, 3)
@@ -54,7 +54,7 @@ def test_one_cell_a_patch(kind):
 @kinds
 @torch.no_grad()
 @pytest.mark.parametrize("size", [(32, 32), (16, 40)])
-def test_pictures_of_another_size_are_taken(kind, size):
+def test_vision_transformer_accepts_other_image_sizes(kind, size):
     """Positions are interpolated, also for images that are not square, and cells keep their rows and columns."""
     height, width = size
     found = tower(kind).feature_map(pixels(height, width))
@@ -108,7 +108,7 @@ def test_vision_transformer_refuses_other_models(options, said):
     assert "\n" not in str(caught.value)
 
 
-def test_a_folder_without_a_tower_is_one_line(tmp_path):
+def test_folder_without_vision_tower_fails_in_one_line(tmp_path):
     """The folder is named."""
     with pytest.raises(InputError, match="no vision transformer from") as caught:
         create_backbone(f"transformers:{tmp_path}")

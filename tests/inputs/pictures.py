@@ -1,4 +1,4 @@
-"""Small pictures for tests, and their encodings."""
+"""Small images for tests, and their encodings."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def gradient(height=12, width=20):
 
 
 def encoded(picture, file_format, **options):
-    """The bytes of a file; ``picture`` is an array or a PIL image."""
+    """The bytes of a file; ``image`` is an array or a PIL image."""
     image = picture if isinstance(picture, Image.Image) else Image.fromarray(picture)
     stream = io.BytesIO()
     image.save(stream, file_format, **options)

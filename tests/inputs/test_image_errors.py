@@ -86,7 +86,7 @@ def test_corrupt_image_files_give_pixels_or_bad_image_error(name, data):
 
 @pytest.mark.filterwarnings("ignore")
 @given(head=st.sampled_from(list(FILES.values())), tail=st.binary(max_size=200), keep=st.integers(0, 40))
-def test_a_header_and_noise(head, tail, keep):
+def test_image_header_followed_by_noise(head, tail, keep):
     """A file that begins like an image and goes on as noise is refused or read, never a crash."""
     with contextlib.suppress(BadImageError):
         read_image(head[:keep] + tail, limits=ImageLimits(max_pixels=4_000_000))
@@ -95,14 +95,14 @@ def test_a_header_and_noise(head, tail, keep):
 @pytest.mark.parametrize("name", ["PNG", "JPEG", "GIF", "TIFF", "BMP", "PPM"])
 @pytest.mark.filterwarnings("ignore")
 def test_truncated_image_file_is_refused_by_name(tmp_path, name):
-    """Half a file is not half a picture; the file is named."""
+    """Half a file is not half an image; the file is named."""
     path = tmp_path / "photo.jpg"
     path.write_bytes(FILES[name][: len(FILES[name]) * 45 // 100])
     assert "photo.jpg: not an image that can be read (" in str(refused(path))
     assert ImageFile.LOAD_TRUNCATED_IMAGES is False
 
 
-def test_a_truncated_photograph_says_so():
+def test_truncated_jpeg_is_reported():
     """The commonest damage has a plain reason."""
     assert refused(FILES["JPEG"][:-40]).reason == "truncated"
 
@@ -152,7 +152,7 @@ def test_unreadable_image_file_is_refused(tmp_path, monkeypatch):
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes with names here")
-def test_a_pipe_is_not_waited_for(tmp_path):
+def test_reading_a_pipe_does_not_block(tmp_path):
     """Opening it would block until somebody writes."""
     os.mkfifo(tmp_path / "pipe.png")
     assert refused(tmp_path / "pipe.png").reason == "not a regular file"
@@ -189,7 +189,7 @@ def test_image_pixel_limit(name):
 
 
 @pytest.mark.parametrize("size", [(20_000, 20_000), (2**31 - 1, 1), (100_000, 100_000)])
-def test_bombs_are_not_decoded(size):
+def test_decompression_bombs_are_not_decoded(size):
     """A few bytes that announce a huge image are refused by the header, without a warning or a change of Pillow's."""
     before = Image.MAX_IMAGE_PIXELS
     with warnings.catch_warnings():
@@ -198,14 +198,14 @@ def test_bombs_are_not_decoded(size):
     assert before == Image.MAX_IMAGE_PIXELS
 
 
-def test_large_pictures_do_not_warn():
+def test_large_images_do_not_warn():
     """Between Pillow's warning and our limit an image is read in silence; here it only fails for want of data."""
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert "pixels" not in refused(png_header(10_000, 9_500)).reason
 
 
-def test_limits_of_pillow_become_ours(monkeypatch):
+def test_pillow_limits_raise_bad_image_error(monkeypatch):
     """Where Pillow itself refuses a large image, its error is BadImageError."""
     monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 10)
     assert "decompression bomb" in refused(FILES["ICO"]).reason
@@ -231,7 +231,7 @@ def test_image_with_zero_side_is_refused(size):
         np.zeros((8, 8, 3), object),
     ],
 )
-def test_arrays_of_another_shape_or_type(array):
+def test_image_arrays_of_invalid_shape_or_type(array):
     """The message names both and says what is accepted."""
     reason = refused(array).reason
     assert str(array.shape) in reason
@@ -241,12 +241,12 @@ def test_arrays_of_another_shape_or_type(array):
 
 
 @pytest.mark.parametrize("value", [255.0, -0.1, np.nan, np.inf])
-def test_floats_outside_the_unit_range(value):
+def test_float_arrays_outside_unit_range(value):
     """Floats of 0 … 255 are a likely mistake; guessing would hide it."""
     assert "0 … 1" in refused(np.full((4, 4, 3), value)).reason
 
 
-def test_a_broken_image_that_is_open():
+def test_corrupt_open_image_is_refused():
     """Pillow decodes late; what it then raises is BadImageError too."""
     with Image.open(io.BytesIO(FILES["JPEG"][:-40])) as image:
         assert refused(image).reason == "truncated"
@@ -255,7 +255,7 @@ def test_a_broken_image_that_is_open():
 @pytest.mark.parametrize(
     "raised", [MemoryError(), RecursionError("deep"), ZeroDivisionError("x"), OverflowError("big")]
 )
-def test_any_exception_of_a_decoder(monkeypatch, raised):
+def test_decoder_exceptions_become_bad_image_error(monkeypatch, raised):
     """Whatever a decoder raises, also without a message, has a reason."""
 
     def fail(*_args):
@@ -265,13 +265,13 @@ def test_any_exception_of_a_decoder(monkeypatch, raised):
     assert refused(FILES["PNG"]).reason
 
 
-def test_it_comes_back_from_a_process():
+def test_bad_image_error_pickles():
     """Workers hand errors over by pickle, with name and reason."""
     error = pickle.loads(pickle.dumps(BadImageError("a.jpg", "truncated")))
     assert (error.name, error.reason, str(error)) == ("a.jpg", "truncated", str(BadImageError("a.jpg", "truncated")))
 
 
-def test_threads_read_side_by_side():
+def test_images_are_read_concurrently():
     """Good and broken files in many threads each give their own result."""
     results = []
 

@@ -99,7 +99,7 @@ def test_exif_orientation_is_applied(file_format, orientation):
 @pytest.mark.parametrize("exif", [b"Exif\x00\x00garbage", b"Exif\x00\x00II*\x00\xff\xff\xff\xff", b"x"])
 @pytest.mark.filterwarnings("ignore")
 def test_broken_exif_is_no_reason_to_refuse(exif):
-    """The picture counts, as it is stored."""
+    """The image counts, as it is stored."""
     assert read_image(encoded(PICTURE, "JPEG", exif=exif)).shape == PICTURE.shape
 
 
@@ -178,7 +178,7 @@ def test_sixteen_bit_files_keep_their_range(file_format):
     assert np.array_equal(read_image(encoded(Image.fromarray(grey), file_format))[:, :, 1], GREY)
 
 
-def test_whole_numbers_of_eight_bits():
+def test_mode_i_image_of_eight_bits():
     """Mode I without a value above 255 holds 8 bits; below 0 is black, above 16 bits white."""
     small = np.array([[-5, 0, 200, 255]], np.int32)
     assert read_image(Image.fromarray(small))[0, :, 0].tolist() == [0, 0, 200, 255]
@@ -254,7 +254,7 @@ def test_other_formats_are_not_reduced():
     assert np.array_equal(read_image(encoded(PICTURE, "PNG"), at_least=(1, 1)), PICTURE)
 
 
-def test_a_pil_image_is_left_as_it_was():
+def test_read_image_leaves_pil_image_unchanged():
     """The caller's image is neither closed nor turned."""
     with Image.open(io.BytesIO(encoded(PICTURE, "PNG", exif=with_orientation(6)))) as image:
         read_image(image)
@@ -264,7 +264,7 @@ def test_a_pil_image_is_left_as_it_was():
 
 
 @pytest.mark.parametrize("file_format", ["PNG", "JPEG", "GIF", "WEBP", "TIFF", "BMP"])
-def test_no_file_stays_open(tmp_path, file_format):
+def test_read_image_closes_file(tmp_path, file_format):
     """Neither a good file nor a broken one leaves a handle behind, also with several frames."""
     frames = {"save_all": True, "append_images": [Image.fromarray(PICTURE)]} if file_format in ("GIF", "TIFF") else {}
     data = encoded(PICTURE, file_format, **frames)
@@ -278,7 +278,7 @@ def test_no_file_stays_open(tmp_path, file_format):
         gc.collect()
 
 
-def test_neither_torch_nor_nltk_is_imported():
+def test_inputs_import_neither_torch_nor_nltk():
     """Preparing inputs works in the light install."""
     code = "import sys, vse.inputs; print(*({'torch', 'nltk', 'transformers', 'pillow_heif', 'av'} & set(sys.modules)))"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

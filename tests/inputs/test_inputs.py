@@ -11,7 +11,7 @@ import vse.inputs
 
 
 @pytest.mark.parametrize("name", vse.inputs.__all__)
-def test_every_name_is_there(name):
+def test_inputs_face_exports_every_name(name):
     """The one that is defined under it, and not a module that happens to be called so."""
     found = getattr(vse.inputs, name)
     assert found is not None
@@ -25,7 +25,7 @@ def test_inputs_face_raises_attribute_error_for_unknown_name():
         _ = vse.inputs.Vocabulry
 
 
-def test_text_needs_no_library_for_pictures():
+def test_text_inputs_load_no_image_library():
     """Reading a tokenizer loads neither Pillow nor pydantic: both take longer than the rest of a search."""
     code = "import sys, vse.inputs.tokenizer; print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()

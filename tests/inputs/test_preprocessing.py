@@ -165,7 +165,7 @@ def test_augmentation_depends_on_the_generator_alone():
     assert rng.random() == other.random()
 
 
-def test_the_picture_is_not_changed():
+def test_prepare_does_not_change_the_image():
     """Neither with augmentation nor without."""
     picture = gradient(8, 8)
     prepare(picture, imagenet(8))
@@ -235,7 +235,7 @@ def test_preprocessing_json_defaults():
     assert (found.resize, found.fit, found.channels, found.crop_ratio) == ("plain-bilinear", "stretch", "rgb", 1.0)
 
 
-def test_it_is_a_value():
+def test_preprocessing_is_hashable_value():
     """Equal by content, usable as a key, not to be changed."""
     assert imagenet(5) == imagenet((5, 5))
     assert len({imagenet(5), imagenet(5), butd(5)}) == 2
@@ -284,7 +284,7 @@ def test_preprocessing_json_names_missing_keys(missing):
 
 
 @pytest.mark.parametrize("values", [None, [], "text"])
-def test_json_is_an_object(values):
+def test_preprocessing_json_must_be_an_object(values):
     """Another kind of JSON is refused."""
     with pytest.raises(InputError, match="must be a JSON object"):
         ImagePreprocessing.from_json(values)

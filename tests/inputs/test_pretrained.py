@@ -105,7 +105,7 @@ def test_pretrained_length_without_room_is_refused(folder, max_length):
         TextTokenizer.from_pretrained(folder, max_length)
 
 
-def test_a_tokenizer_of_ours(tmp_path):
+def test_pretrained_reads_saved_tokenizer(tmp_path):
     """What save wrote is read with its settings; the length may be changed."""
     Vocabulary.build(["a dog"], 1).tokenizer(max_length=9).save(tmp_path)
     assert TextTokenizer.from_pretrained(tmp_path).max_length == 9
@@ -123,13 +123,13 @@ def test_wordpiece_round_trip(folder, tmp_path):
     assert loaded.special == tokenizer.special
 
 
-def test_a_folder_without_a_tokenizer(tmp_path):
+def test_folder_without_tokenizer_is_refused(tmp_path):
     """The message says what was looked for."""
     with pytest.raises(InputError, match=r"expected tokenizer\.json or vocab\.txt"):
         TextTokenizer.from_pretrained(tmp_path)
 
 
-def test_a_vocabulary_of_something_else(tmp_path):
+def test_invalid_wordpiece_vocabulary_is_refused(tmp_path):
     """A list of words without BERT's special tokens is no WordPiece vocabulary."""
     (tmp_path / "vocab.txt").write_text("a\nb\n")
     with pytest.raises(InputError, match=r"vocab\.txt.*\[PAD\]"):
@@ -143,7 +143,7 @@ def test_missing_tokenizer_folder_is_not_looked_up_on_hub(source):
         TextTokenizer.from_pretrained(source)
 
 
-def test_the_hub_out_of_reach(monkeypatch):
+def test_tokenizer_without_hub_access_fails_in_one_line(monkeypatch):
     """Without a network the error is one line."""
     hub = pytest.importorskip("huggingface_hub")
 
@@ -175,7 +175,7 @@ def test_only_tokenizer_files_are_downloaded_from_hub(monkeypatch, folder):
     ]
 
 
-def test_without_the_hub_library(monkeypatch):
+def test_tokenizer_without_hub_library_names_extra(monkeypatch):
     """The error says what to install."""
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)
     with pytest.raises(MissingDependencyError, match="huggingface_hub"):

@@ -51,7 +51,7 @@ def test_plain_bilinear_is_that_of_torch(picture, height, width):
 
 
 @given(picture=pictures())
-def test_the_same_size_changes_nothing(picture):
+def test_resize_to_same_size_changes_nothing(picture):
     """And gives a copy, never the input."""
     before = picture.copy()
     found = resize(picture, picture.shape[:2], "plain-bilinear")
@@ -62,7 +62,7 @@ def test_the_same_size_changes_nothing(picture):
 
 
 @given(picture=pictures(), height=SIDES, width=SIDES)
-def test_the_input_is_not_written_to(picture, height, width):
+def test_resize_does_not_write_to_input(picture, height, width):
     """Also when the arithmetic is done in place."""
     before = picture.copy()
     resize(picture, (height, width), "plain-bilinear")
@@ -70,14 +70,14 @@ def test_the_input_is_not_written_to(picture, height, width):
 
 
 @given(height=SIDES, width=SIDES, value=st.integers(0, 255))
-def test_one_colour_stays_exactly(height, width, value):
-    """No rounding error creeps into a flat picture."""
+def test_resize_keeps_uniform_colour(height, width, value):
+    """No rounding error creeps into a flat image."""
     assert (resize(np.full((7, 9, 3), value, np.uint8), (height, width), "plain-bilinear") == value).all()
 
 
 @pytest.mark.parametrize(("method", "filter_"), [("bilinear", "BILINEAR"), ("bicubic", "BICUBIC")])
 @pytest.mark.parametrize("size", [(5, 7), (30, 50), (12, 20)])
-def test_the_others_are_pillows(method, filter_, size):
+def test_bilinear_and_bicubic_are_pillows(method, filter_, size):
     """Pillow's own resize, as floats."""
     expected = Image.fromarray(gradient()).resize((size[1], size[0]), Image.Resampling[filter_])
     found = resize(gradient(), size, method)
@@ -85,7 +85,7 @@ def test_the_others_are_pillows(method, filter_, size):
     assert np.array_equal(found, np.asarray(expected))
 
 
-def test_plain_is_not_antialiased():
+def test_plain_bilinear_is_not_antialiased():
     """One white row in eight, reduced by eight: the plain method sees two rows of each eight, others all of them."""
     stripes = np.zeros((64, 64, 3), np.uint8)
     stripes[3::8] = 255
@@ -97,7 +97,7 @@ def test_plain_is_not_antialiased():
 
 
 @given(data=st.data(), picture=pictures(), height=SIDES, width=SIDES)
-def test_a_window_is_a_part_of_the_whole(data, picture, height, width):
+def test_resize_window_is_part_of_whole_result(data, picture, height, width):
     """Whichever rows and columns are asked for, they are those of the whole result, exactly."""
     method = data.draw(st.sampled_from(["plain-bilinear", "bilinear", "bicubic"]))
     if method != "plain-bilinear":
@@ -119,7 +119,7 @@ def test_a_window_is_a_part_of_the_whole(data, picture, height, width):
 
 @pytest.mark.parametrize("method", ["bilinear", "bicubic"])
 @pytest.mark.parametrize(("rows", "columns"), [(2, 900), (900, 2), (37, 4000), (3, 200)])
-def test_a_small_part_of_a_large_result(method, rows, columns):
+def test_resize_small_window_of_large_result(method, rows, columns):
     """Where Pillow does not make the whole, the part differs by its rounding alone, also at both ends."""
     picture = np.random.default_rng(0).integers(64, 192, (rows, columns, 3), dtype=np.uint8)  # nothing is clipped
     scale = max(40 / rows, 40 / columns)
@@ -155,7 +155,7 @@ def test_resize_names_invalid_argument(picture, size, method, message):
 @pytest.mark.parametrize(
     "window", [(slice(0, 6), slice(0, 5)), (slice(-1, 3), slice(0, 5)), (slice(0, 5), slice(3, 3))]
 )
-def test_a_window_outside_of_the_result(window):
+def test_resize_window_outside_result_is_refused(window):
     """Is refused; it would be filled with whatever lies at the edge."""
     with pytest.raises(InputError, match="outside of 5 x 5"):
         resize(gradient(), (5, 5), "plain-bilinear", window=window)

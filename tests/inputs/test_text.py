@@ -98,7 +98,7 @@ def differs_by_design(text):
 @example(text='a ""b""')
 @example(text='he said "no." and left.')
 @example(text="shouldn't've i'll's dogs's' 'it's' x")
-def test_any_mixture_of_words_and_marks(text):
+def test_any_mixture_of_words_and_marks_splits_like_nltk(text):
     """Contractions, quotes, brackets, dashes, dots and numbers in any order give NLTK's words."""
     assume(text.strip() and not differs_by_design(text))
     assert words_of(text) == expected(text)
@@ -166,7 +166,7 @@ def coco(shared_data):
         return [caption for image in json.load(file) for caption in image["captions"]]
 
 
-def test_one_caption_of_each_picture(flickr8k, coco):
+def test_dataset_captions_split_as_nltk_splits_them(flickr8k, coco):
     """The words of real captions are NLTK's."""
     agree(flickr8k[::5] + coco[::5])
 

@@ -82,14 +82,14 @@ def test_tokenizer_takes_any_sequence(tokenizer):
         (["a", "b", "half \ud83d of a pair"], r"text 2 .*not Unicode.*\\ud83d"),
     ],
 )
-def test_bad_texts_are_named(tokenizer, texts, message):
+def test_tokenizer_names_invalid_texts(tokenizer, texts, message):
     """The message has the position of the text and what is wrong with it, in one line."""
     with pytest.raises(InputError, match=message) as caught:
         tokenizer.encode(texts)
     assert "\n" not in str(caught.value)
 
 
-def test_a_very_long_text_is_cut(tokenizer):
+def test_very_long_text_is_truncated(tokenizer):
     """A text at the limit of characters is encoded."""
     assert tokenizer.encode(["dog " * 25_000]).lengths.tolist() == [8]
 
@@ -120,7 +120,7 @@ def test_to_json_tells_tokenizers_apart(tokenizer):
     assert tokenizer.to_json() != other.to_json()
 
 
-def test_workers_get_it_by_pickle(tokenizer):
+def test_tokenizer_pickles(tokenizer):
     """A tokenizer can be sent to another process."""
     copy = pickle.loads(pickle.dumps(tokenizer))
     assert np.array_equal(copy.encode(CAPTIONS).tokens, tokenizer.encode(CAPTIONS).tokens)
@@ -149,7 +149,7 @@ def test_tokenizer_settings_refuse_unknown_keys(tokenizer, tmp_path, change, mes
 
 @pytest.mark.parametrize("name", ["tokenizer.json", "tokenizer_settings.json"])
 @pytest.mark.parametrize("content", [None, "", "{}", "[1", '{"a": 1}'])
-def test_broken_files_are_named(tokenizer, tmp_path, name, content):
+def test_corrupt_tokenizer_files_are_named(tokenizer, tmp_path, name, content):
     """An absent, empty or foreign file is an error of one line with its name."""
     tokenizer.save(tmp_path)
     (tmp_path / name).unlink() if content is None else (tmp_path / name).write_text(content)
@@ -171,7 +171,7 @@ def test_unknown_tokenizer_kind_is_refused():
         TextTokenizer(Tokenizer(WordLevel({"<pad>": 0}, "<pad>")), max_length=5, kind="word")
 
 
-def test_padding_needs_an_id():
+def test_tokenizer_needs_padding_id():
     """A vocabulary without a token to pad with is refused, unless the ids are given."""
     model = WordLevel({"a": 0, "b": 1, "?": 2}, "?")
     with pytest.raises(InputError, match="<pad>"):
@@ -181,7 +181,7 @@ def test_padding_needs_an_id():
     assert (tokenizer.unk_id, tokenizer.mask_id, tokenizer.start_id, tokenizer.end_id) == (None, None, None, None)
 
 
-def test_the_environment_is_left_alone(tokenizer):
+def test_tokenizer_leaves_environment_alone(tokenizer):
     """Nothing is written to the variables of the process."""
     before = dict(os.environ)
     tokenizer.encode(CAPTIONS * 100)

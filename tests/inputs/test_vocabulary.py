@@ -89,7 +89,7 @@ def test_published_vocabularies_match_checkpoint_sizes(shared_data, tmp_path, na
         (scan((*SPECIAL, "a", "b"), word2idx=dict(zip((*SPECIAL, "b", "a"), range(6), strict=True))), "gives it 5"),
     ],
 )
-def test_a_wrong_file_is_refused(tmp_path, values, message):
+def test_invalid_vocabulary_file_is_refused(tmp_path, values, message):
     """One line that names the file and what is wrong with it."""
     path = tmp_path / "vocab.json"
     path.write_text(json.dumps(values))
@@ -101,7 +101,7 @@ def test_a_wrong_file_is_refused(tmp_path, values, message):
 
 
 @pytest.mark.parametrize("content", [None, b"", b"{", b"\xff\xfe"])
-def test_a_file_that_is_no_json(tmp_path, content):
+def test_vocabulary_that_is_not_json_is_refused(tmp_path, content):
     """Absent, empty, cut and binary files are errors of one line."""
     path = tmp_path / "vocab.json"
     if content is not None:
@@ -130,7 +130,7 @@ def test_min_count_is_checked(min_count):
         Vocabulary.build(CAPTIONS, min_count)
 
 
-def test_one_caption_is_not_a_list():
+def test_vocabulary_refuses_single_caption():
     """A string would be counted letter by letter."""
     with pytest.raises(InputError, match="put it into a list"):
         Vocabulary.build("a dog")
@@ -153,7 +153,7 @@ def test_tokens_are_the_ids_of_the_words(texts):
     assert batch.unknown.dtype == batch.truncated.dtype == np.bool_
 
 
-def test_text_cannot_smuggle_special_tokens():
+def test_text_cannot_inject_special_tokens():
     """<end>, <mask> or <pad> in a text are words between angle brackets."""
     vocabulary = Vocabulary.build(["< > end mask pad"], 1)
     tokens = vocabulary.tokenizer().encode(["<end><mask> <pad>"]).tokens[0, 1:-1]

@@ -54,7 +54,7 @@ def cells(line: str) -> list[str]:
     return parts[1:]
 
 
-def test_three_files_are_written(tmp_path):
+def test_card_writes_three_files(tmp_path):
     """The card links the image, and the curves can be read without the model."""
     pytest.importorskip("matplotlib")
     model = tiny()
@@ -65,7 +65,7 @@ def test_three_files_are_written(tmp_path):
     assert read_curves(tmp_path / CURVES_FILE) == tuple(curves_of(model))
 
 
-def test_without_curves_there_is_no_picture(tmp_path):
+def test_card_without_curves_has_no_figure(tmp_path):
     """Poolings that do not sort leave a card that says so and links nothing."""
     write_card(tmp_path, tiny(pooling="cls"))
     assert {path.name for path in tmp_path.iterdir()} == {CARD_FILE, CURVES_FILE}
@@ -74,8 +74,8 @@ def test_without_curves_there_is_no_picture(tmp_path):
     assert "first element" in card
 
 
-def test_without_matplotlib_a_model_is_saved_all_the_same(tmp_path):
-    """The picture and its link are left out, the rest is written."""
+def test_card_without_matplotlib_has_no_figure(tmp_path):
+    """The image and its link are skipped, the rest is written."""
     code = (
         "import sys; sys.modules['matplotlib'] = sys.modules['matplotlib.figure'] = None;"
         "from tests.models.test_card import tiny; from pathlib import Path; from vse.models.card import write_card;"
@@ -145,7 +145,7 @@ def test_card_example_runs(tmp_path, monkeypatch):
     assert names["scores"].shape == (3, 1)
 
 
-def test_the_example_fits_the_model():
+def test_card_example_fits_the_model():
     """Images are shown to a model that reads images, and no text to one without a vocabulary."""
     grid = GridConfig(backbone=CAFFE, image_size=64)
     card = card_of(tiny(image=grid, vocabulary=False))
@@ -155,7 +155,7 @@ def test_the_example_fits_the_model():
     assert "64 x 64" in section(card, "Inputs")
 
 
-def test_every_curve_has_a_row():
+def test_card_lists_every_curve():
     """The table shows tower, set size and likeness of each curve."""
     model = tiny()
     rows = [cells(line) for line in section(card_of(model), "Pooling curves").splitlines() if line.startswith("|")]
@@ -165,7 +165,7 @@ def test_every_curve_has_a_row():
 
 
 @given(st.lists(st.lists(st.text(), min_size=3, max_size=3), max_size=3))
-def test_no_text_breaks_a_table(rows):
+def test_card_tables_escape_any_text(rows):
     """Whatever cells hold, a row stays one line with its own number of cells, and nothing becomes HTML."""
     lines = table(("a", "b", "c"), rows).split("\n")
     assert len(lines) == len(rows) + 2
@@ -180,7 +180,7 @@ def test_card_escapes_markup():
 
 
 @given(st.text())
-def test_a_name_stays_a_title(name):
+def test_card_title_escapes_any_name(name):
     """No name can end the title's line or begin a section of its own."""
     model = tiny(About(name=name))
     lines = card_text(model, [], figure=False).splitlines()

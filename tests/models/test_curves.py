@@ -40,7 +40,7 @@ def build(image: str | PoolingConfig = "gpo", text: str | PoolingConfig = "gpo")
 
 
 def build_grid(side: int) -> VSEModel:
-    """A tiny model of pictures of this size."""
+    """A tiny model of images of this size."""
     backbone = {"name": "caffe-resnet", "options": {"blocks": [1, 1, 1, 1], "width": 2}}
     words = BiGRUConfig(vocabulary_size=9, word_size=5)
     return VSEModel.build(ModelConfig(embed_size=4, image=GridConfig(backbone=backbone, image_size=side), text=words))
@@ -292,7 +292,7 @@ def test_plot_refuses_unknown_suffix_and_no_curves(tmp_path):
 
 
 def test_reading_and_drawing_load_no_torch():
-    """Curves and their picture belong to the light install."""
+    """Curves and their image belong to the light install."""
     code = "import sys, vse.models.curves, vse.models.curves_plot, vse.models.inspection; print('torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
     assert done.stdout == "False\n"

@@ -34,7 +34,7 @@ def region():
 
 
 class Recorder:
-    """A progress reporter that writes down what it is told."""
+    """A progress reporter that writes down what it is reported."""
 
     def __init__(self):
         self.said = []

@@ -29,10 +29,10 @@ def png(array: np.ndarray) -> bytes:
 
 
 class TestPictures:
-    """Every way to hand in pictures."""
+    """Every way to hand in images."""
 
     def test_paths_bytes_pil_and_arrays_are_the_same(self, grid, tmp_path):
-        """One picture in five forms has one vector."""
+        """One image in five forms has one vector."""
         array = picture()
         path = tmp_path / "naïve – 画.png"
         path.write_bytes(png(array))
@@ -44,7 +44,7 @@ class TestPictures:
 
     @pytest.mark.parametrize("form", ["path", "text", "bytes", "pil", "array", "grey"])
     def test_one_alone_is_a_sequence_of_one(self, grid, form, tmp_path):
-        """A single picture needs no list around it."""
+        """A single image needs no list around it."""
         array = picture()
         (tmp_path / "a.png").write_bytes(png(array))
         given = {
@@ -99,7 +99,7 @@ class TestPictures:
         assert_unit(found, 3)
 
     def test_cells_computed_before_are_taken(self, grid):
-        """Feature sets of the backbone's width stand in for pictures."""
+        """Feature sets of the backbone's width stand in for images."""
         sets = feature_sets(4, 2, width=grid.feature_size)
         assert_unit(grid.encode_images(sets), 2)
 
@@ -112,7 +112,7 @@ class TestPictures:
 
 
 class TestBadPictures:
-    """One bad picture does not stop the others."""
+    """One bad image does not stop the others."""
 
     @pytest.fixture
     def mixed(self, tmp_path):
@@ -153,7 +153,7 @@ class TestBadPictures:
         assert problems[2] == BadImage(3, str(mixed[3]), "no such file")
 
     def test_raise_stops_at_the_first(self, grid, mixed):
-        """As the error of the picture itself."""
+        """As the error of the image itself."""
         with pytest.raises(BadImageError, match=r"broken\.jpg"):
             grid.encode_images(mixed, on_bad="raise")
 

@@ -59,7 +59,7 @@ def naive_mean(model, path) -> np.ndarray:
 
 
 @pytest.mark.parametrize("runtime", ["torch", pytest.param("onnx", marks=pytest.mark.slow)])
-def test_a_model_of_pictures(folder, tmp_path, runtime):
+def test_image_model_averages_frames_of_a_video(folder, tmp_path, runtime):
     """A video is the direction of the mean of its frames' vectors, in both runtimes and with any batch."""
     model = build(grid_config())
     if runtime == "onnx":
@@ -74,7 +74,7 @@ def test_a_model_of_pictures(folder, tmp_path, runtime):
         np.testing.assert_allclose(model.encode_videos(paths, batch_size=batch_size), vectors, atol=1e-5)
 
 
-def test_a_model_of_frames_sees_as_its_features_were_seen(folder, tmp_path):
+def test_frame_model_reads_videos_with_its_backbone(folder, tmp_path):
     """Paths have the vectors of what ``vse features`` kept, and those are of the frames one by one."""
     model = frames_model(seen())
     extract_clip_features(find_videos(folder), tiny(), tmp_path / "out", size=SIDE)
@@ -88,7 +88,7 @@ def test_a_model_of_frames_sees_as_its_features_were_seen(folder, tmp_path):
 
 
 @pytest.mark.parametrize("frames", [5, 40])
-def test_as_many_frames_as_in_training(tmp_path, frames):
+def test_videos_use_as_many_frames_as_training(tmp_path, frames):
     """The remembered number is taken of a video; of more than 20 the model is given 20, as training gives them."""
     write_clip(tmp_path / "long.mp4", seconds=5)
     rows = naive_rows(tmp_path / "long.mp4", frames)
@@ -98,7 +98,7 @@ def test_as_many_frames_as_in_training(tmp_path, frames):
     np.testing.assert_allclose(model.encode_videos(tmp_path / "long.mp4"), model.encode_videos([used]), atol=2e-3)
 
 
-def test_the_backbone_is_made_once_and_is_no_part_of_the_model(folder, tmp_path, monkeypatch):
+def test_frame_backbone_is_built_once_and_not_saved(folder, tmp_path, monkeypatch):
     """Neither for arrays nor when loading; not saved, not counted, not trained."""
     made = []
     original = FrameBackbone.__init__
@@ -115,14 +115,14 @@ def test_the_backbone_is_made_once_and_is_no_part_of_the_model(folder, tmp_path,
     assert not any("backbone" in name for name, _ in model.named_parameters())
 
 
-def test_other_weights_are_refused(folder):
+def test_frame_backbone_with_other_weights_is_refused(folder):
     """Features of another release would mean something else; a name that is not known here says so, too."""
     model = frames_model(seen(fingerprint="0" * 16))
     with pytest.raises(InputError, match=r"seen by 'tiny' with the weights 0{16}, and those here are [0-9a-f]{16}"):
         model.encode_videos([folder / "a.mp4"])
 
 
-def test_a_backbone_that_cannot_be_had(folder, monkeypatch):
+def test_unavailable_frame_backbone_fails_in_one_line(folder, monkeypatch):
     """One line that tells the name, the reason and the way out."""
     from vse.encoders.backbones import create_backbone
 
@@ -135,7 +135,7 @@ def test_a_backbone_that_cannot_be_had(folder, monkeypatch):
 CANNOT = r"takes features \(n, \d+\).*'vse features VIDEOS --backbone NAME"
 
 
-def test_models_that_cannot_see(folder):
+def test_models_without_backbone_refuse_videos(folder):
     """Frames from elsewhere, and regions: paths are refused, with the command that helps."""
     for model in (frames_model(None), build(region_config())):
         with pytest.raises(InputError, match=CANNOT):
@@ -143,7 +143,7 @@ def test_models_that_cannot_see(folder):
 
 
 @pytest.mark.slow
-def test_an_export_of_a_model_of_frames(folder, tmp_path):
+def test_export_of_frame_model_takes_arrays(folder, tmp_path):
     """It has no backbone, and takes arrays as its model does."""
     model = frames_model(seen())
     export_onnx(model, tmp_path / "export")
@@ -224,13 +224,13 @@ class TestConfiguration:
         inputs = json.dumps({"config": config, "tokenizer": model.tokenizer.to_json()}, sort_keys=True)
         assert loaded.fingerprint() == state_fingerprint(model.state_dict(), inputs)
 
-    def test_the_backbone_belongs_to_the_fingerprint(self):
-        """Models that see clips in other ways give other vectors."""
+    def test_frame_backbone_is_part_of_fingerprint(self):
+        """Models that see videos in other ways give other vectors."""
         marks = [fingerprint(frames_model(each)) for each in (None, seen(), seen(frames=5), seen(fingerprint="1" * 16))]
         assert len(set(marks)) == 4
 
     @pytest.mark.parametrize("option", ["checkpoint_path", "pretrained_cfg", "cache_dir"])
-    def test_a_folder_from_a_stranger(self, tmp_path, option):
+    def test_untrusted_model_cannot_name_backbone_files(self, tmp_path, option):
         """It must not name files to be opened, not even when videos are encoded."""
         model = frames_model(seen())
         saved = model.save(tmp_path / "model")
@@ -262,7 +262,7 @@ class TestConfiguration:
         (out / "features.json").unlink()
         assert found() is None
 
-    def test_a_recipe_does_not_say_it(self, folder):
+    def test_recipe_cannot_name_frame_backbone(self, folder):
         """The features do."""
         with pytest.raises(InputError, match=r"model.image.backbone of frames is known from their features"):
             ModelRecipe(image=FramesConfig(feature_size=CHANNELS, backbone=seen())).config(9, About(), None)

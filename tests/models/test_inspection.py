@@ -70,7 +70,7 @@ def rendered(report, width: int = 120, encoding: str = "utf-8") -> str:
     return stream.read()
 
 
-def test_the_report_is_what_the_model_was(model, saved):
+def test_inspection_reports_the_model(model, saved):
     """Sizes, counts, poolings, inputs, data, scores and curves are those of the live model."""
     report = inspect_folder(saved)
     assert (report.runtime, report.embed_size, report.fingerprint) == ("torch", 16, model.fingerprint())
@@ -86,7 +86,7 @@ def test_the_report_is_what_the_model_was(model, saved):
     assert report.file_sizes == {"model.safetensors": (saved / "model.safetensors").stat().st_size}
 
 
-def test_a_model_of_pictures_tells_its_backbone_and_preprocessing(tmp_path):
+def test_inspection_reports_backbone_and_preprocessing(tmp_path):
     """What the configuration does not hold, the width of a cell, comes from the weights."""
     backbone = {"name": "caffe-resnet", "options": {"blocks": [1, 1, 1, 1], "width": 2}}
     image = GridConfig(backbone=backbone, image_size=64, pooling={"name": "k-max", "options": {"k": 2}})
@@ -103,7 +103,7 @@ def test_a_model_of_pictures_tells_its_backbone_and_preprocessing(tmp_path):
     assert "no vocabulary" in text
 
 
-def test_json_is_plain_and_finite(folder):
+def test_inspection_json_is_plain_and_finite(folder):
     """The report is one JSON object; a figure that is no number becomes null."""
     about = ABOUT.model_dump(mode="json")
     about["scores"][0]["values"]["rsum"] = float("nan")
@@ -117,7 +117,7 @@ def test_json_is_plain_and_finite(folder):
 
 
 @pytest.mark.parametrize("width", [80, 120])
-def test_a_person_reads_everything(saved, width):
+def test_rendered_inspection_shows_everything(saved, width):
     """The tables name towers, sizes, data, recipe, scores with their protocol, and show every curve."""
     report = inspect_folder(saved)
     text = rendered(report, width)
@@ -138,12 +138,12 @@ def test_inspection_invents_nothing(tmp_path):
     ]
 
 
-def test_a_terminal_without_unicode_gets_ascii(saved):
+def test_inspection_renders_ascii_bars(saved):
     """Where the stream cannot encode them, bars and boxes are drawn with ASCII."""
     assert rendered(inspect_folder(saved), encoding="ascii").isascii()
 
 
-def test_texts_of_a_model_are_printed_as_they_are(folder):
+def test_inspection_escapes_markup_and_control_characters(folder):
     """Markup in a name is not obeyed, and codes for the terminal do not reach it."""
     change(folder / "config.json", about={"name": "[bold]x[/nope]\x1b[2J", "data": "two\nlines"})
     text = rendered(inspect_folder(folder))
@@ -152,7 +152,7 @@ def test_texts_of_a_model_are_printed_as_they_are(folder):
     assert "\x1b" not in text
 
 
-def test_no_curves_is_not_an_error(folder):
+def test_inspection_without_curves(folder):
     """A folder from before curves were written says that they are absent."""
     (folder / "pooling_curves.json").unlink()
     report = inspect_folder(folder)
@@ -170,7 +170,7 @@ def export(folder, **values):
     (folder / "text.onnx").write_bytes(b"123")
 
 
-def test_an_exported_model_tells_what_it_was_made_from(folder):
+def test_inspection_of_export_reports_source_model(folder):
     """Its towers are those of the source, its fingerprint and precision are its own."""
     export(folder)
     report = inspect_folder(folder)
@@ -182,7 +182,7 @@ def test_an_exported_model_tells_what_it_was_made_from(folder):
     assert "onnx, int8" in rendered(report)
 
 
-def test_an_exported_model_without_source_tells_the_rest(folder):
+def test_inspection_of_export_without_source(folder):
     """What is there is shown and nothing is required."""
     export(folder, source=None)
     report = inspect_folder(folder)
@@ -203,7 +203,7 @@ def test_an_exported_model_without_source_tells_the_rest(folder):
         (lambda folder: (folder / "tokenizer.json").write_text("{}"), r"tokenizer\.json"),
     ],
 )
-def test_a_broken_folder_is_named(folder, spoil, message):
+def test_inspection_names_broken_folder(folder, spoil, message):
     """Whatever is wrong with a folder is one line that names the file."""
     spoil(folder)
     with pytest.raises(InputError, match=message) as caught:
@@ -212,7 +212,7 @@ def test_a_broken_folder_is_named(folder, spoil, message):
     assert "\n" not in str(caught.value)
 
 
-def test_the_header_holds_names_shapes_and_metadata(tmp_path):
+def test_safetensors_header_has_shapes_and_metadata(tmp_path):
     """Shapes of all kinds of tensors are read, scalars and empty ones too."""
     tensors = {"a": torch.zeros(2, 3), "b": torch.zeros(()), "c": torch.zeros(0, 4, dtype=torch.float16)}
     safetensors.save_file(tensors, tmp_path / "x.safetensors", metadata={"k": "v"})
@@ -222,7 +222,7 @@ def test_the_header_holds_names_shapes_and_metadata(tmp_path):
 
 
 @given(data=st.data())
-def test_a_file_that_is_cut_or_grown_is_refused(saved, tmp_path_factory, data):
+def test_safetensors_of_wrong_length_is_refused(saved, tmp_path_factory, data):
     """At whatever byte a file ends too early or too late, its sizes do not agree with its header."""
     whole = (saved / "model.safetensors").read_bytes()
     end = data.draw(st.integers(0, 3000) | st.integers(0, len(whole) - 1) | st.integers(len(whole) + 1, len(whole) + 9))
@@ -235,7 +235,7 @@ def test_a_file_that_is_cut_or_grown_is_refused(saved, tmp_path_factory, data):
 @pytest.mark.parametrize(
     "head", [b"[]", b"{not json", b'{"a": 3}', b'{"a": {"shape": [1]}}', b'{"a": {"shape": 1, "data_offsets": [0]}}']
 )
-def test_a_header_of_something_else_is_refused(tmp_path, head):
+def test_invalid_safetensors_header_is_refused(tmp_path, head):
     """A header that is no description of tensors is an error, not a traceback."""
     path = tmp_path / "x.safetensors"
     path.write_bytes(struct.pack("<Q", len(head)) + head)
@@ -243,7 +243,7 @@ def test_a_header_of_something_else_is_refused(tmp_path, head):
         read_header(path)
 
 
-def test_torch_is_never_loaded(saved):
+def test_inspection_never_loads_torch(saved):
     """A model is inspected in an install without torch and safetensors."""
     code = (
         "import sys; sys.modules.update(torch=None, safetensors=None);"

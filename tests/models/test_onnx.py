@@ -46,7 +46,7 @@ print(json.dumps({{"images": images.tolist(), "texts": texts.tolist(), "loaded":
 
 
 @pytest.mark.parametrize("kind", ["region", "grid"])
-def test_an_export_encodes_without_torch(kind, tmp_path):
+def test_export_encodes_without_torch(kind, tmp_path):
     """Where torch cannot be imported at all, ``vse.load`` of an export encodes, and gives torch's vectors."""
     model = build(grid_config()) if kind == "grid" else build()
     items = [picture(n) for n in range(2)] if kind == "grid" else feature_sets(3, 3)
@@ -66,7 +66,7 @@ def test_an_export_encodes_without_torch(kind, tmp_path):
     np.testing.assert_allclose(answer["texts"], model.encode_texts(["a dog runs in the snow", "two cats"]), atol=1e-4)
 
 
-def test_a_torch_model_without_torch_is_one_line(tmp_path):
+def test_torch_model_without_torch_fails_in_one_line(tmp_path):
     """The error says what to install."""
     build().save(tmp_path / "model")
     program = textwrap.dedent(PROGRAM).format(absent=ABSENT)

@@ -25,7 +25,7 @@ def here(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_name_is_enough(here, name):
+def test_bundled_model_loads_by_name(here, name):
     """It is an export that reads images and sentences, with a card, curves and coefficients of its own."""
     model = vse.load(name, threads=1)
     assert isinstance(model, OnnxModel)
@@ -40,7 +40,7 @@ def test_a_name_is_enough(here, name):
     assert report.confidence == coefficients_of(name).source
 
 
-def test_a_model_of_the_same_name_in_the_present_folder_comes_first(here):
+def test_local_model_hides_bundled_model(here):
     """Whoever made a model and called it so means that one."""
     (here / DEFAULT).mkdir()
     (here / DEFAULT / "config.json").write_text("{}")
@@ -48,7 +48,7 @@ def test_a_model_of_the_same_name_in_the_present_folder_comes_first(here):
     assert shipped_name(DEFAULT) is None
 
 
-def test_pictures_of_the_same_name_are_not_in_the_way(here):
+def test_image_folder_does_not_hide_bundled_model(here):
     """A folder of images is not a model, nor is a file; only a path that says where it looks is taken at its word."""
     (here / DEFAULT).mkdir()
     (here / DEFAULT / "a.jpg").write_bytes(b"x")
@@ -77,7 +77,7 @@ def test_bundled_model_is_recorded_by_name(here):
         assert shipped_name(other) is None
 
 
-def test_it_is_in_what_is_installed():
+def test_distributions_hold_bundled_models():
     """Wheel and source distribution hold every file of the models, and the licences of others go along."""
     builders = pytest.importorskip("hatchling.builders.wheel"), pytest.importorskip("hatchling.builders.sdist")
     files = {path for path in MODELS.rglob("*") if path.is_file()}
@@ -91,7 +91,7 @@ def test_it_is_in_what_is_installed():
         assert "TERMS AND CONDITIONS" in (MODELS / name / "LICENSE-APACHE-2.0.txt").read_text()
 
 
-def test_git_keeps_its_bytes():
+def test_git_attributes_keep_weights_binary():
     """Line endings in weights are data."""
     lines = (REPOSITORY / ".gitattributes").read_text().splitlines()
     assert {"*.onnx binary", "*.onnx.data binary"} <= set(lines)

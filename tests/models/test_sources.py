@@ -49,7 +49,7 @@ def refused(source, *said: str) -> None:
 class TestFolders:
     """Local folders come first."""
 
-    def test_a_path_or_a_text(self, tmp_path, monkeypatch):
+    def test_load_accepts_path_and_str(self, tmp_path, monkeypatch):
         """Absolute, relative or below the home folder."""
         model = build()
         model.save(tmp_path / "owner" / "model")
@@ -58,13 +58,13 @@ class TestFolders:
         for source in (tmp_path / "owner" / "model", str(tmp_path / "owner" / "model"), "owner/model", "~/owner/model"):
             assert_same_model(vse.load(source), model)
 
-    def test_a_folder_without_a_model(self, tmp_path, asked):
+    def test_load_refuses_folder_without_model(self, tmp_path, asked):
         """It is not looked for on the hub."""
         refused(tmp_path, "without config.json", "vse convert")
         assert asked == []
 
     @pytest.mark.parametrize("name", ["model.pth", "model.pt", "model.pth.tar"])
-    def test_a_checkpoint_points_to_the_converter(self, tmp_path, name):
+    def test_load_of_checkpoint_suggests_convert(self, tmp_path, name):
         """With the command to type."""
         path = tmp_path / name
         path.write_bytes(b"x")
@@ -79,7 +79,7 @@ class TestFolders:
     @pytest.mark.parametrize(
         "source", ["nowhere", "./nowhere/model", "/nowhere/model", "a/b/c", "~/nowhere", "runs/best.pth", "", "../x/y"]
     )
-    def test_a_folder_that_is_not_there(self, source, asked, tmp_path, monkeypatch):
+    def test_load_refuses_missing_folder(self, source, asked, tmp_path, monkeypatch):
         """What cannot be a hub id is not asked for."""
         monkeypatch.chdir(tmp_path)
         refused(source)
@@ -95,7 +95,7 @@ class TestHub:
         assert [name for name, _ in asked] == ["nobody/nothing", "nobody/nothing"]
         assert asked[1][1]["local_files_only"] is True
 
-    def test_only_the_files_of_a_model_are_fetched(self, asked):
+    def test_hub_download_is_limited_to_model_files(self, asked):
         """No code, no pickles."""
         refused("nobody/nothing")
         for _, options in asked:
@@ -111,7 +111,7 @@ class TestHub:
         monkeypatch.setattr(hub, "snapshot_download", lambda name, **options: str(tmp_path / "snapshot"))
         assert_same_model(vse.load("owner/model"), model)
 
-    def test_the_cache_serves_when_the_hub_does_not(self, tmp_path, monkeypatch):
+    def test_hub_cache_is_the_fallback(self, tmp_path, monkeypatch):
         """Fetched once, a model loads without a network."""
         model = build()
         model.save(tmp_path / "snapshot")
@@ -124,7 +124,7 @@ class TestHub:
         monkeypatch.setattr(hub, "snapshot_download", cached)
         assert_same_model(vse.load("owner/model"), model)
 
-    def test_a_repository_of_something_else(self, tmp_path, monkeypatch):
+    def test_hub_repository_without_model_is_refused(self, tmp_path, monkeypatch):
         """A snapshot without our configuration names the id, not the folder of the cache."""
         monkeypatch.setattr(hub, "snapshot_download", lambda name, **options: str(tmp_path))
         refused("owner/model", "config.json")
@@ -173,7 +173,7 @@ class TestPush:
         monkeypatch.setattr(hub, "snapshot_download", lambda name, **options: str(api.folder))
         assert_same_model(vse.load("owner/model"), model)
 
-    def test_a_failure_is_one_line_without_the_token(self, api):
+    def test_push_failure_is_one_line_without_token(self, api):
         """The name and the reason."""
         api.fail = PermissionError("403 Forbidden\nlong explanation")
         with pytest.raises(VSEError, match="'owner/model': 403 Forbidden") as caught:
@@ -182,7 +182,7 @@ class TestPush:
         assert "secret" not in str(caught.value)
 
 
-def test_importing_the_package_loads_nothing():
+def test_importing_vse_loads_nothing():
     """``import vse`` and the name ``vse.load`` cost neither torch nor numpy."""
     code = "import sys, vse; vse.load; print(*({'torch', 'numpy', 'pydantic', 'huggingface_hub'} & set(sys.modules)))"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "\n"

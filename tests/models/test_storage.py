@@ -72,14 +72,14 @@ class TestWriting:
         assert not any(name.startswith(".") for name in names)
         assert not any(name.endswith((".bin", ".pt", ".pth", ".pkl")) for name in names)
 
-    def test_they_can_be_read_by_others(self, saved):
+    def test_saved_files_are_world_readable(self, saved):
         """Ordinary permissions, as other files have, not those of temporary ones."""
         for path in saved.iterdir():
             assert path.stat().st_mode & 0o044 == 0o044, path.name
         with safetensors.safe_open(saved / "model.safetensors", framework="pt") as file:
             assert file.metadata()["format"] == "pt"
 
-    def test_the_configuration_says_everything(self, saved):
+    def test_saved_configuration_is_complete(self, saved):
         """What was recorded about a model comes back with it."""
         about = About(
             name="Ü",
@@ -98,15 +98,15 @@ class TestWriting:
         assert build().save(target) == target
         assert build().save(str(tmp_path / "d")) == tmp_path / "d"
 
-    def test_a_file_is_not_a_folder(self, tmp_path):
-        """A file in the place of the folder is refused and kept."""
+    def test_save_refuses_a_file(self, tmp_path):
+        """A file instead of the folder is refused and kept."""
         path = tmp_path / "model"
         path.write_text("kept")
         with pytest.raises(InputError, match="is a file"):
             build().save(path)
         assert path.read_text() == "kept"
 
-    def test_tensors_that_are_views_or_shared_are_written(self, tmp_path):
+    def test_save_writes_views_and_shared_tensors(self, tmp_path):
         """Transposed, strided and tied tensors are stored like any others."""
         model = build()
         with torch.no_grad():
@@ -120,19 +120,19 @@ class TestWriting:
 class TestLoading:
     """What does not belong together, or is not whole, is reported in one line."""
 
-    def test_weights_of_another_model(self, folder, tmp_path):
+    def test_load_refuses_weights_of_another_model(self, folder, tmp_path):
         """Equal shapes do not hide that the files are of two models."""
         other = build(seed=1).save(tmp_path / "other")
         shutil.copy(other / "model.safetensors", folder)
         refused(folder, "different models")
 
-    def test_a_configuration_of_another_architecture(self, folder, tmp_path):
+    def test_load_refuses_configuration_of_another_model(self, folder, tmp_path):
         """Missing and unexpected tensors, or the two marks, are named."""
         other = build(region_config(hidden_size=9)).save(tmp_path / "other")
         shutil.copy(other / "config.json", folder)
         refused(folder)
 
-    def test_a_vocabulary_of_another_model(self, folder, tmp_path):
+    def test_load_refuses_vocabulary_of_another_model(self, folder, tmp_path):
         """It is not the one that the configuration names."""
         Vocabulary.build(["two words"], min_count=1).tokenizer().save(folder)
         refused(folder, "the tokenizer belong to different models")
@@ -160,7 +160,7 @@ class TestLoading:
         change(folder / "config.json", embedsize=3)
         refused(folder, "'embedsize'", "did you mean 'embed_size'")
 
-    def test_an_unknown_key_below(self, folder):
+    def test_load_names_nested_unknown_key(self, folder):
         """With the place where it stands."""
         config = json.loads((folder / "config.json").read_text())
         config["image"]["hiden_size"] = 3
@@ -179,7 +179,7 @@ class TestLoading:
         change(folder / "config.json", format=version)
         refused(folder, "format", repr(version))
 
-    def test_missing_and_additional_tensors(self, folder):
+    def test_load_names_missing_and_additional_tensors(self, folder):
         """Both are counted and the first ones named."""
         path = folder / "model.safetensors"
         with safetensors.safe_open(path, framework="pt") as file:
@@ -192,17 +192,17 @@ class TestLoading:
         safetensors.save_file(state, path, metadata=metadata)
         refused(folder, "of another shape (text_encoder.embed.weight")
 
-    def test_a_pickle_in_the_place_of_weights(self, folder):
+    def test_load_refuses_pickled_weights(self, folder):
         """Weights are read by safetensors alone."""
         torch.save({"a": torch.zeros(1)}, folder / "model.safetensors")
         refused(folder, "not a complete safetensors file")
 
-    def test_the_device_is_where_it_was_asked_for(self, folder):
+    def test_load_puts_model_on_device(self, folder):
         """``device`` goes through to torch."""
         model = vse.load(folder, device="meta")
         assert model.device == torch.device("meta")
 
-    def test_loading_is_not_writing(self, folder):
+    def test_load_does_not_write(self, folder):
         """A folder that only can be read is enough, and stays as it was."""
         before = contents(folder)
         model = vse.load(folder)
@@ -211,7 +211,7 @@ class TestLoading:
         assert contents(folder) == before
 
 
-def test_a_model_of_words_alone_needs_no_tokenizer_file(tmp_path):
+def test_load_without_tokenizer_files(tmp_path):
     """Saved without a tokenizer, loaded without one."""
     model = build(text=bigru_config())
     model.tokenizer = None

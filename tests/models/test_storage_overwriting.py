@@ -22,7 +22,7 @@ def folder(tmp_path):
     return build().save(tmp_path / "model")
 
 
-def test_the_last_one_counts(folder):
+def test_saving_overwrites_model_and_keeps_other_files(folder):
     """The second model is there whole, other people's files stay."""
     (folder / "notes.txt").write_text("mine")
     other = build(seed=1)
@@ -45,7 +45,7 @@ def test_saving_other_architecture_replaces_all_files(folder):
     assert_same_model(vse.load(folder), other)
 
 
-def test_a_model_without_a_tokenizer_does_not_inherit_one(folder):
+def test_saving_without_tokenizer_removes_the_old_one(folder):
     """The vocabulary of the former model belongs to the former model."""
     other = build()
     other.tokenizer = None
@@ -53,7 +53,7 @@ def test_a_model_without_a_tokenizer_does_not_inherit_one(folder):
     assert vse.load(folder).tokenizer is None
 
 
-def test_confidence_belongs_to_the_model_it_was_fitted_to(folder):
+def test_saving_other_weights_removes_confidence(folder):
     """Saving the same weights keeps the file, other weights drop it; so does a folder whose model cannot be read."""
     (folder / CONFIDENCE).write_text("{}")
     vse.load(folder).save(folder)
@@ -80,7 +80,7 @@ def test_card_of_another_model_is_removed(folder):
     assert (folder / CARD_FILE).read_text() == "mine"
 
 
-def test_a_failure_while_writing_leaves_the_old_model(folder, monkeypatch):
+def test_failed_save_keeps_old_model(folder, monkeypatch):
     """Not a byte of the folder has changed, and nothing temporary stays."""
 
     def fail(*arguments: object, **options: object) -> None:
@@ -94,7 +94,7 @@ def test_a_failure_while_writing_leaves_the_old_model(folder, monkeypatch):
     vse.load(folder)
 
 
-def test_a_first_save_that_fails_leaves_no_half_model(tmp_path, monkeypatch):
+def test_failed_first_save_leaves_no_model(tmp_path, monkeypatch):
     """There is nothing that could be taken for one."""
 
     def fail(*arguments: object, **options: object) -> None:
@@ -110,7 +110,7 @@ def test_a_first_save_that_fails_leaves_no_half_model(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("survived", range(8))
 @pytest.mark.parametrize("words", ["same", "other"])
-def test_a_crash_between_two_files_never_mixes_two_models(folder, monkeypatch, survived, words):
+def test_crash_while_saving_never_mixes_models(folder, monkeypatch, survived, words):
     """After any number of moved files, loading gives the old model, the new one, or says what happened."""
     old = vse.load(folder)
     if words == "other":  # as many words, so that sizes cannot tell

@@ -60,7 +60,7 @@ class TestEveryPooling:
     @poolings
     @pytest.mark.parametrize("tower", ["region", "grid"])
     def test_model_encodes_regions_and_images(self, pooling, tower, tmp_path):
-        """Region sets and pictures."""
+        """Region sets and images."""
         config = region_config(**named(pooling)) if tower == "region" else grid_config(**named(pooling))
         model = build(config)
         items = feature_sets(5, 1, 3) if tower == "region" else [picture(n) for n in range(3)]
@@ -87,7 +87,7 @@ class TestEveryPooling:
 @pytest.mark.parametrize(
     "options", [{"decoder": "transformer"}, {"per_dimension": True}, {"data_dependent": True}, {"temperature": 0.5}]
 )
-def test_options_of_a_pooling_survive(options, tmp_path):
+def test_pooling_options_survive_save_and_load(options, tmp_path):
     """A variant of GPO is built again with its options."""
     pooling = {"pooling": {"name": "gpo", "options": options}}
     model = build(region_config(**pooling), bigru_config(**pooling))
@@ -95,7 +95,7 @@ def test_options_of_a_pooling_survive(options, tmp_path):
 
 
 @pytest.mark.parametrize("kind", ["clip_vision_model", "siglip_vision_model", "vit", "dinov2"])
-def test_vision_towers_survive_offline(kind, tmp_path):
+def test_vision_tower_loads_offline(kind, tmp_path):
     """A tower from transformers is written out in full and built again without asking anybody."""
     pytest.importorskip("transformers")
     extra = {"mlp_ratio": 1} if kind == "dinov2" else {"intermediate_size": 8}
@@ -109,7 +109,7 @@ def test_vision_towers_survive_offline(kind, tmp_path):
     np.testing.assert_array_equal(kept(model, tmp_path).encode_images(photos), found)
 
 
-def test_a_pretrained_tower_is_independent_of_its_source(tmp_path):
+def test_saved_tower_is_independent_of_its_source(tmp_path):
     """Built from a folder of weights, saved, and loaded after the folder is gone."""
     transformers = pytest.importorskip("transformers")
     config = transformers.CLIPVisionConfig(**SMALL, intermediate_size=8)
@@ -130,7 +130,7 @@ def test_a_pretrained_tower_is_independent_of_its_source(tmp_path):
     np.testing.assert_array_equal(loaded.encode_images([picture()]), found)
 
 
-def test_a_cnn_of_timm_survives(tmp_path):
+def test_timm_model_survives_save_and_load(tmp_path):
     """By its name and options."""
     pytest.importorskip("timm")
     model = build(grid_config(backbone=BackboneConfig(name="timm:resnet18"), image_size=64))
@@ -141,7 +141,7 @@ def test_a_cnn_of_timm_survives(tmp_path):
 class TestCalling:
     """The model as a module."""
 
-    def test_both_towers_at_once(self):
+    def test_forward_returns_both_embeddings(self):
         """``forward`` gives the unit vectors of both sides, with gradients."""
         model = build()
         features, tokens = torch.randn(2, 4, FEATURES), torch.tensor([[1, 4, 2], [1, 2, 0]])
@@ -161,7 +161,7 @@ class TestCalling:
         assert grid.preprocessing.size == (SIDE, SIDE)
         assert grid.device == torch.device("cpu")
 
-    def test_arrays_are_taken_batch_by_batch(self):
+    def test_embed_methods_take_batches(self):
         """``embed_images`` and ``embed_tokens`` are the towers on numpy arrays, in evaluation mode."""
         model = build().train()
         batch, lengths = np.stack(feature_sets(4, 4)), np.array([4, 2])
@@ -173,14 +173,14 @@ class TestCalling:
         )
         assert model.training
 
-    def test_vectors_carry_no_gradients(self):
+    def test_embeddings_carry_no_gradients(self):
         """``encode_*`` leaves nothing behind in the parameters."""
         model = build()
         model.encode_images(feature_sets(3))
         model.encode_texts(CAPTIONS)
         assert all(parameter.grad is None for parameter in model.parameters())
 
-    def test_training_goes_on_after_encoding(self):
+    def test_encoding_restores_training_mode(self):
         """Tensors made while encoding are not left in the model where they would refuse a gradient."""
         model = build(grid_config())
         model.encode_images([picture()])
@@ -203,7 +203,7 @@ class TestCalling:
 class TestFingerprint:
     """Equal for models that give equal vectors, else different."""
 
-    def test_it_depends_on_weights_and_inputs_alone(self):
+    def test_fingerprint_depends_on_weights_and_inputs(self):
         """A weight, a word, the preprocessing change it; a name does not."""
         model = build(grid_config())
         mark = model.fingerprint()
@@ -213,7 +213,7 @@ class TestFingerprint:
         assert build(grid_config(image_size=SIDE + 8)).fingerprint() != mark
         assert build(grid_config(), tokenizer=word_tokenizer(19)).fingerprint() != mark
 
-    def test_a_single_bit_shows(self):
+    def test_fingerprint_changes_with_a_single_bit(self):
         """Of the smallest buffer too."""
         model = build()
         marks = {model.fingerprint()}
@@ -226,14 +226,14 @@ class TestFingerprint:
             marks.add(model.fingerprint())
         assert len(marks) == 3
 
-    def test_the_mode_does_not_show(self):
+    def test_fingerprint_ignores_training_mode(self):
         """Training and evaluation mode are not part of the model."""
         model = build(grid_config())
         mark = model.fingerprint()
         assert model.train().fingerprint() == mark
 
 
-def test_a_tokenizer_of_another_size_is_refused():
+def test_model_refuses_tokenizer_of_another_size():
     """Both sizes are named."""
     size = word_tokenizer().vocab_size
     config = ModelConfig(embed_size=SIZE, image=region_config(), text=bigru_config(vocabulary_size=size + 1))

@@ -28,7 +28,7 @@ def test_names_are_those_of_the_documentation():
 
 
 @pytest.mark.parametrize("name", ["kmax", "", "GPO", None])
-def test_an_unknown_name_lists_the_valid_ones(name):
+def test_unknown_pooling_lists_the_valid_names(name):
     """The error shows the name as given and every valid name."""
     with pytest.raises(InputError) as caught:
         create_pooling(name)
@@ -37,7 +37,7 @@ def test_an_unknown_name_lists_the_valid_ones(name):
 
 
 @pytest.mark.parametrize("name", list_poolings())
-def test_an_unknown_option_is_named(name):
+def test_unknown_pooling_option_is_named(name):
     """An option the pooling does not have is an InputError with the option and the pooling's name."""
     options = {"k": 3} if name == "k-max" else {"percent": 5} if name == "top-percent" else {}
     options |= {"dim": 4} if name in NEEDS_DIM else {}
@@ -46,14 +46,14 @@ def test_an_unknown_option_is_named(name):
 
 
 @pytest.mark.parametrize("name", [*sorted(NEEDS_DIM), "k-max", "top-percent"])
-def test_a_missing_option_is_named(name):
+def test_missing_pooling_option_is_named(name):
     """A pooling that cannot do without an option says which."""
     missing = {"k-max": "k", "top-percent": "percent"}.get(name, "dim")
     with pytest.raises(InputError, match=rf"{name}.*'{missing}'"):
         create_pooling(name)
 
 
-def test_a_ready_pooling_passes_through():
+def test_ready_pooling_passes_through():
     """An object is accepted where a name is, without options."""
     pool = GPO()
     assert create_pooling(pool) is pool

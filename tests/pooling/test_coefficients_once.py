@@ -24,7 +24,7 @@ def rows_generated(name: str, features: torch.Tensor, **sets: object) -> int:
     ("lengths", "distinct"),
     [([3, 3, 3, 3], 1), ([9, 9, 9, 9], 1), ([1, 2, 3, 4], 4), ([7, 2, 7, 2], 2), ([9, 1, 9, 5], 3)],
 )
-def test_one_row_per_distinct_size(name, lengths, distinct):
+def test_coefficients_are_computed_once_per_size(name, lengths, distinct):
     """A batch costs as many rows of the generator as it has distinct sizes, in one call."""
     assert rows_generated(name, torch.randn(4, 9, 6), lengths=lengths) == distinct
 

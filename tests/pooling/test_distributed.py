@@ -52,7 +52,7 @@ if __name__ == "__main__":
 
 
 @pytest.mark.skipif(not torch.distributed.is_available(), reason="torch without distributed")
-def test_two_processes_are_one(tmp_path):
+def test_gpo_gradients_in_two_processes_match_one(tmp_path):
     """DistributedDataParallel over two gloo processes averages to the gradients of the whole batch, on both ranks."""
     script = tmp_path / "two_processes.py"
     script.write_text(SCRIPT)

@@ -21,7 +21,7 @@ DIM = 6
 @pytest.mark.parametrize("name", [*RANK_POOLINGS, "gpo-per-dimension"])
 @given(sets=set_batches(batch=5, total=20, dim=DIM), spare=st.integers(0, 5))
 @settings(max_examples=15)
-def test_pools_like_the_live_one(name, sets, spare):
+def test_frozen_pooling_matches_live_one(name, sets, spare):
     """For every size in the table the frozen pooling gives the live one's vectors and coefficients to 1e-6."""
     pool = build(name, DIM)
     frozen = pool.freeze(int(sets.sizes.max()) + spare)
@@ -31,7 +31,7 @@ def test_pools_like_the_live_one(name, sets, spare):
     torch.testing.assert_close(looked_up, weights, rtol=1e-6, atol=1e-6)
 
 
-def test_every_size_up_to_a_hundred():
+def test_frozen_pooling_matches_every_size_to_100():
     """Sizes 1 to M are all served, alone and unpadded."""
     pool = build("gpo")
     frozen = pool.freeze(100)
@@ -41,7 +41,7 @@ def test_every_size_up_to_a_hundred():
         torch.testing.assert_close(frozen.coefficients(size), pool.coefficients(size), rtol=0, atol=1e-6)
 
 
-def test_has_no_parameters_and_no_generator():
+def test_frozen_pooling_has_no_parameters():
     """Nothing to train and no GRU inside: one buffer and no submodule."""
     frozen = GPO().freeze(10)
     assert isinstance(frozen, FrozenPooling)
@@ -52,7 +52,7 @@ def test_has_no_parameters_and_no_generator():
     assert frozen.max_size == 10
 
 
-def test_is_independent_of_the_pooling_it_came_from():
+def test_frozen_pooling_is_independent_of_its_source():
     """Training on after freezing does not change the table."""
     pool = build("gpo")
     frozen, before = pool.freeze(5), pool.coefficients(5)
@@ -74,7 +74,7 @@ def test_gradients_reach_the_features_only():
 
 
 @pytest.mark.parametrize("name", ["gpo", "gpo-per-dimension"])
-def test_state_dict_round_trip(name):
+def test_frozen_pooling_state_dict_round_trip(name):
     """Saved and loaded with weights_only into another table of the shape, it pools to the same bits."""
     frozen, file = build(name, DIM).freeze(9), io.BytesIO()
     torch.save(frozen.state_dict(), file)

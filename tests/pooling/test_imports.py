@@ -81,7 +81,7 @@ def test_without_numba_everything_works_on_the_plain_path():
     assert done.stderr == ""
 
 
-def test_a_broken_numba_is_reported_once_and_done_without():
+def test_broken_numba_is_reported_once():
     """A numba that fails while loading costs a warning in the log, not the result."""
     done = run("""
         import logging, sys, torch
@@ -126,7 +126,7 @@ def test_without_matplotlib_only_plotting_fails():
     assert 'pip install "vse-infinity[plot]"' in done.stdout
 
 
-def test_kernels_that_cannot_be_cached_are_done_without(tmp_path):
+def test_uncacheable_kernels_fall_back_to_plain_path(tmp_path):
     """Where compiled code can be written nowhere, as in a read-only container, poolings work on the plain path."""
     package = tmp_path / "vse"
     shutil.copytree(Path(vse.__file__).parent, package, ignore=shutil.ignore_patterns("__pycache__"))

@@ -29,7 +29,7 @@ def draws(axis, values) -> bool:
 
 
 @pytest.mark.parametrize("sizes", [(5,), (5, 10), (1, 2, 3, 36), (1, 5, 9, 20, 100)])
-def test_one_panel_a_size(sizes):
+def test_plot_has_one_panel_per_size(sizes):
     """Each size has a panel of its own, in the given order, with its number in the title."""
     figure = plot_coefficients(build("gpo"), sizes)
     assert isinstance(figure, Figure)
@@ -91,13 +91,13 @@ def test_k_is_drawn_when_given(k):
     assert round(1 / used, 6) in heights
 
 
-def test_the_title_is_the_callers():
+def test_plot_title_can_be_set():
     """A title replaces the default, which names the pooling's class."""
     assert "GPO" in plot_coefficients(build("gpo"), 5).get_suptitle()
     assert plot_coefficients(build("gpo"), 5, title="Mine").get_suptitle() == "Mine"
 
 
-def test_it_can_be_saved(tmp_path):
+def test_plot_can_be_saved(tmp_path):
     """savefig writes a real PNG, without a display."""
     file = tmp_path / "curve.png"
     plot_coefficients(build("gpo"), (5, 36)).savefig(file)
@@ -132,7 +132,7 @@ def test_plotting_leaves_pooling_unchanged():
         (lambda: plot_coefficients(build("frozen"), 65), "65"),
     ],
 )
-def test_bad_input_is_named(call, message):
+def test_plot_names_bad_input(call, message):
     """Sizes that are none, poolings without coefficients and a bad K are InputErrors with the value."""
     with pytest.raises(InputError, match=message):
         call()

@@ -177,7 +177,7 @@ class TestGeM:
     """The generalized mean, stable where the direct formula is not."""
 
     @given(p=st.floats(0.05, 12), size=st.integers(1, 12), seed=st.integers(0, 2**31 - 1))
-    def test_equals_the_direct_formula(self, p, size, seed):
+    def test_gem_equals_direct_formula(self, p, size, seed):
         """Where the direct formula is finite, both agree."""
         features = torch.rand(2, size, DIM, generator=torch.Generator().manual_seed(seed)) * 3
         expected = naive.over_batch(lambda x: naive.gem(x, p), features)
@@ -186,7 +186,7 @@ class TestGeM:
 
     @pytest.mark.parametrize("p", [0.01, 3.0, 50.0, 1000.0])
     @pytest.mark.parametrize("scale", [1e-30, 1e-6, 1.0, 1e6, 1e30])
-    def test_neither_overflows_nor_underflows(self, p, scale):
+    def test_gem_neither_overflows_nor_underflows(self, p, scale):
         """For any p and any scale the result lies between the smallest and the largest value, with finite gradients."""
         features = ((torch.rand(3, 7, DIM) + 0.5) * scale).requires_grad_()
         pool = create_pooling("gem", p=p)
@@ -198,13 +198,13 @@ class TestGeM:
         assert features.grad.isfinite().all()
         assert pool.p.grad.isfinite().all()
 
-    def test_negative_values_count_as_eps(self):
+    def test_gem_clamps_negative_values(self):
         """Values below eps are clamped to it."""
         pool = create_pooling("gem", eps=0.5)
         found = pool(torch.tensor([[[-3.0], [0.1], [0.5]]]))
         torch.testing.assert_close(found, torch.tensor([[0.5]]))
 
-    def test_the_exponent_is_trained(self):
+    def test_gem_exponent_is_trained(self):
         """One p, 3 at the start, whose gradient is that of the formula."""
         pool, features = create_pooling("gem"), torch.rand(4, 5, DIM) + 0.1
         assert [tuple(parameter.shape) for parameter in pool.parameters()] == [(1,)]

@@ -25,7 +25,7 @@ def test_deepcopy_is_independent(name):
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_weights_travel_by_name(name):
+def test_pooling_state_dict_loads_by_name(name):
     """Weights saved by one instance and loaded safely and strictly by another make it pool to the same bits."""
     pool, other, features = build(name, DIM), build(name, DIM, seed=1), torch.randn(3, 7, DIM)
     file = io.BytesIO()

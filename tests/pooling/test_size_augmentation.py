@@ -135,7 +135,7 @@ def test_evaluation_mode_changes_nothing(given_as):
     assert mask.sum() < expected.sum()
 
 
-def test_the_layer_is_the_function():
+def test_size_augmentation_layer_matches_function():
     """In training mode the layer is drop_elements at its rate."""
     sets = make_sets(6, 9, 3)
     found = SizeAugmentation(0.4)(sets.features, mask=sets.mask, generator=seeded(3))
@@ -172,7 +172,7 @@ def test_an_empty_batch_stays_empty():
     assert kept.shape[2] == 3
 
 
-def test_bad_sets_are_refused():
+def test_drop_elements_refuses_bad_sets():
     """The layer checks its sets as a pooling does, in either mode."""
     for layer in (SizeAugmentation(), SizeAugmentation().eval()):
         with pytest.raises(InputError, match=r"lengths\[0\] is 0"):

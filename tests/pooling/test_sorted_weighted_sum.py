@@ -65,7 +65,7 @@ def check(features: Tensor, weights: Tensor, mask: Tensor | None, path: str, dty
     seed=st.integers(0, 2**31 - 1),
 )
 @settings(max_examples=60)
-def test_equals_the_naive_sum(path, batch, total, width, kind, masked, dtype, seed):
+def test_sorted_sum_equals_naive_sum(path, batch, total, width, kind, masked, dtype, seed):
     """Every shape of sets, weights and masks gives the naive output and the naive gradients."""
     generator = torch.Generator().manual_seed(seed)
     features = torch.randn(batch, total, width, generator=generator, dtype=torch.float64)
@@ -195,7 +195,7 @@ def test_weights_that_do_not_fit_are_an_error(weights, message):
         sorted_weighted_sum(torch.randn(2, 5, 8), weights)
 
 
-def test_an_unknown_path_is_an_error():
+def test_sorted_sum_refuses_unknown_path():
     """The message names the value and the valid paths."""
     with pytest.raises(InputError, match=r"'fast'.*'auto', 'plain', 'network'"):
         sorted_weighted_sum(torch.randn(2, 5, 8), torch.ones(5), path="fast")

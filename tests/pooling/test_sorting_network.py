@@ -26,14 +26,14 @@ def descends(values: np.ndarray) -> bool:
 
 
 @pytest.mark.parametrize("size", EXHAUSTIVE)
-def test_sorts_every_input_of_small_sizes(size):
+def test_network_sorts_every_small_input(size):
     """All 2^n inputs of zeros and ones come out in descending order, so by the 0-1 principle every input does."""
     values = (np.arange(2**size) >> np.arange(size)[:, None]) & 1
     assert descends(run(size, values.astype(np.int8)))
 
 
 @pytest.mark.parametrize("size", LARGER)
-def test_sorts_random_inputs_of_larger_sizes(size):
+def test_network_sorts_large_random_inputs(size):
     """Inputs of zeros and ones with every number of ones, strewn at random, come out in descending order."""
     ones = np.resize(np.arange(size + 1), max(500, size + 1))
     values = (np.arange(size)[:, None] < ones).astype(np.int8)

@@ -68,7 +68,7 @@ def test_large_work_uses_more_than_one_thread(kind):
         torch.set_num_threads(before)
 
 
-def test_an_error_reaches_the_caller(kind, torch_threads):
+def test_thread_errors_reach_the_caller(kind, torch_threads):
     """An exception in any range is raised by the call, and the next call works."""
 
     def task(first: int, last: int) -> None:
@@ -80,7 +80,7 @@ def test_an_error_reaches_the_caller(kind, torch_threads):
     assert covered(8) == list(range(8))
 
 
-def test_many_callers_at_once(kind):
+def test_threads_serve_many_callers_at_once(kind):
     """Callers in several Python threads do not mix up their ranges."""
     with ThreadPoolExecutor(6) as pool:
         assert all(result == list(range(50)) for result in pool.map(covered, [50] * 60))

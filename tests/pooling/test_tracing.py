@@ -109,7 +109,7 @@ def test_export_is_made_of_torch_operators(name):
 
 
 def test_export_without_the_value_checks():
-    """Checks on values are left out of a recorded graph: a pooling that checks for NaN exports too."""
+    """Checks on values are skipped of a recorded graph: a pooling that checks for NaN exports too."""
     module = ByLengths(build("gpo", check_finite=True))
     inputs = batch(4, 12)
     program = torch.export.export(module, inputs)

@@ -37,7 +37,7 @@ def mend_torchvision() -> bool:
     for name in ("nms", "qnms"):
         library.define(name + _SIGNATURE)
     _declared.append(library)
-    # What the failed import left half made would be found instead of being imported anew.
+    # What the failed import left half made would be found instead of being imported again.
     for module in [name for name in sys.modules if name.partition(".")[0] == "torchvision"]:
         del sys.modules[module]
     import_module("torchvision")

@@ -182,7 +182,7 @@ def _check_self_contained(config: ModelConfig, where: str) -> None:
     if config.image.kind == "region" or config.image.backbone is None:
         return
     name, outside = config.image.backbone.name, other_files(config.image.backbone.options)
-    own = config.image.kind == "grid"  # frames are seen by published weights, which are fetched when clips are encoded
+    own = config.image.kind == "grid"  # frames are seen by published weights, which are fetched when videos are encoded
     if outside or (own and name.startswith("transformers:")):
         asked = f"options {outside}" if outside else name
         raise InputError(f"{where}: 'image.backbone' asks for other files ({asked}); a saved model holds its own")

@@ -44,7 +44,7 @@ def numbers_of(found: EvenFrames) -> list[int]:
 
 @pytest.mark.parametrize("name", KINDS)
 @pytest.mark.parametrize("count", [1, 3, 20])
-def test_the_middles_of_equal_parts(tmp_path, name, count):
+def test_even_frames_are_middles_of_equal_parts(tmp_path, name, count):
     """Of every container: uint8 frames of the right times, in order, and nothing to remark."""
     times = write_clip(tmp_path / name, seconds=6, **KINDS[name])
     found = even_frames_of(tmp_path / name, count)
@@ -66,7 +66,7 @@ def test_even_frames_of_variable_rate_video(tmp_path, name):
     assert found.remark is None
 
 
-def test_a_clip_of_few_frames(tmp_path):
+def test_even_frames_of_video_with_few_frames(tmp_path):
     """Three frames are three, a single one is one."""
     for count in (3, 1):
         write_clip(tmp_path / "clip.mp4", [k / 10 for k in range(count)])

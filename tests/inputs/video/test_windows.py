@@ -96,7 +96,7 @@ def test_windows_are_upright(tmp_path, name, angle, mirror):
     assert np.abs(frame.astype(int) - expected).mean() < 12
 
 
-def test_pixels_that_are_not_square(tmp_path):
+def test_windows_have_square_pixels(tmp_path):
     """The width is stretched to what a player shows."""
     write_clip(tmp_path / "wide.mp4", seconds=1, aspect=Fraction(4, 3))
     assert windows_of(tmp_path / "wide.mp4")[0].frames[0].shape == (48, 85, 3)
@@ -118,7 +118,7 @@ def test_window_frames_are_rgb(tmp_path):
     assert np.abs(frame[36, 12] - (30, 30, 220)).max() < 30
 
 
-def test_sound_beside_the_picture(tmp_path):
+def test_windows_of_video_with_sound(tmp_path):
     """Sound that lasts longer adds no windows without frames."""
     write_clip(tmp_path / "clip.mp4", seconds=2, sound=12.0)
     found = windows_of(tmp_path / "clip.mp4")
@@ -127,7 +127,7 @@ def test_sound_beside_the_picture(tmp_path):
 
 
 def test_single_frame_video_has_one_window(tmp_path):
-    """A clip of a single frame has one window with one frame."""
+    """A video of a single frame has one window with one frame."""
     write_clip(tmp_path / "clip.mp4", [0.0])
     found = windows_of(tmp_path / "clip.mp4")
     assert len(found) == 1
