@@ -2,27 +2,18 @@
 
 from __future__ import annotations
 
-import io
 import json
 
 import numpy as np
 import pytest
-from rich.console import Console
 from tests.data.support import entry, features, write_image, write_karpathy, write_lines, write_precomp
 
-from vse.cli.render import render
 from vse.data import check_data
 from vse.data.report import EXAMPLES
 
 
 def counts(findings):
     return {finding.kind: finding.count for finding in findings}
-
-
-def rendered(report) -> str:
-    console = Console(file=io.StringIO(), width=120)
-    render(report, console)
-    return console.file.getvalue()
 
 
 class Recorder:
@@ -130,7 +121,6 @@ def test_all_flaws_are_counted_and_the_first_are_listed(tmp_path):
     assert len(empty.examples) == EXAMPLES
     assert empty.more == 30 - EXAMPLES
     assert empty.examples[0].startswith(f"{path}:3: ")
-    assert "and 10 more" in rendered(report)
 
 
 @pytest.mark.parametrize(
@@ -165,10 +155,6 @@ def test_the_report_can_be_printed_and_sent(tmp_path):
     rows = [{"path": "[red]x.jpg", "caption": "x"}, {"path": "b\n\udcff.jpg", "caption": "y"}]
     path = write_lines(tmp_path / "t.jsonl", map(json.dumps, rows))
     report = check_data(path)
-    text = rendered(report)
-    assert "[red]x.jpg" in text
-    assert r"b\n\udcff.jpg" in text
-    text.encode()
     value = report.to_json()
     assert json.loads(json.dumps(value, allow_nan=False)) == json.loads(json.dumps(value))
     assert value["ok"] is False

@@ -1,19 +1,13 @@
-"""Contracts of what people read: the table, its foot, the Markdown, the published row beside it."""
+"""Evaluation reports: JSON, Markdown, and the closest published row."""
 
 from __future__ import annotations
 
-import io
 import json
-from dataclasses import replace
 
 import pytest
-from rich.console import Console
 from tests.evaluation.support import evaluate_embeddings
 from tests.evaluation.test_embeddings import make
 
-from vse.cli.render import render
-from vse.cli.render.evaluation import _card, _describe_published
-from vse.evaluation.bootstrap import Interval
 from vse.evaluation.evaluate import compare
 from vse.evaluation.protocols import PROTOCOLS, Protocol
 from vse.evaluation.report import (
@@ -33,82 +27,8 @@ def result(protocol: Protocol = ALL, *, seed: int = 0, **header):
     return evaluate_embeddings([make(OWNERS, 4, seed=seed, **header)], protocol, samples=20)
 
 
-def rendered(report: EvaluationReport, width: int = 120) -> str:
-    console = Console(file=io.StringIO(), width=width, highlight=False)
-    render(report, console)
-    return console.file.getvalue()
-
-
-class TestTable:
-    """``render``."""
-
-    def test_it_fits_80_columns(self):
-        """Both ends of every interval and the names of models are seen whole in the usual terminal."""
-        found = result(model="a-model-with-a-name", fingerprint="abc123")
-        wide = replace(found, intervals=dict.fromkeys(found.intervals, Interval(98.76, 543.21)))
-        lines = rendered(EvaluationReport([wide]), width=80).splitlines()
-        table = [line for line in lines if line.startswith("│")]
-        assert max(map(len, table)) <= 80
-        assert "\n".join(table).count("98.8–") == "\n".join(table).count("543.2") == 7
-        assert "a-model-with-a-name" in "".join(line.split("│")[1].strip() for line in table)
-
-    def test_figures_intervals_and_foot(self):
-        """The model's row with R@1, 5, 10 both ways, rsum, ranks and intervals, below it what they mean."""
-        found = result(model="mine", fingerprint="abc123")
-        text = rendered(EvaluationReport([found]))
-        figures = found.metrics.figures()
-        for part in ("i→t", "t→i", "R@1", "R@5", "R@10", "rsum", "mean rank", "mine", "all: "):
-            assert part in text
-        for name in ("i2t_r1", "t2i_r1", "rsum"):
-            assert f"{figures[name]:.1f}" in text
-        flat = " ".join(text.split())
-        assert "95 %" in flat
-        for part in (
-            "toys test (content 0000000000000000)",
-            "4 images, 7 texts",
-            "1–3 captions per image",
-            "mine (abc123)",
-        ):
-            assert part in flat
-        assert "Ties pessimistic" in flat
-        assert "any-hit" in flat
-        assert "20 bootstrap samples" in flat
-
-    def test_one_table_for_each_protocol(self):
-        """Rows of different protocols never stand under the same head."""
-        text = rendered(EvaluationReport([result(model="one"), result(F30K, model="two"), result(model="three")]))
-        assert text.count("i→t") == 2
-        assert text.index("three") < text.index("flickr30k-1k: as on Flickr30K") < text.index("two")
-
-    def test_folds_and_equal_captions_in_the_foot(self):
-        """Folds are counted, and one number of captions is one number."""
-        two = Protocol("two", "two folds of two", 4, 2, 2)
-        card = evaluate_embeddings([make([0, 1, 2, 3], 4)], two, samples=2).card
-        assert "gallery 2 images, 2 texts, 2 folds, 1 captions per image" in _card([card])
-
-    def test_report_lists_comparisons(self):
-        """Every figure's difference with its interval and verdict."""
-        first, second = result(model="one"), result(model="two", seed=5)
-        comparison = Comparison("two", "one", "all", compare(second, first))
-        text = rendered(EvaluationReport([first, second], [comparison]))
-        assert "two minus one (all)" in text
-        for name in ("i2t_r1", "rsum", "t2i_mean_rank"):
-            assert name in text
-        assert ("may be chance" in text) or ("real" in text)
-
-    def test_report_shows_published_row(self):
-        """It stands below ours, with its method and what it is made of."""
-        found = result(F30K, traits=REGION)
-        row = find_published(found)
-        assert row is not None
-        text = " ".join(rendered(EvaluationReport([found], published={0: row}), width=200).split())
-        assert "VSE∞ (region, BUTD, bigru)" in text
-        assert f"{row.row.values['i2t_r1']:.1f}" in text
-
-    @pytest.mark.parametrize("name", ["[bold]best[/bold]", "run[/2]"])
-    def test_names_are_not_markup(self, name):
-        """A folder may be called anything."""
-        assert name in rendered(EvaluationReport([result(model=name)]), width=200)
+class TestJson:
+    """``to_json``."""
 
     def test_report_json(self):
         """Results with their published rows, comparisons and other tasks, in one object without NaN."""
@@ -219,14 +139,13 @@ class TestPublished:
         found = find_published(result(F30K, traits={**REGION, "image_pooling": "max"}))
         assert found is not None
         assert found.differences["image_pooling"][0] == "max"
-        assert "image_pooling max here" in _describe_published(found)
 
     def test_another_data_set_has_no_published_row(self):
         """Flickr8k under Flickr30K's protocol is said in the card, and not put beside Flickr30K's figures."""
         real = Protocol("flickr30k-1k", "", 4, data=("f30k", "flickr30k"))
         found = result(real, traits=REGION, data="flickr8k")
         assert find_published(found) is None
-        assert "defined for f30k, this is flickr8k" in _card([found.card])
+        assert any("defined for f30k, this is flickr8k" in remark for remark in found.card["remarks"])
 
     def test_embeddings_of_an_unknown_model_have_none(self):
         """Nothing is known that could be compared."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import weakref
 
@@ -10,17 +9,15 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from rich.console import Console
 from tests.evaluation import naive
 from tests.evaluation.support import evaluate_scores, video_test
 
-from vse.cli.render import render
 from vse.data.dataset import VIDEOS, CaptionedImages, FeatureRows
 from vse.errors import InputError
 from vse.evaluation import DotScores, MatrixScores
 from vse.evaluation.protocols import VIDEO_PROTOCOLS, choose_protocols
 from vse.evaluation.published import load_table
-from vse.evaluation.report import COLUMNS, EvaluationReport, heads_of, run_evaluation
+from vse.evaluation.report import COLUMNS, heads_of, run_evaluation
 from vse.evaluation.retrieval_test import ScoredModel
 
 
@@ -80,10 +77,6 @@ def test_a_row_of_the_table():
     told = json.loads(json.dumps(result.to_json()))
     assert told["metrics"]["v2t"]["r1"] == pytest.approx(100 / 3)
     assert told["metrics"]["t2v"]["median_rank"] == 3
-    text = io.StringIO()
-    render(EvaluationReport([result]), Console(file=text, width=160))
-    assert "[x]" in text.getvalue()
-    assert "3 distinct sentences of 3 captions" in text.getvalue()
 
 
 def test_the_card_tells_what_was_left_out():
@@ -93,9 +86,6 @@ def test_the_card_tells_what_was_left_out():
     object.__setattr__(data, "remarks", ("a half",))
     result = evaluate_scores(MatrixScores(np.ones((1, 1))), video_test(data))
     assert (result.card["dropped"], result.card["remarks"]) == (["v7"], ["a half"])
-    text = io.StringIO()
-    render(EvaluationReport([result]), Console(file=text, width=160))
-    assert "1 videos without frames are excluded, the first is v7" in text.getvalue()
 
 
 NAMED = (

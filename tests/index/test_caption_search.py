@@ -10,7 +10,6 @@ from tests.index.examples import directions, entry
 from tests.index.support import batch, create
 from tests.support_models import SIZE, build, grid_config, picture
 
-from vse.cli.render import lines_of
 from vse.errors import InputError
 from vse.index.caption_search import search_captions
 from vse.index.item_search import DEPTH
@@ -98,13 +97,9 @@ def test_caption_search_names_invalid_values(collection, options, words):
         search_captions(collection, Query(like=(1,)), **options)
 
 
-def test_caption_search_json_and_text(collection):
-    """Plain values; a line for each caption with its number on the page and its file."""
+def test_caption_search_json(collection):
+    """Plain values, with unknown words."""
     found = search_captions(collection, "zebra snow", 2, offset=3, model=build(grid_config()))
     told = json.loads(json.dumps(found.to_json(), allow_nan=False))
     assert (told["query"], told["offset"], told["more"], told["unknown"]) == ("zebra snow", 3, True, ["zebra"])
     assert [set(each) for each in told["captions"]] == [{"caption", "id", "path", "score"}] * 2
-    unknown, *lines = lines_of(found)
-    assert unknown == "words the model does not know: zebra"
-    assert [line.split()[0] for line in lines] == ["4.", "5."]
-    assert lines[0].endswith(f"{told['captions'][0]['caption']}  ({told['captions'][0]['path']})")

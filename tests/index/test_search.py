@@ -15,7 +15,6 @@ from tests.index.examples import directions, entry, picture
 from tests.index.support import create
 from tests.support_models import SIZE, build
 
-from vse.cli.render import lines_of
 from vse.errors import InputError
 from vse.index.calibration import write_coefficients
 from vse.index.filters import Filter
@@ -210,29 +209,17 @@ def test_search_result_json(collection):
     assert json.loads(json.dumps(told, allow_nan=False)) == told
 
 
-def test_search_result_lines(tmp_path):
-    """A line a result, with rank, path and seconds; names that are no text are escaped; words not known are said."""
-    with create(tmp_path / "c", SIZE, build().fingerprint()) as made:
-        clip = Entry(picture("[x]\n.mp4", kind="video", taken=86400.0), (Moment(VECTORS[0], 61.0, 62.5),))
-        made.add([clip])
-        found = search(made, "zebra snow", 5, model=build())
-        nothing = search(made, Query(like=(1,)), 5, offset=5)
-    unknown, line, end = lines_of(found) + lines_of(nothing)
-    assert unknown == "words the model does not know: zebra"
-    assert line.startswith("   1. ")
-    assert line.endswith("1970-01-02  /photos/[x]\\n.mp4  1:01.0–1:02.5")
-    assert end == "no more results"
-
-
-def test_search_result_lines_of_groups(tmp_path):
-    """A group names some of its files, each once."""
+def test_search_groups_name_some_files(tmp_path):
+    """A group names the files of its first items."""
     with create(tmp_path / "c", SIZE) as made:
         made.add([entry("a.jpg", VECTORS[0]), *(entry(f"x/{row}\n.jpg", VECTORS[1]) for row in range(6))])
         spans = tuple(Moment(VECTORS[2], second, second + 1.0) for second in (0.0, 1.0, 2.0))
         made.add([Entry(picture("clip.mp4", kind="video"), spans)])
         found = search(made, Query(like=(1,)), group_duplicates=0.9)
-    ends = {line.split("  ")[-1] for line in lines_of(found)}
-    assert ends == {"and 5 alike: 1\\n.jpg, 2\\n.jpg, 3\\n.jpg …", "and 2 alike: clip.mp4"}
+    assert sorted(result.alike for result in found.results) == [
+        ("/photos/clip.mp4", "/photos/clip.mp4"),
+        ("/photos/x/1\n.jpg", "/photos/x/2\n.jpg", "/photos/x/3\n.jpg"),
+    ]
     told = [result["group"] for result in found.to_json()["results"]]
     assert sorted(told) == [[3, 4, 5, 6, 7], [9, 10]]
     assert "alike" not in found.to_json()["results"][0]

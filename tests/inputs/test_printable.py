@@ -8,8 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vse.cli.render import lines_of
-from vse.index.pipeline import IndexReport
 from vse.inputs.text import printable
 
 TURNING = {"LRE", "RLE", "PDF", "LRO", "RLO", "LRI", "RLI", "FSI", "PDI"}
@@ -41,14 +39,3 @@ def test_printable_name_is_one_line(text):
     shown = printable(text)
     assert len(shown.splitlines()) <= 1
     shown.encode()
-
-
-@pytest.mark.parametrize(
-    "name", ["Bildschirmfoto 2024-05-01 um 9.41.00\u202fAM.png", "a\u00a0b.jpg", "👩\u200d🚀.jpg", "日本\u3000語.jpg"]
-)
-def test_reports_name_folders_that_can_be_copied(name):
-    """Spaces of any kind and joined emoji stay as they are, and a line end does not change the rest of its line."""
-    (line,) = lines_of(IndexReport(f"/photos/{name}", new=1))
-    assert line == f"/photos/{name}: 1 new"
-    (line,) = lines_of(IndexReport(f"/photos/{name}\n", new=1))
-    assert line == f"/photos/{name}\\n: 1 new"

@@ -19,14 +19,13 @@ from tests.inputs.video.clips import write_clip
 from tests.models.test_extract import Telling
 
 from vse._util.locks import FolderLock
-from vse.cli.render import lines_of
 from vse.data import open_data
 from vse.data.features import read_video_header
 from vse.data.video_sources import FrameFolder
 from vse.encoders.backbones import CaffeResNet
 from vse.errors import InputError, VSEError
 from vse.inputs.files import Problem
-from vse.models.extract import ClipFeaturesReport, VideoFiles, backbone_fingerprint, extract_clip_features, find_videos
+from vse.models.extract import VideoFiles, backbone_fingerprint, extract_clip_features, find_videos
 
 CALL = {"size": SIDE, "name": "caffe-resnet", "options": OPTIONS}
 
@@ -286,30 +285,6 @@ def test_a_name_that_is_too_long_for_a_file(tmp_path):
     report = extract_clip_features(clips, tiny(), tmp_path / "out", **CALL)
     assert report.computed == 1
     assert list(report.problems.values()) == ["its path is too long to name a file of features: shorten it"]
-
-
-def test_the_report_as_a_person_reads_it():
-    """Each line has its place: counts, what was clipped, used in part, or left without features, and where they are."""
-    counts = {
-        "kind": "video",
-        "frames_each": 20,
-        "channels": 128,
-        "count": 3,
-        "frames": 25,
-        "computed": 2,
-        "kept": 0,
-        "clipped": 7,
-    }
-    told = {"problems": {"a\nb": "empty"}, "notes": {"[c]": "the second half is missing"}}
-    report = ClipFeaturesReport(folder=Path("out"), backbone="tiny", seconds=1.0, **counts, **told)
-    assert lines_of(report) == [
-        "tiny: 3 videos, up to 20 frames of 128 channels",
-        "2 videos with 25 frames computed now (2.0 videos/s), 0 already existed",
-        "7 values beyond ±65504, the range of float16, were clipped",
-        "[c] is partly used: the second half is missing",
-        r"'no features for a\nb: empty'",
-        "The features are in out",
-    ]
 
 
 def test_clips_may_be_named_by_hand(folder, tmp_path):

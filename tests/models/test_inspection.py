@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import shutil
 import struct
@@ -13,9 +12,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from rich.console import Console
 
-from vse.cli.render import render
 from vse.errors import InputError
 from vse.inputs.vocabulary import FIRST, Vocabulary
 from vse.models.card import save_with_card
@@ -63,13 +60,6 @@ def change(path, **values):
     path.write_text(json.dumps(content | values))
 
 
-def rendered(report, width: int = 120, encoding: str = "utf-8") -> str:
-    stream = io.TextIOWrapper(io.BytesIO(), encoding=encoding)
-    render(report, Console(file=stream, width=width, highlight=False))
-    stream.seek(0)
-    return stream.read()
-
-
 def test_inspection_reports_the_model(model, saved):
     """Sizes, counts, poolings, inputs, data, scores and curves are those of the live model."""
     report = inspect_folder(saved)
@@ -98,9 +88,6 @@ def test_inspection_reports_backbone_and_preprocessing(tmp_path):
     assert "caffe-resnet" in tower.network
     assert tower.pooling == "k-max (k = 2)"
     assert report.preprocessing == model.preprocessing
-    text = rendered(report)
-    assert "64 x 64" in text
-    assert "no vocabulary" in text
 
 
 def test_inspection_json_is_plain_and_finite(folder):
@@ -116,48 +103,11 @@ def test_inspection_json_is_plain_and_finite(folder):
     assert value["plot"] is None
 
 
-@pytest.mark.parametrize("width", [80, 120])
-def test_rendered_inspection_shows_everything(saved, width):
-    """The tables name towers, sizes, data, recipe, scores with their protocol, and show every curve."""
-    report = inspect_folder(saved)
-    text = rendered(report, width)
-    parts = ("Toy", "region", "bigru", "gpo", "generated scenes", "lr = 0.0005", "5K", "testall", "402.25")
-    for expected in (*parts, report.fingerprint, f"{report.towers[0].parameters:,}", "trained for a test"):
-        assert expected in text
-    for curve in report.curves:
-        assert curve.nearest.label in text
-        assert curve.sparkline() in text
-    assert max(map(len, text.splitlines())) <= width
-
-
-def test_inspection_invents_nothing(tmp_path):
-    """A model about which nothing is known gets no invented data, recipe or scores."""
-    text = rendered(inspect_folder(save_with_card(tiny(About()), tmp_path / "plain", draw=False)))
-    assert [line.split("│")[1].strip() for line in text.splitlines() if "not recorded" in line] == [
-        *("data", "source", "recipe", "scores")
-    ]
-
-
-def test_inspection_renders_ascii_bars(saved):
-    """Where the stream cannot encode them, bars and boxes are drawn with ASCII."""
-    assert rendered(inspect_folder(saved), encoding="ascii").isascii()
-
-
-def test_inspection_escapes_markup_and_control_characters(folder):
-    """Markup in a name is not obeyed, and codes for the terminal do not reach it."""
-    change(folder / "config.json", about={"name": "[bold]x[/nope]\x1b[2J", "data": "two\nlines"})
-    text = rendered(inspect_folder(folder))
-    assert "[bold]x[/nope] [2J" in text
-    assert "two lines" in text
-    assert "\x1b" not in text
-
-
 def test_inspection_without_curves(folder):
     """A folder from before curves were written says that they are absent."""
     (folder / "pooling_curves.json").unlink()
     report = inspect_folder(folder)
     assert report.curves == ()
-    assert "pooling_curves.json is absent" in rendered(report)
 
 
 def export(folder, **values):
@@ -179,7 +129,6 @@ def test_inspection_of_export_reports_source_model(folder):
     assert [tower.parameters for tower in report.towers] == [None, None]
     assert report.about == ABOUT
     assert report.curves
-    assert "onnx, int8" in rendered(report)
 
 
 def test_inspection_of_export_without_source(folder):
@@ -187,7 +136,6 @@ def test_inspection_of_export_without_source(folder):
     export(folder, source=None)
     report = inspect_folder(folder)
     assert (report.towers, report.embed_size) == ((), 16)
-    assert "16 dimensions" in rendered(report)
 
 
 @pytest.mark.parametrize(
