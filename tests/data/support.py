@@ -1,4 +1,4 @@
-"""Tiny data sets on disk, written with nothing of ours."""
+"""Tiny datasets on disk, written with nothing of ours."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Contracts of the check of a data set."""
+"""Contracts of the check of a dataset."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def test_check_reports_missing_and_duplicate_files(tmp_path):
     assert test.captions_per_image == (0, 0.8, 1)
 
 
-def test_a_broken_split_does_not_hide_the_others(tmp_path):
+def test_check_continues_after_broken_split(tmp_path):
     """A split that cannot be read is an error in the report, beside the figures of the others."""
     write_precomp(tmp_path, "train", features(4), ["x"] * 4)
     write_precomp(tmp_path, "test", features(4), ["x"] * 5)
@@ -108,8 +108,8 @@ def test_a_broken_split_does_not_hide_the_others(tmp_path):
     assert "5 captions for 4 feature rows" in finding.examples[1]
 
 
-def test_all_flaws_are_counted_and_the_first_are_listed(tmp_path):
-    """Reading goes on after a flaw: all are counted, and the first twenty places of a kind are named."""
+def test_check_counts_all_problems_and_lists_the_first(tmp_path):
+    """Reading continues after a problem: all are counted, and the first twenty places of a kind are named."""
     rows = [f"a{j}.jpg,{'' if j % 2 else 'x'},train" for j in range(60)] + ["too,many,values,here", "b.jpg,y,test"]
     path = write_lines(tmp_path / "t.csv", ["path,caption,split", *rows])
     for j in range(60):
@@ -132,7 +132,7 @@ def test_all_flaws_are_counted_and_the_first_are_listed(tmp_path):
         ("t.jsonl", "{}\n", "malformed row"),
     ],
 )
-def test_data_without_a_usable_split(tmp_path, name, content, kind):
+def test_check_reports_dataset_without_usable_split(tmp_path, name, content, kind):
     """Where nothing can be read the report still says why."""
     (tmp_path / name).write_text(content)
     report = check_data(tmp_path / name)
@@ -141,7 +141,7 @@ def test_data_without_a_usable_split(tmp_path, name, content, kind):
     assert kind in counts(report.errors)
 
 
-def test_a_folder_of_images_needs_no_captions(tmp_path):
+def test_check_accepts_folder_without_captions(tmp_path):
     """A collection for searching is fine as it is."""
     write_image(tmp_path / "a.jpg")
     report = check_data(tmp_path)
@@ -150,7 +150,7 @@ def test_a_folder_of_images_needs_no_captions(tmp_path):
     assert report.splits[0].mean_words is None
 
 
-def test_the_report_can_be_printed_and_sent(tmp_path):
+def test_data_report_renders_and_serializes(tmp_path):
     """Brackets, line ends and bytes that are no text in a name neither vanish nor break the output."""
     rows = [{"path": "[red]x.jpg", "caption": "x"}, {"path": "b\n\udcff.jpg", "caption": "y"}]
     path = write_lines(tmp_path / "t.jsonl", map(json.dumps, rows))

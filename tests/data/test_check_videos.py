@@ -1,4 +1,4 @@
-"""Contracts of the check of a data set of videos."""
+"""Contracts of the check of a dataset of videos."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_check_videos_without_captions(tmp_path):
     assert kinds(report.errors) == {"splits without captions": 2}
 
 
-def test_frames_that_do_not_fit_together(tmp_path):
+def test_check_reports_frames_of_several_sizes_and_types(tmp_path):
     """Sizes that differ between splits, and a type within one that packed frames could not hold."""
     splits = {
         "train": {"v1": frames(2, 4), "v2": frames(2, 4, dtype="float32")},
@@ -103,7 +103,7 @@ def test_check_reports_unusable_word_files(tmp_path):
     assert f"{file} lacks 100 % of the words of the training captions" in found.examples[0]
 
 
-def test_protocols_are_kept_apart(tmp_path):
+def test_check_compares_splits_within_protocols_only(tmp_path):
     """1k-A is a part of the official test and of no training list: that is no overlap. Captions need no frames."""
     videos = {"a": ("train", ["x"]), "b": ("test", ["y"]), "c": ("test", ["z"]), "d": ("validate", ["w"])}
     write_json(tmp_path / "MSRVTT_data.json", msrvtt_json(videos))

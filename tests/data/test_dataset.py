@@ -22,7 +22,7 @@ def collection(images: int, owners) -> CaptionedImages:
 
 
 @given(st.data())
-def test_captions_of_any_number_in_any_order(data):
+def test_captions_are_grouped_by_image(data):
     """Each image gets exactly its captions in the order of the file, however ragged and shuffled they are."""
     images = data.draw(st.integers(1, 6))
     owners = data.draw(st.lists(st.integers(0, images - 1), max_size=20))
@@ -36,7 +36,7 @@ def test_captions_of_any_number_in_any_order(data):
 
 
 @pytest.mark.parametrize("index", [2, -3])
-def test_there_is_no_image_outside(index):
+def test_captions_of_image_out_of_range_raises(index):
     """An image that does not exist has no captions to ask for."""
     with pytest.raises(IndexError):
         collection(2, np.array([0, 1])).captions_of(index)
@@ -71,7 +71,7 @@ def test_dataset_refuses_mismatched_counts():
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16"])
-def test_a_feature_is_a_float32_copy(dtype):
+def test_feature_rows_return_float32_copies(dtype):
     """What is handed out is float32 and the caller's own; an array without regions counts as one region."""
     array = features(4, dtype=dtype)
     images = FeatureRows(array, np.array([2, 0]), ("a", "b"))
@@ -88,7 +88,7 @@ def test_a_feature_is_a_float32_copy(dtype):
 
 
 @pytest.mark.parametrize("order", ["C", "F"])
-def test_mapped_features_travel_without_their_file(tmp_path, order):
+def test_feature_rows_pickle_without_mapped_data(tmp_path, order):
     """Sent to another process, a mapped array is mapped again and not copied, in either memory order."""
     np.save(tmp_path / "x.npy", np.asarray(features(500), order=order))
     images = FeatureRows(np.load(tmp_path / "x.npy", mmap_mode="r"), np.array([7]), ("a",))
@@ -100,7 +100,7 @@ def test_mapped_features_travel_without_their_file(tmp_path, order):
     np.testing.assert_array_equal(received[0], images[0])
 
 
-def test_a_view_of_a_mapped_array_travels_by_value(tmp_path):
+def test_feature_rows_pickle_views_by_value(tmp_path):
     """A view has no place of its own in the file, so its values are sent."""
     np.save(tmp_path / "x.npy", features(5))
     images = FeatureRows(np.load(tmp_path / "x.npy", mmap_mode="r")[2:], np.array([1]), ("a",))

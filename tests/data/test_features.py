@@ -94,8 +94,8 @@ def store(tmp_path) -> Path:
 
 @given(st.data())
 @settings(max_examples=25)
-def test_any_way_of_filling_gives_the_same_store(data):
-    """However the rows are batched, failed, mended and interrupted, the store holds what was committed last."""
+def test_store_holds_what_was_committed_last(data):
+    """However the rows are batched, failed, fixed and interrupted, the store holds what was committed last."""
     count = data.draw(st.integers(1, 9))
     kept: dict[int, int] = {}
     broken: dict[int, str] = {}
@@ -126,7 +126,7 @@ def test_any_way_of_filling_gives_the_same_store(data):
             np.testing.assert_array_equal(found.array[row], rows_of([row], made_by)[0])
 
 
-def test_the_files_are_plain(store):
+def test_store_files_are_npy_and_json(store):
     """Anybody can read the features with numpy and the rest as JSON."""
     array = np.load(store / "features.npy", mmap_mode="r")
     assert (array.shape, array.dtype) == ((4, 6, 4), np.float16)
@@ -149,7 +149,7 @@ def test_the_files_are_plain(store):
 
 @pytest.mark.skipif(os.name == "nt", reason="POSIX signals")
 @pytest.mark.parametrize("fatal", range(1, 16))
-def test_killed_at_any_flush(tmp_path, fatal):
+def test_store_resumes_after_kill_at_any_sync(tmp_path, fatal):
     """Wherever kill −9 strikes, marked rows hold their features, unmarked ones are at most one batch behind, and the
     same call finishes the store."""
     folder = tmp_path / "store"
@@ -184,14 +184,14 @@ def test_killed_at_any_flush(tmp_path, fatal):
         ({"ids": ("0.jpg", "1.jpg", "x.jpg", "3.jpg")}, r"ids\[2\] '2.jpg', now it is 'x.jpg'"),
     ],
 )
-def test_another_plan_is_refused(store, changes, said):
+def test_store_refuses_another_plan(store, changes, said):
     """A folder holds the features of one plan; the line names the first difference and both values."""
     with pytest.raises(InputError, match=said):
         open_writer(store, plan(**changes))
     np.testing.assert_array_equal(FeatureStore.open(store).array, rows_of(range(4)))
 
 
-def test_one_writer_at_a_time(tmp_path):
+def test_store_allows_one_writer(tmp_path):
     """A second run is turned away with the number of the first, and let in after it."""
     with (
         open_writer(tmp_path / "store", plan()),
@@ -201,7 +201,7 @@ def test_one_writer_at_a_time(tmp_path):
     open_writer(tmp_path / "store", plan()).close()
 
 
-def test_a_refused_plan_does_not_keep_the_lock(store):
+def test_refused_plan_releases_the_lock(store):
     """After an error the folder is free again."""
     with pytest.raises(InputError):
         open_writer(store, plan(channels=9))
@@ -239,7 +239,7 @@ def names(entry: Path, file: str) -> bool:
         return False
 
 
-def test_too_little_space_is_said_before_the_work(tmp_path, monkeypatch):
+def test_store_refuses_to_start_without_space(tmp_path, monkeypatch):
     """What the disk cannot hold is not begun."""
     usage = namedtuple("usage", "total used free")
     monkeypatch.setattr(shutil, "disk_usage", lambda path: usage(10**12, 10**12 - 5_000_000, 5_000_000))
@@ -248,7 +248,7 @@ def test_too_little_space_is_said_before_the_work(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("content", ["holiday.jpg", "features.npy"])
-def test_a_folder_of_something_else_is_left_alone(tmp_path, content):
+def test_store_refuses_foreign_folder(tmp_path, content):
     """Only an empty folder or a store is written to: nobody's files are overwritten."""
     (tmp_path / content).write_text("mine")
     with pytest.raises(InputError, match=f"not a feature store and not empty, it holds '{content}'"):
@@ -260,14 +260,14 @@ def test_a_folder_of_something_else_is_left_alone(tmp_path, content):
 
 
 @pytest.mark.skipif(os.name == "nt" or os.geteuid() == 0, reason="permissions do not bind this user")
-def test_a_folder_that_may_not_be_written(tmp_path):
+def test_store_reports_folder_without_permission(tmp_path):
     """No permission is one line."""
     tmp_path.chmod(0o500)
     with pytest.raises(VSEError, match="cannot be written: Permission denied"):
         open_writer(tmp_path / "store", plan())
 
 
-def test_a_path_through_a_file(tmp_path):
+def test_store_reports_path_through_file(tmp_path):
     """A folder that cannot be made is one line."""
     (tmp_path / "file").write_text("")
     with pytest.raises(VSEError, match="cannot be written: Not a directory"):
@@ -286,7 +286,7 @@ def test_feature_plan_needs_unique_ids(ids, said):
 @pytest.mark.parametrize(
     "features", [np.zeros((6, 4), np.float32), np.zeros((6, 5), np.float16), np.zeros((5, 4), np.float16)]
 )
-def test_features_of_another_shape_are_not_written(tmp_path, features):
+def test_store_refuses_features_of_other_shape(tmp_path, features):
     """A row is written whole or not at all."""
     with open_writer(tmp_path / "store", plan()) as writer:
         with pytest.raises(InputError, match=r"expected float16 \(6, 4\)"):
@@ -296,7 +296,7 @@ def test_features_of_another_shape_are_not_written(tmp_path, features):
 
 
 @pytest.mark.parametrize("first", [{}, {0: "first"}])
-def test_half_a_line_of_problems_is_no_harm(tmp_path, first):
+def test_store_ignores_truncated_problem_line(tmp_path, first):
     """A reason that a kill cut in two neither breaks the store nor swallows the next reason."""
     folder = tmp_path / "store"
     with open_writer(folder, plan()) as writer:
@@ -338,7 +338,7 @@ def cut(path: Path, size: int) -> None:
         (lambda s: (s / "store.json").write_text("{"), "not JSON"),
     ],
 )
-def test_a_damaged_store_is_named(store, damage, said):
+def test_corrupt_store_is_reported(store, damage, said):
     """Whatever is cut off, missing or of another size is one line that names the file."""
     damage(store)
     with pytest.raises(InputError, match=said) as caught:
@@ -347,7 +347,7 @@ def test_a_damaged_store_is_named(store, damage, said):
     assert str(store) in str(caught.value)
 
 
-def test_a_complete_store_is_not_begun_anew(store):
+def test_complete_store_without_marks_is_not_overwritten(store):
     """When the marks of a complete store are gone its features are not overwritten silently."""
     (store / "done.npy").unlink()
     with pytest.raises(InputError, match=r"done.npy is missing: the store is corrupt"):
@@ -395,7 +395,7 @@ def test_attach_refuses_other_images(store):
         attach(captioned(["0.jpg"], [0]), found, on_bad="dropp")
 
 
-def test_rows_travel_without_their_file(store):
+def test_store_rows_pickle_without_data(store):
     """Rows of a store that are sent to a worker process are mapped again there and not copied."""
     rows = FeatureStore.open(store).rows_for(["2.jpg"])
     received = pickle.loads(pickle.dumps(rows))
@@ -403,7 +403,7 @@ def test_rows_travel_without_their_file(store):
     np.testing.assert_array_equal(received[0], rows_of([2])[0])
 
 
-def test_a_store_is_read_without_torch():
+def test_store_needs_no_torch():
     """Reading and writing a store loads neither torch nor an image library."""
     code = "import sys, vse.data.feature_writer; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

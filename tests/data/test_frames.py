@@ -62,7 +62,7 @@ def test_frame_choice_matches_hgr():
 
 
 @pytest.mark.parametrize("form", ["hdf5", "npz", "folder", "folders"])
-def test_every_form_gives_the_same_videos(tmp_path, form):
+def test_all_frame_sources_give_the_same_videos(tmp_path, form):
     """An hdf5 file, one npz, and a folder of npy and npz files; a slash in a name is an underscore in the file."""
     source = open_frames(write_as(form, tmp_path / "x", VIDEOS))
     videos, dropped = find_frames(source, ["b", "nothing", "c/d", "a"])
@@ -90,7 +90,7 @@ def test_no_limit_keeps_every_frame(tmp_path):
 
 @pytest.mark.parametrize("form", ["hdf5", "npz", "folder"])
 @pytest.mark.parametrize("nothing", [np.zeros((0, 4)), np.zeros((0, 0)), np.zeros(0)])
-def test_a_video_of_no_frames_has_none(tmp_path, form, nothing):
+def test_empty_arrays_have_no_frames(tmp_path, form, nothing):
     """An empty array is as good as no array; when no video is left, the error names the first ones."""
     source = open_frames(write_as(form, tmp_path / "x", {"a": nothing, "b": frames(2)}))
     videos, dropped = find_frames(source, ["a", "b"])
@@ -134,7 +134,7 @@ def test_frames_refuse_object_arrays(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["x.hdf5", "x.npz", "x.pt", "missing.hdf5"])
-def test_files_that_are_none(tmp_path, name):
+def test_frames_refuse_other_files(tmp_path, name):
     """A file of rubbish, of an unknown kind, or none at all is one line."""
     if name != "missing.hdf5":
         (tmp_path / name).write_bytes(b"rubbish")
@@ -144,7 +144,7 @@ def test_files_that_are_none(tmp_path, name):
 
 @pytest.mark.parametrize("form", ["npz", "folder"])
 @given(st.lists(st.tuples(st.integers(0, 10_000), st.integers(0, 255)), max_size=3), st.floats(0, 1))
-def test_a_damaged_file_gives_frames_or_one_line(tmp_path_factory, form, flips, kept):
+def test_corrupt_frame_file_gives_frames_or_input_error(tmp_path_factory, form, flips, kept):
     """Whatever bytes are changed, and wherever it is cut."""
     folder = tmp_path_factory.mktemp("damaged")
     source = write_as(form, folder / "x", {"a": frames(3)})
@@ -174,7 +174,7 @@ def test_frames_name_video_without_numbers(tmp_path, value):
         found[1]
 
 
-def test_all_videos_are_looked_at_before_they_are_needed(tmp_path):
+def test_find_frames_checks_all_videos_first(tmp_path):
     """``expect_finite`` reads each video once, and names the one that holds no numbers."""
     videos = {"a": frames(2), "b": frames(30)}
     sound, _ = find_frames(open_frames(write_hdf5(tmp_path / "sound.h5", videos)), ["a", "b"])
@@ -190,7 +190,7 @@ MANY = 10**10  # frames that no machine could hold
 
 @pytest.mark.parametrize("shape", [(MANY, 12), (1, MANY, 12)])
 @pytest.mark.parametrize("form", ["hdf5", "npy"])
-def test_only_the_frames_that_are_used_are_read(tmp_path, form, shape):
+def test_frame_sources_read_only_used_frames(tmp_path, form, shape):
     """Twenty of ten thousand million, first to last."""
     if form == "hdf5":
         with h5py.File(tmp_path / "x.h5", "w") as file:
@@ -210,7 +210,7 @@ def test_only_the_frames_that_are_used_are_read(tmp_path, form, shape):
     assert videos[0][:, 0].tolist() == [1] + [0] * 18 + [2]
 
 
-def test_a_header_that_promises_too_much(tmp_path):
+def test_frames_refuse_header_larger_than_file(tmp_path):
     """An array that is shorter than its header says is one line, however much would have to be held."""
     with (tmp_path / "a.npy").open("wb") as file:
         npy_format.write_array_header_2_0(file, {"descr": "<f4", "fortran_order": False, "shape": (5, MANY)})
@@ -219,14 +219,14 @@ def test_a_header_that_promises_too_much(tmp_path):
         videos[0]
 
 
-def test_two_names_for_the_frames_of_one(tmp_path):
+def test_frames_refuse_names_that_differ_in_slash(tmp_path):
     """``a/b`` and ``a_b`` would be given the same frames."""
     file = write_hdf5(tmp_path / "x.h5", {"a_b": frames(2)})
     with pytest.raises(InputError, match="'a/b' and 'a_b' are both stored as 'a_b'"):
         find_frames(open_frames(file), ["a/b", "a_b"])
 
 
-def test_two_files_for_one_video(tmp_path):
+def test_frame_folder_refuses_two_files_per_video(tmp_path):
     """A folder that has a video twice does not say which is meant."""
     for home in ("x", "y"):
         (tmp_path / home).mkdir()
@@ -235,7 +235,7 @@ def test_two_files_for_one_video(tmp_path):
         open_frames(tmp_path)
 
 
-def test_a_file_that_changes_is_noticed(tmp_path):
+def test_frames_notice_changed_file(tmp_path):
     """A video that is another than when it was opened is an error, not a silently different set."""
     np.save(tmp_path / "a.npy", frames(3))
     videos, _ = find_frames(open_frames(tmp_path), ["a"])

@@ -1,4 +1,4 @@
-"""Which clips a folder stands for, and under which names."""
+"""Which videos a folder stands for, and under which names."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from vse.data.media import find_videos, media_kinds
 from vse.errors import InputError
 
 
-def test_ids_are_paths_without_ending(tmp_path):
-    """Sorted; endings in any case, dots within a name, none at all; images, texts and hidden files left out."""
+def test_video_ids_are_paths_without_suffix(tmp_path):
+    """Sorted; endings in any case, dots within a name, none at all; images, texts and hidden files skipped."""
     write_clips(tmp_path, "b.mp4", "x/a.b.MOV", "x/y/c.webm", ".hidden.mp4", ".cache/d.mp4")
     shutil.copy(tmp_path / "b.mp4", tmp_path / "x" / "bare")
     (tmp_path / "note.txt").write_text("x")
@@ -33,7 +33,7 @@ def test_ids_are_paths_without_ending(tmp_path):
 
 
 @pytest.mark.parametrize("other", ["a_b.mp4", "a/b.webm"])
-def test_two_clips_with_one_id(tmp_path, other):
+def test_find_videos_refuses_duplicate_id(tmp_path, other):
     """Both are named."""
     write_clips(tmp_path, "a/b.mp4", other)
     with pytest.raises(InputError, match="are both video 'a_b'") as caught:
@@ -51,8 +51,8 @@ def test_video_files_follow_links_once(tmp_path):
     assert find_videos(tmp_path / "clips").ids == ("linked_b", "x_a")
 
 
-def test_a_name_that_is_not_utf8(tmp_path):
-    """Such a file has no id: it is told, and the others are found."""
+def test_find_videos_reports_name_that_is_not_utf8(tmp_path):
+    """Such a file has no id: it is reported, and the others are found."""
     write_clips(tmp_path, "a.mp4")
     try:
         (Path(os.fsdecode(os.fsencode(tmp_path) + b"/caf\xe9.mp4"))).write_bytes(b"x")

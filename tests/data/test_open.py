@@ -14,7 +14,7 @@ from vse.errors import InputError
 
 
 def make(layout, folder):
-    """A tiny data set of each layout."""
+    """A tiny dataset of each layout."""
     if layout == "precomp":
         return write_precomp(folder, "test", features(1), ["x"])
     if layout == "flickr8k":
@@ -47,7 +47,7 @@ FRAMES = "frames.hdf5"
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_every_layout_is_recognised(tmp_path, layout):
+def test_every_layout_is_detected(tmp_path, layout):
     """The layout is found from the files, by text or path, and a name that is given is used as it is."""
     path = make(layout, tmp_path)
     assert detect_layout(str(path)) == layout
@@ -59,7 +59,7 @@ def test_every_layout_is_recognised(tmp_path, layout):
 
 
 @pytest.mark.parametrize("layout", [name for name, one in LAYOUTS.items() if one.kind == "video"])
-def test_videos_are_read_as_frames_alone(tmp_path, layout):
+def test_video_layouts_need_frame_features(tmp_path, layout):
     """Images of them are refused, frame features of images too, and a layout without frames asks for them."""
     path = make(layout, tmp_path)
     with pytest.raises(InputError, match="holds videos as frame features, not images"):
@@ -75,7 +75,7 @@ def test_videos_are_read_as_frames_alone(tmp_path, layout):
             open_data(path)
 
 
-def test_special_names_come_first(tmp_path):
+def test_detection_prefers_distinctive_file_names(tmp_path):
     """Images beside the files of a layout do not make it a plain folder."""
     write_image(tmp_path / "images/a.jpg")
     make("karpathy", tmp_path)
@@ -97,7 +97,7 @@ def test_open_data_refuses_missing_and_unknown_paths(tmp_path):
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_a_wrong_layout_is_an_error(tmp_path, layout):
+def test_open_data_refuses_wrong_layout(tmp_path, layout):
     """A layout that the data does not have says what it misses, and never fails in another way."""
     (tmp_path / "something.bin").write_bytes(b"\x00")
     for path in (tmp_path, tmp_path / "something.bin"):
@@ -105,7 +105,7 @@ def test_a_wrong_layout_is_an_error(tmp_path, layout):
             open_data(path, "all", layout=layout)
 
 
-def test_no_torch_is_needed():
+def test_open_data_needs_no_torch():
     """The readers work in an install without torch."""
     code = "import sys; sys.modules['torch'] = None; import vse.data; assert 'pyarrow' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)

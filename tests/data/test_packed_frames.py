@@ -29,7 +29,7 @@ def packed(file, folder, limit=5):
     return videos, open_packed(videos, folder)
 
 
-def test_videos_are_the_same_from_the_packed_file(source, tmp_path):
+def test_packed_frames_equal_source(source, tmp_path):
     """Names, sizes and frames; only those that are used are there, in the type they were stored in."""
     videos, found = packed(source, tmp_path / "packed")
     assert (found.ids, found.dim, found.sizes.tolist()) == (videos.ids, 4, [3, 5, 1])
@@ -41,8 +41,8 @@ def test_videos_are_the_same_from_the_packed_file(source, tmp_path):
     np.testing.assert_array_equal(found.source.read("b_c", some), found[1][some])
 
 
-def test_frames_of_another_state_are_not_taken(source, tmp_path):
-    """Another limit, other videos, a file that was written anew, a broken index or a folder that is not there: None."""
+def test_stale_packed_frames_are_not_used(source, tmp_path):
+    """Another limit, other videos, a file that was rewritten, a broken index or a folder that is not there: None."""
     videos, _ = packed(source, tmp_path / "packed")
     assert open_packed(find_frames(open_frames(source), list(SIZES), 4)[0], tmp_path / "packed") is None
     assert open_packed(find_frames(open_frames(source), ["a"], 5)[0], tmp_path / "packed") is None
@@ -56,7 +56,7 @@ def test_frames_of_another_state_are_not_taken(source, tmp_path):
     assert open_packed(videos, tmp_path / "packed") is None
 
 
-def test_a_packed_file_that_was_cut_is_not_taken(source, tmp_path):
+def test_truncated_packed_frames_are_not_used(source, tmp_path):
     """Its index says how many frames there should be, its header how many bytes."""
     videos, _ = packed(source, tmp_path / "packed")
     file = tmp_path / "packed" / ARRAY
@@ -69,7 +69,7 @@ def test_a_packed_file_that_was_cut_is_not_taken(source, tmp_path):
     assert open_packed(videos, tmp_path / "packed") is not None
 
 
-def test_types_are_not_narrowed(tmp_path):
+def test_packed_frames_keep_precision(tmp_path):
     """float32 stays, float64 becomes float32; a wider video among halves is named."""
     for dtype, kept in (("float32", np.float32), ("float64", np.float32)):
         file = write_hdf5(
@@ -81,7 +81,7 @@ def test_types_are_not_narrowed(tmp_path):
         packed(write_hdf5(tmp_path / "mixed.hdf5", mixed), tmp_path / "mixed")
 
 
-def test_a_folder_of_files_is_stamped_by_all_of_them(tmp_path):
+def test_packed_frames_of_folder_notice_any_changed_file(tmp_path):
     """A file of one video that changes is noticed."""
     (tmp_path / "many").mkdir()
     for name in SIZES:
@@ -93,7 +93,7 @@ def test_a_folder_of_files_is_stamped_by_all_of_them(tmp_path):
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, 1e60])
-def test_frames_that_are_not_finite_are_not_packed(tmp_path, value):
+def test_packing_refuses_frames_that_are_not_finite(tmp_path, value):
     """In the type they are packed in: a float64 that float32 cannot hold is infinite. The video is named."""
     videos = {"a": frames(2, dtype="float64"), "b_c": frames(2, dtype="float64"), "d": frames(2, dtype="float64")}
     videos["b_c"][1, 1] = value

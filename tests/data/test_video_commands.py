@@ -181,7 +181,7 @@ def narrow(data: Path, split: str) -> None:
     ],
 )
 @pytest.mark.parametrize("model", ["hgr", "vse-infinity"])
-def test_the_split_to_choose_by_is_looked_at_first(spoil, said, model, data, tmp_path, capsys):
+def test_training_checks_dev_split_first(spoil, said, model, data, tmp_path, capsys):
     """What is wrong with it stops a run before its first step, and not when an epoch is over."""
     spoil(data)
     recipe = write_toml(tmp_path / "mine.toml", video_values(data, model, schedule=ONE))
@@ -204,7 +204,7 @@ LEFT_OUT = {
 
 
 @pytest.mark.parametrize("case", LEFT_OUT)
-def test_a_video_without_frames_is_left_out(case, data, models, tmp_path, capsys):
+def test_video_commands_skip_video_without_frames(case, data, models, tmp_path, capsys):
     """With its captions, by name and count in what every command says; the others are used."""
     for split in BROKEN:
         LEFT_OUT[case](data, split)
@@ -222,7 +222,7 @@ def test_a_video_without_frames_is_left_out(case, data, models, tmp_path, capsys
     assert (card["videos"], card["captions"], card["dropped"]) == (3, 12, ["test/1"])
 
 
-def test_a_caption_of_three_hundred_words(data, models, tmp_path, capsys):
+def test_video_commands_truncate_long_caption(data, models, tmp_path, capsys):
     """The check says how many are cut; evaluation reads the first thirty, so that what follows them changes nothing."""
     long = "one dog runs " * 10
     scores = []
@@ -239,7 +239,7 @@ def test_a_caption_of_three_hundred_words(data, models, tmp_path, capsys):
 
 
 @pytest.mark.parametrize("entry", ['{"a dog": [', "[]", {"a": 1}, ["x", []], [{}], 7])
-def test_role_graphs_that_are_none(entry, data, models, tmp_path, capsys):
+def test_video_commands_refuse_malformed_role_graphs(entry, data, models, tmp_path, capsys):
     """Named by the check and by a model that reads them, each in one line; a model of vectors does without."""
     if isinstance(entry, str):
         (captions_file(data).parent / GRAPHS).write_text(entry)
@@ -255,8 +255,8 @@ def test_role_graphs_that_are_none(entry, data, models, tmp_path, capsys):
     assert main(["eval", models["vse-infinity"], "--data", str(data), "--samples", "5"]) == 0
 
 
-def test_role_graphs_that_point_outside(data, models, tmp_path, capsys):
-    """Places that are no words are left out; the check and every note of such graphs say how many have them."""
+def test_video_commands_skip_role_graphs_outside_sentence(data, models, tmp_path, capsys):
+    """Places that are no words are skipped; the check and every note of such graphs say how many have them."""
     nodes = {"1": {"role": "V", "spans": [1, 77]}, "2": {"role": "ARG1", "spans": [-3]}, "3": 5, "4": {"spans": [0]}}
     set_graphs(data, [nodes, [["1", "2", "ARG1"], ["9", "8", "ARG0"], 5]])
     assert main(["data", "check", str(data)]) == 0

@@ -34,7 +34,7 @@ def test_published_word_file_closes_gaps(tmp_path):
     assert words.tokenizer().vocab_size == 5
 
 
-def test_a_file_that_lacks_words(tmp_path):
+def test_vocabulary_reports_missing_words(tmp_path):
     """Up to five words in a hundred may be missing; more are reported as a share, with the most frequent ones."""
     words = VideoVocabulary.load(write_json(tmp_path / "word2int.json", {"a": 3}))
     assert words.lacking(["a"] * 95 + ["b"] * 5) is None
@@ -63,7 +63,7 @@ def test_video_vocabulary_names_malformed_ids(tmp_path, content, message):
 GRAPH = [{"ROOT": {"role": "ROOT", "spans": [0], "words": ["x"]}}, []]
 
 
-def test_graphs_of_a_file(tmp_path):
+def test_role_graphs_from_file(tmp_path):
     """Published graphs are taken as they are; sentences that lack one are parsed, counted, and it is said."""
     write_json(tmp_path / "sent2rolegraph.augment.json", {"a man runs": GRAPH, "other": GRAPH})
     found = role_graphs(["a man runs", "a dog barks", "a man runs"], tmp_path)
@@ -76,7 +76,7 @@ def test_graphs_of_a_file(tmp_path):
 
 
 @pytest.mark.parametrize("folder", ["empty", None])
-def test_graphs_without_a_file(tmp_path, folder):
+def test_role_graphs_without_file_are_parsed(tmp_path, folder):
     """Everything is parsed by the built-in rules, and the note says so."""
     found = role_graphs(["a man runs"], None if folder is None else tmp_path)
     assert found.missing == ("a man runs",)
@@ -92,7 +92,7 @@ def test_malformed_role_graphs_are_refused(tmp_path, content, message):
 
 
 def naive_batch(captions: list[str], limit: int) -> dict[str, list]:
-    """Words at white space, looked up one by one: no begin and end marks, unknown is 2, padding the end mark 1."""
+    """Words at whitespace, looked up one by one: no begin and end marks, unknown is 2, padding the end mark 1."""
     ids = {"a": 3, "man": 4, "runs": 5, "dog": 6}
     rows = [caption.split() for caption in captions]
     longest = min(limit, max(map(len, rows)))
@@ -107,7 +107,7 @@ def naive_batch(captions: list[str], limit: int) -> dict[str, list]:
 
 
 @pytest.mark.parametrize("limit", [4, 30, 40])
-def test_the_tokenizer_is_the_vocabulary(tmp_path, limit):
+def test_vocabulary_tokenizer_gives_its_ids(tmp_path, limit):
     """Tokens, lengths, cut and unknown sentences as one by one, also once saved."""
     captions = ["a cat  sits", "dog " * 31, "unheard of", "cat\tdog\u00a0a"]
     tokenizer = VideoVocabulary.build(TRAIN).tokenizer(limit)
@@ -128,15 +128,15 @@ def test_the_tokenizer_is_the_vocabulary(tmp_path, limit):
         ("...", "..."),
     ],
 )
-def test_typed_sentences_are_spelled_as_the_words_are(typed, read, tmp_path):
-    """The plain form, if it has fewer unknown words; white space as one blank in any case."""
+def test_queries_are_normalized_like_the_words(typed, read, tmp_path):
+    """The plain form, if it has fewer unknown words; whitespace as one blank in any case."""
     tokenizer = VideoVocabulary({"a": 3, "runs": 4, "dog": 5, "man": 6}).tokenizer()
     tokenizer.save(tmp_path)
     for each in (tokenizer, TextTokenizer.load(tmp_path)):
         assert each.respell([typed, "a dog"]) == [read, "a dog"]
 
 
-def test_words_that_are_known_stay_as_they_are():
+def test_known_words_are_not_normalized():
     """A vocabulary of captions with capitals and full stops reads these as it learned them, and ``A`` is not ``a``."""
     tokenizer = VideoVocabulary.build(["A dog runs.", "a dog runs"]).tokenizer()
     assert tokenizer.respell(["A dog runs.", "a Dog runs."]) == ["A dog runs.", "a dog runs"]
@@ -144,12 +144,12 @@ def test_words_that_are_known_stay_as_they_are():
         tokenizer.respell(["a", 3], first=7)
 
 
-def test_other_tokenizers_spell_for_themselves():
+def test_other_tokenizers_are_not_normalized():
     """A pipeline that normalises is given what was typed."""
     assert Vocabulary.build(["a dog"], 1).tokenizer().respell(["A  Dog."]) == ["A  Dog."]
 
 
-def test_the_tokenizer_splits_real_captions_as_python_does(shared_data):
+def test_vocabulary_tokenizer_splits_real_captions_like_python(shared_data):
     """Every caption of MSVD's test: as many tokens as words, the first thirty; and respelling changes none."""
     captions = open_data(shared_data / "msvd", "test").captions
     tokenizer = VideoVocabulary.build(open_data(shared_data / "msvd", "train").captions).tokenizer()

@@ -45,7 +45,7 @@ extract_features(find_images(sys.argv[1]), backbone, sys.argv[2], size=64, batch
 
 
 class Counting(CaffeResNet):
-    """A tiny backbone that counts the pictures it is given."""
+    """A tiny backbone that counts the images it is given."""
 
     seen = 0
 
@@ -55,7 +55,7 @@ class Counting(CaffeResNet):
 
 
 class Telling(SilentProgress):
-    """Keeps what it is told."""
+    """Keeps what it is reported."""
 
     def __init__(self) -> None:
         self.notes: list[str] = []
@@ -100,7 +100,7 @@ def folder(tmp_path) -> Path:
 
 
 @pytest.mark.parametrize("batch_size", [1, 3, 16])
-def test_stored_features_are_those_of_the_backbone(folder, tmp_path, batch_size):
+def test_stored_image_features_equal_backbone_output(folder, tmp_path, batch_size):
     """Batching, reading ahead and float16 change nothing that a loop over single images would not give."""
     backbone = tiny()
     progress = Telling()
@@ -117,7 +117,7 @@ def test_stored_features_are_those_of_the_backbone(folder, tmp_path, batch_size)
     assert all("images/s" in str(text) for text in progress.descriptions)
 
 
-def test_the_backbone_is_left_as_it_was(folder, tmp_path):
+def test_extraction_leaves_backbone_unchanged(folder, tmp_path):
     """Extraction computes in evaluation mode and hands every module back in its own mode, unchanged."""
     backbone = tiny().train()
     backbone.bn1.eval()
@@ -129,8 +129,8 @@ def test_the_backbone_is_left_as_it_was(folder, tmp_path):
     assert backbone_fingerprint(backbone) == before
 
 
-def test_a_bad_picture_among_good_ones(folder, tmp_path):
-    """It stops nothing, is reported with its reason, and is computed, alone, once it is mended."""
+def test_extraction_reports_bad_image_and_retries_it(folder, tmp_path):
+    """It stops nothing, is reported with its reason, and is computed, alone, once it is fixed."""
     whole = (folder / "03.png").read_bytes()
     (folder / "03.png").write_bytes(whole[:200])
     (folder / "zero.jpg").write_bytes(b"")
@@ -149,7 +149,7 @@ def test_a_bad_picture_among_good_ones(folder, tmp_path):
     np.testing.assert_allclose(row, naive_features(tiny(), folder / "03.png"), rtol=2e-3, atol=1e-3)
 
 
-def test_nothing_but_bad_pictures(tmp_path):
+def test_extraction_of_only_bad_images_reports_them(tmp_path):
     """A run without a single usable image ends with a report all the same."""
     images = ImageFiles((tmp_path / "gone.jpg",), ("gone.jpg",))
     report = extract_features(images, tiny(), tmp_path / "out", size=SIDE)
@@ -235,7 +235,7 @@ def test_invalid_extraction_creates_no_folder(folder, tmp_path, changes, said):
     assert not (tmp_path / "out").exists()
 
 
-def test_a_size_that_shrinks_to_nothing(folder, tmp_path):
+def test_extraction_refuses_size_too_small_for_backbone(folder, tmp_path):
     """Images too small for the backbone are one line and not an error of torch."""
 
     class Picky(CaffeResNet):
@@ -246,7 +246,7 @@ def test_a_size_that_shrinks_to_nothing(folder, tmp_path):
         extract_features(find_images(folder), tiny(Picky), tmp_path / "out", size=8)
 
 
-def test_a_model_reads_pictures_or_their_features(folder, tmp_path):
+def test_model_embeds_images_and_their_features_alike(folder, tmp_path):
     """A grid model gives the same vectors for images and for their stored features, up to float16."""
     grid = GridConfig(
         backbone=BackboneConfig(name="caffe-resnet", options={"blocks": [1, 1, 1, 1], "width": 4}), image_size=SIDE
@@ -264,11 +264,11 @@ def test_a_model_reads_pictures_or_their_features(folder, tmp_path):
 
 
 class TestFindImages:
-    """Which pictures a path stands for."""
+    """Which images a path stands for."""
 
     @pytest.fixture
     def data(self, tmp_path) -> Path:
-        """Three pictures in two splits."""
+        """Three images in two splits."""
         photographs(tmp_path / "data/images", 4)
         entries = [entry("00.png", "train", "a"), entry("01.png", "test", "b"), entry("02.png", "restval", "c")]
         write_karpathy(tmp_path / "data/dataset_x.json", entries)
@@ -284,18 +284,18 @@ class TestFindImages:
         with pytest.raises(InputError, match="unknown split 'dev'"):
             find_images(data, split="dev")
 
-    def test_a_layout_that_is_named(self, data):
+    def test_find_images_uses_named_layout(self, data):
         """The images of a dataset can also be taken as a plain folder, everything in it."""
         assert find_images(data, layout="folder").ids == tuple(f"images/{i:02}.png" for i in range(4))
 
-    def test_the_same_picture_in_two_splits_counts_once(self, tmp_path):
-        """A picture that several splits share has one row."""
+    def test_find_images_counts_image_in_two_splits_once(self, tmp_path):
+        """An image that several splits share has one row."""
         photographs(tmp_path, 2)
         table = tmp_path / "all.csv"
         table.write_text("path,caption,split\n00.png,a,train\n01.png,b,train\n00.png,a,test\n")
         assert find_images(table).ids == ("00.png", "01.png")
 
-    def test_one_id_for_two_pictures_is_refused(self, tmp_path):
+    def test_find_images_refuses_one_id_for_two_files(self, tmp_path):
         """Features are found by id, so that two files must not share one."""
         table = tmp_path / "all.csv"
         table.write_text("path,caption,split,id\n00.png,a,train,7\n01.png,b,test,7\n")

@@ -65,7 +65,7 @@ def extract(folder: Path, into: Path, backbone: CaffeResNet | None = None, **cha
 
 
 def cut(path: Path, seconds: float = 6.0) -> None:
-    """A clip of which the second half is missing."""
+    """A video of which the second half is missing."""
     write_clip(path, seconds=seconds, codec="libvpx-vp9")
     content = path.read_bytes()
     path.write_bytes(content[: len(content) // 2])
@@ -78,7 +78,7 @@ def contents(folder: Path) -> dict[str, tuple[bytes, int]]:
 
 
 @pytest.mark.parametrize("batch_size", [1, 7, 64])
-def test_kept_features_are_those_of_the_backbone(folder, tmp_path, batch_size):
+def test_stored_frame_features_equal_backbone_output(folder, tmp_path, batch_size):
     """One float16 row a frame, the mean over its cells; batches and decoding ahead change nothing."""
     backbone, progress, clips = tiny(), Telling(), find_videos(folder)
     report = extract(folder, tmp_path / "out", backbone, batch_size=batch_size, progress=progress)
@@ -100,8 +100,8 @@ def test_kept_features_are_those_of_the_backbone(folder, tmp_path, batch_size):
     assert (header["frames"], header["channels"], header["problems"]) == (20, CHANNELS, {})
 
 
-def test_the_number_of_frames(folder, tmp_path):
-    """At most so many of a clip, those of :func:`even_frames_of`."""
+def test_video_extraction_limits_frames(folder, tmp_path):
+    """At most so many of a video, those of :func:`even_frames_of`."""
     extract(folder, tmp_path / "out", frames=3)
     for path, name in zip(find_videos(folder).paths, ("a", "b", "more_c", "more_deep_d"), strict=True):
         kept = np.load(tmp_path / "out" / f"{name}.npy")
@@ -109,7 +109,7 @@ def test_the_number_of_frames(folder, tmp_path):
         np.testing.assert_allclose(kept, naive_rows(path, 3), rtol=2e-3, atol=1e-3)
 
 
-def test_the_folder_is_one_of_frame_features(folder, tmp_path):
+def test_extracted_videos_are_read_as_frame_features(folder, tmp_path):
     """Readers of frame features take it as it is; what lies beside the arrays does not disturb them."""
     extract(folder, tmp_path / "out")
     source = FrameFolder(tmp_path / "out")
@@ -123,7 +123,7 @@ def test_the_folder_is_one_of_frame_features(folder, tmp_path):
     np.testing.assert_array_equal(data.images[row], np.load(tmp_path / "out" / "more_c.npy"))
 
 
-def test_bad_clips_among_good_ones(folder, tmp_path):
+def test_video_extraction_reports_bad_videos_and_retries_them(folder, tmp_path):
     """Problems stop nothing and have reasons; a truncated video is used, with a note; a repaired one is computed."""
     (folder / "text.mp4").write_text("no clip")
     (folder / "zero.mp4").write_bytes(b"")
@@ -154,7 +154,7 @@ def test_bad_clips_among_good_ones(folder, tmp_path):
     )
 
 
-def test_a_second_run_computes_what_has_changed(folder, tmp_path):
+def test_video_extraction_recomputes_changed_videos(folder, tmp_path):
     """By the video's time of change, to the nanosecond; a video that turned bad loses what it had."""
     out = tmp_path / "out"
     extract(folder, out)
@@ -173,8 +173,8 @@ def test_a_second_run_computes_what_has_changed(folder, tmp_path):
     assert not (out / "b.npy").exists()
 
 
-def test_several_folders_of_clips_into_one(folder, tmp_path):
-    """Features and problems of other clips stay."""
+def test_video_extraction_keeps_features_of_other_folders(folder, tmp_path):
+    """Features and problems of other videos stay."""
     (folder / "bad.mp4").write_bytes(b"")
     write_clips(tmp_path / "others", "x.mp4")
     extract(folder, tmp_path / "out")
@@ -278,7 +278,7 @@ def test_video_extraction_refuses_foreign_folders(folder, tmp_path):
     lock.release()
 
 
-def test_a_name_that_is_too_long_for_a_file(tmp_path):
+def test_video_extraction_reports_too_long_names(tmp_path):
     """A path that fits and whose id does not is a problem of this video alone."""
     long = Path(*["d" * 100] * 3)
     clips = find_videos(write_clips(tmp_path / "clips", "a.mp4", str(long / "b.mp4")))
@@ -287,7 +287,7 @@ def test_a_name_that_is_too_long_for_a_file(tmp_path):
     assert list(report.problems.values()) == ["its path is too long to name a file of features: shorten it"]
 
 
-def test_clips_may_be_named_by_hand(folder, tmp_path):
+def test_video_extraction_takes_given_ids(folder, tmp_path):
     """Ids of one's own."""
     extract_clip_features(VideoFiles((folder / "a.mp4",), ("video7",)), tiny(), tmp_path / "out", **CALL)
     assert FrameFolder(tmp_path / "out").names() == {"video7"}

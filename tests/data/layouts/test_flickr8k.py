@@ -24,7 +24,7 @@ SPLITS = {"train": ["b.jpg", "a.jpg"], "dev": ["c.jpg"], "test": ["d.jpg"]}
 
 @pytest.mark.parametrize("images", ["images", "Flicker8k_Dataset", "Flickr8k_Dataset"])
 def test_flickr8k_splits_follow_their_lists(tmp_path, images):
-    """Images come in the order of the list, with the captions of their name; other names are left out."""
+    """Images come in the order of the list, with the captions of their name; other names are skipped."""
     write_flickr8k(tmp_path, TOKENS, SPLITS, images)
     assert list_splits(tmp_path) == ("train", "dev", "test")
     data = open_data(tmp_path, "train", check_files=True)

@@ -14,7 +14,7 @@ SUFFIXES = ["jpg", "jpeg", "png", "webp", "gif", "tif", "tiff", "bmp", "heic", "
 
 
 def test_images_are_found_everywhere_and_sorted(tmp_path):
-    """Every image of every folder inside, sorted by its path; other and hidden files are left out."""
+    """Every image of every folder inside, sorted by its path; other and hidden files are skipped."""
     expected = sorted([f"{i:02d}.{suffix}" for i, suffix in enumerate(SUFFIXES)] + ["b/größe.png", "b/c/x y.jpg"])
     for name in [*expected, ".hidden.jpg", ".git/a.jpg", "notes.md", "movie.mp4", "jpg"]:
         write_image(tmp_path / name)

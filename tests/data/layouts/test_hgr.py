@@ -137,7 +137,7 @@ SPACES = [chr(code) for code in range(sys.maxunicode + 1) if chr(code).isspace()
 
 
 def test_graphs_and_tokens_count_the_same_words(tmp_path):
-    """Whatever white space a caption has, its words have one blank between them, and a graph is found by them."""
+    """Whatever whitespace a caption has, its words have single spaces between them, and a graph is found by them."""
     told = [f"{space}a{space * 2}man{space}runs" for space in SPACES]
     root = write_hgr(tmp_path, {"v1": told}, {"test": {"v1": frames(2)}})
     captions = open_data(root).captions
@@ -153,7 +153,7 @@ def test_graphs_and_tokens_count_the_same_words(tmp_path):
 
 
 def test_a_name_listed_twice(tmp_path):
-    """It is a flaw; a check goes on with one of them."""
+    """It is a problem; a check continues with one of them."""
     root = write_hgr(tmp_path, CAPTIONS, SPLITS)
     np.save(root / "public_split/tst_names.npy", np.array(["v1", "v2", "v1"]))
     with pytest.raises(InputError, match="v1 is listed 2 times"):
@@ -165,7 +165,7 @@ def test_a_name_listed_twice(tmp_path):
 
 
 def test_a_video_described_twice(tmp_path):
-    """JSON would keep the last of two lists without a word. It is a flaw where the split has the video."""
+    """JSON would keep the last of two lists without a word. It is a problem where the split has the video."""
     root = write_hgr(tmp_path, CAPTIONS, SPLITS)
     file = root / "annotation/RET/ref_captions.json"
     file.write_text(file.read_text()[:-1] + ', "v1": ["a ghost"]}')

@@ -57,7 +57,7 @@ def test_msrvtt_splits_and_lists(tmp_path, zipped):
 
 
 def test_msrvtt_needs_frames(tmp_path):
-    """Its frames have to be given; videos without any are left out."""
+    """Its frames have to be given; videos without any are skipped."""
     root = write_msrvtt(tmp_path, False)
     with pytest.raises(InputError, match=r"give them with --features PLACE \(features= in Python\)"):
         open_data(root)
@@ -90,7 +90,7 @@ def test_msrvtt_names_malformed_files(tmp_path):
 
 
 def test_white_space_of_published_captions(tmp_path):
-    """Words have one blank between them, also in a caption without any letter, which stays as it is."""
+    """Words have single spaces between them, also in a caption without any letter, which stays as it is."""
     videos = {"video0": ("test", ["a\x1cdog\u2028runs", "?\x1f!"])}
     write_json(tmp_path / "msrvtt" / "test_videodatainfo.json", msrvtt_json(videos))
     assert read_captions(tmp_path / "msrvtt").captions == ("a dog runs", "? !")

@@ -110,7 +110,7 @@ def test_splits_are_found_and_dev_is_val(tmp_path):
 
 
 def test_only_a_newline_ends_a_caption(tmp_path):
-    """Separators that some programs take for line ends stay inside a caption; white space around it goes."""
+    """Separators that some programs take for line ends stay inside a caption; whitespace around it goes."""
     lines = ["  a\u2028b ", "c\x0bd\r", "e\x85f\tg"]
     assert open_data(write_precomp(tmp_path, "test", features(3), lines)).captions == (
         "a\u2028b",
@@ -220,7 +220,7 @@ def test_precomp_refuses_object_arrays(tmp_path):
 
 
 def test_a_truncated_file_is_recognised(tmp_path):
-    """A file that was cut off is recognised by its size, and both sizes are named."""
+    """A file that was truncated is recognized by its size, and both sizes are named."""
     write_precomp(tmp_path, "test", features(4), captions(4))
     file = tmp_path / "test_ims.npy"
     whole = file.read_bytes()

@@ -73,7 +73,7 @@ TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\x00\r\ufeff"), 
     st.sampled_from([".csv", ".tsv", ".jsonl"]),
 )
 def test_table_captions_round_trip(pairs, suffix):
-    """Whatever a caption contains, it comes back as it was, without the white space around it."""
+    """Whatever a caption contains, it comes back as it was, without the whitespace around it."""
     rows = [{"path": path, "caption": caption} for path, caption in pairs]
     with tempfile.TemporaryDirectory() as folder:
         data = open_data(write_table(Path(folder) / f"t{suffix}", rows), "all")

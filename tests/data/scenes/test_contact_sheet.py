@@ -1,4 +1,4 @@
-"""The contact sheet: every picture, in rows."""
+"""The contact sheet: every image, in rows."""
 
 from __future__ import annotations
 

@@ -125,7 +125,7 @@ def test_a_folder_keeps_to_one_order(tmp_path, change, message):
 
 
 def test_scene_dataset_refuses_foreign_folders(tmp_path):
-    """Images without a record, a broken record and a file in the place of the folder are refused."""
+    """Images without a record, a broken record and a file instead of the folder are refused."""
     (tmp_path / "mine" / "images").mkdir(parents=True)
     with pytest.raises(InputError, match=r"images.*choose another folder"):
         write_scenes(tmp_path / "mine", **COUNTS, size=32)
