@@ -27,7 +27,7 @@ def kind(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Kin
     """Small sizes for the real indexes."""
     monkeypatch.setattr(approximate, "HNSW_FROM", 1000)
     monkeypatch.setattr(approximate, "POOL", 128)
-    monkeypatch.setattr(approximate, "MOST", 64)
+    monkeypatch.setattr(approximate, "MAX_RESULTS", 64)
     if request.param == "ivfpq":
         monkeypatch.setattr(approximate, "IVFPQ_FROM", 1000)
         monkeypatch.setattr(approximate, "PROBED", 0.5)

@@ -12,7 +12,7 @@ from tests.index.support import create
 from vse.index.store import EmbeddedCollection
 from vse.index.types import Collection
 
-TUNING = "from vse.index.store import caches; caches.FOLLOW_AFTER = 12"  # so that kills hit the cache as well
+TUNING = "from vse.index.store import cache; cache.FOLLOW_AFTER = 12"  # so that kills hit the cache as well
 
 
 def check(reader: Collection, files: int) -> None:

@@ -30,9 +30,9 @@ def test_a_reader_never_sees_half_a_batch(tmp_path: Path) -> None:
         import sys
         from tests.index.examples import VECTORS
         from tests.index.support import batch
-        from vse.index.store import EmbeddedCollection, caches
+        from vse.index.store import EmbeddedCollection, cache
 
-        caches.FOLLOW_AFTER = 17
+        cache.FOLLOW_AFTER = 17
         print("ready", flush=True)
         for number in range(40):
             if number % 10 == 0:

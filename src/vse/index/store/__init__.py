@@ -40,7 +40,5 @@ are never found, until it is built anew.
 """
 
 from vse.index.store.collection import EmbeddedCollection
-from vse.index.store.generations import NewGeneration
-from vse.index.store.verify import VerifyReport
 
-__all__ = ["EmbeddedCollection", "NewGeneration", "VerifyReport"]
+__all__ = ["EmbeddedCollection"]

@@ -10,30 +10,17 @@ from __future__ import annotations
 import math
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from vse._util.atomic import settle
 from vse.errors import first_line
-from vse.index.store.cache import Kind
 from vse.index.types import Vectors
 from vse.progress import ProgressReporter, SilentProgress
 
-
-def library() -> Any:
-    """The module ``faiss``."""
-    import faiss
-
-    return faiss
-
-
-def selector(allowed: NDArray[np.bool_] | None) -> Any:
-    """What restricts a search to the rows that are True; None allows all."""
-    return None if allowed is None else library().IDSelectorBitmap(np.packbits(allowed, bitorder="little"))
-
-
+Kind = Literal["hnsw", "ivfpq"]
 HNSW_FROM = 200_000
 IVFPQ_FROM = 5_000_000
 POOL = 384
@@ -138,3 +125,15 @@ def propose(index: Any, query: Vectors, allowed: NDArray[np.bool_] | None) -> ND
         parameters = faiss.SearchParametersHNSW(sel=chosen, efSearch=round(POOL / part))
     rows = index.search(query[None], POOL, params=parameters)[1][0]
     return rows[rows >= 0]
+
+
+def library() -> Any:
+    """Return the module ``faiss``, imported on first use."""
+    import faiss
+
+    return faiss
+
+
+def selector(allowed: NDArray[np.bool_] | None) -> Any:
+    """Return the FAISS selector of the rows that are True; None allows all."""
+    return None if allowed is None else library().IDSelectorBitmap(np.packbits(allowed, bitorder="little"))

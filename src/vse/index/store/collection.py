@@ -19,20 +19,26 @@ from vse.index.checks import check_dimensions, check_entry, check_vectors, model
 from vse.index.filters import Filter
 from vse.index.store import changes as changing
 from vse.index.store import database
-from vse.index.store import reads as browsing
-from vse.index.store.cache import RememberedFilters
-from vse.index.store.caches import Caches
+from vse.index.store.cache import Caches, FilterCache
 from vse.index.store.database import Ids, Meta, transaction
 from vse.index.store.layout import CACHE, generation_folder, read_generation
-from vse.index.store.reads import info_of, unfinished_info
 from vse.index.store.searcher import Searcher, Snapshot
-from vse.index.store.session import Session, create_session, open_session
-from vse.index.store.verify import VerifyReport
+from vse.index.store.session import (
+    Session,
+    create_session,
+    every_file,
+    facets,
+    info_of,
+    open_session,
+    recent,
+    unfinished_info,
+)
 from vse.index.types import VECTOR_TABLES, CollectionInfo, Entry, Facets, Hits, Item, MediaFile, Vectors, VectorTable
 from vse.progress import ProgressReporter
 
 if TYPE_CHECKING:
     from vse.index.store.generations import NewGeneration
+    from vse.index.store.verify import VerifyReport
 
 
 class EmbeddedCollection:
@@ -47,7 +53,7 @@ class EmbeddedCollection:
         self.meta: Meta = session.meta
         self.caches = Caches(generation_folder(self.folder, self.generation) / CACHE, self.meta.dimensions)
         self._searchers = {table: Searcher(self.caches.by_table[table]) for table in VECTOR_TABLES}
-        self._filters = RememberedFilters()
+        self._filters = FilterCache()
         self._counted: tuple[int, CollectionInfo] | None = None
 
     @classmethod
@@ -170,15 +176,15 @@ class EmbeddedCollection:
 
     def files(self, root: str | None = None) -> Iterator[MediaFile]:
         """Every file, by root and path; changes made meanwhile are seen or not."""
-        return browsing.every_file(self.session, root)
+        return every_file(self.session, root)
 
     def recent(self, k: int, *, offset: int = 0, where: Filter | None = None) -> list[Item]:
         """The files that pass, the newest first, as the first item of each: ``k`` of them after ``offset``."""
-        return browsing.recent(self.session, k, offset, where)
+        return recent(self.session, k, offset, where)
 
     def facets(self, folders: int = 200) -> Facets:
         """What the files are and where they lie, as of now; of the folders the ``folders`` with the most files."""
-        return browsing.facets(self.session, folders)
+        return facets(self.session, folders)
 
     def verify(self, *, progress: ProgressReporter | None = None) -> VerifyReport:
         """Read everything and compare it with its checksums; problems are listed, not raised.

@@ -1,4 +1,4 @@
-"""The connection to one generation: who may use it, when, and how its errors are told."""
+"""The connection to one generation: opened, shared between threads, and read without a query."""
 
 from __future__ import annotations
 
@@ -11,8 +11,11 @@ from pathlib import Path
 from vse._util.atomic import sync_folder
 from vse._util.locks import FolderLock
 from vse.errors import InputError, VSEError
+from vse.index.checks import check_page
+from vse.index.filters import Filter
 from vse.index.store import changes as changing
-from vse.index.store.database import Meta, one_line, read_meta, transaction
+from vse.index.store import database
+from vse.index.store.database import DAMAGE, Meta, condition, one_line, read_meta, to_text, transaction
 from vse.index.store.layout import (
     DATABASE,
     FrozenConnection,
@@ -25,7 +28,11 @@ from vse.index.store.layout import (
     stranger,
     write_generation,
 )
+from vse.index.types import CollectionInfo, Facets, Item, MediaFile, folder_counts
 
+LARGEST = 2**63 - 1
+"""The largest integer of SQLite."""
+UNREADABLE = "that cannot be read"
 OPEN_FIX = "check the permissions of the folder; one that was not closed has to be opened once where it may be written"
 
 
@@ -200,3 +207,92 @@ def make_session(
     except BaseException:
         connection.close()
         raise
+
+
+def every_file(session: Session, root: str | None) -> Iterator[MediaFile]:
+    """By root and path, in pages; changes made meanwhile are seen or not."""
+    after: tuple[str, str] | None = None
+    while True:
+        with session.reading() as connection:
+            page = database.page_of_files(connection, root, after)
+        if not page:
+            return
+        after = page[-1].root, page[-1].path
+        yield from page
+
+
+def recent(session: Session, k: int, offset: int, where: Filter | None) -> list[Item]:
+    """The first items of the files that pass, by :func:`vse.index.types.recency` descending and then by id."""
+    check_page(k, offset)
+    text, cells = condition(where or Filter())
+    with session.apart() as connection, transaction(connection, "DEFERRED"):
+        rows = connection.execute(  # the order of the join is that of database.allowed_items, for the same reason
+            f"SELECT min(items.id) AS item FROM files CROSS JOIN items ON items.file = files.id WHERE {text} "
+            "GROUP BY files.id ORDER BY coalesce(taken, modified / 1e9) DESC, item LIMIT ? OFFSET ?",
+            [*cells, min(int(k), LARGEST), min(int(offset), LARGEST)],
+        ).fetchall()
+        return database.items_of(connection, [row[0] for row in rows])
+
+
+def facets(session: Session, folders: int) -> Facets:
+    """Counts over all files, in one state."""
+    with session.apart() as connection, transaction(connection, "DEFERRED"):
+        largest = folder_counts((to_text(row[0]) for row in connection.execute("SELECT path FROM files")), folders)
+        images, videos, first, last = connection.execute(
+            "SELECT count(*) FILTER (WHERE kind = 'image'), count(*) FILTER (WHERE kind = 'video'), "
+            "min(taken), max(taken) FROM files"
+        ).fetchone()
+    return Facets(images, videos, first, last, largest)
+
+
+def info_of(folder: Path, generation: int, connection: sqlite3.Connection, meta: Meta) -> CollectionInfo:
+    """Counts and origin, within one transaction of the caller."""
+    files, items, captions = database.counts(connection)
+    roots = database.files_by_root(connection)
+    given = changing.last_ids(connection)["items"]
+    return CollectionInfo(
+        where=str(folder),
+        backend="embedded",
+        model=meta.model,
+        model_source=meta.model_source,
+        dimensions=meta.dimensions,
+        generation=generation,
+        files=files,
+        items=items,
+        captions=captions,
+        roots=tuple(roots),
+        changes=given + (given - items),
+        root_files=tuple(roots.values()),
+    )
+
+
+def unfinished_info(folder: Path, generation: int) -> CollectionInfo | None:
+    """The same for a generation that an upgrade is making or has left; None when there is none.
+
+    One that was damaged, or whose tables were not made yet, is empty and of a model :data:`UNREADABLE`.
+    """
+    file = generation_folder(folder, generation) / DATABASE
+    if not file.is_file():
+        return None
+    try:
+        connection = connect_to_read(file)
+        try:
+            with transaction(connection, "DEFERRED"):
+                return info_of(folder, generation, connection, database.read_meta(connection))
+        finally:
+            connection.close()
+    except DAMAGE:
+        return CollectionInfo(
+            where=str(folder),
+            backend="embedded",
+            model=UNREADABLE,
+            model_source="",
+            dimensions=0,
+            generation=generation,
+            files=0,
+            items=0,
+            captions=0,
+            roots=(),
+            changes=0,
+            root_files=(),
+        )

@@ -12,8 +12,7 @@ import numpy as np
 
 from vse.errors import first_line
 from vse.index.store import approximate
-from vse.index.store.cache import OpenCache, VectorCache
-from vse.index.store.caches import Caches
+from vse.index.store.cache import Caches, OpenCache, VectorCache
 from vse.index.store.changes import SEQUENCES, find_file, last_ids
 from vse.index.store.database import (
     DAMAGE,
