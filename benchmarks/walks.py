@@ -1,9 +1,10 @@
-"""List the modules of vse that one task runs through, imports included: index one JPEG, answer one text query.
+"""List the modules of vse that one task runs through: index one JPEG, answer one text query.
 
     python benchmarks/walks.py
 
-A module counts when any of its code runs, be it only its own top level. Both tasks use the bundled model and run in a
-fresh process each. ``docs/architecture.md`` shows the output.
+A module is on the walk when the task calls one of its functions; package faces and code that runs while a module is
+imported do not count. The number of imported modules is printed beside it. Each task runs in a fresh process with the
+bundled model. ``docs/architecture.md`` shows the output.
 """
 
 from __future__ import annotations
@@ -21,14 +22,14 @@ from typing import Any
 TASKS = ("index", "search")
 
 
-def modules_run(task: Callable[[], Any]) -> list[str]:
-    """Return the names of the modules of vse whose code ``task`` runs, in the order in which they first do."""
-    found: dict[str, None] = {}
+def walk(task: Callable[[], Any]) -> tuple[list[str], int]:
+    """Return the modules whose functions ``task`` calls, in the order of first calls, and how many it imports."""
+    called: dict[str, None] = {}
 
     def profile(frame: Any, event: str, _argument: object) -> None:
         name = frame.f_globals.get("__name__", "")
-        if event == "call" and name.split(".")[0] == "vse":
-            found[name] = None
+        if event == "call" and name.startswith("vse.") and name not in called and not _is_import(frame):
+            called[name] = None
 
     threading.setprofile(profile)
     sys.setprofile(profile)
@@ -37,7 +38,17 @@ def modules_run(task: Callable[[], Any]) -> list[str]:
     finally:
         sys.setprofile(None)
         threading.setprofile(None)
-    return list(found)
+    imported = [name for name in sys.modules if name.split(".")[0] == "vse"]
+    return [name for name in called if not hasattr(sys.modules[name], "__path__")], len(imported)
+
+
+def _is_import(frame: Any) -> bool:
+    """Whether a frame runs because some module is being imported."""
+    while frame is not None:
+        if frame.f_code.co_name == "<module>" and frame.f_globals["__name__"] != "__main__":
+            return True
+        frame = frame.f_back
+    return False
 
 
 def index_one(home: Path) -> None:
@@ -68,14 +79,14 @@ def main() -> None:
     arguments = parser.parse_args()
     if arguments.task:
         task = {"index": index_one, "search": search_one}[arguments.task]
-        print(json.dumps(modules_run(lambda: task(arguments.home))))
+        print(json.dumps(walk(lambda: task(arguments.home))))
         return
     with tempfile.TemporaryDirectory() as folder:
         _write_image(Path(folder) / "photos" / "red.jpg")
         for task, title in zip(TASKS, ("Index one JPEG", "Answer one query"), strict=True):
             command = [sys.executable, __file__, task, folder]
-            names = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
-            print(f"{title}: {len(names)} modules\n\n    " + "\n    ".join(names) + "\n")
+            names, imported = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+            print(f"{title}: {len(names)} modules, {imported} imported\n\n    " + "\n    ".join(names) + "\n")
 
 
 def _write_image(path: Path) -> None:

@@ -13,7 +13,7 @@ from tests.support_models import SIZE, build, grid_config
 from vse.errors import InputError
 from vse.index.evidence import frame_evidence, moment_frames, shares
 from vse.index.explanation import BAR, GAP, HEIGHT, LINE, timeline
-from vse.index.pipeline.decode import FRAMES
+from vse.index.pipeline.reading import FRAMES
 from vse.index.scan import frames
 from vse.inputs.video.windows import Window
 from vse.models.encode import direction

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vse.errors import InputError
-from vse.index.pipeline.decode import FRAMES
+from vse.index.pipeline.reading import FRAMES
 from vse.index.scan import VideoLimits
 from vse.index.types import Vectors
 from vse.inputs.video.file import open_video

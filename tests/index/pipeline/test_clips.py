@@ -8,7 +8,7 @@ from tests.index.pipeline.support import counts, ids_of, later, model, new_colle
 from tests.inputs.video.clips import Clock, write_clip
 
 from vse.index.pipeline import index_folder
-from vse.index.pipeline.decode import read_parts
+from vse.index.pipeline.reading import read_parts
 from vse.index.scan import ScanLimits, VideoLimits, frames, walk
 
 

@@ -7,16 +7,49 @@ import time
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
 
 from vse._util.prefetch import prefetch
 from vse.errors import InputError, VSEError
-from vse.index.pipeline.commits import Commits, IndexModel, count_frames, embed_parts
-from vse.index.pipeline.decode import FRAMES, Part, read_parts
+from vse.index.pipeline.commits import Commits, IndexModel
 from vse.index.pipeline.plan import Candidate
-from vse.index.scan import Problem, ScanLimits
-from vse.index.types import Moment
-from vse.models.protocols import ParallelCalls
+from vse.index.scan import BadMediaError, Found, Problem, ScanLimits, describe, frames
+from vse.index.scan.describe import CHANGED, read_picture
+from vse.index.types import MediaFile, Moment, Vectors
+from vse.inputs.files import os_reason
+from vse.inputs.images import BadImageError
+from vse.inputs.preprocessing import ImagePreprocessing, load_pixels
+from vse.models.encode import direction
+from vse.models.protocols import ParallelCalls, Towers
 from vse.progress import ProgressReporter
+
+Pixels = NDArray[np.float32]
+"""``(3, H, W)``, as the model takes them."""
+FRAMES = 8
+"""Frames of a window of a clip, at most."""
+
+
+@dataclass(frozen=True)
+class Shot:
+    """What becomes one vector: the frames of a window and its seconds, or a picture as the only frame."""
+
+    frames: tuple[Pixels, ...]
+    start: float | None = None
+    end: float | None = None
+
+
+@dataclass(frozen=True)
+class Part:
+    """Some shots of a file; ``last`` if no more follow. ``remark`` says what was wrong with a clip that is used."""
+
+    file: MediaFile
+    shots: tuple[Shot, ...]
+    last: bool = True
+    remark: str | None = None
+
 
 Parts = Iterator[Part | Problem]
 Taken = tuple[Candidate, Part | Problem]
@@ -184,3 +217,85 @@ def _only_parts(taken: Sequence[Taken]) -> list[Part]:
 def _weight(taken: Sequence[Taken]) -> int:
     """Frames, and 1 for a problem: a folder full of them must not be gathered to its end."""
     return sum(count_frames([part]) if isinstance(part, Part) else 1 for _, part in taken)
+
+
+def read_parts(
+    found: Found,
+    root: str,
+    captions: tuple[str, ...],
+    how: ImagePreprocessing,
+    windows: int,
+    limits: ScanLimits,
+) -> Iterator[Part | Problem]:
+    """The parts of a file, of a clip ``windows`` at a time; or a problem, which is the last that comes.
+
+    Each file is decoded once, and of a picture also the facts come from the same bytes.
+    """
+    try:
+        if found.kind == "image":
+            file, content = read_picture(found, root, captions, limits)
+            yield Part(file, (Shot((load_pixels(content, how, limits=limits.image),)),))
+        else:
+            yield from _clip(found, root, captions, how, windows, limits)
+    except (BadMediaError, BadImageError) as error:
+        yield Problem(found.path, error.reason)
+    except OSError as error:
+        yield Problem(found.path, os_reason(error))
+    except MemoryError:
+        yield Problem(found.path, "not enough memory")
+
+
+def _clip(
+    found: Found, root: str, captions: tuple[str, ...], how: ImagePreprocessing, windows: int, limits: ScanLimits
+) -> Iterator[Part | Problem]:
+    """One window is held back, since only behind the last one is known that it was the last."""
+    file = describe(found, root, captions=captions, limits=limits)
+    if isinstance(file, Problem):
+        yield file
+        return
+    path = Path(root) / found.path
+    shots: list[Shot] = []
+    remark = None
+    for window in frames(path, per_window=FRAMES, limits=limits.video):
+        if isinstance(window, Problem):
+            yield Problem(found.path, window.reason)
+            return
+        if len(shots) >= windows:
+            yield Part(file, tuple(shots), last=False)
+            shots = []
+        pixels = tuple(load_pixels(frame, how) for frame in window.frames)
+        shots.append(Shot(pixels, window.start, window.end))
+        remark = window.remark
+    status = path.stat()
+    if (status.st_size, status.st_mtime_ns) != (file.size, file.modified):
+        yield Problem(found.path, CHANGED)
+    else:
+        yield Part(file, tuple(shots), remark=remark)
+
+
+def embed_parts(model: Towers, parts: Sequence[Part], batch_size: int) -> list[tuple[Moment, ...]]:
+    """The moments of each part; a shot without a direction, as of a frame for which the model gives NaN, has none."""
+    pixels = [frame for part in parts for shot in part.shots for frame in shot.frames]
+    vectors = _embed(model, pixels, batch_size)
+    row, result = 0, []
+    for part in parts:
+        moments = []
+        for shot in part.shots:
+            vector = direction(vectors[row : row + len(shot.frames)])
+            row += len(shot.frames)
+            if vector is not None:
+                moments.append(Moment(vector, shot.start, shot.end))
+        result.append(tuple(moments))
+    return result
+
+
+def count_frames(parts: Iterable[Part]) -> int:
+    """Frames in all shots."""
+    return sum(len(shot.frames) for part in parts for shot in part.shots)
+
+
+def _embed(model: Towers, pixels: Sequence[Pixels], batch_size: int) -> Vectors:
+    if not pixels:
+        return np.zeros((0, model.embed_size), np.float32)
+    starts = range(0, len(pixels), batch_size)
+    return np.concatenate([model.embed_images(np.stack(pixels[start : start + batch_size])) for start in starts])
