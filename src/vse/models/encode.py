@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vse.errors import InputError, VSEError, unknown_choice
-from vse.models.protocols import Images, Items, TensorLike, Towers, Vectors
+from vse.models.protocols import Images, Items, TensorLike, Towers, Vectors, VideoTowers
 from vse.progress import ProgressReporter, SilentProgress
 
 if TYPE_CHECKING:
@@ -190,6 +190,55 @@ def check_known(batch: TokenBatch, texts: Sequence[str], tokenizer: TextTokenize
         raise InputError(
             f"text {first + which}, {texts[which]!r}: the model knows none of its words "
             f"(vocabulary of {tokenizer.vocab_size}); use other words, or unknown='allow'"
+        )
+
+
+class VideoMethods:
+    """``encode_videos`` for any :class:`~vse.models.protocols.VideoTowers`."""
+
+    def encode_videos(
+        self: VideoTowers,
+        videos: Images,
+        *,
+        batch_size: int = 64,
+        progress: ProgressReporter | None = None,
+        on_bad: Literal["report", "raise"] = "report",
+        problems: list[BadImage] | None = None,
+    ) -> Vectors:
+        """Return the embeddings of videos.
+
+        A model of images encodes 20 evenly spaced frames of a video file and averages their embeddings. A model of
+        frame features reads video files if it was trained on features of ``vse features``, with the same backbone.
+
+        Args:
+            videos: Paths of video files, or arrays of frame features ``(frames, C)``. Of more than 20 frames 20 are
+                used, evenly spaced.
+            batch_size: Arrays per batch, or frames of a video computed at once.
+            progress: Reports each batch or video.
+            on_bad: ``"raise"`` stops at the first bad video.
+            problems: Collects the bad videos; without it a warning names the first ones.
+
+        Returns:
+            Unit vectors ``(n, D)`` float32; the row of a bad video is NaN.
+
+        Raises:
+            InputError: For invalid arguments, paths mixed with arrays, or a model that cannot read video files.
+        """
+        from vse.models.encode_videos import encode_video_files, video_paths  # with the video reader
+
+        paths = video_paths(videos)
+        if paths is None:
+            return encode_images(
+                self, videos, batch_size=batch_size, progress=progress, on_bad=on_bad, problems=problems, what="videos"
+            )
+        return encode_video_files(
+            self.video_embedder(),
+            paths,
+            self.embed_size,
+            batch_size=batch_size,
+            progress=progress,
+            on_bad=on_bad,
+            problems=problems,
         )
 
 

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from vse.errors import InputError
 from vse.inputs.files import BadMediaError
 from vse.inputs.video.windows import FRAMES, even_frames_of
-from vse.models.encode import BadImage, check_batch_size, check_choice, direction, encode_images, read_ahead, warn_of
-from vse.models.protocols import Images, Towers, Vectors, VideoTowers
+from vse.models.encode import BadImage, check_batch_size, check_choice, direction, read_ahead, warn_of
+from vse.models.protocols import Towers, Vectors
 from vse.progress import ProgressReporter, SilentProgress
 
 if TYPE_CHECKING:
@@ -23,53 +23,6 @@ if TYPE_CHECKING:
 
 Pixels = NDArray[np.float32]
 NO_VECTOR = "the model gives no finite vector for it"
-
-
-class VideoMethods:
-    """``encode_videos`` for any :class:`~vse.models.protocols.VideoTowers`."""
-
-    def encode_videos(
-        self: VideoTowers,
-        videos: Images,
-        *,
-        batch_size: int = 64,
-        progress: ProgressReporter | None = None,
-        on_bad: Literal["report", "raise"] = "report",
-        problems: list[BadImage] | None = None,
-    ) -> Vectors:
-        """Return the embeddings of videos.
-
-        A model of images encodes 20 evenly spaced frames of a video file and averages their embeddings. A model of
-        frame features reads video files if it was trained on features of ``vse features``, with the same backbone.
-
-        Args:
-            videos: Paths of video files, or arrays of frame features ``(frames, C)``. Of more than 20 frames 20 are
-                used, evenly spaced.
-            batch_size: Arrays per batch, or frames of a video computed at once.
-            progress: Reports each batch or video.
-            on_bad: ``"raise"`` stops at the first bad video.
-            problems: Collects the bad videos; without it a warning names the first ones.
-
-        Returns:
-            Unit vectors ``(n, D)`` float32; the row of a bad video is NaN.
-
-        Raises:
-            InputError: For invalid arguments, paths mixed with arrays, or a model that cannot read video files.
-        """
-        paths = video_paths(videos)
-        if paths is None:
-            return encode_images(
-                self, videos, batch_size=batch_size, progress=progress, on_bad=on_bad, problems=problems, what="videos"
-            )
-        return encode_video_files(
-            self.video_embedder(),
-            paths,
-            self.embed_size,
-            batch_size=batch_size,
-            progress=progress,
-            on_bad=on_bad,
-            problems=problems,
-        )
 
 
 class VideoPixels(NamedTuple):

@@ -25,8 +25,7 @@ from numpy.typing import NDArray
 
 from vse._util.schema import Positive, parse_plain, read_json
 from vse.errors import InputError, VSEError, first_line
-from vse.models.encode import EncodingMethods
-from vse.models.encode_videos import VideoMethods
+from vse.models.encode import EncodingMethods, VideoMethods
 from vse.models.protocols import ParallelCalls, Vectors
 
 if TYPE_CHECKING:

@@ -19,8 +19,7 @@ from vse.encoders.text import BiGRUEncoder, WordEncoder
 from vse.errors import InputError
 from vse.models.build import build_image_encoder, build_text_encoder
 from vse.models.config import ModelConfig
-from vse.models.encode import EncodingMethods
-from vse.models.encode_videos import VideoMethods
+from vse.models.encode import EncodingMethods, VideoMethods
 from vse.models.protocols import ParallelCalls, Vectors
 from vse.pooling.functional import pool_with_contributions
 
