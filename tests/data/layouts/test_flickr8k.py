@@ -73,7 +73,7 @@ def test_flickr8k_official_splits(shared_data):
     assert first.captions_of(0) == expected
 
 
-def test_the_check_of_the_real_data(shared_data):
+def test_check_of_published_flickr8k(shared_data):
     """All files are there, no image is in two splits, and the captioned names without an image are reported."""
     report = check_data(shared_data / "flickr8k")
     assert report.ok

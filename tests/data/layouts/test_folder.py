@@ -13,7 +13,7 @@ from vse.errors import InputError
 SUFFIXES = ["jpg", "jpeg", "png", "webp", "gif", "tif", "tiff", "bmp", "heic", "heif", "avif", "JPG"]
 
 
-def test_images_are_found_everywhere_and_sorted(tmp_path):
+def test_folder_finds_images_in_subfolders_sorted(tmp_path):
     """Every image of every folder inside, sorted by its path; other and hidden files are skipped."""
     expected = sorted([f"{i:02d}.{suffix}" for i, suffix in enumerate(SUFFIXES)] + ["b/größe.png", "b/c/x y.jpg"])
     for name in [*expected, ".hidden.jpg", ".git/a.jpg", "notes.md", "movie.mp4", "jpg"]:
@@ -47,7 +47,7 @@ def test_folder_reads_captions_beside_images(tmp_path):
         open_data(tmp_path, "all")
 
 
-def test_a_loop_of_links_ends(tmp_path):
+def test_folder_ends_loop_of_links(tmp_path):
     """Links are followed, each folder is visited once, and a link to nothing is kept so that it is missed aloud."""
     write_image(tmp_path / "in/a/one.jpg")
     write_image(tmp_path / "out/two.jpg")

@@ -46,7 +46,7 @@ def test_hgr_split_follows_its_lists(tmp_path):
     assert data.dropped == ()
 
 
-def test_videos_without_frames_are_left_out_with_their_captions(tmp_path):
+def test_hgr_drops_videos_without_frames_and_their_captions(tmp_path):
     """They are listed; owners follow. A split of which nothing is left is an error that names a video."""
     splits = {"test": {**SPLITS["test"], "v2": None}}
     data = open_data(write_hgr(tmp_path, CAPTIONS, splits))
@@ -58,7 +58,7 @@ def test_videos_without_frames_are_left_out_with_their_captions(tmp_path):
         open_data(tmp_path / "none")
 
 
-def test_splits_and_their_names(tmp_path):
+def test_hgr_split_names(tmp_path):
     """``dev`` is ``val``; an unknown split names the known ones; ``test`` is not read from train's file."""
     root = write_hgr(tmp_path, CAPTIONS, {**SPLITS, "val": {"v1": frames(1)}})
     assert open_data(root, "dev").split == "val"
@@ -81,7 +81,7 @@ def test_hgr_feature_kind_must_be_named_among_several(tmp_path):
     assert open_data(root, features=own).images.ids == ("v1",)
 
 
-def test_a_kind_is_not_shadowed_by_a_path(tmp_path, monkeypatch):
+def test_hgr_feature_kind_takes_precedence_over_path(tmp_path, monkeypatch):
     """A folder beside the user that is called as a kind of features is not taken for it, unless named as a path."""
     root = write_hgr(tmp_path / "data", CAPTIONS, SPLITS, kind="i3d")
     write_hgr(root, CAPTIONS, {"test": {name: frames(3, 6) for name in SPLITS["test"]}}, kind="resnet")
@@ -104,7 +104,7 @@ def test_hgr_names_option_for_missing_features(tmp_path):
             open_data(path, features=features)
 
 
-def test_lists_of_objects_are_not_opened(tmp_path):
+def test_hgr_refuses_object_arrays_of_names(tmp_path):
     """A pickled list could run anything: the error says how to convert it, in one line."""
     root = write_hgr(tmp_path, CAPTIONS, SPLITS)
     np.save(root / "public_split/tst_names.npy", np.array(["v1"], dtype=object), allow_pickle=True)
@@ -136,7 +136,7 @@ def test_hgr_names_malformed_captions(tmp_path, case):
 SPACES = [chr(code) for code in range(sys.maxunicode + 1) if chr(code).isspace()]
 
 
-def test_graphs_and_tokens_count_the_same_words(tmp_path):
+def test_hgr_graphs_and_tokens_count_the_same_words(tmp_path):
     """Whatever whitespace a caption has, its words have single spaces between them, and a graph is found by them."""
     told = [f"{space}a{space * 2}man{space}runs" for space in SPACES]
     root = write_hgr(tmp_path, {"v1": told}, {"test": {"v1": frames(2)}})
@@ -152,7 +152,7 @@ def test_graphs_and_tokens_count_the_same_words(tmp_path):
         assert (found.graphs["a man runs"], found.missing) == (graph, ())
 
 
-def test_a_name_listed_twice(tmp_path):
+def test_hgr_reports_name_listed_twice(tmp_path):
     """It is a problem; a check continues with one of them."""
     root = write_hgr(tmp_path, CAPTIONS, SPLITS)
     np.save(root / "public_split/tst_names.npy", np.array(["v1", "v2", "v1"]))
@@ -164,7 +164,7 @@ def test_a_name_listed_twice(tmp_path):
     assert flaws == ["name listed twice"]
 
 
-def test_a_video_described_twice(tmp_path):
+def test_hgr_reports_video_described_twice(tmp_path):
     """JSON would keep the last of two lists without a word. It is a problem where the split has the video."""
     root = write_hgr(tmp_path, CAPTIONS, SPLITS)
     file = root / "annotation/RET/ref_captions.json"
@@ -174,7 +174,7 @@ def test_a_video_described_twice(tmp_path):
     assert open_data(root, "train").images.ids == ("v3",)
 
 
-def test_the_command_that_converts_a_list_of_objects(tmp_path):
+def test_hgr_conversion_command_of_error_works(tmp_path):
     """The error's command works from anywhere, and the list is read afterwards."""
     root = write_hgr(tmp_path / "it's a folder", CAPTIONS, SPLITS)
     np.save(root / "public_split/tst_names.npy", np.array(["v1", "v2"], dtype=object), allow_pickle=True)

@@ -19,7 +19,7 @@ IMAGES = [
 ]
 
 
-def test_splits_and_ragged_captions(tmp_path):
+def test_karpathy_reads_splits_and_varying_captions(tmp_path):
     """``restval`` is part of train, ``dev`` means ``val``, and images may have any number of captions."""
     file = write_karpathy(tmp_path / "dataset_flickr30k.json", IMAGES)
     for path in (file, tmp_path):
@@ -38,14 +38,14 @@ def test_splits_and_ragged_captions(tmp_path):
     ("more", "expected"),
     [({}, "x.jpg"), ({"imgid": 4}, "4"), ({"imgid": 4, "cocoid": 391895}, "391895")],
 )
-def test_ids_are_those_of_the_published_features(tmp_path, more, expected):
+def test_karpathy_ids_match_published_features(tmp_path, more, expected):
     """The id is COCO's, else the running number, else the file name."""
     write_karpathy(tmp_path / "dataset_x.json", [entry("x.jpg", "test", "one", **more)])
     assert open_data(tmp_path).images.ids == (expected,)
 
 
 @pytest.mark.parametrize("place", ["images/val2014", "val2014", "images", "flickr30k-images", "."])
-def test_the_folder_of_images_is_guessed(tmp_path, place):
+def test_karpathy_finds_image_folder(tmp_path, place):
     """Files are found beside the JSON, in the usual folders, with and without their ``filepath``."""
     write_karpathy(tmp_path / "dataset_x.json", [entry(f"{n}.jpg", "test", "one", filepath="val2014") for n in "ab"])
     for name in ("a.jpg", "b.jpg"):
@@ -54,7 +54,7 @@ def test_the_folder_of_images_is_guessed(tmp_path, place):
     assert data.images[1] == tmp_path / place / "b.jpg"
 
 
-def test_the_folder_of_images_is_given(tmp_path):
+def test_karpathy_uses_given_image_folder(tmp_path):
     """``images`` wins over every guess; a folder without the files is noticed only when files are checked."""
     write_karpathy(tmp_path / "json/dataset_x.json", [entry("a.jpg", "test", "one", filepath="val2014")])
     write_image(tmp_path / "json/images/a.jpg")
@@ -67,7 +67,7 @@ def test_the_folder_of_images_is_given(tmp_path):
         open_data(tmp_path / "json", images=tmp_path / "none", check_files=True)
 
 
-def test_two_candidates_are_one_too_many(tmp_path):
+def test_karpathy_refuses_two_json_files(tmp_path):
     """A folder with two such files is ambiguous; the error names both."""
     for name in ("dataset_a.json", "dataset_b.json"):
         write_karpathy(tmp_path / name, IMAGES)
@@ -111,7 +111,7 @@ def test_karpathy_names_malformed_json(tmp_path, case):
     assert str(tmp_path) in str(caught.value)
 
 
-def test_there_are_no_features(tmp_path):
+def test_karpathy_refuses_features(tmp_path):
     """Asking a layout of files for features is an error."""
     write_karpathy(tmp_path / "dataset_x.json", IMAGES)
     with pytest.raises(InputError, match="use='features'"):

@@ -89,7 +89,7 @@ def test_msrvtt_names_malformed_files(tmp_path):
         read_captions(tmp_path, "test")
 
 
-def test_white_space_of_published_captions(tmp_path):
+def test_published_captions_have_single_spaces(tmp_path):
     """Words have single spaces between them, also in a caption without any letter, which stays as it is."""
     videos = {"video0": ("test", ["a\x1cdog\u2028runs", "?\x1f!"])}
     write_json(tmp_path / "msrvtt" / "test_videodatainfo.json", msrvtt_json(videos))
@@ -110,7 +110,7 @@ SIZE = 24  # where a zip's directory, behind its mark, says how large a file is 
         (SIZE - 14, 77, r"has compression 77, expected deflate"),
     ],
 )
-def test_archives_that_are_not_unpacked(tmp_path, place, value, message):
+def test_msrvtt_refuses_unsupported_archives(tmp_path, place, value, message):
     """One that announces more than any annotations have, and ways of packing that hardly anybody has."""
     root = write_msrvtt(tmp_path, True)
     content = bytearray((root / ARCHIVE).read_bytes())
@@ -122,7 +122,7 @@ def test_archives_that_are_not_unpacked(tmp_path, place, value, message):
 
 
 @given(st.lists(st.tuples(st.integers(0, 10_000), st.integers(0, 255)), max_size=3), st.floats(0, 1), st.booleans())
-def test_a_damaged_archive_gives_captions_or_one_line(tmp_path_factory, flips, kept, packed):
+def test_msrvtt_corrupt_archive_gives_captions_or_input_error(tmp_path_factory, flips, kept, packed):
     """Whatever bytes are changed, and wherever it is cut."""
     file = tmp_path_factory.mktemp("damaged") / ARCHIVE
     with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED if packed else zipfile.ZIP_STORED) as archive:
@@ -139,7 +139,7 @@ def test_a_damaged_archive_gives_captions_or_one_line(tmp_path_factory, flips, k
     assert len(told.splitlines()) == 1
 
 
-def test_a_video_of_two_files_is_described_once(tmp_path):
+def test_msrvtt_reads_video_of_two_files_once(tmp_path):
     """Whoever has both forms of the annotations has every sentence twice on disk: those of the official files count."""
     root = write_msrvtt(tmp_path, False)
     write_json(root / "MSRVTT_data.json", msrvtt_json(TRAIN | TEST | {"video0": ("train", ["a dog runs", "a bird"])}))
@@ -158,7 +158,7 @@ def test_a_video_of_two_files_is_described_once(tmp_path):
         ('video2,x\nvideo3,"y\nvideo4,z', r"JSFUSION_test\.csv:3: unexpected end of data: check the quotation marks"),
     ],
 )
-def test_flaws_of_the_list_with_sentences(tmp_path, rows, message):
+def test_msrvtt_names_malformed_sentence_list(tmp_path, rows, message):
     """A row without a sentence or a video, a video twice, and a quotation mark that is never closed."""
     write_msrvtt(tmp_path, False)
     (tmp_path / "MSRVTT_JSFUSION_test.csv").write_text(f"video_id,sentence\n{rows}\n")
@@ -202,7 +202,7 @@ def test_vatex_splits_and_halves(tmp_path):
 
 
 @given(st.sets(st.text(min_size=1), min_size=1, max_size=20), st.integers(0, 3), st.randoms())
-def test_halves_do_not_depend_on_the_order(videos, seed, random):
+def test_vatex_halves_ignore_file_order(videos, seed, random):
     """The same videos in any order give the same halves, whose sizes differ by one at most."""
     names = sorted(videos)
     shuffled = random.sample(names, len(names))
@@ -213,7 +213,7 @@ def test_halves_do_not_depend_on_the_order(videos, seed, random):
     assert 0 <= len(second) - len(first) <= 1
 
 
-def test_halves_stay_the_same_for_ever():
+def test_vatex_halves_are_pinned():
     """Results are reported on them."""
     assert sorted(halves([f"v{i}" for i in range(9)])[0]) == HALF_OF_NINE
 
@@ -258,7 +258,7 @@ def test_plain_sentence_is_lower_case_without_punctuation(caption, expected):
     assert plain_sentence(expected) == expected
 
 
-def test_words_end_at_the_limit():
+def test_video_words_stop_at_limit():
     """Thirty words, or as many as are asked for."""
     assert video_words(" ".join(map(str, range(40)))) == list(map(str, range(30)))
     assert video_words("a b c", 2) == ["a", "b"]

@@ -33,7 +33,7 @@ def pairs(data):
     st.sampled_from(["float32", "float16"]),
     st.booleans(),
 )
-def test_repeated_and_single_rows_mean_the_same(images, each, repeated, ids, dtype, fortran):
+def test_precomp_repeated_and_single_rows_are_equivalent(images, each, repeated, ids, dtype, fortran):
     """Whether a file repeats an image for each of its captions or not, each image is there once and the pairs of
     caption and features are those of the naive expansion, for any number of captions an image."""
     array = features(images, dtype=dtype)
@@ -54,7 +54,7 @@ def test_repeated_and_single_rows_mean_the_same(images, each, repeated, ids, dty
 
 
 @given(st.lists(st.integers(1, 4), min_size=1, max_size=6), st.randoms(use_true_random=False))
-def test_ids_allow_any_repetition_in_any_order(counts, random):
+def test_precomp_ids_allow_any_order_of_rows(counts, random):
     """With an id for each row images may have different numbers of captions, and need not stand together."""
     array = features(len(counts))
     owners = [i for i, count in enumerate(counts) for _ in range(count)]
@@ -67,14 +67,14 @@ def test_ids_allow_any_repetition_in_any_order(counts, random):
             np.testing.assert_array_equal(feature, array[owners[j]])
 
 
-def test_a_flat_array_is_one_region_an_image(tmp_path):
+def test_precomp_flat_array_is_one_region(tmp_path):
     """Features without an axis of regions are sets of one."""
     data = open_data(write_precomp(tmp_path, "test", features(3)[:, 0], captions(6)))
     assert data.images[2].shape == (1, 4)
     assert data.caption_to_image.tolist() == [0, 0, 1, 1, 2, 2]
 
 
-def test_equal_images_side_by_side_do_not_change_the_factor(tmp_path):
+def test_precomp_adjacent_equal_images_keep_repetition(tmp_path):
     """Two copies of an image in a row are two images, as long as others tell how often rows repeat."""
     array = features(5)
     array[2] = array[1]
@@ -83,7 +83,7 @@ def test_equal_images_side_by_side_do_not_change_the_factor(tmp_path):
     assert data.images.rows.tolist() == [0, 5, 10, 15, 20]
 
 
-def test_rows_of_nan_are_copies_too(tmp_path):
+def test_precomp_compares_rows_with_nan(tmp_path):
     """Repetition is seen in the bytes: NaN differs from itself as a number."""
     array = features(4)
     array[1] = np.nan
@@ -91,7 +91,7 @@ def test_rows_of_nan_are_copies_too(tmp_path):
     assert len(data.images) == 4
 
 
-def test_the_folder_of_the_data_set_will_do(tmp_path):
+def test_precomp_accepts_parent_folder(tmp_path):
     """``DATA/f30k`` is read from ``DATA/f30k/precomp`` and named after the dataset."""
     write_precomp(tmp_path / "f30k" / "precomp", "test", features(2), captions(10))
     for path in (tmp_path / "f30k", tmp_path / "f30k" / "precomp"):
@@ -99,7 +99,7 @@ def test_the_folder_of_the_data_set_will_do(tmp_path):
         assert (data.name, data.layout, data.split, len(data.images)) == ("f30k", "precomp", "test", 2)
 
 
-def test_splits_are_found_and_dev_is_val(tmp_path):
+def test_precomp_dev_and_val_are_synonyms(tmp_path):
     """Splits come in their usual order; ``val`` and ``dev`` are one."""
     for split in ("testall", "dev", "train", "extra", "test"):
         write_precomp(tmp_path, split, features(2), captions(2))
@@ -109,7 +109,7 @@ def test_splits_are_found_and_dev_is_val(tmp_path):
         open_data(tmp_path, "tset")
 
 
-def test_only_a_newline_ends_a_caption(tmp_path):
+def test_precomp_splits_captions_at_newline_only(tmp_path):
     """Separators that some programs take for line ends stay inside a caption; whitespace around it goes."""
     lines = ["  a\u2028b ", "c\x0bd\r", "e\x85f\tg"]
     assert open_data(write_precomp(tmp_path, "test", features(3), lines)).captions == (
@@ -133,7 +133,7 @@ def f30k(tmp_path):
     return root
 
 
-def test_the_same_split_as_files(f30k, tmp_path):
+def test_precomp_reads_split_as_files(f30k, tmp_path):
     """With ids and their mapping a split is read as files, in a folder that is guessed or given."""
     assert open_data(f30k).images.kind == "features"
     data = open_data(f30k, use="files", check_files=True)
@@ -147,7 +147,7 @@ def test_the_same_split_as_files(f30k, tmp_path):
     assert open_data(f30k, images=elsewhere, use="features").images.kind == "features"
 
 
-def test_files_need_no_features(f30k):
+def test_precomp_files_need_no_features(f30k):
     """Somebody who trains on pixels need not have the feature file."""
     (f30k / "precomp/test_ims.npy").unlink()
     assert open_data(f30k).images.kind == "files"
@@ -202,7 +202,7 @@ BAD = {
 
 
 @pytest.mark.parametrize("case", BAD)
-def test_files_that_do_not_fit(tmp_path, case):
+def test_precomp_names_mismatched_files(tmp_path, case):
     """Every way in which the files contradict each other is one line that names file and figures."""
     rows, lines, ids, message = BAD[case]
     with pytest.raises(InputError, match=message) as caught:
@@ -219,7 +219,7 @@ def test_precomp_refuses_object_arrays(tmp_path):
         open_data(tmp_path)
 
 
-def test_a_truncated_file_is_recognised(tmp_path):
+def test_precomp_reports_truncated_features(tmp_path):
     """A file that was truncated is recognized by its size, and both sizes are named."""
     write_precomp(tmp_path, "test", features(4), captions(4))
     file = tmp_path / "test_ims.npy"
@@ -232,7 +232,7 @@ def test_a_truncated_file_is_recognised(tmp_path):
 @pytest.mark.parametrize(
     "content", [b"", b"\x93NUMPY", b"\x93NUMPY\x01\x00\x10\x00{'descr'", b"\x93NUMPY\x09\x00", b"text"]
 )
-def test_a_file_that_is_no_array(tmp_path, content):
+def test_precomp_refuses_other_files_as_features(tmp_path, content):
     """Anything else under the name of an array is called so."""
     write_precomp(tmp_path, "test", features(4), captions(4))
     (tmp_path / "test_ims.npy").write_bytes(content)
@@ -253,7 +253,7 @@ def test_precomp_names_missing_half_of_split(tmp_path):
         open_data(tmp_path)
 
 
-def test_text_that_is_not_utf8(tmp_path):
+def test_precomp_reports_captions_that_are_not_utf8(tmp_path):
     """The line of the first wrong byte is named."""
     write_precomp(tmp_path, "test", features(2), captions(2))
     (tmp_path / "test_caps.txt").write_bytes(b"fine\ncaf\xe9\n")

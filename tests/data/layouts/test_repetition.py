@@ -29,7 +29,7 @@ def large(monkeypatch):
 
 
 @pytest.mark.parametrize("factor", range(1, 8))
-def test_a_sample_finds_the_factor(large, factor):
+def test_sampled_rows_give_the_repetition(large, factor):
     """Of a large file a bounded number of rows is read, first and last among them, and M is still found."""
     array = np.repeat(features(5000 // factor, 1, 2), factor, axis=0).view(Counting)
     array.taken = set()
@@ -41,7 +41,7 @@ def test_a_sample_finds_the_factor(large, factor):
 
 
 @given(st.integers(1, 1500))
-def test_windows_lie_inside_the_file(rows):
+def test_sample_windows_are_inside_the_file(rows):
     """Whatever the number of rows, those compared exist, and each is compared once."""
     positions = list(repetition._windows(max(rows, WINDOW_ROWS)))
     assert len(set(positions)) == len(positions)
@@ -49,7 +49,7 @@ def test_windows_lie_inside_the_file(rows):
     assert max(positions) == max(rows, WINDOW_ROWS) - 1
 
 
-def test_a_shift_in_the_middle_is_refused(large):
+def test_irregular_repetition_is_refused(large):
     """A row lost half-way makes all later captions belong to the wrong image: that is an error."""
     rows = np.repeat(features(1000, 1, 2), 5, axis=0)
     rows = np.concatenate([rows[:2500], rows[2501:], rows[-1:]])
@@ -57,7 +57,7 @@ def test_a_shift_in_the_middle_is_refused(large):
         assign_rows(rows, len(rows), None, "test")
 
 
-def test_a_sample_of_equal_rows_says_nothing(large):
+def test_sample_of_equal_rows_is_refused(large):
     """A large file of one row over and over is refused without ids, and taken at the word of the ids with them."""
     rows = np.zeros((1000, 1, 2), dtype="float32")
     with pytest.raises(InputError, match="all compared feature rows are equal"):

@@ -42,7 +42,7 @@ def write_table(path: Path, rows, columns=None) -> Path:
 
 
 @pytest.mark.parametrize("suffix", [".csv", ".tsv", ".jsonl", ".parquet", ".CSV"])
-def test_all_formats_say_the_same(tmp_path, suffix):
+def test_table_formats_are_equivalent(tmp_path, suffix):
     """A path that is repeated is one image with several captions; paths start at the folder of the file."""
     path = write_table(tmp_path / f"mine{suffix.lower()}", ROWS)
     path = path.rename(path.with_suffix(suffix))
@@ -57,7 +57,7 @@ def test_all_formats_say_the_same(tmp_path, suffix):
 
 
 @pytest.mark.parametrize("suffix", [".jsonl", ".parquet"])
-def test_a_caption_may_be_a_list(tmp_path, suffix):
+def test_table_accepts_list_of_captions(tmp_path, suffix):
     """A list of texts is as many captions, an empty one none."""
     rows = [{"path": "a.jpg", "caption": ["x", "y"]}, {"path": "b.jpg", "caption": []}]
     data = open_data(write_table(tmp_path / f"t{suffix}", rows), "all")
@@ -81,7 +81,7 @@ def test_table_captions_round_trip(pairs, suffix):
     assert seen == [(path, caption.strip()) for path, caption in pairs]
 
 
-def test_without_splits_everything_is_all(tmp_path):
+def test_table_without_splits_is_one_split(tmp_path):
     """Asking a table without a split column for a split says what there is."""
     path = write_table(tmp_path / "t.csv", [{"path": "a.jpg", "caption": "x"}])
     assert list_splits(path) == ("all",)
@@ -89,7 +89,7 @@ def test_without_splits_everything_is_all(tmp_path):
         open_data(path)
 
 
-def test_paths_may_lead_anywhere(tmp_path):
+def test_table_accepts_any_paths(tmp_path):
     """Absolute paths and paths upwards are the user's business; ``images`` moves the start of relative ones."""
     (tmp_path / "deep").mkdir()
     rows = [{"path": str(tmp_path / "a.jpg"), "caption": "x"}, {"path": "../b.jpg", "caption": "y"}]

@@ -93,7 +93,7 @@ def test_role_parser_assigns_roles(caption, expected):
     assert edges(caption) == expected
 
 
-def test_the_shape_of_a_graph():
+def test_role_graph_format():
     """ROOT has every word, nodes are numbered from 1, each verb before its phrases, edges name nodes."""
     nodes, links = parse_roles("a boy kicks a ball").graph()
     assert nodes == {
@@ -105,7 +105,7 @@ def test_the_shape_of_a_graph():
     assert links == [["1", "2", "ARG0"], ["1", "3", "ARG1"]]
 
 
-def test_captions_without_a_verb():
+def test_role_parser_handles_captions_without_verb():
     """Phrases are nodes of role NOUN without edges, as in the published graphs."""
     nodes, links = parse_roles("a sad clown in a tent").graph()
     assert [node["role"] for node in nodes.values()] == ["ROOT", "NOUN", "NOUN"]
@@ -119,7 +119,7 @@ swimming pool not there it zzz ünïcode 7 one each other this these
 
 
 @given(st.lists(st.sampled_from(WORDS.split()), max_size=14))
-def test_any_words_give_a_sound_graph(words):
+def test_role_parser_gives_valid_graph_for_any_words(words):
     """Whatever the words: spans are positions of the caption, edges lead from verbs to phrases, JSON holds it."""
     found = parse_roles(" ".join(words))
     nodes, links = json.loads(json.dumps(found.graph()))
@@ -135,7 +135,7 @@ def test_any_words_give_a_sound_graph(words):
     assert [node["spans"] for node in nodes.values() if node["role"] == "V"] == [[verb] for verb in found.verbs]
 
 
-def test_a_caption_without_end():
+def test_role_parser_truncates_long_caption():
     """Of a caption of a million words the first ones are parsed, and what follows changes nothing."""
     clause = "a man runs while "
     found = parse_roles(clause * 250_000)
@@ -181,12 +181,12 @@ def test_role_parser_knows_inflections(word, form):
 
 
 @pytest.mark.parametrize("word", ["king", "ceiling", "red", "bed", "thing", "glass", "string"])
-def test_words_that_look_like_verbs(word):
+def test_role_parser_knows_nouns_that_look_like_verbs(word):
     """Endings alone do not make a verb."""
     assert not forms_of(word)
 
 
-def test_labels_are_those_of_the_drawing(shared_data):
+def test_labels_match_drawn_msvd_captions(shared_data):
     """100 pairs of MSVD's test split by the generator that the file names; positions lie within the captions."""
     labels = json.loads(LABELS.read_text())["msvd"]
     data = read_captions(shared_data / "msvd", "test")
@@ -205,7 +205,7 @@ def msrvtt_test(shared_data: Path) -> dict[int, str]:
     return {one["sen_id"]: one["caption"] for one in content["sentences"]}
 
 
-def test_labels_of_msrvtt_are_those_of_the_drawing(shared_data):
+def test_labels_match_drawn_msrvtt_captions(shared_data):
     """60 of the 59,800 captions of the test by the generator that the file names; plain sentences have their words."""
     labels = json.loads(LABELS.read_text())["msrvtt"]
     captions = msrvtt_test(shared_data)
@@ -220,7 +220,7 @@ def test_labels_of_msrvtt_are_those_of_the_drawing(shared_data):
 
 
 @pytest.mark.parametrize("data", ["msvd", "msrvtt"])
-def test_captions_labelled_by_hand(shared_data, data):
+def test_role_parser_on_hand_labeled_captions(shared_data, data):
     """At least nine of ten verbs and noun heads that were labelled by hand are found, and as many found are right."""
     labels = json.loads(LABELS.read_text())[data]
     if data == "msvd":

@@ -24,7 +24,7 @@ WORDING = (
 
 
 @given(st.integers(0, 10**6), st.sampled_from(SPLITS), st.integers(0, 2000), st.integers(0, 10**6))
-def test_every_caption_is_true(seed, split, index, wording):
+def test_scene_captions_are_true(seed, split, index, wording):
     """Whatever the scene and the draw of words, all five captions are different and hold of the objects."""
     scene = sample_scene(seed, split, index)
     captions = describe(scene, KeyedRandom(wording))
@@ -33,7 +33,7 @@ def test_every_caption_is_true(seed, split, index, wording):
         assert is_true(caption, scene.shapes), caption
 
 
-def test_many_scenes_are_captioned_truly():
+def test_captions_of_many_scenes_are_true():
     """The same for the captions that datasets get, scene after scene."""
     for index in range(400):
         scene = sample_scene(0, "train", index)
@@ -41,7 +41,7 @@ def test_many_scenes_are_captioned_truly():
 
 
 @pytest.mark.parametrize("seed", [0, 1])
-def test_an_oracle_finds_every_scene(seed):
+def test_oracle_retrieves_every_scene(seed):
     """In a gallery of 600 scenes, what a caption names is what its own scene shows, and what no other scene shows.
 
     Hence a model that reads and sees perfectly ranks the own scene first and alone, for all captions, both ways.
@@ -57,7 +57,7 @@ def test_an_oracle_finds_every_scene(seed):
             assert seen.setdefault(caption.removesuffix("."), index) == index, caption
 
 
-def test_a_caption_is_true_of_one_scene():
+def test_scene_caption_is_true_of_one_scene():
     """Read word by word, a caption holds of its own scene and of no other one, though none of them says "only"."""
     scenes = [sample_scene(1, "test", index) for index in range(80)]
     for index, scene in enumerate(scenes):
@@ -65,7 +65,7 @@ def test_a_caption_is_true_of_one_scene():
             assert [other for other in range(80) if is_true(caption, scenes[other].shapes)] == [index], caption
 
 
-def test_no_scene_is_a_part_of_another():
+def test_scenes_do_not_contain_each_other():
     """The groups of a scene are never among the groups of another one, in 2,000 scenes of a split."""
     meanings = [frozenset(shown(sample_scene(2, "train", index).shapes)) for index in range(2000)]
     known = set(meanings)
@@ -115,12 +115,12 @@ OBJECTS = [thing("circle", "red", 0.2, 0.2, 0.1), thing("square", "blue", 0.7, 0
         ("a red circle with two blue squares to its right and two blue squares above it", False),
     ],
 )
-def test_the_reader_of_captions_can_tell(caption, expected):
+def test_caption_reader_distinguishes_scenes(caption, expected):
     """The checker itself: it finds true sentences true and false ones false."""
     assert is_true(caption, OBJECTS) is expected
 
 
-def test_the_reader_of_meanings_agrees_with_the_objects():
+def test_meaning_reader_agrees_with_objects():
     """The other checker: number, colour and kind of the groups, whatever else is said."""
     expected = ((1, "red", "circle"), (2, "blue", "square"))
     assert shown(OBJECTS) == expected
@@ -143,7 +143,7 @@ def test_the_reader_of_meanings_agrees_with_the_objects():
         "a red circle",
     ],
 )
-def test_the_reader_of_captions_refuses_what_it_cannot_read(caption):
+def test_caption_reader_refuses_unknown_captions(caption):
     """Bad grammar and unknown constructions are errors, never passed over."""
     with pytest.raises(ValueError):  # noqa: PT011 (any refusal will do)
         is_true(caption, OBJECTS)

@@ -18,7 +18,7 @@ def test_data_scenes_prints_one_json_object(tmp_path, capsys):
     assert "drawing scenes" in output.err
 
 
-def test_text_names_the_list_of_captions(tmp_path, capsys):
+def test_data_scenes_output_names_annotation_file(tmp_path, capsys):
     """The text for people ends with the file to open; brackets in its path are not taken for markup."""
     folder = tmp_path / "[bold]set"
     scenes(folder, train=1, dev=0, test=0, size=32)

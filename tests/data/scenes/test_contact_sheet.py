@@ -10,7 +10,7 @@ from vse.errors import InputError
 
 
 @pytest.mark.parametrize("columns", [1, 2, 3])
-def test_every_picture_is_on_the_sheet(columns):
+def test_contact_sheet_shows_every_scene(columns):
     """Each scene appears whole, in reading order, and the sheet has dark text below it."""
     sheet = np.asarray(contact_sheet(2, "dev", [4, 9, 1], columns=columns, size=96, captions=1))
     places = []
@@ -26,7 +26,7 @@ def test_every_picture_is_on_the_sheet(columns):
 
 
 @pytest.mark.parametrize("arguments", [{"columns": 0}, {"captions": 0}, {"indices": []}, {"size": 0}])
-def test_bad_arguments_are_named(arguments):
+def test_contact_sheet_refuses_invalid_arguments(arguments):
     """An empty sheet is refused with the argument that makes it one."""
     with pytest.raises(InputError, match=r"must be an integer.*got 0"):
         contact_sheet(**arguments)

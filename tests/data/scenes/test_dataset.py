@@ -31,7 +31,7 @@ class Interrupted(SilentProgress):
             raise KeyboardInterrupt
 
 
-def test_pictures_and_captions_are_those_of_the_key(tmp_path):
+def test_scene_dataset_matches_its_seed(tmp_path):
     """Each entry of the list has the image and the captions of its split and index."""
     result = write_scenes(tmp_path / "new" / "scenes", **COUNTS, seed=5, size=48)
     listed = json.loads(result.annotations.read_text())
@@ -49,7 +49,7 @@ def test_pictures_and_captions_are_those_of_the_key(tmp_path):
     assert len(contents(result.folder)) == 11 + 2
 
 
-def test_a_larger_set_begins_with_the_smaller(tmp_path):
+def test_larger_scene_dataset_extends_smaller(tmp_path):
     """How many scenes are asked for does not change the ones they have in common."""
     small, large = tmp_path / "small", tmp_path / "large"
     write_scenes(small, 2, 1, 1, size=32)
@@ -58,7 +58,7 @@ def test_a_larger_set_begins_with_the_smaller(tmp_path):
         assert path.read_bytes() == (large / "images" / path.name).read_bytes()
 
 
-def test_a_second_call_draws_nothing(tmp_path):
+def test_second_scene_call_draws_nothing(tmp_path):
     """What is there is kept, untouched."""
     write_scenes(tmp_path, **COUNTS, size=32)
     before = {path: path.stat().st_mtime_ns for path in (tmp_path / "images").iterdir()}
@@ -68,7 +68,7 @@ def test_a_second_call_draws_nothing(tmp_path):
 
 
 @pytest.mark.parametrize("steps", [1, 4, 11])
-def test_an_interrupted_call_is_finished_by_the_next(tmp_path, steps):
+def test_interrupted_scene_call_is_resumed(tmp_path, steps):
     """The list of captions appears with the last image only; then all is as if nothing had happened."""
     with pytest.raises(KeyboardInterrupt):
         write_scenes(tmp_path / "a", **COUNTS, size=32, progress=Interrupted(steps))
@@ -79,7 +79,7 @@ def test_an_interrupted_call_is_finished_by_the_next(tmp_path, steps):
     assert contents(tmp_path / "a") == contents(tmp_path / "b")
 
 
-def test_missing_and_empty_pictures_are_drawn_again(tmp_path):
+def test_missing_and_empty_scene_images_are_drawn_again(tmp_path):
     """An image that was deleted, or lost its content in a crash, comes back."""
     write_scenes(tmp_path, **COUNTS, size=32)
     before = contents(tmp_path)
@@ -115,7 +115,7 @@ def test_scene_dataset_reports_progress(tmp_path):
         ({"dev": 0, "test": 9}, r"dev 3 \(now 0\), test 2 \(now 9\)"),
     ],
 )
-def test_a_folder_keeps_to_one_order(tmp_path, change, message):
+def test_scene_folder_refuses_other_arguments(tmp_path, change, message):
     """Other arguments for a folder in use are refused, with what it holds, and nothing is changed."""
     write_scenes(tmp_path, **COUNTS, size=32)
     before = contents(tmp_path)
@@ -149,7 +149,7 @@ def test_scene_dataset_refuses_foreign_folders(tmp_path):
         ({"train": 0, "dev": 0, "test": 0}, "at least one"),
     ],
 )
-def test_bad_arguments_are_named_before_anything_is_written(tmp_path, arguments, message):
+def test_invalid_scene_arguments_write_nothing(tmp_path, arguments, message):
     """The error names argument and value, and the folder is not made."""
     with pytest.raises(InputError, match=message):
         write_scenes(tmp_path / "scenes", **{**COUNTS, **arguments})

@@ -14,7 +14,7 @@ from vse.errors import InputError
 NUMBERS = st.integers(0, 2**32 - 1)
 
 
-def test_the_draws_of_a_key_are_fixed_for_good():
+def test_keyed_draws_are_pinned():
     """These values may never change: every generated dataset depends on them."""
     rng = KeyedRandom(0, 1, 2)
     assert [rng.below(1000) for _ in range(5)] == [262, 972, 776, 228, 866]
@@ -24,14 +24,14 @@ def test_the_draws_of_a_key_are_fixed_for_good():
 
 
 @given(st.lists(NUMBERS, max_size=5))
-def test_every_number_of_the_key_counts(key):
+def test_keyed_draws_depend_on_whole_key(key):
     """Appending a number, zero too, gives another stream."""
     stream, longer = KeyedRandom(*key), KeyedRandom(*key, 0)
     assert [stream.below(2**32) for _ in range(4)] != [longer.below(2**32) for _ in range(4)]
 
 
 @given(NUMBERS, st.integers(1, 10**6), st.floats(-10, 10), st.floats(0.001, 10))
-def test_draws_stay_within_their_bounds(seed, bound, low, width):
+def test_keyed_draws_are_within_bounds(seed, bound, low, width):
     """below(n) is in 0 … n - 1, uniform(a, b) in a … b, and a shuffle keeps every value."""
     rng = KeyedRandom(seed)
     assert 0 <= rng.below(bound) < bound
@@ -44,7 +44,7 @@ def test_draws_stay_within_their_bounds(seed, bound, low, width):
     assert not rng.chance(0.0)
 
 
-def test_draws_are_spread_evenly():
+def test_keyed_draws_are_uniform():
     """Each of six values comes up about as often, at each place of a shuffle too."""
     rng = KeyedRandom(5)
     thrown = Counter(rng.below(6) for _ in range(6000))

@@ -73,7 +73,7 @@ def test_scene_edges_are_antialiased():
 
 
 @pytest.mark.parametrize("size", [32, 127, 128, 300])
-def test_the_picture_is_square_rgb_and_always_the_same(size):
+def test_rendered_scene_is_square_rgb_and_deterministic(size):
     """Any size gives RGB pixels of that size, twice the same."""
     scene = sample_scene(0, "dev", 3)
     picture = render(scene, size)
@@ -83,7 +83,7 @@ def test_the_picture_is_square_rgb_and_always_the_same(size):
 
 
 @pytest.mark.parametrize("texture", ["plain", "gradient", "stripes", "checks", "clouds"])
-def test_a_background_lies_between_its_tones(texture):
+def test_background_is_between_its_tones(texture):
     """Every texture uses the two tones and what lies between, and only the plain one is flat."""
     background = Background(texture, ((100, 110, 120), (150, 160, 170)), angle=30, waves=4, seed=7)
     pixels = np.asarray(render(Scene("row", (), background, ()), 64))
@@ -93,7 +93,7 @@ def test_a_background_lies_between_its_tones(texture):
 
 
 @pytest.mark.parametrize("size", [0, -1, 31, 2049, 64.0, "64", None, True])
-def test_a_bad_size_is_named(size):
+def test_render_refuses_invalid_size(size):
     """Sizes without room for an image, and values that are no size, are refused with the value."""
     with pytest.raises(InputError, match=f"size.*{size!r}"):
         render(sample_scene(0, "train", 0), size)

@@ -46,14 +46,14 @@ def words(scene) -> tuple:
         ),
     ],
 )
-def test_scenes_are_fixed_for_good(key, fingerprint, caption):
+def test_scenes_are_pinned(key, fingerprint, caption):
     """A key gives the same scene and captions in every version; a change here needs another FORMAT in dataset.py."""
     scene = sample_scene(*key)
     assert scene.fingerprint() == fingerprint
     assert caption_scene(scene, *key)[0] == caption
 
 
-def test_another_process_makes_the_same_scenes():
+def test_scenes_are_equal_across_processes():
     """Neither the process nor its hash seed nor the scenes made before have a part in it."""
     program = (
         "import hashlib, json; from vse.data.scenes import *;"
@@ -79,7 +79,7 @@ def test_another_process_makes_the_same_scenes():
 
 
 @given(SCENES)
-def test_objects_neither_overlap_nor_leave_the_picture(scene):
+def test_objects_neither_overlap_nor_leave_the_image(scene):
     """The circles around all objects lie apart from each other and inside the unit square."""
     for shape in scene.shapes:
         assert shape.radius < shape.x < 1 - shape.radius
@@ -89,7 +89,7 @@ def test_objects_neither_overlap_nor_leave_the_picture(scene):
 
 
 @given(SCENES)
-def test_scenes_are_made_of_the_vocabulary(scene):
+def test_scenes_use_the_vocabulary(scene):
     """Two or three groups of one to four objects, told apart by kind and colour; sizes are far apart in radius."""
     assert 2 <= len(scene.groups) <= 3
     assert len({(group.kind, group.color) for group in scene.groups}) == len(scene.groups)
@@ -104,7 +104,7 @@ def test_scenes_are_made_of_the_vocabulary(scene):
 
 
 @given(st.integers(0, 1000), st.sampled_from(SPLITS), st.integers(0, 1000))
-def test_two_scenes_in_a_row_share_all_words(seed, split, family):
+def test_scene_pairs_share_all_words(seed, split, family):
     """Scenes 2f and 2f + 1 have the same kinds, colours, numbers and layout, and bind them differently."""
     one, two = (sample_scene(seed, split, 2 * family + member) for member in (0, 1))
     assert one.layout == two.layout
@@ -113,14 +113,14 @@ def test_two_scenes_in_a_row_share_all_words(seed, split, family):
 
 
 @pytest.mark.parametrize("split", ["dev", "test"])
-def test_all_scenes_of_a_split_mean_different_things(split):
+def test_scenes_of_a_split_have_distinct_meanings(split):
     """Up to the last scene that a split has, none shows what another one shows."""
     number = max_scenes(split)
     assert number >= 2000
     assert len({shown(sample_scene(0, split, index).shapes) for index in range(number)}) == number
 
 
-def test_no_words_are_in_two_splits():
+def test_scene_families_are_in_one_split():
     """The splits share no scene, and not even a near miss; this holds across seeds."""
     seen = {
         split: {words(sample_scene(seed, split, 2 * family)) for seed in range(4) for family in range(200)}
@@ -130,7 +130,7 @@ def test_no_words_are_in_two_splits():
         assert not seen[one] & seen[other]
 
 
-def test_every_word_is_in_use():
+def test_scenes_use_every_word():
     """Sixty families of a split show all kinds, all colours and all layouts."""
     scenes = [sample_scene(0, "test", 2 * family) for family in range(60)]
     assert {group.kind for scene in scenes for group in scene.groups} == set(KINDS)
@@ -139,7 +139,7 @@ def test_every_word_is_in_use():
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_there_is_room_for_everything_that_can_be_drawn(layout):
+def test_every_layout_has_room_for_its_objects(layout):
     """Up to eight objects in groups of up to four fit into every layout, whatever their sizes."""
     for counts in product(range(1, 5), repeat=slots(layout)):
         for sizes in product(RADII, repeat=slots(layout)):
@@ -147,7 +147,7 @@ def test_there_is_room_for_everything_that_can_be_drawn(layout):
                 assert place(layout, counts, [RADII[size][1] for size in sizes], KeyedRandom(0)) is not None
 
 
-def test_too_many_objects_are_noticed():
+def test_sampling_reports_too_many_objects():
     """Where objects cannot stand apart, nothing is placed."""
     assert place("row", [4, 4], [0.2, 0.2], KeyedRandom(0)) is None
 
