@@ -18,75 +18,6 @@ if TYPE_CHECKING:
     from vse.progress import ProgressReporter
 
 
-def holds_videos(path: Path) -> bool:
-    """Return whether the dataset has a video layout."""
-    from vse.data.open import LAYOUTS, find_layout
-
-    return LAYOUTS[find_layout(path)].kind == "video"
-
-
-def reject_for_videos(given: Mapping[str, object], data: Path) -> None:
-    """Raise an error for options that are for images only; ``given`` is option → value."""
-    for option, value in given.items():
-        if value:
-            raise UsageError(f"{option} is for images, and {str(data)!r} holds videos: leave it out")
-
-
-def _image_members(
-    names: Sequence[str],
-    saved: Sequence[Path],
-    *,
-    data: Path | None,
-    split: str,
-    images: Path | None,
-    features: Path | None,
-    save: Path | None,
-    progress: ProgressReporter,
-) -> Iterator[ScoredModel]:
-    """Score images: saved embeddings, then models, whose embeddings are saved on request."""
-    from vse.evaluation.embeddings import Embeddings
-    from vse.evaluation.retrieval_test import ScoredModel
-
-    for folder in saved:
-        yield ScoredModel.of_embeddings(Embeddings.load(folder))
-    for name in names:
-        found = embed(name, Path(str(data)), split, images=images, features=features, progress=progress)
-        if save is not None:
-            header = found.header
-            found.save(save / f"{header.model}-{header.data}-{header.split}-{header.fingerprint}")
-        yield ScoredModel.of_embeddings(found)
-
-
-def _video_members(
-    names: Sequence[str], path: Path, split: str, features: Path | None, progress: ProgressReporter
-) -> Iterator[ScoredModel]:
-    """Score videos with one model after the other; models that read role graphs share those of the split."""
-    import vse
-    from vse.data import open_data
-    from vse.data.layouts.hgr import annotation_folder
-    from vse.evaluation.retrieval_test import RetrievalTest, ScoredModel
-    from vse.hgr.graphs import SentenceGraphs
-    from vse.models.protocols import PairScorer
-
-    data = open_data(path, split, use="features", features=features)
-    test = RetrievalTest.of(data)
-    progress.note(f"{data.name} {data.split}: {len(data.images)} videos, {len(test.texts)} distinct sentences")
-    graphs_of = cache(lambda limit: SentenceGraphs.of(test.texts, annotation_folder(path), limit=limit))
-    for name in names:
-        model = vse.load(name)
-        if model.preprocessing is not None:
-            raise InputError(
-                f"{name} reads images, and {data.name} holds frame features of videos: use a model that reads frames"
-            )
-        graphs = None
-        if isinstance(model, PairScorer) and model.tokenizer is not None:
-            graphs = graphs_of(model.tokenizer.max_length)
-            progress.note(f"{name}: {graphs.note}")
-        folder = Path(name).resolve().name if Path(name).exists() else name.replace("/", "-")
-        called = getattr(getattr(model.config, "about", None), "name", None) or folder
-        yield ScoredModel.of_model(model, data, test, name=called, graphs=graphs, progress=progress)
-
-
 def evaluate(
     models: Annotated[
         list[str] | None, typer.Argument(metavar="MODEL...", help="Model folders or hub ids.", show_default=False)
@@ -226,3 +157,72 @@ def _check_file(option: str, path: Path) -> None:
             return
         if place.exists():
             raise UsageError(f"{option} {str(path)!r}: {str(place)!r} is a file, expected a folder")
+
+
+def holds_videos(path: Path) -> bool:
+    """Return whether the dataset has a video layout."""
+    from vse.data.open import LAYOUTS, find_layout
+
+    return LAYOUTS[find_layout(path)].kind == "video"
+
+
+def reject_for_videos(given: Mapping[str, object], data: Path) -> None:
+    """Raise an error for options that are for images only; ``given`` is option → value."""
+    for option, value in given.items():
+        if value:
+            raise UsageError(f"{option} is for images, and {str(data)!r} holds videos: leave it out")
+
+
+def _image_members(
+    names: Sequence[str],
+    saved: Sequence[Path],
+    *,
+    data: Path | None,
+    split: str,
+    images: Path | None,
+    features: Path | None,
+    save: Path | None,
+    progress: ProgressReporter,
+) -> Iterator[ScoredModel]:
+    """Score images: saved embeddings, then models, whose embeddings are saved on request."""
+    from vse.evaluation.embeddings import Embeddings
+    from vse.evaluation.retrieval_test import ScoredModel
+
+    for folder in saved:
+        yield ScoredModel.of_embeddings(Embeddings.load(folder))
+    for name in names:
+        found = embed(name, Path(str(data)), split, images=images, features=features, progress=progress)
+        if save is not None:
+            header = found.header
+            found.save(save / f"{header.model}-{header.data}-{header.split}-{header.fingerprint}")
+        yield ScoredModel.of_embeddings(found)
+
+
+def _video_members(
+    names: Sequence[str], path: Path, split: str, features: Path | None, progress: ProgressReporter
+) -> Iterator[ScoredModel]:
+    """Score videos with one model after the other; models that read role graphs share those of the split."""
+    import vse
+    from vse.data import open_data
+    from vse.data.layouts.hgr import annotation_folder
+    from vse.evaluation.retrieval_test import RetrievalTest, ScoredModel
+    from vse.hgr.graphs import SentenceGraphs
+    from vse.models.protocols import PairScorer
+
+    data = open_data(path, split, use="features", features=features)
+    test = RetrievalTest.of(data)
+    progress.note(f"{data.name} {data.split}: {len(data.images)} videos, {len(test.texts)} distinct sentences")
+    graphs_of = cache(lambda limit: SentenceGraphs.of(test.texts, annotation_folder(path), limit=limit))
+    for name in names:
+        model = vse.load(name)
+        if model.preprocessing is not None:
+            raise InputError(
+                f"{name} reads images, and {data.name} holds frame features of videos: use a model that reads frames"
+            )
+        graphs = None
+        if isinstance(model, PairScorer) and model.tokenizer is not None:
+            graphs = graphs_of(model.tokenizer.max_length)
+            progress.note(f"{name}: {graphs.note}")
+        folder = Path(name).resolve().name if Path(name).exists() else name.replace("/", "-")
+        called = getattr(getattr(model.config, "about", None), "name", None) or folder
+        yield ScoredModel.of_model(model, data, test, name=called, graphs=graphs, progress=progress)
