@@ -1,29 +1,67 @@
-"""Visual semantic embedding with learned pooling: a library, a command and a search service.
+"""Search images and videos with words; train, evaluate and export visual-semantic embeddings.
 
-Importing this package costs nothing: the parts load what they need when they are imported themselves
-(``from vse.pooling import GPO`` needs torch, ``import vse`` does not).
+>>> import vse
+>>> vse.index_folders("~/Photos", "Photos.vse")  # doctest: +SKIP
+>>> collection = vse.open_collection("Photos.vse")  # doctest: +SKIP
+>>> for result in vse.search(collection, "two dogs in snow").results:  # doctest: +SKIP
+...     print(result.path, result.confidence)
+
+Names are loaded on first use: ``import vse`` costs nothing, ``vse.search`` needs no torch, ``vse.pooling`` needs torch
+alone.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 from vse._version import __version__
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from vse import data, evaluation, index, inputs, losses, models, pooling, training
+    from vse.evaluation.models import evaluate
+    from vse.index import open_collection, search
+    from vse.index.build import index_folders
+    from vse.models.sources import load
+    from vse.training import train_recipe as train
 
-    from vse.hgr.model import HGRModel
-    from vse.models.onnx import OnnxModel
-    from vse.models.vse_model import VSEModel
+__all__ = [
+    "__version__",
+    "data",
+    "evaluate",
+    "evaluation",
+    "index",
+    "index_folders",
+    "inputs",
+    "load",
+    "losses",
+    "models",
+    "open_collection",
+    "pooling",
+    "search",
+    "train",
+    "training",
+]
 
-__all__ = ["__version__", "load"]
+_FUNCTIONS = {
+    "evaluate": "vse.evaluation.models:evaluate",
+    "index_folders": "vse.index.build:index_folders",
+    "load": "vse.models.sources:load",
+    "open_collection": "vse.index.open:open_collection",
+    "search": "vse.index.item_search:search",
+    "train": "vse.training:train_recipe",
+}
+_PACKAGES = frozenset({"data", "evaluation", "index", "inputs", "losses", "models", "pooling", "training"})
 
 
-def load(
-    source: str | Path, *, device: str | None = None, threads: int | None = None
-) -> VSEModel | OnnxModel | HGRModel:
-    """The model in a local folder or of a hub id; see :func:`vse.models.sources.load`."""
-    from vse.models.sources import load as load_from
+def __getattr__(name: str) -> Any:
+    if name in _FUNCTIONS:
+        module, _, function = _FUNCTIONS[name].partition(":")
+        return getattr(import_module(module), function)
+    if name in _PACKAGES:
+        return import_module(f"vse.{name}")
+    raise AttributeError(f"module 'vse' has no attribute {name!r}")
 
-    return load_from(source, device=device, threads=threads)
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

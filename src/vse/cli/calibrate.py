@@ -32,11 +32,11 @@ def calibrate(
 
     folder = _local_folder(model)
 
-    from vse.cli.options import embed
+    from vse.evaluation.models import embed_model
     from vse.index.calibration import calibrate_embeddings, write_coefficients
 
     with progress_on_stderr() as progress:
-        found = embed(str(folder), data, split, features=features, progress=progress)
+        found = embed_model(str(folder), data, split, features=features, progress=progress)
         report = calibrate_embeddings(found, progress)
     show(replace(report, written=write_coefficients(folder, report.coefficients)), as_json=as_json)
 

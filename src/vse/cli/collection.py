@@ -129,13 +129,13 @@ def upgrade(
         return
     if model is None:
         raise UsageError("--model MODEL is needed: the model to upgrade to (or --discard an unfinished upgrade)")
-    from vse.cli.options import load_for_files
+    from vse.index.build import named_model
     from vse.index.open import open_collection
     from vse.index.upgrade.run import upgrade_collection
 
     open_collection(index).close()  # reports a mistyped name before a model is loaded
     with progress_on_stderr() as progress:
-        encoder, source = load_for_files(model)
+        encoder, source = named_model(model)
         with closing(open_collection(index, write=True)) as collection:
             try:
                 report = upgrade_collection(collection, encoder, source, progress=progress, drop_missing=drop_missing)

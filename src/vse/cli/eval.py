@@ -3,19 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from vse.cli.console import progress_on_stderr, show
-from vse.cli.options import JsonOption, embed
-from vse.errors import InputError, UsageError, unknown_choice
+from vse.cli.options import JsonOption
+from vse.errors import UsageError, unknown_choice
 
 if TYPE_CHECKING:
     from vse.evaluation.retrieval_test import ScoredModel
-    from vse.progress import ProgressReporter
+
+
+def reject_for_videos(given: Mapping[str, object], data: Path) -> None:
+    """Raise an error for options that are for images only; ``given`` is option → value."""
+    for option, value in given.items():
+        if value:
+            raise UsageError(f"{option} is for images, and {str(data)!r} holds videos: leave it out")
+
+
+def _members(names: Sequence[str], saved: Sequence[Path], data: Path | None, **options: Any) -> Iterator[ScoredModel]:
+    """Yield saved embeddings, then the scores of models."""
+    from vse.evaluation.embeddings import Embeddings
+    from vse.evaluation.models import score_models
+    from vse.evaluation.retrieval_test import ScoredModel
+
+    for folder in saved:
+        yield ScoredModel.of_embeddings(Embeddings.load(folder))
+    if data is not None:
+        yield from score_models(names, data, **options)
 
 
 def evaluate(
@@ -93,8 +110,9 @@ def evaluate(
     if (ensemble or compare) and len(named) + len(saved) < 2:
         raise UsageError(f"{'--ensemble' if ensemble else '--compare'} needs at least two models")
 
-    videos = data is not None and holds_videos(data)
-    if videos:
+    from vse.data.open import holds_videos
+
+    if data is not None and holds_videos(data):
         reject_for_videos(
             {
                 "--protocol": protocol not in {AUTO, "all"},
@@ -105,7 +123,7 @@ def evaluate(
                 "--eccv": eccv,
                 "--markdown": markdown,
             },
-            Path(str(data)),
+            data,
         )
 
     from vse._util.atomic import write_json
@@ -117,19 +135,16 @@ def evaluate(
 
         coco = CocoTasks.read(coco_ids, cxc, eccv)
     with progress_on_stderr() as progress:
-        if videos:
-            members = _video_members(named, Path(str(data)), split, features, progress)
-        else:
-            members = _image_members(
-                named,
-                saved,
-                data=data,
-                split=split,
-                images=images,
-                features=features,
-                save=save_embeddings,
-                progress=progress,
-            )
+        members = _members(
+            named,
+            saved,
+            data,
+            split=split,
+            images=images,
+            features=features,
+            save=save_embeddings,
+            progress=progress,
+        )
         report = run_evaluation(
             members,
             protocol=protocol,
@@ -157,72 +172,3 @@ def _check_file(option: str, path: Path) -> None:
             return
         if place.exists():
             raise UsageError(f"{option} {str(path)!r}: {str(place)!r} is a file, expected a folder")
-
-
-def holds_videos(path: Path) -> bool:
-    """Return whether the dataset has a video layout."""
-    from vse.data.open import LAYOUTS, find_layout
-
-    return LAYOUTS[find_layout(path)].kind == "video"
-
-
-def reject_for_videos(given: Mapping[str, object], data: Path) -> None:
-    """Raise an error for options that are for images only; ``given`` is option → value."""
-    for option, value in given.items():
-        if value:
-            raise UsageError(f"{option} is for images, and {str(data)!r} holds videos: leave it out")
-
-
-def _image_members(
-    names: Sequence[str],
-    saved: Sequence[Path],
-    *,
-    data: Path | None,
-    split: str,
-    images: Path | None,
-    features: Path | None,
-    save: Path | None,
-    progress: ProgressReporter,
-) -> Iterator[ScoredModel]:
-    """Score images: saved embeddings, then models, whose embeddings are saved on request."""
-    from vse.evaluation.embeddings import Embeddings
-    from vse.evaluation.retrieval_test import ScoredModel
-
-    for folder in saved:
-        yield ScoredModel.of_embeddings(Embeddings.load(folder))
-    for name in names:
-        found = embed(name, Path(str(data)), split, images=images, features=features, progress=progress)
-        if save is not None:
-            header = found.header
-            found.save(save / f"{header.model}-{header.data}-{header.split}-{header.fingerprint}")
-        yield ScoredModel.of_embeddings(found)
-
-
-def _video_members(
-    names: Sequence[str], path: Path, split: str, features: Path | None, progress: ProgressReporter
-) -> Iterator[ScoredModel]:
-    """Score videos with one model after the other; models that read role graphs share those of the split."""
-    import vse
-    from vse.data import open_data
-    from vse.data.layouts.hgr import annotation_folder
-    from vse.evaluation.retrieval_test import RetrievalTest, ScoredModel
-    from vse.hgr.graphs import SentenceGraphs
-    from vse.models.protocols import PairScorer
-
-    data = open_data(path, split, use="features", features=features)
-    test = RetrievalTest.of(data)
-    progress.note(f"{data.name} {data.split}: {len(data.images)} videos, {len(test.texts)} distinct sentences")
-    graphs_of = cache(lambda limit: SentenceGraphs.of(test.texts, annotation_folder(path), limit=limit))
-    for name in names:
-        model = vse.load(name)
-        if model.preprocessing is not None:
-            raise InputError(
-                f"{name} reads images, and {data.name} holds frame features of videos: use a model that reads frames"
-            )
-        graphs = None
-        if isinstance(model, PairScorer) and model.tokenizer is not None:
-            graphs = graphs_of(model.tokenizer.max_length)
-            progress.note(f"{name}: {graphs.note}")
-        folder = Path(name).resolve().name if Path(name).exists() else name.replace("/", "-")
-        called = getattr(getattr(model.config, "about", None), "name", None) or folder
-        yield ScoredModel.of_model(model, data, test, name=called, graphs=graphs, progress=progress)

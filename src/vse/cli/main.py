@@ -17,6 +17,94 @@ import typer
 from vse._version import __version__
 from vse.errors import UsageError, VSEError, unknown_choice
 
+
+def keep_plain(command: Any) -> None:
+    """Make the parameters of a typer command and its subcommands pass on values that need no conversion.
+
+    typer converts every value with pydantic; skipping that saves its import for most commands.
+    """
+    for each in getattr(command, "commands", {}).values():
+        keep_plain(each)
+    listed = command.get_params
+
+    def get_params(context: typer.Context) -> list[Any]:
+        parameters = listed(context)  # includes the one for --help, which is created here
+        for parameter in parameters:
+            converter = getattr(parameter, "get_runtime_param", None)
+            if converter is not None and not isinstance(converter, _LazyConverter):
+                parameter.get_runtime_param = _LazyConverter(converter)
+        return parameters
+
+    command.get_params = get_params
+
+
+class _LazyConverter:
+    """A converter that creates typer's own only for a value that needs it."""
+
+    def __init__(self, make: Any) -> None:
+        self._make = make
+
+    def __call__(self) -> _LazyConverter:
+        return self
+
+    def coerce(self, value: Any, param: Any, ctx: typer.Context) -> Any:
+        several = param.multiple or param.nargs == -1
+        if value is None:
+            return () if several else None
+        return value if _is_plain(value, param.type_descriptor, several) else self._make().coerce(value, param, ctx)
+
+
+def _is_plain(value: Any, kind: Any, several: bool) -> bool:
+    """Whether ``value`` already has the declared type, and nothing else about it has to be checked."""
+    if kind.parameter_info.parser is not None or kind.is_choice or kind.is_path or kind.is_file:
+        return False
+    if several:
+        return kind.annotation == list[str] and all(type(each) is str for each in value)
+    return kind.annotation in (str, int, float, bool) and type(value) is kind.annotation
+
+
+def print_error(text: str) -> None:
+    """Write ``text`` to stderr as exactly one line, without control characters."""
+    line = " ".join(part.strip() for part in text.splitlines() if part.strip())
+    line = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in line)
+    try:
+        print(line, file=sys.stderr, flush=True)
+    except OSError:
+        _detach(sys.stderr)
+
+
+def reader_closed(stream: TextIO) -> bool:
+    """Return whether the reader of a pipe has closed it.
+
+    A second write would not show it: after a failed one the buffer may be empty.
+    """
+    if sys.platform == "win32":
+        return True
+    from select import POLLERR, POLLHUP, POLLOUT, poll
+
+    poller = poll()
+    try:
+        poller.register(stream.fileno(), POLLOUT)
+    except OSError:  # a stream without a file behind it
+        return False
+    return any(event & (POLLERR | POLLHUP) for _, event in poller.poll(0))
+
+
+def detach_if_unwritable(stream: TextIO) -> None:
+    """Stop writing to ``stream`` if it is a closed pipe or on a full disk."""
+    try:
+        stream.flush()
+    except OSError:
+        _detach(stream)
+
+
+def _detach(stream: TextIO) -> None:
+    """Redirect ``stream`` to the null device, so that the interpreter's last flush does not fail."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, stream.fileno())
+    os.close(nowhere)
+
+
 FAILED = 1
 INTERRUPTED = 130
 
@@ -37,6 +125,58 @@ COMMANDS = {
     "experiment": "experiment:experiment",
 }
 """Command name → ``module:function`` in this package, in the order of ``vse --help``."""
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        print(f"vse {__version__}")
+        raise typer.Exit
+
+
+def _show_help(context: typer.Context, wanted: bool) -> None:
+    if wanted:
+        print(context.get_help())
+        raise typer.Exit
+
+
+# typer's own --help has no default, and converting the missing value would load pydantic on every call.
+def _root(
+    context: typer.Context,
+    version: Annotated[
+        bool,
+        typer.Option("--version", help="Show the version and exit.", is_eager=True, callback=_show_version),
+    ] = False,
+    # Declared for its help text: main() removes it from the arguments, whatever its position.
+    debug: Annotated[
+        bool, typer.Option("--debug", help="Show the traceback of an error; works in any position.")
+    ] = False,
+    show_help: Annotated[
+        bool, typer.Option("--help", help="Show this message and exit.", is_eager=True, callback=_show_help)
+    ] = False,
+) -> None:
+    if context.invoked_subcommand is None:
+        _show_help(context, wanted=True)
+
+
+def make_app(names: Iterable[str] = COMMANDS) -> typer.Typer:
+    """Build the command with the given subcommands. Only their modules are imported: all of them cost half a search."""
+    app = typer.Typer(
+        name="vse",
+        help="Train, evaluate and search with visual semantic embeddings.",
+        epilog="'vse COMMAND --help' describes a command.",
+        add_completion=False,
+        # Plain help: rendering it with rich would take longer than the rest of "vse --help".
+        rich_markup_mode=None,
+    )
+    app.callback(invoke_without_command=True, add_help_option=False)(_root)
+    for name in names:
+        module, attribute = COMMANDS[name].split(":")
+        command = getattr(import_module(f"vse.cli.{module}"), attribute)
+        if isinstance(command, typer.Typer):
+            app.add_typer(command, name=name)
+        else:
+            app.command(name)(command)
+    return app
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -88,58 +228,6 @@ def _dispatch(arguments: list[str]) -> int:
     return 0
 
 
-def make_app(names: Iterable[str] = COMMANDS) -> typer.Typer:
-    """Build the command with the given subcommands. Only their modules are imported: all of them cost half a search."""
-    app = typer.Typer(
-        name="vse",
-        help="Train, evaluate and search with visual semantic embeddings.",
-        epilog="'vse COMMAND --help' describes a command.",
-        add_completion=False,
-        # Plain help: rendering it with rich would take longer than the rest of "vse --help".
-        rich_markup_mode=None,
-    )
-    app.callback(invoke_without_command=True, add_help_option=False)(_root)
-    for name in names:
-        module, attribute = COMMANDS[name].split(":")
-        command = getattr(import_module(f"vse.cli.{module}"), attribute)
-        if isinstance(command, typer.Typer):
-            app.add_typer(command, name=name)
-        else:
-            app.command(name)(command)
-    return app
-
-
-def _show_version(wanted: bool) -> None:
-    if wanted:
-        print(f"vse {__version__}")
-        raise typer.Exit
-
-
-def _show_help(context: typer.Context, wanted: bool) -> None:
-    if wanted:
-        print(context.get_help())
-        raise typer.Exit
-
-
-# typer's own --help has no default, and converting the missing value would load pydantic on every call.
-def _root(
-    context: typer.Context,
-    version: Annotated[
-        bool,
-        typer.Option("--version", help="Show the version and exit.", is_eager=True, callback=_show_version),
-    ] = False,
-    # Declared for its help text: main() removes it from the arguments, whatever its position.
-    debug: Annotated[
-        bool, typer.Option("--debug", help="Show the traceback of an error; works in any position.")
-    ] = False,
-    show_help: Annotated[
-        bool, typer.Option("--help", help="Show this message and exit.", is_eager=True, callback=_show_help)
-    ] = False,
-) -> None:
-    if context.invoked_subcommand is None:
-        _show_help(context, wanted=True)
-
-
 def _usage_message(error: typer.TyperException, arguments: list[str]) -> str:
     """The parser's message, with the value it rejected and where to read more."""
     message = error.format_message().rstrip(".")
@@ -162,90 +250,3 @@ def _explain(error: Exception, *, debug: bool) -> str:
         return str(error)
     message = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
     return message if debug else f"{message} (run again with --debug for the traceback)"
-
-
-def print_error(text: str) -> None:
-    """Write ``text`` to stderr as exactly one line, without control characters."""
-    line = " ".join(part.strip() for part in text.splitlines() if part.strip())
-    line = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in line)
-    try:
-        print(line, file=sys.stderr, flush=True)
-    except OSError:
-        _detach(sys.stderr)
-
-
-def reader_closed(stream: TextIO) -> bool:
-    """Return whether the reader of a pipe has closed it.
-
-    A second write would not show it: after a failed one the buffer may be empty.
-    """
-    if sys.platform == "win32":
-        return True
-    from select import POLLERR, POLLHUP, POLLOUT, poll
-
-    poller = poll()
-    try:
-        poller.register(stream.fileno(), POLLOUT)
-    except OSError:  # a stream without a file behind it
-        return False
-    return any(event & (POLLERR | POLLHUP) for _, event in poller.poll(0))
-
-
-def detach_if_unwritable(stream: TextIO) -> None:
-    """Stop writing to ``stream`` if it is a closed pipe or on a full disk."""
-    try:
-        stream.flush()
-    except OSError:
-        _detach(stream)
-
-
-def _detach(stream: TextIO) -> None:
-    """Redirect ``stream`` to the null device, so that the interpreter's last flush does not fail."""
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, stream.fileno())
-    os.close(nowhere)
-
-
-def keep_plain(command: Any) -> None:
-    """Make the parameters of a typer command and its subcommands pass on values that need no conversion.
-
-    typer converts every value with pydantic; skipping that saves its import for most commands.
-    """
-    for each in getattr(command, "commands", {}).values():
-        keep_plain(each)
-    listed = command.get_params
-
-    def get_params(context: typer.Context) -> list[Any]:
-        parameters = listed(context)  # includes the one for --help, which is created here
-        for parameter in parameters:
-            converter = getattr(parameter, "get_runtime_param", None)
-            if converter is not None and not isinstance(converter, _LazyConverter):
-                parameter.get_runtime_param = _LazyConverter(converter)
-        return parameters
-
-    command.get_params = get_params
-
-
-class _LazyConverter:
-    """A converter that creates typer's own only for a value that needs it."""
-
-    def __init__(self, make: Any) -> None:
-        self._make = make
-
-    def __call__(self) -> _LazyConverter:
-        return self
-
-    def coerce(self, value: Any, param: Any, ctx: typer.Context) -> Any:
-        several = param.multiple or param.nargs == -1
-        if value is None:
-            return () if several else None
-        return value if _is_plain(value, param.type_descriptor, several) else self._make().coerce(value, param, ctx)
-
-
-def _is_plain(value: Any, kind: Any, several: bool) -> bool:
-    """Whether ``value`` already has the declared type, and nothing else about it has to be checked."""
-    if kind.parameter_info.parser is not None or kind.is_choice or kind.is_path or kind.is_file:
-        return False
-    if several:
-        return kind.annotation == list[str] and all(type(each) is str for each in value)
-    return kind.annotation in (str, int, float, bool) and type(value) is kind.annotation

@@ -20,8 +20,82 @@ if TYPE_CHECKING:
     from vse.index.filters import Filter
 
 
+@dataclass(frozen=True)
+class Page:
+    """Results on page ``number``; ``more`` says whether another page follows."""
+
+    found: Result
+    number: int
+    more: bool
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the JSON of the results."""
+        return self.found.to_json()
+
+
 SHOWN = 60
 """Characters of an invalid value that are shown."""
+
+
+def make_filter(
+    kind: str | None, after: str | None, before: str | None, near: str | None, within: float | None
+) -> Filter:
+    """Return the filter of the options except --folder, which needs the collection."""
+    from vse.index.filters import read_filter
+
+    try:
+        return read_filter(kind, after, before, near, within, mark="--")
+    except InputError as error:
+        raise UsageError(str(error)) from None
+
+
+def parse_weights(text: str | None, wanted: int) -> tuple[float, ...] | None:
+    """Return comma-separated positive numbers, one for each text, image and id."""
+    if text is None:
+        return None
+    weights = []
+    for part in text.split(","):
+        try:
+            weights.append(float(part))
+        except ValueError:
+            weights.append(math.nan)
+        if not (math.isfinite(weights[-1]) and weights[-1] > 0):
+            raise UsageError(
+                f"--weights {text[:SHOWN]!r}: {part.strip()[:SHOWN]!r} is not a positive number: write weights like "
+                '"1,0.3", and use --not for unwanted content'
+            )
+    if len(weights) != wanted:
+        raise UsageError(
+            f"--weights {text[:SHOWN]!r}: {len(weights)} weights for {wanted} texts, images and ids: expected one "
+            "for each, in this order"
+        )
+    return tuple(weights)
+
+
+def in_folder(where: Filter, folder: str | None, roots: tuple[str, ...]) -> Filter:
+    """Add a folder to the filter: relative to any indexed folder, or an absolute path as results show it."""
+    if folder is None:
+        return where
+    if not folder.startswith("/"):
+        try:
+            return replace(where, folder=folder)
+        except InputError as error:
+            raise UsageError(f"--folder: {error}") from None
+    path = Path(posixpath.normpath("/" + folder.strip("/")))
+    for root in sorted(roots, key=len, reverse=True):
+        if path.is_relative_to(root):
+            return replace(where, root=root, folder=path.relative_to(root).as_posix())
+    known = ", ".join(roots[:3]) + (" …" if len(roots) > 3 else "")
+    raise UsageError(f"--folder {folder[:SHOWN]!r}: expected a folder below an indexed one ({known})")
+
+
+def check_evidence_folder(folder: Path | None) -> None:
+    """Raise an error if the folder cannot be created."""
+    for place in () if folder is None else (folder, *folder.parents):
+        if place.is_dir():
+            return
+        if place.exists():
+            raise UsageError(f"--evidence {str(folder)!r}: {str(place)!r} is a file, expected a folder")
 
 
 def search(
@@ -131,77 +205,3 @@ def search(
                 collection, load_collection_model(collection, model), results, evidence, progress=progress
             )
     show(Page(explained, page, results.more), as_json=as_json)
-
-
-@dataclass(frozen=True)
-class Page:
-    """Results on page ``number``; ``more`` says whether another page follows."""
-
-    found: Result
-    number: int
-    more: bool
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the JSON of the results."""
-        return self.found.to_json()
-
-
-def make_filter(
-    kind: str | None, after: str | None, before: str | None, near: str | None, within: float | None
-) -> Filter:
-    """Return the filter of the options except --folder, which needs the collection."""
-    from vse.index.filters import read_filter
-
-    try:
-        return read_filter(kind, after, before, near, within, mark="--")
-    except InputError as error:
-        raise UsageError(str(error)) from None
-
-
-def parse_weights(text: str | None, wanted: int) -> tuple[float, ...] | None:
-    """Return comma-separated positive numbers, one for each text, image and id."""
-    if text is None:
-        return None
-    weights = []
-    for part in text.split(","):
-        try:
-            weights.append(float(part))
-        except ValueError:
-            weights.append(math.nan)
-        if not (math.isfinite(weights[-1]) and weights[-1] > 0):
-            raise UsageError(
-                f"--weights {text[:SHOWN]!r}: {part.strip()[:SHOWN]!r} is not a positive number: write weights like "
-                '"1,0.3", and use --not for unwanted content'
-            )
-    if len(weights) != wanted:
-        raise UsageError(
-            f"--weights {text[:SHOWN]!r}: {len(weights)} weights for {wanted} texts, images and ids: expected one "
-            "for each, in this order"
-        )
-    return tuple(weights)
-
-
-def in_folder(where: Filter, folder: str | None, roots: tuple[str, ...]) -> Filter:
-    """Add a folder to the filter: relative to any indexed folder, or an absolute path as results show it."""
-    if folder is None:
-        return where
-    if not folder.startswith("/"):
-        try:
-            return replace(where, folder=folder)
-        except InputError as error:
-            raise UsageError(f"--folder: {error}") from None
-    path = Path(posixpath.normpath("/" + folder.strip("/")))
-    for root in sorted(roots, key=len, reverse=True):
-        if path.is_relative_to(root):
-            return replace(where, root=root, folder=path.relative_to(root).as_posix())
-    known = ", ".join(roots[:3]) + (" …" if len(roots) > 3 else "")
-    raise UsageError(f"--folder {folder[:SHOWN]!r}: expected a folder below an indexed one ({known})")
-
-
-def check_evidence_folder(folder: Path | None) -> None:
-    """Raise an error if the folder cannot be created."""
-    for place in () if folder is None else (folder, *folder.parents):
-        if place.is_dir():
-            return
-        if place.exists():
-            raise UsageError(f"--evidence {str(folder)!r}: {str(place)!r} is a file, expected a folder")

@@ -41,37 +41,21 @@ def train(
     The same command resumes a run that was interrupted or killed. Under torchrun, several processes train together.
     """
     require("torch", "train", "vse train")
-    from vse.training.recipe import EnsembleRecipe
-    from vse.training.recipes import find_recipe, list_recipes, read_recipe, read_values, toml_text
 
     if listing:
-        from vse.training.recipes import RecipeList
+        from vse.training.recipes import RecipeList, list_recipes
 
         show(RecipeList(list_recipes()), as_json=as_json)
         return
     if recipe is None:
         raise UsageError("name a recipe, or see them with 'vse train --list'")
-    places = [f"data.path={toml_text(data)}"] if data else []
-    places += [f"data.features={toml_text(features)}"] if features else []
-    all_changes = [*places, *(changes or [])]
-    ensemble = "members" in read_values(find_recipe(recipe))
-    wanted = read_recipe(recipe, [] if ensemble else all_changes)
-    if show_recipe:
-        print_json(wanted.model_dump(mode="json"))
-        return
-    name = Path(recipe).stem
-    folder = into or Path("runs") / name
     from vse.training.distributed import ranks_of_environment
-    from vse.training.ensemble import EnsembleResult, train_ensemble
-    from vse.training.result import TrainingResult
-    from vse.training.train import train as run
+    from vse.training.ensemble import changes_with, read_changed, train_recipe
 
-    result: TrainingResult | EnsembleResult
+    if show_recipe:
+        print_json(read_changed(recipe, changes_with(changes or [], data, features)).model_dump(mode="json"))
+        return
     with progress_on_stderr() as progress:
-        if isinstance(wanted, EnsembleRecipe):
-            beside = find_recipe(recipe).parent
-            result = train_ensemble(wanted, folder, name=name, beside=beside, changes=all_changes, progress=progress)
-        else:
-            result = run(wanted, folder, name=name, progress=progress)
+        result = train_recipe(recipe, into, data=data, features=features, changes=changes or (), progress=progress)
     if ranks_of_environment().first:
         show(result, as_json=as_json)

@@ -58,6 +58,11 @@ LAYOUTS: dict[str, Layout] = {
 }
 
 
+def holds_videos(path: StrPath) -> bool:
+    """Return whether the dataset at ``path`` has a video layout."""
+    return LAYOUTS[find_layout(Path(path))].kind == "video"
+
+
 def open_data(
     path: StrPath,
     split: str = "test",

@@ -9,9 +9,19 @@ from vse.errors import require
 
 require("torch", extra="train", purpose="vse.training")
 
+from vse.training.ensemble import EnsembleResult, train_recipe  # noqa: E402
 from vse.training.recipe import EnsembleRecipe, Recipe  # noqa: E402
 from vse.training.recipes import list_recipes, read_recipe  # noqa: E402
 from vse.training.result import TrainingResult  # noqa: E402
 from vse.training.train import train  # noqa: E402
 
-__all__ = ["EnsembleRecipe", "Recipe", "TrainingResult", "list_recipes", "read_recipe", "train"]
+__all__ = [
+    "EnsembleRecipe",
+    "EnsembleResult",
+    "Recipe",
+    "TrainingResult",
+    "list_recipes",
+    "read_recipe",
+    "train",
+    "train_recipe",
+]

@@ -17,7 +17,7 @@ from vse.progress import ProgressReporter, SilentProgress
 from vse.training.data import open_splits
 from vse.training.distributed import process_group, ranks_of_environment
 from vse.training.recipe import EnsembleRecipe, Member, Recipe
-from vse.training.recipes import read_recipe
+from vse.training.recipes import find_recipe, read_recipe, read_values, toml_text
 from vse.training.result import TrainingResult
 from vse.training.train import choose_device, train
 
@@ -38,6 +38,58 @@ class EnsembleResult:
             "members": [member.to_json() for member in self.members],
             "dev": self.together,
         }
+
+
+def train_recipe(
+    recipe: str | Path,
+    into: str | Path | None = None,
+    *,
+    data: str | Path | None = None,
+    features: str | Path | None = None,
+    changes: Sequence[str] = (),
+    progress: ProgressReporter | None = None,
+) -> TrainingResult | EnsembleResult:
+    """Train a recipe by name, or resume its run.
+
+    Args:
+        recipe: A name of :func:`~vse.training.list_recipes`, or a TOML file.
+        into: The folder of the run. Default: ``runs/NAME``.
+        data: The dataset, instead of the recipe's ``data.path``.
+        features: Stored features, instead of the recipe's ``data.features``.
+        changes: Values to change, such as ``"optimizer.lr=1e-3"``.
+        progress: Receives progress and notes.
+
+    Returns:
+        The result of the run; of an ensemble, those of its members and of all together.
+
+    Raises:
+        InputError: The recipe or its data cannot be read, or the folder belongs to another run.
+
+    Example:
+        >>> import vse
+        >>> result = vse.train("flickr8k-vse-infinity", data="data/flickr8k")  # doctest: +SKIP
+        >>> result.best["rsum"]  # doctest: +SKIP
+    """
+    every = changes_with(changes, data, features)
+    wanted = read_changed(recipe, every)
+    name = Path(recipe).stem
+    folder = Path("runs") / name if into is None else Path(into)
+    if isinstance(wanted, EnsembleRecipe):
+        return train_ensemble(
+            wanted, folder, name=name, beside=find_recipe(recipe).parent, changes=every, progress=progress
+        )
+    return train(wanted, folder, name=name, progress=progress)
+
+
+def changes_with(changes: Sequence[str], data: str | Path | None, features: str | Path | None) -> list[str]:
+    """Return ``changes`` behind those that set the dataset and the features."""
+    given = {"data.path": data, "data.features": features}
+    return [*(f"{key}={toml_text(value)}" for key, value in given.items() if value), *changes]
+
+
+def read_changed(recipe: str | Path, changes: Sequence[str]) -> Recipe | EnsembleRecipe:
+    """Read a recipe with ``changes``; those of an ensemble are for its members, and it is read as it is."""
+    return read_recipe(recipe, [] if "members" in read_values(find_recipe(recipe)) else changes)
 
 
 def train_ensemble(

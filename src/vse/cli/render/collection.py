@@ -11,9 +11,9 @@ from vse.inputs.text import printable
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from vse.cli.index import Indexed
     from vse.cli.serve import Listening
     from vse.demo.photos import PhotosResult
+    from vse.index.build import Indexed
     from vse.index.calibration import CalibrationReport
     from vse.index.duplicates import Duplicates
     from vse.index.open import Overview

@@ -1,0 +1,184 @@
+"""Score models, by name or in memory, on a dataset on disk: what ``vse.evaluate`` and ``vse eval`` measure."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from vse.data import FeatureStore, attach, open_data
+from vse.data.layouts.hgr import annotation_folder
+from vse.data.open import holds_videos
+from vse.errors import InputError
+from vse.evaluation.embeddings import Embeddings, embed_split
+from vse.evaluation.protocols import AUTO
+from vse.evaluation.report import EvaluationReport, run_evaluation
+from vse.evaluation.retrieval_test import RetrievalTest, ScoredModel
+from vse.models.protocols import PairScorer
+from vse.models.sources import load, load_towers
+from vse.progress import ProgressReporter, SilentProgress
+
+if TYPE_CHECKING:
+    from vse.data import CaptionedImages
+
+StrPath = str | os.PathLike[str]
+
+
+def evaluate(
+    models: Any,
+    data: StrPath,
+    split: str = "test",
+    *,
+    protocol: str = AUTO,
+    images: StrPath | None = None,
+    features: StrPath | None = None,
+    ensemble: bool = False,
+    compare: bool = False,
+    against_paper: bool = False,
+    samples: int = 1000,
+    seed: int = 0,
+    progress: ProgressReporter | None = None,
+) -> EvaluationReport:
+    """Measure image–text or video–text retrieval of models on a dataset.
+
+    Args:
+        models: One model or several: folders, hub ids, bundled names or loaded models.
+        data: The dataset.
+        split: The split to rank.
+        protocol: A protocol by name, or ``auto`` for the usual ones of the dataset.
+        images: The folder of the image files, if it is elsewhere.
+        features: A store of ``vse features`` that replaces the image files, or the frame features of videos.
+        ensemble: Average the scores of all models.
+        compare: Add paired differences to the first model.
+        against_paper: Look up the closest published rows.
+        samples: Bootstrap draws for the intervals.
+        seed: The seed of the draws.
+        progress: Receives progress and notes.
+
+    Returns:
+        Recall, ranks and rsum with intervals; ``.results[0].metrics.rsum`` is the sum of the six recalls.
+
+    Raises:
+        InputError: The dataset, the split or a model cannot be read, or they do not fit each other.
+
+    Example:
+        >>> import vse
+        >>> report = vse.evaluate("photo", "data/flickr8k")  # doctest: +SKIP
+        >>> report.results[0].metrics.rsum  # doctest: +SKIP
+        306.1
+    """
+    single = isinstance(models, (str, os.PathLike, PairScorer)) or not isinstance(models, Iterable)
+    given = [models] if single else models
+    members = score_models(given, data, split, images=images, features=features, progress=progress or SilentProgress())
+    return run_evaluation(
+        members,
+        protocol=protocol,
+        ensemble=ensemble,
+        comparing=compare,
+        against_paper=against_paper,
+        samples=samples,
+        seed=seed,
+        progress=progress,
+    )
+
+
+def score_models(
+    models: Iterable[Any],
+    data: StrPath,
+    split: str,
+    *,
+    images: StrPath | None = None,
+    features: StrPath | None = None,
+    save: Path | None = None,
+    progress: ProgressReporter,
+) -> Iterator[ScoredModel]:
+    """Yield the scores of one model after the other, so that a caller may release each before the next.
+
+    Args:
+        models: Folders, hub ids, bundled names or loaded models.
+        data: The dataset.
+        split: The split to rank.
+        images: The folder of the image files, if it is elsewhere.
+        features: A feature store, or the frame features of videos.
+        save: Also save the embeddings of images and captions here, one folder per model.
+        progress: Receives progress and notes.
+    """
+    if holds_videos(data):
+        yield from _score_videos(models, data, split, features, progress)
+        return
+    for model in models:
+        embedded = embed_model(model, data, split, images=images, features=features, progress=progress)
+        if save is not None:
+            header = embedded.header
+            embedded.save(save / f"{header.model}-{header.data}-{header.split}-{header.fingerprint}")
+        yield ScoredModel.of_embeddings(embedded)
+
+
+def embed_model(
+    model: Any,
+    data: StrPath,
+    split: str,
+    *,
+    images: StrPath | None = None,
+    features: StrPath | None = None,
+    progress: ProgressReporter,
+) -> Embeddings:
+    """Return the embeddings of a split of images, from features or from image files as the model needs them."""
+    loaded = load_towers(os.fspath(model)) if isinstance(model, (str, os.PathLike)) else model
+    opened: CaptionedImages
+    if loaded.preprocessing is None:
+        opened = open_data(data, split, use="features")
+    else:
+        opened = open_data(data, split, images=images, use="files")
+        if features is not None:
+            store = FeatureStore.open(features)
+            _check_store(store, loaded, _name(model))
+            opened = attach(opened, store)
+    progress.note(
+        f"{_name(model)}: {len(opened.images)} images, {len(opened.captions)} captions of {opened.name} {opened.split}"
+    )
+    return embed_split(loaded, opened, name=_name(model), progress=progress)
+
+
+def _score_videos(
+    models: Iterable[Any], data: StrPath, split: str, features: StrPath | None, progress: ProgressReporter
+) -> Iterator[ScoredModel]:
+    """Score videos; models that read role graphs share those of the split."""
+    from vse.hgr.graphs import SentenceGraphs
+
+    opened = open_data(data, split, use="features", features=features)
+    test = RetrievalTest.of(opened)
+    progress.note(f"{opened.name} {opened.split}: {len(opened.images)} videos, {len(test.texts)} distinct sentences")
+    graphs_of = cache(lambda limit: SentenceGraphs.of(test.texts, annotation_folder(Path(data)), limit=limit))
+    for model in models:
+        loaded = load(os.fspath(model)) if isinstance(model, (str, os.PathLike)) else model
+        if loaded.preprocessing is not None:
+            held = f"{opened.name} holds frame features of videos"
+            raise InputError(f"{_name(model)} reads images, and {held}: use a model that reads frames")
+        graphs = None
+        if isinstance(loaded, PairScorer) and loaded.tokenizer is not None:
+            graphs = graphs_of(loaded.tokenizer.max_length)
+            progress.note(f"{_name(model)}: {graphs.note}")
+        recorded = getattr(getattr(loaded.config, "about", None), "name", None)
+        yield ScoredModel.of_model(
+            loaded, opened, test, name=recorded or _name(model), graphs=graphs, progress=progress
+        )
+
+
+def _name(model: Any) -> str:
+    """Return how results call a model: its folder, its hub id with a dash, or its fingerprint."""
+    if not isinstance(model, (str, os.PathLike)):
+        return str(model.fingerprint())
+    return Path(model).resolve().name if Path(model).exists() else os.fspath(model).replace("/", "-")
+
+
+def _check_store(store: FeatureStore, model: Any, name: str) -> None:
+    """Refuse features of another backbone: they may have the right width and the wrong meaning."""
+    backbone = model.backbone_fingerprint()
+    if backbone is None:
+        raise InputError(f"--features: {name} is an export and reads images: use the model it was exported from")
+    if store.header.fingerprint != backbone:
+        other = f"features of another backbone ({store.header.backbone})"
+        raise InputError(f"{store.folder}: {other} than that of {name}: extract them again")

@@ -1,0 +1,183 @@
+"""Open the collection that folders are indexed into, with the model that belongs to it; create it on first use."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from vse.errors import InputError
+from vse.index.checks import model_mismatch_error
+from vse.index.open import collection_exists, create_collection, open_collection
+from vse.index.pipeline.folder import IndexReport, check_overlap, root_of
+from vse.index.pipeline.folder import index_folders as index_roots
+from vse.index.scan import why_absent
+from vse.index.types import Collection, CollectionInfo
+from vse.models.sources import DEFAULT, load, place_of, shipped_name
+from vse.progress import ProgressReporter, SilentProgress
+
+if TYPE_CHECKING:
+    from vse.index.pipeline.commits import IndexModel
+
+
+@dataclass(frozen=True)
+class Indexed:
+    """What a collection holds after indexing, and the report of each folder; ``new`` if it was created."""
+
+    info: CollectionInfo
+    reports: tuple[IndexReport, ...]
+    new: bool = False
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "index": self.info.where,
+            "model": self.info.model,
+            "files": self.info.files,
+            "items": self.info.items,
+            "captions": self.info.captions,
+            "folders": [report.to_json() for report in self.reports],
+        }
+
+
+def index_folders(
+    folders: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+    into: str | os.PathLike[str],
+    *,
+    model: str | None = None,
+    progress: ProgressReporter | None = None,
+) -> Indexed:
+    """Index folders of images and videos into a collection, creating it on first use.
+
+    Run it again to add new files, update changed and moved ones, and remove deleted ones. Every commit is durable: an
+    interrupted call loses only the files of the last seconds.
+
+    Args:
+        folders: One folder, or several.
+        into: Where the collection is: a folder, or an address such as ``milvus+http://…``.
+        model: A model folder, a hub id or a bundled model. Default: the collection's own, ``"photo"`` for a new one.
+        progress: Receives progress and notes.
+
+    Returns:
+        What the collection holds now, with one report per folder.
+
+    Raises:
+        InputError: A folder is missing, or the collection belongs to another model.
+
+    Example:
+        >>> import vse
+        >>> indexed = vse.index_folders("~/Photos", "Photos.vse")  # doctest: +SKIP
+        >>> indexed.info.items  # doctest: +SKIP
+        1204
+    """
+    given = [folders] if isinstance(folders, (str, os.PathLike)) else list(folders)
+    if not given:
+        raise InputError("folders is empty: expected at least one folder of images and videos")
+    roots = list(dict.fromkeys(root_of(folder) for folder in given))
+    reporter = progress or SilentProgress()
+    with open_index(os.fspath(into), roots, model=model, progress=reporter) as opened:
+        result = opened.index(roots, progress=reporter)
+        opened.collection.settle(progress=reporter)
+    return result
+
+
+@dataclass(frozen=True)
+class OpenIndex:
+    """A collection that is open for writing, and its model."""
+
+    collection: Collection
+    model: IndexModel
+    new: bool
+
+    def index(self, roots: Sequence[str], *, progress: ProgressReporter) -> Indexed:
+        """Bring the collection up to date with ``roots``, which are absolute paths."""
+        reports = index_roots(self.collection, self.model, roots, progress=progress)
+        return Indexed(self.collection.info(), reports, self.new)
+
+
+@contextmanager
+def open_index(
+    where: str, roots: Sequence[str], *, model: str | None, progress: ProgressReporter
+) -> Iterator[OpenIndex]:
+    """Open the collection at ``where`` to index ``roots`` into it, or create one.
+
+    Mistyped folders and a wrong model are errors before anything is written.
+    """
+    known = known_collection(where)
+    check_folders(roots, known)
+    encoder, source = _load(where, model, known)
+    if known is not None and known.model != encoder.fingerprint():
+        raise model_mismatch_error(known.where, known.model, known.model_source, encoder.fingerprint(), source)
+    with closing(_open(where, encoder, source, new=known is None)) as collection:
+        if known is not None and source != known.model_source and _is_gone(known.model_source):
+            collection.set_model_source(source)
+            progress.note(f"the model is no longer at {known.model_source}: {source} is used from now on")
+        yield OpenIndex(collection, encoder, known is None)
+
+
+def known_collection(where: str) -> CollectionInfo | None:
+    """Return what the collection at ``where`` holds, None if there is none yet."""
+    if not collection_exists(where):
+        return None
+    with closing(open_collection(where)) as collection:
+        return collection.info()
+
+
+def is_collection(folder: str) -> bool:
+    """Return whether a folder is a collection; a file named like one of its files does not make it one."""
+    from vse.index.store.layout import read_generation
+
+    try:
+        read_generation(Path(folder))
+    except InputError:
+        return False
+    return True
+
+
+def check_folders(roots: Sequence[str], known: CollectionInfo | None) -> None:
+    """Refuse a mistyped folder before a model is loaded; a known one may be on a disk that is not mounted."""
+    for root in roots:
+        if is_collection(root):
+            raise InputError(f"{root} is an index: expected a folder of images and videos, and the index after --into")
+        check_overlap(() if known is None else known.roots, root, roots)
+        reason = why_absent(root)
+        if reason is not None and (known is None or root not in known.roots):
+            raise InputError(f"{root}: {reason}: expected a folder of images and videos")
+
+
+def named_model(name: str) -> tuple[IndexModel, str]:
+    """Load the model that a person names, and return the source under which it is found from any folder."""
+    source = shipped_name(name) or (root_of(name) if Path(name).expanduser().exists() else name)
+    return recorded_model(source), source
+
+
+def recorded_model(source: str) -> IndexModel:
+    """Load the model that a collection records as ``source``; one that does not read images is an error."""
+    model = load(place_of(source))
+    if model.preprocessing is None:
+        raise InputError(f"{source} reads features, not images: use a model that reads images")
+    return model
+
+
+def _load(where: str, model: str | None, known: CollectionInfo | None) -> tuple[IndexModel, str]:
+    if model is not None:
+        return named_model(model)
+    if known is None:
+        return recorded_model(DEFAULT), DEFAULT
+    try:
+        return recorded_model(known.model_source), known.model_source
+    except InputError as error:
+        raise InputError(f"{error}; {where} was created with it: give its new place with --model") from None
+
+
+def _is_gone(source: str) -> bool:
+    """Return whether a model was in a local folder and no longer is; a hub id is never looked up."""
+    return Path(source).is_absolute() and not os.path.isfile(Path(source) / "config.json")  # noqa: PTH113 - never raises
+
+
+def _open(where: str, model: IndexModel, source: str, *, new: bool) -> Collection:
+    if new:
+        return create_collection(where, model=model.fingerprint(), model_source=source, dimensions=model.embed_size)
+    return open_collection(where, write=True, model=model.fingerprint())
