@@ -168,7 +168,7 @@ def test_only_the_cross_encoder_is_continued_and_is_marked(tmp_path):
     assert values["line"]["fitted_to"] == [100, 300, 1000]
     assert values["machine"]["threads"] == 2
     rows = result.markdown().splitlines()[2:9]
-    assert [row.count("(continued)") for row in rows] == [0, 0, 0, 2, 2, 2, 2]
+    assert [row.count("(extrapolated)") for row in rows] == [0, 0, 0, 2, 2, 2, 2]
 
 
 def test_the_table_and_the_ratios_in_words(tmp_path):
@@ -176,9 +176,9 @@ def test_the_table_and_the_ratios_in_words(tmp_path):
     result = result_of(tmp_path, linear)
     text = result.markdown()
     assert "| 1,000 | 40.0 ms | 2.00 ms | 100 s | 2,500 |" in text
-    assert "| 100,000 | 40.0 ms | 2.00 ms | 2.78 h (continued) | 250,000 (continued) |" in text
+    assert "| 100,000 | 40.0 ms | 2.00 ms | 2.78 h (extrapolated) | 250,000 (extrapolated) |" in text
     assert "2,500 times faster than V+L BERT at 1,000 candidates (measured)" in text
-    assert "250,000 times at 100,000 (continued, not measured)" in text
+    assert "250,000 times at 100,000 (extrapolated, not measured)" in text
     assert "2 threads" in text
 
 
@@ -189,12 +189,12 @@ def test_the_plot_draws_what_was_continued_apart(tmp_path):
     assert (axis.get_xscale(), axis.get_yscale()) == ("log", "log")
     lines = {line.get_label(): line for line in axis.get_lines()}
     assert len(lines) == 4
-    dashed = lines.pop("V+L BERT, continued, not measured")
+    dashed = lines.pop("V+L BERT, extrapolated, not measured")
     assert dashed.get_linestyle() == "--"
     assert list(dashed.get_xdata()) == [1000, 3000, 10_000, 30_000, 100_000]
     assert all(line.get_linestyle() == "-" for line in lines.values())
     assert list(lines["V+L BERT"].get_xdata()) == [100, 300, 1000]
-    assert any("continued" in text.get_text() for text in axis.texts)
+    assert any("extrapolated" in text.get_text() for text in axis.texts)
 
 
 @pytest.mark.parametrize("quick", [True, False])
@@ -224,7 +224,7 @@ def test_a_line_that_does_not_fit_is_called_rough(tmp_path):
 
     assert "no measured time is further than 0%" in result_of(tmp_path, linear).markdown()
     text = result_of(tmp_path, slow_start).markdown()
-    assert "The continued times are rough: the measured ones are up to 49% away" in text
+    assert "The extrapolated times are rough: the measured ones are up to 49% away" in text
     assert "no measured time" not in text
 
 

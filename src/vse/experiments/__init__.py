@@ -1,16 +1,16 @@
-"""The paper's experiments, one module a table or figure; this file only names them and imports nothing heavy."""
+"""The paper's experiments by name; this module imports nothing heavy."""
 
 from typing import NamedTuple
 
 
 class ExperimentEntry(NamedTuple):
-    """Where an experiment lives and what it shows."""
+    """What an experiment shows, and the function that runs it."""
 
     summary: str
     target: str
     """``module:function``."""
     trains: bool = False
-    """On a data set that is given: its ``run`` takes a :class:`vse.experiments.plan.Call`."""
+    """Whether it trains on a given dataset: its function then takes a :class:`vse.experiments.plan.Call`."""
 
 
 EXPERIMENTS: dict[str, ExperimentEntry] = {
@@ -19,16 +19,16 @@ EXPERIMENTS: dict[str, ExperimentEntry] = {
         "vse.experiments.synthetic:run",
     ),
     "speed": ExperimentEntry(
-        "time of a text query, VSE against a cross-encoder, for 100 to 100,000 pictures",
+        "time of a text query, VSE against a cross-encoder, for 100 to 100,000 images",
         "vse.experiments.speed:run",
     ),
     "video": ExperimentEntry(
-        "VSE++, VSE∞, HGR and HGR∞ trained on a video data set and compared on its test split",
+        "VSE++, VSE∞, HGR and HGR∞ trained on a video dataset and compared on its test split",
         "vse.experiments.tables:run_video",
         trains=True,
     ),
     "headline": ExperimentEntry(
-        "the four contrasts of the paper on photographs, five seeds each",
+        "the four contrasts of the paper on images, five seeds each",
         "vse.experiments.tables:run_headline",
         trains=True,
     ),
@@ -43,7 +43,7 @@ EXPERIMENTS: dict[str, ExperimentEntry] = {
         trains=True,
     ),
     "poolings": ExperimentEntry(
-        "GPO against other poolings, of pictures and of words (fig:compare_pool)",
+        "GPO against other poolings, of images and of words (fig:compare_pool)",
         "vse.experiments.tables:run_poolings",
         trains=True,
     ),
@@ -53,12 +53,12 @@ EXPERIMENTS: dict[str, ExperimentEntry] = {
         trains=True,
     ),
     "either-side": ExperimentEntry(
-        "GPO on pictures, on words, on both (tab:gpo_ablation)",
+        "GPO on images, on words, on both (tab:gpo_ablation)",
         "vse.experiments.tables:run_either_side",
         trains=True,
     ),
     "augmentation": ExperimentEntry(
-        "size augmentation of no side, of pictures, of both (tab:aug)",
+        "size augmentation of neither side, of images, of both (tab:aug)",
         "vse.experiments.tables:run_augmentation",
         trains=True,
     ),
@@ -88,7 +88,7 @@ EXPERIMENTS: dict[str, ExperimentEntry] = {
         trains=True,
     ),
     "coefficients": ExperimentEntry(
-        "the poolings that VSE∞ has learned (fig:viz_gpo)",
+        "the poolings that VSE∞ learned (fig:viz_gpo)",
         "vse.experiments.tables:run_coefficients",
         trains=True,
     ),

@@ -1,4 +1,4 @@
-"""A table of the paper on photographs: rows are changes of one VSE∞ recipe."""
+"""The data of tables on images: the recipe whose rows change, and features projected onto fewer dimensions."""
 
 from __future__ import annotations
 
@@ -24,22 +24,33 @@ from vse.training.recipes import read_recipe, toml_text
 SPLITS = ("train", "dev", "test")
 ABOUT = "projected.json"
 CELLS_PER_IMAGE = 16
-"""Drawn of each training picture for the directions."""
-BLOCK = 64  # pictures projected at once
+"""Sampled from each training image to find the directions."""
+BLOCK = 64  # images projected at once
 
 
 def project_features(data: Path, features: Path, into: Path, size: int, report: ProgressReporter) -> Path:
-    """Return the splits of a data set in the layout ``precomp``, with cells of ``size`` values float16; done once.
+    """Write the splits of a dataset in the layout ``precomp``, with cells projected onto ``size`` float16 values.
 
-    ``features`` is a store that ``vse features`` made. Returns the folder, which is named after what it was made of.
+    Args:
+        data: the dataset.
+        features: a store of ``vse features``.
+        into: the parent of the new folder.
+        size: values of a cell after projection (PCA of the training cells).
+        report: shows messages.
+
+    Returns:
+        The folder, whose name depends on the inputs; an existing one is reused.
+
+    Raises:
+        InputError: the cells have fewer than ``size`` values.
     """
     store = FeatureStore.open(features)
     splits = {split: attach(open_data(data, split, use="files"), store, on_bad="drop") for split in SPLITS}
     channels = store.header.channels
     if size > channels:
         raise InputError(f"{features}: cells of {channels} values, which cannot be projected onto {size}")
-    told = json.dumps([store.header.fingerprint, size, {name: each.images.ids for name, each in splits.items()}])
-    folder = into / f"projected-{size}-{hashlib.sha256(told.encode()).hexdigest()[:8]}"
+    inputs = json.dumps([store.header.fingerprint, size, {name: each.images.ids for name, each in splits.items()}])
+    folder = into / f"projected-{size}-{hashlib.sha256(inputs.encode()).hexdigest()[:8]}"
     if (folder / ABOUT).is_file():
         return folder
     folder.mkdir(parents=True, exist_ok=True)
@@ -48,12 +59,12 @@ def project_features(data: Path, features: Path, into: Path, size: int, report: 
     for name, split in splits.items():
         _write_split(folder, name, split, mean, directions)
     about = {"features": str(features), "fingerprint": store.header.fingerprint, "size": size, "variance_kept": kept}
-    write_json(folder / ABOUT, about)  # last: its presence says that all is there
+    write_json(folder / ABOUT, about)  # last: its presence means that the folder is complete
     return folder
 
 
 def read_about(folder: Path) -> dict[str, Any]:
-    """What a projection was made of, and the share of the variance that it keeps."""
+    """Return the inputs of a projection, and the share of the variance that it keeps."""
     return read_json(folder / ABOUT)
 
 
@@ -64,7 +75,7 @@ def _rows(split: CaptionedImages) -> FeatureRows:
 
 
 def _main_directions(rows: FeatureRows, size: int) -> tuple[NDArray[np.float32], NDArray[np.float32], float]:
-    """Mean ``(C,)``, directions ``(C, size)`` and the share of the variance along them, from some cells of each."""
+    """Return mean ``(C,)``, main directions ``(C, size)`` and their share of the variance, from sampled cells."""
     generator = np.random.Generator(np.random.Philox(0))
     width, count = rows.dim, 0
     total, outer = np.zeros(width), np.zeros((width, width))
@@ -90,7 +101,7 @@ def _write_split(
     owners = np.asarray(split.caption_to_image)
     counts = np.bincount(owners, minlength=len(rows))
     if counts.min() != counts.max():
-        raise InputError(f"{split.name} {name}: between {counts.min()} and {counts.max()} captions for a picture")
+        raise InputError(f"{split.name} {name}: between {counts.min()} and {counts.max()} captions for an image")
     order = np.argsort(owners, kind="stable")
     lines = [" ".join(split.captions[place].split()) for place in order.tolist()]
     cells = len(rows[0])
@@ -107,7 +118,7 @@ def _write_split(
 
 
 RECIPE = "flickr8k-small"
-"""VSE∞ on projected cells, in a size of which two cores train a hundred."""
+"""VSE∞ on projected cells, small enough to train a hundred on two cores."""
 BACKBONE = "efficientnet-lite0"
 QUICK = ("schedule.epochs=1", "schedule.decay_epochs=0", "model.embed_size=32")
 
@@ -121,23 +132,23 @@ VSE_PLUS_PLUS: Changes = (*IMAGE_AVG, *TEXT_AVG, *NO_IMAGE_DROP, *NO_TEXT_DROP)
 
 
 def pooling(side: str, name: str, **options: float) -> Changes:
-    """Return the change that gives a side, ``image`` or ``text``, another pooling."""
+    """Return the change of the pooling of a side, ``image`` or ``text``."""
     if not options:
         return (f'model.{side}.pooling="{name}"',)
-    told = ", ".join(f"{option} = {value}" for option, value in options.items())
-    return (f'model.{side}.pooling={{name = "{name}", options = {{{told}}}}}',)
+    table = ", ".join(f"{option} = {value}" for option, value in options.items())
+    return (f'model.{side}.pooling={{name = "{name}", options = {{{table}}}}}',)
 
 
 @dataclass(frozen=True)
 class Place:
-    """The recipe that rows change, and the changes that tell where its data are."""
+    """The recipe whose values rows change, and the changes that name its data."""
 
     recipe: str
     changes: Changes = field(default=())
 
 
 def prepare(call: Call) -> Place:
-    """The data of the recipe: as they are, or for the small recipe cells that are computed and projected once."""
+    """Return the recipe and its data; for the small recipe, features are computed and projected once."""
     name = call.recipe or RECIPE
     data = call.needed_data("Flickr8k's")
     if name != RECIPE:

@@ -1,4 +1,4 @@
-"""The paper's fig:grid_search: K-max with every pair of K for pictures and words, against a GPO that finds its own."""
+"""The paper's fig:grid_search: K-max with every pair of K for images and words, against GPO."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class BestK:
 
 @dataclass(frozen=True)
 class SearchResult:
-    """Rsum on dev ``[image K][text K]`` of the search, and that of GPO; one seed."""
+    """Rsum on dev ``[image K][text K]`` of the search, and of GPO, for one seed."""
 
     image_ks: tuple[int, ...]
     text_ks: tuple[int, ...]
@@ -65,13 +65,15 @@ class SearchResult:
         }
 
     def markdown(self) -> str:
-        """Rows are the K of pictures, columns that of words."""
+        """Return a table with the K of images in rows and the K of words in columns."""
         heads = " | ".join(f"words {k}" for k in self.text_ks)
         lines = [f"| rsum on dev | {heads} |", "|---|" + "--:|" * len(self.text_ks)]
         for k, values in zip(self.image_ks, self.dev, strict=True):
-            lines.append(f"| pictures {k} | " + " | ".join(f"{value:.1f}" for value in values) + " |")
-        told = f"GPO: {self.gpo:.1f}. Best pair: {self.best.image} and {self.best.text}, {self.highest:.1f}. One seed."
-        return "\n".join(lines) + f"\n\n{told}\n"
+            lines.append(f"| images {k} | " + " | ".join(f"{value:.1f}" for value in values) + " |")
+        summary = (
+            f"GPO: {self.gpo:.1f}. Best pair: {self.best.image} and {self.best.text}, {self.highest:.1f}. One seed."
+        )
+        return "\n".join(lines) + f"\n\n{last}\n"
 
     def save(self) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -80,8 +82,8 @@ class SearchResult:
         write_json(self.folder / "result.json", self.to_json())
 
     def draw(self) -> Figure:
-        """Return the search as a field of numbers; GPO in the title."""
-        module: Any = require("matplotlib.figure", extra="plot", purpose="the picture of the search")
+        """Plot the search as a heat map, with GPO in the title."""
+        module: Any = require("matplotlib.figure", extra="plot", purpose="the plot of the search")
         figure: Figure = module.Figure(figsize=(5.6, 4.6), layout="constrained", facecolor="white")
         axis: Any = figure.subplots()
         axis.imshow(self.dev, cmap="YlGnBu", aspect="auto")
@@ -93,20 +95,20 @@ class SearchResult:
         axis.set_xticks(range(len(self.text_ks)), [str(k) for k in self.text_ks])
         axis.set_yticks(range(len(self.image_ks)), [str(k) for k in self.image_ks])
         axis.set_xlabel("K of words", color=INK)
-        axis.set_ylabel("K of pictures", color=INK)
+        axis.set_ylabel("K of images", color=INK)
         axis.set_title(f"K-max search, rsum on dev; GPO reaches {self.gpo:.1f}", color=INK, fontsize=11)
         return figure
 
 
 def run(call: Call) -> SearchResult:
-    """Return the whole search, and GPO beside it."""
+    """Run the whole search, and GPO beside it."""
     result = _search(call, prepare(call))
     result.save()
     return result
 
 
 def search_k(call: Call, place: Place) -> BestK:
-    """Return the best pair on dev. The runs are shared with the experiment itself."""
+    """Return the best pair on dev; the runs are shared with the experiment ``k-max-search``."""
     return _search(call, place).best
 
 

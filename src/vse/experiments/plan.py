@@ -1,4 +1,4 @@
-"""How an experiment that trains was called."""
+"""The call of an experiment that trains, and the plan of what it trains and claims."""
 
 from __future__ import annotations
 
@@ -13,10 +13,20 @@ from vse.progress import ProgressReporter
 
 @dataclass(frozen=True)
 class Call:
-    """``changes`` are KEY=VALUE of all its recipes; None leaves a choice to the experiment.
+    """The options of ``vse experiment``; None leaves a choice to the experiment.
 
-    ``recipe`` names what is trained in place of the experiment's own recipe; of those that compare whole models it is
-    what their recipes' names begin with.
+    Attributes:
+        out: where results are written.
+        report: shows the work.
+        quick: run a small version.
+        seeds: of the runs.
+        jobs: processes to run at once.
+        data: the dataset.
+        features: its stored features, or the frames of its videos.
+        recipe: trained in place of the experiment's recipe; for experiments that compare whole models, the prefix of
+            their recipes' names.
+        runs: training runs, which several experiments may share.
+        changes: KEY=VALUE for all recipes.
     """
 
     out: Path
@@ -32,19 +42,19 @@ class Call:
 
     @property
     def runs_folder(self) -> Path:
-        """Where training runs are; experiments that are given the same one share them."""
+        """The folder of training runs; experiments with the same folder share them."""
         return self.runs or self.out / "runs"
 
     def chosen_seeds(self, usual: tuple[int, ...]) -> tuple[int, ...]:
-        """Those that were named, or the ``usual`` ones; the first of these for a quick version."""
+        """Return the given seeds, or the ``usual`` ones; a quick version uses the first of them."""
         if self.seeds is not None:
             return self.seeds
         return usual[:1] if self.quick else usual
 
     def needed_data(self, example: str) -> Path:
-        """Return the folder of the data set; without one there is nothing to train on."""
+        """Return the folder of the dataset; raise InputError if none was given."""
         if self.data is None:
-            raise InputError(f"no data: name the folder of a data set with --data DIR, such as {example}")
+            raise InputError(f"no data: name the folder of a dataset with --data DIR, such as {example}")
         return self.data
 
 
@@ -52,7 +62,7 @@ class Call:
 class Variant:
     """One row of a table: a recipe with some values changed, trained with several seeds.
 
-    Rows of a ``panel`` stand together.
+    Rows of a ``panel`` are grouped.
     """
 
     label: str
@@ -62,7 +72,7 @@ class Variant:
 
     @property
     def key(self) -> str:
-        """The name of its folder: equal for equal recipes, so that experiments share runs."""
+        """The name of its run folders; equal recipes share runs."""
         name = Path(self.recipe).stem
         if not self.changes:
             return name

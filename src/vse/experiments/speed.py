@@ -1,10 +1,10 @@
-"""The paper's Figure 3: the time of a text query, VSE against a cross-encoder (V+L BERT), over the number of pictures.
+"""The paper's Figure 3: the time of a text query, VSE against a cross-encoder (V+L BERT), over the number of images.
 
-Both know the pictures beforehand: VSE as 1024-d vectors in a collection, the cross-encoder as 36 region features of
-2048. VSE encodes the sentence once and compares it with every vector; it goes through :func:`vse.index.search`,
+Both have encoded the images: VSE as 1024-d embeddings in a collection, the cross-encoder as 36 region features of
+2048. VSE encodes the sentence once and compares it with every embedding; it goes through :func:`vse.index.search`,
 from the sentence to the best 10 with paths and confidences. The cross-encoder runs a BERT over sentence and regions for
 every candidate. Both compute in float32 on the CPU. The cross-encoder is measured up to 1,000 candidates; beyond, its
-times are a straight line through those, and marked as such.
+times are extrapolated by a straight line and marked as such.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ WARM_UP = 3
 
 
 class Measurements:
-    """The contestants of one seed, each made when it is first needed. Sizes have to come in ascending order."""
+    """The contestants of one seed, built when first needed. Sizes must be ascending."""
 
     def __init__(self, profile: Profile, seed: int) -> None:
         self.profile, self.seed = profile, seed
 
     def measure(self, contestant: Contestant, candidates: int) -> Outcome:
-        """Ask often enough for a median, each time another sentence."""
+        """Measure repeated queries, each with another sentence."""
         if contestant == "cross-encoder":
             return self._cross(candidates)
         return self._vse(self.bert if contestant == "vse-bert" else self.bigru, candidates)
@@ -74,7 +74,7 @@ class Measurements:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if "gallery" in self.__dict__:  # made at all
+        if "gallery" in self.__dict__:  # built at all
             self.gallery.close()
 
     def _vse(self, contestant: VSEContestant, candidates: int) -> Outcome:
@@ -85,7 +85,7 @@ class Measurements:
         return Outcome([taken(contestant.answer, sentence) for sentence in asked])
 
     def _cross(self, candidates: int) -> Outcome:
-        contestant = self.cross  # warm already: its batch size has been chosen
+        contestant = self.cross  # warm already, since its batch size was chosen
         contestant.prepare(candidates)
         repetitions = dict(self.profile.cross_repetitions)[candidates]
         seconds = [taken(contestant.answer, sentence) for sentence in islice(cycle(SENTENCES), repetitions)]
@@ -99,7 +99,7 @@ def taken(function: Callable[[str], Any], sentence: str) -> float:
     return time.perf_counter() - started
 
 
-for _module in ("torch", "matplotlib"):  # asked for now, not after minutes of measuring
+for _module in ("torch", "matplotlib"):  # checked now, not after minutes of measuring
     require(_module, extra="train", purpose="vse experiment speed")
 
 
@@ -107,7 +107,7 @@ import_transformers("vse experiment speed")
 
 
 Step = tuple[Contestant, int]
-"""Who is measured, with how many candidates."""
+"""The contestant, and the number of candidates."""
 
 
 def run(
@@ -118,7 +118,7 @@ def run(
     jobs: int | None,
     report: ProgressReporter,
 ) -> SpeedResult:
-    """Measure everything, once for each seed; what ``out`` holds from the same machine is not measured again."""
+    """Run all measurements for each seed; those in ``out`` from the same machine are reused."""
     if seeds is not None and not seeds:
         raise InputError("seeds is empty; give at least one")
     if jobs is not None and jobs != 1:
@@ -141,12 +141,12 @@ def run(
 
 
 def plan_of(profile: Profile) -> list[Step]:
-    """What is measured, by ascending size, since the collection grows."""
+    """Return the measurements by ascending size, since the collection grows."""
     return [(name, size) for size in profile.sizes for name in CONTESTANTS if size in measured_sizes(name, profile)]
 
 
 def describe_machine() -> dict[str, Any]:
-    """What times depend on beside the load; measurements of another machine are made anew."""
+    """Return what times depend on apart from the load; measurements of another machine are not reused."""
     import torch
     import transformers
 
@@ -180,7 +180,7 @@ def _measured(
     folder: Path,
     report: ProgressReporter,
 ) -> list[Outcome]:
-    """The outcomes of a plan, from ``folder`` where they are there."""
+    """Return the outcomes of a plan; those in ``folder`` are reused."""
 
     def measure(task: Mapping[str, Any], _: Mapping[str, Any]) -> dict[str, Any]:
         outcome = measurements.measure(task["contestant"], task["candidates"])

@@ -1,6 +1,6 @@
-"""Who is asked: VSE through the project's own search, and a cross-encoder that reads sentence and regions together.
+"""The contestants: VSE through the search of this package, and a cross-encoder that reads sentence and regions.
 
-Whatever does not depend on the sentence is done ahead for both: VSE has the vectors of all pictures, the cross-encoder
+What does not depend on the sentence is precomputed for both: VSE has the embeddings of all images, the cross-encoder
 their region features. All weights are random, since time does not depend on them.
 """
 
@@ -33,7 +33,7 @@ BLOCK = 5_000
 
 
 class Gallery:
-    """A collection in a temporary folder, which grows and is removed at the end; 100,000 vectors take 0.9 GB there."""
+    """A growing collection in a temporary folder, removed at the end; 100,000 embeddings take 0.9 GB."""
 
     def __init__(self, dimensions: int, seed: int) -> None:
         self._place = Path(tempfile.mkdtemp(prefix="vse-speed-"))
@@ -43,7 +43,7 @@ class Gallery:
         self._open: EmbeddedCollection | None = None
 
     def of(self, size: int) -> EmbeddedCollection:
-        """Return the collection with ``size`` items, open for reading: what it was, and more. It never shrinks."""
+        """Return the collection with ``size`` items, open for reading; it only grows."""
         if self._open is not None and size == self._size:
             return self._open
         self._release()
@@ -76,14 +76,14 @@ class Gallery:
 
 def _entry(number: int, vector: np.ndarray) -> Entry:
     name = f"{number:06}.jpg"
-    return Entry(MediaFile("/pictures", name, "image", 1, 1, name, 640, 480), (Moment(vector),))
+    return Entry(MediaFile("/images", name, "image", 1, 1, name, 640, 480), (Moment(vector),))
 
 
 TUNING_ROUNDS = 2
 
 
 class VSEContestant:
-    """A model with random weights asks a gallery: from the sentence to a page of results."""
+    """Search a gallery with a model: from the sentence to a page of results."""
 
     collection: Collection
     batch_size = None
@@ -92,11 +92,11 @@ class VSEContestant:
         self.model, self._gallery, self._results = model, gallery, results
 
     def prepare(self, candidates: int) -> None:
-        """Index so many pictures."""
+        """Index ``candidates`` images."""
         self.collection = self._gallery.of(candidates)
 
     def answer(self, sentence: str) -> list[int]:
-        """Return the ids of the best, found by comparing the sentence with every vector."""
+        """Return the ids of the best, found by comparing the sentence with every embedding."""
         return [result.id for result in search(self.collection, sentence, self._results, model=self.model).results]
 
 
@@ -131,13 +131,13 @@ class CrossContestant:
         self.features = torch.empty(0)
 
     def prepare(self, candidates: int) -> None:
-        """Features ``(candidates, R, F)``; the first are the same for every number."""
+        """Draw features ``(candidates, R, F)``; the first are equal for every number."""
         generator = torch.Generator().manual_seed(self._seed)
         shape = (candidates, self._profile.regions, self._profile.feature_size)
         self.features = torch.randn(shape, generator=generator)
 
     def tune(self) -> None:
-        """Choose the batch size that takes least, each tried twice on as many candidates as the largest holds."""
+        """Choose the fastest batch size; each is tried twice with the candidates of the largest."""
         self.prepare(max(self._profile.batches))
         best = dict.fromkeys(self._profile.batches, math.inf)
         for batch_size in (*self._profile.batches,) * TUNING_ROUNDS:
@@ -149,7 +149,7 @@ class CrossContestant:
 
     @torch.inference_mode()
     def answer(self, sentence: str) -> list[int]:
-        """Return the numbers of the best candidates, after a pass over every one of them."""
+        """Return the numbers of the best candidates, after a forward pass over all of them."""
         tokens = torch.from_numpy(self._tokenizer.encode([sentence]).tokens[0])
         scores = torch.cat([self.encoder(tokens, part) for part in self.features.split(self.batch_size)])
         found: list[int] = scores.topk(min(self._profile.results, len(scores))).indices.tolist()
@@ -164,12 +164,12 @@ def build_vse(text: TextConfig, tokenizer: TextTokenizer, profile: Profile, seed
 
 
 def build_vse_bert(profile: Profile, seed: int) -> VSEModel:
-    """VSE with a BERT that reads the sentence alone."""
+    """Return VSE with a BERT text encoder."""
     return build_vse(TransformerConfig(architecture=profile.bert()), bert_tokenizer(SENTENCES), profile, seed)
 
 
 def build_vse_bigru(profile: Profile, seed: int) -> VSEModel:
-    """VSE with a BiGRU."""
+    """Return VSE with a BiGRU text encoder."""
     vocabulary = Vocabulary.build(SENTENCES, min_count=1)
     return build_vse(BiGRUConfig(vocabulary_size=len(vocabulary)), vocabulary.tokenizer(), profile, seed)
 
@@ -183,7 +183,7 @@ def build_cross(profile: Profile, seed: int) -> CrossContestant:
 
 
 def bert_tokenizer(sentences: Sequence[str]) -> TextTokenizer:
-    """BERT's tokenizer with the words of ``sentences`` for a vocabulary, so that nothing has to be fetched."""
+    """Return BERT's tokenizer with the words of ``sentences`` as vocabulary, so that nothing is downloaded."""
     words = sorted({word for sentence in sentences for word in sentence.split()})
     with TemporaryDirectory() as folder:
         path = Path(folder) / "vocab.txt"

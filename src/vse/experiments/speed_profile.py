@@ -1,4 +1,4 @@
-"""What the speed experiment measures: who is asked, about how many candidates, how often."""
+"""What the speed experiment measures: contestants, numbers of candidates, repetitions."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ SENTENCES = (
     "many people wait for the late train on a cold and grey platform",
     "a small boat with a yellow sail drifts along the quiet river bank",
 )
-"""The queries, in turns: 13 words each, which are 15 tokens for either text encoder."""
+"""The queries, in rotation: 13 words each, which are 15 tokens for either text encoder."""
 
 
 @dataclass(frozen=True)
 class Profile:
     """Sizes and repetitions; the defaults are those of the paper's models, and BERT-base for either transformer.
 
-    VSE is measured at every one of ``sizes``, the cross-encoder at ``cross_repetitions``, which says how often at each.
-    ``batches`` are tried before, and the cross-encoder works with the fastest.
+    VSE is measured at every one of ``sizes``, the cross-encoder at the sizes of ``cross_repetitions`` (size,
+    repetitions), with the fastest of ``batches``.
     """
 
     sizes: tuple[int, ...] = (100, 300, 1_000, 3_000, 10_000, 30_000, 100_000)
@@ -47,14 +47,14 @@ class Profile:
 
     @property
     def cross_sizes(self) -> tuple[int, ...]:
-        """Where the cross-encoder is measured; beyond the last its time is continued."""
+        """Where the cross-encoder is measured; beyond the last its time is extrapolated."""
         return tuple(size for size, _ in self.cross_repetitions)
 
     @property
     def bert_name(self) -> str:
-        """What the transformers may be called: others than BERT-base by layers and width."""
-        own = (self.layers, self.heads, self.width, self.feed_forward)
-        return "BERT-base" if own == BERT_BASE else f"BERT {self.layers}×{self.width}"
+        """The name of the transformers: BERT-base, or layers and width."""
+        shape = (self.layers, self.heads, self.width, self.feed_forward)
+        return "BERT-base" if shape == BERT_BASE else f"BERT {self.layers}×{self.width}"
 
     @property
     def labels(self) -> dict[Contestant, str]:
@@ -105,7 +105,7 @@ Outcomes = Mapping[tuple[Contestant, int], list[Outcome]]
 
 @dataclass(frozen=True)
 class QueryTime:
-    """What one query takes. ``measured`` is False where the straight line was continued."""
+    """The time of one query; ``measured`` is False where it is extrapolated."""
 
     contestant: Contestant
     candidates: int
@@ -140,17 +140,17 @@ def every_second(outcomes: list[Outcome]) -> list[float]:
 def seconds_per_candidate(medians: Mapping[int, float]) -> float:
     """Return the slope b of the line t = b·n of least squares through measured times, b = Σ n t / Σ n².
 
-    Through the origin: without a candidate a cross-encoder has nothing to do.
+    Through the origin: without candidates a cross-encoder does nothing.
     """
     return sum(size * seconds for size, seconds in medians.items()) / sum(size**2 for size in medians)
 
 
 def largest_deviation(medians: Mapping[int, float]) -> float:
-    """How far the measured times are from the line at most, as a part of the line's value."""
+    """Return the largest relative deviation of the measured times from the line."""
     slope = seconds_per_candidate(medians)
     return max(abs(seconds / (slope * size) - 1) for size, seconds in medians.items())
 
 
 def rounded(ratio: float) -> str:
-    """Two digits of a ratio: the others are noise."""
+    """Return a ratio with two significant digits; the others are noise."""
     return f"{float(f'{ratio:.2g}'):,.0f}" if ratio >= 10 else f"{ratio:.1f}"

@@ -1,4 +1,4 @@
-"""The speed experiment's table: what one query takes, and how many times more a cross-encoder takes."""
+"""The result of the speed experiment: the time of one query, and how many times more a cross-encoder takes."""
 
 from __future__ import annotations
 
@@ -36,28 +36,32 @@ def plot_times(
     labels: Mapping[Contestant, str],
     warning: str | None = None,
 ) -> Figure:
-    """Both axes logarithmic; what was continued is dashed, with open marks. ``ratio(size)`` stands in two places.
+    """Plot times on logarithmic axes; extrapolated times are dashed, with open marks.
 
-    A ``warning`` stands above it all, so that the picture cannot be shown without it.
+    Args:
+        times: of all contestants.
+        ratio: of the cross-encoder to VSE for a size, shown at two sizes.
+        labels: of the contestants.
+        warning: shown above the plot.
     """
     figure_module: Any = require("matplotlib.figure", extra="plot", purpose="the plot of vse experiment speed")
     figure: Figure = figure_module.Figure(figsize=(7.6, 4.8), layout="constrained")
     axis = figure.subplots()
     axis.set(xscale="log", yscale="log")
-    for scale in (axis.xaxis, axis.yaxis):  # plain numbers: powers of ten would ask for mathematical fonts
+    for scale in (axis.xaxis, axis.yaxis):  # plain numbers: powers of ten would need mathematical fonts
         scale.set_major_formatter(lambda value, _: f"{value:,g}")
         scale.set_minor_formatter(lambda value, _: "")
     for contestant, label in labels.items():
-        own = sorted((time for time in times if time.contestant == contestant), key=lambda time: time.candidates)
-        _curve(axis, own, COLOURS[contestant], label)
+        points = sorted((time for time in times if time.contestant == contestant), key=lambda time: time.candidates)
+        _curve(axis, points, COLOURS[contestant], label)
     crossing = [time for time in times if time.contestant == "cross-encoder"]
     plain = {time.candidates: time.seconds for time in times if time.contestant == "vse-bert"}
     for measured in (True, False):
         last = max((time for time in crossing if time.measured is measured), key=lambda time: time.candidates)
         _gap(axis, last, plain[last.candidates], f"{rounded(ratio(last.candidates))} ×")
-    axis.set_xlabel("candidate pictures", fontsize=10, color=INK)
+    axis.set_xlabel("candidate images", fontsize=10, color=INK)
     axis.set_ylabel("seconds for one text query", fontsize=10, color=INK)
-    axis.set_title("Time to find pictures for a sentence", color=INK, fontweight="bold")
+    axis.set_title("Time to find images for a sentence", color=INK, fontweight="bold")
     if warning is not None:
         figure.suptitle(warning, fontsize=9, color=COLOURS["cross-encoder"])
     axis.tick_params(labelsize=9, colors=INK)
@@ -77,7 +81,7 @@ def _curve(axis: Any, times: Sequence[QueryTime], colour: str, label: str) -> No
         line = [known[-1], *rest]
         points = ([time.candidates for time in line], [time.seconds for time in line])
         style = {"linestyle": "--", "marker": "o", "markerfacecolor": "white", "markersize": 5}
-        axis.plot(*points, color=colour, linewidth=1.6, label=f"{label}, continued, not measured", zorder=2, **style)
+        axis.plot(*points, color=colour, linewidth=1.6, label=f"{label}, extrapolated, not measured", zorder=2, **style)
 
 
 def _gap(axis: Any, upper: QueryTime, lower: float, text: str) -> None:
@@ -86,20 +90,20 @@ def _gap(axis: Any, upper: QueryTime, lower: float, text: str) -> None:
         "", **ends, arrowprops={"arrowstyle": "<->", "color": INK, "linewidth": 0.9, "shrinkA": 5, "shrinkB": 5}
     )
     middle = (upper.seconds * lower) ** 0.5
-    note = text if upper.measured else f"{text}\n(continued)"
+    note = text if upper.measured else f"{text}\n(extrapolated)"
     place = {"textcoords": "offset points", "xytext": (-6, 0), "ha": "right", "va": "center"}
     axis.annotate(note, (upper.candidates, middle), fontsize=9, color=INK, **place)
 
 
 MAIN: Contestant = "vse-bert"
 STRAIGHT = 0.1
-"""How far measured times may be from the line at most for it to be called straight, as a part of its value."""
+"""The largest relative deviation of measured times for which the line counts as straight."""
 QUICK_WARNING = "This was the quick version: networks far too small for times that mean anything"
 
 
 @dataclass(frozen=True)
 class SpeedResult:
-    """All times of one run. ``machine`` says where they were taken."""
+    """All times of one run, and the ``machine`` on which they were measured."""
 
     profile: Profile
     quick: bool
@@ -115,11 +119,11 @@ class SpeedResult:
 
     @property
     def warning(self) -> str | None:
-        """What has to be said wherever the figures are shown."""
+        """The warning to show with the figures, if any."""
         return QUICK_WARNING if self.quick else None
 
     def ratio(self, size: int, contestant: Contestant = MAIN) -> float:
-        """How many times longer the cross-encoder takes with so many candidates."""
+        """Return how many times longer the cross-encoder takes with ``size`` candidates."""
         return self.times["cross-encoder", size].seconds / self.times[contestant, size].seconds
 
     def ratio_line(self) -> str:
@@ -127,7 +131,8 @@ class SpeedResult:
         last, largest = self.profile.cross_sizes[-1], self.profile.sizes[-1]
         return (
             f"{self.profile.labels[MAIN]} is {rounded(self.ratio(last))} times faster than V+L BERT at {last:,} "
-            f"candidates (measured) and {rounded(self.ratio(largest))} times at {largest:,} (continued, not measured)"
+            f"candidates (measured) and {rounded(self.ratio(largest))} times at {largest:,} (extrapolated, not "
+            "measured)"
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -191,7 +196,7 @@ class SpeedResult:
             cells = [duration(self.times[name, size].seconds) for name in CONTESTANTS]
             cells.append(rounded(self.ratio(size)))
             if not measured:
-                cells[-2:] = [f"{cell} (continued)" for cell in cells[-2:]]
+                cells[-2:] = [f"{cell} (extrapolated)" for cell in cells[-2:]]
             rows.append([f"{size:,}", *cells])
         return rows
 
@@ -210,9 +215,9 @@ class SpeedResult:
             f"to {sizes} candidates"
         )
         if deviation <= STRAIGHT:
-            return f"The continued times are {fit}, from which no measured time is further than {deviation:.0%}"
-        rough = f"the measured ones are up to {deviation:.0%} away from what continues them"
-        return f"The continued times are rough: {rough}, {fit}"
+            return f"The extrapolated times are {fit}, from which no measured time is further than {deviation:.0%}"
+        rough = f"the measured ones are up to {deviation:.0%} away from the line"
+        return f"The extrapolated times are rough: {rough}, {fit}"
 
     def _machine_in_words(self) -> str:
         machine = self.machine
@@ -225,7 +230,7 @@ class SpeedResult:
 
 
 def duration(seconds: float) -> str:
-    """Two or three digits and the unit a person would choose."""
+    """Return a time with two or three digits in a suitable unit."""
     for limit, factor, unit in ((1.0, 1e3, "ms"), (120.0, 1.0, "s"), (7200.0, 1 / 60, "min")):
         if seconds < limit:
             return f"{_digits(seconds * factor)} {unit}"

@@ -1,8 +1,8 @@
-"""The paper's synthetic experiment (appendix, tab:design): can a GPO find a pooling it is only shown the results of?
+"""The paper's synthetic experiment (appendix, tab:design): can a GPO learn a pooling from its results?
 
 Random feature sets are pooled by a fixed pooling; a GPO is trained to give the same pooled vectors, on sets of 20 to
-100 elements. It never sees a coefficient. Afterwards its coefficients are compared with the true ones, on the sizes it
-saw and on smaller and larger ones it did not.
+100 elements, without seeing coefficients. Afterwards its coefficients are compared with the true ones, on sizes seen in
+training and on smaller and larger ones.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 
 from vse.errors import InputError, require
 
-for _module in ("torch", "matplotlib"):  # asked for now, not after minutes of training
+for _module in ("torch", "matplotlib"):  # checked now, not after minutes of training
     require(_module, extra="train", purpose="vse experiment synthetic")
 
 from vse._util.processes import run_jobs  # noqa: E402
@@ -43,7 +43,7 @@ def run(
     jobs: int | None,
     report: ProgressReporter,
 ) -> SyntheticResult:
-    """Train every design on every pattern with its seeds; runs already in ``out`` are not repeated."""
+    """Train every design on every pattern with its seeds; runs in ``out`` are reused."""
     if seeds is not None and not seeds:
         raise InputError("seeds is empty; give at least one")
     profile = QUICK if quick else Profile()

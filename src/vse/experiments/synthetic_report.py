@@ -1,4 +1,4 @@
-"""The synthetic experiment's table, beside the published one."""
+"""The result of the synthetic experiment, beside the published table."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ COLOURS = {
 
 
 def plot_curves(outcomes: Outcomes) -> Figure:
-    """One row per pattern, one column per set size; the first seed of every design over the true coefficients."""
+    """Plot the first seed of every design over the true coefficients, for each pattern and set size."""
     figure_module: Any = require("matplotlib.figure", extra="plot", purpose="the plot of vse experiment synthetic")
     rows, columns = len(PATTERNS), len(CURVE_SIZES)
     figure: Figure = figure_module.Figure(figsize=(4.0 * columns, 1.9 * rows + 0.8), layout="constrained")
@@ -117,11 +117,11 @@ class SyntheticResult:
     folder: Path
 
     def error(self, design: str, pattern: str, sizes: str) -> float:
-        """Median over seeds of one entry of the table."""
+        """Return the median over seeds of one entry of the table."""
         return median(outcome.errors[sizes] for outcome in self.outcomes[design, pattern])
 
     def within_tolerance(self) -> tuple[int, int]:
-        """How many entries of the main design are at most :data:`TOLERANCE` above the paper's, and of how many."""
+        """Return how many entries of the main design are at most :data:`TOLERANCE` above the paper's, and the total."""
         entries = [
             self.error(MAIN_DESIGN, pattern, sizes) <= PAPER[MAIN_DESIGN][pattern][i] + TOLERANCE
             for pattern in PATTERNS
@@ -189,6 +189,6 @@ class SyntheticResult:
 
 
 def short(value: float) -> str:
-    """Three decimals without the leading zero, as the paper prints them; a rounded zero is ``0``."""
+    """Return three decimals without the leading zero, as the paper prints them; a rounded zero is ``0``."""
     text = f"{value:.3f}"
     return "0" if float(text) == 0 else text.removeprefix("0")

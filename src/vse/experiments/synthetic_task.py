@@ -1,4 +1,4 @@
-"""What the synthetic experiment trains: a GPO that is shown the results of a fixed pooling, never its coefficients."""
+"""The task of the synthetic experiment: train a GPO on the results of a fixed pooling, without its coefficients."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ CURVE_SIZES = (15, 36, 100)
 
 @dataclass(frozen=True)
 class Profile:
-    """How long and on what a GPO is trained; the same for every design and pattern."""
+    """How a GPO is trained; the same for every design and pattern."""
 
     steps: int = 3000
     sets: int = 16
@@ -58,7 +58,7 @@ class Outcome:
 
 
 def coefficient_error(pool: RankPooling, true: RankPooling, sizes: range) -> float:
-    """Root mean square error of the coefficients, per size, then averaged over ``sizes``."""
+    """Return the root mean square error of the coefficients of each size, averaged over ``sizes``."""
     errors = [
         (pool.coefficients(size).double() - true.coefficients(size).double()).square().mean().sqrt() for size in sizes
     ]
@@ -68,28 +68,28 @@ def coefficient_error(pool: RankPooling, true: RankPooling, sizes: range) -> flo
 def imitate(
     pool: GPO, true: RankPooling, seed: int, profile: Profile, *, after_step: Callable[[], None] | None = None
 ) -> float:
-    """Train ``pool`` to give the pooled vectors of ``true``; returns the last loss.
+    """Train ``pool`` to give the pooled vectors of ``true``, and return the last loss.
 
     Every step draws ``profile.sets`` sets of standard normal features, their sizes spread evenly over the seen ones,
     and takes an Adam step on the squared difference of the two pooled vectors; the learning rate warms up linearly and
     falls to zero along a cosine. The data depend on ``seed`` alone.
     """
     generator = torch.Generator().manual_seed(seed)
-    optimiser = torch.optim.Adam(pool.parameters(), lr=profile.learning_rate)
+    optimizer = torch.optim.Adam(pool.parameters(), lr=profile.learning_rate)
     seen = SIZE_RANGES["seen"]
     loss = torch.zeros(())
     for step in range(profile.steps):
         rate = min(1.0, (step + 1) / profile.warm_up) * 0.5 * (1 + math.cos(math.pi * step / profile.steps))
-        for group in optimiser.param_groups:
+        for group in optimizer.param_groups:
             group["lr"] = profile.learning_rate * rate
         place = (torch.arange(profile.sets) + torch.rand(profile.sets, generator=generator)) / profile.sets
         lengths = (seen.start + place * len(seen)).long().clamp(max=seen.stop - 1)
         features = torch.randn(profile.sets, seen.stop - 1, profile.width, generator=generator)
         loss = (pool(features, lengths=lengths) - true(features, lengths=lengths)).square().mean()
-        optimiser.zero_grad()
+        optimizer.zero_grad()
         loss.backward()
         torch.nn.utils.clip_grad_norm_(pool.parameters(), profile.clip)
-        optimiser.step()
+        optimizer.step()
         if after_step is not None:
             after_step()
     return loss.item()

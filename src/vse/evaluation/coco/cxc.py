@@ -117,14 +117,14 @@ class CxcMetrics:
     correlations: Mapping[Task, Correlation] = field(hash=False)
 
     def to_json(self) -> dict[str, Any]:
-        """Everything, and what a correlation is."""
+        """Return everything, and the definition of the correlations."""
         retrieval = {name: getattr(self, name).to_json() for name in ("i2t", "t2i", "t2t", "i2i")}
         correlations = {task: each.to_json() for task, each in self.correlations.items()}
         return {**retrieval, "correlations": correlations, "correlation_definition": CORRELATION}
 
 
 def read_cxc(folder: str | Path) -> CxcRatings:
-    """``sts_test.csv``, ``sis_test.csv`` and ``sits_test.csv`` of the release, each also as ``.csv.gz``."""
+    """Read ``sts_test.csv``, ``sis_test.csv`` and ``sits_test.csv``, each also as ``.csv.gz``."""
     return CxcRatings(**{task: _read(Path(folder) / f"{task}_test.csv", task) for task in TASKS})
 
 
@@ -215,7 +215,7 @@ def sampled_correlation(
     samples: int = SAMPLES,
     key: tuple[int, ...] = (0,),
 ) -> Correlation:
-    """The correlation of :data:`CORRELATION` for pairs whose left items are ``queries``; ``key`` fixes the draws."""
+    """Return the correlation of :data:`CORRELATION`; ``queries`` are the left items, ``key`` fixes the draws."""
     if samples < 1 or min(key) < 0:
         raise InputError(f"samples {samples} and seed {key[0]}: expected at least one sample and a seed from 0 on")
     order = np.argsort(queries, kind="stable")

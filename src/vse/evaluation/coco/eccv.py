@@ -60,7 +60,7 @@ class EccvDirection:
 
     @classmethod
     def of(cls, positions: Iterable[Indices], absent: int = 0) -> EccvDirection:
-        """From the ascending ranks of the right candidates of each query; a query without any is left out."""
+        """Return the metrics of ascending ranks of right candidates; a query without any is left out."""
         figures = np.array([_figures(each) for each in positions if len(each)])
         if not len(figures):
             raise InputError("no query has a right candidate: there is nothing to measure")
@@ -86,12 +86,12 @@ class EccvMetrics:
     t2i: EccvDirection
 
     def to_json(self) -> dict[str, Any]:
-        """Both directions, and what the figures are."""
+        """Return both directions, and the definition of the figures."""
         return {"i2t": self.i2t.to_json(), "t2i": self.t2i.to_json(), "definition": DEFINITION}
 
 
 def read_eccv(folder: str | Path) -> EccvPositives:
-    """``eccv_image_to_caption.json`` and ``eccv_caption_to_image.json`` of the release, ``{"id": [id, …]}``."""
+    """Read ``eccv_image_to_caption.json`` and ``eccv_caption_to_image.json``, ``{"id": [id, …]}``."""
     return EccvPositives(
         *(_read(Path(folder) / f"eccv_{way}.json") for way in ("image_to_caption", "caption_to_image"))
     )
@@ -105,7 +105,7 @@ def eccv_metrics(
     *,
     progress: ProgressReporter | None = None,
 ) -> EccvMetrics:
-    """The figures for ``images (I, D)`` and ``texts (T, D)``, rows as in ``ids``; the score is the dot product."""
+    """Return the figures of ``images (I, D)`` and ``texts (T, D)``, rows as in ``ids``, by dot products."""
     scores = DotScores(checked_vectors("images", images), checked_vectors("texts", texts))
     return eccv_metrics_of_scores(scores, ids, positives, progress=progress)
 
@@ -127,7 +127,7 @@ def positive_positions(
 
         rank of the j-th best right candidate p = j + |{ c wrong : s(q, c) >= s(q, p) }|
 
-    Equal to what float64 gives: where a float32 score is too near to that of a right candidate to tell, it is
+    Equal to what float64 gives: where a float32 score is too close to that of a right candidate, it is
     computed again. Memory is a block of queries times all candidates.
     """
     check_positives(scores, positives)

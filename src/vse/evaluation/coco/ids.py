@@ -1,4 +1,4 @@
-"""Which row is which COCO image and caption: what ratings by image and sentence id need to meet vectors."""
+"""COCO's image and sentence ids of each row, for ratings that refer to ids."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ class CocoIds:
 
 
 def read_coco_ids(path: str | Path, split: str = "test") -> CocoIds:
-    """From Karpathy's ``dataset_coco.json``, or from a list ``[{"image_id", "file", "sentids", "captions"}]``.
+    """Read ids from Karpathy's ``dataset_coco.json``, or from a list ``[{"image_id", "file", "sentids", "captions"}]``.
 
     Both may be gzipped. The list is one split already; ``split`` chooses from Karpathy's file.
     """
@@ -141,7 +141,7 @@ def read_coco_ids(path: str | Path, split: str = "test") -> CocoIds:
 
 
 def read_plain_or_gzip(path: Path) -> str:
-    """Return the text of a file, gzipped or not; ``name.gz`` is taken where ``name`` is absent."""
+    """Return the text of a file, gzipped or not; ``name.gz`` is used where ``name`` is missing."""
     packed = path.with_name(path.name + ".gz")
     if not path.is_file() and packed.is_file():
         path = packed

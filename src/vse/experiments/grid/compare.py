@@ -1,4 +1,4 @@
-"""Rows of a grid against each other: means over seeds, and differences with intervals."""
+"""Train the rows of a grid, measure them, and compare them: means over seeds, differences with intervals."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from vse.training.result import TrainingResult
 
 @dataclass(frozen=True)
 class TrainedSeed:
-    """A row of the grid with one seed, trained to its end."""
+    """A row of the grid trained with one seed."""
 
     variant: Variant
     seed: int
@@ -40,12 +40,12 @@ class TrainedSeed:
 def train_grid(
     grid: Grid, seeds: Sequence[int], folder: Path, *, jobs: int | None, report: ProgressReporter
 ) -> list[TrainedSeed]:
-    """Return every row with every seed, seed by seed, so that an interrupted grid has whole comparisons.
+    """Train every row with every seed, seed by seed, so that an interrupted grid has complete comparisons.
 
-    A run is in ``folder/KEY-seedN``. One that is finished is read, one that was interrupted goes on, and one that was
-    begun with other settings is refused.
+    A run is in ``folder/KEY-seedN``. A finished run is read, an interrupted one resumes, and one with other settings is
+    refused.
     """
-    require("matplotlib", "plot", "the pictures of an experiment")  # asked for now, not after hours of training
+    require("matplotlib", "plot", "the plots of an experiment")  # checked now, not after hours of training
     if not seeds:
         raise InputError("seeds is empty; give at least one")
     wanted = [(variant, seed) for seed in seeds for variant in grid.variants]
@@ -63,7 +63,7 @@ def train_grid(
 def _recipe(grid: Grid, variant: Variant, seed: int) -> Recipe:
     recipe = read_recipe(variant.recipe, [*variant.changes, *grid.changes, f"seed={seed}"])
     if not isinstance(recipe, Recipe):
-        raise InputError(f"{variant.recipe}: an ensemble, and a row of an experiment is one model")
+        raise InputError(f"{variant.recipe}: an ensemble; a row of an experiment must be one model")
     return recipe
 
 
@@ -73,7 +73,7 @@ TEST = "test.json"
 
 @dataclass(frozen=True, eq=False)
 class MeasuredSeed:
-    """The figures of one model on the test split, and the same for draws of its images, ``(samples, figures)``."""
+    """The figures of one model on the test split, and of draws of its images ``(samples, figures)``."""
 
     trained: TrainedSeed
     metrics: RetrievalMetrics
@@ -83,7 +83,7 @@ class MeasuredSeed:
 def measure_grid(
     trained: Sequence[TrainedSeed], split: str, report: ProgressReporter, *, samples: int = SAMPLES
 ) -> tuple[list[MeasuredSeed], dict[str, Any]]:
-    """Return every model on ``split``, and what the split is."""
+    """Measure every model on ``split``; also return a description of the split."""
     data = open_split(trained[0].recipe, split)
     test = RetrievalTest.of(data)
     report.start(len(trained), f"measuring on {data.name} {data.split}")
@@ -111,7 +111,7 @@ def measured(trained: TrainedSeed, ranks: FoldRanks, *, samples: int = SAMPLES) 
 
 
 def _ranks(trained: TrainedSeed, data: CaptionedImages, test: RetrievalTest) -> FoldRanks:
-    """From what is kept, if it is of these weights and this split."""
+    """Return the kept ranks if they are of these weights and this split; otherwise compute and keep them."""
     path = trained.result.folder / TEST
     what = {"model": read_json(trained.result.model / "config.json")["fingerprint"], "split": test.about["split_hash"]}
     if path.is_file():
@@ -127,7 +127,7 @@ def _ranks(trained: TrainedSeed, data: CaptionedImages, test: RetrievalTest) -> 
 
 RSUM = FIGURES.index("rsum")
 RISE = 1.0
-"""Of rsum on dev from the last but one fifth of the epochs to the last: more than this, and a run is not at its end."""
+"""A run is unfinished if its mean rsum on dev rose by more than this between the last two fifths of its epochs."""
 
 Verdict = Literal["holds", "does not hold", "undecided"]
 
@@ -148,12 +148,12 @@ class Row:
 
     @property
     def mean(self) -> dict[str, float]:
-        """Over the seeds."""
+        """The mean over seeds."""
         return dict(zip(FIGURES, self.figures.mean(axis=0).tolist(), strict=True))
 
     @property
     def deviation(self) -> dict[str, float] | None:
-        """Between the seeds (the sample standard deviation); None for one seed."""
+        """The sample standard deviation between seeds; None for one seed."""
         if len(self.seeds) < 2:
             return None
         return dict(zip(FIGURES, self.figures.std(axis=0, ddof=1).tolist(), strict=True))
@@ -175,7 +175,7 @@ class Contrast:
 
     @property
     def verdict(self) -> Verdict:
-        """Decided when the interval leaves zero out."""
+        """Decided when the interval excludes zero."""
         if self.interval.low > 0:
             return "holds"
         return "does not hold" if self.interval.high < 0 else "undecided"
@@ -191,7 +191,7 @@ class Contrast:
 
 
 def still_rising(dev: Sequence[float]) -> bool:
-    """Return whether the rsum of epochs was on its way up at the end: the last fifth against the fifth before it."""
+    """Return whether the rsum of epochs still rose at the end: the last fifth against the fifth before it."""
     part = max(1, len(dev) // 5)
     if len(dev) < 2 * part:
         return True
@@ -199,13 +199,13 @@ def still_rising(dev: Sequence[float]) -> bool:
 
 
 def contrast(claim: Claim, better: Row, worse: Row) -> Contrast:
-    """The difference of the means over seeds; its interval is over draws of test items and, of several, of seeds.
+    """Return the difference of the means over seeds, with an interval over draws of test items and of seeds.
 
-    Seeds are drawn in pairs: seed n of one row goes with seed n of the other. With one seed only the test items are
-    drawn, and the interval says nothing about another training.
+    Seeds are drawn in pairs: seed n of one row with seed n of the other. With one seed only the test items are drawn,
+    and the interval does not cover the variation between trainings.
     """
     if [each.trained.seed for each in better.seeds] != [each.trained.seed for each in worse.seeds]:
-        raise InputError(f"{claim.text}: the two have other seeds, and are compared seed by seed")
+        raise InputError(f"{claim.text}: the two rows have different seeds, and rows are compared seed by seed")
     by_seed = better.figures[:, RSUM] - worse.figures[:, RSUM]
     drawn = np.stack([a.draws[:, RSUM] - b.draws[:, RSUM] for a, b in zip(better.seeds, worse.seeds, strict=True)])
     seeds, samples = drawn.shape

@@ -1,4 +1,4 @@
-"""Pictures of a grid: what every seed reached, and how it got there."""
+"""Plots of a grid: every seed on the test split, and the curves on dev."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ GRID = "#e6e9ef"
 
 
 def plot_seeds(rows: Sequence[Row], title: str) -> Figure:
-    """Return a line for each row: its seeds as dots on the scale of rsum, their mean as a bar."""
+    """Plot the rsum of every row: seeds as dots, their mean as a bar."""
     figure, axis = _axes(title, (7.6, 1.2 + 0.42 * len(rows)))
     for place, row in enumerate(rows):
         colour = COLOURS[place % len(COLOURS)]
@@ -45,7 +45,7 @@ def plot_seeds(rows: Sequence[Row], title: str) -> Figure:
 
 
 def plot_dev(rows: Sequence[Row], title: str) -> Figure:
-    """Rsum on dev after each epoch: the mean of a row's seeds as a line, their range as a band."""
+    """Plot the rsum on dev after each epoch: the mean over seeds as a line, their range as a band."""
     figure, axis = _axes(title, (7.6, 4.4))
     for place, row in enumerate(rows):
         runs = [dev_curve(each.trained.result.folder) for each in row.seeds]
@@ -65,12 +65,12 @@ def plot_dev(rows: Sequence[Row], title: str) -> Figure:
 
 
 def dev_curve(folder: Any) -> list[float]:
-    """Rsum on dev after each epoch of a run."""
+    """Return the rsum on dev after each epoch of a run."""
     return [line["dev"]["rsum"] for line in read_metrics(folder) if line["kind"] == "epoch"]
 
 
 def _axes(title: str, size: tuple[float, float]) -> tuple[Figure, Any]:
-    module: Any = require("matplotlib.figure", extra="plot", purpose="the pictures of an experiment")
+    module: Any = require("matplotlib.figure", extra="plot", purpose="the plots of an experiment")
     figure: Figure = module.Figure(figsize=size, layout="constrained", facecolor="white")
     axis: Any = figure.subplots()
     axis.set_title(title, color=INK, fontweight="bold", fontsize=11)

@@ -31,7 +31,7 @@ UNFINISHED = "*"
 
 @dataclass(frozen=True)
 class GridResult:
-    """Rows in the order of the plan. ``test`` says what was ranked, ``profile`` what all runs have in common."""
+    """The result of a plan: its rows, the ``test`` that was ranked, and the ``profile`` that all runs share."""
 
     grid: Grid
     rows: tuple[Row, ...]
@@ -48,16 +48,16 @@ class GridResult:
 
     @property
     def training_seconds(self) -> float:
-        """Of all runs, one after the other."""
+        """The sum over all runs."""
         return sum(each.trained.result.seconds for row in self.rows for each in row.seeds)
 
     def panels(self) -> list[tuple[str, list[Row]]]:
-        """Rows that stand together, in the order of the plan."""
+        """Return the rows of each panel, in the order of the plan."""
         names = dict.fromkeys(row.variant.panel for row in self.rows)
         return [(name, [row for row in self.rows if row.variant.panel == name]) for name in names]
 
     def cells(self, row: Row) -> list[str]:
-        """Label, seeds and figures; rsum with its deviation."""
+        """Return label, seeds and figures; rsum with its deviation."""
         figures = [f"{row.mean[name]:.1f}" for name in COLUMNS]
         if row.deviation is not None:
             figures[-1] += f" ± {row.deviation['rsum']:.1f}"
@@ -79,7 +79,7 @@ class GridResult:
         }
 
     def markdown(self) -> str:
-        """Both tables for a document."""
+        """Return both tables as Markdown."""
         lines = [_line(("", "seeds", *self.heads)), _line(("---",) * 2 + ("--:",) * len(self.heads))]
         for panel, rows in self.panels():
             lines += [_line([f"**{panel}**", *[""] * (len(self.heads) + 1)])] if panel else []
@@ -92,7 +92,7 @@ class GridResult:
         return "\n".join(lines) + "\n"
 
     def save(self) -> None:
-        """``result.json``, ``table.md`` and the pictures."""
+        """Write ``result.json``, ``table.md`` and the plots."""
         self.folder.mkdir(parents=True, exist_ok=True)
         write_text(self.folder / "table.md", self.markdown())
         plot_seeds(self.rows, self.grid.title).savefig(self.folder / "seeds.png", dpi=130)
@@ -133,9 +133,9 @@ def _line(cells: Sequence[str]) -> str:
 
 
 def run_grid(grid: Grid, seeds: Sequence[int], call: Call, *, split: str = "test") -> GridResult:
-    """Train what is missing, measure what was not measured, compare, and write it all into ``call.out``.
+    """Train and measure what is missing, compare, and write the result into ``call.out``.
 
-    The test split is looked at once, with the model that dev has chosen in each run.
+    The test split is used once, with the model that dev has selected in each run.
     """
     trained = train_grid(grid, seeds, call.runs_folder, jobs=call.jobs, report=call.report)
     measured, test = measure_grid(trained, split, call.report)
@@ -148,7 +148,7 @@ def run_grid(grid: Grid, seeds: Sequence[int], call: Call, *, split: str = "test
 
 
 def rows_of(grid: Grid, measured: Sequence[MeasuredSeed]) -> tuple[Row, ...]:
-    """Return the models of each variant together."""
+    """Group the models by variant."""
     rows = []
     for variant in grid.variants:
         own = tuple(each for each in measured if each.trained.variant == variant)
@@ -157,7 +157,7 @@ def rows_of(grid: Grid, measured: Sequence[MeasuredSeed]) -> tuple[Row, ...]:
 
 
 def common_values(rows: Sequence[Row]) -> dict[str, object]:
-    """Return the values of the recipes that are the same in all runs."""
+    """Return the values of the recipes that are equal in all runs."""
     recipes = [flat(each.trained.recipe.identity()) for row in rows for each in row.seeds]
     first, *others = recipes
     return {
