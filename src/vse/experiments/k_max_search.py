@@ -73,7 +73,7 @@ class SearchResult:
         summary = (
             f"GPO: {self.gpo:.1f}. Best pair: {self.best.image} and {self.best.text}, {self.highest:.1f}. One seed."
         )
-        return "\n".join(lines) + f"\n\n{last}\n"
+        return "\n".join(lines) + f"\n\n{summary}\n"
 
     def save(self) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)

@@ -1,10 +1,10 @@
 """The paper's Figure 3: the time of a text query, VSE against a cross-encoder (V+L BERT), over the number of images.
 
 Both have encoded the images: VSE as 1024-d embeddings in a collection, the cross-encoder as 36 region features of
-2048. VSE encodes the sentence once and compares it with every embedding; it goes through :func:`vse.index.search`,
-from the sentence to the best 10 with paths and confidences. The cross-encoder runs a BERT over sentence and regions for
-every candidate. Both compute in float32 on the CPU. The cross-encoder is measured up to 1,000 candidates; beyond, its
-times are extrapolated by a straight line and marked as such.
+2048. VSE encodes the sentence once and compares it with every embedding, by :func:`vse.index.search_encoded`: from the
+sentence to the best 10 with paths and confidences. The cross-encoder runs a BERT over sentence and regions for every
+candidate. Both compute in float32 on the CPU. The cross-encoder is measured up to 1,000 candidates; beyond, its times
+are extrapolated by a straight line and marked as such.
 """
 
 from __future__ import annotations

@@ -20,7 +20,8 @@ from torch import Tensor, nn
 
 from vse.encoders.transformer_text import create_transformer
 from vse.experiments.speed_profile import SENTENCES, Profile
-from vse.index.item_search import search
+from vse.index.item_search import search_encoded
+from vse.index.query import as_query, encode_query
 from vse.index.store import EmbeddedCollection
 from vse.index.types import Collection, Entry, MediaFile, Moment
 from vse.inputs.pretrained import wordpiece
@@ -97,7 +98,9 @@ class VSEContestant:
 
     def answer(self, sentence: str) -> list[int]:
         """Return the ids of the best, found by comparing the sentence with every embedding."""
-        return [result.id for result in search(self.collection, sentence, self._results, model=self.model).results]
+        # Not search(): it would refuse a collection of random embeddings that two models share.
+        query = encode_query(as_query(sentence), self.model)
+        return [result.id for result in search_encoded(self.collection, query, self._results).results]
 
 
 class CrossEncoder(nn.Module):
