@@ -77,8 +77,8 @@ def class_sentences() -> list[tuple[str, str]]:
 
     info = ImageNetInfo()
     names = [info.index_to_description(index) for index in range(CLASSES)]
-    told = [info.index_to_description(index, detailed=True) for index in range(CLASSES)]
-    return [(f"a photo of a {name.split(',')[0]}", more) for name, more in zip(names, told, strict=True)]
+    details = [info.index_to_description(index, detailed=True) for index in range(CLASSES)]
+    return [(f"a photo of a {name.split(',')[0]}", more) for name, more in zip(names, details, strict=True)]
 
 
 def _pooled(text: TransformerTextEncoder, tokenizer: TextTokenizer, sentences: Sequence[str]) -> Tensor:

@@ -242,5 +242,5 @@ def _bad_characters(texts: list[str], first: int) -> str:
         try:
             text.encode()
         except UnicodeError:
-            return f"text {index} holds characters that are not Unicode: {text[:60]!a}; decode it anew"
+            return f"text {index} holds characters that are not Unicode: {text[:60]!a}; decode it again"
     return "a text cannot be tokenized"

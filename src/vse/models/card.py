@@ -46,8 +46,8 @@ def image_tower(config: ImageConfig, feature_size: int | None = None, parameters
     if config.kind == "region":
         network, feature_size = f"regions from disk, {config.head} head", config.feature_size
     elif config.kind == "frames":
-        seen = "from disk" if config.backbone is None else f"seen by {config.backbone.name}"
-        network, feature_size = f"frames of videos {seen}, linear", config.feature_size
+        origin = "from disk" if config.backbone is None else f"seen by {config.backbone.name}"
+        network, feature_size = f"frames of videos {origin}, linear", config.feature_size
     else:
         architecture = config.backbone.options.get("architecture", {})
         model_type = architecture.get("model_type") if isinstance(architecture, dict) else None
@@ -212,32 +212,32 @@ def _what_it_is(model: TorchModel) -> str:
         return sum(parameter.numel() for parameter in getattr(model, tower).parameters())
 
     if isinstance(model.config, HGRConfig):
-        told = (
+        summary = (
             "Videos and sentences compared in three ways, as wholes, by verbs and by nouns; the score of a pair is the "
             "mean of the three, each a cosine. There is no single vector of either."
         )
         towers = hgr_towers(model.config, size("video_encoder"), size("text_encoder"))
-        return _described(told, towers, model.config.about)
+        return _described(summary, towers, model.config.about)
     linear = getattr(model.text_encoder, "linear", None)  # of a transformer; a BiGRU's width is in the configuration
     towers = (
         image_tower(model.config.image, model.feature_size, size("image_encoder")),
         text_tower(model.config.text, getattr(linear, "in_features", None), size("text_encoder")),
     )
-    seen = "Videos" if model.config.image.kind == "frames" else "Images"
-    told = (
-        f"{seen} and sentences as unit vectors of {model.embed_size} dimensions in one space; the score of a pair is "
+    items = "Videos" if model.config.image.kind == "frames" else "Images"
+    summary = (
+        f"{items} and sentences as unit vectors of {model.embed_size} dimensions in one space; the score of a pair is "
         "their cosine."
     )
-    return _described(told, towers, model.config.about)
+    return _described(summary, towers, model.config.about)
 
 
-def _described(told: str, towers: Sequence[TowerReport], about: About) -> str:
+def _described(summary: str, towers: Sequence[TowerReport], about: About) -> str:
     def row(report: TowerReport) -> tuple[object, ...]:
         count = "" if report.parameters is None else f"{report.parameters:,}"
         return report.tower, report.kind, report.network, report.feature_size or NOT_RECORDED, report.pooling, count
 
     shown = table(("tower", "encoder", "network", "features", "pooling", "parameters"), map(row, towers))
-    return f"{told}\n\n{shown}\n\nSource: {escaped(about.source or NOT_RECORDED)}"
+    return f"{summary}\n\n{shown}\n\nSource: {escaped(about.source or NOT_RECORDED)}"
 
 
 def _usage(model: TorchModel) -> str:

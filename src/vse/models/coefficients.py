@@ -66,7 +66,7 @@ def read_coefficients(path: Path) -> Coefficients:
     try:
         found = parse_plain(Coefficients, read_json(path), str(path))
     except InputError as error:
-        raise InputError(f"{error}; 'vse calibrate' writes it anew") from None
+        raise InputError(f"{error}; 'vse calibrate' writes it again") from None
     for name in ("collection", "query", "items"):
         if getattr(found, name) < 0:  # results would be surer the lower their score
             raise InputError(f"{path}: {name!r} is {getattr(found, name)}: expected 0 or more; 'vse calibrate' fits it")

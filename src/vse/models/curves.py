@@ -156,7 +156,15 @@ class PoolingCurve:
             raise InputError(f"the exponent of a pooling must be a finite number, got {exponent!r}")
         coefficients = tuple(map(float, weights))
         per_dimension = value.get("per_dimension") is True
-        curve = cls(tower, pooling, len(weights) or None, coefficients, per_dimension, note, exponent)
+        curve = cls(
+            tower=tower,
+            pooling=pooling,
+            size=len(weights) or None,
+            coefficients=coefficients,
+            per_dimension=per_dimension,
+            note=note,
+            exponent=exponent,
+        )
         _ = curve.nearest  # weights that make no curve are refused here and not when it is shown
         return curve
 

@@ -44,12 +44,12 @@ def curves_of(model: TorchModel) -> list[PoolingCurve]:
     given: Any = model
     if not isinstance(given.config, HGRConfig):
         image, text = given.config.image.pooling.name, given.config.text.pooling.name
-        seen, sizes = given.image_encoder, _image_sizes(given)
+        encoder, sizes = given.image_encoder, _image_sizes(given)
     else:
         image, text = given.config.video_pooling.name, given.config.sentence_pooling.name
-        seen, sizes = given.video_encoder, FRAME_SIZES
+        encoder, sizes = given.video_encoder, FRAME_SIZES
     return [
-        *_tower_curves("image", image, getattr(seen, "pooling", None), sizes),
+        *_tower_curves("image", image, getattr(encoder, "pooling", None), sizes),
         *_tower_curves("text", text, getattr(given.text_encoder, "pooling", None), TEXT_SIZES),
     ]
 

@@ -20,6 +20,7 @@ from vse.pooling.aggregators import (  # noqa: E402
 )
 from vse.pooling.base import Pooling, RankPooling  # noqa: E402
 from vse.pooling.frozen import FrozenPooling  # noqa: E402
+from vse.pooling.functional import SizeAugmentation, drop_elements  # noqa: E402
 from vse.pooling.gpo import GPO  # noqa: E402
 from vse.pooling.learned_poolings import (  # noqa: E402
     FSPool,
@@ -36,7 +37,6 @@ from vse.pooling.rank_poolings import (  # noqa: E402
     TopPercentPool,
 )
 from vse.pooling.registry import create_pooling, list_poolings, pooling_builder  # noqa: E402
-from vse.pooling.size_augmentation import SizeAugmentation, drop_elements  # noqa: E402
 from vse.pooling.sorted_sum import sorted_weighted_sum  # noqa: E402
 
 __all__ = [

@@ -1,4 +1,19 @@
-"""Create poolings by name."""
+"""Create poolings by name.
+
+``avg``              mean of all elements
+``max``              maximum
+``k-max``            mean of the ``k`` largest values
+``top-percent``      mean of the largest ``percent`` of the values
+``linear``           weights that decay linearly with the rank
+``gem``              generalized mean with a learned exponent
+``fspool``           learned piecewise linear weights for each of ``dim`` dimensions
+``cls``              the first element
+``self-attention``   self-attention over ``dim`` dimensions, then the mean
+``seq2seq``          last state of a GRU over ``dim`` dimensions
+``gcn-avg``          graph convolution over ``dim`` dimensions, then the mean
+``gcn-seq2seq``      graph convolutions, then a GRU
+``gpo``              learned weights for each rank
+"""
 
 from __future__ import annotations
 
