@@ -97,7 +97,7 @@ class TestMarkdown:
         assert row.startswith("| a\\|b | toys test |")
 
     def test_pipes_in_the_data(self, tmp_path):
-        """The data set's folder may have one too."""
+        """The dataset's folder may have one too."""
         append_markdown(tmp_path / "results.md", [result(data="a|b")])
         assert "| a\\|b test |" in (tmp_path / "results.md").read_text(encoding="utf-8")
 

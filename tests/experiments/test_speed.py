@@ -230,7 +230,7 @@ def test_a_line_that_does_not_fit_is_called_rough(tmp_path):
 
 
 def test_the_machine_is_told_apart(tmp_path, monkeypatch):
-    """By the model of its processor where the system tells it, and by the libraries; another is measured anew."""
+    """By the model of its processor where the system tells it, and by the libraries; another is measured again."""
     facts = tmp_path / "cpuinfo"
     facts.write_text("processor\t: 0\nmodel\t: 7\nmodel name\t: Some CPU @ 2 GHz\n\nmodel name\t: Another\n")
     assert processor_name(facts) == "Some CPU @ 2 GHz"
@@ -265,7 +265,7 @@ def test_ratios_have_two_digits(ratio, text):
 
 
 def test_measurements_are_kept_and_the_gallery_is_not(tmp_path, monkeypatch):
-    """Each measurement is kept and made once; of the collection nothing remains; another seed is measured anew."""
+    """Each measurement is kept and made once; of the collection nothing remains; another seed is measured again."""
     monkeypatch.setattr("vse.experiments.speed.QUICK", TINY)
     temporary, out = tmp_path / "temporary", tmp_path / "out"
     temporary.mkdir()

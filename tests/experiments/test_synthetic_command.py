@@ -11,7 +11,7 @@ RUNS = 20
 
 
 def test_synthetic_experiment_resumes_after_kill(tmp_path):
-    """A killed experiment goes on where it stopped and ends in a JSON object, a table and an image."""
+    """A killed experiment resumes and ends in a JSON object, a table and a plot."""
     out = tmp_path / "synthetic"
     first = subprocess.Popen([*COMMAND, "--out", str(out)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     deadline = time.monotonic() + 120

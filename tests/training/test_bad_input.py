@@ -58,7 +58,7 @@ class TestRecipes:
         assert len(str(caught.value).splitlines()) == 1
 
     def test_an_epoch_smaller_than_a_batch_is_no_epoch(self, data, tmp_path):
-        """Both numbers are told, and the key to change."""
+        """Both numbers are reported, and the key to change."""
         message = refusal(tiny_recipe(data, schedule=SHORT | {"batch_size": 49}), tmp_path / "run")
         assert "48 captions" in message
         assert "one batch of 49" in message
@@ -120,7 +120,7 @@ class TestData:
         ],
     )
     def test_features_that_are_not_finite_are_blamed(self, head, data, tmp_path):
-        """Step, caption number and image id; and the checkpoint before is one that a mended set continues."""
+        """Step, caption number and image id; and the run resumes from the previous checkpoint with a fixed dataset."""
         features = np.load(data / "train_ims.npy")
         broken = features.copy()
         broken[5] = np.nan
@@ -169,7 +169,7 @@ class TestFolders:
         return tmp_path / "place"
 
     def test_it_goes_on_with_the_same(self, place):
-        """The copy is one that continues; otherwise what follows would prove nothing."""
+        """The copy resumes; otherwise what follows would prove nothing."""
         assert train(tiny_recipe(place / "data", schedule=SHORT), place / "run").steps == 6
 
     def test_another_recipe_is_refused_by_its_keys(self, place):

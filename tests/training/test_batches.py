@@ -308,7 +308,7 @@ def test_readers_stop_with_their_consumer(readers):
 
 
 def test_resuming_at_end_of_epoch_reads_nothing():
-    """A run that is continued right at the end of an epoch has nothing to read."""
+    """A run that resumes right at the end of an epoch has nothing to read."""
     assert list(prefetch_batches(lambda samples: pytest.fail("nothing to make"), [], 2)) == []
 
 

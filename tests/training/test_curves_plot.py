@@ -1,4 +1,4 @@
-"""What the picture of a run shows is what its lines say."""
+"""The plot of a run shows what its log says."""
 
 from __future__ import annotations
 

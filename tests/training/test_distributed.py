@@ -228,7 +228,7 @@ def children(pid: int) -> dict[int, int]:
 
 
 class _Enough(SilentProgress):
-    """Stops when only the pictures are missing."""
+    """Stops when only the images are missing."""
 
     def finish(self) -> None:
         raise KeyboardInterrupt
@@ -236,7 +236,7 @@ class _Enough(SilentProgress):
 
 @pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="needs /proc to find a process by its rank")
 def test_a_process_that_dies_ends_the_run_and_one_process_can_continue_it(data, tmp_path):
-    """kill -9 of one rank: the command fails within a minute, the checkpoint is intact, and one process goes on from it
+    """kill -9 of one rank: the command fails within a minute, the checkpoint is intact, and one process resumes from it
     to the result that it would reach from that checkpoint in a folder of its own."""
     values = recipe_values(data, schedule=SCHEDULE | {"epochs": EPOCHS}, run=ONE_THREAD | {"checkpoint_minutes": 1e-6})
     recipe, run = write_toml(tmp_path / "tiny.toml", values), tmp_path / "run"

@@ -87,7 +87,7 @@ def test_every_member_is_a_run_of_its_own(trained, place):
 
 
 def test_the_mean_of_the_scores_is_measured(trained, place):
-    """rsum on dev is that of the averaged cosines, computed here anew from the saved models."""
+    """rsum on dev is that of the averaged cosines, computed here again from the saved models."""
     dev = open_data(place / "data", "dev")
     scores = [
         model.encode_images(dev.images).astype(np.float64) @ model.encode_texts(dev.captions, unknown="allow").T

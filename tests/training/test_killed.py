@@ -1,4 +1,4 @@
-"""A run whose process is killed, or asked to end by a signal, goes on and ends as if it had not been."""
+"""A run whose process is killed, or asked to end by a signal, resumes and ends as if it had not been."""
 
 from __future__ import annotations
 
@@ -157,7 +157,7 @@ class Command:
 
 @pytest.mark.slow
 def test_the_command_continues_after_every_signal(tmp_path):
-    """Killed at random moments, interrupted, terminated: the same command goes on, and ends with the same bits.
+    """Killed at random moments, interrupted, terminated: the same command resumes, and ends with the same bits.
 
     SIGINT and SIGTERM save a checkpoint of the last step and exit with 130. While a process trains, another one is
     told so.

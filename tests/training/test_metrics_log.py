@@ -44,7 +44,7 @@ def test_lines_of_every_kind_come_back(tmp_path):
 
 @given(kept=st.integers(0, 6), lost=st.integers(0, 4), torn=st.integers(0, 30))
 def test_a_resumed_run_repeats_the_file_to_the_byte(tmp_path_factory, kept, lost, torn):
-    """What was written after the last commit, whole lines or half of one, is gone; then the run goes on."""
+    """What was written after the last commit, whole lines or half of one, is gone; then the run resumes."""
     whole, resumed = tmp_path_factory.mktemp("whole"), tmp_path_factory.mktemp("resumed")
     straight = MetricsLog(whole)
     for step in range(12):

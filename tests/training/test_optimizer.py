@@ -1,4 +1,4 @@
-"""Learning rates by part of the model, and an optimiser that resumes exactly from its saved tensors."""
+"""Learning rates by part of the model, and an optimizer that resumes exactly from its saved tensors."""
 
 from __future__ import annotations
 

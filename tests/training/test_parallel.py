@@ -1,4 +1,4 @@
-"""Runs side by side: nobody goes on training when the process that asked for it is gone."""
+"""Parallel runs: no worker outlives the process that started it."""
 
 from __future__ import annotations
 

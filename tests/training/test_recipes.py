@@ -210,7 +210,7 @@ class TestSet:
         assert said in message
 
     def test_a_bad_file_is_not_blamed_on_a_change(self, write):
-        """What is wrong in the file is told first, by its name."""
+        """What is wrong in the file is reported first, by its name."""
         path = write("sead = 3")
         assert refusal(lambda: read_recipe(path, ["seed=3"])).startswith(f"{path}: ")
 

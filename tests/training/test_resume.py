@@ -130,7 +130,7 @@ VARIANTS: dict[str, Make] = {
 
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_interrupted_in_every_step_the_result_is_the_same(variant, tmp_path):
-    """Whatever a step depends on is in the checkpoint: optimiser, average, guard, statistics, place in the epoch;
+    """Whatever a step depends on is in the checkpoint: optimizer, average, guard, statistics, place in the epoch;
     and what the networks draw does not depend on what was drawn before."""
     recipe = VARIANTS[variant](tmp_path)
     interrupted(recipe, tmp_path / "whole")
@@ -182,7 +182,7 @@ class _Signalling(SilentProgress):
 
 
 def test_asked_to_stop_after_any_step_it_saves_that_step(tmp_path):
-    """Also the last step of an epoch, before its evaluation, and the last of the run; then it goes on to the same."""
+    """Also the last step of an epoch, before its evaluation, and the last of the run; then it resumes to the same."""
     recipe = _regions(tmp_path, run={"checkpoint_minutes": 0, "average": 0.9})
     interrupted(recipe, tmp_path / "whole")
     for step in range(1, 7):

@@ -39,7 +39,7 @@ def _quick_disk(monkeypatch):
 
 
 def test_the_last_checkpoint_counts_and_is_the_only_one(tmp_path):
-    """Values come back to the bit; the older ones are removed."""
+    """Values come back bit for bit; the older ones are removed."""
     folder = RunFolder(tmp_path)
     assert folder.read_checkpoint() is None
     for step in (1, 2, 99_999_999, 100_000_000):
@@ -50,7 +50,7 @@ def test_the_last_checkpoint_counts_and_is_the_only_one(tmp_path):
 
 @pytest.mark.parametrize("operation", OPERATIONS)
 def test_a_failure_leaves_the_old_checkpoint_or_the_new_one(tmp_path, operation):
-    """Every call of every operation fails once; then the same run goes on and nothing of the failure is left."""
+    """Every call of every operation fails once; then the same run resumes and nothing of the failure is left."""
     number = 0
     while True:
         number += 1
@@ -81,7 +81,7 @@ def test_a_failure_leaves_the_old_checkpoint_or_the_new_one(tmp_path, operation)
 @needs_fork
 @pytest.mark.parametrize("operation", OPERATIONS)
 def test_a_kill_leaves_the_old_checkpoint_or_the_new_one(tmp_path, operation):
-    """A process that dies at any call, without a chance to clean up; the next one goes on."""
+    """A process that dies at any call, without a chance to clean up; the next one resumes."""
     number, died = 0, True
     while died:
         number += 1

@@ -114,7 +114,7 @@ class TestLearning:
         assert run.events() == []
 
     def test_the_best_model_ranks_dev_as_recorded(self, learned, data):
-        """Loaded again and asked anew, it gives the recorded figures."""
+        """Loaded again and asked again, it gives the recorded figures."""
         dev = open_data(data, "dev")
         model = vse.load(learned.folder / "best")
         images = model.encode_images(dev.images)
@@ -217,7 +217,7 @@ class TestRecords:
         assert (learned.folder / "best" / "pooling.png").is_file()
 
     def test_the_curves_are_drawn(self, learned):
-        """As a picture that is not empty."""
+        """As a plot that is not empty."""
         with Image.open(learned.folder / "curves.png") as picture:
             assert min(picture.size) > 200
             assert len(set(picture.convert("L").resize((64, 64)).tobytes())) > 8

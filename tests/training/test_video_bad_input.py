@@ -96,7 +96,7 @@ def test_models_that_do_not_exist(model, said):
 
 
 def test_training_refuses_mixed_image_and_video_settings(tmp_path, data):
-    """Frames of images, pictures of videos, compiled pairs."""
+    """Frames of images, images of videos, compiled pairs."""
     images = write_pairs(tmp_path / "images", 8, 4)
     with pytest.raises(InputError, match="layout 'precomp' holds images, and the model takes frames of videos"):
         train(video_recipe(images, "hgr"), tmp_path / "a")

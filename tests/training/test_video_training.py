@@ -94,7 +94,7 @@ def test_narration_tells_of_videos_and_of_guessed_roles(data, tmp_path, capsys):
 
 @pytest.mark.parametrize("augmentation", ["none", "drop"])
 def test_interrupted_anywhere_a_run_ends_with_the_same_bits(data, tmp_path, augmentation):
-    """HGR, with and without frames dropped: parameters, optimiser, metrics and models."""
+    """HGR, with and without frames dropped: parameters, optimizer, metrics and models."""
     values = {"run": EVERY_STEP, "augmentation": {"image": augmentation, "text": "none"}}
     recipe = video_recipe(data, "hgr-infinity", **values)
     interrupted(video_recipe(data, "hgr-infinity", **values | {"run": UNDISTURBED}), tmp_path / "whole")

@@ -132,7 +132,7 @@ def test_coco_ids_refuse_malformed_files(tmp_path, content, message):
 
 
 def test_coco_ids_distinguish_unreadable_files(tmp_path):
-    """Absent, cut off and wrongly encoded files are told apart."""
+    """Absent, cut off and wrongly encoded files are reported apart."""
     with pytest.raises(InputError, match=r"ids\.json does not exist, nor does ids\.json\.gz"):
         read_coco_ids(tmp_path / "ids.json")
     whole = write(tmp_path / "ids.json.gz", COMPACT).read_bytes()

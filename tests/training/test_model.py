@@ -75,7 +75,7 @@ def test_other_captions_or_names_are_other_data(regions, split, file):
 
 
 def test_names_are_told_apart_by_their_order(regions):
-    """The same names for other pictures."""
+    """The same names for other images."""
     before = identity(regions)
     path = regions / "train_ids.txt"
     path.write_text("\n".join(reversed(path.read_text().splitlines())) + "\n")
@@ -83,7 +83,7 @@ def test_names_are_told_apart_by_their_order(regions):
 
 
 def test_other_region_features_are_other_data(regions):
-    """A run is not continued on features that somebody computed anew."""
+    """A run does not resume with other features."""
     before = identity(regions)
     np.save(regions / "train_ims.npy", 2 * np.load(regions / "train_ims.npy"))
     assert identity(regions) != before
@@ -222,7 +222,7 @@ def test_training_refuses_features_of_another_backbone(pictures, store):
 
 
 def test_a_store_of_other_preparation_is_refused(pictures, tmp_path):
-    """The same backbone, pictures brought to another size."""
+    """The same backbone, images brought to another size."""
     recipe = grid_recipe(pictures, features=tmp_path / "small")
     extract_features(find_images(pictures), backbone_of(built(grid_recipe(pictures))), tmp_path / "small", size=64)
     with pytest.raises(InputError, match="preprocessed in another way") as error:
