@@ -54,8 +54,8 @@ def export(place):
     (place.home / "export" / FILE).unlink(missing_ok=True)
 
 
-def test_the_file_and_the_report(place, folder):
-    """Coefficients beside the model, whose other files and fingerprint stay; the same again gives the same bytes."""
+def test_calibrate_writes_coefficients(place, folder):
+    """Coefficients are written next to the model, which does not change; a second call writes the same bytes."""
     before = contents(folder)
     found = told("calibrate", folder, "--data", place.scenes)
     assert found["written"] == str(folder / FILE)
@@ -70,8 +70,8 @@ def test_the_file_and_the_report(place, folder):
     assert (folder / FILE).read_bytes() == written
 
 
-def test_stored_features_take_the_place_of_pictures(place, folder, tmp_path):
-    """The coefficients are nearly those from pictures."""
+def test_calibrate_with_stored_features(place, folder, tmp_path):
+    """The coefficients are close to those from images."""
     backbone = place.model.image_encoder.backbone
     extract_features(open_data(place.scenes, "dev").images, backbone, tmp_path / "store", size=SIDE)
     pictures = told("calibrate", folder, "--data", place.scenes)
@@ -80,15 +80,15 @@ def test_stored_features_take_the_place_of_pictures(place, folder, tmp_path):
     assert stored["results"] == pictures["results"]
 
 
-def test_an_export_is_calibrated_too(place, export):
-    """Nearly as the model that it was made from."""
+def test_calibrate_export(place, export):
+    """The coefficients are close to those of its source model."""
     found = told("calibrate", export, "--data", place.scenes)
     assert coefficients_of(export).source == found["coefficients"]["source"]
     assert place.model.fingerprint() in found["coefficients"]["source"]
 
 
-def test_a_search_uses_it(place, export):
-    """By text and by id alone; ids and scores stay, and without the file the package's coefficients count."""
+def test_search_uses_own_coefficients(place, export):
+    """By text and by id; ids and scores do not change, and without the file the defaults are used."""
     queries = [("search", place.index, "a red circle", "-k", 5), ("search", place.index, "--like", 3, "-k", 5)]
     plain = [told(*query)["results"] for query in queries]
     told("calibrate", export, "--data", place.scenes)
@@ -100,8 +100,8 @@ def test_a_search_uses_it(place, export):
     assert [told(*query)["results"] for query in queries] == plain
 
 
-def test_a_search_with_a_model_that_has_moved(place, export, tmp_path):
-    """The coefficients are those of the folder that is named."""
+def test_search_uses_coefficients_of_given_model(place, export, tmp_path):
+    """--model gives the folder of the coefficients."""
     moved = shutil.copytree(export, tmp_path / "moved")
     query = ("search", place.index, "a red circle", "-k", 1)
     plain = told(*query)["results"][0]["confidence"]
@@ -110,23 +110,23 @@ def test_a_search_with_a_model_that_has_moved(place, export, tmp_path):
     assert told(*query, "--model", moved)["results"][0]["confidence"] != plain
 
 
-def test_a_damaged_file_stops_a_search(place, export, capsys):
-    """One line that names it."""
+def test_search_names_corrupt_coefficients(place, export, capsys):
+    """One line that names the file."""
     (export / FILE).write_text('{"intercept": 1.0}')
     line = refused(capsys, 1, "search", place.index, "a red circle")
     assert str(export / FILE) in line
     assert "vse calibrate" in line
 
 
-def test_an_export_takes_it_along(place):
-    """As it is, whatever the precision."""
+def test_export_copies_coefficients(place):
+    """Unchanged, whatever the precision."""
     exported, original = place.taken
     assert exported == original
 
 
 @pytest.mark.slow
-def test_an_export_of_a_model_without_drops_what_was_there(folder, tmp_path, monkeypatch):
-    """Coefficients of a former model would be taken for this one's."""
+def test_export_removes_stale_coefficients(folder, tmp_path, monkeypatch):
+    """Coefficients of a former model would be used for this one."""
     draw_nothing(monkeypatch)
     told("export", folder, tmp_path / "out")
     (tmp_path / "out" / FILE).write_text("{}")

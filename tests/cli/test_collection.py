@@ -72,8 +72,8 @@ def test_collection_info_lists_folders_and_bytes(index, photos, capsys):
     assert "upgrade" not in text
 
 
-def test_an_unfinished_upgrade_is_shown_and_thrown_away(index, capsys):
-    """Its model and files, and both commands; afterwards there is none, and the collection serves as before."""
+def test_unfinished_upgrade_is_shown_and_discarded(index, capsys):
+    """Info shows its model, files and both commands; afterwards the collection is as before."""
     half_an_upgrade(index)
     found = told("collection", "info", index)
     expected = {"generation": 2, "model": "another", "model_source": "/models/an other", "dimensions": 7, "files": 1}
@@ -94,8 +94,8 @@ def test_an_unfinished_upgrade_is_shown_and_thrown_away(index, capsys):
     assert "has no unfinished upgrade" in refused(capsys, 1, "collection", "upgrade", index, "--discard")
 
 
-def test_a_damaged_half_can_be_thrown_away(index, capsys):
-    """Also one of which nothing can be read."""
+def test_corrupt_unfinished_upgrade_can_be_discarded(index, capsys):
+    """Even if nothing of it can be read."""
     half_an_upgrade(index)
     (index / "generation-0002" / "items.sqlite").write_bytes(b"no database" * 1000)
     assert "cannot be read" in shown(capsys, "collection", "info", index)
@@ -125,8 +125,8 @@ def test_collection_verify_and_rebuild(index, capsys):
         assert "steps" in capsys.readouterr().err
 
 
-def test_damaged_rows_name_their_file_and_the_way_back(index, photos, models, capsys):
-    """The commands that are printed, typed as they stand, leave a sound collection with all files."""
+def test_verify_prints_commands_that_repair_corrupt_rows(index, photos, models, capsys):
+    """The printed commands leave an intact collection with all files."""
     database = index / "generation-0001" / "items.sqlite"
     with closing(sqlite3.connect(database)) as connection:
         connection.execute(
@@ -146,8 +146,8 @@ def test_damaged_rows_name_their_file_and_the_way_back(index, photos, models, ca
     assert told("collection", "info", index)["files"] == 4
 
 
-def test_a_file_whose_name_is_damaged_is_not_offered(index, capsys):
-    """It could not be removed by that name: then the whole is to be indexed anew."""
+def test_verify_with_corrupt_file_name_suggests_new_index(index, capsys):
+    """The file could not be removed by that name."""
     database = index / "generation-0001" / "items.sqlite"
     raw = database.read_bytes()
     database.write_bytes(raw.replace(b"my photosc.png", b"my photosd.png", 1))
@@ -159,8 +159,8 @@ def test_a_file_whose_name_is_damaged_is_not_offered(index, capsys):
     assert "into a new one" in shown(capsys, "collection", "verify", index, code=1)
 
 
-def test_a_collection_that_is_being_written(index, photos, capsys):
-    """Who holds it, and what to do about it: another folder would not help."""
+def test_collection_names_process_that_writes(index, photos, capsys):
+    """The process that holds the lock, and what to do about it."""
     with closing(open_collection(index, write=True)):
         line = refused(capsys, 1, "collection", "remove", index, photos / "a.png")
     assert f"is being written by process {os.getpid()}: wait for it or stop it" in line
@@ -168,8 +168,8 @@ def test_a_collection_that_is_being_written(index, photos, capsys):
 
 
 @pytest.mark.parametrize("command", ["verify", "rebuild"])
-def test_milvus_looks_after_itself(tmp_path, capsys, command):
-    """Said of a local one too, with a command that exists; nothing is made."""
+def test_verify_and_rebuild_refuse_milvus(tmp_path, capsys, command):
+    """A local Milvus file too; the suggested command exists, and nothing is created."""
     line = refused(capsys, 1, "collection", command, tmp_path / "photos.db")
     assert "stored in Milvus" in line
     assert f"'vse collection info {tmp_path / 'photos.db'}'" in line
@@ -178,8 +178,8 @@ def test_milvus_looks_after_itself(tmp_path, capsys, command):
 
 @pytest.mark.parametrize("command", [("info",), ("verify",), ("remove", "x"), ("upgrade", "--model", "x")])
 @pytest.mark.parametrize("name", ["note.txt", "note.txt/photos.vse"])
-def test_a_file_in_the_place_of_a_collection(tmp_path, capsys, command, name):
-    """Is called what it is, whatever is asked of it."""
+def test_collection_commands_refuse_file(tmp_path, capsys, command, name):
+    """Every command names the file."""
     (tmp_path / "note.txt").write_text("note")
     line = refused(capsys, 1, "collection", command[0], tmp_path / name, *command[1:])
     assert f"{tmp_path / 'note.txt'} is not a folder" in line

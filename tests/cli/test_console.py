@@ -45,20 +45,20 @@ def test_console_prints_one_json_object(capsys):
         assert json.loads(capsys.readouterr().out) == {"a": [1, "ü"]}
 
 
-def test_lines_are_written_as_they_are(capsys):
+def test_console_prints_lines_unchanged(capsys):
     """No markup, no wrapping."""
     show(Plain(), as_json=False)
     assert capsys.readouterr().out == "[bold] is no markup\n" + "x" * 300 + "\n–\n"
 
 
-def test_tables_are_drawn_with_rich(capsys):
+def test_console_draws_tables_with_rich(capsys):
     """Markup takes effect."""
     show(Drawn(), as_json=False)
     assert capsys.readouterr().out == "drawn\n"
 
 
-def test_lines_need_no_rich():
-    """Importing rich takes longer than printing lines; neither are the other renderers imported."""
+def test_console_prints_lines_without_rich():
+    """Neither rich nor the other renderers are imported."""
     code = (
         "import sys; from vse.cli.console import show; from vse.cli.serve import Listening;"
         "show(Listening('a', 'b'), as_json=False);"
@@ -69,8 +69,8 @@ def test_lines_need_no_rich():
 
 
 @pytest.mark.parametrize("name", sorted({**PLAIN, **RICH}))
-def test_renderers_exist_for_the_class_they_are_registered_for(name):
-    """mypy checks that a renderer's annotation names a class; here it is compared with the registry."""
+def test_renderers_match_their_registered_class(name):
+    """mypy checks that an annotation names a class; here it is compared with the registry."""
     module, _, function = {**PLAIN, **RICH}[name].partition(":")
     renderer = getattr(import_module(module, "vse.cli.render"), function)
     parameters = inspect.signature(renderer).parameters

@@ -38,8 +38,8 @@ def run(*arguments: object) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
 
 
-def test_from_a_checkpoint_to_vectors(checkpoint, vocabulary, tmp_path):
-    """The real command writes a folder that loads and encodes as the checkpoint itself; stdout is one JSON object."""
+def test_convert_checkpoint_end_to_end(checkpoint, vocabulary, tmp_path):
+    """The command writes a folder that encodes like the checkpoint; stdout is one JSON object."""
     done = run(checkpoint, tmp_path / "model", "--vocab", vocabulary, "--json")
     assert (done.returncode, done.stderr) == (0, "")
     told = json.loads(done.stdout)
@@ -57,8 +57,8 @@ def test_from_a_checkpoint_to_vectors(checkpoint, vocabulary, tmp_path):
     assert_unit(model.encode_images(feature_sets(4, width=10)), 1, SIZE)
 
 
-def test_a_file_that_is_no_checkpoint_is_one_line(tmp_path):
-    """Exit code 1, nothing on stdout, no folder left behind."""
+def test_convert_refuses_file_that_is_not_a_checkpoint(tmp_path):
+    """Exit code 1, nothing on stdout, no folder."""
     path = tmp_path / "page.pth"
     path.write_text("<html>log in\nfirst</html>")
     done = run(path, tmp_path / "model")
@@ -75,8 +75,8 @@ class TestInProcess:
     def _no_picture(self, monkeypatch):
         draw_nothing(monkeypatch)
 
-    def test_without_a_vocabulary_it_says_what_is_missing(self, checkpoint, tmp_path, capsys):
-        """The model is converted all the same."""
+    def test_convert_without_vocabulary_names_the_option(self, checkpoint, tmp_path, capsys):
+        """The model is converted anyway."""
         assert main(["convert", str(checkpoint), str(tmp_path / "model")]) == 0
         told = capsys.readouterr().out
         assert "region × bigru" in told
@@ -94,8 +94,8 @@ class TestInProcess:
             (["{checkpoint}", "{checkpoint}"], "is a file"),
         ],
     )
-    def test_failures_are_one_line_and_exit_code_1(self, checkpoint, tmp_path, capsys, arguments, said):
-        """Whatever is wrong with the files; nothing is written."""
+    def test_convert_failures_are_one_line(self, checkpoint, tmp_path, capsys, arguments, said):
+        """Exit code 1 for any problem with the files; nothing is written."""
         small = tmp_path / "small.json"
         Vocabulary([*FIRST, "a"]).save(small)
         before = checkpoint.read_bytes()
@@ -116,13 +116,13 @@ class TestInProcess:
         assert checkpoint.read_bytes() == before
 
     @pytest.mark.parametrize("arguments", [[], ["only.pth"], ["a.pth", "b", "c"], ["a.pth", "b", "--vocabulary", "x"]])
-    def test_a_wrong_call_is_exit_code_2(self, arguments, capsys):
-        """As everywhere in the command."""
+    def test_convert_usage_errors(self, arguments, capsys):
+        """Exit code 2."""
         assert main(["convert", *arguments]) == 2
         assert "vse convert --help" in capsys.readouterr().err
 
-    def test_a_hostile_file_is_refused(self, tmp_path, capsys):
-        """Nothing in it runs."""
+    def test_convert_runs_no_code_in_checkpoint(self, tmp_path, capsys):
+        """The file is rejected, and nothing in it is executed."""
 
         class Trap:
             def __reduce__(self):
@@ -134,8 +134,8 @@ class TestInProcess:
         assert not (tmp_path / "mark").exists()
         assert not (tmp_path / "model").exists()
 
-    def test_converting_again_adds_the_vocabulary(self, checkpoint, vocabulary, tmp_path):
-        """As the first run proposes: the same folder, now with words and the same weights."""
+    def test_convert_again_with_vocabulary(self, checkpoint, vocabulary, tmp_path):
+        """The same folder and weights, with the vocabulary."""
         target = tmp_path / "model"
         assert main(["convert", str(checkpoint), str(target)]) == 0
         images = vse.load(target).encode_images(feature_sets(4, width=10))

@@ -35,8 +35,8 @@ def test_data_check_prints_json(folder, capsys):
 
 
 @pytest.mark.parametrize("as_json", [[], ["--json"]])
-def test_errors_are_reported_and_fail(folder, capsys, as_json):
-    """With errors the report is still printed, and the exit code is 1."""
+def test_data_check_with_errors_exits_with_1(folder, capsys, as_json):
+    """The report is still printed."""
     write_precomp(folder, "test", features(2), ["a", ""])
     assert main(["data", "check", str(folder), *as_json]) == 1
     output = capsys.readouterr()
@@ -44,8 +44,8 @@ def test_errors_are_reported_and_fail(folder, capsys, as_json):
     assert "vse: error" not in output.err
 
 
-def test_no_data_at_all(tmp_path, capsys):
-    """What cannot be checked is one line on stderr and exit code 1."""
+def test_data_check_without_data_is_one_line(tmp_path, capsys):
+    """On stderr, with exit code 1."""
     assert main(["data", "check", str(tmp_path)]) == 1
     output = capsys.readouterr()
     assert output.out == ""
@@ -63,8 +63,8 @@ def test_data_check_usage_errors(arguments, capsys):
     assert output.err.count("\n") == 1
 
 
-def test_a_folder_of_photographs(tmp_path, capsys):
-    """A folder without captions is a data set too."""
+def test_data_check_of_image_folder(tmp_path, capsys):
+    """A folder without captions is a dataset too."""
     write_image(tmp_path / "photos/a.jpg")
     assert main(["data", "check", str(tmp_path / "photos")]) == 0
     assert "layout folder" in capsys.readouterr().out

@@ -102,8 +102,8 @@ class TestResults:
             assert part in done.stdout
         assert [row["name"] for row in json.loads((tmp_path / "results.json").read_text())["results"]] == ["first"]
 
-    def test_kept_vectors_give_the_same(self, saved, tmp_path):
-        """From the saved embeddings every number and card is the same, without the models or the data."""
+    def test_eval_from_saved_embeddings(self, saved, tmp_path):
+        """All figures and cards are the same, without models and data."""
         done = run("--from-embeddings", saved.first, "--from-embeddings", saved.second, *QUICK, "--json", cwd=tmp_path)
         assert told(done) == saved.json
 
@@ -133,8 +133,8 @@ class TestResults:
         owners = Embeddings.load(saved.first).text_to_image
         assert row["metrics"]["t2i"]["r1"] == pytest.approx(100 * float((best == owners).mean()))
 
-    def test_an_ensemble_compared_with_its_members(self, saved, tmp_path):
-        """``--ensemble --compare`` adds the members' rows and what separates them from the ensemble."""
+    def test_eval_compares_ensemble_with_members(self, saved, tmp_path):
+        """``--ensemble --compare`` adds a row for each member, and the differences."""
         both = ("--from-embeddings", saved.first, "--from-embeddings", saved.second)
         found = told(run(*both, "--ensemble", "--compare", *QUICK, "--json", cwd=tmp_path))
         assert [row["name"] for row in found["results"]] == ["first + second", "first", "second"]
@@ -183,13 +183,13 @@ class TestResults:
 class TestPaper:
     """``--against paper``."""
 
-    def test_no_row_for_another_protocol(self, saved, tmp_path):
-        """On scenes there is nothing to put beside."""
+    def test_eval_against_paper_without_published_row(self, saved, tmp_path):
+        """The paper has no row for scenes."""
         found = told(run("--from-embeddings", saved.first, "--against", "paper", *QUICK, "--json", cwd=tmp_path))
         assert "published" not in found["results"][0]
 
-    def test_the_row_of_the_same_configuration(self, tmp_path):
-        """Flickr30K's thousand images are recognised, and the paper's row stands below ours."""
+    def test_eval_shows_published_row(self, tmp_path):
+        """Flickr30K's thousand images are recognised, and the paper's row is below ours."""
         traits = {"image": "region", "text": "bigru", "image_pooling": "gpo", "text_pooling": "gpo"}
         make(range(1000), 1000, hint=1.0, data="f30k", traits=traits).save(tmp_path / "vectors")
         done = run("--from-embeddings", "vectors", "--against", "paper", "--samples", 2, cwd=tmp_path)
@@ -232,8 +232,8 @@ def write_coco(folder: Path, test) -> None:
 class TestCoco:
     """``--cxc`` and ``--eccv``."""
 
-    def test_both_end_to_end(self, place, saved, tmp_path):
-        """Each model has its figures for both, in JSON and as tables."""
+    def test_eval_cxc_and_eccv(self, place, saved, tmp_path):
+        """Figures of each model for both, in JSON and as tables."""
         write_coco(tmp_path, place.test)
         both = ("--from-embeddings", saved.first, "--from-embeddings", saved.second)
         tasks = ("--cxc", ".", "--eccv", ".", "--coco-ids", "ids.json")
@@ -247,8 +247,8 @@ class TestCoco:
         assert found["cxc"][0]["i2t"]["queries"] == len(place.test.images)
         assert found["cxc"][1]["card"]["models"][0]["name"] == "second"
 
-    def test_an_ensemble_has_one_of_each(self, place, saved, tmp_path):
-        """Its scores are averaged for these tasks too."""
+    def test_eval_cxc_and_eccv_of_ensemble(self, place, saved, tmp_path):
+        """The scores are averaged for these tasks too."""
         write_coco(tmp_path, place.test)
         both = ("--from-embeddings", saved.first, "--from-embeddings", saved.second, "--ensemble")
         tasks = ("--cxc", ".", "--eccv", ".", "--coco-ids", "ids.json")
@@ -272,22 +272,22 @@ class TestCoco:
         assert found["cxc"]["t2t"]["r1"] == pytest.approx(100 * sum(found_texts) / len(found_texts))
 
     @pytest.mark.parametrize("task", ["--cxc", "--eccv"])
-    def test_they_need_the_ids(self, saved, tmp_path, task):
-        """Ratings by id mean nothing without the ids; nothing is written."""
+    def test_eval_cxc_needs_coco_ids(self, saved, tmp_path, task):
+        """Nothing is written without them."""
         done = run("--from-embeddings", saved.first, task, ".", cwd=tmp_path)
         assert_one_line(done, 2, "--coco-ids FILE")
         assert list(tmp_path.iterdir()) == []
 
-    def test_ids_of_another_split(self, place, saved, tmp_path):
-        """Ids for fewer images are refused."""
+    def test_eval_refuses_coco_ids_of_another_split(self, place, saved, tmp_path):
+        """Ids for fewer images are an error."""
         write_coco(tmp_path, place.test)
         fewer = json.loads((tmp_path / "ids.json").read_text())[:-1]
         (tmp_path / "ids.json").write_text(json.dumps(fewer))
         options = ("--eccv", ".", "--coco-ids", "ids.json", *QUICK)
         assert_one_line(run("--from-embeddings", saved.first, *options, cwd=tmp_path), 1)
 
-    def test_ids_in_another_order(self, place, saved, tmp_path):
-        """Captions that the ids give to other images are refused, as CocoIds.check_captions would."""
+    def test_eval_refuses_coco_ids_in_another_order(self, place, saved, tmp_path):
+        """Captions that belong to other images by the ids are an error."""
         write_coco(tmp_path, place.test)
         whole = Embeddings.load(saved.first)
         turned = Embeddings(whole.images, whole.texts[::-1].copy(), whole.text_to_image[::-1].copy(), whole.header)
@@ -329,23 +329,23 @@ class TestMistakes:
         assert done.returncode in {1, 2}
         assert_one_line(done, done.returncode, "unknown protocol 'coco-1k'", "'all'", "did you mean")
 
-    def test_a_protocol_of_another_size(self, call, saved):
+    def test_eval_refuses_protocol_of_another_size(self, call, saved):
         """Eight scenes are not COCO's 5,000 images."""
         done = call("--from-embeddings", saved.first, "--protocol", "coco-5k")
         assert_one_line(done, 1, "defined for 5000 images, this split has 8", "--protocol all")
 
-    def test_folders_that_hold_something_else(self, call, place, tmp_path):
-        """A folder without embeddings, without a model, without data: each is named."""
+    def test_eval_names_folder_without_embeddings_model_or_data(self, call, place, tmp_path):
+        """Each error names its folder."""
         assert_one_line(call("--from-embeddings", tmp_path), 1, f"{tmp_path}: no saved embeddings here")
         assert_one_line(call(tmp_path, "--data", place.scenes), 1, str(tmp_path))
         assert_one_line(call(place.first, "--data", tmp_path / "absent"), 1, "absent")
         assert_one_line(call(place.first, "--data", place.scenes, "--split", "tset"), 1, "tset", "'test'")
 
-    def test_features_for_a_model_of_pictures(self, call, place):
-        """A region model has no use for pictures alone."""
+    def test_eval_region_model_needs_features(self, call, place):
+        """A region model cannot use images alone."""
         assert_one_line(call(place.region, "--data", place.scenes), 1, "features")
 
-    def test_models_that_were_given_different_tests(self, call, saved, tmp_path):
+    def test_eval_refuses_models_with_different_tests(self, call, saved, tmp_path):
         """They can neither be averaged nor compared."""
         make([0, 1, 2], 3, model="other").save(tmp_path / "other")
         both = ("--from-embeddings", saved.first, "--from-embeddings", tmp_path / "other")

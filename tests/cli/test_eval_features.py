@@ -32,8 +32,8 @@ def evaluate(place, *more: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, check=False, cwd=place)
 
 
-def test_a_store_replaces_the_pictures(place):
-    """The vectors from stored cells are those from images, but for the rounding of float16."""
+def test_eval_with_stored_features(place):
+    """The embeddings are those from images, up to the rounding of float16."""
     home, model = place
     extract_features(open_data(home / "scenes", "test").images, model.image_encoder.backbone, home / "store", size=SIDE)
     for name, more in (("pictures", ()), ("stored", ("--features", "store"))):

@@ -82,8 +82,8 @@ def naive_interval(ranks: list[int], owners: list[set[int]], videos: int) -> lis
 
 
 @pytest.mark.parametrize("name", ["vse-infinity", "hgr"])
-def test_figures_are_those_of_a_loop_over_pairs(name, models, data, capsys):
-    """Recall, ranks, rsum and intervals, from scores computed one by one and captions as they stand."""
+def test_eval_of_videos_equals_naive_loop(name, models, data, capsys):
+    """Recall, ranks, rsum and intervals, from scores computed one by one."""
     found = evaluate(capsys, models[name], "--data", data)["results"][0]
     model, split = vse.load(models[name]), open_data(data, "test")
     sentences = list(dict.fromkeys(split.captions))
@@ -106,8 +106,8 @@ def test_figures_are_those_of_a_loop_over_pairs(name, models, data, capsys):
     assert ("role_graphs" in found["card"]["models"][0]) == (name == "hgr")
 
 
-def test_an_ensemble_is_the_mean_of_scores(models, data, capsys):
-    """Of vectors and of pairs together; and a model beside itself does not differ from itself."""
+def test_eval_of_video_ensemble_averages_scores(models, data, capsys):
+    """Of embeddings and of pairs; a model does not differ from itself."""
     both = evaluate(capsys, *models.values(), "--data", data, "--ensemble")["results"]
     assert [row["card"]["ensemble"] for row in both] == [True]
     split = open_data(data, "test")
@@ -121,8 +121,8 @@ def test_an_ensemble_is_the_mean_of_scores(models, data, capsys):
     assert report["comparisons"][0]["differences"]["rsum"] == {"value": 0.0, "interval": [0.0, 0.0], "real": False}
 
 
-def test_graphs_are_made_once_for_all_models(models, data, capsys, monkeypatch):
-    """Models that read as many words of a sentence share the role graphs of the test."""
+def test_eval_shares_role_graphs_between_models(models, data, capsys, monkeypatch):
+    """Models that read as many words of a sentence share the graphs."""
     made = []
 
     def of(sentences, *arguments, **options) -> SentenceGraphs:
@@ -136,8 +136,8 @@ def test_graphs_are_made_once_for_all_models(models, data, capsys, monkeypatch):
     assert made == [{"limit": 30}]
 
 
-def test_progress_is_told_of_videos(models, data):
-    """Both kinds of models tell how many videos they have seen, and neither speaks of images."""
+def test_eval_progress_counts_videos(models, data):
+    """Both kinds of models report videos, not images."""
 
     class Told(SilentProgress):
         def __init__(self) -> None:

@@ -58,8 +58,8 @@ def test_experiment_defaults(calls):
     assert arguments == {"quick": False, "out": Path("runs/curve"), "seeds": None, "jobs": None}
 
 
-def test_options_reach_the_experiment(calls, tmp_path):
-    """Every option arrives converted."""
+def test_experiment_receives_options(calls, tmp_path):
+    """Every option is converted."""
     options = ["--quick", "--out", str(tmp_path), "--seeds", "3, 1", "--jobs", "2"]
     assert main(["experiment", "curve", *options]) == 0
     (arguments,) = calls
@@ -67,8 +67,8 @@ def test_options_reach_the_experiment(calls, tmp_path):
     assert arguments == {"quick": True, "out": tmp_path, "seeds": (3, 1), "jobs": 2}
 
 
-def test_data_reach_an_experiment_that_trains(calls):
-    """With the changes of its recipes in their order."""
+def test_experiment_receives_data_and_changes(calls):
+    """The changes of recipes keep their order."""
     options = ["--data", "d", "--features", "f", "--set", "a=1", "--set", "b=2", "--recipe", "r", "--runs", "t"]
     assert main(["experiment", "table", *options, "--seeds", "3,1", "--jobs", "2", "--quick", "--out", "o"]) == 0
     given = {"data": Path("d"), "features": Path("f"), "changes": ("a=1", "b=2"), "recipe": "r", "runs": Path("t")}
@@ -77,8 +77,8 @@ def test_data_reach_an_experiment_that_trains(calls):
 
 
 @pytest.mark.parametrize("option", ["--data", "--features", "--set", "--recipe", "--runs"])
-def test_data_are_refused_by_an_experiment_without(calls, capsys, option):
-    """Rather than ignored."""
+def test_experiment_without_dataset_refuses_data_options(calls, capsys, option):
+    """They are an error rather than ignored."""
     assert main(["experiment", "curve", option, "a=1"]) == 2
     assert f"{option}: the experiment 'curve' takes no dataset" in capsys.readouterr().err
     assert not calls
@@ -92,8 +92,8 @@ def test_demo_writes_to_its_own_folder(calls):
 
 
 @pytest.mark.parametrize("command", [["demo", "--no-page"], ["experiment", "curve"]])
-def test_stdout_is_data_and_stderr_narration(calls, capsys, command):
-    """The result alone is on stdout; with ``--json`` it is exactly one ASCII object."""
+def test_results_on_stdout_progress_on_stderr(calls, capsys, command):
+    """With ``--json`` stdout is exactly one ASCII object."""
     assert main(command) == 0
     output = capsys.readouterr()
     assert output.out == "a table\n"
@@ -105,8 +105,8 @@ def test_stdout_is_data_and_stderr_narration(calls, capsys, command):
     assert "working" in output.err
 
 
-def test_not_a_number_is_never_printed_as_json(calls, capsys, monkeypatch):
-    """NaN is not JSON, so it is an error and not a line that other programs cannot read."""
+def test_json_with_nan_is_an_error(calls, capsys, monkeypatch):
+    """NaN is not JSON."""
     monkeypatch.setattr(Result, "to_json", lambda self: {"rmse": float("nan")})
     assert main(["demo", "--json"]) == 1
     assert capsys.readouterr().out == ""

@@ -24,8 +24,8 @@ def saved(tmp_path_factory):
     return build().save(tmp_path_factory.mktemp("model") / "tiny")
 
 
-def test_export_writes_a_model_that_loads_and_reports_the_difference(saved, tmp_path):
-    """The command checks its own work, says it in JSON, and the result encodes like the model it came from."""
+def test_export_end_to_end(saved, tmp_path):
+    """The export is compared with torch, reported as JSON, and encodes like its source."""
     done = run("export", saved, tmp_path / "out", "--json")
     assert done.returncode == 0, done.stderr
     report = json.loads(done.stdout)

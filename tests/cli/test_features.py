@@ -109,8 +109,8 @@ def test_features_usage_errors(arguments, code, said, capsys, tmp_path, monkeypa
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_backbone_without_weights(pictures, tmp_path, capsys):
-    """A network that has no published weights is refused before anything is written."""
+def test_features_refuses_backbone_without_weights(pictures, tmp_path, capsys):
+    """Before anything is written."""
     assert main(["features", str(pictures), "--backbone", "caffe-resnet101", "--into", str(tmp_path / "out")]) == 1
     assert "no published weights for 'caffe-resnet101'" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()

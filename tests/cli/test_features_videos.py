@@ -64,8 +64,8 @@ def test_video_features_json_and_second_run(clips, tmp_path, capsys):
     assert "2 videos were done before" in output.err
 
 
-def test_pictures_and_clips_in_one_folder(clips, tmp_path, capsys):
-    """It must be said which; either is then taken alone."""
+def test_features_of_mixed_folder_need_kind(clips, tmp_path, capsys):
+    """--kind selects images or videos."""
     Image.new("RGB", (40, 30), (10, 50, 245)).save(clips / "photo.png")
     assert main(call(clips, tmp_path / "out")) == 1
     assert "holds images and videos: choose with --kind images or --kind videos" in capsys.readouterr().err
@@ -75,8 +75,8 @@ def test_pictures_and_clips_in_one_folder(clips, tmp_path, capsys):
     assert FrameFolder(tmp_path / "videos").names() == {"a", "more_b"}
 
 
-def test_a_data_set_is_pictures(clips, tmp_path):
-    """Whatever else lies in its folder."""
+def test_features_of_dataset_read_images(clips, tmp_path):
+    """Whatever else its folder holds."""
     Image.new("RGB", (40, 30), (10, 50, 245)).save(clips / "photo.png")
     write_karpathy(clips / "dataset_x.json", [entry("photo.png", "train", "a")])
     assert main(call(clips, tmp_path / "out")) == 0
@@ -129,8 +129,8 @@ def test_video_features_refuses_invalid_folders(tmp_path, capsys):
     assert not (tmp_path / "out").exists()
 
 
-def test_from_clips_to_a_model_that_sees_clips(tmp_path):
-    """A folder of videos, features, training, a loaded model: paths have the vectors of the features in the folder."""
+def test_video_features_training_end_to_end(tmp_path):
+    """A loaded model encodes video files as it encodes their stored features."""
     names = {split: [f"{split}/{number}" for number in range(4)] for split in ("train", "val")}
     folder = write_clips(tmp_path / "clips", *(f"{name}.mp4" for each in names.values() for name in each))
     into = tmp_path / "features"

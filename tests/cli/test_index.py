@@ -84,8 +84,8 @@ def test_index_json_and_second_run(photos, index, exported, capsys):
     assert [problem["path"] for problem in folder["problems"]] == ["[bold]broken.jpg"]
 
 
-def test_several_folders_named_from_where_one_stands(photos, index, exported, capsys, monkeypatch):
-    """Relative names of folders and model are stored as absolute ones; a folder that is named twice counts once."""
+def test_index_stores_absolute_paths(photos, index, exported, capsys, monkeypatch):
+    """Relative paths of folders and model are stored as absolute ones; a repeated folder counts once."""
     (photos.parent / "more").mkdir()
     Image.fromarray(picture(9)).save(photos.parent / "more" / "m.png")
     monkeypatch.chdir(photos.parent)
@@ -165,7 +165,7 @@ def test_index_names_missing_model_folder(photos, index, exported, tmp_path, cap
     assert main(["search", str(index), "--image", str(photos / "a.png")]) == 0
 
 
-def test_a_model_that_is_in_two_places(photos, index, exported, tmp_path, capsys):
+def test_index_keeps_model_source_while_it_exists(photos, index, exported, tmp_path, capsys):
     """What is recorded stays as long as the model is there: the other place may be a stick."""
     main(call(photos, index, "--model", exported))
     (tmp_path / "stick").symlink_to(exported)
@@ -205,7 +205,7 @@ def test_index_reports_failed_cache_build(photos, index, exported, capsys, monke
     assert output.err.endswith("vse: error: the disk is full\n")
 
 
-def test_work_after_indexing_is_told(photos, index, exported, capsys, monkeypatch):
+def test_index_reports_cache_build(photos, index, exported, capsys, monkeypatch):
     """What makes searches fast may take minutes: it is begun before the index is closed, and narrated."""
 
     def settle(self, *, progress):

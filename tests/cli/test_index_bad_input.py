@@ -112,7 +112,7 @@ def test_the_rest_is_indexed(done):
 
 
 @pytest.mark.parametrize("name", BAD)
-def test_a_bad_file_is_named_with_its_reason(done, name):
+def test_index_names_bad_file_with_reason(done, name):
     """In one line that says what is wrong with it."""
     assert BAD[name][1] in done.problems[name]
     assert done.problems[name]
@@ -135,14 +135,14 @@ def test_index_names_pipes_sockets_and_circular_links(done, path, reason):
     assert reason in done.problems[path]
 
 
-def test_nothing_else_is_a_problem(done):
-    """Neither a folder with the ending of an image nor a link to the folder itself."""
+def test_index_ignores_folder_with_image_suffix_and_loops(done):
+    """A folder named like an image and a link to the folder itself are not problems."""
     named = {*BAD, "caf\\udce9.jpg", "pipe.jpg", "socket.jpg", "self.jpg", "one", "two"}
     assert set(done.problems) == named
 
 
-def test_a_folder_that_cannot_be_read(tmp_path):
-    """It is named, the rest is indexed, and what was known of it is not taken for deleted."""
+def test_index_names_unreadable_folder(tmp_path):
+    """The rest is indexed, and known files below it are kept."""
     root, locked = tmp_path / "photos", tmp_path / "photos" / "locked"
     locked.mkdir(parents=True)
     for place in (root, locked):
@@ -162,8 +162,8 @@ def test_a_folder_that_cannot_be_read(tmp_path):
     assert report["problems"] == [{"path": "locked", "reason": "the folder cannot be read (Permission denied)"}]
 
 
-def test_a_path_that_is_too_long(tmp_path):
-    """Folders in folders until no system call takes their path: named as well."""
+def test_index_names_path_that_is_too_long(tmp_path):
+    """Nested folders whose path no system call accepts."""
     (tmp_path / "photos").mkdir()
     (tmp_path / "photos" / "photo.jpg").write_bytes(GOOD["photo.jpg"])
     at = os.open(tmp_path / "photos", os.O_RDONLY)
@@ -177,31 +177,31 @@ def test_a_path_that_is_too_long(tmp_path):
     assert "File name too long" in output["folders"][0]["problems"][0]["reason"]
 
 
-def test_an_animation_is_its_first_frame(done, tmp_path):
-    """Asked for with that frame it is the best result, without loss."""
+def test_index_uses_first_frame_of_animation(done, tmp_path):
+    """A search with that frame finds the animation first."""
     Image.fromarray(RED).save(tmp_path / "red.png")
     found = told("search", done.index, "--image", tmp_path / "red.png", "-k", 1)
     assert found["results"][0]["path"] == str(done.root / "moving.gif")
     assert found["results"][0]["score"] == pytest.approx(1, abs=1e-4)
 
 
-def test_a_second_run_says_the_same(done):
-    """Bad files are tried again and named again; good ones are as they were."""
+def test_second_index_run_reports_bad_files_again(done):
+    """Bad files are retried; good ones are skipped."""
     (report,) = told("index", done.root, "--into", done.index)["folders"]
     assert (report["new"], report["skipped"], report["removed"]) == (0, len(GOOD), 0)
     assert {problem["path"]: problem["reason"] for problem in report["problems"]} == done.problems
 
 
-def test_text_for_people_keeps_its_lines(done, capsys):
-    """A line for each problem, whatever the names contain."""
+def test_index_prints_one_line_per_problem(done, capsys):
+    """Whatever the names contain."""
     assert main(["index", str(done.root), "--into", str(done.index)]) == 0
     lines = capsys.readouterr().out.splitlines()
     start = next(number for number, line in enumerate(lines) if "could not be used" in line)
     assert len([line for line in lines[start + 1 :] if line.startswith("  ")]) == len(done.problems)
 
 
-def test_odd_names_in_results_are_escaped(done, capsys):
-    """A name with a line end is one line of text and itself in JSON; markup and options in names mean nothing."""
+def test_search_escapes_odd_names(done, capsys):
+    """A name with a line end is one line of text and unchanged in JSON; markup and options in names have no effect."""
     assert main(["search", str(done.index), "snow", "-k", "50"]) == 0
     shown = capsys.readouterr().out
     assert "two\\nlines.jpg" in shown

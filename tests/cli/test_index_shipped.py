@@ -58,8 +58,8 @@ def info_of(index):
         return collection.info()
 
 
-def test_no_option_is_needed(made):
-    """The index lies in the present folder and remembers the model by its name; no torch is loaded, no host asked."""
+def test_index_needs_no_options(made):
+    """The index is in the working directory and names the bundled model; neither torch nor the network is used."""
     home, said = made
     info = info_of(home / "My Photos.vse")
     assert (info.files, info.roots) == (3, (str(home / "My Photos"),))
@@ -68,8 +68,8 @@ def test_no_option_is_needed(made):
     assert "My Photos.vse: 3 files, 3 embeddings" in said
 
 
-def test_the_commands_that_are_told(made, home, capsys):
-    """What is said at the end can be typed: it searches, and it serves."""
+def test_index_prints_commands_that_work(made, home, capsys):
+    """The printed commands search and serve."""
     told_search, told_serve = (line.split(": ", 1)[1] for line in made[1][-3:-1])
     assert main(shlex.split(told_search)[1:]) == 0
     assert "c.png" in capsys.readouterr().out
@@ -88,8 +88,8 @@ def test_index_again_with_bundled_model(made, home, capsys):
     assert info_of(own).model_source == str(saved_folder())
 
 
-def test_another_folder_of_the_same_name(made, home, capsys):
-    """It is not mixed in unless this is asked for, with the command that is reported."""
+def test_index_refuses_other_folder_of_same_name(made, home, capsys):
+    """It is added only with the printed command."""
     other = shutil.copytree(made[0] / "My Photos", home / "other" / "My Photos")
     line = refused(capsys, 1, "index", other)
     assert str(made[0] / "My Photos") in line
@@ -106,15 +106,15 @@ def test_index_refuses_root_folder_and_collections(home, capsys):
 
 
 @pytest.mark.parametrize("name", ["-x", "~x", "milvus+x"])
-def test_names_that_would_mean_something_else(tmp_path, monkeypatch, name):
-    """They are reported as whole paths, which mean a folder to every command."""
+def test_index_names_that_look_like_options_are_absolute(tmp_path, monkeypatch, name):
+    """They are reported as absolute paths, which every command accepts."""
     monkeypatch.chdir(tmp_path)
     assert named_after(f"/photos/{name}") == str(tmp_path / f"{name}.vse")
     assert named_after("/photos/x") == "x.vse"
 
 
-def test_other_models_of_this_name(made, home, capsys):
-    """A model beside the index that is called the same is meant by who types it, and not by the index."""
+def test_local_model_named_like_bundled_one(made, home, capsys):
+    """A folder of that name is used if the user types it, not by the index."""
     (home / DEFAULT).symlink_to(saved_folder())
     told("index", made[0] / "My Photos")
     assert told("search", "My Photos.vse", "a dog", "-k", 1)["results"]
@@ -125,8 +125,8 @@ def test_other_models_of_this_name(made, home, capsys):
     assert info_of("own.vse").model_source == str(home / DEFAULT)
 
 
-def test_pictures_that_are_called_like_the_model(made, home, capsys):
-    """``vse index photo --model photo`` is clear enough; a whole path to the package's model is its name, too."""
+def test_folder_named_like_bundled_model(made, home, capsys):
+    """``vse index photo --model photo`` works; the path of the bundled model stands for its name."""
     shutil.copytree(made[0] / "My Photos", home / DEFAULT)
     told("index", DEFAULT, "--model", DEFAULT)
     assert info_of(f"{DEFAULT}.vse").model_source == DEFAULT
@@ -134,8 +134,8 @@ def test_pictures_that_are_called_like_the_model(made, home, capsys):
     assert info_of("whole.vse").model_source == DEFAULT
 
 
-def test_its_own_confidence_and_curves(made, home, tmp_path):
-    """Searching uses the coefficients that come with the model: without them, results are otherwise sure."""
+def test_search_uses_coefficients_of_bundled_model(made, home, tmp_path):
+    """Without them the confidences differ."""
     from vse.service.routes.collection import curves
     from vse.service.state import load_collection
 
@@ -151,8 +151,8 @@ def test_its_own_confidence_and_curves(made, home, tmp_path):
         assert {curve.tower for curve in curves(loaded).curves} == {"image", "text"}
 
 
-def test_a_version_with_other_weights(made, home, capsys, tmp_path, monkeypatch):
-    """An index of the weights before is refused with the command that encodes it anew, and this command works."""
+def test_index_of_former_weights_suggests_upgrade(made, home, capsys, tmp_path, monkeypatch):
+    """The error has the upgrade command, and the command works."""
     (tmp_path / "next").mkdir()
     (tmp_path / "next" / DEFAULT).symlink_to(saved_folder())
     monkeypatch.setattr("vse.models.sources.MODELS", tmp_path / "next")
@@ -185,8 +185,8 @@ def test_bundled_model_is_not_modified(home, capsys):
     assert sorted(path.name for path in (MODELS / DEFAULT).iterdir()) == before
 
 
-def test_serving_the_only_index_here(home, capsys, monkeypatch):
-    """It need not be named; where there is none, or more than one, it has to be."""
+def test_serve_defaults_to_only_index(home, capsys, monkeypatch):
+    """None or several are an error."""
     asked = []
     monkeypatch.setattr("vse.service.server.run_service", lambda where, *rest, **options: asked.append(where))
     assert main(["serve"]) == 0

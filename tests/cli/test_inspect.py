@@ -46,8 +46,8 @@ def test_inspect_plot(saved, tmp_path, capsys):
     assert path.read_bytes().startswith(b"\x89PNG")
 
 
-def test_a_wrong_suffix_is_a_wrong_call(saved, tmp_path, capsys):
-    """An image of an unknown kind is refused before the model is looked for."""
+def test_inspect_refuses_unknown_plot_suffix(saved, tmp_path, capsys):
+    """Before the model is looked up."""
     for model in (str(saved), "nowhere"):
         assert main(["inspect", model, "--plot", str(tmp_path / "curves.doc")]) == 2
         output = capsys.readouterr()
@@ -71,8 +71,8 @@ def test_inspect_refuses_folder_without_model(tmp_path, capsys, content, words):
     assert words in output.err
 
 
-def test_the_command_runs_without_torch(saved):
-    """Neither torch nor matplotlib is loaded to show a report."""
+def test_inspect_loads_no_torch(saved):
+    """Neither torch nor matplotlib is loaded."""
     code = (
         "import sys; from vse.cli.main import main; code = main(['inspect', sys.argv[1], '--json']);"
         "print(code, sorted({'torch', 'matplotlib', 'safetensors'} & set(sys.modules)), file=sys.stderr)"

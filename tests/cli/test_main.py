@@ -71,8 +71,8 @@ def test_version_option():
     assert (done.returncode, done.stdout, done.stderr) == (0, f"vse {vse.__version__}\n", "")
 
 
-def test_the_installed_command_and_the_module_are_the_same():
-    """The script ``vse`` beside the interpreter answers as ``python -m vse`` does."""
+def test_installed_command_equals_module():
+    """The script ``vse`` next to the interpreter answers like ``python -m vse``."""
     script = Path(sys.executable).with_name("vse")
     if not script.exists():
         pytest.skip("the package is not installed into this environment")
@@ -84,7 +84,7 @@ def test_the_installed_command_and_the_module_are_the_same():
 @pytest.mark.parametrize(
     "arguments", [["--help"], ["--version"], ["experiment", "--help"], ["demo", "--help"], ["nonsense"]]
 )
-def test_nothing_heavy_is_imported_to_answer_at_once(arguments):
+def test_help_imports_nothing_heavy(arguments):
     """Help, version and a mistyped command load none of the large libraries."""
     code = (
         "import sys; from vse.cli.main import main; main(sys.argv[1:]);"
@@ -118,8 +118,8 @@ def test_nothing_heavy_is_imported_to_answer_at_once(arguments):
         (["demo", "extra"], "extra"),
     ],
 )
-def test_a_wrong_call_gets_one_line_and_exit_code_2(arguments, said, tmp_path):
-    """The line names the value and what was expected; nothing goes to stdout and no file is made."""
+def test_usage_errors_are_one_line(arguments, said, tmp_path):
+    """Exit code 2; the line names the value and what was expected; no file is created."""
     done = run(*arguments, cwd=tmp_path)
     assert done.returncode == 2
     assert_one_line(done.stderr)
@@ -130,8 +130,8 @@ def test_a_wrong_call_gets_one_line_and_exit_code_2(arguments, said, tmp_path):
 
 @pytest.mark.parametrize("command", [["demo"], ["experiment", "synthetic"]])
 @pytest.mark.parametrize("below", ["", "deeper"])
-def test_results_cannot_go_under_a_file(command, below, tmp_path):
-    """``--out`` on or under an existing file is a wrong call, found before any work."""
+def test_out_below_a_file_is_a_usage_error(command, below, tmp_path):
+    """Reported before any work."""
     file = tmp_path / "file"
     file.write_text("kept")
     done = run(*command, "--out", str(file / below))
@@ -141,8 +141,8 @@ def test_results_cannot_go_under_a_file(command, below, tmp_path):
     assert file.read_text() == "kept"
 
 
-def test_a_traceback_only_with_debug_wherever_it_stands():
-    """The same wrong call with ``--debug`` in any place adds the traceback before the line."""
+def test_debug_prints_traceback_in_any_position():
+    """The traceback precedes the error line."""
     for arguments in (
         ["--debug", "experiment", "x"],
         ["experiment", "--debug", "x"],
@@ -154,16 +154,16 @@ def test_a_traceback_only_with_debug_wherever_it_stands():
         assert done.stderr.splitlines()[-1].startswith("vse: error: unknown experiment 'x'")
 
 
-def test_after_two_dashes_debug_is_an_ordinary_argument():
-    """``--`` ends the options, so a name may be spelled like one."""
+def test_debug_after_two_dashes_is_an_argument():
+    """``--`` ends the options."""
     done = run("experiment", "--", "--debug")
     assert done.returncode == 2
     assert_one_line(done.stderr)
     assert "unknown experiment '--debug'" in done.stderr
 
 
-def test_experiments_are_listed_for_people_and_programs():
-    """``--list`` prints a line for each experiment, with ``--json`` one object that names the same ones."""
+def test_experiment_list_as_text_and_json():
+    """``--list`` prints a line for each experiment, with ``--json`` one object."""
     listed = json.loads(run("experiment", "--list", "--json").stdout)
     names = [entry["name"] for entry in listed["experiments"]]
     assert "synthetic" in names
@@ -175,7 +175,7 @@ def test_experiments_are_listed_for_people_and_programs():
 @pytest.mark.skipif(os.name == "nt", reason="closing a pipe early is another story there")
 @pytest.mark.parametrize("lines", [1, 100_000])
 @pytest.mark.parametrize("arguments", [["demo"], ["demo", "--json"]])
-def test_a_reader_that_leaves_early_is_no_error(arguments, lines):
+def test_closed_stdout_is_not_an_error(arguments, lines):
     """``vse … | head`` ends quietly, whether the output fits into a buffer or not."""
     code = FAKE_DEMO.format(body="pass", lines=lines, arguments=arguments)
     with subprocess.Popen(
@@ -187,8 +187,8 @@ def test_a_reader_that_leaves_early_is_no_error(arguments, lines):
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")
-def test_a_full_disk_under_stdout_is_an_error_of_one_line():
-    """Data that could not be written is a failure, told once."""
+def test_full_disk_under_stdout_is_one_line():
+    """Output that cannot be written is a failure, reported once."""
     with Path("/dev/full").open("w") as full:
         done = subprocess.run(
             [sys.executable, "-m", "vse", "--help"],
@@ -202,8 +202,8 @@ def test_a_full_disk_under_stdout_is_an_error_of_one_line():
 
 
 @pytest.mark.skipif(os.name == "nt", reason="POSIX signals")
-def test_an_interrupt_ends_with_130_and_no_traceback():
-    """Ctrl-C during a run says so in one line."""
+def test_interrupt_exits_with_130():
+    """Ctrl-C prints one line and no traceback."""
     body = "progress.note('ready'); time.sleep(60)"
     code = FAKE_DEMO.format(body=body, lines=1, arguments=["demo"])
     with subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.PIPE, text=True) as process:
@@ -225,22 +225,22 @@ class TestFailures:
 
         monkeypatch.setitem(sys.modules, "vse.demo", type("module", (), {"run": staticmethod(run)}))
 
-    def test_our_own_error_speaks_for_itself(self, monkeypatch, capsys):
-        """A foreseen error prints its message alone and ends with its exit code."""
+    def test_vse_error_prints_its_message(self, monkeypatch, capsys):
+        """A VSEError prints only its message and sets the exit code."""
         self.fail_with(monkeypatch, vse.errors.InputError("length 0 at row 3: expected at least 1"))
         assert main(["demo"]) == 1
         assert capsys.readouterr().err == "vse: error: length 0 at row 3: expected at least 1\n"
 
-    def test_an_unforeseen_error_names_its_type_and_points_to_debug(self, monkeypatch, capsys):
-        """Any other exception still is one line, with exit code 1 and the way to see more."""
+    def test_other_errors_name_their_type_and_debug(self, monkeypatch, capsys):
+        """Any other exception is one line too, with exit code 1 and a hint at ``--debug``."""
         self.fail_with(monkeypatch, ZeroDivisionError("by\nzero"))
         assert main(["demo"]) == 1
         assert capsys.readouterr().err == (
             "vse: error: ZeroDivisionError: by zero (run again with --debug for the traceback)\n"
         )
 
-    def test_debug_shows_where_it_happened(self, monkeypatch, capsys):
-        """With ``--debug`` the traceback comes first and the advice to use it is gone."""
+    def test_debug_omits_its_own_hint(self, monkeypatch, capsys):
+        """The traceback comes first, and the hint is left out."""
         self.fail_with(monkeypatch, ZeroDivisionError("by zero"))
         assert main(["demo", "--debug"]) == 1
         error = capsys.readouterr().err
@@ -248,16 +248,16 @@ class TestFailures:
         assert error.endswith("vse: error: ZeroDivisionError: by zero\n")
 
     @pytest.mark.parametrize("text", ["a\x1b[31mred", "bell\x07", "lone \udcff", "line\u2028break", "a\r\n\nb"])
-    def test_no_character_can_break_the_line(self, monkeypatch, capsys, text):
-        """Control characters and broken encodings, as file names hold them, are spelled out."""
+    def test_error_line_escapes_control_characters(self, monkeypatch, capsys, text):
+        """Control characters and invalid encodings, as in file names, are escaped."""
         self.fail_with(monkeypatch, vse.errors.VSEError(text))
         assert main(["demo"]) == 1
         error = capsys.readouterr().err
         assert_one_line(error)
         assert error[:-1].isprintable()
 
-    def test_a_broken_pipe_elsewhere_is_not_hidden(self, monkeypatch, capsys):
-        """Only a closed stdout is quiet: a worker that died is an error like any other."""
+    def test_broken_pipe_elsewhere_is_an_error(self, monkeypatch, capsys):
+        """Only a closed stdout is quiet: a worker process that died is an error."""
         self.fail_with(monkeypatch, BrokenPipeError("worker"))
         assert main(["demo"]) == 1
         assert "BrokenPipeError: worker" in capsys.readouterr().err

@@ -70,8 +70,8 @@ def received(arguments: list[str], *, plain: bool) -> Any:
         ["a", "--text"],
     ],
 )
-def test_the_same_values_and_complaints_as_without(arguments):
-    """Types and values, given or not, and what is wrong with them."""
+def test_lazy_conversion_equals_typer(arguments):
+    """Types, values and errors, for options that are given or not."""
     assert received(arguments, plain=True) == received(arguments, plain=False)
 
 
@@ -79,8 +79,8 @@ def test_the_same_values_and_complaints_as_without(arguments):
     ("arguments", "loaded"),
     [(["a text"], False), (["a text", "--not", "b", "--folder", "c"], False), (["-k", "3"], True)],
 )
-def test_texts_need_no_pydantic(arguments, loaded, tmp_path):
-    """A search for a text does not load it; a number is worth it. Commands that were not called are not imported."""
+def test_search_for_text_loads_no_pydantic(arguments, loaded, tmp_path):
+    """A number needs it. Modules of other commands are not imported."""
     code = "import sys; from vse.cli.main import main; main(sys.argv[1:]); print(*sys.modules)"
     command = [sys.executable, "-c", code, "search", str(tmp_path / "none.vse"), *arguments]
     done = subprocess.run(command, capture_output=True, text=True, check=True)

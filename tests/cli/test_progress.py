@@ -16,8 +16,8 @@ def bar() -> BarProgress:
 
 
 @pytest.mark.parametrize("make", [SilentProgress, bar, lambda: LineProgress(io.StringIO())])
-def test_calls_in_any_order_are_harmless(make):
-    """A reporter may be told anything at any time: notes first, a second start, steps after the end."""
+def test_progress_accepts_calls_in_any_order(make):
+    """Notes first, a second start, steps after the end."""
     reporter = make()
     assert isinstance(reporter, ProgressReporter)
     reporter.finish()
@@ -30,8 +30,8 @@ def test_calls_in_any_order_are_harmless(make):
     reporter.finish()
 
 
-def test_lines_are_few_and_tell_the_time_left():
-    """A thousand quick steps write a line per interval, not per step, and the estimate is proportional."""
+def test_progress_lines_are_few_and_estimate_time():
+    """A thousand quick steps write a line per interval, and the estimate is proportional."""
     now, stream = [0.0], io.StringIO()
     reporter = LineProgress(stream, every=10.0, clock=lambda: now[0])
     reporter.start(1000, "training")
@@ -49,8 +49,8 @@ def test_lines_are_few_and_tell_the_time_left():
 
 
 @pytest.mark.parametrize(("seconds", "text"), [(3.21, "3.2 s"), (59, "59 s"), (125, "2 min 5 s"), (7260, "2 h 1 min")])
-def test_durations_are_told_in_a_readable_unit(seconds, text):
-    """The last line gives the time taken, in seconds, minutes or hours."""
+def test_progress_durations_are_readable(seconds, text):
+    """The last line gives the time in seconds, minutes or hours."""
     now, stream = [0.0], io.StringIO()
     reporter = LineProgress(stream, clock=lambda: now[0])
     reporter.start(1, "work")
@@ -59,8 +59,8 @@ def test_durations_are_told_in_a_readable_unit(seconds, text):
     assert stream.getvalue().splitlines()[-1] == f"work: 0/1 in {text}"
 
 
-def test_markup_in_names_is_shown_as_it_is():
-    """Brackets in a message, as in shapes or paths, are text and not formatting."""
+def test_progress_notes_are_not_markup():
+    """Brackets in a message are text, not formatting."""
     console = Console(file=io.StringIO(), force_terminal=False, width=80)
     BarProgress(console).note("shape [bold](3, 4)[/]")
     assert console.file.getvalue() == "shape [bold](3, 4)[/]\n"

@@ -98,8 +98,8 @@ def test_search_command_ranks_by_sentence(place, capsys):
     assert scores == sorted(scores, reverse=True)
 
 
-def test_a_picture_and_more_like_a_result(place, capsys):
-    """The image itself is the best; by its id others are found, all of them, and without the model."""
+def test_search_command_by_image_and_like(place, capsys):
+    """The image itself is the best result; by id the others are found, without the model."""
     found = told(capsys, "search", place.index, "--image", place.photos / "b.png", "-k", 1)
     assert paths(found) == ["b.png"]
     assert found["results"][0]["score"] == pytest.approx(1, abs=1e-4)
@@ -184,8 +184,8 @@ def test_search_command_prints_lines(place, capsys):
         (("--image", "nowhere.png"), 1, "nowhere.png"),
     ],
 )
-def test_wrong_calls_are_one_line(place, capsys, arguments, code, words):
-    """With the exit code of the mistake, and the value in the line."""
+def test_search_usage_errors_are_one_line(place, capsys, arguments, code, words):
+    """With the exit code and the value."""
     assert words in refused(capsys, code, "search", place.index, *arguments)
 
 
@@ -204,8 +204,8 @@ def test_search_command_checks_model(place, capsys, tmp_path):
     assert "no collection" in refused(capsys, 1, "search", tmp_path, "snow")
 
 
-def test_only_what_searching_needs_is_loaded(place):
-    """With an export a search loads neither torch nor anything that the light install lacks."""
+def test_search_loads_only_light_install(place):
+    """With an export, a search loads neither torch nor anything that the light install lacks."""
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM, "search", str(place.index), "snow", "--json"],
         capture_output=True, text=True, check=False,

@@ -97,8 +97,8 @@ def test_search_command_refuses_invalid_queries(index, capsys, arguments, code, 
         ("1," * 10**5, "''"),
     ],
 )
-def test_weights_that_are_none(index, capsys, weights, words):
-    """One number above 0 for each part of the query."""
+def test_search_refuses_invalid_weights(index, capsys, weights, words):
+    """One positive number for each part of the query."""
     assert words in short(refused(capsys, 2, "search", index, "snow", "a dog", "--weights", weights))
 
 
@@ -117,8 +117,8 @@ def test_weights_that_are_none(index, capsys, weights, words):
         (("--near", "1" * 10**6), "--near"),
     ],
 )
-def test_places_that_are_none(index, capsys, options, words):
-    """Two numbers of degrees, and kilometres above 0."""
+def test_search_refuses_invalid_places(index, capsys, options, words):
+    """Two numbers in degrees, and positive kilometres."""
     assert words in short(refused(capsys, 2, "search", index, "snow", *options))
 
 
@@ -137,16 +137,16 @@ def test_places_that_are_none(index, capsys, options, words):
         ("n" * 300, "too long"),
     ],
 )
-def test_a_query_that_is_no_picture(index, queries, capsys, name, words):
-    """Its file is named with the reason; a pipe is not waited for, a bomb not decoded."""
+def test_search_names_invalid_query_image(index, queries, capsys, name, words):
+    """With the reason; a pipe is not read, a decompression bomb not decoded."""
     line = refused(capsys, 1, "search", index, "--image", queries / name)
     assert words in line
     assert "not an image that can be read" in line
 
 
 @pytest.mark.parametrize("options", [("-k", 10**9), ("-k", 10**30), ("-k", 10**9, "--group-duplicates")])
-def test_more_results_than_there_are(index, capsys, options):
-    """All of them, in the order that a short page begins with."""
+def test_search_k_above_number_of_items(index, capsys, options):
+    """All items, in the order of a short page."""
     everything = told("search", index, "snow", *options)
     first = told("search", index, "snow", "-k", 5, *options[2:])
     assert not everything["more"]
@@ -155,15 +155,15 @@ def test_more_results_than_there_are(index, capsys, options):
 
 
 @pytest.mark.parametrize("page", [3, 10**12, 10**30])
-def test_pages_behind_the_last(index, capsys, page):
-    """They are empty, and say so."""
+def test_search_page_after_the_last(index, capsys, page):
+    """It is empty, and says so."""
     assert told("search", index, "snow", "--page", page)["results"] == []
     assert main(["search", str(index), "snow", "--page", str(page)]) == 0
     assert capsys.readouterr().out == "no more results\n"
 
 
-def test_the_longest_query_is_read_and_said_to_be_cut(index, capsys):
-    """Within the limit a text is searched with its beginning, which is said in text and JSON."""
+def test_search_reports_truncated_query(index, capsys):
+    """Within the limit a long text is searched by its beginning, reported in text and JSON."""
     text = ("snow " * MAX_CHARACTERS)[:MAX_CHARACTERS]
     found = told("search", index, text, "-k", 1)
     assert found["cut"] == [text]
@@ -173,12 +173,12 @@ def test_the_longest_query_is_read_and_said_to_be_cut(index, capsys):
 
 
 @pytest.mark.parametrize("where", ["", "nowhere.vse", "x" * 300, "\0"])
-def test_an_index_that_is_none(capsys, where):
-    """Said before anything is loaded."""
+def test_search_names_missing_index(capsys, where):
+    """Before anything is loaded."""
     refused(capsys, 1, "search", where, "snow")
 
 
-def test_evidence_where_a_file_is(index, queries, capsys):
-    """Found out before anything is loaded."""
+def test_search_refuses_evidence_below_a_file(index, queries, capsys):
+    """Before anything is loaded."""
     line = refused(capsys, 2, "search", index, "snow", "--evidence", queries / "text.jpg" / "maps")
     assert "is a file, expected a folder" in line

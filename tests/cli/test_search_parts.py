@@ -60,8 +60,8 @@ class TestCaptions:
         assert [each["path"] for each in found["captions"]] == [str(place.photos / f"{row + 3}.png") for row in order]
         assert [each["score"] for each in found["captions"]] == pytest.approx(scores[order].tolist(), abs=1e-5)
 
-    def test_of_a_sentence_and_a_result(self, place, capsys):
-        """A sentence finds itself; an id finds captions without the model; pages continue each other; text is lines."""
+    def test_search_captions_by_text_and_id(self, place, capsys):
+        """A caption finds itself; an id needs no model; pages continue each other."""
         found = told("search", place.index, CAPTIONS[1], "--captions", "-k", 1)
         assert found["captions"][0]["caption"] == CAPTIONS[1]
         assert found["captions"][0]["score"] == pytest.approx(1, abs=1e-5)
@@ -126,8 +126,8 @@ def test_search_command_filters_by_place(place, options, expected):
     assert names(told("search", place.index, "snow", *options)) == expected
 
 
-def test_folders_as_results_show_them(place, capsys):
-    """A whole path means the same as the place below the indexed folder; one that was not indexed is refused."""
+def test_search_folder_as_absolute_path(place, capsys):
+    """An absolute path equals the path below the indexed folder; one that is not indexed is an error."""
     relative = told("search", place.index, "snow", "--folder", "trip")
     assert names(relative) == {"augsburg.jpg"}
     for same in (place.photos / "trip", f"{place.photos}/./trip/", "./trip", "trip/"):
@@ -151,8 +151,8 @@ def test_search_command_suggests_folder(place, capsys):
     assert capsys.readouterr().out == "nothing found\n"
 
 
-def test_folders_of_the_same_name_in_two_roots(tmp_path):
-    """A whole path means the one of its root, a root all of it, and a place below them the ones of both."""
+def test_search_folder_in_two_roots(tmp_path):
+    """An absolute path selects one root, a relative one both."""
     for seed, name in enumerate(("one/trip/a.png", "one/b.png", "two/trip/c.png", "two/d.png")):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         Image.fromarray(picture(seed)).save(tmp_path / name)
@@ -195,8 +195,8 @@ class TestEvidence:
         assert main(arguments) == 0
         assert capsys.readouterr().out.count("(replaced)") == 2
 
-    def test_nothing_found_makes_no_folder(self, place, tmp_path):
-        """Only pictures that are written need one."""
+    def test_search_without_results_creates_no_evidence_folder(self, place, tmp_path):
+        """Only written images need one."""
         found = told("search", place.index, "snow", "--near", "0,0", "--evidence", tmp_path / "e")
         assert found["results"] == []
         assert not (tmp_path / "e").exists()

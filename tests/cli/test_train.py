@@ -48,8 +48,8 @@ def the_error(result: tuple[int, str, str], code: int) -> str:
 class TestTraining:
     """A run from the command line."""
 
-    def test_json_is_one_object_and_narration_goes_elsewhere(self, place, run, tmp_path):
-        """stdout holds the result and nothing else; the model it names loads."""
+    def test_train_prints_json(self, place, run, tmp_path):
+        """stdout holds only the result; the model it names loads."""
         code, out, err = run(place / "tiny.toml", "--into", tmp_path / "run", "--json")
         assert code == 0
         result = json.loads(out)
@@ -59,8 +59,8 @@ class TestTraining:
         assert "epoch 2/2: loss " in err
         assert out.isascii()
 
-    def test_the_same_command_again_shows_the_same_result(self, place, run, tmp_path):
-        """As text: the figures and where the model is; the second time nothing is trained."""
+    def test_train_again_prints_same_result(self, place, run, tmp_path):
+        """The second call trains nothing."""
         first = run(place / "tiny.toml", "--into", tmp_path / "run")
         again = run(place / "tiny.toml", "--into", tmp_path / "run")
         assert first[0] == again[0] == 0
@@ -69,8 +69,8 @@ class TestTraining:
         assert "image → text" in first[1]
         assert "this run is finished" in again[2]
 
-    def test_without_into_the_run_is_named_after_the_recipe(self, place, run, tmp_path, monkeypatch):
-        """``runs/RECIPE`` below the working directory; ``--data`` gives the path that the recipe lacks."""
+    def test_train_defaults_to_runs_recipe(self, place, run, tmp_path, monkeypatch):
+        """``runs/RECIPE`` in the working directory; ``--data`` gives the path that the recipe lacks."""
         monkeypatch.chdir(tmp_path)
         code, out, _ = run(place / "homeless.toml", "--data", place / "data", "--json")
         assert code == 0
@@ -93,7 +93,7 @@ class TestRecipes:
         starts = {line.split()[0] for line in out.splitlines() if not line.startswith(" ")}
         assert set(recipes) <= starts
 
-    def test_show_prints_the_complete_recipe_and_trains_nothing(self, place, run, tmp_path, monkeypatch):
+    def test_train_show_prints_recipe(self, place, run, tmp_path, monkeypatch):
         """Every table with its defaults, as one JSON object."""
         monkeypatch.chdir(tmp_path)
         code, out, err = run(place / "tiny.toml", "--show")
@@ -103,7 +103,7 @@ class TestRecipes:
         assert shown["loss"]["objective"] == "contrastive"
         assert list(tmp_path.iterdir()) == []
 
-    def test_set_changes_values_in_order(self, run):
+    def test_train_set_changes_values_in_order(self, run):
         """Numbers, text, names of poolings; the last one wins."""
         changes = ("schedule.epochs=30", "optimizer.lr=1e-3", "model.image.pooling=max", "loss.objective=triplet")
         arguments = [part for change in (*changes, "schedule.epochs=31") for part in ("--set", change)]
@@ -126,23 +126,23 @@ class TestRecipes:
             "both ' and \"",
         ],
     )
-    def test_data_and_features_take_any_path(self, name, run):
-        """The path arrives as it was given, whatever characters it has."""
+    def test_train_data_and_features_take_any_path(self, name, run):
+        """The path arrives unchanged, whatever characters it has."""
         code, out, err = run("flickr8k-vse-infinity", "--show", "--data", name, "--features", f"{name}/store")
         assert code == 0, err
         shown = json.loads(out)["data"]
         assert (shown["path"], shown["features"]) == (name, f"{name}/store")
 
-    def test_data_reaches_the_members_of_an_ensemble(self, place, run, tmp_path):
-        """An ensemble is trained on the data that the command names."""
+    def test_train_ensemble_passes_data_to_members(self, place, run, tmp_path):
+        """All members are trained on the given dataset."""
         members = [{"recipe": str(place / "homeless.toml"), "seed": seed} for seed in (0, 1)]
         both = write_toml(tmp_path / "both.toml", {"members": members})
         code, out, err = run(both, "--data", place / "data", "--into", tmp_path / "run", "--json")
         assert code == 0, err
         assert len(json.loads(out)["members"]) == 2
 
-    def test_help_names_every_option(self, run):
-        """With what each is for, in plain text."""
+    def test_train_help_names_every_option(self, run):
+        """In plain text."""
         code, out, err = run("--help")
         assert (code, err) == (0, "")
         for option in ("RECIPE", "--into", "--set", "--data", "--features", "--show", "--list", "--json"):
@@ -153,15 +153,15 @@ class TestRecipes:
 class TestErrors:
     """One line on stderr, nothing on stdout."""
 
-    def test_no_recipe_is_a_wrong_call(self, run):
-        """With where to find one."""
+    def test_train_without_recipe_is_a_usage_error(self, run):
+        """It says where to find recipes."""
         assert "vse train --list" in the_error(run(), 2)
 
-    def test_an_unknown_option_is_a_wrong_call(self, run):
-        """With where to read more."""
+    def test_train_refuses_unknown_option(self, run):
+        """It says where to read more."""
         assert "vse train --help" in the_error(run("flickr8k-vse-infinity", "--epochs", "3"), 2)
 
-    def test_a_recipe_that_does_not_exist(self, run, tmp_path):
+    def test_train_names_missing_recipe(self, run, tmp_path):
         """A name with the closest one, a path as it was given."""
         assert "flickr8k-vse-infinity" in the_error(run("flickr8k-vse-infinty"), 1)
         assert "nowhere.toml" in the_error(run(tmp_path / "nowhere.toml"), 1)
@@ -177,28 +177,28 @@ class TestErrors:
             ("run.precision=fp8", "run.precision"),
         ],
     )
-    def test_a_wrong_change_is_named(self, change, said, place, run, tmp_path):
-        """What was given, and what is right; nothing is written."""
+    def test_train_names_invalid_change(self, change, said, place, run, tmp_path):
+        """With what is valid; nothing is written."""
         line = the_error(run(place / "tiny.toml", "--into", tmp_path / "run", "--set", change), 1)
         assert change in line
         assert said in line
         assert not (tmp_path / "run").exists()
 
-    def test_missing_data_is_told_before_anything_is_trained(self, place, run, tmp_path):
-        """No path at all, and one that is not there."""
+    def test_train_names_missing_data_first(self, place, run, tmp_path):
+        """No path, or one that does not exist."""
         assert "data.path is missing" in the_error(run(place / "homeless.toml", "--into", tmp_path / "a"), 1)
         missing = tmp_path / "gone"
         found = the_error(run(place / "homeless.toml", "--data", missing, "--into", tmp_path / "b"), 1)
         assert str(missing) in found
 
-    def test_another_recipe_for_the_folder_names_what_differs(self, place, run, tmp_path):
-        """With both values."""
+    def test_train_refuses_folder_of_another_recipe(self, place, run, tmp_path):
+        """With both values of what differs."""
         assert run(place / "tiny.toml", "--into", tmp_path / "run")[0] == 0
         line = the_error(run(place / "tiny.toml", "--into", tmp_path / "run", "--set", "seed=4"), 1)
         assert "seed 3 (now 4)" in line
 
-    def test_other_ranks_say_nothing_but_errors(self, place, run, tmp_path, monkeypatch):
-        """A process that is not the first does not narrate; here it fails before it meets the others."""
+    def test_train_other_ranks_print_errors_only(self, place, run, tmp_path, monkeypatch):
+        """Only the first process reports progress."""
         lost = write_toml(tmp_path / "lost.toml", tiny_values(place / "data", run={"device": "nowhere"}))
         monkeypatch.setenv("RANK", "1")
         monkeypatch.setenv("WORLD_SIZE", "2")

@@ -71,8 +71,8 @@ def test_upgrade_prints_result_and_progress(index, models, photos, capsys):
     assert (info_of(index).generation, info_of(index).model_source) == (2, str(models / "new"))
 
 
-def test_the_new_model_is_the_default_afterwards(index, models, photos, capsys, monkeypatch):
-    """Of indexing and of searching, also when it was named from where one stands; the old one is refused."""
+def test_upgrade_changes_default_model(index, models, photos, capsys, monkeypatch):
+    """Of indexing and search, even if it was given as a relative path; the old model is an error."""
     monkeypatch.chdir(models)
     assert main(call(index, "new", "--json")) == 0
     report = json.loads(capsys.readouterr().out)
@@ -89,8 +89,8 @@ def test_the_new_model_is_the_default_afterwards(index, models, photos, capsys, 
     assert f"vse collection upgrade {index} --model" in capsys.readouterr().err
 
 
-def test_files_that_are_not_there(index, models, photos, capsys):
-    """Refused in one line that names the ways out; with ``--drop-missing`` they are left out, and this is said."""
+def test_upgrade_refuses_missing_files(index, models, photos, capsys):
+    """One line with the options; ``--drop-missing`` drops and reports them."""
     (photos / "a.png").unlink()
     assert main(call(index, models / "new")) == 1
     said = capsys.readouterr()
@@ -128,8 +128,8 @@ def deleted(photos):
 
 
 @pytest.mark.parametrize("lose", [absent, emptied, emptied_below, deleted])
-def test_the_command_of_a_refusal_helps(index, models, photos, capsys, lose):
-    """Typed as it stands it lets the upgrade go on; indexing would keep the files of a folder that may be unmounted."""
+def test_upgrade_error_has_command_that_works(index, models, photos, capsys, lose):
+    """Indexing alone would keep the files of a folder that may not be mounted."""
     if lose is emptied_below:
         (photos / "my trip").mkdir()
         Image.fromarray(picture(7)).save(photos / "my trip" / "d.png")
@@ -181,8 +181,8 @@ def test_upgrade_usage_errors(index, models, tmp_path, capsys, arguments, code, 
     assert info_of(index).generation == 1
 
 
-def test_an_interrupt_and_going_on(index, models, photos, capsys):
-    """Exit code 130 and the command that goes on; the second run encodes what the first has not."""
+def test_interrupted_upgrade_resumes(index, models, photos, capsys):
+    """Exit code 130 and the command that resumes; the second run encodes the rest."""
     for seed in range(20, 220):
         Image.fromarray(picture(seed)).save(photos / f"{seed}.png")
     assert main(["index", str(photos), "--into", str(index)]) == 0

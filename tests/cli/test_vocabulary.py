@@ -9,8 +9,8 @@ import sys
 from vse.inputs import Vocabulary
 
 
-def test_only_training_captions_make_words(tmp_path):
-    """A word of the test split alone stays unknown; the file is one that BiGRU models read."""
+def test_vocabulary_from_training_captions(tmp_path):
+    """Words of the test split stay unknown; BiGRU models read the file."""
     rows = ["path,caption,split"]
     rows += [f"{n}.jpg,a dog runs,train" for n in range(4)] + [f"{n}.jpg,a zebra runs,test" for n in range(9)]
     (tmp_path / "data.csv").write_text("\n".join(rows))
