@@ -48,7 +48,7 @@ from vse.training.recipe import Recipe
 from vse.training.recipes import read_recipe, toml_text
 from vse.training.run_folder import RunFolder
 from vse.training.schedule import Objective
-from vse.training.train import packed_videos
+from vse.training.train import pack_videos
 
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data" / "msvd"
 MODELS = {"VSE++": "vse-plus-plus", "VSE∞": "vse-infinity", "HGR": "hgr", "HGR∞": "hgr-infinity"}
@@ -102,7 +102,7 @@ class Contestant:
         tokenizer = build_tokenizer(recipe, splits.train.captions)
         self.recipe = recipe
         self.model = build_model(recipe, tokenizer, splits, "benchmark").train()
-        packed = packed_videos(splits.train, RunFolder(folder), Ranks(), SilentProgress())
+        packed = pack_videos(splits.train, RunFolder(folder), Ranks(), SilentProgress())
         graphs = splits.graphs if recipe.model.kind == "hgr" else None
         self.pairs = training_pairs(recipe, self.model, packed, graphs)
         self.matcher = create_matcher(self.model)
