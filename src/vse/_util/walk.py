@@ -1,4 +1,4 @@
-"""Walk the files below a folder in a fixed order, follow links once, and report what cannot be read."""
+"""Walk the files below a folder in a fixed order, visit each folder once, and report what cannot be read."""
 
 from __future__ import annotations
 
@@ -6,50 +6,103 @@ import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+Identity = tuple[int, int]
+"""Device and inode."""
 
-def walk_files(root: Path, on_error: Callable[[str, OSError], None]) -> Iterator[tuple[str, os.DirEntry[str]]]:
-    """Yield every visible entry below ``root`` that is not a folder, depth first, each folder sorted by name.
 
-    Files and folders whose names begin with a dot are skipped. Links are followed and each folder is visited once, so
-    that a loop of links ends. A broken link is yielded as well: the caller decides by its name whether to report it.
+def walk_tree(
+    root: Path,
+    *,
+    select: Callable[[str, os.DirEntry[str]], bool | None],
+    enter: Callable[[str, int], bool | None],
+    on_error: Callable[[str, OSError], None],
+    on_listed: Callable[[], None] = lambda: None,
+    visited: set[Identity] | None = None,
+) -> Iterator[tuple[str, bool]]:
+    """Yield the selected files below ``root`` in the order of their paths as strings.
+
+    Only the names in the folders on the way to the current file are held in memory. Paths are relative to ``root``,
+    with ``/`` between their parts; that of ``root`` is empty. A folder that was visited is not visited again, so that
+    a loop of links ends.
 
     Args:
         root: The folder to walk.
-        on_error: Called with the path below ``root`` (empty for ``root``) and the error of a folder that cannot be
-            read. The walk continues.
+        select: Called with the path of an entry and the entry; returns True to visit a folder, False to yield a file,
+            None to skip it.
+        enter: Called with the path and depth of a selected folder before it is visited; returns whether it is a link,
+            or None to skip it.
+        on_error: Called with the path of a folder that cannot be read, and the error. The walk continues.
+        on_listed: Called after each folder is listed.
+        visited: Device and inode of the folders that were visited, to be shared with the caller.
 
     Yields:
-        The path below ``root``, with ``/`` between its parts, and the entry.
+        The path of a file, and whether a link leads to one of its folders.
     """
-    seen: set[tuple[int, int]] = set()
+    seen: set[Identity] = set() if visited is None else visited
 
-    def enter(folder: str) -> Iterator[tuple[str, os.DirEntry[str]]]:
-        place = root / folder
+    def names_in(folder: str) -> Iterator[str]:
+        """List a folder; the names of folders end in ``/``, which sorts whole paths."""
+        place, prefix = root / folder, f"{folder}/" if folder else ""
+        names: list[str] = []
         try:
-            status = place.stat()
-            if (status.st_dev, status.st_ino) in seen:
+            identity = folder_identity(place)
+            if identity in seen:
                 return iter(())
-            seen.add((status.st_dev, status.st_ino))
-            with os.scandir(place) as listing:
-                entries = sorted((entry for entry in listing if not entry.name.startswith(".")), key=lambda e: e.name)
+            if identity is not None:
+                seen.add(identity)
+            with os.scandir(place) as entries:
+                for entry in entries:
+                    is_folder = select(prefix + entry.name, entry)
+                    if is_folder is not None:
+                        names.append(f"{entry.name}/" if is_folder else entry.name)
         except OSError as error:
             on_error(folder, error)
-            return iter(())
-        return iter([(f"{folder}/{entry.name}" if folder else entry.name, entry) for entry in entries])
+        names.sort()
+        on_listed()
+        return iter(names)
 
-    stack = [enter("")]
+    stack = [("", names_in(""), False)]
     while stack:
-        found = next(stack[-1], None)
-        if found is None:
+        prefix, names, linked = stack[-1]
+        name = next(names, None)
+        if name is None:
             stack.pop()
-        elif _is_folder(found[1]):
-            stack.append(enter(found[0]))
+        elif not name.endswith("/"):
+            yield prefix + name, linked
         else:
-            yield found
+            path = prefix + name[:-1]
+            is_link = enter(path, len(stack))
+            if is_link is not None:
+                stack.append((f"{path}/", names_in(path), linked or is_link))
 
 
-def _is_folder(entry: os.DirEntry[str]) -> bool:
+def folder_identity(place: Path) -> Identity | None:
+    """Return device and inode of a folder, None if it cannot be read."""
     try:
-        return entry.is_dir()
-    except OSError:  # a link to itself
-        return False
+        status = place.stat()
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino
+
+
+def walk_files(root: Path, on_error: Callable[[str, OSError], None]) -> Iterator[str]:
+    """Yield the path below ``root`` of every visible file; links are followed, each folder once.
+
+    Files and folders whose names begin with a dot are skipped. A broken link is yielded as well: the caller decides by
+    its name whether to report it.
+
+    Args:
+        root: The folder to walk.
+        on_error: Called with the path below ``root`` and the error of a folder that cannot be read.
+    """
+
+    def select(path: str, entry: os.DirEntry[str]) -> bool | None:
+        if entry.name.startswith("."):
+            return None
+        try:
+            return entry.is_dir()
+        except OSError:  # a link to itself
+            return False
+
+    for path, _ in walk_tree(root, select=select, enter=lambda path, depth: False, on_error=on_error):
+        yield path

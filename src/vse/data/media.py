@@ -112,8 +112,8 @@ def _media_files(root: Path, problems: list[Problem]) -> Iterator[tuple[str, Med
     def unreadable(folder: str, error: OSError) -> None:
         problems.append(Problem(folder or ".", f"the folder cannot be read ({os_reason(error)})"))
 
-    for path, entry in walk_files(root, unreadable):
-        kind = _kind(entry)
+    for path in walk_files(root, unreadable):
+        kind = _kind(root / path)
         if kind is not None:
             if is_text(path):
                 yield path, kind
@@ -121,14 +121,14 @@ def _media_files(root: Path, problems: list[Problem]) -> Iterator[tuple[str, Med
                 problems.append(Problem(path, "its name is not UTF-8: rename it"))
 
 
-def _kind(entry: os.DirEntry[str]) -> MediaKind | None:
-    kind = kind_of_name(entry.name)
-    if kind is not None or not worth_sniffing(entry.name):
+def _kind(path: Path) -> MediaKind | None:
+    kind = kind_of_name(path.name)
+    if kind is not None or not worth_sniffing(path.name):
         return kind
     try:
-        if not entry.is_file():
+        if not path.is_file():
             return None
-        with Path(entry.path).open("rb") as file:
+        with path.open("rb") as file:
             return kind_of_bytes(file.read(SNIFFED_BYTES))
     except OSError:
         return None

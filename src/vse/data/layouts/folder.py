@@ -6,7 +6,6 @@ has none. Hidden files and folders are skipped. Everything is in the split ``all
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -69,15 +68,17 @@ def find_images(
     def unreadable(folder: str, error: OSError) -> None:
         on_problem("unreadable folder", f"{root / folder} cannot be read: {error.strerror or error}")
 
-    for path, entry in walk_files(root, unreadable):
-        if Path(entry.name).suffix.lower() in SUFFIXES and (_is_file(entry) or entry.is_symlink()):
-            yield tuple(path.split("/")), root / path
-        elif texts is not None and entry.name.endswith(".txt"):
-            texts.add(root / path)
+    for path in walk_files(root, unreadable):
+        file = root / path
+        if file.suffix.lower() in SUFFIXES:
+            if _is_file(file) or file.is_symlink():
+                yield tuple(path.split("/")), file
+        elif texts is not None and file.suffix == ".txt":
+            texts.add(file)
 
 
-def _is_file(entry: os.DirEntry[str]) -> bool:
+def _is_file(path: Path) -> bool:
     try:
-        return entry.is_file()
-    except OSError:  # a link to itself
+        return path.is_file()
+    except OSError:  # behind a link through a folder that cannot be read
         return False

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
+from vse._util.walk import folder_identity, walk_tree
 from vse.errors import InputError
 from vse.inputs.files import (
     SNIFFED_BYTES,
@@ -131,6 +132,7 @@ class Scan(Iterator[Found]):
         self._limits = limits
         self._unseen: set[str] = set()
         self._visited: set[tuple[int, int]] = set()  # folders, and files behind links, by device and inode
+        self._listed = 0  # how many problems are in order
         self._found = self._pass()
 
     def __next__(self) -> Found:
@@ -148,75 +150,71 @@ class Scan(Iterator[Found]):
 
     def _pass(self) -> Iterator[Found]:
         count = 0
-        identity = _identity(self.root)
-        stack = [(*self._enter(""), False)]
-        while stack:
-            folder, entries, linked = stack[-1]
-            entry = next(entries, None)
-            if entry is None:
-                stack.pop()
-            elif entry.endswith("/"):
-                path = folder + entry[:-1]
-                if len(stack) > self._limits.max_depth:
-                    self._problem(path, f"more than {self._limits.max_depth} folders deep", unseen=True)
-                    continue
-                try:
-                    is_link = self._place(path).is_symlink()
-                except OSError as error:  # a path that is longer than the system takes
-                    self._problem(path, f"the folder cannot be read ({os_reason(error)})", unseen=True)
-                    continue
-                if not is_link or self._follow(path):
-                    stack.append((*self._enter(path), linked or is_link))
-            elif (found := self._file(folder + entry, linked)) is not None:
+        identity = folder_identity(self.root)
+        paths = walk_tree(
+            self.root,
+            select=self._select,
+            enter=self._enter,
+            on_error=self._unreadable,
+            on_listed=self._sort_problems,
+            visited=self._visited,
+        )
+        for path, linked in paths:
+            found = self._file(path, linked)
+            if found is not None:
                 if count == self._limits.max_files:
                     self._problem("", f"more than {count:,} files: raise max_files", unseen=True)
                     return
                 count += 1
                 yield found
-        if identity is None or _identity(self.root) != identity:
+            self._listed = len(self.problems)
+        if identity is None or folder_identity(self.root) != identity:
             self._problem("", "the folder was exchanged or unmounted while it was read", unseen=True)
 
-    def _enter(self, path: str) -> tuple[str, Iterator[str]]:
-        """The folder's prefix and the names in it, those of folders with ``/`` behind them, which sorts whole paths."""
-        prefix = path + "/" if path else ""
-        names: list[str] = []
-        before = len(self.problems)
-        try:
-            identity = _identity(self._place(path))
-            if identity in self._visited:
-                return prefix, iter(())
-            if identity is not None:
-                self._visited.add(identity)
-            with os.scandir(self._place(path)) as entries:
-                names.extend(name for entry in entries if (name := self._candidate(prefix, entry)) is not None)
-        except FileNotFoundError:
-            self._problem(path, VANISHED, unseen=True)
-        except OSError as error:
-            self._problem(path, f"the folder cannot be read ({os_reason(error)})", unseen=True)
-        names.sort()
-        self.problems[before:] = sorted(self.problems[before:], key=lambda problem: problem.path)
-        return prefix, iter(names)
+    def _enter(self, path: str, depth: int) -> bool | None:
+        """Return whether a folder is a link, None to skip it."""
+        is_link: bool | None = None
+        if depth > self._limits.max_depth:
+            self._problem(path, f"more than {self._limits.max_depth} folders deep", unseen=True)
+        else:
+            try:
+                is_link = self._place(path).is_symlink()
+            except OSError as error:  # a path that is longer than the system takes
+                self._problem(path, f"the folder cannot be read ({os_reason(error)})", unseen=True)
+            if is_link and not self._follow(path):
+                is_link = None
+        self._listed = len(self.problems)
+        return is_link
 
-    def _candidate(self, prefix: str, entry: os.DirEntry[str]) -> str | None:
-        """The name of what is to be visited; everything else in a folder is left out before it takes memory."""
+    def _unreadable(self, path: str, error: OSError) -> None:
+        vanished = isinstance(error, FileNotFoundError)
+        self._problem(path, VANISHED if vanished else f"the folder cannot be read ({os_reason(error)})", unseen=True)
+
+    def _sort_problems(self) -> None:
+        """Sort the problems of the folder that was just listed."""
+        self.problems[self._listed :] = sorted(self.problems[self._listed :], key=lambda problem: problem.path)
+        self._listed = len(self.problems)
+
+    def _select(self, path: str, entry: os.DirEntry[str]) -> bool | None:
+        """Return whether an entry is a folder, None to skip it before its name takes memory."""
         name = entry.name
         if name.startswith(".") and not self._hidden:
             return None
         try:
             is_folder = entry.is_dir()
-            dangling = not is_folder and entry.is_symlink() and not self._place(prefix + name).exists()
+            dangling = not is_folder and entry.is_symlink() and not self._place(path).exists()
         except OSError:  # a loop of links, or a link through a folder that may not be read
             is_folder, dangling = False, True
         wanted = is_folder or dangling or kind_of_name(name) is not None or worth_sniffing(name)
         if not wanted:
             return None
         if not is_text(name):
-            self._problem(prefix + name, "its name is not UTF-8: rename it")
+            self._problem(path, "its name is not UTF-8: rename it")
             return None
         if dangling:
-            self._problem(prefix + name, "a link that leads nowhere at present", unseen=True)
+            self._problem(path, "a link that leads nowhere at present", unseen=True)
             return None
-        return name + "/" if is_folder else name
+        return is_folder
 
     def _file(self, path: str, linked: bool) -> Found | None:
         try:
@@ -273,11 +271,3 @@ class Scan(Iterator[Found]):
         self.problems.append(Problem(path or ".", reason))
         if unseen:
             self._unseen.add(path)
-
-
-def _identity(place: Path) -> tuple[int, int] | None:
-    try:
-        status = place.stat()
-    except OSError:
-        return None
-    return status.st_dev, status.st_ino
