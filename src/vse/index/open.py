@@ -63,6 +63,28 @@ def collection_exists(where: str | os.PathLike[str]) -> bool:
         raise VSEError(f"{folder} cannot be read ({error.strerror}): check its permissions") from None
 
 
+def is_embedded_collection(folder: str | os.PathLike[str]) -> bool:
+    """Return whether a folder is a collection, judged by the contents of its header."""
+    from vse.index.store.layout import read_generation
+
+    try:
+        read_generation(Path(folder))
+    except InputError:
+        return False
+    return True
+
+
+def find_embedded_collections(folder: str | os.PathLike[str], pattern: str) -> list[str]:
+    """Return the names of the collections in ``folder`` that match a glob ``pattern``, sorted."""
+    from vse.index.store.layout import HEADER
+
+    return sorted(
+        path.name
+        for path in Path(folder).glob(pattern)
+        if os.path.isfile(path / HEADER)  # noqa: PTH113 - Path.is_file raises where a folder may not be entered
+    )
+
+
 def backend_of(where: str | os.PathLike[str]) -> Backend:
     """What keeps the collection at this address."""
     address = os.fspath(where)

@@ -56,7 +56,7 @@ def test_commit_switches_generation(folder: Path) -> None:
         EmbeddedCollection.open(folder, model="old")
 
 
-def test_items_keep_their_ids(folder: Path) -> None:
+def test_upgrade_keeps_item_ids(folder: Path) -> None:
     """As long as file and moments are the same; others get ids that no generation has used."""
     with EmbeddedCollection.open(folder, write=True) as writer:
         clip = picture("clip.mp4", kind="video", digest="c")
