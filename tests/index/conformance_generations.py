@@ -105,7 +105,7 @@ class Generations:
         reader.close()
 
     def test_what_is_not_committed_is_gone_on_with(self, writer: Collection, backend: Backend) -> None:
-        """After closing, also of the old collection and after changes to it; for another model it is thrown away."""
+        """After closing, also of the old collection and after changes to it; for another model it is discarded."""
         writer.add(batch(VECTORS))
         new = next_generation(writer)
         new.add(batch(NEW[:3]))

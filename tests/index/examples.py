@@ -39,7 +39,7 @@ def picture(path: str, root: str = "/photos", **values: object) -> MediaFile:
 
 
 def entry(path: str, vector: Vectors, root: str = "/photos", **values: object) -> Entry:
-    """A picture with one vector."""
+    """An image with one vector."""
     return Entry(picture(path, root, **values), (Moment(vector),))
 
 

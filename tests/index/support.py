@@ -47,7 +47,7 @@ def create(folder: Path, dimensions: int = DIMENSIONS, model: str = "old") -> Em
 
 
 def filled(folder: Path) -> Path:
-    """A closed collection of one picture for each of ``VECTORS``."""
+    """A closed collection of one image for each of ``VECTORS``."""
     with create(folder) as writer:
         writer.add(batch(VECTORS))
     return folder

@@ -129,7 +129,7 @@ def test_the_spread_of_a_models_cosines_does_not_matter(scale):
 
 
 def test_a_collection_in_which_every_picture_is_twice():
-    """As sure as with the pictures once among as many items."""
+    """As sure as with the images once among as many items."""
     sample, scores = directions(100, seed=8), np.array([0.5, 0.9])
     twice = confidences(Background(np.concatenate([sample, sample]), 200, 1), QUERY, scores)
     once = confidences(Background(sample, 200, 1), QUERY, scores)
@@ -174,7 +174,7 @@ def test_confidence_in_smallest_collections(tmp_path, rows):
 
 
 def test_the_background_is_kept_while_the_collection_is_much_the_same(tmp_path):
-    """Drawn once; drawn anew after the collection has grown by more than a tenth. The number of items is never old."""
+    """Drawn once; redrawn after the collection has grown by more than a tenth. The number of items is never old."""
     with create(tmp_path / "c") as collection:
         assert background_of(collection).items == 0
         collection.add(batch(directions(100, seed=12)))

@@ -54,7 +54,7 @@ def test_frames_without_a_common_direction_are_an_error():
     ],
 )
 def test_the_frames_are_those_that_were_indexed(tmp_path, name, options):
-    """For every window of a clip the same frames as when it was indexed, and ascending seconds within the window."""
+    """For every window of a video the same frames as when it was indexed, and ascending seconds within the window."""
     write_clip(tmp_path / name, **options)
     for window in frames(tmp_path / name, per_window=FRAMES):
         found = moment_frames(tmp_path / name, window.start)
@@ -85,7 +85,7 @@ def test_the_seconds_are_those_of_the_frames(tmp_path):
 
 
 def test_moment_evidence_refuses_invalid_moment(tmp_path):
-    """Another second, no clip, a model of features, a query of another model."""
+    """Another second, no video, a model of features, a query of another model."""
     write_clip(tmp_path / "a.mp4", seconds=8.0)
     (tmp_path / "no.mp4").write_bytes(b"no clip")
     with pytest.raises(InputError, match=r"begins at 1\.500 s"):
@@ -100,7 +100,7 @@ def test_moment_evidence_refuses_invalid_moment(tmp_path):
 
 
 class TestTimeline:
-    """The picture of a moment."""
+    """The image of a moment."""
 
     FRAMES = Window(0, 62, tuple(np.full((90, 160, 3), 50 * n + 60, np.uint8) for n in range(3)), (0.25, 0.75, 61.0))
     SHARES = np.array([0.2, -0.1, 0.05], np.float32)

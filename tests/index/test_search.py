@@ -187,7 +187,7 @@ def test_search_groups_duplicates(collection):
 
 
 def test_search_result_of_video_has_seconds(tmp_path):
-    """A moment of a clip has its seconds; a picture has none."""
+    """A moment of a video has its seconds; an image has none."""
     with create(tmp_path / "c", SIZE, build().fingerprint()) as made:
         clip = Entry(picture("c.mp4", kind="video"), (Moment(VECTORS[0], 0.0, 2.5), Moment(VECTORS[1], 2.5, 70.0)))
         made.add([clip, entry("p.jpg", VECTORS[2])])

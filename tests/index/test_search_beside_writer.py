@@ -1,4 +1,4 @@
-"""Searching while a writer works: hits that are replaced before they are read are found anew."""
+"""Searching while a writer works: hits that are replaced before they are read are found again."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ VECTORS = directions(50, seed=60)
 
 @pytest.fixture
 def writer(tmp_path: Path) -> Iterator[EmbeddedCollection]:
-    """Fifty pictures with captions."""
+    """Fifty images with captions."""
     with create(tmp_path / "c") as made:
         made.add(batch(VECTORS))
         yield made

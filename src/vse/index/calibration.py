@@ -1,4 +1,4 @@
-"""Coefficients of confidence for one model, from pictures with captions that it has not been trained on."""
+"""Coefficients of confidence for one model, from images with captions that it has not been trained on."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 
 
 REMOVED = 1000
-"""So many pictures are removed for each size, one at a time: more pictures change the coefficients little."""
+"""So many images are removed for each size, one at a time: more images change the coefficients little."""
 CAPTIONS = 10
-"""So many captions of a picture are asked."""
+"""So many captions of an image are asked."""
 
 
 @dataclass(frozen=True)
@@ -34,8 +34,8 @@ class Answers:
     """The best results of ``r`` queries.
 
     ``features (r, 3)`` are those of :mod:`vse.index.confidence`, ``scores (r,)`` the cosines. ``present (r,)`` says
-    whether the query's picture was in the collection, ``right (r,)`` whether it is this result, ``sizes (r,)`` how
-    large the collection was before one picture was removed.
+    whether the query's image was in the collection, ``right (r,)`` whether it is this result, ``sizes (r,)`` how
+    large the collection was before one image was removed.
     """
 
     features: Floats
@@ -55,7 +55,7 @@ def joined(parts: Sequence[Answers]) -> Answers:
 
 
 def captions_of(owners: NDArray[np.int64], pictures: int) -> list[NDArray[np.int64]]:
-    """The rows of each picture's captions, in order, :data:`CAPTIONS` at most."""
+    """The rows of each image's captions, in order, :data:`CAPTIONS` at most."""
     order = np.argsort(owners, kind="stable")
     starts = np.searchsorted(owners[order], np.arange(1, pictures))
     return [rows[:CAPTIONS] for rows in np.split(order, starts)]
@@ -64,10 +64,10 @@ def captions_of(owners: NDArray[np.int64], pictures: int) -> list[NDArray[np.int
 def ask(
     images: Vectors, texts: Vectors, owners: NDArray[np.int64], size: int, *, seed: int = 0, more: Vectors | None = None
 ) -> Answers:
-    """Captions of random collections of ``size`` pictures, of which ``more`` are only there to be passed over.
+    """Captions of random collections of ``size`` images, of which ``more`` are only there to be passed over.
 
-    ``images (I, D)`` and ``texts (C, D)`` are unit vectors, ``owners[c]`` is the row of caption c's picture. One
-    picture at a time is removed; its captions are asked, and those of the next picture, which is there. Of the pictures
+    ``images (I, D)`` and ``texts (C, D)`` are unit vectors, ``owners[c]`` is the row of caption c's image. One
+    image at a time is removed; its captions are asked, and those of the next image, which is there. Of the images
     that make whole collections, :data:`REMOVED` at most are removed.
     """
     own = size if more is None else size - len(more)
@@ -89,7 +89,7 @@ def ask(
 def _best(
     vectors: Vectors, pictures: NDArray[np.int64], texts: Vectors, targets: NDArray[np.int64], removed: int, size: int
 ) -> Answers:
-    """The best result of each text among ``vectors (n, D)``, of which the first are these pictures."""
+    """The best result of each text among ``vectors (n, D)``, of which the first are these images."""
     background = Background(vectors[:SAMPLE], len(vectors), 1)
     scores = vectors @ texts.T
     best = scores.argmax(axis=0)
@@ -162,7 +162,7 @@ def _maximised(rows: Floats, labels: Floats, free: NDArray[np.bool_]) -> Floats:
 
 SIZES = (30, 100, 300, 1000)
 FEWEST = 30
-"""Pictures, and captions, with which a fit means anything; a few hundred are better. Also the smallest size."""
+"""Images, and captions, with which a fit means anything; a few hundred are better. Also the smallest size."""
 BINS = 10
 
 
@@ -170,7 +170,7 @@ BINS = 10
 class CalibrationReport:
     """Coefficients, and what they are worth on the results that they were fitted on.
 
-    ``found`` is, for each size of collections, how often a caption's picture is the best result where it is there.
+    ``found`` is, for each size of collections, how often a caption's image is the best result where it is there.
     ``error`` is the calibration error, ``shipped_error`` that of the package's coefficients on the same results.
     ``area`` is the part of pairs of a right and a wrong result in which the right one is surer.
     """
@@ -205,8 +205,8 @@ def calibrate(
 ) -> CalibrationReport:
     """Coefficients for the model that gave these unit vectors: ``images (I, D)``, and ``texts (C, D)`` of captions.
 
-    ``owners[c]`` is the row of caption c's picture. Captions are asked of random collections of those ``sizes`` that I
-    pictures suffice for, once with their picture and once without it. ``source`` says what the data are.
+    ``owners[c]`` is the row of caption c's image. Captions are asked of random collections of those ``sizes`` that I
+    images suffice for, once with their image and once without it. ``source`` says what the data are.
     """
     _check(images, texts, owners, sizes)
     chosen = sizes_within(len(images), sizes)
@@ -250,7 +250,7 @@ def judge(coefficients: Coefficients, answers: Answers, *, pictures: int, captio
 
 
 def sizes_within(pictures: int, sizes: Sequence[int]) -> tuple[int, ...]:
-    """The sizes that so many pictures suffice for, ascending, two at least.
+    """The sizes that so many images suffice for, ascending, two at least.
 
     A third of a size that is alone joins it: how confidence falls with the number of items cannot be seen at one size.
     """

@@ -1,14 +1,14 @@
 """How likely a result is what was asked for, judged against the collection's own scores.
 
 A cosine means little by itself: one model's cosines spread twice as far as another's, one query scores 0.3 on
-everything and another on its picture alone, and among more items the best is higher by chance. Let
+everything and another on its image alone, and among more items the best is higher by chance. Let
 
     n       number of items in the collection
     m, s    mean and deviation of the query's scores on a fixed sample of the collection
     μ, σ    mean and deviation of the cosines of the sample's items with each other
 
 The best twentieth of the query's scores, one at least, is held at the value below it, since these may be relevant
-themselves, and a burst of like pictures should not count against each of them. All four begin from :data:`PRIOR`
+themselves, and a burst of like images should not count against each of them. All four begin from :data:`PRIOR`
 imagined scores, which decide where a collection is too small to tell. A result with score c has two features, where it
 lies among the cosines of the collection and among those of the query,
 
@@ -20,8 +20,8 @@ and with x⁺ = ln(1 + exp x), which is x where x is large and stays positive wh
 
 The coefficients are in ``confidence.json``, from :func:`vse.index.calibration.fit`: the package has such a file, and
 a model's folder may have its own, which ``vse calibrate`` writes. None of b, d and e is negative: for one query the
-confidence rises with the score. A filter does not change it. It is the chance that the best result is the one picture
-that was meant, for a query whose picture is in the collection as often as not.
+confidence rises with the score. A filter does not change it. It is the chance that the best result is the one image
+that was meant, for a query whose image is in the collection as often as not.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ PRIOR_MEAN, PRIOR_DEVIATION = 0.0, 0.12
 HELD = 20
 """One in so many of a query's scores is held at the value below."""
 STALE = 0.1
-"""The sample is drawn anew when items that are as many as this part of the collection have come or gone."""
+"""The sample is redrawn when items that are as many as this part of the collection have come or gone."""
 LINEAR_BELOW = -30.0
 """There ln(ln(1 + exp x)) is x in double precision."""
 

@@ -15,11 +15,11 @@ from vse.index.types import Collection, Item, Place, Vectors, full_path
 from vse.progress import ProgressReporter, SilentProgress
 
 NEAR = 0.9
-"""The cosine from which two pictures count as the same one.
+"""The cosine from which two images count as the same one.
 
-Chosen on Flickr8k with EfficientNet-Lite0, alone and below three trained towers. Of photographs larger than the input
+Chosen on Flickr8k with EfficientNet-Lite0, alone and below three trained towers. Of images larger than the input
 of the model, copies at another JPEG quality, half the size or another brightness are above it in 91 to 100 of 100
-cases, and with 5 % cropped in 75 to 95 for three of the four. Of the 32 million pairs of different photographs one to
+cases, and with 5 % cropped in 75 to 95 for three of the four. Of the 32 million pairs of different images one to
 three are: a second copy in the data, and shots of one scene seconds apart.
 """
 BLOCK = 2048
@@ -50,7 +50,7 @@ def near_duplicates(
     """Files joined by a chain of items whose cosines are at least ``threshold``, up to rounding: 1 finds copies.
 
     Every pair is compared, block by block, so the answer is exact; n items take n²/2 products, and their vectors are
-    held in memory. One moment in common joins two clips; moments of one clip are not compared with each other.
+    held in memory. One moment in common joins two videos; moments of one video are not compared with each other.
     """
     if not 0 < threshold <= 1:
         raise InputError(f"threshold {threshold}: expected a cosine above 0, at most 1; {NEAR} finds copies")

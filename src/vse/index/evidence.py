@@ -1,4 +1,4 @@
-"""Which parts of a picture speak for a query: what each cell of the grid adds to the score."""
+"""Which parts of an image speak for a query: what each cell of the grid adds to the score."""
 
 from __future__ import annotations
 
@@ -30,17 +30,17 @@ FOR = np.array([214, 40, 40], np.float32)
 AGAINST = np.array([29, 78, 216], np.float32)
 LUMINANCE = np.array([0.299, 0.587, 0.114], np.float32)
 STRONGEST = 0.65
-"""How much of the picture the colour of the strongest cell covers."""
+"""How much of the image the colour of the strongest cell covers."""
 LONGEST = 1600
-"""Pixels of the longer side that is drawn: a photograph at full size takes gigabytes while the colour is mixed."""
+"""Pixels of the longer side that is drawn: an image at full size takes gigabytes while the colour is mixed."""
 
 
 def cell_evidence(model: Model, picture: ImageSource, vector: Vectors) -> NDArray[np.float32]:
-    """What every cell of ``picture`` adds to its score for the query ``vector (D,)``: ``(rows, columns)``.
+    """What every cell of ``image`` adds to its score for the query ``vector (D,)``: ``(rows, columns)``.
 
     The image's unit vector is ``Σ_k θ_k max_k(φ_d) / ‖v‖`` in dimension d. Cell n, whose value φ_nd has rank r(n, d)
     there, adds ``Σ_d u_d θ_r(n,d) φ_nd / ‖v‖`` to the score with the query u. Over the cells these add up to the score.
-    A cell may count against the query. For models that see pictures as a grid, and whose pooling weights ranks.
+    A cell may count against the query. For models that see images as a grid, and whose pooling weights ranks.
     """
     how = _preprocessing(model)
     if vector.shape != (model.embed_size,):
@@ -56,10 +56,10 @@ def cell_evidence(model: Model, picture: ImageSource, vector: Vectors) -> NDArra
 
 
 def heat_map(picture: ImageSource, cells: NDArray[Any], how: ImagePreprocessing) -> NDArray[np.uint8]:
-    """The picture ``(H, W, 3)`` in grey with its evidence over it: red for the query, blue against it.
+    """The image ``(H, W, 3)`` in grey with its evidence over it: red for the query, blue against it.
 
     The strongest cell has the most colour, and what the model did not see, where it cuts the middle out, has none. A
-    picture with a side above :data:`LONGEST` is reduced to it.
+    image with a side above :data:`LONGEST` is reduced to it.
     """
     from vse.inputs.images import read_image
     from vse.inputs.resizing import resize
@@ -91,7 +91,7 @@ def write_png(path: Path, pixels: NDArray[np.uint8]) -> Path:
 
 
 def seen(shape: tuple[int, int], how: ImagePreprocessing) -> tuple[int, int, int, int]:
-    """The part of a picture (H, W) that reaches the model, as top, left, height and width in its pixels."""
+    """The part of an image (H, W) that reaches the model, as top, left, height and width in its pixels."""
     rows, columns = shape
     if how.fit == "stretch":
         return 0, 0, rows, columns

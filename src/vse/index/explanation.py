@@ -1,4 +1,4 @@
-"""Why results were found: numbers that add up to their scores, and pictures that show them."""
+"""Why results were found: numbers that add up to their scores, and images that show them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def timeline(window: Window, shares: NDArray[Any]) -> NDArray[np.uint8]:
     """``(H, W, 3)``: a column for each frame with the frame, its second, its share ``(F,)`` and a bar.
 
     Bars above the line are red and speak for the query, bars below are blue and against it. The largest share has the
-    longest bar, so bars of one picture can be compared and those of two cannot.
+    longest bar, so bars of one image can be compared and those of two cannot.
     """
     from PIL import Image, ImageDraw
 
@@ -71,7 +71,7 @@ def _reduced(picture: NDArray[np.uint8]) -> Any:
 SAME_SCORE = 1e-3
 """Between the score of a result and the sum of its evidence; more is said."""
 LONGEST_NAME = 150
-"""Bytes of a file's name that are kept in the name of its picture."""
+"""Bytes of a file's name that are kept in the name of its image."""
 DECIMALS = 8
 GONE = "the result was removed or replaced since it was found: search again"
 CHANGED = "the file has changed since it was indexed: run 'vse index' again"
@@ -79,10 +79,10 @@ CHANGED = "the file has changed since it was indexed: run 'vse index' again"
 
 @dataclass(frozen=True)
 class Explanation:
-    """What the parts of a result add to its score: ``cells`` (rows of numbers) of a picture, ``frames`` of a moment.
+    """What the parts of a result add to its score: ``cells`` (rows of numbers) of an image, ``frames`` of a moment.
 
-    A frame is its second in the clip and its share. ``file`` is the picture that was written, which may have
-    ``replaced`` an older one; ``note`` says why there is no evidence or no picture, or what is odd about it.
+    A frame is its second in the video and its share. ``file`` is the image that was written, which may have
+    ``replaced`` an older one; ``note`` says why there is no evidence or no image, or what is odd about it.
     """
 
     cells: tuple[tuple[float, ...], ...] = ()
@@ -127,9 +127,9 @@ def explain(
     *,
     progress: ProgressReporter | None = None,
 ) -> Explained:
-    """The evidence of every result; with a ``folder`` also its picture in ``folder/NN-name.png``, NN being its number.
+    """The evidence of every result; with a ``folder`` also its image in ``folder/NN-name.png``, NN being its number.
 
-    The folder is made when the first picture is written, and a file of that name is replaced. A result whose file is
+    The folder is made when the first image is written, and a file of that name is replaced. A result whose file is
     gone, has changed or cannot be explained has a note instead, and the others go on.
     """
     if results.vector is None:
@@ -147,7 +147,7 @@ def explain(
 
 
 def explain_item(model: Model, item: Item, vector: Vectors) -> tuple[Explanation, NDArray[np.uint8]]:
-    """The evidence of one item for the query ``vector (D,)``, and the picture ``(H, W, 3)`` that shows it.
+    """The evidence of one item for the query ``vector (D,)``, and the image ``(H, W, 3)`` that shows it.
 
     The file is read again. One that is gone or has changed is an error: its evidence would not be that of the vector
     in the collection.

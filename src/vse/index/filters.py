@@ -62,7 +62,7 @@ class Filter:
 
     ``folder`` is a place below a root, with ``/`` between its parts; what lies deeper is in it too, and ``""`` and
     ``"."`` are everything. It is looked for below every root, or below ``root`` alone. ``after`` and ``before`` bound
-    the time a picture was taken (``after`` inclusive), in the manner of ``MediaFile.taken``; files without a time, or
+    the time an image was taken (``after`` inclusive), like ``MediaFile.taken``; files without a time, or
     without a place when ``within`` is given, are not found.
     """
 
@@ -131,7 +131,7 @@ def read_filter(
 
 
 def read_date(name: str, text: str) -> float:
-    """The moment at which a year, a month or a day begins, in the manner of ``MediaFile.taken``."""
+    """The moment at which a year, a month or a day begins, like ``MediaFile.taken``."""
     match = _DATE.fullmatch(text.strip())
     try:
         if match is None:

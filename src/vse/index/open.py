@@ -1,4 +1,4 @@
-"""Collections by their address: a folder is kept by SQLite and FAISS, ``milvus+…`` and ``….db`` by Milvus."""
+"""Open, create and describe collections by their address: a folder, ``milvus+http://…`` or ``….db``."""
 
 from __future__ import annotations
 
@@ -24,7 +24,17 @@ _ENDS = os.sep + (os.altsep or "")
 
 
 def open_collection(where: str | os.PathLike[str], *, write: bool = False, model: str | None = None) -> Collection:
-    """The collection at ``where``; ``model`` is the fingerprint that its vectors have to have."""
+    """Open a collection.
+
+    Args:
+        where: A folder (SQLite and FAISS), ``milvus+http://…`` or a folder ending in ``.db`` (Milvus).
+        write: Open for writing; there is one writer at a time, and any number of readers.
+        model: Fingerprint that the collection's model must have; None accepts any.
+
+    Raises:
+        InputError: There is no collection, or it holds embeddings of another model.
+        VSEError: It cannot be read, or another process writes to it.
+    """
     if backend_of(where) == "milvus":
         from vse.index.milvus import MilvusCollection
 
@@ -35,7 +45,17 @@ def open_collection(where: str | os.PathLike[str], *, write: bool = False, model
 
 
 def create_collection(where: str | os.PathLike[str], *, model: str, model_source: str, dimensions: int) -> Collection:
-    """A new, empty collection at ``where``, open for writing; one that is there already is an error."""
+    """Create an empty collection, open for writing.
+
+    Args:
+        where: An address as for :func:`open_collection`.
+        model: Fingerprint of the model whose embeddings it will hold.
+        model_source: Folder or name where that model is found again.
+        dimensions: Width of its embeddings.
+
+    Raises:
+        InputError: A collection or something else exists there already.
+    """
     if backend_of(where) == "milvus":
         from vse.index.milvus import MilvusCollection
 
@@ -46,9 +66,11 @@ def create_collection(where: str | os.PathLike[str], *, model: str, model_source
 
 
 def collection_exists(where: str | os.PathLike[str]) -> bool:
-    """Whether there is a collection at ``where``; an address that cannot be asked is an error.
+    """Return whether there is a collection at ``where``, also one that this version cannot open.
 
-    So is a file in its place. A collection that this version cannot open is never taken for absent.
+    Raises:
+        InputError: The address is invalid, or a file is in its place.
+        VSEError: The folder or server cannot be read.
     """
     if backend_of(where) == "milvus":
         from vse.index.milvus import MilvusCollection
@@ -86,7 +108,7 @@ def find_embedded_collections(folder: str | os.PathLike[str], pattern: str) -> l
 
 
 def backend_of(where: str | os.PathLike[str]) -> Backend:
-    """What keeps the collection at this address."""
+    """Return which backend an address belongs to."""
     address = os.fspath(where)
     if not address:
         raise InputError(
@@ -101,7 +123,7 @@ def _address(where: str | os.PathLike[str]) -> str:
 
 
 def folder_at(where: str | os.PathLike[str]) -> Path:
-    """The place on disk; anything but a folder there, or on the way there, is an error."""
+    """Return the folder of an embedded collection; raise when something else is in its place."""
     folder = Path(where).expanduser()
     for place in (folder, *folder.parents):
         if os.path.isdir(place):  # noqa: PTH112 - Path.is_dir raises where a folder may not be entered

@@ -1,4 +1,4 @@
-"""What is looked for: sentences, pictures, items of the collection, and what is not wanted, as one unit vector."""
+"""What is looked for: sentences, images, items of the collection, and what is not wanted, as one unit vector."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ EXCLUDED_SHARE = 0.5
 """How much of the excluded direction is taken away: a fixed part of the length of what is wanted."""
 HIGHEST_ID = 2**63 - 1
 ONE_PICTURE = 3
-"""The most dimensions of an array that is a single picture."""
+"""The most dimensions of an array that is a single image."""
 SMALLEST = 1e-6
 """A sum shorter than this has no direction to speak of."""
 
@@ -109,7 +109,7 @@ class QueryVector:
 
 
 def encode_query(query: Query, model: Model | None, collection: Collection | None = None) -> QueryVector:
-    """The vector of ``query``. ``model`` is that of the collection; ids alone need none, and no ids no collection."""
+    """Encode a query with the collection's model; ids alone need no model, other queries no collection."""
     if query.needs_model and model is None:
         raise InputError(f"query {str(query)[:60]!r} has texts or images and no model: load the collection's")
     if query.like and collection is None:
@@ -177,7 +177,7 @@ def _unit(vector: np.ndarray, what: str) -> np.ndarray:
 def _sequence(name: str, value: object) -> tuple[Any, ...]:
     """The parts of a query; a single one is refused, since some would be taken apart."""
     several = isinstance(value, Iterable) and not isinstance(value, (str, bytes))
-    if isinstance(value, np.ndarray):  # pictures of one size may come as one array
+    if isinstance(value, np.ndarray):  # images of one size may come as one array
         several = value.ndim > (ONE_PICTURE if name == "images" else 0)
     if not several:
         raise InputError(f"{name} is one {type(value).__name__}: expected a sequence, put it in one")

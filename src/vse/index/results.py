@@ -36,7 +36,7 @@ class Result:
 
     @property
     def start(self) -> float | None:
-        """Seconds into a clip; None for a picture."""
+        """Seconds into a video; None for an image."""
         return self.item.start
 
     @property
@@ -49,7 +49,7 @@ class Result:
 
     @property
     def taken(self) -> float | None:
-        """The local time at which it was taken, in the manner of ``MediaFile.taken``."""
+        """The local time at which it was taken, like ``MediaFile.taken``."""
         return self.item.file.taken
 
     def to_json(self) -> dict[str, Any]:

@@ -25,9 +25,9 @@ class MediaFile:
     """One file. ``root`` is the folder that was indexed, ``path`` the place below it with ``/`` between its parts.
 
     ``digest`` is the hash of the content: with size and time it tells a changed file from a touched one, and a moved
-    file from a new one. ``taken`` is the local time at which the picture was taken, in seconds since 1970 as if it were
+    file from a new one. ``taken`` is the local time at which the image was taken, in seconds since 1970 as if it were
     UTC (cameras do not tell their zone), ``latitude`` and ``longitude`` where; all from the file's own data.
-    ``captions`` are sentences that came with it.
+    ``captions`` are captions found with it.
     """
 
     root: str
@@ -110,7 +110,7 @@ Backend = Literal["embedded", "milvus"]
 
 @dataclass(frozen=True)
 class Moment:
-    """One vector of a file: the whole of a picture (``start`` and ``end`` None), or some seconds of a clip."""
+    """One vector of a file: the whole of an image (``start`` and ``end`` None), or some seconds of a clip."""
 
     vector: Vectors
     start: float | None = None
@@ -242,7 +242,7 @@ class Collection(Protocol):
     def settle(self, *, progress: ProgressReporter | None = None) -> None:
         """Make what was added fast to search, which may take minutes. The collection is open for writing.
 
-        Whoever closes without it waits for the same work, and is told nothing. What was added stays whatever happens
+        Whoever closes without it waits for the same work, and sees no progress. What was added stays whatever happens
         here; searches are right before, and go on meanwhile.
         """
 
@@ -252,8 +252,8 @@ class Collection(Protocol):
         """The generation after this one, for the vectors of another model, to be filled while this one serves.
 
         It is empty, or what an attempt that was not finished has left, when that was for the same model and dimensions;
-        what is left for another model is thrown away. The collection is open for writing, and stays so until the new
-        generation is committed or closed. ``progress`` is told how far what is left has been read and checked.
+        what is left for another model is discarded. The collection is open for writing, and stays so until the new
+        generation is committed or closed. ``progress`` receives how far what is left has been read and checked.
         """
 
     def unfinished(self) -> CollectionInfo | None:
@@ -267,7 +267,7 @@ class Collection(Protocol):
 
 
 class NextGeneration(Collection, Protocol):
-    """A generation that nobody finds before :meth:`commit`; closed without it, it is kept to be gone on with.
+    """A generation that serves after :meth:`commit`; closed without it, the next upgrade resumes it.
 
     A file that is added with the root, path, digest and moments that it has in the generation that serves keeps the ids
     of its items; other items get ids that neither has used. What an unfinished attempt has left is held to that: files
@@ -281,11 +281,11 @@ class NextGeneration(Collection, Protocol):
         """
 
     def discard(self) -> None:
-        """Throw away what was made, and close; the generation that serves goes on serving."""
+        """Discard what was made, and close; the generation that serves goes on serving."""
 
 
 def recency(taken: float | None, modified: int) -> float:
-    """Seconds since 1970: the time a picture was taken or, where that is unknown, the file was changed.
+    """Seconds since 1970: the time an image was taken or, where that is unknown, the file was changed.
 
     The first is local time and the second UTC, so that between files of both kinds the order may be off by some hours.
     """

@@ -20,7 +20,7 @@ from vse.index.types import Collection
 from vse.progress import ProgressReporter, SilentProgress
 
 Snapshot = dict[str, tuple[int, int]]
-"""Size and time of change by path: of pictures and clips, and of the files of captions."""
+"""Size and time of change by path: of images and videos, and of the files of captions."""
 EVERY = 2.0
 PATIENCE = 30.0
 """Seconds after which settled files no longer wait for others that go on changing."""

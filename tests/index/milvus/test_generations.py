@@ -67,7 +67,7 @@ def test_the_next_writer_drops_what_nobody_needs(folder: Path, capfd: pytest.Cap
 
 
 def test_a_generation_that_is_being_made_is_kept_by_other_writers(folder: Path) -> None:
-    """Until it is committed or thrown away."""
+    """Until it is committed or discarded."""
     with MilvusCollection.open(folder, write=True) as writer:
         next_generation(writer).close()
     with MilvusCollection.open(folder, write=True) as writer:

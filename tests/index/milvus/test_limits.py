@@ -84,7 +84,7 @@ def test_another_model_is_refused(folder: Path) -> None:
 
 
 def test_milvus_refuses_wrong_folders(folder: Path, tmp_path: Path) -> None:
-    """What is no collection, what is one already, what holds other things, what is a file; nothing is made."""
+    """What is not a collection, what is one already, what holds other things, what is a file; nothing is made."""
     with pytest.raises(InputError, match="is no collection"):
         MilvusCollection.open(tmp_path / "nowhere.db", write=True)
     assert not (tmp_path / "nowhere.db").exists()
@@ -127,7 +127,7 @@ def test_another_process_is_told_one_line(folder: Path) -> None:
 
 
 def test_milvus_creation_can_be_repeated_after_kill(tmp_path: Path) -> None:
-    """What a process that died before publishing had made is no collection, and is rebuilt."""
+    """What a process that died before publishing had made is not a collection, and is rebuilt."""
     script = """
         import os, sys
         from vse.index.milvus import MilvusCollection

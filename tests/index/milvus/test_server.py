@@ -142,7 +142,7 @@ def test_a_server_that_is_lost_is_one_line(
 
 
 def test_a_takeover_while_the_next_generation_is_made(address: str) -> None:
-    """Whoever opens for writing may go on with it; the one before neither fills, switches nor throws away any more."""
+    """Whoever opens for writing may resume it; the one before neither fills, switches nor throws away any more."""
     with create(address) as first:
         first.add(batch(VECTORS))
         new = first.new_generation(model="new", model_source="s", dimensions=DIMENSIONS)

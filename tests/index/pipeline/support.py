@@ -18,7 +18,7 @@ HOUR = 3_600_000_000_000
 
 @functools.cache
 def model() -> VSEModel:
-    """Reads pictures of 40 pixels and a handful of words."""
+    """Reads images of 40 pixels and a handful of words."""
     return build(grid_config())
 
 

@@ -20,7 +20,7 @@ def write_captions(root, rows):
 
 @pytest.fixture
 def root(tmp_path):
-    """Two pictures, one of them with two captions."""
+    """Two images, one of them with two captions."""
     folder = tmp_path / "photos"
     save_picture(folder, "a.png", 1)
     save_picture(folder, "b.png", 2)

@@ -25,7 +25,7 @@ from vse.index.scan import Found, describe
 
 @pytest.fixture
 def root(tmp_path):
-    """Three pictures, one in a folder."""
+    """Three images, one in a folder."""
     for seed, path in enumerate(("a.png", "b.bmp", "trip/c.png")):
         save_picture(tmp_path / "photos", path, seed)
     return tmp_path / "photos"

@@ -17,7 +17,7 @@ DISK = ("disk/a.bmp", "disk/b.bmp", "disk/trip/c.bmp")
 
 @pytest.fixture
 def root(tmp_path):
-    """One picture of its own and three on a disk."""
+    """One image of its own and three on a disk."""
     for seed, path in enumerate(("stays.bmp", *DISK)):
         save_picture(tmp_path / "my photos", path, seed)
     return tmp_path / "my photos"

@@ -77,7 +77,7 @@ def test_cut_before_the_index(tmp_path):
 
 
 def test_damage_in_the_middle(tmp_path):
-    """Noise within a clip: the windows around it stay."""
+    """Noise within a video: the windows around it stay."""
     path = tmp_path / "clip.mp4"
     write_clip(path, seconds=16, gop=5)
     content = bytearray(path.read_bytes())
@@ -93,7 +93,7 @@ def test_damage_in_the_middle(tmp_path):
 
 @pytest.mark.parametrize("cover", [False, True])
 def test_audio_file_is_not_a_video(tmp_path, cover):
-    """Sound, also with a cover picture, is no clip."""
+    """Sound, also with a cover image, is no clip."""
     with av.open(str(tmp_path / "song.mp4"), "w") as container:
         sound = container.add_stream("aac", rate=44100, layout="mono")
         if cover:

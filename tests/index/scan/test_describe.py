@@ -115,7 +115,7 @@ def test_describe_keeps_captions(tmp_path):
 
 
 def test_describe_animation(tmp_path):
-    """An animated GIF is a picture of its first frame's size."""
+    """An animated GIF is an image of its first frame's size."""
     more = [Image.fromarray(PICTURE[::-1]), Image.fromarray(PICTURE)]
     file = described(tmp_path, "a.gif", encoded(PICTURE, "GIF", save_all=True, append_images=more))
     assert (file.kind, file.width, file.height, file.duration) == ("image", 20, 12, None)

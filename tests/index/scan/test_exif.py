@@ -149,7 +149,7 @@ def test_invalid_exif_places(gps):
 @pytest.mark.filterwarnings("ignore:Corrupt EXIF")
 @given(st.binary(max_size=300))
 def test_broken_exif_leaves_image_readable(content):
-    """Noise in place of EXIF leaves the picture as it is."""
+    """Noise in place of EXIF leaves the image as it is."""
     stream = io.BytesIO()
     Image.fromarray(gradient()).save(stream, "JPEG", exif=b"Exif\0\0II*\0\x08\0\0\0" + content)
     found = picture_facts(stream.getvalue(), "a.jpg", ScanLimits().image)

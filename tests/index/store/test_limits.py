@@ -208,7 +208,7 @@ def test_store_refuses_other_model_with_upgrade_command(folder: Path) -> None:
 
 
 def test_store_refuses_wrong_folders(folder: Path, tmp_path: Path) -> None:
-    """What is no collection, what is one already, what holds other things, what has lost a part."""
+    """What is not a collection, what is one already, what holds other things, what has lost a part."""
     with pytest.raises(InputError, match="is no collection"):
         EmbeddedCollection.open(tmp_path / "nowhere", write=True)
     assert not (tmp_path / "nowhere").exists()

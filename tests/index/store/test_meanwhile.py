@@ -155,7 +155,7 @@ def test_verifying_beside_a_writer_finds_no_damage(folder: Path, monkeypatch: py
             nonlocal number
             number += 1
             if number > 40:
-                return  # whoever reads more than one moment would read for ever
+                return  # whoever reads more than one moment would read forever
             writer.remove([("/photos", f"{COUNT - 2 * number:05}.jpg"), ("/photos", f"{2 * number:05}.jpg")])
             writer.add(batch(VECTORS[:3], f"{number}/"))
             if number % 3:

@@ -60,7 +60,7 @@ def test_going_on_says_where_it_stands(folder: Path) -> None:
 
 
 def test_unfinished_generation_is_discarded(folder: Path) -> None:
-    """Nothing remains, and the old generation serves; one that serves already cannot be thrown away."""
+    """Nothing remains, and the old generation serves; one that serves already cannot be discarded."""
     with EmbeddedCollection.open(folder, write=True) as writer:
         new = next_generation(writer)
         new.add(batch(NEW))

@@ -25,7 +25,7 @@ reads, and reads again when a change came between; so it never sees half of one.
 Generations. The next one is filled like any collection, by the same protocol, with its states in ``NAME_g2_meta``.
 Nobody else looks there. ``commit`` clears away what a failed change may have left in it, and inserts one row into
 ``NAME_meta`` that publishes it: here the switch happens. Whatever stops a process before leaves the old generation
-serving and the new one as far as it was filled, to be gone on with; what stops it afterwards leaves Milvus collections
+serving and the new one as far as it was filled, to be resumed; what stops it afterwards leaves Milvus collections
 that nobody needs. The next writer that opens drops those: the old generation, and ``NAME_g2_meta``.
 
 Whoever has a collection open stays with its generation, also in the middle of a read, since the vectors of another
@@ -45,7 +45,7 @@ What does not hold:
   the last look and step 3, can mix the two; within a ``commit`` it decides which generation serves. Give each
   collection one writer by other means.
 
-Limits: 65,535 bytes for the captions of a file, and for the list of all roots. On a server no collection has a name
+Limits: 65,535 bytes for the captions of a file, and for the list of all roots. On a server not a collection has a name
 that ends like those of the parts above. A Milvus collection that has one of these names and other columns belongs to
 somebody else and is never dropped: where it is in the way, an error says so.
 """

@@ -28,7 +28,7 @@ class MilvusNextGeneration(MilvusCollection):
             new.commit()
 
     It has Milvus collections and states of its own, beside those that serve. Closing without :meth:`commit`, or dying,
-    keeps what was added: the next call for the same model and dimensions goes on with it, one for another model throws
+    keeps what was added: the next call for the same model and dimensions resumes it, one for another model throws
     it away, and so does :meth:`discard`. The old collection has to stay open, and takes no more changes once the
     switch is made.
     """
@@ -53,7 +53,7 @@ class MilvusNextGeneration(MilvusCollection):
         self.close()
 
     def discard(self) -> None:
-        """Throw away what was made, and close; the old generation goes on serving."""
+        """Discard what was made, and close; the old generation goes on serving."""
         self._serving.owned()  # whoever else writes by now may be going on with it
         self._writing().owned()
         self.tables.connection.drop(*tables_of(self.tables.base))

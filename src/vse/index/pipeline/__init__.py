@@ -1,13 +1,11 @@
-"""Bringing a collection up to date with a folder: what is new, changed, moved or gone since the last time.
+"""Bring a collection up to date with folders: what is new, changed, moved or gone since the last time.
 
 ::
 
-    plan        the folder beside what is known of it, both in the order of paths: who has to be looked at
-    contents    digests of those: files that were only touched or moved keep their vectors and ids
-    parts       a file as pixels for the model: a picture, or windows of a clip some at a time
-    ahead       parts read by threads while the model computes
-    moments     pixels to vectors
-    commits     entries into the collection, every few hundred files or seconds
+    folder      the run over one or several folders, and its report
+    plan        compare folders with the collection; digests recognise files that were touched or moved
+    reading     decode and encode the files that remain, prefetched by threads
+    commits     add entries to the collection every few hundred files or seconds
 
 >>> from vse.index.pipeline import index_folder
 >>> report = index_folder(collection, model, "photos")                 # doctest: +SKIP

@@ -69,7 +69,7 @@ class Commits:
 
 
 class IndexModel(Towers, Protocol):
-    """A model whose vectors fill a collection: any that :func:`vse.load` returns and that reads pictures."""
+    """A model whose vectors fill a collection: any that :func:`vse.load` returns and that reads images."""
 
     def fingerprint(self) -> str:
         """A name for exactly these weights."""

@@ -39,7 +39,7 @@ class IndexReport:
     ``touched`` files have another time or fewer captions, and the same content; ``kept`` ones were not found and may
     still be there; ``waiting`` ones are being written, or are missing while others are being written; ``skipped`` are
     as they were.
-    ``images`` counts the pictures and frames that went through the model, in ``seconds`` of reading and computing.
+    ``images`` counts the images and frames that went through the model, in ``seconds`` of reading and computing.
     ``problems`` are files that could not be used; they are tried again the next time.
     """
 
@@ -101,16 +101,16 @@ def index_folder(
     limits: ScanLimits | None = None,
     settled: Settled | None = None,
 ) -> IndexReport:
-    """Bring ``collection``, which is open for writing, up to date with the folder ``root``.
+    """Bring a collection up to date with one folder; see :func:`index_folders` for the arguments.
 
     A file whose size and time are known is not read. One that was touched or moved keeps its vectors and ids; one that
-    has changed is encoded anew, and so is one with captions that are new. Files that are gone are removed, unless the
+    has changed is re-encoded, and so is one with captions that are new. Files that are gone are removed, unless the
     folder is not there (a disk that is not mounted), the folder in it where they lay is there but empty (likewise), or
-    the place could not be read. A picture has one vector; a clip has one for each window of some seconds, the mean of
+    the place could not be read. An image has one vector; a video has one for each window of some seconds, the mean of
     its frames' vectors brought to length 1.
 
     Changes are committed every ``commit_files`` files or ``commit_seconds``: a process that is killed loses what came
-    after the last commit, an interrupt what was in the model, and the next call goes on from there. A known file
+    after the last commit, an interrupt what was in the model, and the next call resumes from there. A known file
     that can no longer be read keeps what is known of it, and is among the problems.
 
     ``settled`` tells files that are no longer being written; others wait, and nothing is removed as long as some do,
@@ -142,11 +142,27 @@ def index_folders(
     limits: ScanLimits | None = None,
     settled: Settled | None = None,
 ) -> tuple[IndexReport, ...]:
-    """Several folders as :func:`index_folder` does one; a report for each, in their order.
+    """Bring a collection up to date with several folders; :func:`index_folder` describes what happens to a file.
 
-    All are looked at before anything is removed or encoded, so that a file which has gone from one of them and is new
-    in another keeps its vectors and ids; it counts as moved where it is now. From a folder that is not there, or empty
-    as a whole, nothing is taken over.
+    All folders are compared before anything is removed or encoded, so that a file that moved from one to another keeps
+    its embeddings and ids; it counts as moved where it is now. Nothing moves out of a folder that is absent or empty.
+
+    Args:
+        collection: Open for writing.
+        model: The collection's model; any that :func:`vse.load` returns and that reads images.
+        roots: The folders.
+        progress: Reports each stage.
+        batch_size: Images in the model at once.
+        commit_files: Files between two commits.
+        commit_seconds: Seconds between two commits.
+        limits: Bounds on the files that are read.
+        settled: Whether a file is no longer being written; others wait for the next call.
+
+    Returns:
+        A report for each folder, in their order.
+
+    Raises:
+        InputError: A folder is absent, folders overlap, or the model is not the collection's.
     """
     check_batch_size(batch_size)
     report, limits = progress or SilentProgress(), limits or ScanLimits()
@@ -227,7 +243,7 @@ def root_of(root: str | os.PathLike[str]) -> str:
 
 
 def check_model(collection: Collection, model: IndexModel) -> None:
-    """The model reads pictures, and the collection's vectors are its own."""
+    """The model reads images, and the collection's vectors are its own."""
     check_reads_pictures(model)
     info, fingerprint = collection.info(), model.fingerprint()
     if info.model != fingerprint:

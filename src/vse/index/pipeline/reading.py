@@ -29,12 +29,12 @@ from vse.progress import ProgressReporter
 Pixels = NDArray[np.float32]
 """``(3, H, W)``, as the model takes them."""
 FRAMES = 8
-"""Frames of a window of a clip, at most."""
+"""Frames of a window of a video, at most."""
 
 
 @dataclass(frozen=True)
 class Shot:
-    """What becomes one vector: the frames of a window and its seconds, or a picture as the only frame."""
+    """What becomes one vector: the frames of a window and its seconds, or an image as the only frame."""
 
     frames: tuple[Pixels, ...]
     start: float | None = None
@@ -43,7 +43,7 @@ class Shot:
 
 @dataclass(frozen=True)
 class Part:
-    """Some shots of a file; ``last`` if no more follow. ``remark`` says what was wrong with a clip that is used."""
+    """Some shots of a file; ``last`` if no more follow. ``remark`` says what was wrong with a video that is used."""
 
     file: MediaFile
     shots: tuple[Shot, ...]
@@ -227,9 +227,9 @@ def read_parts(
     windows: int,
     limits: ScanLimits,
 ) -> Iterator[Part | Problem]:
-    """The parts of a file, of a clip ``windows`` at a time; or a problem, which is the last that comes.
+    """The parts of a file, of a video ``windows`` at a time; or a problem, which is the last that comes.
 
-    Each file is decoded once, and of a picture also the facts come from the same bytes.
+    Each file is decoded once, and of an image also the facts come from the same bytes.
     """
     try:
         if found.kind == "image":

@@ -21,8 +21,7 @@ _BLOCK = 1 << 20
 def digest(path: str | Path) -> str:
     """The first 32 hexadecimal digits of SHA-256 of the whole content, read in blocks.
 
-    All of it, also of large clips: a digest of some parts would take an edited file for the old one where the edit lies
-    between them. Processors have instructions for this hash, which is faster than most disks.
+    All of it, also of large videos: a digest of parts would miss an edit between them. Processors have instructions for this hash, which is faster than most disks.
     """
     regular_size(path)
     found = hashlib.sha256()
@@ -53,7 +52,7 @@ def describe(
 ) -> MediaFile | Problem:
     """The file with its digest and the facts that it holds about itself, or why it cannot be used.
 
-    Pixels of pictures are not decoded, so that damage behind the header is found only when they are. Size and time of
+    Pixels of images are not decoded, so that damage behind the header is found only when they are. Size and time of
     change are those of the content that was read; a file that changes meanwhile is a problem, until the next time.
     """
     limits = limits or ScanLimits()
@@ -72,7 +71,7 @@ def describe(
 def read_picture(
     found: Found, root: str | Path, captions: tuple[str, ...], limits: ScanLimits
 ) -> tuple[MediaFile, bytes]:
-    """A picture with the content from which it was described; what :func:`describe` gives as a problem is raised."""
+    """An image with the content from which it was described; what :func:`describe` gives as a problem is raised."""
     path = Path(root) / found.path
     content, state = _unchanged(path, lambda: file_content(path, found.path, limits.image))
     facts = picture_facts(content, found.path, limits.image)

@@ -33,7 +33,7 @@ _LATITUDE_REF, _LATITUDE, _LONGITUDE_REF, _LONGITUDE = 1, 2, 3, 4
 
 
 def notes(exif: Image.Exif) -> tuple[float | None, Place | None]:
-    """The time taken, in the manner of ``MediaFile.taken``, and the place; None for what is absent or nonsense."""
+    """The time taken, like ``MediaFile.taken``, and the place; None for what is absent or nonsense."""
     camera = _directory(exif, _EXIF)
     return taken(exif, camera), place(_directory(exif, _GPS))
 
@@ -108,7 +108,7 @@ def _directory(exif: Image.Exif, tag: int) -> Mapping[int, Any]:
 
 @dataclass(frozen=True)
 class Facts:
-    """The size is that of the upright picture; the other fields are those of ``MediaFile``."""
+    """The size is that of the upright image; the other fields are those of ``MediaFile``."""
 
     width: int
     height: int
@@ -209,7 +209,7 @@ def taken_of(tags: Mapping[str, str]) -> float | None:
 
 
 def place_of(tags: Mapping[str, str]) -> Place | None:
-    """``+48.8577+002.295/``: latitude and longitude in degrees; (0, 0) is no place, as in pictures."""
+    """``+48.8577+002.295/``: latitude and longitude in degrees; (0, 0) is no place, as in images."""
     for name in _PLACES:
         match = _ISO6709.match(tags.get(name, "").strip())
         if match is not None:

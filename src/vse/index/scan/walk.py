@@ -1,4 +1,4 @@
-"""Every picture and clip below a folder, in order, one at a time."""
+"""Every image and video below a folder, in order, one at a time."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ VANISHED = "gone before it could be read"
 
 
 def walk(root: str | Path, *, hidden: bool = False, outside: bool = False, limits: ScanLimits | None = None) -> Scan:
-    """The pictures and clips below ``root``, by the endings of their names (see ``vse.inputs.files``).
+    """The images and videos below ``root``, by the endings of their names (see ``vse.inputs.files``).
 
     ``hidden`` includes files and folders whose names begin with a dot. A link is followed to what is not found at its
     own place anyway, each file and folder once; ``outside`` allows links that lead out of ``root``.

@@ -5,7 +5,7 @@
     FOLDER/collection.json               format and the number of the generation that serves
     FOLDER/.lock                         held by the one writer
     FOLDER/generation-0001/items.sqlite  files, items, captions with their vectors: the truth
-    FOLDER/generation-0001/cache/        the vectors as plain matrices, and approximate indexes: can be made anew
+    FOLDER/generation-0001/cache/        the vectors as plain matrices, and approximate indexes: can be rebuilt
 
 One is made only in a folder that holds nothing else, and nothing else is ever removed from it.
 
@@ -15,7 +15,7 @@ kills the process before leaves nothing of it. The cache follows later: rows are
 and then its header is replaced in one step. The header names the number of changes it stands for; what came
 afterwards is read from the database, where ids only grow and removals are listed. Removals that both caches took in
 long ago are no longer listed, and a reader that is as far behind begins with the cache again. A cache that is absent or
-damaged costs time, never an answer.
+corrupt costs time, never an answer.
 
 Readers see the last committed state: each search looks at the number of changes first, and takes in what is new. One
 that may not write to the folder reads the database as a plain file, and opens it again when it has changed.
@@ -28,7 +28,7 @@ A generation belongs to one model. An upgrade fills the next generation beside t
 again (``superseded`` tells them); its folder is removed by the next process that opens the collection for writing.
 
 A generation with a higher number than the one that serves is unfinished. It is filled by transactions as well, so that
-an upgrade that is cut short loses what came after the last one. The next upgrade to the same model goes on with it,
+an upgrade that is cut short loses what came after the last one. The next upgrade to the same model resumes it,
 after it was compared with its checksums; one to another model removes it. Meanwhile the collection may be changed
 as always: files whose items have got other ids leave the unfinished generation when it is opened again, and new ids
 come from the sequence of the generation that serves, so that none is given twice. The cache of the new generation is
@@ -36,7 +36,7 @@ made before the switch, and with the switch its sequences go on behind those of 
 
 Purged vectors are overwritten in the database at once (``secure_delete``; its log is emptied when the writer closes)
 and in the cache when it follows, at the latest when the writer closes. An approximate index keeps their codes, which
-are never found, until it is built anew.
+are never found, until it is rebuilt.
 """
 
 from vse.index.store.collection import EmbeddedCollection

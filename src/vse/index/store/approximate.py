@@ -26,7 +26,7 @@ IVFPQ_FROM = 5_000_000
 POOL = 384
 MAX_RESULTS = 256
 TAIL = 0.2
-"""The part of the rows that may lie beyond the index, where they are compared exactly, before it is built anew."""
+"""The part of the rows that may lie beyond the index, where they are compared exactly, before it is rebuilt."""
 LINKS = 32
 PROBED = 1 / 32
 """The part of the inverted lists that a search visits."""
@@ -102,7 +102,7 @@ def training_rows(kind: Kind, count: int) -> int:
 
 
 def load(path: Path, rows: int, dimensions: int) -> Any:
-    """The index over so many rows, mapped where FAISS can; None when the file is not there, damaged or another."""
+    """The index over so many rows, mapped where FAISS can; None when the file is not there, corrupt or another."""
     faiss = library()
     try:
         index = faiss.read_index(str(path), faiss.IO_FLAG_MMAP_IFC)

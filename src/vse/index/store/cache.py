@@ -52,7 +52,7 @@ Signature = tuple[int, int]
 ID = np.dtype("<i8")
 BLOCK = 8192
 MAX_DEAD = 0.25
-"""Above this part of purged rows the matrix is written anew."""
+"""Above this part of purged rows the matrix is rewritten."""
 FOLLOW_AFTER = 8192
 """So many vectors may be in the database alone, from where every reader loads them, before the caches follow."""
 KEPT_CHANGES = 1000
@@ -152,7 +152,7 @@ class VectorCache:
         return self.folder / f"{header.stem}.{ending}"
 
     def follow(self, connection: sqlite3.Connection, progress: ProgressReporter) -> CacheHeader:
-        """Bring the cache to the state of the database: append and purge where that is enough, else write anew."""
+        """Bring the cache to the state of the database: append and purge where that is enough, else rewrite."""
         opened, now = self.opened(), changes(connection)
         if opened is None or not trimmed(connection) <= opened.header.changes <= now:
             return self.rewrite(connection, progress)
@@ -165,7 +165,7 @@ class VectorCache:
         return self._extend(connection, header, ids, np.flatnonzero(gone), now, progress)
 
     def rewrite(self, connection: sqlite3.Connection, progress: ProgressReporter) -> CacheHeader:
-        """New files with what the database holds; an approximate index has to be built anew."""
+        """New files with what the database holds; an approximate index has to be rebuilt."""
         self.folder.mkdir(exist_ok=True)
         stem = f"{self.table}-{os.urandom(8).hex()}"
         new = CacheHeader(changes(connection), 0, self.dimensions, stem)
@@ -261,7 +261,7 @@ class Caches:
             self.guard.release()
 
     def finish(self, connection: sqlite3.Connection, *, whole: bool) -> None:
-        """Everything before the writer closes; ``whole`` with indexes, unless building them was tried in vain."""
+        """Bring everything up to date before the writer closes; ``whole`` with indexes, unless building them failed."""
         with suppress(sqlite3.Error, OSError):  # everything is committed; the cache can be made at any time
             self._follow_and_trim(connection)
             if whole and not self._gave_up:
@@ -271,11 +271,11 @@ class Caches:
         """Bring both to the state of the database, and return the number of its changes; indexes stay as they are."""
         self._behind = 0
         report = progress or SilentProgress()
-        with transaction(connection, "DEFERRED"):  # what comes meanwhile would be run after for ever
+        with transaction(connection, "DEFERRED"):  # what comes meanwhile would be run after forever
             return min([cache.follow(connection, report).changes for cache in self.by_table.values()])
 
     def rewrite(self, connection: sqlite3.Connection, progress: ProgressReporter | None = None) -> int:
-        """Make both anew, without indexes, and return the number of changes that they stand for."""
+        """Rebuild both, without indexes, and return the number of changes that they stand for."""
         report = progress or SilentProgress()
         with transaction(connection, "DEFERRED"):
             return min([cache.rewrite(connection, report).changes for cache in self.by_table.values()])

@@ -253,7 +253,7 @@ def vectors_after(
         if not rows:
             return
         ids = np.array([row[0] for row in rows], np.int64)
-        if (np.diff(ids, prepend=last) <= 0).any():  # in a damaged table, where this would go on for ever
+        if (np.diff(ids, prepend=last) <= 0).any():  # in a corrupt table, where this would go on forever
             raise sqlite3.DatabaseError(f"the ids of {table} are out of order")
         yield ids, vectors_of([row[1] for row in rows], dimensions)
         last = rows[-1][0]
@@ -322,7 +322,7 @@ def page_of_files(connection: sqlite3.Connection, root: str | None, after: tuple
     places = [(to_bytes(file.root), to_bytes(file.path)) for file in page]
     before = [] if after is None else [(to_bytes(after[0]), to_bytes(after[1]))]
     if len(page) < len(ids) or any(first >= second for first, second in pairwise([*before, *places])):
-        raise sqlite3.DatabaseError("the files are out of order")  # in a damaged table, and would never end
+        raise sqlite3.DatabaseError("the files are out of order")  # in a corrupt table, and would never end
     return page
 
 

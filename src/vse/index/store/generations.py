@@ -138,7 +138,7 @@ class NewGeneration(EmbeddedCollection):
         return one_line(self.folder, fix="the old generation still serves, free space and try again")
 
     def discard(self) -> None:
-        """Throw away what was made, and close; the old generation goes on serving."""
+        """Discard what was made, and close; the old generation goes on serving."""
         if self._committed:
             raise VSEError(f"generation {self.generation} of {self.folder} serves already: it cannot be thrown away")
         with self._old.using():  # whoever holds the lock by now may be going on with it

@@ -61,7 +61,7 @@ def write_generation(folder: Path, generation: int) -> None:
 def remove_generations(folder: Path, before: int | None) -> None:
     """Delete the generations before one, or all, as far as the system allows; what stays is tried again next time.
 
-    The generation after the one that serves is not touched: an upgrade is making it, or will go on with it.
+    The generation after the one that serves is not touched: an upgrade is making it, or will resume it.
     """
     for path in folder.iterdir():
         match = _GENERATION.fullmatch(path.name)
@@ -70,7 +70,7 @@ def remove_generations(folder: Path, before: int | None) -> None:
 
 
 def remove_generation(path: Path) -> None:
-    """Delete one generation as far as the system allows, unless it holds what no collection wrote."""
+    """Delete one generation as far as the system allows, unless it holds what not a collection wrote."""
     with suppress(OSError):
         if is_generation(path):
             shutil.rmtree(path, ignore_errors=True)

@@ -170,7 +170,7 @@ class Searcher:
         self._signature: Signature | None = None
 
     def forget(self) -> None:
-        """Begin anew with the next search."""
+        """Start over with the next search."""
         self._snapshot = None
 
     def current(self, connection: sqlite3.Connection) -> Snapshot:

@@ -125,7 +125,7 @@ def _identity(path: Path) -> tuple[int, int] | None:
 def open_session(folder: Path, *, write: bool) -> Session:
     """The generation that serves; a writer gets the lock, and removes the generations that served before."""
     while True:
-        generation = read_generation(folder)  # first of all: a folder that is no collection gets no lock file
+        generation = read_generation(folder)  # first of all: a folder that is not a collection gets no lock file
         try:
             return _open(folder, write)
         except VSEError:
@@ -269,7 +269,7 @@ def info_of(folder: Path, generation: int, connection: sqlite3.Connection, meta:
 def unfinished_info(folder: Path, generation: int) -> CollectionInfo | None:
     """The same for a generation that an upgrade is making or has left; None when there is none.
 
-    One that was damaged, or whose tables were not made yet, is empty and of a model :data:`UNREADABLE`.
+    One that was corrupt, or whose tables were not made yet, is empty and of a model :data:`UNREADABLE`.
     """
     file = generation_folder(folder, generation) / DATABASE
     if not file.is_file():

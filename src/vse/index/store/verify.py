@@ -131,7 +131,7 @@ def _differences(
 class VerifyReport:
     """Everything was read: ``problems`` in the rows need a backup or indexing again, in the cache only a rebuild.
 
-    ``damaged_files`` are those, by root and path, to which damaged rows belong.
+    ``damaged_files`` are those, by root and path, to which corrupt rows belong.
     """
 
     where: str
@@ -188,7 +188,7 @@ def damaged_files(connection: sqlite3.Connection, dimensions: int) -> tuple[Plac
     found: dict[Place, None] = {}
     with suppress(*DAMAGE):
         for _, place in damaged_rows(connection, dimensions):
-            if place is not None and find_file(connection, place) is not None:  # not so when its name is damaged
+            if place is not None and find_file(connection, place) is not None:  # not so when its name is corrupt
                 found[place] = None
     return tuple(found)
 

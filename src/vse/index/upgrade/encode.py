@@ -199,7 +199,7 @@ def _found(file: MediaFile) -> Found:
 
 
 def _kind(path: Path, known: MediaKind) -> MediaKind:
-    """What a file that has changed is now: where its name does not tell, a picture may have become a clip."""
+    """What a file that has changed is now: where its name does not tell, an image may have become a clip."""
     if kind_of_name(path.name) is not None or not path.is_file():
         return known
     with path.open("rb") as file:
@@ -278,7 +278,7 @@ class Encoder:
         return found
 
     def _standing(self, page: list[MediaFile], problems: list[Problem]) -> list[Problem]:
-        """The problems of files that are there; a disk that was pulled out must not look like damaged files."""
+        """The problems of files that are there; a disk that was pulled out must not look like corrupt files."""
         by_path = {encodable(file.path): file for file in page}
         standing = []
         for problem in problems:

@@ -1,4 +1,4 @@
-"""A collection over to another model: every file encoded anew beside the vectors that serve, then one switch."""
+"""A collection over to another model: every file re-encoded beside the vectors that serve, then one switch."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class UpgradeReport:
 
     ``encoded`` files went through the new model this time, ``resumed`` ones in an attempt that was cut short;
     ``left_out`` were not there, and ``problems`` are files that can no longer be used: both are forgotten.
-    ``images`` counts the pictures and frames that went through the model, in ``seconds`` of reading and computing.
+    ``images`` counts the images and frames that went through the model, in ``seconds`` of reading and computing.
     """
 
     info: CollectionInfo
@@ -82,12 +82,12 @@ def upgrade_collection(
     looked for: index the folders again for them.
 
     A file that is not there would be lost. Such files are an error before anything is encoded, unless
-    ``drop_missing`` leaves them out. A file that is there and can no longer be used, as one that is damaged or being
+    ``drop_missing`` leaves them out. A file that is there and can no longer be used, as one that is corrupt or being
     written, is left out in any case and is among the problems: its old vector cannot be compared with new ones.
 
     What was encoded is committed every ``commit_files`` files or ``commit_seconds``. An upgrade that is killed, is
-    interrupted or fails leaves it there, and the next one to the same model goes on; files that have changed or left
-    the collection meanwhile are seen to. One to another model begins anew.
+    interrupted or fails leaves it there, and the next one to the same model resumes it; files that have changed or left
+    the collection meanwhile are seen to. One to another model starts over.
     """
     check_batch_size(batch_size)
     check_reads_pictures(model)
@@ -123,14 +123,14 @@ def upgrade_collection(
 
 
 def discard_upgrade(collection: Collection) -> CollectionInfo:
-    """Throw away what an unfinished upgrade of ``collection``, which is open for writing, has left; return what it was.
+    """Discard what an unfinished upgrade of ``collection``, which is open for writing, has left; return what it was.
 
     It is an error when there is none.
     """
     left = collection.unfinished()
     if left is None:
         raise InputError(f"{collection.info().where} has no unfinished upgrade: nothing was thrown away")
-    # What is left for another model goes unread, however large or damaged it is; and no model is called this.
+    # What is left for another model goes unread, however large or corrupt it is; and no model is called this.
     collection.new_generation(model="none", model_source="", dimensions=1).discard()
     return left
 
