@@ -266,9 +266,7 @@ def test_searching_needs_no_heavy_library(folder: Path) -> None:
 
 def test_a_cache_that_grows_is_followed_by_open_readers(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """While the writer works its cache follows, and a reader changes over to it; results never change."""
-    from vse.index.store import cache
-
-    monkeypatch.setattr(cache, "FOLLOW_AFTER", 30)
+    monkeypatch.setattr("vse.index.store.cache.FOLLOW_AFTER", 30)
     with EmbeddedCollection.open(folder, write=True) as writer, EmbeddedCollection.open(folder) as reader:
         for number in range(20):
             writer.add(batch(VECTORS[:5], f"{number}/"))

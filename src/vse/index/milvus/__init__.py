@@ -45,8 +45,8 @@ What does not hold:
   the last look and step 3, can mix the two; within a ``commit`` it decides which generation serves. Give each
   collection one writer by other means.
 
-Limits: 65,535 bytes for the captions of a file, and for the list of all roots. On a server not a collection has a name
-that ends like those of the parts above. A Milvus collection that has one of these names and other columns belongs to
+Limits: 65,535 bytes for the captions of a file, and for the list of all roots. On a server no collection has
+a name that ends like those of the parts above. A Milvus collection that has one of these names and other columns belongs to
 somebody else and is never dropped: where it is in the way, an error says so.
 """
 

@@ -235,7 +235,7 @@ def _blocks(rows: Sequence[Row]) -> Iterator[list[Row]]:
 
 
 def serving_tables(connection: Connection) -> Tables | None:
-    """The generation that serves, ready to be read; None when not a collection was completely made."""
+    """The generation that serves, ready to be read; None when no collection was completely made."""
     table = meta_table(connection.name)
     if not is_ours(connection, table) or not connection.load(table):
         return None

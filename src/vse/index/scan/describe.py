@@ -21,7 +21,8 @@ _BLOCK = 1 << 20
 def digest(path: str | Path) -> str:
     """The first 32 hexadecimal digits of SHA-256 of the whole content, read in blocks.
 
-    All of it, also of large videos: a digest of parts would miss an edit between them. Processors have instructions for this hash, which is faster than most disks.
+    All of it, also of large videos: a digest of parts would miss an edit between them. Processors have instructions for
+    this hash, which is faster than most disks.
     """
     regular_size(path)
     found = hashlib.sha256()

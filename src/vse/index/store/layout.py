@@ -70,7 +70,7 @@ def remove_generations(folder: Path, before: int | None) -> None:
 
 
 def remove_generation(path: Path) -> None:
-    """Delete one generation as far as the system allows, unless it holds what not a collection wrote."""
+    """Delete one generation as far as the system allows, unless it holds files that no collection wrote."""
     with suppress(OSError):
         if is_generation(path):
             shutil.rmtree(path, ignore_errors=True)
