@@ -78,9 +78,9 @@ def check_named_after(where: str, root: str, known: Sequence[str]) -> None:
 
 def only_index_here() -> str:
     """Return the only index in the working directory; none or several are an error."""
-    from vse.index.open import find_embedded_collections
+    from vse.index.open import find_collections
 
-    found = find_embedded_collections(".", f"*{ENDING}")
+    found = find_collections(".", f"*{ENDING}")
     if len(found) == 1:
         return _plain(found[0])
     if found:

@@ -85,18 +85,7 @@ def collection_exists(where: str | os.PathLike[str]) -> bool:
         raise VSEError(f"{folder} cannot be read ({error.strerror}): check its permissions") from None
 
 
-def is_embedded_collection(folder: str | os.PathLike[str]) -> bool:
-    """Return whether a folder is a collection, judged by the contents of its header."""
-    from vse.index.store.layout import read_generation
-
-    try:
-        read_generation(Path(folder))
-    except InputError:
-        return False
-    return True
-
-
-def find_embedded_collections(folder: str | os.PathLike[str], pattern: str) -> list[str]:
+def find_collections(folder: str | os.PathLike[str], pattern: str) -> list[str]:
     """Return the names of the collections in ``folder`` that match a glob ``pattern``, sorted."""
     from vse.index.store.layout import HEADER
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from tests.index.examples import QUERIES, VECTORS
-from tests.index.support import batch, create, database
+from tests.index.support import batch, cache, create, database
 
 from vse.errors import InputError, VSEError
 from vse.index.store import EmbeddedCollection

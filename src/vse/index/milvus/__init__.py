@@ -46,8 +46,8 @@ What does not hold:
   collection one writer by other means.
 
 Limits: 65,535 bytes for the captions of a file, and for the list of all roots. On a server no collection has
-a name that ends like those of the parts above. A Milvus collection that has one of these names and other columns belongs to
-somebody else and is never dropped: where it is in the way, an error says so.
+a name that ends like those of the parts above. A Milvus collection that has one of these names and other columns
+belongs to somebody else and is never dropped: where it is in the way, an error says so.
 """
 
 from vse.index.milvus.collection import MilvusCollection
