@@ -18,6 +18,7 @@ from vse.data.files import parse_json, read_text
 from vse.errors import InputError
 from vse.evaluation.positives import indices
 from vse.evaluation.scores import checked_vectors
+from vse.models.config import published_traits
 from vse.progress import ProgressReporter, SilentProgress
 
 if TYPE_CHECKING:
@@ -148,44 +149,8 @@ def embed_split(
 
 
 def model_traits(model: AnyModel) -> dict[str, str]:
-    """Return the traits of a model in the words of the published tables: region or grid, BiGRU or BERT, poolings."""
-    raw = model.architecture()
-    if raw.get("kind") == "hgr":
-        return _hgr_traits(raw)
-    image, text = raw["image"], raw["text"]
-    traits = {
-        "image": image["kind"],
-        "text": {"transformer": "bert", "words": "bigru"}.get(text["kind"], text["kind"]),
-        "image_pooling": _pooling_name(image["pooling"]),
-        "text_pooling": _pooling_name(text["pooling"]),
-    }
-    if image.get("backbone") is not None:
-        traits["backbone"] = _backbone_name(image["backbone"], raw.get("about", {}).get("recipe", {}))
-    return traits
-
-
-def _hgr_traits(raw: dict[str, Any]) -> dict[str, str]:
-    """HGR has attention and HGR∞ GPO on both sides; the tables name no poolings of theirs."""
-    poolings = [_pooling_name(raw[name]) for name in ("video_pooling", "sentence_pooling")]
-    named = {("attention", "attention"): "HGR", ("gpo", "gpo"): "HGR∞"}.get((poolings[0], poolings[1]))
-    described = {"video_pooling": poolings[0], "sentence_pooling": poolings[1]}
-    return {"image": "frames", "text": "bigru", "method": named or "HGR", **({} if named else described)}
-
-
-def _pooling_name(pooling: dict[str, Any]) -> str:
-    """A pooling with options differs from the one of the paper's rows."""
-    return f"{pooling['name']} {pooling['options']}" if pooling["options"] else str(pooling["name"])
-
-
-def _backbone_name(backbone: dict[str, Any], recipe: dict[str, Any]) -> str:
-    """The name in the tables, where it is known; weights of equal shape differ by their source."""
-    if backbone["options"].get("detector"):
-        return "BUTD"
-    if "wsl" in str(recipe.get("backbone_source", "")):
-        return "WSL"
-    depths = {23: "ResNet-101", 36: "ResNet-152"}
-    blocks = backbone["options"].get("blocks") or [0, 0, 0, 0]
-    return depths.get(blocks[2], str(backbone["name"]))
+    """Return the traits of a model in the words of the published tables."""
+    return published_traits(model.architecture())
 
 
 def split_hash(data: CaptionedImages) -> str:
