@@ -1,4 +1,4 @@
-"""Models and a collection that the tests of the service share, made once for all processes of a run."""
+"""Models and a collection shared by the tests of the service, created once for all processes of a run."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ MODELS = ("old", "newer")
 
 @pytest.fixture(scope="session")
 def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with two exports, ``old`` and ``newer``, that have coefficients of their own.
+    """A folder with two exports, ``old`` and ``newer``, with their own coefficients.
 
-    Other processes make them, so that the tests load no torch.
+    Other processes create them, so that the tests load no torch.
     """
     base = tmp_path_factory.getbasetemp()
     folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "service-models"
@@ -53,7 +53,7 @@ def home(models: Path, tmp_path_factory: pytest.TempPathFactory) -> Home:
 
 @pytest.fixture
 def own(models: Path, tmp_path: Path) -> Home:
-    """A collection of one test, with files that it may change."""
+    """A collection for one test, whose files it may change."""
     return make_home(tmp_path / "own", models / "old")
 
 
@@ -66,6 +66,6 @@ def client(home: Home) -> Iterator[TestClient]:
 
 @pytest.fixture(scope="module")
 def served(home: Home, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    """The service over the shared collection, in a process of its own."""
+    """The service over the shared collection, in its own process."""
     with service(home.index, tmp_path_factory.mktemp("served")) as made:
         yield made

@@ -1,4 +1,4 @@
-"""Models, a small collection, the application in this process, and the service in one of its own."""
+"""A small collection, the application in this process, and the service in its own process."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from vse.service.state import Reloader, load_collection
 
 API = "/api/v1"
 KEY = "a-key-of-many-letters"
-SECRET_PLACE = "Leica-GPS-Secret"
+CAMERA = "Leica-GPS-Secret"
 CAPTIONS = """path,caption
 a.png,a dog runs in the snow
 b.jpg,two cats sleep on a red chair
@@ -47,7 +47,7 @@ run_service(where, ServiceSettings(port=0, limits=limits, **options), ready=lamb
 
 @dataclass(frozen=True)
 class Home:
-    """A folder of pictures, its index, and the model."""
+    """A folder of images, its index, and the model."""
 
     folder: Path
     model: Path
@@ -60,18 +60,18 @@ class Home:
     def index(self) -> Path:
         return self.folder / "photos.vse"
 
-    def told(self, *arguments: object) -> dict[str, Any]:
-        """What ``vse search INDEX … --json`` says."""
+    def search(self, *arguments: object) -> dict[str, Any]:
+        """The output of ``vse search INDEX … --json``."""
         return run("search", self.index, *arguments)
 
     def indexed(self) -> None:
-        """Take in what has changed."""
+        """Index what has changed."""
         report = run("index", self.photos, "--into", self.index, "--model", self.model)
         assert [each["problems"] for each in report["folders"]] == [[]]
 
 
 def run(*arguments: object) -> dict[str, Any]:
-    """The JSON of a command that went well."""
+    """Run a command, which must succeed, and return its JSON output."""
     out, narration = StringIO(), StringIO()
     with redirect_stdout(out), redirect_stderr(narration):
         assert main([*map(str, arguments), "--json"]) == 0, narration.getvalue()
@@ -80,14 +80,14 @@ def run(*arguments: object) -> dict[str, Any]:
 
 
 def make_home(folder: Path, model: Path) -> Home:
-    """Six images, one of them twice, one lying on its side with notes of a camera; a video; three captions."""
+    """Six images, one of them twice and one rotated by its EXIF data; a video; three captions."""
     home = Home(folder, model)
     (home.photos / "sea").mkdir(parents=True)
     for seed, name in enumerate(("a.png", "sea/c.png", "sea/d.png", "e.png")):
         Image.fromarray(painted(seed)).save(home.photos / name)
     shutil.copy(home.photos / "a.png", home.photos / "copy.png")
-    notes = exif_of({0x0112: 6, 0x010F: SECRET_PLACE}, {0x9003: "2024:05:17 12:00:00"}, gps_of((48, 8, 0), (11, 34, 0)))
-    Image.fromarray(lying_picture()).save(home.photos / "b.jpg", exif=notes, quality=95)
+    notes = exif_of({0x0112: 6, 0x010F: CAMERA}, {0x9003: "2024:05:17 12:00:00"}, gps_of((48, 8, 0), (11, 34, 0)))
+    Image.fromarray(rotated_image()).save(home.photos / "b.jpg", exif=notes, quality=95)
     write_clip(home.photos / "clip.mp4", seconds=12, rate=5)
     (home.photos / "captions.csv").write_text(CAPTIONS)
     home.indexed()
@@ -95,15 +95,15 @@ def make_home(folder: Path, model: Path) -> Home:
 
 
 def painted(seed: int, height: int = 300, width: int = 500) -> NDArray[np.uint8]:
-    """A picture of its own for every seed: two ramps, and noise."""
+    """A different image for every seed: two ramps and noise."""
     rows, columns = np.mgrid[:height, :width]
     noise = np.random.default_rng(seed).random((height, width))
     layers = np.stack([rows * 255 / height, columns * 255 / width, noise * 255], axis=-1)
     return np.roll(layers, seed, axis=-1).astype(np.uint8)
 
 
-def lying_picture() -> NDArray[np.uint8]:
-    """As the camera stored it, 300 × 500: red on the left, blue on the right; upright that is red on top."""
+def rotated_image() -> NDArray[np.uint8]:
+    """300 × 500 as stored: red on the left, blue on the right; displayed upright, red is on top."""
     stored = np.zeros((300, 500, 3), np.uint8)
     stored[:, :250], stored[:, 250:] = (220, 30, 30), (30, 30, 220)
     return stored
@@ -111,7 +111,7 @@ def lying_picture() -> NDArray[np.uint8]:
 
 @contextmanager
 def application(index: Path, **settings: Any) -> Iterator[TestClient]:
-    """The application in this process; ``limits`` are values of Limits."""
+    """A client of the application in this process; ``limits`` are arguments of Limits."""
     limits = Limits(**settings.pop("limits", {}))
     reloader = Reloader(lambda: load_collection(str(index)))
     app = create_app(reloader, ServiceSettings(limits=limits, **settings))
@@ -120,16 +120,16 @@ def application(index: Path, **settings: Any) -> Iterator[TestClient]:
 
 
 def id_of(client: TestClient | httpx2.Client, name: str) -> int:
-    """Of the first item of the file with this name."""
+    """The id of the first item of the file with this name."""
     results = client.get(f"{API}/items", params={"k": 200}).json()["results"]
     return min(each["id"] for each in results if each["name"] == name)
 
 
-def assert_problem(answer: httpx2.Response, status: int, *words: str) -> str:
-    """A problem as RFC 9457 has it, whose reason has these words."""
-    assert answer.status_code == status, answer.text[:500]
-    assert answer.headers["content-type"] == "application/problem+json"
-    found = answer.json()
+def assert_problem(response: httpx2.Response, status: int, *words: str) -> str:
+    """Check that a response is an RFC 9457 problem whose detail contains ``words``, and return the detail."""
+    assert response.status_code == status, response.text[:500]
+    assert response.headers["content-type"] == "application/problem+json"
+    found = response.json()
     assert set(found) == {"type", "title", "status", "detail"}
     assert found["status"] == status
     assert found["title"]
@@ -140,7 +140,7 @@ def assert_problem(answer: httpx2.Response, status: int, *words: str) -> str:
 
 
 def soon(holds: Callable[[], bool]) -> bool:
-    """Whether it does within some seconds."""
+    """Whether the condition becomes true within ten seconds."""
     end = time.monotonic() + 10
     while not holds():
         if time.monotonic() > end:
@@ -151,7 +151,7 @@ def soon(holds: Callable[[], bool]) -> bool:
 
 @dataclass
 class Served:
-    """A service in a process of its own."""
+    """A service in its own process."""
 
     process: subprocess.Popen[str]
     address: str
@@ -168,7 +168,7 @@ class Served:
         return int(match[1])
 
     def peak_memory(self) -> int:
-        """The most bytes that were resident."""
+        """Peak resident memory in bytes."""
         return self._status("VmHWM")
 
     def memory(self) -> int:
@@ -188,7 +188,7 @@ class Served:
 
 @contextmanager
 def service(index: Path, folder: Path, **options: Any) -> Iterator[Served]:
-    """The service on a free port, as ``run_service`` runs it, with small limits if wanted."""
+    """The service on a free port, with ``limits`` if given."""
     log = folder / "service.log"
     command = [sys.executable, "-c", PROGRAM, str(index), json.dumps(options)]
     with started(command, log) as process:
@@ -202,7 +202,7 @@ def service(index: Path, folder: Path, **options: Any) -> Iterator[Served]:
 
 @contextmanager
 def started(command: list[str], log: Path, **options: Any) -> Iterator[subprocess.Popen[str]]:
-    """A process that is ended with the test, its stderr in a file."""
+    """A process that is killed after the test, with stderr in a file."""
     with log.open("w") as errors:
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True, **options)
     try:

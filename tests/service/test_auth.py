@@ -1,4 +1,4 @@
-"""Who may ask: a key as a bearer token or, for the page, as a cookie; nothing without it."""
+"""Access with a key, as a bearer token or, for the page, as a cookie."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ def test_requests_without_the_key_get_401(locked, path):
     """The response says how to send it, for existing and unknown paths alike."""
     for headers in ({}, bearer("wrong"), bearer(""), bearer(KEY[:-1]), bearer(KEY + "x"), bearer("ä" * 20)):
         sent = {name: value.encode("latin-1") for name, value in headers.items()}
-        answer = locked.get(path, headers=sent, follow_redirects=False)
-        assert_problem(answer, 401, "Authorization: Bearer")
-        assert answer.headers["www-authenticate"] == "Bearer"
-        assert KEY not in answer.text
+        response = locked.get(path, headers=sent, follow_redirects=False)
+        assert_problem(response, 401, "Authorization: Bearer")
+        assert response.headers["www-authenticate"] == "Bearer"
+        assert KEY not in response.text
 
 
 def test_bearer_token_is_accepted(locked):
     """Whatever the case of the scheme."""
     for scheme in ("Bearer", "bearer", "BEARER"):
-        answer = locked.get(f"{API}/search?q=snow", headers={"authorization": f"{scheme} {KEY}"})
-        assert answer.status_code == 200
+        response = locked.get(f"{API}/search?q=snow", headers={"authorization": f"{scheme} {KEY}"})
+        assert response.status_code == 200
     assert locked.get("/metrics", headers=bearer(KEY)).status_code == 200
 
 

@@ -1,4 +1,4 @@
-"""Values and images that cannot be meant: refused with the reason, before they cost anything."""
+"""Invalid parameters and uploads are rejected with a reason, before they cost anything."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def truncated() -> bytes:
 
 @pytest.fixture(scope="module")
 def measured(home, tmp_path_factory):
-    """A service of its own, warm, so that what a request takes can be measured."""
+    """A warmed-up service, so that the memory of a request can be measured."""
     with service(home.index, tmp_path_factory.mktemp("measured")) as made:
         for _ in range(3):
             post(made, (home.photos / "a.png").read_bytes())

@@ -1,4 +1,4 @@
-"""Serving while others change the collection: no request fails, and answers follow."""
+"""Serving while the collection changes: no request fails, and responses follow the changes."""
 
 from __future__ import annotations
 
@@ -46,10 +46,10 @@ def test_requests_succeed_during_indexing(own, tmp_path):
                 listed = served.client.get(f"{API}/items", params={"k": 50})
                 counts.add(len(listed.json()["results"]))
                 newest = max(each["id"] for each in listed.json()["results"])
-                answers = [found, listed, served.client.get(f"{API}/items/{newest}/thumbnail")]
-                answers.append(served.client.get(f"{API}/search", params={"like": newest}))
-                answers.append(served.client.get(f"{API}/collection"))
-                statuses += [answer.status_code for answer in answers]
+                responses = [found, listed, served.client.get(f"{API}/items/{newest}/thumbnail")]
+                responses.append(served.client.get(f"{API}/search", params={"like": newest}))
+                responses.append(served.client.get(f"{API}/collection"))
+                statuses += [response.status_code for response in responses]
             assert writer.poll() is None
         finally:
             writer.kill()
@@ -84,8 +84,8 @@ def test_service_switches_model_after_an_upgrade(own, models, tmp_path):
 
         def ask() -> None:
             while not done.is_set():
-                answer = served.client.get(f"{API}/search", params={"q": "snow", "k": 50})
-                statuses.append(answer.status_code)
+                response = served.client.get(f"{API}/search", params={"q": "snow", "k": 50})
+                statuses.append(response.status_code)
                 names.append(served.client.get(f"{API}/collection").json()["model"]["name"])
 
         thread = threading.Thread(target=ask)
@@ -102,7 +102,7 @@ def test_service_switches_model_after_an_upgrade(own, models, tmp_path):
         assert names[-1] == "newer"
         assert names == sorted(names, reverse=True)  # it does not change back
         later = served.client.get(f"{API}/search", params={"q": "snow", "k": 50}).json()
-        expected = own.told("snow", "-k", 50)
+        expected = own.search("snow", "-k", 50)
         pairs = [(each["id"], pytest.approx(each["score"], abs=1e-6)) for each in expected["results"]]
         assert [(each["id"], each["score"]) for each in later["results"]] == pairs
         assert later["results"] != first["results"]
@@ -119,10 +119,10 @@ def test_upgrade_to_a_missing_model_gets_503(own, models, monkeypatch):
         run("collection", "upgrade", own.index, "--model", own.folder / "moving")
         (own.folder / "moving").rename(own.folder / "away")
         for path in (f"{API}/search?q=snow", f"{API}/items", "/healthz", "/metrics"):
-            answer = client.get(path)
-            detail = assert_problem(answer, 503, "cannot be loaded", "moving")
+            response = client.get(path)
+            detail = assert_problem(response, 503, "cannot be loaded", "moving")
             assert str(own.folder) not in detail
-            assert "retry-after" in answer.headers
+            assert "retry-after" in response.headers
         (own.folder / "away").rename(own.folder / "moving")
         assert client.get(f"{API}/search?q=snow").status_code == 200
         assert client.get(f"{API}/collection").json()["model"]["name"] == "moving"

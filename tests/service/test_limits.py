@@ -1,4 +1,4 @@
-"""How much at once and how long: 429 for one client, 503 for all, and recovery from both."""
+"""Limits of requests and time: 429 for one client, 503 for all, and recovery from both."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from vse.service.state import LoadedCollection
 
 @pytest.fixture
 def held(monkeypatch):
-    """Searches wait until this event is set."""
+    """Makes searches wait until this event is set."""
     released = threading.Event()
     ask = LoadedCollection.encode
 
@@ -32,7 +32,7 @@ def held(monkeypatch):
 
 
 async def refused(workers: Workers, client: str) -> tuple[int, str]:
-    """The status of a function that is not admitted, and when to try again."""
+    """The status and Retry-After of a function that is not admitted."""
     with pytest.raises(ProblemError) as error:
         await workers.run(client, lambda: None)
     assert error.value.headers
@@ -114,9 +114,9 @@ def test_client_limit_over_http(home, held):
         workers = client.app.state.service.workers
         while workers.admitted < 2:
             time.sleep(0.01)
-        answer = client.get(f"{API}/items")
-        assert_problem(answer, 429, "2 of your requests")
-        assert answer.headers["retry-after"] == "1"
+        response = client.get(f"{API}/items")
+        assert_problem(response, 429, "2 of your requests")
+        assert response.headers["retry-after"] == "1"
         for path in ("/healthz", "/", "/static/app.js", "/metrics"):
             assert client.get(path).status_code == 200
         held.set()
@@ -128,11 +128,11 @@ def test_timeout_over_http(home, held):
     """503 with Retry-After while the work continues; afterwards the service works as before."""
     with application(home.index, limits={"seconds": 0.1, "waiting": 2, "threads": 1}) as client:
         for _ in range(2):
-            answer = client.get(f"{API}/search?q=snow")
-            assert_problem(answer, 503, "longer than 0.1 s")
-            assert answer.headers["retry-after"] == "5"
+            response = client.get(f"{API}/search?q=snow")
+            assert_problem(response, 503, "longer than 0.1 s")
+            assert response.headers["retry-after"] == "5"
         workers = client.app.state.service.workers
-        assert workers.admitted == 1  # the second had not begun, and never will
+        assert workers.admitted == 1  # the second was cancelled before it started
         held.set()
         for _ in range(200):
             if client.get(f"{API}/search?q=snow").status_code == 200:

@@ -1,4 +1,4 @@
-"""A line of JSON for each request, and figures for Prometheus; neither tells what was asked for, unless wanted."""
+"""The request log and the Prometheus metrics; neither reveals queries unless configured to."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def lines(caplog):
 
 
 def figures(client, **headers: str) -> dict[tuple[str, tuple[str, ...]], float]:
-    """The samples by name and values of their labels, read by the parser of Prometheus."""
+    """Metric samples by name and label values, read with the Prometheus parser."""
     text = client.get("/metrics", headers=headers).text
     families = text_string_to_metric_families(text)
     samples = [sample for family in families for sample in family.samples]
@@ -38,9 +38,9 @@ def test_request_log_line(home, lines):
         before = len(lines())
         asked = [f"{API}/search?q=snow&not=dog", f"{API}/items/{item}/thumbnail", f"{API}/items/{item}?x=1"]
         asked += ["/secret/place", "/static/app.js", "/", f"{API}/captions?q=%00"]
-        answers = [client.get(path) for path in asked]
+        responses = [client.get(path) for path in asked]
         found = lines()[before:]
-    assert [line["status"] for line in found] == [answer.status_code for answer in answers]
+    assert [line["status"] for line in found] == [response.status_code for response in responses]
     routes = [
         f"{API}/search",
         f"{API}/items/{{item_id}}/thumbnail",
@@ -50,21 +50,21 @@ def test_request_log_line(home, lines):
         "/",
     ]
     assert [line["route"] for line in found] == [*routes, f"{API}/captions"]
-    for line, answer in zip(found, answers, strict=True):
+    for line, response in zip(found, responses, strict=True):
         assert set(line) == FIELDS
-        assert line["bytes"] == len(answer.content)
+        assert line["bytes"] == len(response.content)
         assert line["milliseconds"] >= 0
-    told = json.dumps(found)
+    logged = json.dumps(found)
     for word in ("snow", "dog", "secret", "b.jpg", str(home.folder), "testclient", "127.0.0.1"):
-        assert word not in told
+        assert word not in logged
 
 
 def test_log_queries_option(home, lines):
     """Those in URLs as they came, those in bodies as text."""
     with application(home.index, log_queries=True) as client:
         client.get(f"{API}/search?q=a+dog")
-        picture = (home.photos / "a.png").read_bytes()
-        client.post(f"{API}/search", data={"q": "red chair"}, files=[("image", ("name.png", picture))])
+        image = (home.photos / "a.png").read_bytes()
+        client.post(f"{API}/search", data={"q": "red chair"}, files=[("image", ("name.png", image))])
         first, second = lines()
     assert first["query"] == "q=a+dog"
     assert second["query"].startswith("red chair, image")
@@ -80,7 +80,7 @@ def test_keys_are_not_logged(home, tmp_path):
             served.client.post(f"{API}/session", json={"key": key})
             served.client.get(f"{API}/items")
             served.client.post(f"{API}/session", json={"key": key * 100})
-        assert soon(lambda: len(served.lines()) == 8)  # a line is written after its answer
+        assert soon(lambda: len(served.lines()) == 8)  # a line is written after its response
         found = served.lines()
         assert [line["status"] for line in found] == [200, 204, 200, 422, 200, 401, 200, 422]  # the cookie stays
         log = served.log.read_text()
@@ -130,7 +130,7 @@ def test_metric_series_are_bounded(home):
             client.request(f"M{number}", f"/path{number}")
             client.get(f"{API}/items/{number + 50}")
             client.get(f"{API}/nothing{number}?q={number}")
-        figures(client)  # which is a series too
+        figures(client)  # /metrics is a series too
         before = len(figures(client))
         for number in range(3, 20):
             client.request(f"M{number}", f"/path{number}")

@@ -1,4 +1,4 @@
-"""Videos as players ask for them: whole or in part, and nothing left open behind a client that leaves."""
+"""Streaming videos, whole and by range, without leaking files when clients disconnect."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from tests.service.support import API, application, assert_problem, id_of, servi
 
 
 @pytest.fixture(scope="module")
-def clip(client, home):
-    """The address of the clip, and its bytes."""
+def video(client, home):
+    """The URL of the video, and its bytes."""
     return f"{API}/items/{id_of(client, 'clip.mp4')}/media", (home.photos / "clip.mp4").read_bytes()
 
 
-def test_media_whole_file(client, clip):
+def test_media_whole_file(client, video):
     """All bytes, media type and length, and Accept-Ranges; clients must revalidate."""
-    where, content = clip
-    answer = client.get(where)
-    assert (answer.status_code, answer.content) == (200, content)
-    assert answer.headers["content-type"] == "video/mp4"
-    assert answer.headers["content-length"] == str(len(content))
-    assert answer.headers["accept-ranges"] == "bytes"
-    assert answer.headers["cache-control"] == "private, no-cache"
+    where, content = video
+    response = client.get(where)
+    assert (response.status_code, response.content) == (200, content)
+    assert response.headers["content-type"] == "video/mp4"
+    assert response.headers["content-length"] == str(len(content))
+    assert response.headers["accept-ranges"] == "bytes"
+    assert response.headers["cache-control"] == "private, no-cache"
 
 
 @pytest.mark.parametrize(
@@ -39,32 +39,32 @@ def test_media_whole_file(client, clip):
         ("-999999999999", slice(0, None)),
     ],
 )
-def test_media_byte_range(client, clip, asked, part):
+def test_media_byte_range(client, video, asked, part):
     """206 with exactly these bytes and their position."""
-    where, content = clip
-    answer = client.get(where, headers={"range": f"bytes={asked}"})
-    assert answer.status_code == 206
-    assert answer.content == content[part]
+    where, content = video
+    response = client.get(where, headers={"range": f"bytes={asked}"})
+    assert response.status_code == 206
+    assert response.content == content[part]
     start, end, size = part.indices(len(content))[0], part.indices(len(content))[1], len(content)
-    assert answer.headers["content-range"] == f"bytes {start}-{end - 1}/{size}"
-    assert answer.headers["content-length"] == str(end - start)
+    assert response.headers["content-range"] == f"bytes {start}-{end - 1}/{size}"
+    assert response.headers["content-length"] == str(end - start)
 
 
-def test_media_range_beyond_the_end_gets_416(client, clip):
+def test_media_range_beyond_the_end_gets_416(client, video):
     """With the size, as a problem."""
-    where, content = clip
+    where, content = video
     for asked in (f"{len(content)}-", f"{len(content) + 5}-{len(content) + 9}", "-0", "9-5"):
-        answer = client.get(where, headers={"range": f"bytes={asked}"})
-        assert_problem(answer, 416, f"{len(content):,} bytes")
-        assert answer.headers["content-range"] == f"bytes */{len(content)}"
+        response = client.get(where, headers={"range": f"bytes={asked}"})
+        assert_problem(response, 416, f"{len(content):,} bytes")
+        assert response.headers["content-range"] == f"bytes */{len(content)}"
 
 
 @pytest.mark.parametrize("asked", ["bytes=0-1,5-6", "bytes=-", "lines=1-2", "bytes=a-b", "bytes 1-2", ""])
-def test_media_unsupported_range_gets_the_whole_file(client, clip, asked):
+def test_media_unsupported_range_gets_the_whole_file(client, video, asked):
     """Several ranges, other units and nonsense mean the whole file, as RFC 9110 allows."""
-    where, content = clip
-    answer = client.get(where, headers={"range": asked})
-    assert (answer.status_code, answer.content) == (200, content)
+    where, content = video
+    response = client.get(where, headers={"range": asked})
+    assert (response.status_code, response.content) == (200, content)
 
 
 def test_media_if_range(own):
@@ -86,7 +86,7 @@ def test_media_of_an_image_gets_404(client):
 def test_media_closes_files_of_disconnected_clients(own, tmp_path):
     """In the middle, before the first byte, and after a rejected range: no file stays open, and others are served."""
     with (own.photos / "clip.mp4").open("ab") as file:
-        file.truncate(60_000_000)  # more than the buffers of a connection take
+        file.truncate(60_000_000)  # more than socket buffers hold
     with service(own.index, tmp_path) as served:
         where = f"{API}/items/{id_of(served.client, 'clip.mp4')}/media"
         assert served.client.head(where).headers["content-length"] == "60000000"
@@ -99,10 +99,10 @@ def test_media_closes_files_of_disconnected_clients(own, tmp_path):
             served.client.get(where, headers={"range": "bytes=99999999-"})
         assert soon(lambda: served.descriptors() <= before)
         assert len(served.client.get(where).content) == 60_000_000
-        assert served.peak_memory() - served.memory() < 50_000_000  # it is read as far as it is sent
+        assert served.peak_memory() - served.memory() < 50_000_000  # the file is read as fast as it is sent
 
 
-@pytest.mark.filterwarnings("ignore::ResourceWarning")  # that is how Python says that it closed it
+@pytest.mark.filterwarnings("ignore::ResourceWarning")  # raised when Python closes it
 def test_media_closes_file_after_timeout(own):
     """A video opened after the request has timed out is closed all the same."""
     import threading
@@ -121,25 +121,25 @@ def test_media_closes_file_after_timeout(own):
         before = len(list(Path("/proc/self/fd").iterdir()))
         LoadedCollection.item = slow  # type: ignore[method-assign]
         try:
-            answers = [client.get(where).status_code for _ in range(5)]
+            responses = [client.get(where).status_code for _ in range(5)]
         finally:
             LoadedCollection.item = original  # type: ignore[method-assign]
             release.set()
-        assert answers == [503] * 5
+        assert responses == [503] * 5
     assert len(list(Path("/proc/self/fd").iterdir())) <= before
 
 
 def test_media_file_truncated_while_sending(own, tmp_path):
     """The client sees that bytes are missing, the service continues, and the log stays JSON."""
-    clip = own.photos / "clip.mp4"
-    with clip.open("ab") as file:
+    video = own.photos / "clip.mp4"
+    with video.open("ab") as file:
         file.truncate(40_000_000)
     with service(own.index, tmp_path) as served:
         where = f"{API}/items/{id_of(served.client, 'clip.mp4')}/media"
         with socket.create_connection(("127.0.0.1", served.port), 20) as connection:
             connection.sendall(f"GET {where} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
             received = len(connection.recv(1000))
-            os.truncate(clip, 1000)
+            os.truncate(video, 1000)
             while block := connection.recv(1 << 20):
                 received += len(block)
         assert received < 40_000_000

@@ -1,4 +1,4 @@
-"""A service that runs for long stays as large as it is."""
+"""A long-running service does not grow."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ def test_memory_stays_flat_over_many_requests(served, home):
     """1,000 requests of all kinds, valid and invalid, each query new: memory and open files hardly grow."""
     client = served.client
     items = [id_of(client, name) for name in ("a.png", "b.jpg", "clip.mp4")]
-    picture = (home.photos / "sea" / "d.png").read_bytes()
+    image = (home.photos / "sea" / "d.png").read_bytes()
 
     def ask(number: int) -> int:
         kind, item = number % 8, items[number // 8 % len(items)]
         words = f"a dog {'in the snow ' * (number % 7)}{number}"
         if kind == 0:
-            return client.post(f"{API}/search", files=[("image", ("a.png", picture))], data={"q": words}).status_code
+            return client.post(f"{API}/search", files=[("image", ("a.png", image))], data={"q": words}).status_code
         if kind == 1:
-            return client.post(f"{API}/search", files=[("image", ("a.png", b"no picture"))]).status_code
+            return client.post(f"{API}/search", files=[("image", ("a.png", b"not an image"))]).status_code
         path = {
             2: f"{API}/search?q={words}&k=50&group=true",
             3: f"{API}/items/{item}/thumbnail?size={(160, 320, 640)[number % 3]}",

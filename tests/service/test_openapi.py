@@ -1,4 +1,4 @@
-"""The OpenAPI document is true: whatever it allows or forbids is answered as it says."""
+"""The OpenAPI document is accurate: what it allows works, what it forbids is rejected."""
 
 from __future__ import annotations
 
@@ -51,11 +51,11 @@ def test_all_schema_references_resolve(client):
 
 @pytest.fixture(scope="module")
 def schema(home):
-    """Of an application that answers under the name which the tests of schemathesis use."""
+    """The document of an application that accepts schemathesis's host name."""
     with application(home.index, names=("testserver",)) as client:
 
         async def living(scope, receive, send):
-            """The tests of schemathesis start and stop what they ask with every request."""
+            """Ignore lifespan events: schemathesis sends them with every request."""
             if scope["type"] != "lifespan":
                 await client.app(scope, receive, send)
 
@@ -70,10 +70,10 @@ def test_responses_match_the_openapi_document(schema, name, mode):
 
     @given(case=schema[path][method].as_strategy(generation_mode=mode))
     @settings(max_examples=EXAMPLES, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
-    def answered(case: Case) -> None:
+    def received(case: Case) -> None:
         case.call_and_validate(excluded_checks=[positive_data_acceptance] if name in FURTHER_RULES else [])
 
     try:
-        answered()
+        received()
     except (Unsatisfiable, SkipTest):
-        assert mode is GenerationMode.NEGATIVE  # nothing can be wrong with a request that has no parameters
+        assert mode is GenerationMode.NEGATIVE  # a request without parameters cannot be invalid

@@ -1,4 +1,4 @@
-"""What a page of another site may have its visitor's browser do here: open a link, and nothing else."""
+"""Pages of other sites can link to the page, and nothing else."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def test_requests_from_other_sites_get_403(client, headers):
         "/static/app.js",
     ):
         assert_problem(client.get(path, headers=headers), 403, "another site")
-    files = [("image", ("a.png", b"no picture"))]
+    files = [("image", ("a.png", b"not an image"))]
     assert_problem(client.post(f"{API}/search", files=files, headers=headers), 403, "another site")
     assert_problem(client.post("/", headers=headers), 403, "another site")
 

@@ -1,4 +1,4 @@
-"""Nothing but files of the collection can be reached: not by addresses, and not by what is put in their place."""
+"""Only files of the collection can be reached, not by crafted URLs and not through replaced files."""
 
 from __future__ import annotations
 
@@ -43,12 +43,12 @@ def test_url_traversal_is_rejected(served, path):
     connection = http.client.HTTPConnection("127.0.0.1", served.port, timeout=10)
     try:
         connection.request("GET", path)
-        answer = connection.getresponse()
-        content = answer.read()
+        response = connection.getresponse()
+        content = response.read()
     finally:
         connection.close()
-    assert answer.status in (404, 422), (path, answer.status)
-    assert answer.getheader("content-type") == "application/problem+json"
+    assert response.status in (404, 422), (path, response.status)
+    assert response.getheader("content-type") == "application/problem+json"
     assert b"root:" not in content
 
 
@@ -91,7 +91,7 @@ def socket_file(own, name):
 
     (own.photos / name).unlink()
     with socket.socket(socket.AF_UNIX) as made:
-        made.bind(os.path.relpath(own.photos / name))  # the address of a socket is short
+        made.bind(os.path.relpath(own.photos / name))  # socket paths must be short
 
 
 @pytest.mark.parametrize("swap", [link_to_file, link_back_to_itself, pipe, folder, loop, socket_file])
@@ -103,9 +103,9 @@ def test_replaced_file_is_not_opened(own, name, swap):
         query = client.get(f"{API}/search?q=snow").json()["query_id"]
         swap(own, name)
         for what in ("thumbnail", "preview", "media", f"evidence?query={query}"):
-            answer = client.get(f"{API}/items/{item}/{what}")
-            assert answer.status_code == 404
-            assert SECRET not in answer.content
+            response = client.get(f"{API}/items/{item}/{what}")
+            assert response.status_code == 404
+            assert SECRET not in response.content
         assert client.get(f"{API}/items/{item}").json()["available"] is False
 
 

@@ -1,4 +1,4 @@
-"""Whatever goes wrong is a problem of RFC 9457 with a reason, and every answer carries the same careful headers."""
+"""Errors are RFC 9457 problems with a reason, and every response has the security headers."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ WRONG = [
 
 @pytest.fixture(scope="module")
 def strict(home):
-    """With a small limit of bodies."""
+    """An application with a small body limit."""
     with application(home.index, limits={"body": 1000}) as made:
         yield made
 
@@ -42,11 +42,11 @@ def strict(home):
 @pytest.mark.parametrize(("method", "path", "options", "status", "words"), WRONG)
 def test_errors_are_problems(strict, method, path, options, status, words):
     """Type, title, status and one line of detail, as application/problem+json, not cached; 405 lists the methods."""
-    answer = strict.request(method, path, **options)
-    assert_problem(answer, status, words)
-    assert answer.headers["cache-control"] == "no-store"
+    response = strict.request(method, path, **options)
+    assert_problem(response, status, words)
+    assert response.headers["cache-control"] == "no-store"
     if status == 405:
-        assert "GET" in answer.headers["allow"]
+        assert "GET" in response.headers["allow"]
 
 
 GOOD = [
@@ -86,13 +86,13 @@ def test_unexpected_error_gets_500(home, monkeypatch, caplog):
 
     monkeypatch.setattr(LoadedCollection, "encode", broken)
     with application(home.index) as client, caplog.at_level("ERROR", "vse.service"):
-        answer = client.get(f"{API}/search?q=snow")
-    assert_problem(answer, 500, "log")
-    assert answer.headers["Content-Security-Policy"] == HEADERS["Content-Security-Policy"]
+        response = client.get(f"{API}/search?q=snow")
+    assert_problem(response, 500, "log")
+    assert response.headers["Content-Security-Policy"] == HEADERS["Content-Security-Policy"]
     (line,) = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
     assert "KeyError" in line
     assert "routes/search.py" in line
-    assert "words that were asked for" not in line + answer.text
+    assert "words that were asked for" not in line + response.text
 
 
 def test_errors_do_not_reveal_folders(models, tmp_path):

@@ -1,4 +1,4 @@
-"""``vse serve`` as a person runs it: what it says, what it loads, and what it refuses in one line."""
+"""``vse serve`` as a command: its output, what it loads, and its errors."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def command(*arguments: object) -> list[str]:
 
 
 def listening(process: subprocess.Popen[str]) -> dict[str, str]:
-    """The JSON object that it prints when it answers, and nothing behind it."""
+    """The JSON object that is printed when the service is ready, and nothing after it."""
     assert process.stdout
     found: dict[str, str] = json.loads("".join(iter(process.stdout.readline, "}\n")) + "}")
     return found
@@ -50,7 +50,7 @@ def without_key() -> dict[str, str]:
 
 @pytest.fixture
 def refused(monkeypatch, capsys):
-    """The one line of a call that went wrong; none comes as far as answering."""
+    """The error line of a call that fails before serving."""
     monkeypatch.delenv("VSE_API_KEY", raising=False)
     monkeypatch.setattr("vse.service.server.serve", None)
 
@@ -111,7 +111,7 @@ def test_serve_logs_nothing_to_a_terminal(home):
         assert httpx2.get(f"{address}healthz", trust_env=False).status_code == 200
         process.send_signal(signal.SIGTERM)
         assert process.wait(10) == 0
-        with contextlib.suppress(OSError):  # nobody is there to write any more
+        with contextlib.suppress(OSError):  # the writer is gone
             assert os.read(ours, 10_000) == b""
     finally:
         process.kill()

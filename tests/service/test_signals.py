@@ -1,4 +1,4 @@
-"""How the service ends: what is under way is finished, nothing new begins, and nobody holds it for ever."""
+"""Shutdown: running requests finish, new ones are refused, and nobody can block it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ LoadedCollection.encode = lambda self, query: (time.sleep(float(query.texts[0].s
 
 @pytest.fixture
 def patched(monkeypatch):
-    """Searches of the service take as many seconds as their last word says."""
+    """Makes searches take as many seconds as their last word says."""
     from tests.service import support
 
     monkeypatch.setattr(support, "PROGRAM", SLOW + support.PROGRAM)
@@ -44,8 +44,8 @@ def refuses(port: int) -> bool:
 def test_running_request_finishes_before_exit(home, tmp_path, patched, number, code):
     """It is answered, new connections are refused meanwhile, and then the process ends: 0 for SIGTERM."""
     with service(home.index, tmp_path) as served:
-        answers = []
-        asked = threading.Thread(target=lambda: answers.append(served.client.get(f"{API}/search?q=snow 2")))
+        responses = []
+        asked = threading.Thread(target=lambda: responses.append(served.client.get(f"{API}/search?q=snow 2")))
         asked.start()
         assert soon(
             lambda: "vse_requests_under_way 2.0" in httpx2.get(f"{served.address}metrics", trust_env=False).text
@@ -54,8 +54,8 @@ def test_running_request_finishes_before_exit(home, tmp_path, patched, number, c
         assert soon(lambda: refuses(served.port))
         assert served.process.poll() is None
         asked.join()
-        assert answers[0].status_code == 200
-        assert len(answers[0].json()["results"]) > 3
+        assert responses[0].status_code == 200
+        assert len(responses[0].json()["results"]) > 3
         assert served.process.wait(5) == code
 
 
@@ -125,7 +125,7 @@ def test_until_sigterm_restores_the_handler():
     with until_sigterm():
         done.append("begun")
         os.kill(os.getpid(), signal.SIGTERM)
-        done.append("not told")
+        done.append("not stopped")
     assert done == ["begun"]
     assert signal.getsignal(signal.SIGTERM) is before
 

@@ -1,4 +1,4 @@
-"""What is lent stays open while it is used, and what was superseded is closed once."""
+"""A borrowed collection stays open while it is used, and a superseded one is closed once."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from vse.service.state import LRU, Reloader, UnavailableError
 
 
 class Kept:
-    """A collection that says whether an upgrade has switched, and counts how often it was closed."""
+    """A collection that reports whether it is superseded, and counts how often it was closed."""
 
     def __init__(self) -> None:
         self.superseded, self.closed = False, 0

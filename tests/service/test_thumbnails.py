@@ -1,4 +1,4 @@
-"""Small images: upright, without notes of the camera, kept for as long as they are true and no longer."""
+"""Thumbnails: upright, without EXIF data, and cached only while they are accurate."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ import numpy as np
 import pytest
 from PIL import Image
 from tests.inputs.video.clips import number_of, write_clip
-from tests.service.support import API, SECRET_PLACE, application, assert_problem, id_of, painted
+from tests.service.support import API, CAMERA, application, assert_problem, id_of, painted
 
 IMMUTABLE = "private, max-age=31536000, immutable"
 REVALIDATED = "private, no-cache"
 
 
-def opened(answer) -> Image.Image:
-    assert answer.status_code == 200, answer.text
-    assert answer.headers["content-type"] == "image/jpeg"
-    image = Image.open(io.BytesIO(answer.content))
+def opened(response) -> Image.Image:
+    assert response.status_code == 200, response.text
+    assert response.headers["content-type"] == "image/jpeg"
+    image = Image.open(io.BytesIO(response.content))
     assert image.format == "JPEG"
     image.load()
     return image
@@ -46,16 +46,16 @@ def test_unsupported_thumbnail_size_gets_422(client, size):
 def test_thumbnail_is_upright_and_carries_no_exif(client, home, what):
     """Colours in place; no EXIF data, above all no location, is left in the bytes."""
     stored = (home.photos / "b.jpg").read_bytes()
-    assert SECRET_PLACE.encode() in stored
-    answer = client.get(address(client, "b.jpg", what))
-    image = opened(answer)
+    assert CAMERA.encode() in stored
+    response = client.get(address(client, "b.jpg", what))
+    image = opened(response)
     assert image.height > image.width
     pixels = np.asarray(image)
     assert pixels[: image.height // 3, :, 0].mean() > 180 > pixels[: image.height // 3, :, 2].mean()
     assert pixels[-image.height // 3 :, :, 2].mean() > 180
     assert not image.getexif()
-    for word in (b"Exif", b"ICC_PROFILE", b"http://ns.adobe.com", SECRET_PLACE.encode(), b"2024:05:17"):
-        assert word not in answer.content
+    for word in (b"Exif", b"ICC_PROFILE", b"http://ns.adobe.com", CAMERA.encode(), b"2024:05:17"):
+        assert word not in response.content
 
 
 def test_video_thumbnail_is_the_middle_frame(client, home):
@@ -122,9 +122,9 @@ def test_change_with_same_size_and_time_is_noticed(own):
         file.write_bytes(other.ljust(before.st_size, b"\0"))
         assert file.stat().st_size == before.st_size
         os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))
-        answer = client.get(address(client, "a.png"))
-        assert "etag" not in answer.headers
-        assert answer.headers["cache-control"] == "no-store"
+        response = client.get(address(client, "a.png"))
+        assert "etag" not in response.headers
+        assert response.headers["cache-control"] == "no-store"
 
 
 def test_touched_file_keeps_its_tag(own):
@@ -149,8 +149,8 @@ def test_changed_video_is_not_cached(own):
         assert "etag" not in new.headers
         evidence = client.get(f"{API}/search?q=snow&type=video").json()
         item = evidence["results"][0]["id"]
-        answer = client.get(f"{API}/items/{item}/evidence", params={"query": evidence["query_id"]})
-        assert_problem(answer, 409, "has changed")
+        response = client.get(f"{API}/items/{item}/evidence", params={"query": evidence["query_id"]})
+        assert_problem(response, 409, "has changed")
 
 
 @pytest.mark.parametrize("name", ["a.png", "clip.mp4"])

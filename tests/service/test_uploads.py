@@ -1,4 +1,4 @@
-"""Bodies without end and clients without haste: refused within the limits, in bounded memory."""
+"""Large uploads and slow clients are rejected within the limits, in bounded memory."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PART = b'--x\r\nContent-Disposition: form-data; name="image"; filename="a.png"\r
 
 @pytest.fixture(scope="module")
 def hasty(home, tmp_path_factory):
-    """A service with little patience."""
+    """A service with short timeouts."""
     with service(home.index, tmp_path_factory.mktemp("hasty"), limits=SMALL) as made:
         files = [("image", ("a.png", (home.photos / "a.png").read_bytes()))]
         assert made.client.post(f"{API}/search", files=files).status_code == 200
@@ -30,12 +30,12 @@ def connected(served) -> socket.socket:
 
 
 def everything(connection: socket.socket) -> bytes:
-    """What arrives until the other side closes."""
+    """All bytes until the server closes the connection."""
     found = b""
     try:
         while block := connection.recv(65536):
             found += block
-    except ConnectionResetError:  # what was sent meanwhile was not read
+    except ConnectionResetError:  # the server did not read everything
         pass
     return found
 
@@ -81,8 +81,8 @@ def test_chunked_upload_is_cut_off_at_the_limit(hasty):
 
 def test_client_that_reads_late_gets_the_response(hasty):
     """A client that sends everything before reading gets the 413, not a broken connection."""
-    answer = hasty.client.post(f"{API}/search", files=[("image", ("a.png", b"\0" * 30 * MB))])
-    assert_problem(answer, 413, "send a smaller image")
+    response = hasty.client.post(f"{API}/search", files=[("image", ("a.png", b"\0" * 30 * MB))])
+    assert_problem(response, 413, "send a smaller image")
 
 
 def test_slow_body_gets_408(hasty):
@@ -170,8 +170,8 @@ def test_too_many_concurrent_uploads(home, tmp_path):
         for each in begun:
             each.sendall(f"{HEAD}Content-Length: 100000\r\n\r\n".encode() + PART)
         time.sleep(0.5)
-        answer = served.client.post(f"{API}/search", files=[("image", ("a.png", b"x" * 1000))])
-        assert_problem(answer, 429, "2 of your uploads")
+        response = served.client.post(f"{API}/search", files=[("image", ("a.png", b"x" * 1000))])
+        assert_problem(response, 429, "2 of your uploads")
         assert served.client.get(f"{API}/search?q=snow").status_code == 200
         for each in begun:
             each.close()
@@ -184,17 +184,17 @@ def test_public_body_is_limited_to_16_kb(home, tmp_path):
     """Clients without a key cannot fill the memory through the one route that accepts a body from everybody."""
     with service(home.index, tmp_path, key="a-key-of-many-letters") as served:
         before = served.peak_memory()
-        answer = served.client.post(f"{API}/session", content=b"[" + b"{}," * 3_000_000 + b"{}]")
-        assert_problem(answer, 413, "16,384 bytes")
+        response = served.client.post(f"{API}/session", content=b"[" + b"{}," * 3_000_000 + b"{}]")
+        assert_problem(response, 413, "16,384 bytes")
         assert served.peak_memory() - before < 10 * MB
 
 
 def test_total_pixels_are_limited(hasty):
     """The pixels of all uploads are counted from their headers; nothing is decoded."""
-    picture = BytesIO()
-    Image.new("1", (5000, 4000)).save(picture, "PNG")
+    image = BytesIO()
+    Image.new("1", (5000, 4000)).save(image, "PNG")
     before = hasty.peak_memory()
-    files = [("image", ("a.png", picture.getvalue()))] * 3
+    files = [("image", ("a.png", image.getvalue()))] * 3
     assert_problem(hasty.client.post(f"{API}/search", files=files), 422, "60,000,000 pixels", "50,000,000")
     assert hasty.peak_memory() - before < 10 * MB
 
@@ -228,5 +228,5 @@ def test_connections_per_client_are_limited(home, tmp_path):
             except TimeoutError:
                 pass
             each.close()
-        assert closed == 4  # one of the five is the client's that asked first
+        assert closed == 4  # one of the five connections is the first client's
         assert served.client.get("/healthz").status_code == 200

@@ -186,9 +186,9 @@ class Metrics:
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
         labels = ("method", "route", "status")
-        self.requests = Counter("vse_requests", "Requests answered.", labels, registry=self.registry)
+        self.requests = Counter("vse_requests", "Requests served.", labels, registry=self.registry)
         self.seconds = Histogram(
-            "vse_request_seconds", "Time to answer a request.", ("route",), buckets=BUCKETS, registry=self.registry
+            "vse_request_seconds", "Time to serve a request.", ("route",), buckets=BUCKETS, registry=self.registry
         )
         self.in_progress = Gauge("vse_requests_under_way", "Requests in progress.", registry=self.registry)
         self.items = Gauge("vse_collection_items", "Embeddings in the collection.", registry=self.registry)

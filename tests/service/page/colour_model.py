@@ -1,8 +1,8 @@
-"""A model of ten dimensions that knows colours, written as ONNX by hand: what it finds, a test can foresee.
+"""A model with ten dimensions for ten colours, written as ONNX by hand, so that tests can predict its results.
 
-A pixel is shared out between the colours by a softmax of its distances to them, a cell is the mean of its pixels, and a
-image the sum of its cells, brought to length 1. A sentence is the sum of its colours. So "red" finds what is red, and
-the evidence of an image lies where its red is.
+A pixel is a softmax over its distances to the colours, a cell is the mean of its pixels, and an image is the normalized
+sum of its cells. A sentence is the sum of its colours. So "red" finds red images, and their evidence is where they are
+red.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ SENTENCES = [
 
 
 def write_colour_model(folder: Path) -> Path:
-    """The folder of an exported model, as ``vse.load`` reads it."""
+    """Write an exported model as ``vse.load`` reads it."""
     folder.mkdir(parents=True)
     tokenizer = Vocabulary.build(SENTENCES, min_count=1).tokenizer(20)
     tokenizer.save(folder)
@@ -86,7 +86,7 @@ def _text_tower(table: np.ndarray) -> ModelProto:
         helper.make_tensor_value_info("tokens", TensorProto.INT64, ["batch", "words"]),
         helper.make_tensor_value_info("lengths", TensorProto.INT64, ["batch"]),
     ]
-    little = np.full(len(COLOURS), 1e-3, np.float32)  # a sentence without a colour has a direction too
+    little = np.full(len(COLOURS), 1e-3, np.float32)  # a sentence without a colour needs a direction too
     return _model(nodes, inputs, ["vectors"], {"table": table, "little": little})
 
 
@@ -112,7 +112,7 @@ def _save(path: Path, model: ModelProto) -> None:
 
 
 def _curves() -> list[PoolingCurve]:
-    """A learned curve for sets of two sizes, and a pooling that has none."""
+    """A learned curve for two set sizes, and a pooling without one."""
 
     def curve(size: int) -> PoolingCurve:
         weights = np.exp(-np.arange(size) / size * 6)

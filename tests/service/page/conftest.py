@@ -15,7 +15,7 @@ from tests.service.page.visits import Visit, chromium, new_context, visit
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    """One for each file: while Playwright runs, nothing else may run an event loop in this thread."""
+    """One per module: while Playwright runs, nothing else can run an event loop in this thread."""
     with chromium() as made:
         yield made
 
@@ -37,16 +37,16 @@ def served(index: Path) -> Iterator[Served]:
 
 @pytest.fixture(scope="module")
 def context(browser: Browser) -> Iterator[BrowserContext]:
-    """A visitor with an ordinary screen, whose browser keeps the images that it has loaded."""
+    """A browser context with a desktop screen and a warm cache."""
     with new_context(browser) as made:
         yield made
 
 
 @pytest.fixture
 def visiting(browser: Browser, context: BrowserContext, served: Served) -> Iterator[Callable[..., Visit]]:
-    """Opens the page; in the end nothing may have been said in its console, nor asked of anybody else.
+    """Opens the page, and checks in the end that its console is empty and that it contacted no other host.
 
-    With options it is another visitor, whose context has these.
+    With options, the page gets a new context with these.
     """
     made: list[Visit] = []
 
@@ -61,10 +61,10 @@ def visiting(browser: Browser, context: BrowserContext, served: Served) -> Itera
         if each.page.context is not context:
             each.page.context.close()
         assert each.messages == []
-        assert each.strangers == []
+        assert each.foreign == []
 
 
 @pytest.fixture
 def page(visiting: Callable[..., Visit]) -> Visit:
-    """The page as a visitor with an ordinary screen finds it."""
+    """The page on a desktop screen."""
     return visiting()

@@ -1,4 +1,4 @@
-"""A collection of generated scenes and videos, and the service over it in a process of its own."""
+"""A collection of generated scenes and videos, and the service over it in its own process."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ MARKUP = "<img src=x onerror=alert(1)>.png"
 ODD = 'ünï & "100 %" #1?.png'
 LONG = f"{'a-name-that-goes-on-' * 8}end.png"
 SHAPES = {"red": (240, 160), "green": (900, 225), "blue": (160, 640), "yellow": (1800, 1350), "purple": (60, 40)}
-"""Width and height of the pictures of one colour: usual, wide, tall, large, small."""
+"""Width and height of the images of one colour: usual, wide, tall, large, small."""
 CLIPS = {"lights.mp4": ("red", "green", "blue"), "sunset.webm": ("yellow", "purple")}
 SHOWN_SECONDS = 4  # as long as a moment
 CODECS = {
@@ -41,7 +41,7 @@ KEY = "a-key-of-many-letters"
 
 
 def make_folder(folder: Path) -> Path:
-    """Scenes with captions and dates, images of one colour in all shapes, odd names, and two videos."""
+    """Scenes with captions and dates, plain images of all aspect ratios, odd file names, and two videos."""
     rows = []
     for number in range(SCENES):
         scene = sample_scene(0, "test", number)
@@ -58,27 +58,27 @@ def make_folder(folder: Path) -> Path:
     halves.paste(PALETTE["green"], (150, 0, 300, 300))
     halves.save(folder / "red left green right.png")
     for name, colours in CLIPS.items():
-        write_clip(folder / name, colours)
+        write_video(folder / name, colours)
     with (folder / "captions.csv").open("w", newline="", encoding="utf-8") as stream:
         csv.writer(stream).writerows([("path", "caption"), *rows])
     return folder
 
 
 def make_plain(folder: Path, colour: str) -> None:
-    """A picture of one colour."""
+    """An image of one colour."""
     Image.new("RGB", SHAPES[colour], PALETTE[colour]).save(folder / f"plain {colour}.png")
 
 
 def taken(year: int, month: int, day: int) -> Image.Exif:
-    """Notes of a camera with a date."""
+    """EXIF data with a date."""
     exif = Image.Exif()
-    exif[MAKE] = "vse"  # Pillow drops notes that have nothing in the first directory
+    exif[MAKE] = "vse"  # Pillow drops EXIF data with an empty first directory
     exif.get_ifd(EXIF)[TAKEN] = f"{year}:{month:02d}:{day:02d} 12:00:00"
     return exif
 
 
-def write_clip(path: Path, colours: tuple[str, ...], rate: int = 5, size: tuple[int, int] = (160, 120)) -> None:
-    """Some seconds of every colour."""
+def write_video(path: Path, colours: tuple[str, ...], rate: int = 5, size: tuple[int, int] = (160, 120)) -> None:
+    """A video that shows each colour for some seconds."""
     codec, options = CODECS[path.suffix]
     with av.open(str(path), "w") as container:
         stream = container.add_stream(codec, rate=rate, options=options)
@@ -91,7 +91,7 @@ def write_clip(path: Path, colours: tuple[str, ...], rate: int = 5, size: tuple[
 
 
 def vse(*arguments: object, **options: Any) -> dict[str, Any]:
-    """The JSON that a command printed."""
+    """Run a command and return its JSON output."""
     command = [sys.executable, "-m", "vse", *map(str, arguments), "--json"]
     done = subprocess.run(command, check=True, capture_output=True, text=True, **options)
     found: dict[str, Any] = json.loads(done.stdout)
@@ -100,14 +100,14 @@ def vse(*arguments: object, **options: Any) -> dict[str, Any]:
 
 @dataclass
 class Served:
-    """A running service; ``get`` asks its interface past the page."""
+    """A running service; ``get`` calls its API directly."""
 
     process: subprocess.Popen[str]
     address: str
 
     def get(self, path: str, *parameters: tuple[str, object]) -> Any:
-        with build_opener().open(f"{self.address}api/v1/{path}?{urlencode(parameters)}", timeout=20) as answer:
-            return json.load(answer)
+        with build_opener().open(f"{self.address}api/v1/{path}?{urlencode(parameters)}", timeout=20) as response:
+            return json.load(response)
 
     def stop(self) -> None:
         self.process.terminate()
@@ -121,7 +121,7 @@ def serving(index: Path, port: int = 0, key: str | None = None) -> Iterator[Serv
     environment = {**os.environ, "OMP_NUM_THREADS": "1", **({"VSE_API_KEY": key} if key else {})}
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=environment)
     try:
-        address = _told(process)["address"]
+        address = _first_object(process)["address"]
         _wait(address, process)
         yield Served(process, address)
     finally:
@@ -131,8 +131,8 @@ def serving(index: Path, port: int = 0, key: str | None = None) -> Iterator[Serv
             process.stdout.close()
 
 
-def _told(process: subprocess.Popen[str]) -> dict[str, Any]:
-    """The object that the process prints first, on one line or on several."""
+def _first_object(process: subprocess.Popen[str]) -> dict[str, Any]:
+    """The first JSON object that the process prints, on one line or several."""
     assert process.stdout
     text = ""
     for line in process.stdout:
@@ -144,7 +144,7 @@ def _told(process: subprocess.Popen[str]) -> dict[str, Any]:
 
 
 def _wait(address: str, process: subprocess.Popen[str]) -> None:
-    """Until the service takes connections."""
+    """Wait until the service accepts connections."""
     host, _, port = address.removeprefix("http://").rstrip("/").partition(":")
     while process.poll() is None:
         try:

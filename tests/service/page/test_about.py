@@ -1,4 +1,4 @@
-"""What the page tells of the collection and its model."""
+"""The dialog about the collection and its model."""
 
 from __future__ import annotations
 
@@ -30,19 +30,19 @@ def test_about_shows_counts_dates_and_model(about):
 
 def test_about_shows_pooling_curves(about):
     """One line per set size, the largest in front; the caption says which pooling it resembles."""
-    pictures, sentences = about.page.locator("#curves figure").all()
-    lines = pictures.locator("polyline")
+    images, sentences = about.page.locator("#curves figure").all()
+    lines = images.locator("polyline")
     assert lines.count() == 2
     assert [line.get_attribute("class") for line in lines.all()] == ["line faint", "line"]
     points = [pair.split(",") for pair in lines.last.get_attribute("points").split()]
     assert len(points) == 36
     heights = [float(y) for _, y in points]
     assert heights == sorted(heights)  # the weights fall, and y points down
-    said = pictures.locator("figcaption").inner_text()
+    said = images.locator("figcaption").inner_text()
     assert said.startswith("Images: weights of 36 cells, largest value first; closest to ")
     assert " pooling, similarity 0." in said
     assert said.endswith("fainter: 9 cells.")
-    assert pictures.locator("svg").get_attribute("aria-label") == said
+    assert images.locator("svg").get_attribute("aria-label") == said
     assert sentences.locator("svg").count() == 0
     assert sentences.inner_text() == "Captions, pooled by gem: a generalized mean: no curve by rank."
 

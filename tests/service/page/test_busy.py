@@ -1,4 +1,4 @@
-"""A server that has too much to do for a moment."""
+"""How the page behaves while the server is busy."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ BUSY = {"status": 503, "headers": {"Retry-After": "1"}, "json": {"detail": "too 
 
 
 @pytest.fixture
-def begun(visiting):
-    """Opens the page anew, where ``refuse`` decides about requests. The console speaks of those alone."""
-    page = visiting(locale="en-GB")  # a clock is that of a whole visitor
+def busy_page(visiting):
+    """Opens the page with requests routed to ``reject``. The console may report those only."""
+    page = visiting(locale="en-GB")  # the clock belongs to a whole context
 
-    def opened(pattern, refuse, path="", *, paused=False):
-        page.page.route(pattern, refuse)
+    def opened(pattern, reject, path="", *, paused=False):
+        page.page.route(pattern, reject)
         if paused:
             page.page.clock.install(time="2024-05-17T12:00:00")
             page.page.clock.pause_at("2024-05-17T13:00:00")
@@ -29,32 +29,32 @@ def begun(visiting):
     page.messages.clear()
 
 
-def refusing(times, answer=BUSY, asked=None):
-    """Refuses the first requests for each address."""
+def reject_first(times, response=BUSY, asked=None):
+    """A route handler that rejects the first requests for each URL."""
     counts = asked if asked is not None else {}
 
-    def refuse(route):
+    def reject(route):
         counts[route.request.url] = counts.get(route.request.url, 0) + 1
         if counts[route.request.url] <= times:
-            route.fulfill(**answer)
+            route.fulfill(**response)
         else:
             route.continue_()
 
-    return refuse
+    return reject
 
 
-def test_results_do_not_wait_for_the_collection(begun):
+def test_results_do_not_wait_for_the_collection(busy_page):
     """They are shown before the description of the collection arrives."""
-    page = begun("**/api/v1/collection", lambda route: None, "?q=red")  # an answer that does not come
+    page = busy_page("**/api/v1/collection", lambda route: None, "?q=red")  # never responds
     page.page.wait_for_selector(".tile")
     assert page.names()[1] == "plain red.png"
     assert page.page.title() == "vse"
 
 
-def test_busy_server_is_retried(begun):
+def test_busy_server_is_retried(busy_page):
     """After the time in Retry-After; the page says so meanwhile, and the collection is described in the end."""
     asked: dict[str, int] = {}
-    page = begun(re.compile(r"/api/v1/(collection|search)"), refusing(1, asked=asked), "?q=red")
+    page = busy_page(re.compile(r"/api/v1/(collection|search)"), reject_first(1, asked=asked), "?q=red")
     assert "too many requests are waiting" in page.text("#notice")
     assert "Retrying…" in page.text("#notice")
     page.page.wait_for_selector(".tile")
@@ -63,9 +63,9 @@ def test_busy_server_is_retried(begun):
     assert set(asked.values()) == {2}
 
 
-def test_next_page_is_retried(begun, served):
+def test_next_page_is_retried(busy_page, served):
     """The results before it stay."""
-    page = begun("**/api/v1/search?*offset=*", refusing(1, {**BUSY, "status": 429}), "?q=red")
+    page = busy_page("**/api/v1/search?*offset=*", reject_first(1, {**BUSY, "status": 429}), "?q=red")
     page.page.wait_for_selector(".tile")
     first = page.names()
     page.page.click("#more")
@@ -75,10 +75,10 @@ def test_next_page_is_retried(begun, served):
 
 
 @pytest.mark.parametrize("times", [2, 99])
-def test_thumbnails_are_retried(begun, times):
+def test_thumbnails_are_retried(busy_page, times):
     """After one second, and again after a longer pause; then they are marked as not available."""
     asked: dict[str, int] = {}
-    page = begun(THUMBNAIL, refusing(times, asked=asked), "?type=video", paused=True)
+    page = busy_page(THUMBNAIL, reject_first(times, asked=asked), "?type=video", paused=True)
     for number, pause in enumerate((1000, 2500), 1):
         page.page.wait_for_function("() => [...document.images].every((each) => each.complete)")
         page.page.clock.run_for(pause - 1)
@@ -97,9 +97,9 @@ def test_thumbnails_are_retried(begun, times):
     assert list(asked.values()) == [3, 3]
 
 
-def test_preview_is_retried(begun):
+def test_preview_is_retried(busy_page):
     """The image is shown, and not reported as moved or deleted."""
-    page = begun("**/preview", refusing(1), "?q=red")
+    page = busy_page("**/preview", reject_first(1), "?q=red")
     page.page.wait_for_selector(".tile")
     page.page.locator("[data-index='1']").click()
     page.page.wait_for_function("() => document.querySelector('#media img')?.naturalWidth > 0")

@@ -1,4 +1,4 @@
-"""The way back from a result that is open."""
+"""Browser history and the viewer."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ LENGTH = "history.length"
 PHONE = {"viewport": {"width": 390, "height": 844}, "has_touch": True, "is_mobile": True}
 
 
-def two_questions(page):
-    """Red, then blue, each a step of its own."""
+def two_queries(page):
+    """Search red, then blue, as two history entries."""
     page.search("red")
     page.changing(lambda: page.page.keyboard.press("Enter"))
     page.search("blue")
@@ -18,7 +18,7 @@ def two_questions(page):
 def test_back_closes_the_viewer(visiting):
     """The results stay without another request, and the next step back leaves them."""
     page = visiting(**PHONE)
-    two_questions(page)
+    two_queries(page)
     asked, names = len(page.asked()), page.names()
     page.page.tap("[data-index='1']")
     page.page.wait_for_selector("#viewer[open]")
@@ -35,7 +35,7 @@ def test_back_closes_the_viewer(visiting):
 @pytest.mark.parametrize("way", ["Escape", "button", "beside"])
 def test_closing_the_viewer_adds_no_history(page, way):
     """However it is closed, and however often: one step back leads to the previous query."""
-    two_questions(page)
+    two_queries(page)
     before = page.page.evaluate(LENGTH)
     for _ in range(3):
         page.page.locator("[data-index='1']").click()
@@ -48,7 +48,7 @@ def test_closing_the_viewer_adds_no_history(page, way):
             page.page.mouse.click(4, 4)
         page.closed("#viewer")
         page.page.wait_for_function("() => !history.state.opened")
-    assert page.page.evaluate(LENGTH) == before + 1  # the way forward, to the result
+    assert page.page.evaluate(LENGTH) == before + 1  # the forward entry of the result
     assert page.focused() == "1"
     page.changing(page.page.go_back)
     assert page.page.input_value("#words") == "red"
@@ -72,7 +72,7 @@ def test_forward_and_reload_reopen_the_viewer(page):
 
 def test_reload_without_the_open_result_shows_the_grid(page):
     """If the result is not found, the viewer stays closed, and the next step back works."""
-    two_questions(page)
+    two_queries(page)
     page.page.evaluate("() => history.pushState({ ...history.state, opened: 999999 }, '')")
     page.page.reload()
     page.page.wait_for_selector(".tile")
@@ -84,7 +84,7 @@ def test_reload_without_the_open_result_shows_the_grid(page):
 
 def test_two_steps_back_close_the_viewer(page):
     """The results are those of the other query, and no result of this one stays open."""
-    two_questions(page)
+    two_queries(page)
     page.page.locator("[data-index='40']").click()
     page.page.wait_for_selector("#viewer[open]")
     page.page.keyboard.press("e")

@@ -1,4 +1,4 @@
-"""Searching with a picture of one's own."""
+"""Searching by an uploaded image."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def png(colour: str, size=(90, 60)) -> bytes:
 
 
 def give(page, way: str, content: bytes, name="mine.png", kind="image/png") -> None:
-    """As a person does: choose a file, drop it, or paste it."""
+    """Choose a file, drop it, or paste it."""
     if way == "choose":
         page.page.set_input_files("#file", {"name": name, "mimeType": kind, "buffer": content})
         return
@@ -119,7 +119,7 @@ def test_large_image_is_scaled_down_before_upload(page):
     stream = io.BytesIO()
     Image.new("RGB", (2000, 1500), PALETTE["blue"]).save(stream, "BMP")
     assert len(stream.getvalue()) > 3_000_000
-    with page.page.expect_response("**/api/v1/search") as answered:
+    with page.page.expect_response("**/api/v1/search") as received:
         page.changing(lambda: give(page, "choose", stream.getvalue(), "large.bmp", "image/bmp"))
     assert "plain blue.png" in page.names()[:2]
-    assert 0 < int(answered.value.request.all_headers()["content-length"]) < 1_000_000
+    assert 0 < int(received.value.request.all_headers()["content-length"]) < 1_000_000

@@ -1,4 +1,4 @@
-"""Everything without a pointer, and nothing that loses the focus."""
+"""Keyboard use, focus and accessible names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How the page fits screens, and whether it can be read."""
+"""Layout on different screens, and contrast."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ MARKS = [("for", "raised"), ("against", "raised"), ("accent", "raised")]
 
 
 def luminance(colour):
-    """As WCAG 2 defines it, of sRGB in 0 … 255."""
+    """Relative luminance of sRGB values 0 … 255, as in WCAG 2."""
     parts = [value / 255 for value in colour[:3]]
     linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
     return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
@@ -120,10 +120,10 @@ def test_viewer_on_a_phone(visiting):
     page = visiting(**PHONE)
     page.open_named("green", "plain green.png")
     page.settle()
-    picture, name = page.box("#media img"), page.box("#viewer-name")
-    assert (picture["x"], picture["width"]) == pytest.approx((0, 390), abs=1)
-    assert picture["y"] == pytest.approx(0, abs=60)
-    assert picture["bottom"] <= name["y"]
+    image, name = page.box("#media img"), page.box("#viewer-name")
+    assert (image["x"], image["width"]) == pytest.approx((0, 390), abs=1)
+    assert image["y"] == pytest.approx(0, abs=60)
+    assert image["bottom"] <= name["y"]
     for button in ("#viewer-close", "#viewer-previous", "#viewer-next"):
         box = page.box(button)
         assert min(box["width"], box["height"]) >= 40

@@ -1,4 +1,4 @@
-"""From words and filters to results."""
+"""Searching and filtering on the page."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_name_and_score_appear_on_hover_and_focus(page):
 
 def test_typing_is_debounced(visiting):
     """A search starts 130 ms after the last key press, not before."""
-    page = visiting(locale="en-GB")  # the clock is that of a whole visitor
+    page = visiting(locale="en-GB")  # the clock belongs to a whole context
     page.page.clock.install(time="2024-05-17T12:00:00")
     page.page.reload()
     page.page.wait_for_selector(".tile")
@@ -66,7 +66,7 @@ def test_typing_is_debounced(visiting):
 
 def test_new_query_aborts_the_previous_request(page):
     """The response of the previous query is never shown."""
-    page.page.route("**/api/v1/search?q=red*", lambda route: None)  # an answer that does not come
+    page.page.route("**/api/v1/search?q=red*", lambda route: None)  # never responds
     failed = []
     page.page.on("requestfailed", lambda request: failed.append((request.url, request.failure)))
     with page.page.expect_request("**/api/v1/search?q=red*"):
@@ -98,7 +98,7 @@ def test_empty_query_lists_newest_first(page, served):
 def test_url_holds_the_query(page):
     """A reload repeats it; going back leads to the previous query, not to one letter less."""
     start = page.names()
-    page.search("green")  # on the way to what is meant
+    page.search("green")  # an intermediate query
     page.search("red")
     assert page.page.url.endswith("/?q=red")
     page.changing(lambda: page.page.keyboard.press("Enter"))

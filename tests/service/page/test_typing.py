@@ -1,10 +1,10 @@
-"""What is seen between two letters."""
+"""What the page shows while the user types."""
 
 from __future__ import annotations
 
 import pytest
 
-# Notes everything that the wall says in place of results.
+# Records every message that the grid shows in place of results.
 SAYING = """() => {
   window.said = [];
   const wall = document.getElementById("results");
@@ -15,8 +15,8 @@ SAYING = """() => {
 
 @pytest.fixture
 def paused(visiting):
-    """The results for "red", on a page whose clock goes on when it is told to."""
-    page = visiting(locale="en-GB")  # the clock is that of a whole visitor
+    """The results for "red", on a page with a paused clock."""
+    page = visiting(locale="en-GB")  # the clock belongs to a whole context
     page.page.clock.install(time="2024-05-17T12:00:00")
     page.page.goto(f"{page.address}?q=red")
     page.page.wait_for_selector(".tile")
@@ -25,8 +25,8 @@ def paused(visiting):
     return page
 
 
-def type_half(page, words):
-    """Type what the model does not know, and let the clock go on until the answer is there."""
+def type_unknown(page, words):
+    """Type an unknown word, and advance the clock until the response has arrived."""
     page.page.fill("#words", words)
     page.page.clock.run_for(131)
     page.page.wait_for_selector("body.busy")
@@ -36,10 +36,10 @@ def type_half(page, words):
 def test_typing_sends_each_prefix_without_errors(page, words):
     """Every incomplete word is searched for, and none is an error, on the page or in its console."""
     for at in range(1, len(words) + 1):
-        with page.page.expect_response(f"**/api/v1/search?q={words[:at]}&*") as answered:
+        with page.page.expect_response(f"**/api/v1/search?q={words[:at]}&*") as received:
             page.page.locator("#words").press(words[at - 1])
-        assert answered.value.status == 200
-        assert answered.value.json()["unknown"] == ([words[:at]] if at < len(words) else [])
+        assert received.value.status == 200
+        assert received.value.json()["unknown"] == ([words[:at]] if at < len(words) else [])
     page.page.wait_for_function("() => document.getElementById('status').textContent.startsWith('48 results')")
     assert not page.page.locator("#notice").is_visible()
     assert page.messages == []
@@ -60,7 +60,7 @@ def test_incomplete_excluded_word_is_ignored(page):
 
 def test_results_stay_for_600_ms_after_an_incomplete_word(paused):
     """They are dimmed, and removed if nothing else is typed by then."""
-    type_half(paused, "bl")
+    type_unknown(paused, "bl")
     assert paused.names()[1] == "plain red.png"
     paused.page.clock.run_for(599)
     assert paused.names()[1] == "plain red.png"
@@ -72,9 +72,9 @@ def test_results_stay_for_600_ms_after_an_incomplete_word(paused):
 
 def test_another_letter_restarts_the_delay(paused):
     """Even if it is typed just before the results would be removed."""
-    type_half(paused, "bl")
+    type_unknown(paused, "bl")
     paused.page.clock.run_for(550)
-    type_half(paused, "blu")
+    type_unknown(paused, "blu")
     paused.page.clock.run_for(550)
     paused.page.fill("#words", "blue")
     paused.page.clock.run_for(131)
@@ -85,6 +85,6 @@ def test_another_letter_restarts_the_delay(paused):
 
 def test_enter_shows_no_results_at_once(paused):
     """Enter ends the query, so there is no delay."""
-    type_half(paused, "bl")
+    type_unknown(paused, "bl")
     paused.page.keyboard.press("Enter")
     paused.page.wait_for_selector(".empty")

@@ -1,4 +1,4 @@
-"""The page in a real browser, with an eye on what it says and whom it asks."""
+"""The page in a real browser, with its console messages and requests recorded."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SETTLED = "() => ![...document.images].some((image) => image.loading === 'eager'
 
 @dataclass
 class Visit:
-    """One page; ``messages`` is what its console said, ``strangers`` what it asked of others."""
+    """An open page; ``messages`` are those of its console, ``foreign`` its requests to other hosts."""
 
     page: Page
     address: str
@@ -31,26 +31,26 @@ class Visit:
     requests: list[Request] = field(default_factory=list)
 
     @property
-    def strangers(self) -> list[str]:
+    def foreign(self) -> list[str]:
         own = (self.address, f"blob:{self.address}")
         return [request.url for request in self.requests if not request.url.startswith(own)]
 
     def search(self, words: str) -> None:
-        """Type, and wait until the results are those of what was typed."""
+        """Type a query and wait for its results."""
         self.changing(lambda: self.page.fill("#words", words))
 
     def changing(self, act: Callable[[], Any]) -> None:
-        """Do something, and wait until its results are shown."""
+        """Perform an action and wait until new results are shown."""
         self.page.evaluate("() => document.getElementById('results').firstElementChild?.setAttribute('data-old', '')")
         act()
         self.page.wait_for_function(CHANGED)
 
     def names(self) -> list[str]:
-        """Of the results, in their order."""
+        """The file names of the results, in order."""
         return self.page.locator(".tile .name span").all_text_contents()
 
     def asked(self, path: str = "search") -> list[list[tuple[str, str]]]:
-        """The parameters of the requests to a part of the interface, in order."""
+        """The parameters of all requests to a route, in order."""
         found = [urlsplit(request.url) for request in self.requests]
         return [parse_qsl(each.query) for each in found if each.path == f"/api/v1/{path}"]
 
@@ -58,12 +58,12 @@ class Visit:
         return self.page.locator(selector).inner_text()
 
     def focused(self) -> str:
-        """What has the focus: its id, or the number of the tile."""
+        """The id of the focused element, or the index of the focused tile."""
         found: str = self.page.evaluate(FOCUSED)
         return found
 
     def closed(self, selector: str) -> None:
-        """Wait until a dialog is closed, and what it does then is done."""
+        """Wait until a dialog is closed and its handlers have run."""
         self.page.wait_for_selector(selector, state="hidden")
         self.page.evaluate("() => new Promise((done) => requestAnimationFrame(() => setTimeout(done)))")
 
@@ -85,13 +85,13 @@ class Visit:
         self.page.wait_for_selector("#viewer[open]")
 
     def settle(self) -> None:
-        """Until what is shown has been loaded."""
+        """Wait until all visible images are loaded."""
         self.page.wait_for_function(SETTLED)
 
 
 @contextmanager
 def chromium() -> Iterator[Browser]:
-    """The browser of this machine; a test without one is skipped."""
+    """The installed Chromium; tests are skipped without one."""
     program = "/usr/bin/chromium" if os.access("/usr/bin/chromium", os.X_OK) else shutil.which("chromium")
     if program is None:
         pytest.skip("no chromium in PATH: install it to test the page")
@@ -102,14 +102,14 @@ def chromium() -> Iterator[Browser]:
 
 
 def new_context(browser: Browser, **options: Any) -> BrowserContext:
-    """A new visitor."""
+    """A new browser context."""
     context = browser.new_context(**{"viewport": {"width": 1024, "height": 680}, "locale": "en-GB"} | options)
     context.set_default_timeout(15_000)
     return context
 
 
 def visit(context: BrowserContext, address: str, path: str = "", *, wait: bool = True) -> Visit:
-    """Open the page, and unless told otherwise wait until it shows something."""
+    """Open the page and, with ``wait``, wait until it shows something."""
     made = Visit(context.new_page(), address)
     made.page.on("console", lambda message: made.messages.append(message.text))
     made.page.on("pageerror", lambda error: made.messages.append(str(error)))

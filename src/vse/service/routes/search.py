@@ -135,20 +135,20 @@ def _check_images(contents: tuple[bytes, ...], limits: Limits) -> None:
         raise ProblemError(422, f"images of {pixels:,} pixels in total: send at most {limits.pixels:,}")
 
 
-def _search(loaded: LoadedCollection, asked: SearchParameters, images: tuple[bytes, ...] = ()) -> SearchModel:
+def _search(loaded: LoadedCollection, parameters: SearchParameters, images: tuple[bytes, ...] = ()) -> SearchModel:
     start = time.perf_counter()
-    where = asked.to_filter()
-    cached, dropped = _encode_known_words(loaded, asked, images)
+    where = parameters.to_filter()
+    cached, dropped = _encode_known_words(loaded, parameters, images)
     if cached is None:
-        return _no_results(asked, dropped, start)
+        return _no_results(parameters, dropped, start)
     found = search_encoded(
         loaded.collection,
         cached.encoded,
-        asked.k,
-        offset=asked.offset,
+        parameters.k,
+        offset=parameters.offset,
         where=where,
-        cutoff=asked.min_confidence,
-        group_duplicates=NEAR if asked.group else None,
+        cutoff=parameters.min_confidence,
+        group_duplicates=NEAR if parameters.group else None,
         coefficients=loaded.coefficients,
     )
     return SearchModel(
@@ -165,7 +165,7 @@ def _search(loaded: LoadedCollection, asked: SearchParameters, images: tuple[byt
 
 
 def _encode_known_words(
-    loaded: LoadedCollection, asked: SearchParameters, images: tuple[bytes, ...]
+    loaded: LoadedCollection, parameters: SearchParameters, images: tuple[bytes, ...]
 ) -> tuple[CachedQuery | None, tuple[str, ...]]:
     """The encoded query, and the unknown words that were dropped from it.
 
@@ -173,21 +173,21 @@ def _encode_known_words(
     dropped; if it was to be found, there are no results and no query.
     """
     try:
-        return asked.encode(loaded, images), ()
+        return parameters.encode(loaded, images), ()
     except UnknownWordsError as error:
-        if error.text in asked.q:
+        if error.text in parameters.q:
             return None, error.words
-        rest = asked.model_copy(update={"exclude": [text for text in asked.exclude if text != error.text]})
+        rest = parameters.model_copy(update={"exclude": [text for text in parameters.exclude if text != error.text]})
         cached, dropped = _encode_known_words(loaded, rest, images)
         return cached, (*error.words, *dropped)
 
 
-def _no_results(asked: SearchParameters, unknown: tuple[str, ...], start: float) -> SearchModel:
+def _no_results(parameters: SearchParameters, unknown: tuple[str, ...], start: float) -> SearchModel:
     return SearchModel(
-        query=", ".join(asked.q),
+        query=", ".join(parameters.q),
         query_id=None,
         exact=True,
-        offset=asked.offset,
+        offset=parameters.offset,
         more=False,
         unknown=list(unknown),
         cut=[],

@@ -1,4 +1,4 @@
-"""A collection with a key, and a server that comes and goes."""
+"""The key dialog, and a server that goes down and comes back."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def test_key_dialog_unlocks_the_page(browser, locked):
     page.page.wait_for_function("() => document.getElementById('key-problem').textContent !== ''")
     assert page.text("#key-problem") == "wrong key"
     assert page.names() == []
-    page.page.keyboard.type(KEY)  # what was typed is marked, and so replaced
+    page.page.keyboard.type(KEY)  # the typed text is selected, and so replaced
     page.page.keyboard.press("Enter")
     page.page.wait_for_selector(".tile")
     assert page.names()[1] == "plain red.png"
@@ -32,7 +32,7 @@ def test_key_dialog_unlocks_the_page(browser, locked):
     assert page.page.locator(".broken").count() == 0
     page.page.reload()
     page.page.wait_for_selector(".tile")
-    assert page.strangers == []
+    assert page.foreign == []
     assert all("401" in message for message in page.messages)
     page.page.context.close()
 
@@ -71,7 +71,7 @@ def test_page_recovers_after_the_server_was_down(browser, index):
                 "() => document.querySelectorAll('.name span')[1].textContent === 'plain blue.png'"
             )
             assert not page.page.locator("#notice").is_visible()
-            page.search("red")  # kept from before: the server that is there now has never been asked
+            page.search("red")  # cached: the new server has never seen the query
             page.page.locator("[data-index='1']").click()
             page.page.keyboard.press("e")
             page.page.wait_for_selector("#media canvas")

@@ -1,4 +1,4 @@
-"""The interface answers as the command and the index do, for every kind of question."""
+"""Responses equal those of the command and the index, for every kind of query."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tests.service.support import API, assert_problem, id_of
 
 from vse.index.open import open_collection
 
-QUESTIONS = [
+QUERIES = [
     ({"q": "a dog in the snow"}, ["a dog in the snow"]),
     ({"q": ["snow", "a red chair"], "weight": [1, 0.25]}, ["snow", "a red chair", "--weights", "1,0.25"]),
     ({"q": "snow", "not": ["a dog", "a horse"]}, ["snow", "--not", "a dog", "--not", "a horse"]),
@@ -26,7 +26,7 @@ QUESTIONS = [
 
 
 def assert_same(found: dict, expected: dict, photos) -> None:
-    """Ids, scores, confidence, places, pages and remarks are those of the command."""
+    """Check that ids, scores, confidences, paths, pages and notes are those of the command."""
     for name in ("query", "exact", "offset", "more", "unknown", "cut"):
         assert found[name] == expected[name], name
     assert len(found["results"]) == len(expected["results"])
@@ -37,38 +37,38 @@ def assert_same(found: dict, expected: dict, photos) -> None:
         assert (ours["folder"], ours["name"]) == (str(path.parent).removeprefix("."), path.name)
 
 
-@pytest.mark.parametrize(("asked", "command"), QUESTIONS, ids=[str(asked) for asked, _ in QUESTIONS])
+@pytest.mark.parametrize(("asked", "command"), QUERIES, ids=[str(asked) for asked, _ in QUERIES])
 def test_search_equals_the_command(client, home, asked, command):
     """GET /search finds what ``vse search --json`` finds, with the same defaults except for k."""
     found = client.get(f"{API}/search", params={"k": 10, **asked})
     assert found.status_code == 200
-    assert_same(found.json(), home.told(*command), home.photos)
+    assert_same(found.json(), home.search(*command), home.photos)
 
 
 def test_min_confidence_and_group_equal_the_command(client, home):
     """``min_confidence`` and ``group`` do what the options of the command do, and both have an effect."""
-    everything = home.told("snow", "-k", "50")["results"]
+    everything = home.search("snow", "-k", "50")["results"]
     middle = sorted(each["confidence"] for each in everything)[len(everything) // 2]
     sure = client.get(f"{API}/search", params={"q": "snow", "min_confidence": middle, "k": 50}).json()
-    assert_same(sure, home.told("snow", "--min-confidence", middle, "-k", "50"), home.photos)
+    assert_same(sure, home.search("snow", "--min-confidence", middle, "-k", "50"), home.photos)
     assert 0 < len(sure["results"]) < len(everything)
     joined = client.get(f"{API}/search", params={"q": "snow", "group": "true", "k": 50}).json()
-    assert_same(joined, home.told("snow", "--group-duplicates", "-k", "50"), home.photos)
+    assert_same(joined, home.search("snow", "--group-duplicates", "-k", "50"), home.photos)
     assert any(each["group"] for each in joined["results"])
 
 
 def test_upload_search_equals_the_command(client, home, tmp_path):
     """POST /search with images, text and items is ``vse search --image``; the order of weights is the same."""
-    pictures = [home.photos / "sea" / "d.png", home.photos / "b.jpg"]
-    files = [("image", (path.name, path.read_bytes())) for path in pictures]
+    images = [home.photos / "sea" / "d.png", home.photos / "b.jpg"]
+    files = [("image", (path.name, path.read_bytes())) for path in images]
     data = {"q": "snow", "not": "a dog", "like": "1", "weight": ["1", "2", "3", "4"], "k": "5"}
     found = client.post(f"{API}/search", files=files, data=data)
     command = ["snow", "--not", "a dog", "--like", "1", "--weights", "1,2,3,4", "-k", "5"]
-    expected = home.told(*command, "--image", pictures[0], "--image", pictures[1])
+    expected = home.search(*command, "--image", images[0], "--image", images[1])
     assert found.status_code == 200
-    named = "snow, image of bytes, image of bytes, like 1, not a dog"  # the names of files are not sent on
+    named = "snow, image of bytes, image of bytes, like 1, not a dog"  # file names are not kept
     assert_same(found.json(), {**expected, "query": named}, home.photos)
-    assert home.told("--image", pictures[0])["results"][0]["path"] == str(pictures[0])
+    assert home.search("--image", images[0])["results"][0]["path"] == str(images[0])
 
 
 def test_unknown_words_are_reported(client):
@@ -88,7 +88,7 @@ def test_query_id_replaces_a_query(client, home):
     """``query`` refers to an earlier query, alone: for pages, filters and captions, while it is cached."""
     first = client.get(f"{API}/search", params={"q": "snow", "not": "a dog", "k": 3}).json()
     more = client.get(f"{API}/search", params={"query": first["query_id"], "k": 3, "offset": 3, "type": "image"})
-    expected = home.told("snow", "--not", "a dog", "--type", "image", "-k", "3", "--page", "2")
+    expected = home.search("snow", "--not", "a dog", "--type", "image", "-k", "3", "--page", "2")
     assert_same(more.json(), expected, home.photos)
     assert more.json()["query_id"] == first["query_id"]
     captions = client.get(f"{API}/captions", params={"query": first["query_id"]}).json()
@@ -105,7 +105,7 @@ def test_query_id_replaces_a_query(client, home):
 )
 def test_captions_equal_the_command(client, home, asked, command):
     """GET /captions is ``vse search --captions``."""
-    found, expected = client.get(f"{API}/captions", params=asked).json(), home.told(*command, "--captions")
+    found, expected = client.get(f"{API}/captions", params=asked).json(), home.search(*command, "--captions")
     for name in ("query", "offset", "more", "unknown", "cut"):
         assert found[name] == expected[name]
     pairs = [(each["caption"], each["id"], pytest.approx(each["score"], abs=1e-6)) for each in expected["captions"]]

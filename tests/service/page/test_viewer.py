@@ -1,11 +1,11 @@
-"""One result, large: the image, the video, the evidence, and others like it."""
+"""The viewer: image, video, evidence and duplicates."""
 
 from __future__ import annotations
 
 import pytest
 from tests.service.page.support import SHAPES
 
-# The mean colours of the left and of the right part of the veil, as they are painted.
+# The mean colours of the left and the right part of the heatmap.
 PAINTED = """() => {
   const canvas = document.querySelector("#media canvas");
   const { data, width } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
@@ -89,7 +89,7 @@ def test_evidence_covers_what_the_model_saw(page, served):
     """Exactly that part of the image, for any aspect ratio, even after the window is resized."""
     for colour in ("red", "green", "blue"):
         page.open_named(colour, f"plain {colour}.png")
-        if colour == "red":  # the next results are explained without being asked
+        if colour == "red":  # the evidence stays on for the next results
             page.page.keyboard.press("e")
         page.page.wait_for_selector("#media canvas")
         found = served.get("search", ("q", colour))
@@ -98,14 +98,14 @@ def test_evidence_covers_what_the_model_saw(page, served):
         assert min(seen["width"], seen["height"]) < 1
         for size in ((390, 844), (1024, 680)):
             page.page.set_viewport_size({"width": size[0], "height": size[1]})
-            picture, veil = page.box("#media img"), page.box("#media canvas")
+            image, heatmap = page.box("#media img"), page.box("#media canvas")
             expected = (
-                picture["x"] + seen["left"] * picture["width"],
-                picture["y"] + seen["top"] * picture["height"],
-                seen["width"] * picture["width"],
-                seen["height"] * picture["height"],
+                image["x"] + seen["left"] * image["width"],
+                image["y"] + seen["top"] * image["height"],
+                seen["width"] * image["width"],
+                seen["height"] * image["height"],
             )
-            assert (veil["x"], veil["y"], veil["width"], veil["height"]) == pytest.approx(expected, abs=1)
+            assert (heatmap["x"], heatmap["y"], heatmap["width"], heatmap["height"]) == pytest.approx(expected, abs=1)
         page.page.keyboard.press("Escape")
         page.closed("#viewer")
 
@@ -153,7 +153,7 @@ def test_negative_bars_point_down(page):
     page.page.wait_for_selector("#viewer-timeline .against")
     low = page.page.locator("#viewer-timeline .against").first.bounding_box()
     row = page.box("#viewer-timeline")
-    assert low["y"] == pytest.approx(row["y"], abs=1)  # nothing speaks for it, so the line is at the top
+    assert low["y"] == pytest.approx(row["y"], abs=1)  # no positive bar, so the line is at the top
     assert low["height"] > row["height"] / 2
 
 
