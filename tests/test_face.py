@@ -8,8 +8,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from tests.cli.search_support import saved_folder
-from tests.cli.search_support import told as reported
+from tests.cli.search_support import reported, saved_folder
 from tests.index.pipeline.support import save_picture as save_image
 from tests.support_models import build, grid_config
 from tests.training.support import tiny_values, write_pairs, write_toml

@@ -1,4 +1,4 @@
-"""A small model on disk and the ways a call can end, for the tests of ``vse index`` and ``vse search``."""
+"""A small saved model, and helpers that run a command and return its JSON or its error line."""
 
 from __future__ import annotations
 
@@ -19,29 +19,29 @@ LARGER = 96  # 3 × 3 cells
 
 @cache
 def saved_folder() -> Path:
-    """A model that reads images, made once for all tests of a process."""
+    """A model that reads images, saved once per process."""
     folder = tempfile.TemporaryDirectory(prefix="vse-model-")
     atexit.register(folder.cleanup)
     return build(grid_config(image_size=LARGER)).save(Path(folder.name) / "model")
 
 
 def printed(*arguments: object) -> tuple[dict, int]:
-    """The JSON that a call printed and its exit code, whatever it narrated."""
+    """The JSON that a call printed, and its exit code."""
     out = io.StringIO()
     with redirect_stdout(out), redirect_stderr(io.StringIO()):
         code = main([*map(str, arguments), "--json"])
     return json.loads(out.getvalue()), code
 
 
-def told(*arguments: object) -> dict:
-    """The JSON of a call that went well."""
+def reported(*arguments: object) -> dict:
+    """The JSON of a successful call."""
     found, code = printed(*arguments)
     assert code == 0
     return found
 
 
-def refused(capsys, code: int, *arguments: object) -> str:
-    """The one line of a call that went wrong."""
+def error_line(capsys, code: int, *arguments: object) -> str:
+    """The error line of a failed call."""
     assert main([*map(str, arguments)]) == code
     output = capsys.readouterr()
     assert output.out == ""

@@ -1,4 +1,4 @@
-"""``vse calibrate``, and who reads what it wrote."""
+"""``vse calibrate``, and the commands that use its coefficients."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import shutil
 from types import SimpleNamespace
 
 import pytest
-from tests.cli.search_support import refused, told
+from tests.cli.search_support import error_line, reported
 from tests.support_models import SIDE, bigru_config, build, contents, draw_nothing, grid_config
 
 import vse
@@ -23,7 +23,7 @@ PICTURES = 32
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory):
-    """Scenes, an untrained model that knows their words, its export, and a collection of the export's vectors."""
+    """Scenes, an untrained model with their vocabulary, its export, and a collection made with the export."""
     home = tmp_path_factory.mktemp("calibrate")
     scenes = home / "scenes"
     write_scenes(scenes, train=4, dev=PICTURES, test=4, size=SIDE)
@@ -32,12 +32,12 @@ def place(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         draw_nothing(patch)
         model.save(home / "model")
-        told("calibrate", home / "model", "--data", scenes)
-        told("export", home / "model", home / "export", "--precision", "fp16")
+        reported("calibrate", home / "model", "--data", scenes)
+        reported("export", home / "model", home / "export", "--precision", "fp16")
     taken = (home / "export" / FILE).read_bytes(), (home / "model" / FILE).read_bytes()
     for each in ("model", "export"):
         (home / each / FILE).unlink()
-    told("index", scenes / "images", "--model", home / "export", "--into", home / "scenes.vse")
+    reported("index", scenes / "images", "--model", home / "export", "--into", home / "scenes.vse")
     return SimpleNamespace(home=home, scenes=scenes, model=model, index=home / "scenes.vse", taken=taken)
 
 
@@ -49,7 +49,7 @@ def folder(place, tmp_path):
 
 @pytest.fixture
 def export(place):
-    """The export that the collection was made with, without coefficients before and after."""
+    """The export of the collection, without coefficients before and after the test."""
     yield place.home / "export"
     (place.home / "export" / FILE).unlink(missing_ok=True)
 
@@ -57,7 +57,7 @@ def export(place):
 def test_calibrate_writes_coefficients(place, folder):
     """Coefficients are written next to the model, which does not change; a second call writes the same bytes."""
     before = contents(folder)
-    found = told("calibrate", folder, "--data", place.scenes)
+    found = reported("calibrate", folder, "--data", place.scenes)
     assert found["written"] == str(folder / FILE)
     assert (found["pictures"], found["captions"]) == (PICTURES, 5 * PICTURES)
     assert found["coefficients"] == json.loads((folder / FILE).read_text())
@@ -66,7 +66,7 @@ def test_calibrate_writes_coefficients(place, folder):
     written = (folder / FILE).read_bytes()
     assert contents(folder) == before | {FILE: written}
     assert vse.load(folder).fingerprint() == fingerprint
-    told("calibrate", folder, "--data", place.scenes)
+    reported("calibrate", folder, "--data", place.scenes)
     assert (folder / FILE).read_bytes() == written
 
 
@@ -74,15 +74,15 @@ def test_calibrate_with_stored_features(place, folder, tmp_path):
     """The coefficients are close to those from images."""
     backbone = place.model.image_encoder.backbone
     extract_features(open_data(place.scenes, "dev").images, backbone, tmp_path / "store", size=SIDE)
-    pictures = told("calibrate", folder, "--data", place.scenes)
-    stored = told("calibrate", folder, "--data", place.scenes, "--features", tmp_path / "store")
+    pictures = reported("calibrate", folder, "--data", place.scenes)
+    stored = reported("calibrate", folder, "--data", place.scenes, "--features", tmp_path / "store")
     assert stored["error"] == pytest.approx(pictures["error"], abs=0.02)
     assert stored["results"] == pictures["results"]
 
 
 def test_calibrate_export(place, export):
     """The coefficients are close to those of its source model."""
-    found = told("calibrate", export, "--data", place.scenes)
+    found = reported("calibrate", export, "--data", place.scenes)
     assert coefficients_of(export).source == found["coefficients"]["source"]
     assert place.model.fingerprint() in found["coefficients"]["source"]
 
@@ -90,30 +90,30 @@ def test_calibrate_export(place, export):
 def test_search_uses_own_coefficients(place, export):
     """By text and by id; ids and scores do not change, and without the file the defaults are used."""
     queries = [("search", place.index, "a red circle", "-k", 5), ("search", place.index, "--like", 3, "-k", 5)]
-    plain = [told(*query)["results"] for query in queries]
-    told("calibrate", export, "--data", place.scenes)
-    own = [told(*query)["results"] for query in queries]
+    plain = [reported(*query)["results"] for query in queries]
+    reported("calibrate", export, "--data", place.scenes)
+    own = [reported(*query)["results"] for query in queries]
     for before, after in zip(plain, own, strict=True):
         assert [(r["id"], r["score"]) for r in before] == [(r["id"], r["score"]) for r in after]
         assert all(b["confidence"] != a["confidence"] for b, a in zip(before, after, strict=True))
     (export / FILE).unlink()
-    assert [told(*query)["results"] for query in queries] == plain
+    assert [reported(*query)["results"] for query in queries] == plain
 
 
 def test_search_uses_coefficients_of_given_model(place, export, tmp_path):
     """--model gives the folder of the coefficients."""
     moved = shutil.copytree(export, tmp_path / "moved")
     query = ("search", place.index, "a red circle", "-k", 1)
-    plain = told(*query)["results"][0]["confidence"]
-    told("calibrate", moved, "--data", place.scenes)
-    assert told(*query)["results"][0]["confidence"] == plain
-    assert told(*query, "--model", moved)["results"][0]["confidence"] != plain
+    plain = reported(*query)["results"][0]["confidence"]
+    reported("calibrate", moved, "--data", place.scenes)
+    assert reported(*query)["results"][0]["confidence"] == plain
+    assert reported(*query, "--model", moved)["results"][0]["confidence"] != plain
 
 
 def test_search_names_corrupt_coefficients(place, export, capsys):
     """One line that names the file."""
     (export / FILE).write_text('{"intercept": 1.0}')
-    line = refused(capsys, 1, "search", place.index, "a red circle")
+    line = error_line(capsys, 1, "search", place.index, "a red circle")
     assert str(export / FILE) in line
     assert "vse calibrate" in line
 
@@ -128,25 +128,25 @@ def test_export_copies_coefficients(place):
 def test_export_removes_stale_coefficients(folder, tmp_path, monkeypatch):
     """Coefficients of a former model would be used for this one."""
     draw_nothing(monkeypatch)
-    told("export", folder, tmp_path / "out")
+    reported("export", folder, tmp_path / "out")
     (tmp_path / "out" / FILE).write_text("{}")
-    told("export", folder, tmp_path / "out")
+    reported("export", folder, tmp_path / "out")
     assert coefficients_of(tmp_path / "out") == shipped_coefficients()
 
 
 def test_inspect_reports_calibration(place, folder, capsys):
-    """What the coefficients were fitted on; without the file, that there are none and how to make them."""
+    """What the coefficients were fitted on, or how to fit them."""
     assert main(["inspect", str(folder)]) == 0
     assert "default ('vse calibrate' fits it to the model)" in capsys.readouterr().out
-    assert told("inspect", folder)["confidence"] is None
-    source = told("calibrate", folder, "--data", place.scenes)["coefficients"]["source"]
-    assert told("inspect", folder)["confidence"] == source
+    assert reported("inspect", folder)["confidence"] is None
+    source = reported("calibrate", folder, "--data", place.scenes)["coefficients"]["source"]
+    assert reported("inspect", folder)["confidence"] == source
     assert main(["inspect", str(folder)]) == 0
     assert f"fitted on {source}" in capsys.readouterr().out
 
 
 def test_calibrate_prints_text(place, folder, capsys):
-    """The sizes, how much was found, both errors and the place."""
+    """Sizes, hit rates, both errors and the file."""
     assert main(["calibrate", str(folder), "--data", str(place.scenes)]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].startswith(f"{PICTURES} images")
@@ -159,11 +159,11 @@ def test_calibrate_refuses_unsuitable_models_and_data(place, folder, tmp_path, c
     (tmp_path / "ensemble").mkdir()
     (tmp_path / "ensemble" / "ensemble.json").write_text("{}")
     data = ("--data", place.scenes)
-    assert "'vse export owner/model DIR'" in refused(capsys, 1, "calibrate", "owner/model", *data)
-    assert "an ensemble" in refused(capsys, 1, "calibrate", tmp_path / "ensemble", *data)
-    assert "no model" in refused(capsys, 1, "calibrate", tmp_path, *data)
-    assert "--help" in refused(capsys, 2, "calibrate", folder, folder, *data)
-    assert "--data" in refused(capsys, 2, "calibrate", folder)
+    assert "'vse export owner/model DIR'" in error_line(capsys, 1, "calibrate", "owner/model", *data)
+    assert "an ensemble" in error_line(capsys, 1, "calibrate", tmp_path / "ensemble", *data)
+    assert "no model" in error_line(capsys, 1, "calibrate", tmp_path, *data)
+    assert "--help" in error_line(capsys, 2, "calibrate", folder, folder, *data)
+    assert "--data" in error_line(capsys, 2, "calibrate", folder)
     assert main(["calibrate", str(folder), "--data", str(place.scenes), "--split", "test"]) == 1
     assert "4 pictures: expected 30" in capsys.readouterr().err.splitlines()[-1]
     assert not (folder / FILE).exists()

@@ -1,4 +1,4 @@
-"""Contracts of ``vse collection``: what it tells of a collection, and commands in its messages that help when typed."""
+"""``vse collection``: its reports, and the commands in its messages."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from contextlib import closing
 
 import pytest
 from PIL import Image
-from tests.cli.search_support import printed, refused, told
+from tests.cli.search_support import error_line, printed, reported
 from tests.index.examples import directions
 from tests.support_models import build, grid_config, picture
 
@@ -29,7 +29,7 @@ def models(tmp_path_factory):
 
 @pytest.fixture
 def photos(tmp_path):
-    """Two folders with names that a shell would break, of three images and of one."""
+    """Two folders whose names need quoting, with three images and one."""
     for seed, name in enumerate(("my photos/a.png", "my photos/it's b.png", "my photos/c.png", "more/m.png")):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         Image.fromarray(picture(seed)).save(tmp_path / name)
@@ -39,7 +39,7 @@ def photos(tmp_path):
 @pytest.fixture
 def index(photos, models, tmp_path):
     place = tmp_path / "my index.vse"
-    told("index", photos, photos.parent / "more", "--into", place, "--model", models / "old")
+    reported("index", photos, photos.parent / "more", "--into", place, "--model", models / "old")
     return place
 
 
@@ -50,7 +50,7 @@ def shown(capsys, *arguments, code=0):
 
 
 def half_an_upgrade(index):
-    """What an upgrade that was interrupted leaves: one of four files."""
+    """Leave an interrupted upgrade with one of four files encoded."""
     with closing(open_collection(index, write=True)) as collection:
         new = collection.new_generation(model="another", model_source="/models/an other", dimensions=7)
         new.add([Entry(next(collection.files()), (Moment(directions(1, 7, seed=1)[0]),))])
@@ -58,8 +58,8 @@ def half_an_upgrade(index):
 
 
 def test_collection_info_lists_folders_and_bytes(index, photos, capsys):
-    """How many files come from each folder, and what the collection takes on disk."""
-    found = told("collection", "info", index)
+    """Files of each folder, and the size on disk."""
+    found = reported("collection", "info", index)
     assert found["folders"] == [
         {"root": str(photos.parent / "more"), "files": 1},
         {"root": str(photos), "files": 3},
@@ -75,7 +75,7 @@ def test_collection_info_lists_folders_and_bytes(index, photos, capsys):
 def test_unfinished_upgrade_is_shown_and_discarded(index, capsys):
     """Info shows its model, files and both commands; afterwards the collection is as before."""
     half_an_upgrade(index)
-    found = told("collection", "info", index)
+    found = reported("collection", "info", index)
     expected = {"generation": 2, "model": "another", "model_source": "/models/an other", "dimensions": 7, "files": 1}
     assert found["unfinished"] == expected
     text = shown(capsys, "collection", "info", index)
@@ -86,12 +86,12 @@ def test_unfinished_upgrade_is_shown_and_discarded(index, capsys):
         f"'vse collection upgrade {quoted} --discard' discards it",
     ):
         assert part in text
-    gone = told("collection", "upgrade", index, "--discard")
+    gone = reported("collection", "upgrade", index, "--discard")
     assert gone["unfinished"] is None
     assert (gone["generation"], gone["files"]) == (1, 4)
     assert "was discarded, with 1 encoded files" in gone["note"]
     assert not (index / "generation-0002").exists()
-    assert "has no unfinished upgrade" in refused(capsys, 1, "collection", "upgrade", index, "--discard")
+    assert "has no unfinished upgrade" in error_line(capsys, 1, "collection", "upgrade", index, "--discard")
 
 
 def test_corrupt_unfinished_upgrade_can_be_discarded(index, capsys):
@@ -99,20 +99,20 @@ def test_corrupt_unfinished_upgrade_can_be_discarded(index, capsys):
     half_an_upgrade(index)
     (index / "generation-0002" / "items.sqlite").write_bytes(b"no database" * 1000)
     assert "cannot be read" in shown(capsys, "collection", "info", index)
-    assert told("collection", "upgrade", index, "--discard")["unfinished"] is None
+    assert reported("collection", "upgrade", index, "--discard")["unfinished"] is None
     assert not (index / "generation-0002").exists()
 
 
 @pytest.mark.parametrize("more", [("--discard", "--model", "x"), ("--discard", "--drop-missing"), ()])
 def test_collection_upgrade_needs_model_or_discard(index, capsys, more):
-    """``--discard`` stands alone, and otherwise a model is needed."""
-    assert "--model" in refused(capsys, 2, "collection", "upgrade", index, *more)
+    """``--discard`` allows no other option; otherwise a model is needed."""
+    assert "--model" in error_line(capsys, 2, "collection", "upgrade", index, *more)
 
 
 def test_collection_verify_and_rebuild(index, capsys):
     """An intact collection passes; corruption is reported with exit code 1; a rebuild repairs the cache."""
-    assert told("collection", "verify", index)["ok"]
-    assert "was rebuilt" in told("collection", "rebuild", index)["note"]
+    assert reported("collection", "verify", index)["ok"]
+    assert "was rebuilt" in reported("collection", "rebuild", index)["note"]
     (vectors,) = (index / "generation-0001" / "cache").glob("items-*.vectors")
     data = bytearray(vectors.read_bytes())
     data[5] ^= 0xFF
@@ -142,8 +142,8 @@ def test_verify_prints_commands_that_repair_corrupt_rows(index, photos, models, 
         assert arguments[0] == "vse"
         assert main(arguments[1:]) == 0
     capsys.readouterr()
-    assert told("collection", "verify", index)["ok"]
-    assert told("collection", "info", index)["files"] == 4
+    assert reported("collection", "verify", index)["ok"]
+    assert reported("collection", "info", index)["files"] == 4
 
 
 def test_verify_with_corrupt_file_name_suggests_new_index(index, capsys):
@@ -162,7 +162,7 @@ def test_verify_with_corrupt_file_name_suggests_new_index(index, capsys):
 def test_collection_names_process_that_writes(index, photos, capsys):
     """The process that holds the lock, and what to do about it."""
     with closing(open_collection(index, write=True)):
-        line = refused(capsys, 1, "collection", "remove", index, photos / "a.png")
+        line = error_line(capsys, 1, "collection", "remove", index, photos / "a.png")
     assert f"is being written by process {os.getpid()}: wait for it or stop it" in line
     assert "'vse index --watch' goes on until Ctrl-C" in line
 
@@ -170,7 +170,7 @@ def test_collection_names_process_that_writes(index, photos, capsys):
 @pytest.mark.parametrize("command", ["verify", "rebuild"])
 def test_verify_and_rebuild_refuse_milvus(tmp_path, capsys, command):
     """A local Milvus file too; the suggested command exists, and nothing is created."""
-    line = refused(capsys, 1, "collection", command, tmp_path / "photos.db")
+    line = error_line(capsys, 1, "collection", command, tmp_path / "photos.db")
     assert "stored in Milvus" in line
     assert f"'vse collection info {tmp_path / 'photos.db'}'" in line
     assert not (tmp_path / "photos.db").exists()
@@ -181,5 +181,5 @@ def test_verify_and_rebuild_refuse_milvus(tmp_path, capsys, command):
 def test_collection_commands_refuse_file(tmp_path, capsys, command, name):
     """Every command names the file."""
     (tmp_path / "note.txt").write_text("note")
-    line = refused(capsys, 1, "collection", command[0], tmp_path / name, *command[1:])
+    line = error_line(capsys, 1, "collection", command[0], tmp_path / name, *command[1:])
     assert f"{tmp_path / 'note.txt'} is not a folder" in line

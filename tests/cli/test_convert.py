@@ -1,4 +1,4 @@
-"""``vse convert``: a checkpoint in, a model folder out, one line for whatever is wrong."""
+"""``vse convert``: a checkpoint becomes a model folder, or one error line."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def vocabulary(tmp_path):
 
 
 def run(*arguments: object) -> subprocess.CompletedProcess[str]:
-    """The real command in a process of its own."""
+    """Run the command in a subprocess."""
     command = [sys.executable, "-m", "vse", "convert", *map(str, arguments)]
     return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
 
@@ -42,9 +42,9 @@ def test_convert_checkpoint_end_to_end(checkpoint, vocabulary, tmp_path):
     """The command writes a folder that encodes like the checkpoint; stdout is one JSON object."""
     done = run(checkpoint, tmp_path / "model", "--vocab", vocabulary, "--json")
     assert (done.returncode, done.stderr) == (0, "")
-    told = json.loads(done.stdout)
+    reported = json.loads(done.stdout)
     model = vse.load(tmp_path / "model")
-    assert told == {
+    assert reported == {
         "folder": str(tmp_path / "model"),
         "image": "region",
         "text": "bigru",
@@ -78,9 +78,9 @@ class TestInProcess:
     def test_convert_without_vocabulary_names_the_option(self, checkpoint, tmp_path, capsys):
         """The model is converted anyway."""
         assert main(["convert", str(checkpoint), str(tmp_path / "model")]) == 0
-        told = capsys.readouterr().out
-        assert "region × bigru" in told
-        assert "--vocab FILE" in told
+        reported = capsys.readouterr().out
+        assert "region × bigru" in reported
+        assert "--vocab FILE" in reported
         assert vse.load(tmp_path / "model").tokenizer is None
 
     @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Contracts of ``vse data check``: exit code, stdout and stderr."""
+"""``vse data check``: exit codes and output."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from vse.cli.main import main
 
 @pytest.fixture
 def folder(tmp_path):
-    """A sound data set of region features."""
+    """A valid dataset of region features."""
     return write_precomp(tmp_path / "data", "test", features(2), ["a", "b"])
 
 
 def test_data_check_of_clean_data(folder, capsys):
-    """Exit code 0, the report alone on stdout, narration on stderr."""
+    """Exit code 0, the report on stdout, progress on stderr."""
     assert main(["data", "check", str(folder)]) == 0
     output = capsys.readouterr()
     assert "layout precomp" in output.out
@@ -55,7 +55,7 @@ def test_data_check_without_data_is_one_line(tmp_path, capsys):
 
 @pytest.mark.parametrize("arguments", [["check", "--layout", "precmp", "."], ["check"], [], ["chek", "."]])
 def test_data_check_usage_errors(arguments, capsys):
-    """A layout that does not exist, no path, no command and an unknown command end with exit code 2."""
+    """An unknown layout, no path, no command and an unknown command exit with 2."""
     assert main(["data", *arguments]) == 2
     output = capsys.readouterr()
     assert output.out == ""

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from PIL import Image
-from tests.cli.search_support import refused, told
+from tests.cli.search_support import error_line, reported
 from tests.conftest import REPOSITORY
 from tests.support_models import picture
 
@@ -22,7 +22,11 @@ def indexed(tmp_path_factory):
     (home / "my photos").mkdir()
     for seed in range(3):
         Image.fromarray(picture(seed)).save(home / "my photos" / f"{seed}.png")
-    return home / "my photos", home / "results", told("demo", "--photos", home / "my photos", "--out", home / "results")
+    return (
+        home / "my photos",
+        home / "results",
+        reported("demo", "--photos", home / "my photos", "--out", home / "results"),
+    )
 
 
 def test_demo_photos_indexes_folder(indexed):
@@ -31,7 +35,7 @@ def test_demo_photos_indexes_folder(indexed):
     assert (result["files"], result["photos"]["new"]) == (3, 3)
     assert Path(result["collection"]) == out / "photos.vse"
     assert [path.name for path in out.iterdir()] == ["photos.vse"]
-    (best,) = told("search", out / "photos.vse", "--image", photos / "2.png", "-k", 1)["results"]
+    (best,) = reported("search", out / "photos.vse", "--image", photos / "2.png", "-k", 1)["results"]
     assert best["path"] == str(photos / "2.png")
 
 
@@ -53,10 +57,10 @@ def test_demo_photos_refuses_folder_without_images(indexed, tmp_path, capsys, mo
     monkeypatch.chdir(tmp_path)
     (tmp_path / "notes").mkdir()
     (tmp_path / "notes" / "a.txt").write_text("x")
-    assert "no such folder" in refused(capsys, 1, "demo", "--photos", "nowhere")
-    assert "no images or videos in it" in refused(capsys, 1, "demo", "--photos", "notes")
-    assert "--seeds and --quick" in refused(capsys, 2, "demo", "--photos", indexed[0], "--quick")
-    assert "--seeds and --quick" in refused(capsys, 2, "demo", "--photos", indexed[0], "--seeds", "1")
+    assert "no such folder" in error_line(capsys, 1, "demo", "--photos", "nowhere")
+    assert "no images or videos in it" in error_line(capsys, 1, "demo", "--photos", "notes")
+    assert "--seeds and --quick" in error_line(capsys, 2, "demo", "--photos", indexed[0], "--quick")
+    assert "--seeds and --quick" in error_line(capsys, 2, "demo", "--photos", indexed[0], "--seeds", "1")
     assert not (tmp_path / "vse-demo").exists()
     (tmp_path / "notes" / "a.jpg").write_bytes(b"x")
     assert main(["demo", "--photos", "notes"]) == 1

@@ -1,4 +1,4 @@
-"""``vse eval`` as a person runs it: tiny models on generated scenes, the table, the files, one line a mistake."""
+"""``vse eval`` with tiny models on generated scenes: tables, files and errors."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ QUICK = ("--samples", 20)
 
 
 def run(*arguments: object, cwd: Path) -> subprocess.CompletedProcess[str]:
-    """The real command in a process of its own, in a folder that it may write to."""
+    """Run the command in a subprocess, in a writable folder."""
     command = [sys.executable, "-m", "vse", "eval", *map(str, arguments)]
     return subprocess.run(command, capture_output=True, text=True, check=False, timeout=120, cwd=cwd)
 
 
-def told(done: subprocess.CompletedProcess[str]) -> dict:
-    """The JSON object of a call that went well."""
+def reported(done: subprocess.CompletedProcess[str]) -> dict:
+    """The JSON object of a successful call."""
     assert done.returncode == 0, done.stderr
     assert done.stdout.isascii()
     return json.loads(done.stdout)
@@ -49,7 +49,7 @@ def assert_one_line(done: subprocess.CompletedProcess[str], code: int, *parts: s
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory):
-    """Scenes, two grid models and a region model that know their words, the test split as features and files."""
+    """Scenes, two grid models and a region model with their vocabulary, and the test split as features and files."""
     home = tmp_path_factory.mktemp("eval")
     scenes = write_scenes(home / "scenes", **COUNTS, size=40).folder
     test = open_data(scenes, "test")
@@ -70,11 +70,11 @@ def place(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def saved(place, tmp_path_factory):
-    """Both grid models measured once, with their vectors kept: the call, its JSON and the two folders."""
+    """Both grid models evaluated once with saved embeddings: the call, its JSON and the two folders."""
     home = tmp_path_factory.mktemp("saved")
     arguments = (place.first, place.second, "--data", place.scenes, *QUICK)
     done = run(*arguments, "--save-embeddings", home / "vectors", "--json", cwd=home)
-    found = told(done)
+    found = reported(done)
     folders = [next((home / "vectors").glob(f"{name}-*")) for name in ("first", "second")]
     return SimpleNamespace(done=done, json=found, home=home, first=folders[0], second=folders[1])
 
@@ -83,7 +83,7 @@ class TestResults:
     """What is measured, printed and written."""
 
     def test_eval_prints_json(self, place, saved):
-        """stdout is one object with a row for each model, ``results.json`` is the same, narration is on stderr."""
+        """stdout is one object with a row for each model and equals ``results.json``; progress is on stderr."""
         rows = saved.json["results"]
         assert [(row["name"], row["protocol"]) for row in rows] == [("first", "all"), ("second", "all")]
         assert json.loads((saved.home / "results.json").read_text()) == saved.json
@@ -105,7 +105,7 @@ class TestResults:
     def test_eval_from_saved_embeddings(self, saved, tmp_path):
         """All figures and cards are the same, without models and data."""
         done = run("--from-embeddings", saved.first, "--from-embeddings", saved.second, *QUICK, "--json", cwd=tmp_path)
-        assert told(done) == saved.json
+        assert reported(done) == saved.json
 
     def test_eval_appends_markdown_rows(self, saved, tmp_path):
         """The second call adds its row below the first one's; ``--out`` says where the JSON goes."""
@@ -122,9 +122,9 @@ class TestResults:
         assert sorted(path.name for path in tmp_path.iterdir()) == ["first.json", "second.json", "table.md"]
 
     def test_eval_ensemble(self, saved, tmp_path):
-        """One row for both, of the mean of their scores, beside kept vectors too."""
+        """One row for the mean of the scores, of models or saved embeddings."""
         both = ("--from-embeddings", saved.first, "--from-embeddings", saved.second)
-        (row,) = told(run(*both, "--ensemble", *QUICK, "--json", cwd=tmp_path))["results"]
+        (row,) = reported(run(*both, "--ensemble", *QUICK, "--json", cwd=tmp_path))["results"]
         assert (row["name"], row["card"]["ensemble"]) == ("first + second", True)
         scores = [
             np.asarray(e.images) @ np.asarray(e.texts).T for e in map(Embeddings.load, (saved.first, saved.second))
@@ -136,7 +136,7 @@ class TestResults:
     def test_eval_compares_ensemble_with_members(self, saved, tmp_path):
         """``--ensemble --compare`` adds a row for each member, and the differences."""
         both = ("--from-embeddings", saved.first, "--from-embeddings", saved.second)
-        found = told(run(*both, "--ensemble", "--compare", *QUICK, "--json", cwd=tmp_path))
+        found = reported(run(*both, "--ensemble", "--compare", *QUICK, "--json", cwd=tmp_path))
         assert [row["name"] for row in found["results"]] == ["first + second", "first", "second"]
         pairs = [(each["first"], each["second"]) for each in found["comparisons"]]
         assert pairs == [("first", "first + second"), ("second", "first + second")]
@@ -160,7 +160,7 @@ class TestResults:
         """The same call gives the same intervals, another seed others; the tie rule is on the card."""
         vectors = ("--from-embeddings", saved.first, "--json")
         rows = [
-            told(run(*vectors, "--samples", 50, *options, cwd=tmp_path))["results"][0]
+            reported(run(*vectors, "--samples", 50, *options, cwd=tmp_path))["results"][0]
             for options in ((), ("--seed", 1, "--ties", "optimistic"))
         ]
         assert rows[0]["intervals"] != rows[1]["intervals"]
@@ -174,7 +174,7 @@ class TestResults:
             *(*QUICK, "--json"),
             cwd=tmp_path,
         )
-        rows = told(done)["results"]
+        rows = reported(done)["results"]
         assert [row["name"] for row in rows] == ["region + first", "region", "first"]
         assert {row["card"]["split_hash"] for row in rows} == {rows[0]["card"]["split_hash"]}
         assert [model["image"] for model in rows[0]["card"]["models"]] == ["region", "grid"]
@@ -185,7 +185,7 @@ class TestPaper:
 
     def test_eval_against_paper_without_published_row(self, saved, tmp_path):
         """The paper has no row for scenes."""
-        found = told(run("--from-embeddings", saved.first, "--against", "paper", *QUICK, "--json", cwd=tmp_path))
+        found = reported(run("--from-embeddings", saved.first, "--against", "paper", *QUICK, "--json", cwd=tmp_path))
         assert "published" not in found["results"][0]
 
     def test_eval_shows_published_row(self, tmp_path):
@@ -252,7 +252,7 @@ class TestCoco:
         write_coco(tmp_path, place.test)
         both = ("--from-embeddings", saved.first, "--from-embeddings", saved.second, "--ensemble")
         tasks = ("--cxc", ".", "--eccv", ".", "--coco-ids", "ids.json")
-        found = told(run(*both, *tasks, *QUICK, "--json", cwd=tmp_path))
+        found = reported(run(*both, *tasks, *QUICK, "--json", cwd=tmp_path))
         found |= {task: found[task][0] for task in ("cxc", "eccv")}
         assert (found["cxc"]["name"], found["eccv"]["name"]) == ("first + second", "first + second")
         members = [Embeddings.load(folder) for folder in (saved.first, saved.second)]
@@ -297,7 +297,7 @@ class TestCoco:
 
 
 class TestMistakes:
-    """One line, nothing on stdout, nothing written. In this process, for speed: the real command is tried above."""
+    """One line, nothing on stdout, nothing written. In this process, for speed."""
 
     @pytest.fixture
     def call(self, tmp_path, monkeypatch, capsys):
@@ -312,7 +312,7 @@ class TestMistakes:
         assert not (tmp_path / "results.json").exists()
 
     def test_eval_usage_errors(self, call, saved):
-        """Exit code 2, and the option that is meant."""
+        """Exit code 2, and the name of the option."""
         vectors = ("--from-embeddings", saved.first)
         assert_one_line(call(), 2, "nothing to evaluate")
         assert_one_line(call("model"), 2, "--data DIR is needed")

@@ -1,4 +1,4 @@
-"""Contracts of ``vse eval`` on videos."""
+"""``vse eval`` on videos."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def data(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def models(data, tmp_path_factory):
-    """A model of vectors and one of pairs."""
+    """A model of embeddings and one of pairs."""
     folder = tmp_path_factory.mktemp("models")
     with without_matplotlib():
         return {
@@ -148,10 +148,10 @@ def test_eval_progress_counts_videos(models, data):
 
     split = open_data(data, "test")
     for path in models.values():
-        told = Told()
-        model_scores(vse.load(path), split, RetrievalTest.of(split), progress=told)
-        assert told.of[0] == (9, "videos")
-        assert "images" not in dict(told.of).values()
+        reported = Told()
+        model_scores(vse.load(path), split, RetrievalTest.of(split), progress=reported)
+        assert reported.of[0] == (9, "videos")
+        assert "images" not in dict(reported.of).values()
 
 
 def test_eval_prints_video_table(models, data, capsys):
@@ -169,7 +169,7 @@ def test_eval_prints_video_table(models, data, capsys):
     ("option", "value"), [("--protocol", "coco-5k"), ("--images", "x"), ("--save-embeddings", "x"), ("--markdown", "x")]
 )
 def test_eval_refuses_image_options_for_videos(option, value, models, data, capsys):
-    """In one line, exit code 2, before anything is computed."""
+    """One line, exit code 2, before anything is computed."""
     assert main(["eval", models["hgr"], "--data", str(data), option, value]) == 2
     assert f"{option} is for images, and" in capsys.readouterr().err
 

@@ -1,4 +1,4 @@
-"""Contracts of ``vse experiment`` and ``vse demo``: what they hand to the library and what they print."""
+"""``vse experiment`` and ``vse demo``: the calls of the library, and the output."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from vse.progress import ProgressReporter
 
 
 class Result:
-    """A result as every experiment returns one."""
+    """A result of an experiment."""
 
     def to_json(self):
         return {"rmse": 0.5, "name": "Größe"}
@@ -51,7 +51,7 @@ def calls(monkeypatch):
 
 
 def test_experiment_defaults(calls):
-    """Without options an experiment runs in full, into runs/NAME, and chooses seeds and jobs itself."""
+    """Without options an experiment runs in full into runs/NAME, with its own seeds and jobs."""
     assert main(["experiment", "curve"]) == 0
     (arguments,) = calls
     assert isinstance(arguments.pop("report"), ProgressReporter)

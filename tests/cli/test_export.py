@@ -1,4 +1,4 @@
-"""``vse export`` as a person runs it."""
+"""``vse export``."""
 
 from __future__ import annotations
 

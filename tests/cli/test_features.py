@@ -1,4 +1,4 @@
-"""Contracts of ``vse features``: exit code, stdout, stderr, and the store it leaves."""
+"""``vse features``: exit codes, output, and the stored features."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from vse.models import extract as features_module
 
 @pytest.fixture
 def pictures(tmp_path):
-    """Three pictures and a file that only claims to be one."""
+    """Three images and a corrupt one."""
     folder = tmp_path / "pictures"
     (folder / "more").mkdir(parents=True)
     for name, shade in (("a.png", 10), ("b.jpg", 90), ("more/c.png", 200)):
@@ -28,7 +28,7 @@ def pictures(tmp_path):
 
 @pytest.fixture
 def tiny(monkeypatch):
-    """A named backbone that costs nothing."""
+    """A cheap backbone."""
 
     def create(name, *, pretrained, **options):
         torch.manual_seed(0)
@@ -44,7 +44,7 @@ def call(pictures, out, *more: str) -> list[str]:
 
 @pytest.mark.usefixtures("tiny")
 def test_features_prints_result_and_progress(pictures, tmp_path, capsys):
-    """Stdout says what was done and what could not be read; stderr tells how fast; bad images do not fail the run."""
+    """The result and corrupt images on stdout, progress on stderr; corrupt images do not fail the run."""
     assert main(call(pictures, tmp_path / "out")) == 0
     output = capsys.readouterr()
     assert "tiny: 4 images, 1 × 1 cells of 128 channels each" in output.out
@@ -82,7 +82,7 @@ def test_features_json_and_second_run(pictures, tmp_path, capsys):
     ],
 )
 def test_features_errors_are_one_line(pictures, tmp_path, capsys, more, code, said):
-    """Other parameters, unknown names and sizes that make no sense end with a line and the right exit code."""
+    """Other parameters, unknown names and invalid sizes are one line with the right exit code."""
     main(call(pictures, tmp_path / "out"))
     capsys.readouterr()
     assert main(call(pictures, tmp_path / "out", *more)) == code
@@ -102,7 +102,7 @@ def test_features_errors_are_one_line(pictures, tmp_path, capsys, more, code, sa
     ],
 )
 def test_features_usage_errors(arguments, code, said, capsys, tmp_path, monkeypatch):
-    """Without a backbone, a place for the result, or images nothing is made."""
+    """Without a backbone, an output folder or images nothing is created."""
     monkeypatch.chdir(tmp_path)
     assert main(["features", *arguments]) == code
     assert said in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""Contracts of ``vse features`` for videos: which folders are videos, what is reported, and training on the result."""
+"""``vse features`` for videos: detection, reports, and training on the result."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def tiny(monkeypatch):
 
 @pytest.fixture
 def clips(tmp_path):
-    """Two clips and a file that only claims to be one."""
+    """Two videos and a corrupt one."""
     folder = write_clips(tmp_path / "clips", "a.mp4", "more/b.webm")
     (folder / "[bold]broken.mp4").write_text("no clip")
     return folder
@@ -39,7 +39,7 @@ def call(place, out, *more: str) -> list[str]:
 
 
 def test_video_features_prints_result_and_progress(clips, tmp_path, capsys):
-    """A folder of videos is recognised; stdout says what was done and what could not be read, stderr how fast."""
+    """A folder of videos is recognised; the result is on stdout, progress on stderr."""
     assert main(call(clips, tmp_path / "out")) == 0
     output = capsys.readouterr()
     assert f"tiny: 3 videos, up to 20 frames of {CHANNELS} channels" in output.out
@@ -98,7 +98,7 @@ def test_features_of_dataset_read_images(clips, tmp_path):
     ],
 )
 def test_video_features_errors_are_one_line(clips, tmp_path, capsys, more, code, said):
-    """Other parameters and calls that make no sense end with a line and the right exit code."""
+    """Other parameters and usage errors are one line with the right exit code."""
     assert main(call(clips, tmp_path / "out")) == 0
     capsys.readouterr()
     assert main(call(clips, tmp_path / "out", *more)) == code
@@ -110,7 +110,7 @@ def test_video_features_errors_are_one_line(clips, tmp_path, capsys, more, code,
 
 
 def test_video_features_refuses_invalid_folders(tmp_path, capsys):
-    """Images with ``--frames``, captions of videos, two videos with one name, no videos: a line each, nothing made."""
+    """Images with ``--frames``, captions of videos, two videos with one name, no videos: one line each."""
     (tmp_path / "pictures").mkdir()
     Image.new("RGB", (40, 30)).save(tmp_path / "pictures" / "a.png")
     (tmp_path / "twice").mkdir()
@@ -135,8 +135,8 @@ def test_video_features_training_end_to_end(tmp_path):
     folder = write_clips(tmp_path / "clips", *(f"{name}.mp4" for each in names.values() for name in each))
     into = tmp_path / "features"
     assert main(call(folder, into)) == 0
-    told = {name: [f"a dog runs {place}", "the cat"] for each in names.values() for place, name in enumerate(each)}
-    data = write_hgr(tmp_path / "data", told, {split: dict.fromkeys(each) for split, each in names.items()})
+    reported = {name: [f"a dog runs {place}", "the cat"] for each in names.values() for place, name in enumerate(each)}
+    data = write_hgr(tmp_path / "data", reported, {split: dict.fromkeys(each) for split, each in names.items()})
     values = video_values(data, "vse-infinity", schedule={"epochs": 2, "batch_size": 4, "decay_epochs": 0})
     values["model"] = towers("gpo")
     values["model"]["image"]["feature_size"] = CHANNELS

@@ -1,4 +1,4 @@
-"""Contracts of ``vse index``: exit codes, stdout, stderr, and the index it leaves."""
+"""``vse index``: exit codes, output, and the resulting index."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def exported(tmp_path_factory):
 
 @pytest.fixture
 def photos(tmp_path):
-    """Three pictures and a file that only claims to be one."""
+    """Three images and a corrupt one."""
     folder = tmp_path / "photos"
     (folder / "trip").mkdir(parents=True)
     for seed, name in enumerate(("a.png", "b.jpg", "trip/é.png")):
@@ -58,7 +58,7 @@ def paths(index):
 
 
 def test_index_prints_result_and_progress(photos, index, exported, capsys):
-    """Stdout says what was done and lists what could not be read; stderr tells how fast; broken files fail nothing."""
+    """The result and corrupt files on stdout, progress on stderr; corrupt files do not fail the run."""
     assert main(call(photos, index, "--model", exported)) == 0
     output = capsys.readouterr()
     assert f"{photos}: 3 new (" in output.out
@@ -71,7 +71,7 @@ def test_index_prints_result_and_progress(photos, index, exported, capsys):
 
 
 def test_index_json_and_second_run(photos, index, exported, capsys):
-    """The model need not be named again, and is not needed from the same place of work; ``--json`` is one object."""
+    """A second run finds the model from another working directory; ``--json`` prints one object."""
     main(call(photos, index, "--model", exported))
     capsys.readouterr()
     (photos / "a.png").rename(photos / "c.png")
@@ -100,7 +100,7 @@ def test_index_stores_absolute_paths(photos, index, exported, capsys, monkeypatc
 
 
 def test_index_command_keeps_files_of_missing_folder(photos, index, exported, capsys):
-    """A known folder that is not there fails nothing and loses nothing."""
+    """A known folder that is missing is not an error, and its files are kept."""
     main(call(photos, index, "--model", exported))
     capsys.readouterr()
     photos.rename(photos.parent / "away")
@@ -125,7 +125,7 @@ def test_index_command_keeps_files_of_missing_folder(photos, index, exported, ca
     ],
 )
 def test_index_usage_errors(photos, index, exported, capsys, arguments, code, said):
-    """One line, the right exit code, and no index is made."""
+    """One line, the right exit code, and no index is created."""
     values = {"photos": photos, "index": index, "model": exported}
     assert main(["index", *(argument.format(**values) for argument in arguments)]) == code
     output = capsys.readouterr()
@@ -137,7 +137,7 @@ def test_index_usage_errors(photos, index, exported, capsys, arguments, code, sa
 
 
 def test_index_refuses_other_models(photos, index, exported, tmp_path, capsys):
-    """Another model is refused with the command that helps; one that takes features before an index is made."""
+    """Another model is an error with the upgrade command; so is one that reads features, before an index is created."""
     main(call(photos, index, "--model", exported))
     other, regions = build(grid_config(), seed=1).save(tmp_path / "other"), build().save(tmp_path / "regions")
     capsys.readouterr()
@@ -149,7 +149,7 @@ def test_index_refuses_other_models(photos, index, exported, tmp_path, capsys):
 
 
 def test_index_names_missing_model_folder(photos, index, exported, tmp_path, capsys):
-    """The message names the place where the model was, and the option that helps."""
+    """The error names the missing folder and --model."""
     here = tmp_path / "here"
     here.symlink_to(exported)
     main(call(photos, index, "--model", here))
@@ -166,7 +166,7 @@ def test_index_names_missing_model_folder(photos, index, exported, tmp_path, cap
 
 
 def test_index_keeps_model_source_while_it_exists(photos, index, exported, tmp_path, capsys):
-    """What is recorded stays as long as the model is there: the other place may be a stick."""
+    """Another copy, perhaps on removable media, does not replace the stored place."""
     main(call(photos, index, "--model", exported))
     (tmp_path / "stick").symlink_to(exported)
     assert main(call(photos, index, "--model", tmp_path / "stick")) == 0
@@ -177,7 +177,7 @@ def test_index_keeps_model_source_while_it_exists(photos, index, exported, tmp_p
 
 
 def test_index_command_refuses_overlapping_folders(photos, index, exported, capsys):
-    """Those that are given with each other or with what is known: refused before a model is loaded or a file read."""
+    """Overlaps among given and known folders are reported before a model is loaded."""
     (photos.parent / "more").mkdir()
     Image.fromarray(picture(9)).save(photos.parent / "more" / "m.png")
     trip, more = str(photos / "trip"), str(photos.parent / "more")
@@ -193,7 +193,7 @@ def test_index_command_refuses_overlapping_folders(photos, index, exported, caps
 
 
 def test_index_reports_failed_cache_build(photos, index, exported, capsys, monkeypatch):
-    """It fails the command, and what was indexed is reported all the same."""
+    """The command fails, and still reports what was indexed."""
 
     def full(self, *, progress=None):
         raise VSEError("the disk is full")
@@ -206,7 +206,7 @@ def test_index_reports_failed_cache_build(photos, index, exported, capsys, monke
 
 
 def test_index_reports_cache_build(photos, index, exported, capsys, monkeypatch):
-    """What makes searches fast may take minutes: it is begun before the index is closed, and narrated."""
+    """Building the cache may take minutes, so its progress is shown."""
 
     def settle(self, *, progress):
         progress.start(1, "making it fast")
@@ -235,7 +235,7 @@ def test_index_with_export_loads_no_torch(photos, index, exported):
 
 
 def test_index_watch_until_interrupted(photos, index, exported):
-    """``--watch`` takes in what comes, and an interrupt ends it with exit code 130 and everything committed."""
+    """``--watch`` indexes changes; an interrupt exits with 130, with everything committed."""
     process = subprocess.Popen(
         [sys.executable, "-m", "vse", *call(photos, index, "--model", exported, "--watch")],
         stderr=subprocess.PIPE,

@@ -1,4 +1,4 @@
-"""One folder with everything that may lie in a folder of images, through ``vse index``.
+"""``vse index`` on a folder with every kind of bad file.
 
 Each bad file is named with a reason of one line, each good one is indexed, and the command succeeds.
 """
@@ -17,7 +17,7 @@ import numpy as np
 import pillow_heif
 import pytest
 from PIL import Image
-from tests.cli.search_support import printed, saved_folder, told
+from tests.cli.search_support import printed, reported, saved_folder
 from tests.inputs.pictures import encoded, gradient
 from tests.support_models import picture
 from tests.support_rights import ordinary_rights
@@ -35,7 +35,7 @@ def chunk(kind: bytes, body: bytes) -> bytes:
 
 
 def png_bomb() -> bytes:
-    """A header of 100,000 x 100,000 pixels and nothing behind it."""
+    """A header of 100,000 x 100,000 pixels without data."""
     header = chunk(b"IHDR", struct.pack(">IIBBBBB", 100_000, 100_000, 8, 2, 0, 0, 0))
     return b"\x89PNG\r\n\x1a\n" + header + chunk(b"IDAT", zlib.compress(b"")) + chunk(b"IEND", b"")
 
@@ -80,7 +80,7 @@ BAD = {
 
 @pytest.fixture(scope="module")
 def done(tmp_path_factory):
-    """What ``vse index --json`` said about the folder, and the index."""
+    """The JSON of ``vse index`` for the folder, and the index."""
     home = tmp_path_factory.mktemp("bad")
     root = home / "photos"
     for name, content in {**GOOD, **{name: content for name, (content, _) in BAD.items()}}.items():
@@ -102,8 +102,8 @@ def done(tmp_path_factory):
     return SimpleNamespace(root=root, index=index, code=code, report=report, problems=problems)
 
 
-def test_the_rest_is_indexed(done):
-    """The command succeeds, every good file is in the index once, and no other."""
+def test_index_skips_bad_files(done):
+    """The command succeeds, and exactly the good files are indexed."""
     assert done.code == 0
     with open_collection(done.index) as collection:
         assert {file.path for file in collection.files()} == set(GOOD)
@@ -113,7 +113,7 @@ def test_the_rest_is_indexed(done):
 
 @pytest.mark.parametrize("name", BAD)
 def test_index_names_bad_file_with_reason(done, name):
-    """In one line that says what is wrong with it."""
+    """In one line."""
     assert BAD[name][1] in done.problems[name]
     assert done.problems[name]
     assert "\n" not in done.problems[name]
@@ -131,7 +131,7 @@ def test_index_names_bad_file_with_reason(done, name):
     ],
 )
 def test_index_names_pipes_sockets_and_circular_links(done, path, reason):
-    """Links in circles, pipes, sockets and names that are no text; nothing is waited for."""
+    """Circular links, pipes, sockets and invalid names; nothing blocks."""
     assert reason in done.problems[path]
 
 
@@ -148,7 +148,7 @@ def test_index_names_unreadable_folder(tmp_path):
     for place in (root, locked):
         (place / "photo.jpg").write_bytes(GOOD["photo.jpg"])
     arguments = ("index", root, "--into", tmp_path / "photos.vse")
-    assert told(*arguments, "--model", saved_folder())["files"] == 2
+    assert reported(*arguments, "--model", saved_folder())["files"] == 2
     (root / "new.bmp").write_bytes(GOOD["a.bmp"])
     locked.chmod(0)
     try:
@@ -172,7 +172,7 @@ def test_index_names_path_that_is_too_long(tmp_path):
         at, outer = os.open("n" * 250, os.O_RDONLY, dir_fd=at), at
         os.close(outer)
     os.close(at)
-    output = told("index", tmp_path / "photos", "--into", tmp_path / "photos.vse", "--model", saved_folder())
+    output = reported("index", tmp_path / "photos", "--into", tmp_path / "photos.vse", "--model", saved_folder())
     assert output["files"] == 1
     assert "File name too long" in output["folders"][0]["problems"][0]["reason"]
 
@@ -180,14 +180,14 @@ def test_index_names_path_that_is_too_long(tmp_path):
 def test_index_uses_first_frame_of_animation(done, tmp_path):
     """A search with that frame finds the animation first."""
     Image.fromarray(RED).save(tmp_path / "red.png")
-    found = told("search", done.index, "--image", tmp_path / "red.png", "-k", 1)
+    found = reported("search", done.index, "--image", tmp_path / "red.png", "-k", 1)
     assert found["results"][0]["path"] == str(done.root / "moving.gif")
     assert found["results"][0]["score"] == pytest.approx(1, abs=1e-4)
 
 
 def test_second_index_run_reports_bad_files_again(done):
     """Bad files are retried; good ones are skipped."""
-    (report,) = told("index", done.root, "--into", done.index)["folders"]
+    (report,) = reported("index", done.root, "--into", done.index)["folders"]
     assert (report["new"], report["skipped"], report["removed"]) == (0, len(GOOD), 0)
     assert {problem["path"]: problem["reason"] for problem in report["problems"]} == done.problems
 
@@ -207,5 +207,5 @@ def test_search_escapes_odd_names(done, capsys):
     assert "two\\nlines.jpg" in shown
     assert "[bold]%s{0}.png" in shown
     assert len(shown.splitlines()) == len(GOOD)
-    found = told("search", done.index, "snow", "-k", 50)
+    found = reported("search", done.index, "snow", "-k", 50)
     assert {result["path"] for result in found["results"]} == {str(done.root / name) for name in GOOD}

@@ -1,4 +1,4 @@
-"""``vse index FOLDER`` and nothing else: the model of the package, an index named after the folder."""
+"""``vse index FOLDER`` without options: the bundled model, and an index named after the folder."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from contextlib import closing
 
 import pytest
 from PIL import Image
-from tests.cli.search_support import refused, saved_folder, told
+from tests.cli.search_support import error_line, reported, saved_folder
 from tests.support_models import picture
 
 import vse
@@ -34,7 +34,7 @@ sys.exit(code)
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
-    """A folder with three images, and what a process without a network said when it indexed them from beside it."""
+    """A folder with three images, and the output of a process without network that indexed them."""
     home = tmp_path_factory.mktemp("home")
     (home / "My Photos" / "trip").mkdir(parents=True)
     for seed, name in enumerate(("a.png", "b.jpg", "trip/c.png")):
@@ -47,7 +47,7 @@ def made(tmp_path_factory):
 
 @pytest.fixture
 def home(made, tmp_path, monkeypatch):
-    """A copy of the index to change, in the present folder; the images stay where they were."""
+    """A copy of the index in the working directory; the images stay where they are."""
     shutil.copytree(made[0] / "My Photos.vse", tmp_path / "My Photos.vse")
     monkeypatch.chdir(tmp_path)
     return tmp_path
@@ -77,21 +77,21 @@ def test_index_prints_commands_that_work(made, home, capsys):
 
 
 def test_index_again_with_bundled_model(made, home, capsys):
-    """The same call takes in what is new; with ``--json`` it is one object; what exists keeps its own model."""
+    """The same call indexes new files; ``--json`` prints one object; an existing index keeps its model."""
     folder = made[0] / "My Photos"
-    report = told("index", folder)
+    report = reported("index", folder)
     assert (report["index"], report["folders"][0]["skipped"]) == ("My Photos.vse", 3)
     shutil.copytree(folder, home / "other" / "My Photos")
     own = home / "own.vse"
-    told("index", home / "other" / "My Photos", "--into", own, "--model", saved_folder())
-    told("index", home / "other" / "My Photos", "--into", own)
+    reported("index", home / "other" / "My Photos", "--into", own, "--model", saved_folder())
+    reported("index", home / "other" / "My Photos", "--into", own)
     assert info_of(own).model_source == str(saved_folder())
 
 
 def test_index_refuses_other_folder_of_same_name(made, home, capsys):
     """It is added only with the printed command."""
     other = shutil.copytree(made[0] / "My Photos", home / "other" / "My Photos")
-    line = refused(capsys, 1, "index", other)
+    line = error_line(capsys, 1, "index", other)
     assert str(made[0] / "My Photos") in line
     assert info_of("My Photos.vse").files == 3
     assert main(shlex.split(line.split("'", 1)[1].split("' adds")[0])[1:]) == 0
@@ -99,9 +99,9 @@ def test_index_refuses_other_folder_of_same_name(made, home, capsys):
 
 
 def test_index_refuses_root_folder_and_collections(home, capsys):
-    """The root of all folders has no name, and an index is not indexed; nothing is made."""
-    assert "--into NAME.vse" in refused(capsys, 2, "index", "/")
-    assert "is an index" in refused(capsys, 1, "index", "My Photos.vse")
+    """The root folder has no name, and an index is not indexed; nothing is created."""
+    assert "--into NAME.vse" in error_line(capsys, 2, "index", "/")
+    assert "is an index" in error_line(capsys, 1, "index", "My Photos.vse")
     assert [path.name for path in home.iterdir()] == ["My Photos.vse"]
 
 
@@ -116,21 +116,21 @@ def test_index_names_that_look_like_options_are_absolute(tmp_path, monkeypatch, 
 def test_local_model_named_like_bundled_one(made, home, capsys):
     """A folder of that name is used if the user types it, not by the index."""
     (home / DEFAULT).symlink_to(saved_folder())
-    told("index", made[0] / "My Photos")
-    assert told("search", "My Photos.vse", "a dog", "-k", 1)["results"]
-    assert "collection upgrade" in refused(capsys, 1, "search", "My Photos.vse", "a dog", "--model", DEFAULT)
-    told("index", made[0] / "My Photos", "--into", "new.vse")
+    reported("index", made[0] / "My Photos")
+    assert reported("search", "My Photos.vse", "a dog", "-k", 1)["results"]
+    assert "collection upgrade" in error_line(capsys, 1, "search", "My Photos.vse", "a dog", "--model", DEFAULT)
+    reported("index", made[0] / "My Photos", "--into", "new.vse")
     assert info_of("new.vse").model_source == DEFAULT
-    told("index", made[0] / "My Photos", "--into", "own.vse", "--model", DEFAULT)
+    reported("index", made[0] / "My Photos", "--into", "own.vse", "--model", DEFAULT)
     assert info_of("own.vse").model_source == str(home / DEFAULT)
 
 
 def test_folder_named_like_bundled_model(made, home, capsys):
     """``vse index photo --model photo`` works; the path of the bundled model stands for its name."""
     shutil.copytree(made[0] / "My Photos", home / DEFAULT)
-    told("index", DEFAULT, "--model", DEFAULT)
+    reported("index", DEFAULT, "--model", DEFAULT)
     assert info_of(f"{DEFAULT}.vse").model_source == DEFAULT
-    told("index", DEFAULT, "--into", "whole.vse", "--model", MODELS / DEFAULT)
+    reported("index", DEFAULT, "--into", "whole.vse", "--model", MODELS / DEFAULT)
     assert info_of("whole.vse").model_source == DEFAULT
 
 
@@ -142,7 +142,7 @@ def test_search_uses_coefficients_of_bundled_model(made, home, tmp_path):
     bare = shutil.copytree(MODELS / DEFAULT, tmp_path / "bare")
     (bare / "confidence.json").unlink()
     query = ("search", "My Photos.vse", "a dog", "-k", 1)
-    own, plain = told(*query)["results"][0], told(*query, "--model", bare)["results"][0]
+    own, plain = reported(*query)["results"][0], reported(*query, "--model", bare)["results"][0]
     assert own["score"] == plain["score"]
     assert own["confidence"] != plain["confidence"]
     loaded = load_collection("My Photos.vse")
@@ -157,7 +157,7 @@ def test_index_of_former_weights_suggests_upgrade(made, home, capsys, tmp_path, 
     (tmp_path / "next" / DEFAULT).symlink_to(saved_folder())
     monkeypatch.setattr("vse.models.sources.MODELS", tmp_path / "next")
     folder = made[0] / "My Photos"
-    line = refused(capsys, 1, "search", "My Photos.vse", "a dog")
+    line = error_line(capsys, 1, "search", "My Photos.vse", "a dog")
     assert f"the {DEFAULT!r} model of this version of vse" in line
     assert line.endswith(f"vse collection upgrade 'My Photos.vse' --model {DEFAULT}")
     assert main(["index", str(folder)]) == 1
@@ -166,22 +166,22 @@ def test_index_of_former_weights_suggests_upgrade(made, home, capsys, tmp_path, 
     info = info_of("My Photos.vse")
     assert (info.generation, info.model_source) == (2, DEFAULT)
     assert info.model == vse.load(saved_folder()).fingerprint()
-    assert told("search", "My Photos.vse", "a dog", "-k", 1)["results"]
-    assert told("index", folder)["folders"][0]["skipped"] == 3
+    assert reported("search", "My Photos.vse", "a dog", "-k", 1)["results"]
+    assert reported("index", folder)["folders"][0]["skipped"] == 3
 
 
 def test_bundled_model_is_not_modified(home, capsys):
-    """Calibrating and exporting it are refused with a copy as the fix, by name and by folder; the copy can be used."""
+    """Calibrating or exporting it is an error that suggests a copy, by name and by folder; the copy works."""
     before = sorted(path.name for path in (MODELS / DEFAULT).iterdir())
     for name in (DEFAULT, MODELS / DEFAULT):
         for command in (("calibrate", name, "--data", "."), ("export", name, "out")):
-            line = refused(capsys, 1, *command)
+            line = error_line(capsys, 1, *command)
             assert "is bundled with the package" in line
             copy = shlex.split(line.split("'cp ")[1].split("', and")[0].replace("DIR", "mine"))
             assert copy == ["-r", str(MODELS / DEFAULT), "mine"]
     subprocess.run(["cp", *copy], check=True)
-    assert "is bundled" not in refused(capsys, 1, "calibrate", "mine", "--data", "nowhere")
-    assert told("search", "My Photos.vse", "a dog", "--model", "mine", "-k", 1)["results"]
+    assert "is bundled" not in error_line(capsys, 1, "calibrate", "mine", "--data", "nowhere")
+    assert reported("search", "My Photos.vse", "a dog", "--model", "mine", "-k", 1)["results"]
     assert sorted(path.name for path in (MODELS / DEFAULT).iterdir()) == before
 
 
@@ -192,7 +192,7 @@ def test_serve_defaults_to_only_index(home, capsys, monkeypatch):
     assert main(["serve"]) == 0
     assert asked == ["My Photos.vse"]
     shutil.copytree("My Photos.vse", "b.vse")
-    assert "(My Photos.vse, b.vse)" in refused(capsys, 2, "serve")
+    assert "(My Photos.vse, b.vse)" in error_line(capsys, 2, "serve")
     (home / "empty" / "no.vse").mkdir(parents=True)
     monkeypatch.chdir(home / "empty")
-    assert "'vse index FOLDER' creates one" in refused(capsys, 2, "serve")
+    assert "'vse index FOLDER' creates one" in error_line(capsys, 2, "serve")

@@ -1,4 +1,4 @@
-"""Contracts of ``vse inspect``: the report on stdout, the image where it was asked for, one line per error."""
+"""``vse inspect``: the report, the plot, and errors."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_inspect_prints_text_and_json(saved, capsys):
 
 
 def test_inspect_plot(saved, tmp_path, capsys):
-    """``--plot`` draws into the file and the report names it."""
+    """``--plot`` writes the file, and the report names it."""
     pytest.importorskip("matplotlib")
     path = tmp_path / "new" / "curves.png"
     assert main(["inspect", str(saved), "--plot", str(path), "--json"]) == 0
@@ -58,7 +58,7 @@ def test_inspect_refuses_unknown_plot_suffix(saved, tmp_path, capsys):
 
 @pytest.mark.parametrize(("content", "words"), [(None, "no such folder"), ({}, "without config.json")])
 def test_inspect_refuses_folder_without_model(tmp_path, capsys, content, words):
-    """A folder that is absent or holds no model fails with its name."""
+    """A missing folder and one without a model are named."""
     folder = tmp_path / "empty"
     if content is not None:
         folder.mkdir()

@@ -1,4 +1,4 @@
-"""Contracts of the command as a whole: fast to start, one line per error, exit codes, data on stdout."""
+"""The command as a whole: fast start, one line per error, exit codes, results on stdout."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ sys.exit(main({arguments}))
 
 
 def run(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
-    """The real command in a process of its own."""
+    """Run the command in a subprocess."""
     command = [sys.executable, "-m", "vse", *arguments]
     return subprocess.run(command, capture_output=True, text=True, cwd=cwd, check=False, timeout=60)
 
@@ -48,7 +48,7 @@ def assert_one_line(stderr: str) -> None:
 
 @pytest.mark.parametrize("arguments", [["--help"], [], ["experiment", "--help"], ["demo", "--help"]])
 def test_help_goes_to_stdout_and_succeeds(arguments):
-    """Help, also that of a bare ``vse``, is data: on stdout, with exit code 0."""
+    """Help, also that of a bare ``vse``, is on stdout with exit code 0."""
     done = run(*arguments)
     assert done.returncode == 0
     assert "Usage: vse" in done.stdout
@@ -216,7 +216,7 @@ def test_interrupt_exits_with_130():
 
 
 class TestFailures:
-    """What becomes of exceptions, with a demo that raises them."""
+    """Exceptions, raised by a fake demo."""
 
     @staticmethod
     def fail_with(monkeypatch, error: BaseException) -> None:

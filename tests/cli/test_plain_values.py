@@ -1,4 +1,4 @@
-"""What a command receives is what typer's own conversion gives, and pydantic is loaded only to convert something."""
+"""Commands receive the values of typer's own conversion, and pydantic is loaded only for values that need it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from vse.cli.main import keep_plain
 
 
 def received(arguments: list[str], *, plain: bool) -> Any:
-    """The parameters of a command with one of each kind, or the parser's complaint."""
+    """The parameters of a command with one of each kind, or the parser's error."""
     app, found = typer.Typer(add_completion=False, rich_markup_mode=None), {}
 
     @app.callback()

@@ -1,4 +1,4 @@
-"""Contracts of progress: few lines in a log, a bar on a terminal, the same protocol for both."""
+"""Progress: few lines in a log, a bar on a terminal."""
 
 from __future__ import annotations
 

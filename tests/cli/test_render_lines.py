@@ -131,8 +131,8 @@ def test_video_features_lines():
         "kept": 0,
         "clipped": 7,
     }
-    told = {"problems": {"a\nb": "empty"}, "notes": {"[c]": "the second half is missing"}}
-    report = FeaturesReport(folder=Path("out"), backbone="tiny", seconds=1.0, **counts, **told)
+    reported = {"problems": {"a\nb": "empty"}, "notes": {"[c]": "the second half is missing"}}
+    report = FeaturesReport(folder=Path("out"), backbone="tiny", seconds=1.0, **counts, **reported)
     assert lines_of(report) == [
         "tiny: 3 videos, up to 20 frames of 128 channels",
         "2 videos with 25 frames computed now (2.0 videos/s), 0 already existed",

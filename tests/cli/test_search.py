@@ -1,4 +1,4 @@
-"""``vse search`` and ``vse collection`` as a person runs them, with an exported model and images on disk."""
+"""``vse search`` and ``vse collection`` with an exported model and images on disk."""
 
 from __future__ import annotations
 
@@ -60,8 +60,8 @@ def place(tmp_path_factory):
     return SimpleNamespace(home=home, photos=photos, index=index, model=model, names=names, vectors=vectors)
 
 
-def told(capsys, *arguments: object) -> dict:
-    """The JSON object of a call that went well."""
+def reported(capsys, *arguments: object) -> dict:
+    """The JSON object of a successful call."""
     assert main([*map(str, arguments), "--json"]) == 0
     output = capsys.readouterr()
     assert output.out.isascii()
@@ -69,8 +69,8 @@ def told(capsys, *arguments: object) -> dict:
     return json.loads(output.out)
 
 
-def refused(capsys, code: int, *arguments: object) -> str:
-    """The one line of a call that went wrong."""
+def error_line(capsys, code: int, *arguments: object) -> str:
+    """The error line of a failed call."""
     assert main([*map(str, arguments)]) == code
     output = capsys.readouterr()
     assert output.out == ""
@@ -84,8 +84,8 @@ def paths(found: dict) -> list[str]:
 
 
 def test_search_command_ranks_by_sentence(place, capsys):
-    """All items by their score with the sentence; the JSON has the keys that others rely on."""
-    found = told(capsys, "search", place.index, "a dog runs in the snow", "-k", 20)
+    """All items by score; the JSON has its documented keys."""
+    found = reported(capsys, "search", place.index, "a dog runs in the snow", "-k", 20)
     assert found["query"] == "a dog runs in the snow"
     assert found["exact"] is True
     assert len(found["results"]) == 8
@@ -100,16 +100,16 @@ def test_search_command_ranks_by_sentence(place, capsys):
 
 def test_search_command_by_image_and_like(place, capsys):
     """The image itself is the best result; by id the others are found, without the model."""
-    found = told(capsys, "search", place.index, "--image", place.photos / "b.png", "-k", 1)
+    found = reported(capsys, "search", place.index, "--image", place.photos / "b.png", "-k", 1)
     assert paths(found) == ["b.png"]
     assert found["results"][0]["score"] == pytest.approx(1, abs=1e-4)
-    again = told(capsys, "search", place.index, "--like", found["results"][0]["id"], "-k", 7, "--model", "nowhere")
+    again = reported(capsys, "search", place.index, "--like", found["results"][0]["id"], "-k", 7, "--model", "nowhere")
     assert sorted(paths(again)) == ["a.png", "c.png", "copy.png", "d.png", "e.png", "f.mp4", "f.mp4"]
 
 
 def test_search_command_excludes(place, capsys):
-    """Results are scored against the sentence less a part of the excluded one."""
-    found = told(capsys, "search", place.index, "a dog", "--not", "two cats", "--not", "snow", "-k", 8)
+    """The query is the text minus a part of the excluded one."""
+    found = reported(capsys, "search", place.index, "a dog", "--not", "two cats", "--not", "snow", "-k", 8)
     wanted, *excluded = place.model.encode_texts(["a dog", "two cats", "snow"])
     vector = combine(wanted[None], None, np.stack(excluded))
     assert found["query"] == "a dog, not two cats, not snow"
@@ -123,30 +123,34 @@ def test_search_command_excludes(place, capsys):
 def test_search_command_filters_and_pages(place, capsys):
     """Folder, dates and type limit what is found; page 2 continues page 1."""
     query = ("search", place.index, "snow")
-    assert set(paths(told(capsys, *query, "--folder", "sea"))) == {"c.png", "d.png"}
-    assert set(paths(told(capsys, *query, "--type", "video"))) == {"f.mp4"}
-    assert set(paths(told(capsys, *query, "--after", "1971", "--before", "1973-06-01"))) == {"b.png", "c.png", "d.png"}
-    whole = told(capsys, *query, "-k", 8)["results"]
-    pages = [told(capsys, *query, "-k", 3, "--page", page) for page in (1, 2, 3)]
+    assert set(paths(reported(capsys, *query, "--folder", "sea"))) == {"c.png", "d.png"}
+    assert set(paths(reported(capsys, *query, "--type", "video"))) == {"f.mp4"}
+    assert set(paths(reported(capsys, *query, "--after", "1971", "--before", "1973-06-01"))) == {
+        "b.png",
+        "c.png",
+        "d.png",
+    }
+    whole = reported(capsys, *query, "-k", 8)["results"]
+    pages = [reported(capsys, *query, "-k", 3, "--page", page) for page in (1, 2, 3)]
     assert [result for page in pages for result in page["results"]] == whole
     assert [page["more"] for page in pages] == [True, True, False]
 
 
 def test_search_command_confidence_and_duplicates(place, capsys):
-    """Results that are not sure enough are left out; copies are shown once when asked."""
+    """Results below the confidence are left out; duplicates are grouped on request."""
     query = ("search", place.index, "--image", place.photos / "a.png", "-k", 8)
-    whole = told(capsys, *query)["results"]
+    whole = reported(capsys, *query)["results"]
     bound = whole[2]["confidence"]
-    kept = told(capsys, *query, "--min-confidence", bound)["results"]
+    kept = reported(capsys, *query, "--min-confidence", bound)["results"]
     assert [r["id"] for r in kept] == [r["id"] for r in whole if r["confidence"] >= bound]
-    grouped = told(capsys, *query, "--group-duplicates")["results"]
+    grouped = reported(capsys, *query, "--group-duplicates")["results"]
     assert grouped[0]["id"] == 1
     assert 6 in grouped[0]["group"]
     assert 6 not in [result["id"] for result in grouped]
 
 
 def test_search_command_prints_lines(place, capsys):
-    """A line a result on stdout, unknown words said, nothing on stderr."""
+    """A line per result and unknown words on stdout, nothing on stderr."""
     assert main(["search", str(place.index), "a zebra in the snow", "-k", "2"]) == 0
     output = capsys.readouterr()
     lines = output.out.splitlines()
@@ -186,22 +190,22 @@ def test_search_command_prints_lines(place, capsys):
 )
 def test_search_usage_errors_are_one_line(place, capsys, arguments, code, words):
     """With the exit code and the value."""
-    assert words in refused(capsys, code, "search", place.index, *arguments)
+    assert words in error_line(capsys, code, "search", place.index, *arguments)
 
 
 def test_search_command_checks_model(place, capsys, tmp_path):
-    """A collection whose model has moved asks for it; another model is refused; no collection is no collection."""
+    """A moved model, another model and a missing collection are errors."""
     moved = tmp_path / "moved.vse"
     with EmbeddedCollection.create(
         moved, model=place.model.fingerprint(), model_source=str(tmp_path / "gone"), dimensions=place.model.embed_size
     ) as collection:
         collection.add([Entry(media(place.photos, "a.png"), (Moment(place.vectors[0]),))])
-    assert "--model" in refused(capsys, 1, "search", moved, "snow")
-    assert paths(told(capsys, "search", moved, "snow", "--model", exported_folder())) == ["a.png"]
+    assert "--model" in error_line(capsys, 1, "search", moved, "snow")
+    assert paths(reported(capsys, "search", moved, "snow", "--model", exported_folder())) == ["a.png"]
     other = build(seed=5).save(tmp_path / "other")
-    line = refused(capsys, 1, "search", place.index, "snow", "--model", other)
+    line = error_line(capsys, 1, "search", place.index, "snow", "--model", other)
     assert place.model.fingerprint() in line
-    assert "no collection" in refused(capsys, 1, "search", tmp_path, "snow")
+    assert "no collection" in error_line(capsys, 1, "search", tmp_path, "snow")
 
 
 def test_search_loads_only_light_install(place):
@@ -223,7 +227,7 @@ class TestCollection:
 
     def test_collection_info_prints_text_and_json(self, place, capsys):
         """Counts and the model, as text and JSON."""
-        found = told(capsys, "collection", "info", place.index)
+        found = reported(capsys, "collection", "info", place.index)
         assert (found["files"], found["items"], found["model"]) == (7, 8, place.model.fingerprint())
         assert main(["collection", "info", str(place.index)]) == 0
         assert "7 files, 8 items" in capsys.readouterr().out
@@ -233,10 +237,10 @@ class TestCollection:
         assert main(["collection", "duplicates", str(place.index), "--threshold", "0.9999", "--json"]) == 0
         found = json.loads(capsys.readouterr().out)
         assert {"a.png", "copy.png"} in [{Path(each["path"]).name for each in group} for group in found["groups"]]
-        assert "--threshold 2" in refused(capsys, 2, "collection", "duplicates", place.index, "--threshold", 2)
+        assert "--threshold 2" in error_line(capsys, 2, "collection", "duplicates", place.index, "--threshold", 2)
 
     def test_collection_remove_by_path(self, place, capsys, tmp_path):
-        """Files and folders by their paths are forgotten; one that is not there stops everything."""
+        """Files and folders are removed by path; an unknown path is an error before anything is removed."""
         index = tmp_path / "own.vse"
         with EmbeddedCollection.create(index, model="m", model_source="m", dimensions=place.model.embed_size) as made:
             made.add(
@@ -245,13 +249,13 @@ class TestCollection:
                     for name, vector in zip(place.names, place.vectors, strict=True)
                 ]
             )
-        line = refused(capsys, 1, "collection", "remove", index, place.photos / "a.png", place.photos / "nowhere")
+        line = error_line(capsys, 1, "collection", "remove", index, place.photos / "a.png", place.photos / "nowhere")
         assert "nowhere" in line
-        assert told(capsys, "collection", "info", index)["files"] == 6
-        found = told(capsys, "collection", "remove", index, place.photos / "a.png", place.photos / "sea")
+        assert reported(capsys, "collection", "info", index)["files"] == 6
+        found = reported(capsys, "collection", "remove", index, place.photos / "a.png", place.photos / "sea")
         assert (found["note"], found["files"]) == ("3 files removed", 3)
         assert (place.photos / "a.png").is_file()
 
     def test_collection_without_command_lists_them(self, capsys):
-        """Says which there are."""
-        assert "'verify'" in refused(capsys, 2, "collection")
+        """The error lists the commands."""
+        assert "'verify'" in error_line(capsys, 2, "collection")

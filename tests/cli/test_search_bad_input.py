@@ -1,4 +1,4 @@
-"""What cannot be asked, through ``vse search``: one line, the right exit code, and no waiting."""
+"""Invalid input of ``vse search``: one line and the right exit code."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import os
 
 import pytest
 from PIL import Image
-from tests.cli.search_support import refused, saved_folder, told
+from tests.cli.search_support import error_line, reported, saved_folder
 from tests.cli.test_index_bad_input import png_bomb
 from tests.inputs.pictures import encoded, gradient
 from tests.support_models import picture
@@ -22,7 +22,7 @@ LONGEST_LINE = 500
 
 @pytest.fixture(scope="module")
 def index(tmp_path_factory):
-    """Some pictures in an index."""
+    """An index of a few images."""
     home = tmp_path_factory.mktemp("search")
     (home / "photos").mkdir()
     for seed in range(COUNT):
@@ -34,7 +34,7 @@ def index(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def queries(tmp_path_factory):
-    """Files that are no pictures, to be searched with."""
+    """Query files that are not images."""
     folder = tmp_path_factory.mktemp("queries")
     (folder / "text.jpg").write_text("only a note")
     (folder / "empty.jpg").touch()
@@ -48,7 +48,7 @@ def queries(tmp_path_factory):
 
 
 def short(line: str) -> str:
-    """An error does not repeat a megabyte."""
+    """The line, checked to be short."""
     assert len(line) < LONGEST_LINE
     return line
 
@@ -80,7 +80,7 @@ def short(line: str) -> str:
 )
 def test_search_command_refuses_invalid_queries(index, capsys, arguments, code, words):
     """The value, what was expected, and nothing else."""
-    assert words in short(refused(capsys, code, "search", index, *arguments))
+    assert words in short(error_line(capsys, code, "search", index, *arguments))
 
 
 @pytest.mark.parametrize(
@@ -99,7 +99,7 @@ def test_search_command_refuses_invalid_queries(index, capsys, arguments, code, 
 )
 def test_search_refuses_invalid_weights(index, capsys, weights, words):
     """One positive number for each part of the query."""
-    assert words in short(refused(capsys, 2, "search", index, "snow", "a dog", "--weights", weights))
+    assert words in short(error_line(capsys, 2, "search", index, "snow", "a dog", "--weights", weights))
 
 
 @pytest.mark.parametrize(
@@ -119,7 +119,7 @@ def test_search_refuses_invalid_weights(index, capsys, weights, words):
 )
 def test_search_refuses_invalid_places(index, capsys, options, words):
     """Two numbers in degrees, and positive kilometres."""
-    assert words in short(refused(capsys, 2, "search", index, "snow", *options))
+    assert words in short(error_line(capsys, 2, "search", index, "snow", *options))
 
 
 @pytest.mark.parametrize(
@@ -139,7 +139,7 @@ def test_search_refuses_invalid_places(index, capsys, options, words):
 )
 def test_search_names_invalid_query_image(index, queries, capsys, name, words):
     """With the reason; a pipe is not read, a decompression bomb not decoded."""
-    line = refused(capsys, 1, "search", index, "--image", queries / name)
+    line = error_line(capsys, 1, "search", index, "--image", queries / name)
     assert words in line
     assert "not an image that can be read" in line
 
@@ -147,8 +147,8 @@ def test_search_names_invalid_query_image(index, queries, capsys, name, words):
 @pytest.mark.parametrize("options", [("-k", 10**9), ("-k", 10**30), ("-k", 10**9, "--group-duplicates")])
 def test_search_k_above_number_of_items(index, capsys, options):
     """All items, in the order of a short page."""
-    everything = told("search", index, "snow", *options)
-    first = told("search", index, "snow", "-k", 5, *options[2:])
+    everything = reported("search", index, "snow", *options)
+    first = reported("search", index, "snow", "-k", 5, *options[2:])
     assert not everything["more"]
     assert sum(1 + len(result["group"]) for result in everything["results"]) == COUNT
     assert [result["id"] for result in everything["results"][:5]] == [result["id"] for result in first["results"]]
@@ -157,7 +157,7 @@ def test_search_k_above_number_of_items(index, capsys, options):
 @pytest.mark.parametrize("page", [3, 10**12, 10**30])
 def test_search_page_after_the_last(index, capsys, page):
     """It is empty, and says so."""
-    assert told("search", index, "snow", "--page", page)["results"] == []
+    assert reported("search", index, "snow", "--page", page)["results"] == []
     assert main(["search", str(index), "snow", "--page", str(page)]) == 0
     assert capsys.readouterr().out == "no more results\n"
 
@@ -165,7 +165,7 @@ def test_search_page_after_the_last(index, capsys, page):
 def test_search_reports_truncated_query(index, capsys):
     """Within the limit a long text is searched by its beginning, reported in text and JSON."""
     text = ("snow " * MAX_CHARACTERS)[:MAX_CHARACTERS]
-    found = told("search", index, text, "-k", 1)
+    found = reported("search", index, text, "-k", 1)
     assert found["cut"] == [text]
     assert len(found["results"]) == 1
     assert main(["search", str(index), text, "-k", "1"]) == 0
@@ -175,10 +175,10 @@ def test_search_reports_truncated_query(index, capsys):
 @pytest.mark.parametrize("where", ["", "nowhere.vse", "x" * 300, "\0"])
 def test_search_names_missing_index(capsys, where):
     """Before anything is loaded."""
-    refused(capsys, 1, "search", where, "snow")
+    error_line(capsys, 1, "search", where, "snow")
 
 
 def test_search_refuses_evidence_below_a_file(index, queries, capsys):
     """Before anything is loaded."""
-    line = refused(capsys, 2, "search", index, "snow", "--evidence", queries / "text.jpg" / "maps")
+    line = error_line(capsys, 2, "search", index, "snow", "--evidence", queries / "text.jpg" / "maps")
     assert "is a file, expected a folder" in line

@@ -1,4 +1,4 @@
-"""``vse search`` beyond a sentence: captions, weights, places, folders and evidence, on a folder that was indexed."""
+"""``vse search`` with captions, weights, places, folders and evidence."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from PIL import Image
-from tests.cli.search_support import refused, saved_folder, told
+from tests.cli.search_support import error_line, reported, saved_folder
 from tests.index.scan.support import exif_of, gps_of
 from tests.inputs.video.clips import write_clip
 from tests.support_models import CAPTIONS, build, grid_config, picture
@@ -40,7 +40,7 @@ def place(tmp_path_factory):
     rows = [{"path": f"{seed}.png", "caption": caption} for seed, caption in zip(range(3, 7), CAPTIONS, strict=True)]
     (photos / "captions.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     index = home / "photos.vse"
-    told("index", photos, "--into", index, "--model", saved_folder())
+    reported("index", photos, "--into", index, "--model", saved_folder())
     return SimpleNamespace(home=home, photos=photos, index=index, model=vse.load(saved_folder()))
 
 
@@ -53,7 +53,7 @@ class TestCaptions:
 
     def test_search_command_captions_of_image(self, place):
         """Every caption by its score with the image, and the file it came with."""
-        found = told("search", place.index, "--image", place.photos / "munich.jpg", "--captions")
+        found = reported("search", place.index, "--image", place.photos / "munich.jpg", "--captions")
         scores = place.model.encode_texts(CAPTIONS) @ place.model.encode_images([place.photos / "munich.jpg"])[0]
         order = np.argsort(-scores)
         assert [each["caption"] for each in found["captions"]] == [CAPTIONS[row] for row in order]
@@ -62,12 +62,12 @@ class TestCaptions:
 
     def test_search_captions_by_text_and_id(self, place, capsys):
         """A caption finds itself; an id needs no model; pages continue each other."""
-        found = told("search", place.index, CAPTIONS[1], "--captions", "-k", 1)
+        found = reported("search", place.index, CAPTIONS[1], "--captions", "-k", 1)
         assert found["captions"][0]["caption"] == CAPTIONS[1]
         assert found["captions"][0]["score"] == pytest.approx(1, abs=1e-5)
         like = ("search", place.index, "--like", found["captions"][0]["id"], "--captions", "--model", "nowhere")
-        whole = told(*like)["captions"]
-        pages = [told(*like, "-k", 3, "--page", page) for page in (1, 2)]
+        whole = reported(*like)["captions"]
+        pages = [reported(*like, "-k", 3, "--page", page) for page in (1, 2)]
         assert [each for page in pages for each in page["captions"]] == whole
         assert main(["search", str(place.index), CAPTIONS[1], "--captions", "-k", "2"]) == 0
         lines = capsys.readouterr().out.splitlines()
@@ -76,11 +76,11 @@ class TestCaptions:
         assert lines[2:] == ["more with --page 2"]
 
     def test_search_command_without_captions(self, place, tmp_path, capsys):
-        """An index without captions says how they come into one."""
+        """The error says how to add captions."""
         (tmp_path / "photos").mkdir()
         Image.fromarray(picture(1)).save(tmp_path / "photos" / "a.png")
-        told("index", tmp_path / "photos", "--into", tmp_path / "i.vse", "--model", saved_folder())
-        line = refused(capsys, 1, "search", tmp_path / "i.vse", "snow", "--captions")
+        reported("index", tmp_path / "photos", "--into", tmp_path / "i.vse", "--model", saved_folder())
+        line = error_line(capsys, 1, "search", tmp_path / "i.vse", "snow", "--captions")
         assert "holds no captions" in line
         assert "captions.csv" in line
 
@@ -88,16 +88,16 @@ class TestCaptions:
         "options", [("--folder", "trip"), ("--type", "image"), ("--evidence", "e"), ("--group-duplicates",)]
     )
     def test_search_command_captions_refuses_image_options(self, place, capsys, options):
-        """Options that are about images are refused rather than ignored."""
-        assert "--captions" in refused(capsys, 2, "search", place.index, "snow", "--captions", *options)
+        """Options for images are an error."""
+        assert "--captions" in error_line(capsys, 2, "search", place.index, "snow", "--captions", *options)
 
 
 def test_search_command_weights(place):
-    """Texts, then images, then ids count in the proportion that is given."""
+    """Weights apply to texts, then images, then ids."""
     parts = ("a dog", "--image", place.photos / "3.png", "--like", 2)
-    found = told("search", place.index, *parts, "--weights", "1,0.5,0.25", "-k", 3)
+    found = reported("search", place.index, *parts, "--weights", "1,0.5,0.25", "-k", 3)
     vectors = [place.model.encode_texts(["a dog"])[0], place.model.encode_images([place.photos / "3.png"])[0]]
-    everything = told("search", place.index, "a dog", "-k", 20)["results"]
+    everything = reported("search", place.index, "a dog", "-k", 20)["results"]
     (second,) = (result["path"] for result in everything if result["id"] == 2)
     vectors.append(place.model.encode_images([second])[0])
     query = combine(np.stack(vectors), [1, 0.5, 0.25])
@@ -105,7 +105,7 @@ def test_search_command_weights(place):
         if result["kind"] == "image":
             score = float(place.model.encode_images([result["path"]])[0] @ query)
             assert result["score"] == pytest.approx(score, abs=1e-4)
-    heavy = told("search", place.index, *parts, "--weights", "1,1000,1", "-k", 1)
+    heavy = reported("search", place.index, *parts, "--weights", "1,1000,1", "-k", 1)
     assert names(heavy) == {"3.png"}
 
 
@@ -122,30 +122,30 @@ def test_search_command_weights(place):
     ],
 )
 def test_search_command_filters_by_place(place, options, expected):
-    """Images whose EXIF tells a place near the one that is named; what has no place is not found."""
-    assert names(told("search", place.index, "snow", *options)) == expected
+    """Images with EXIF coordinates near the place; items without coordinates are not found."""
+    assert names(reported("search", place.index, "snow", *options)) == expected
 
 
 def test_search_folder_as_absolute_path(place, capsys):
     """An absolute path equals the path below the indexed folder; one that is not indexed is an error."""
-    relative = told("search", place.index, "snow", "--folder", "trip")
+    relative = reported("search", place.index, "snow", "--folder", "trip")
     assert names(relative) == {"augsburg.jpg"}
     for same in (place.photos / "trip", f"{place.photos}/./trip/", "./trip", "trip/"):
-        assert told("search", place.index, "snow", "--folder", same)["results"] == relative["results"]
+        assert reported("search", place.index, "snow", "--folder", same)["results"] == relative["results"]
     for everything in (place.photos, f"{place.photos}/trip/..", "", ".", "./"):
-        assert len(names(told("search", place.index, "snow", "--folder", everything))) == 8
+        assert len(names(reported("search", place.index, "snow", "--folder", everything))) == 8
     for outside in (place.home, "/", f"{place.photos}/..", f"{place.photos}2"):
-        assert str(place.photos) in refused(capsys, 2, "search", place.index, "snow", "--folder", outside)
+        assert str(place.photos) in error_line(capsys, 2, "search", place.index, "snow", "--folder", outside)
     for above in ("..", "trip/../.."):
-        line = refused(capsys, 2, "search", place.index, "snow", "--folder", above)
+        line = error_line(capsys, 2, "search", place.index, "snow", "--folder", above)
         assert f"{above!r} leads out of what was indexed" in line
 
 
 def test_search_command_suggests_folder(place, capsys):
-    """Said in one line with what there is, rather than that nothing was found."""
+    """An unknown folder is an error that names existing ones."""
     query = ("search", place.index, "snow", "--folder")
-    assert refused(capsys, 1, *query, "tripp").endswith("no file lies in folder 'tripp': did you mean 'trip'?")
-    line = refused(capsys, 1, *query, place.photos / "trip" / "2031")
+    assert error_line(capsys, 1, *query, "tripp").endswith("no file lies in folder 'tripp': did you mean 'trip'?")
+    line = error_line(capsys, 1, *query, place.photos / "trip" / "2031")
     assert line.endswith(f"no file lies in folder '{place.photos}/trip/2031': the nearest that holds files is 'trip'")
     assert main([*map(str, query), "trip", "--type", "video"]) == 0
     assert capsys.readouterr().out == "nothing found\n"
@@ -157,7 +157,7 @@ def test_search_folder_in_two_roots(tmp_path):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         Image.fromarray(picture(seed)).save(tmp_path / name)
     index = tmp_path / "both.vse"
-    told("index", tmp_path / "one", tmp_path / "two", "--into", index, "--model", saved_folder())
+    reported("index", tmp_path / "one", tmp_path / "two", "--into", index, "--model", saved_folder())
     for folder, expected in (
         (tmp_path / "one" / "trip", {"a.png"}),
         (tmp_path / "two" / "trip", {"c.png"}),
@@ -166,15 +166,15 @@ def test_search_folder_in_two_roots(tmp_path):
         ("trip", {"a.png", "c.png"}),
         (".", {"a.png", "b.png", "c.png", "d.png"}),
     ):
-        assert names(told("search", index, "snow", "--folder", folder)) == expected
+        assert names(reported("search", index, "snow", "--folder", folder)) == expected
 
 
 class TestEvidence:
     """``--evidence``."""
 
     def test_search_command_writes_evidence(self, place, tmp_path):
-        """Each result's parts add up to its score, and an image of them is in the folder."""
-        found = told("search", place.index, "a dog", "snow", "--weights", "2,1", "--evidence", tmp_path / "e")
+        """The evidence adds up to the score, and its image is in the folder."""
+        found = reported("search", place.index, "a dog", "snow", "--weights", "2,1", "--evidence", tmp_path / "e")
         assert len(found["results"]) == 9
         for number, result in enumerate(found["results"], 1):
             shown = result["evidence"]
@@ -197,13 +197,13 @@ class TestEvidence:
 
     def test_search_without_results_creates_no_evidence_folder(self, place, tmp_path):
         """Only written images need one."""
-        found = told("search", place.index, "snow", "--near", "0,0", "--evidence", tmp_path / "e")
+        found = reported("search", place.index, "snow", "--near", "0,0", "--evidence", tmp_path / "e")
         assert found["results"] == []
         assert not (tmp_path / "e").exists()
 
 
 def test_search_command_suggests_upgrade_for_other_model(place, tmp_path, capsys):
-    """The line can be copied: it names this index and that model."""
+    """The error has the complete command."""
     other = build(grid_config(), seed=5).save(tmp_path / "other")
-    line = refused(capsys, 1, "search", place.index, "snow", "--model", other)
+    line = error_line(capsys, 1, "search", place.index, "snow", "--model", other)
     assert line.endswith(f"vse collection upgrade {place.index} --model {other}")

@@ -1,4 +1,4 @@
-"""``vse train`` as a person runs it."""
+"""``vse train``."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def place(tmp_path_factory) -> Path:
 
 @pytest.fixture
 def run(capsys):
-    """Runs the command in this process: exit code, stdout, stderr."""
+    """Run the command in this process; return exit code, stdout and stderr."""
 
     def command(*arguments: object) -> tuple[int, str, str]:
         code = main(["train", *map(str, arguments)])
@@ -37,7 +37,7 @@ def run(capsys):
 
 
 def the_error(result: tuple[int, str, str], code: int) -> str:
-    """The one line of a failed call, which has nothing on stdout."""
+    """The error line of a failed call, which has no output on stdout."""
     assert result[:2] == (code, "")
     *narration, line = result[2].splitlines()
     assert line.startswith("vse: error: ")
@@ -79,10 +79,10 @@ class TestTraining:
 
 
 class TestRecipes:
-    """Looking at recipes and changing them."""
+    """Showing and changing recipes."""
 
     def test_train_list_names_all_recipes(self, run):
-        """As JSON every one with its sentence, as text every one in a line of its own."""
+        """With their summaries, as JSON and as lines."""
         code, out, err = run("--list", "--json")
         assert (code, err) == (0, "")
         recipes = json.loads(out)["recipes"]

@@ -1,4 +1,4 @@
-"""Contracts of ``vse collection upgrade``: exit codes, stdout, stderr, and the index it leaves."""
+"""``vse collection upgrade``: exit codes, output, and the resulting index."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def info_of(index):
 
 
 def test_upgrade_prints_result_and_progress(index, models, photos, capsys):
-    """Stdout says what was done and what serves now, stderr how fast; a corrupt file is listed and fails nothing."""
+    """The result and corrupt files on stdout, progress on stderr; a corrupt file does not fail the upgrade."""
     (photos / "[bold]c.png").write_bytes(b"damaged")
     assert main(call(index, models / "new")) == 0
     output = capsys.readouterr()
@@ -148,7 +148,7 @@ def test_upgrade_error_has_command_that_works(index, models, photos, capsys, los
 
 
 def test_upgrade_names_unreadable_files(index, models, photos, capsys):
-    """A folder or file without permission is neither to be mounted nor to be forgotten."""
+    """The error of an unreadable file suggests neither mounting nor removing."""
     photos.chmod(0)
     try:
         with ordinary_rights():
@@ -170,7 +170,7 @@ def test_upgrade_names_unreadable_files(index, models, photos, capsys):
     ],
 )
 def test_upgrade_usage_errors(index, models, tmp_path, capsys, arguments, code, said):
-    """One line, the right exit code, and the index is as before."""
+    """One line, the right exit code, and an unchanged index."""
     regions = build().save(tmp_path / "regions") if "{regions}" in arguments else ""
     values = {"index": index, "models": models, "regions": regions}
     assert main(["collection", "upgrade", *(argument.format(**values) for argument in arguments)]) == code
@@ -189,10 +189,10 @@ def test_interrupted_upgrade_resumes(index, models, photos, capsys):
     program = (
         "import os, signal, sys; from vse.index.upgrade.encode import _Stage; from vse.cli.main import main\n"
         "advance = _Stage.advance\n"
-        "def told(self, *arguments):\n"
+        "def reported(self, *arguments):\n"
         "    advance(self, *arguments)\n"
         "    if self._files == 70: os.kill(os.getpid(), signal.SIGINT)\n"
-        "_Stage.advance = told\n"
+        "_Stage.advance = reported\n"
         "sys.exit(main(sys.argv[1:]))"
     )
     done = subprocess.run(

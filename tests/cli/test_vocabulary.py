@@ -1,4 +1,4 @@
-"""``vse data vocabulary`` as a person runs it."""
+"""``vse data vocabulary``."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image
-from tests.cli.search_support import told
+from tests.cli.search_support import reported
 from tests.inputs.video.clips import write_clip
 from tests.service.page.colour_model import GROUNDS, write_colour_model
 
@@ -62,7 +62,7 @@ class Place:
 
     def best_clip(self, *query: object) -> dict:
         """The first result that is a moment, whatever images are before it."""
-        found = told("search", self.index, *query, "-k", 100)["results"]
+        found = reported("search", self.index, *query, "-k", 100)["results"]
         return next(result for result in found if result["kind"] == "video")
 
 
@@ -86,7 +86,7 @@ def place(request, model, tmp_path_factory) -> Place:
         Image.fromarray(drawn(colour, shape, 0.4, 0.6, 22)).save(queries / f"{colour}.png")
     for name, colour in (("a", "red"), ("e", "black"), ("z", "pink")):  # before, between and behind the videos
         Image.fromarray(drawn(colour, "disc", 0.5, 0.5, 25)).save(media / f"{name}.jpg")
-    (report,) = told("index", media, "--into", home / "media.vse", "--model", model)["folders"]
+    (report,) = reported("index", media, "--into", home / "media.vse", "--model", model)["folders"]
     assert (report["new"], report["problems"]) == (5, [])
     return Place(home / "media.vse", {colour: queries / f"{colour}.png" for colour in moments}, moments)
 
@@ -104,7 +104,7 @@ def test_a_picture_finds_the_moment_of_its_shape(colour, place):
 
 def test_every_second_belongs_to_one_moment(place):
     """The moments of a video follow each other without a gap from its beginning to its end."""
-    found = told("search", place.index, "red", "-k", 100, "--type", "video")["results"]
+    found = reported("search", place.index, "red", "-k", 100, "--type", "video")["results"]
     for name, shapes in CLIPS.items():
         spans = sorted((each["start"], each["end"]) for each in found if Path(each["path"]).stem == name)
         assert len(spans) == len(shapes)
@@ -122,7 +122,7 @@ def test_a_clip_that_is_cut_answers_for_its_first_moments(form, model, tmp_path)
     content = (media / f"night.{form}").read_bytes()
     (media / f"night.{form}").write_bytes(content[: len(content) * 2 // 3])
     Image.fromarray(drawn("black", "disc", 0.5, 0.5, 25)).save(media / "black.png")
-    (report,) = told("index", media, "--into", tmp_path / "media.vse", "--model", model)["folders"]
+    (report,) = reported("index", media, "--into", tmp_path / "media.vse", "--model", model)["folders"]
     assert (report["new"], report["problems"]) == (2, [])
     assert any(note.startswith(f"night.{form}: ") for note in report["notes"])
     place = Place(tmp_path / "media.vse", {}, {})
