@@ -69,9 +69,9 @@ GOOD = {
 BAD = {
     "bomb.png": (png_bomb(), "100000 x 100000 pixels"),
     "truncated.jpg": (encoded(gradient(200, 300), "JPEG")[:2000], "truncated"),
-    "text.jpg": (b"only a note", "not a picture"),
+    "text.jpg": (b"only a note", "not an image"),
     "empty.jpg": (b"", "empty"),
-    "zeros.png": (bytes(5000), "not a picture"),
+    "zeros.png": (bytes(5000), "not an image"),
     "broken.heic": (heif()[:200], ""),
     "text.mp4": (b"only a note", "not a video"),
     "empty.mov": (b"", "empty"),

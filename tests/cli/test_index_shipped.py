@@ -162,7 +162,7 @@ def test_index_of_former_weights_suggests_upgrade(made, home, capsys, tmp_path, 
     assert line.endswith(f"vse collection upgrade 'My Photos.vse' --model {DEFAULT}")
     assert main(["index", str(folder)]) == 1
     assert capsys.readouterr().err.splitlines()[-1] == line
-    assert main(shlex.split(line.split("anew: ")[1])[1:]) == 0
+    assert main(shlex.split(line.split("files: ")[1])[1:]) == 0
     info = info_of("My Photos.vse")
     assert (info.generation, info.model_source) == (2, DEFAULT)
     assert info.model == vse.load(saved_folder()).fingerprint()

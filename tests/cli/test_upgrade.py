@@ -165,7 +165,7 @@ def test_upgrade_names_unreadable_files(index, models, photos, capsys):
         (["{index}"], 2, "--model"),
         (["{index}", "--model", "{models}/old"], 1, "holds vectors of that model already"),
         (["{index}", "--model", "nothing"], 1, "no such folder"),
-        (["nothing.vse", "--model", "{models}/new"], 1, "is no collection"),
+        (["nothing.vse", "--model", "{models}/new"], 1, "is not a collection"),
         (["{index}", "--model", "{regions}"], 1, "not images"),
     ],
 )

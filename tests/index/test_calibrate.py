@@ -175,7 +175,7 @@ IMAGES, TEXTS, OWNERS = world(40, 1.0, seed=10, captions=1)
         ({"owners": OWNERS[:-1]}, "owners (39,)"),
         ({"sizes": (50,)}, "sizes (50,)"),
         ({"sizes": (5, 30)}, "sizes (5, 30)"),
-        ({"texts": -IMAGES[OWNERS]}, "no caption finds its picture"),
+        ({"texts": -IMAGES[OWNERS]}, "no caption finds its image"),
     ],
 )
 def test_calibration_names_unsuitable_data(changes, words):

@@ -134,7 +134,7 @@ def test_deleted_index_gets_503(own):
         assert client.get(f"{API}/search?q=snow").status_code == 200
         own.index.rename(own.folder / "away")
         for path in (f"{API}/search?q=snow", f"{API}/items", f"{API}/items/1/thumbnail", "/healthz", "/metrics"):
-            detail = assert_problem(client.get(path), 503, "photos.vse is no collection")
+            detail = assert_problem(client.get(path), 503, "photos.vse is not a collection")
             assert str(own.folder) not in detail
         assert client.get("/").status_code == 200
         (own.folder / "away").rename(own.index)

@@ -149,7 +149,7 @@ def test_serve_rejects_invalid_options(home, tmp_path, refused, monkeypatch):
 
 def test_serve_reports_what_cannot_be_served(home, models, tmp_path, refused):
     """Exit code 1 and one line: no collection, no model, another model, a port in use."""
-    assert "'vse index' makes one" in refused(1, tmp_path / "none", "--port", 0)
+    assert "'vse index' creates one" in refused(1, tmp_path / "none", "--port", 0)
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         assert f"127.0.0.1:{port} cannot be used" in refused(1, home.index, "--port", port)

@@ -220,7 +220,7 @@ def calibrate(
     answers = joined(parts)
     if not answers.right.any():
         raise InputError(
-            f"{source}: no caption finds its picture, so nothing can be fitted: are they of these pictures?"
+            f"{source}: no caption finds its image, so nothing can be fitted: are they captions of these images?"
         )
     coefficients = fit(answers.features, answers.right, source)
     return judge(coefficients, answers, pictures=len(images), captions=len(texts))
@@ -291,7 +291,7 @@ def _check(images: Vectors, texts: Vectors, owners: NDArray[np.int64], sizes: Se
             )
         check_vectors(vectors, (len(vectors), images.shape[-1]), name)
     if owners.shape != (len(texts),) or owners.min() < 0 or owners.max() >= len(images):
-        raise InputError(f"owners {owners.shape}: expected the row of a picture, 0 to {len(images) - 1}, per caption")
+        raise InputError(f"owners {owners.shape}: expected the row of an image, 0 to {len(images) - 1}, per caption")
     small = [size for size in sizes if size < FEWEST]
     if small or not any(size <= len(images) for size in sizes):
-        raise InputError(f"sizes {tuple(sizes)}: expected some from {FEWEST} to {len(images)}, the number of pictures")
+        raise InputError(f"sizes {tuple(sizes)}: expected some from {FEWEST} to {len(images)}, the number of images")

@@ -97,11 +97,11 @@ def model_mismatch_error(
     if given_source == held_source and held_source in NAMES:  # the bundled model differs between versions
         return InputError(
             f"{where} holds vectors of model {held}, and the {held_source!r} model of this version of vse is {given}: "
-            f"encode all files anew: {command}"
+            f"re-encode all files: {command}"
         )
     return InputError(
-        f"{where} holds vectors of model {held} ({held_source}), not of {given}: use that model, or encode all files "
-        f"anew: {command}"
+        f"{where} holds vectors of model {held} ({held_source}), not of {given}: use that model, or re-encode all "
+        f"files: {command}"
     )
 
 

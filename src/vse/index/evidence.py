@@ -50,7 +50,7 @@ def cell_evidence(model: Model, picture: ImageSource, vector: Vectors) -> NDArra
     pixels = load_pixels(picture, how)[None]
     shares, grid = model.cell_contributions(pixels)
     if grid is None or grid[0] * grid[1] != len(shares):
-        raise InputError(f"{len(shares)} cells for a grid of {grid}: they have no place in the picture")
+        raise InputError(f"{len(shares)} cells for a grid of {grid}: they have no place in the image")
     cells = shares.astype(np.float64) @ vector.astype(np.float64)
     return cells.reshape(grid).astype(np.float32)
 
@@ -79,7 +79,7 @@ def heat_map(picture: ImageSource, cells: NDArray[Any], how: ImagePreprocessing)
 def write_png(path: Path, pixels: NDArray[np.uint8]) -> Path:
     """``pixels (H, W, 3)`` as a PNG; the folder is made if needed, and the file appears complete."""
     if path.suffix.lower() != ".png":
-        raise InputError(f"{path}: unknown kind of picture {path.suffix!r}: the name must end in .png")
+        raise InputError(f"{path}: unknown image type {path.suffix!r}: the name must end in .png")
     from PIL import Image
 
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -114,7 +114,7 @@ def _reduced(image: NDArray[np.uint8]) -> NDArray[np.float32]:
 
 def _preprocessing(model: Model) -> ImagePreprocessing:
     if model.preprocessing is None:
-        raise InputError("this model takes sets of features, whose places are not known: use one that sees pictures")
+        raise InputError("this model takes sets of features, whose places are not known: use one that reads images")
     return model.preprocessing
 
 
@@ -128,17 +128,17 @@ def moment_frames(path: str | Path, start: float, limits: VideoLimits | None = N
     with open_video(path, limits) as clip, closing(FrameReader(clip)) as reader:
         span = min(spans(clip.duration, WINDOW_SECONDS, WINDOWS), key=lambda span: abs(span[0] - start))
         if abs(span[0] - start) > SAME_START:
-            raise InputError(f"no moment of the clip begins at {start:.3f} s: index it again with 'vse index'")
+            raise InputError(f"no moment of the video begins at {start:.3f} s: index it again with 'vse index'")
         window, _ = read_window(reader, span, FRAMES, clip.aspect, limits.max_side)
     if window is None:
-        raise InputError(f"no frame of the clip can be decoded at {start:.3f} s: index it again with 'vse index'")
+        raise InputError(f"no frame of the video can be decoded at {start:.3f} s: index it again with 'vse index'")
     return window
 
 
 def frame_evidence(model: Model, window: Window, vector: Vectors) -> NDArray[np.float32]:
     """What every frame of a moment adds to its score for the query ``vector (D,)``: ``(F,)``."""
     if model.preprocessing is None:
-        raise InputError("this model takes sets of features, not pictures: it has no vectors of frames")
+        raise InputError("this model takes sets of features, not images: it has no vectors of frames")
     if vector.shape != (model.embed_size,):
         raise InputError(f"query vector of shape {vector.shape}, expected ({model.embed_size},): that of this model")
     from vse.inputs.preprocessing import load_pixels

@@ -158,7 +158,7 @@ def explain_item(model: Model, item: Item, vector: Vectors) -> tuple[Explanation
         cells = cell_evidence(model, path, vector)
         how = model.preprocessing
         if how is None:
-            raise InputError("this model takes sets of features, not pictures")
+            raise InputError("this model takes sets of features, not images")
         return Explanation(cells=tuple(map(tuple, cells.tolist()))), heat_map(path, cells, how)
     frames = moment_frames(path, item.start)
     shares = frame_evidence(model, frames, vector)

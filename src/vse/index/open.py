@@ -32,7 +32,7 @@ def open_collection(where: str | os.PathLike[str], *, write: bool = False, model
         model: Fingerprint that the collection's model must have; None accepts any.
 
     Raises:
-        InputError: There is no collection, or it holds embeddings of another model.
+        InputError: There is not a collection, or it holds embeddings of another model.
         VSEError: It cannot be read, or another process writes to it.
     """
     if backend_of(where) == "milvus":

@@ -198,7 +198,7 @@ def _check_text(text: object) -> None:
     if not text.strip():
         raise InputError(f"query text {text[:60]!r} is empty: write what is to be found, or leave it out")
     if any("\ud800" <= character <= "\udfff" for character in text):
-        raise InputError(f"query text {text[:60]!r} holds bytes that are no UTF-8: write it anew")
+        raise InputError(f"query text {text[:60]!r} holds bytes that are not UTF-8: type it again")
 
 
 def _checked_weights(weights: tuple[Any, ...], wanted: int) -> tuple[float, ...]:

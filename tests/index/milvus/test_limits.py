@@ -85,7 +85,7 @@ def test_another_model_is_refused(folder: Path) -> None:
 
 def test_milvus_refuses_wrong_folders(folder: Path, tmp_path: Path) -> None:
     """What is not a collection, what is one already, what holds other things, what is a file; nothing is made."""
-    with pytest.raises(InputError, match="is no collection"):
+    with pytest.raises(InputError, match="is not a collection"):
         MilvusCollection.open(tmp_path / "nowhere.db", write=True)
     assert not (tmp_path / "nowhere.db").exists()
     with pytest.raises(InputError, match="is a collection already"):
@@ -138,7 +138,7 @@ def test_milvus_creation_can_be_repeated_after_kill(tmp_path: Path) -> None:
         """
     place = tmp_path / "photos.db"
     subprocess.run([sys.executable, "-c", textwrap.dedent(script), str(place)], check=False)
-    with pytest.raises(InputError, match="is no collection"):
+    with pytest.raises(InputError, match="is not a collection"):
         MilvusCollection.open(place)
     with create(place) as writer:
         writer.add(batch(VECTORS))

@@ -41,7 +41,7 @@ def test_names_are_collections_of_their_own(address: str) -> None:
         assert (first.info().files, second.info().files) == (len(VECTORS), 2)
         assert (first.info().where, first.info().backend) == (address, "milvus")
         assert not first.search(QUERIES[0], 1).exact, "a server's index is approximate unless asked otherwise"
-    with pytest.raises(InputError, match="is no collection"):
+    with pytest.raises(InputError, match="is not a collection"):
         MilvusCollection.open(address + "3")
     with pytest.raises(InputError, match="is a collection already"):
         create(address)

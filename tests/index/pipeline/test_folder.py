@@ -284,6 +284,6 @@ def test_indexing_refuses_other_models_before_reading(collection, root):
     """Another model than the collection's, and one that takes features, are refused before anything is read."""
     with pytest.raises(InputError, match=r"vse collection upgrade .* --model"):
         index_folder(collection, build(grid_config(), seed=1), root)
-    with pytest.raises(InputError, match="not pictures"):
+    with pytest.raises(InputError, match="not images"):
         index_folder(collection, build(), root)
     assert collection.info().files == 0

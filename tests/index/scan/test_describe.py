@@ -146,7 +146,7 @@ def test_describe_refuses_decompression_bombs(tmp_path):
 def test_describe_refuses_other_content(tmp_path):
     """Nothing, text and a folder under the name of an image; a file that is gone; a pipe; an impossible name."""
     assert described(tmp_path, "empty.jpg", b"") == Problem("empty.jpg", "empty")
-    assert "not a picture" in described(tmp_path, "text.jpg", b"hello").reason
+    assert "not an image" in described(tmp_path, "text.jpg", b"hello").reason
     (tmp_path / "folder.jpg").mkdir()
     os.mkfifo(tmp_path / "pipe.jpg")
     for kind in ("image", "video"):

@@ -209,7 +209,7 @@ def test_store_refuses_other_model_with_upgrade_command(folder: Path) -> None:
 
 def test_store_refuses_wrong_folders(folder: Path, tmp_path: Path) -> None:
     """What is not a collection, what is one already, what holds other things, what has lost a part."""
-    with pytest.raises(InputError, match="is no collection"):
+    with pytest.raises(InputError, match="is not a collection"):
         EmbeddedCollection.open(tmp_path / "nowhere", write=True)
     assert not (tmp_path / "nowhere").exists()
     with pytest.raises(InputError, match="is a collection already"):
@@ -229,7 +229,7 @@ def test_store_refuses_wrong_folders(folder: Path, tmp_path: Path) -> None:
         assert "\n" not in str(caught.value)
     header.write_text(sound)
     database(folder).write_bytes(b"no database at all" * 1000)
-    with pytest.raises(VSEError, match="damaged"):
+    with pytest.raises(VSEError, match="corrupt"):
         EmbeddedCollection.open(folder)
     database(folder).unlink()
     with pytest.raises(InputError, match="is missing"):

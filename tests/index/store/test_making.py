@@ -87,7 +87,7 @@ def test_a_file_is_no_place_for_a_collection(tmp_path: Path) -> None:
     (tmp_path / "photos.vse").touch()
     with pytest.raises(InputError, match="is a file, expected"):
         create(tmp_path / "photos.vse")
-    with pytest.raises(InputError, match="is no collection"):
+    with pytest.raises(InputError, match="is not a collection"):
         EmbeddedCollection.open(tmp_path / "photos.vse")
 
 

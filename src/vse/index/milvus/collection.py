@@ -130,7 +130,7 @@ class MilvusCollection:
         def expect(connection: Connection) -> Tables:
             tables = serving_tables(connection)
             if tables is None:
-                raise InputError(f"{address} is no collection: 'vse index' makes one")
+                raise InputError(f"{address} is not a collection: 'vse index' creates one")
             state = tables.ledger.state()
             if model is not None and model != state.model:
                 raise model_mismatch_error(str(address), state.model, state.model_source, model)

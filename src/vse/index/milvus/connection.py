@@ -118,7 +118,7 @@ def check_folder(folder: Path, *, new: bool) -> None:
         raise InputError(f"{folder} is a file: Milvus Lite keeps a folder there since version 3, choose another name")
     ours = is_used(folder)
     if not new and not ours:
-        raise InputError(f"{folder} is no collection, it holds no Milvus Lite data: 'vse index' makes one")
+        raise InputError(f"{folder} is not a collection, it holds no Milvus Lite data: 'vse index' creates one")
     if new and folder.is_dir() and not ours:
         strangers = [path.name for path in folder.iterdir() if path.name not in {".lock", "LOCK", "databases"}]
         if strangers:

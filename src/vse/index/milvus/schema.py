@@ -111,7 +111,7 @@ def state_of(where: str, text: str) -> State:
         if found == FORMAT:
             return State(**values)
     except (ValueError, TypeError, KeyError, AttributeError):
-        raise VSEError(f"{where} is damaged, its state cannot be read: restore it or index again") from None
+        raise VSEError(f"{where} is corrupt, its state cannot be read: restore it or index again") from None
     raise InputError(f"{where} has format {found!r}, expected {FORMAT}: use the version of vse that wrote it")
 
 

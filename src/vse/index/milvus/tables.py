@@ -88,7 +88,7 @@ class Ledger:
         return VSEError(f"{self._connection.where} was switched to a newer generation: open it again")
 
     def _damaged(self) -> VSEError:
-        return VSEError(f"{self._connection.where} is damaged, it has no state: restore it or index again")
+        return VSEError(f"{self._connection.where} is corrupt, it has no state: restore it or index again")
 
 
 MAX_ROWS = 16_384

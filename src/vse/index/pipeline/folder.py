@@ -217,7 +217,7 @@ def _look(
     if absent is not None:
         known = sum(1 for _ in collection.files(root))
         if not known:
-            raise InputError(f"{root}: {absent}: expected a folder of pictures and clips")
+            raise InputError(f"{root}: {absent}: expected a folder of images and videos")
         return IndexReport(root, kept=known, notes=(f"{root}: {absent}; its {known:,} files stay in the index",))
     captions = folder_captions(root, limits)
     scan = walk(root, limits=limits)
@@ -254,7 +254,7 @@ def check_reads_pictures(model: IndexModel) -> None:
     """A model that takes features cannot be given files."""
     if model.preprocessing is None:
         raise InputError(
-            f"the model takes sets of features (N, {model.feature_size}), not pictures: use one that reads pictures "
+            f"the model takes sets of features (N, {model.feature_size}), not images: use one that reads images "
             "('vse inspect MODEL' tells)"
         )
 

@@ -89,7 +89,7 @@ def read_files(
     """
     how = model.preprocessing
     if how is None:
-        raise InputError("the model takes sets of features, not pictures: use one that reads pictures")
+        raise InputError("the model takes sets of features, not images: use one that reads images")
     windows = max(batch_size // FRAMES, 1)
     tasks = (
         (candidate, read_parts(candidate.found, root, candidate.captions, how, windows, limits))

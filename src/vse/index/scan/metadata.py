@@ -133,7 +133,7 @@ def picture_facts(content: bytes, name: str, limits: ImageLimits) -> Facts:
     except Exception as error:  # a decoder may raise anything on hostile bytes
         raise BadMediaError(name, first_line(error)) from error
     if image is None:
-        raise BadMediaError(name, f"not a picture; known are {', '.join(FORMATS)}, HEIF")
+        raise BadMediaError(name, f"not an image; supported are {', '.join(FORMATS)}, HEIF")
     with image:
         width, height = _stored_size(image)
         if width < 1 or height < 1:

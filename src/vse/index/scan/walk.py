@@ -112,7 +112,7 @@ def walk(root: str | Path, *, hidden: bool = False, outside: bool = False, limit
     """
     reason = why_absent(root)
     if reason is not None:
-        raise InputError(f"{printable(str(root))}: {reason}: expected a folder of pictures and clips")
+        raise InputError(f"{printable(str(root))}: {reason}: expected a folder of images and videos")
     return Scan(Path(root), hidden=hidden, outside=outside, limits=limits or ScanLimits())
 
 

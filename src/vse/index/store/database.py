@@ -74,7 +74,8 @@ def one_line(folder: Path, *, fix: str = "") -> Iterator[None]:
         raise VSEError(f"{folder} cannot be used ({first_line(error)}): {unchanged}") from error
     except DAMAGE as error:
         raise VSEError(
-            f"{folder} is damaged ({first_line(error)}): 'vse collection verify' says more; restore it or index again"
+            f"{folder} is corrupt ({first_line(error)}): 'vse collection verify' reports details; restore it or index "
+            "again"
         ) from error
     except OverflowError as error:
         raise InputError(f"{folder} cannot hold a number of a file ({error}): expected 64 bits at most") from None

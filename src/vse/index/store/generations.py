@@ -140,7 +140,7 @@ class NewGeneration(EmbeddedCollection):
     def discard(self) -> None:
         """Discard what was made, and close; the old generation goes on serving."""
         if self._committed:
-            raise VSEError(f"generation {self.generation} of {self.folder} serves already: it cannot be thrown away")
+            raise VSEError(f"generation {self.generation} of {self.folder} serves already: it cannot be discarded")
         with self._old.using():  # whoever holds the lock by now may be going on with it
             self.close()
             remove_generation(generation_folder(self.folder, self.generation))

@@ -38,11 +38,11 @@ def read_generation(folder: Path) -> int:
         header = json.loads(path.read_bytes())
         found, generation = header["format"], header["generation"]
     except (FileNotFoundError, NotADirectoryError):
-        raise InputError(f"{folder} is no collection, it has no {HEADER}: 'vse index' makes one") from None
+        raise InputError(f"{folder} is not a collection, it has no {HEADER}: 'vse index' creates one") from None
     except OSError as error:
         raise InputError(f"{path} cannot be read ({error.strerror}): check its permissions") from None
     except (ValueError, TypeError, KeyError, RecursionError):
-        raise InputError(f"{path} is damaged, expected a format and a generation: restore it or index again") from None
+        raise InputError(f"{path} is corrupt, expected a format and a generation: restore it or index again") from None
     if found != FORMAT:
         raise InputError(f"{path} has format {found!r}, expected {FORMAT}: use the version of vse that wrote it")
     if type(generation) is not int or generation < 1:

@@ -129,7 +129,7 @@ def discard_upgrade(collection: Collection) -> CollectionInfo:
     """
     left = collection.unfinished()
     if left is None:
-        raise InputError(f"{collection.info().where} has no unfinished upgrade: nothing was thrown away")
+        raise InputError(f"{collection.info().where} has no unfinished upgrade: nothing was discarded")
     # What is left for another model goes unread, however large or corrupt it is; and no model is called this.
     collection.new_generation(model="none", model_source="", dimensions=1).discard()
     return left
