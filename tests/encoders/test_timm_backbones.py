@@ -11,11 +11,11 @@ from tests.convert.official_style import resnet_state
 from tests.encoders import naive
 
 from vse.encoders.backbones import TimmBackbone, create_backbone
-from vse.encoders.third_party import mend_torchvision
+from vse.encoders.third_party import repair_torchvision
 from vse.errors import InputError
 from vse.inputs import load_pixels
 
-mend_torchvision()
+repair_torchvision()
 timm = pytest.importorskip("timm")
 TINY_VIT = {"img_size": 24, "patch_size": 8, "embed_dim": 16, "depth": 1, "num_heads": 2}
 

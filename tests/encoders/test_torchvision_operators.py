@@ -7,14 +7,14 @@ import sys
 
 import pytest
 
-from vse.encoders.third_party import mend_torchvision
+from vse.encoders.third_party import repair_torchvision
 
 CODE = """
-from vse.encoders.torchvision_operators import mend_torchvision
-first = mend_torchvision()
-assert mend_torchvision() == first
-mend_torchvision.cache_clear()
-assert mend_torchvision() is False, "nothing is left to mend"
+from vse.encoders.torchvision_operators import repair_torchvision
+first = repair_torchvision()
+assert repair_torchvision() == first
+repair_torchvision.cache_clear()
+assert repair_torchvision() is False, "nothing is left to mend"
 import timm
 import torchvision.transforms
 print("made", timm.create_model("resnet18").num_features)
@@ -31,12 +31,12 @@ def test_timm_imports_after_torchvision_repair():
 
 def test_torchvision_repair_is_harmless_when_not_needed(monkeypatch):
     """Nothing is declared when the library is not there."""
-    mend_torchvision.cache_clear()
+    repair_torchvision.cache_clear()
     monkeypatch.setattr("vse.encoders.third_party.find_spec", lambda name: None)
     try:
-        assert mend_torchvision() is False
+        assert repair_torchvision() is False
     finally:
-        mend_torchvision.cache_clear()
+        repair_torchvision.cache_clear()
 
 
 def test_torchvision_repair_raises_other_errors(monkeypatch):
@@ -45,10 +45,10 @@ def test_torchvision_repair_raises_other_errors(monkeypatch):
     def broken(name: str) -> None:
         raise RuntimeError("no such device")
 
-    mend_torchvision.cache_clear()
+    repair_torchvision.cache_clear()
     monkeypatch.setattr("vse.encoders.third_party.import_module", broken)
     try:
         with pytest.raises(RuntimeError, match="no such device"):
-            mend_torchvision()
+            repair_torchvision()
     finally:
-        mend_torchvision.cache_clear()
+        repair_torchvision.cache_clear()

@@ -12,12 +12,13 @@ from typing import Any
 
 from vse.errors import InputError, first_line, require
 
+NOT_ARCHITECTURE = {"transformers_version", "_name_or_path", "architectures", "dtype"}
 _SIGNATURE = "(Tensor dets, Tensor scores, float iou_threshold) -> Tensor"
 _declared: list[Any] = []  # a torch.library.Library withdraws its declarations when it is collected
 
 
 @cache
-def mend_torchvision() -> bool:
+def repair_torchvision() -> bool:
     """Make ``import torchvision`` work where its operators are missing; return whether anything was declared.
 
     Call it before the first import of timm or transformers.
@@ -37,19 +38,16 @@ def mend_torchvision() -> bool:
     for name in ("nms", "qnms"):
         library.define(name + _SIGNATURE)
     _declared.append(library)
-    # What the failed import left half made would be found instead of being imported again.
+    # Drop the partial modules of the failed import, which would be reused.
     for module in [name for name in sys.modules if name.partition(".")[0] == "torchvision"]:
         del sys.modules[module]
     import_module("torchvision")
     return True
 
 
-NOT_ARCHITECTURE = {"transformers_version", "_name_or_path", "architectures", "dtype"}
-
-
 def import_transformers(purpose: str) -> Any:
     """Import transformers, after repairing a torchvision that would break it."""
-    mend_torchvision()
+    repair_torchvision()
     return require("transformers", "train", purpose)
 
 

@@ -165,7 +165,7 @@ class PoolingCurve:
             note=note,
             exponent=exponent,
         )
-        _ = curve.nearest  # weights that make no curve are refused here and not when it is shown
+        _ = curve.nearest  # fail here on invalid weights, not on display
         return curve
 
 

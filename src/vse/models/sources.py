@@ -7,76 +7,20 @@ from typing import TYPE_CHECKING
 
 from vse._util.schema import read_json
 from vse.errors import InputError, first_line, require
-from vse.models.protocols import NO_VECTORS, EmbeddingModel, PairScorer
 
 if TYPE_CHECKING:
     from vse.hgr.model import HGRModel
     from vse.models.onnx import OnnxModel
+    from vse.models.protocols import EmbeddingModel
     from vse.models.vse_model import VSEModel
 
-
-# Only what a model folder holds is fetched: never code, never pickles.
+# Files that are downloaded from the hub: never code, never pickles.
 FILES = ["*.json", "*.safetensors", "*.onnx", "*.onnx.data", "*.txt", "*.md", "*.png"]
-
-
-def download(name: str) -> Path:
-    """Download the hub model ``owner/model``, with the local cache as fallback.
-
-    Returns:
-        The folder of the model.
-
-    Raises:
-        InputError: If neither the hub nor the cache has it.
-    """
-    hub = require("huggingface_hub", "train", f"loading {name!r} from the hub")
-    try:
-        return Path(hub.snapshot_download(name, allow_patterns=FILES))
-    except Exception as error:  # the hub's client raises errors of several libraries
-        try:
-            return Path(hub.snapshot_download(name, allow_patterns=FILES, local_files_only=True))
-        except Exception:  # noqa: BLE001 (the first error is the one that explains)
-            reason = first_line(error)
-        raise InputError(f"{name!r} is neither a local folder nor a model that the hub gave: {reason}") from error
-
 
 MODELS = Path(__file__).with_name("shipped")
 DEFAULT = "photo"
-"""For photographs; what ``vse index`` uses unless it is told otherwise."""
+"""The bundled model for photos; the default of ``vse index``."""
 NAMES = (DEFAULT,)
-
-
-def is_model(folder: Path) -> bool:
-    """Return whether a folder holds a model."""
-    return (folder / "config.json").is_file()
-
-
-def shipped_folder(name: str | Path) -> Path | None:
-    """Return the folder of the bundled model of this name; None if there is none."""
-    folder = MODELS / name
-    return folder if str(name) in NAMES and is_model(folder) else None
-
-
-def shipped_name(source: str | Path) -> str | None:
-    """Return the name of the bundled model that ``source`` means, by name or by folder; None if it means another.
-
-    A model in the current folder comes first; a folder of images with the same name does not.
-    """
-    place = Path(source).expanduser()
-    if not is_model(place):
-        return None if shipped_folder(source) is None else str(source)
-    return next((name for name in NAMES if place.resolve() == (MODELS / name).resolve()), None)
-
-
-def named_place(source: str | Path) -> str:
-    """Return where the model that a user calls ``source`` is: the folder of a bundled model, else ``source``."""
-    name = shipped_name(source)
-    return str(source) if name is None else place_of(name)
-
-
-def place_of(source: str) -> str:
-    """Return where the model that a collection stores as ``source`` is: a bundled model's folder, else ``source``."""
-    folder = shipped_folder(source)
-    return source if folder is None else str(folder)
 
 
 def load(
@@ -113,6 +57,8 @@ def load(
 
 def load_towers(source: str | Path) -> EmbeddingModel:
     """Load a model that has embeddings; raise :class:`InputError` for one that only scores pairs."""
+    from vse.models.protocols import NO_VECTORS, PairScorer  # loads numpy, which the name ``vse.load`` does not need
+
     model = load(source)
     if isinstance(model, PairScorer):
         raise InputError(f"{source}: {NO_VECTORS}")
@@ -149,3 +95,57 @@ def model_folder(source: str | Path) -> Path:
     if not is_model(folder):
         raise InputError(f"{name!r}: the hub has it, but without config.json it is no model of ours")
     return folder
+
+
+def download(name: str) -> Path:
+    """Download the hub model ``owner/model``, with the local cache as fallback.
+
+    Returns:
+        The folder of the model.
+
+    Raises:
+        InputError: If neither the hub nor the cache has it.
+    """
+    hub = require("huggingface_hub", "train", f"loading {name!r} from the hub")
+    try:
+        return Path(hub.snapshot_download(name, allow_patterns=FILES))
+    except Exception as error:  # the hub's client raises errors of several libraries
+        try:
+            return Path(hub.snapshot_download(name, allow_patterns=FILES, local_files_only=True))
+        except Exception:  # noqa: BLE001 (the first error is the one that explains)
+            reason = first_line(error)
+        raise InputError(f"{name!r} is neither a local folder nor a model that the hub gave: {reason}") from error
+
+
+def is_model(folder: Path) -> bool:
+    """Return whether a folder holds a model."""
+    return (folder / "config.json").is_file()
+
+
+def shipped_folder(name: str | Path) -> Path | None:
+    """Return the folder of the bundled model of this name; None if there is none."""
+    folder = MODELS / name
+    return folder if str(name) in NAMES and is_model(folder) else None
+
+
+def shipped_name(source: str | Path) -> str | None:
+    """Return the name of the bundled model that ``source`` means, by name or by folder; None if it means another.
+
+    A model in the current folder comes first; a folder of images with the same name does not.
+    """
+    place = Path(source).expanduser()
+    if not is_model(place):
+        return None if shipped_folder(source) is None else str(source)
+    return next((name for name in NAMES if place.resolve() == (MODELS / name).resolve()), None)
+
+
+def named_place(source: str | Path) -> str:
+    """Return where the model that a user calls ``source`` is: the folder of a bundled model, else ``source``."""
+    name = shipped_name(source)
+    return str(source) if name is None else place_of(name)
+
+
+def place_of(source: str) -> str:
+    """Return where the model that a collection stores as ``source`` is: a bundled model's folder, else ``source``."""
+    folder = shipped_folder(source)
+    return source if folder is None else str(folder)

@@ -14,7 +14,7 @@ from vse.data import FeatureStore, ImageSet
 from vse.data.features import read_video_header
 from vse.data.video_sources import FrameFolder
 from vse.encoders.functional import state_fingerprint
-from vse.encoders.third_party import mend_torchvision
+from vse.encoders.third_party import repair_torchvision
 from vse.errors import InputError, require
 from vse.inputs.tokenizer import TextTokenizer
 from vse.models.checkpoint import read_state
@@ -122,7 +122,7 @@ def _load_backbone(model: TorchModel, source: str) -> None:
     if backbone is None:
         raise InputError("model.backbone_weights: a region model has no image backbone")
     if source.startswith("timm:"):
-        mend_torchvision()  # timm imports it, and a build that does not match torch's fails
+        repair_torchvision()  # timm imports it, and a build that does not match torch's fails
         timm = require("timm", "train", "model.backbone_weights")
         state: dict[str, Tensor] = timm.create_model(source.removeprefix("timm:"), pretrained=True).state_dict()
     elif source.endswith(".safetensors"):

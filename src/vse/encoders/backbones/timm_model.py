@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor
 
 from vse.encoders.backbones.base import Backbone
-from vse.encoders.third_party import mend_torchvision
+from vse.encoders.third_party import repair_torchvision
 from vse.errors import InputError, require, unknown_choice
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ class TimmBackbone(Backbone):
 
     def __init__(self, model: str, *, pretrained: bool = False, **options: Any) -> None:
         super().__init__()
-        mend_torchvision()
+        repair_torchvision()
         timm = require("timm", "train", f"the backbone 'timm:{model}'")
         if not timm.is_model(model):
             close = timm.list_models(f"*{model.partition('_')[0]}*")[:8] or timm.list_models()[:8]
