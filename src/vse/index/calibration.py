@@ -238,14 +238,14 @@ def judge(coefficients: Coefficients, answers: Answers, *, pictures: int, captio
     guesses = coefficients.probability(answers.features)
     there = answers.of(answers.present)
     return CalibrationReport(
-        coefficients,
-        pictures,
-        captions,
-        len(guesses),
-        {int(size): float(there.right[there.sizes == size].mean()) for size in np.unique(there.sizes)},
-        calibration_error(guesses, answers.right),
-        calibration_error(shipped_coefficients().probability(answers.features), answers.right),
-        area(guesses, answers.right),
+        coefficients=coefficients,
+        pictures=pictures,
+        captions=captions,
+        results=len(guesses),
+        found={int(size): float(there.right[there.sizes == size].mean()) for size in np.unique(there.sizes)},
+        error=calibration_error(guesses, answers.right),
+        shipped_error=calibration_error(shipped_coefficients().probability(answers.features), answers.right),
+        area=area(guesses, answers.right),
     )
 
 

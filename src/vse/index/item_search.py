@@ -117,7 +117,16 @@ def _search(
         results, more, exact = retry_on_stale_hits(
             lambda: _read(collection, query.vector, page, background.items, confidence_of)
         )
-    return SearchResults(query.text, exact, results, page.offset, more, query.unknown, query.cut, query.vector)
+    return SearchResults(
+        query=query.text,
+        exact=exact,
+        results=results,
+        offset=page.offset,
+        more=more,
+        unknown=query.unknown,
+        cut=query.cut,
+        vector=query.vector,
+    )
 
 
 @dataclass(frozen=True)

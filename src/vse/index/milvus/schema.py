@@ -88,9 +88,19 @@ class State:
         """The same as for every collection."""
         roots, given = dict(sorted(self.roots.items())), self.next_item - 1
         return CollectionInfo(
-            where, "milvus", self.model, self.model_source, self.dimensions, self.generation,
-            self.files, self.items, self.captions, tuple(roots), given + (given - self.items), tuple(roots.values()),
-        )  # fmt: skip
+            where=where,
+            backend="milvus",
+            model=self.model,
+            model_source=self.model_source,
+            dimensions=self.dimensions,
+            generation=self.generation,
+            files=self.files,
+            items=self.items,
+            captions=self.captions,
+            roots=tuple(roots),
+            changes=given + (given - self.items),
+            root_files=tuple(roots.values()),
+        )
 
     def to_text(self) -> str:
         """ASCII, also where a root holds bytes that are no UTF-8."""

@@ -242,7 +242,15 @@ def verify_generation(
         finally:
             report.finish()
     in_cache = [line for each in compared for line in _shortened(each.still_there(connection).told())]
-    return VerifyReport(where, files, items, captions, problems, tuple(in_cache), damaged)
+    return VerifyReport(
+        where=where,
+        files=files,
+        items=items,
+        captions=captions,
+        problems=problems,
+        cache_problems=tuple(in_cache),
+        damaged_files=damaged,
+    )
 
 
 def row_problems(
