@@ -71,7 +71,7 @@ def test_claim_verdict_follows_interval(ours, theirs, verdict):
 def test_other_seeds_are_not_compared():
     """They are no pairs."""
     still = np.zeros(SAMPLES)
-    with pytest.raises(InputError, match="other seeds"):
+    with pytest.raises(InputError, match="different seeds"):
         contrast(CLAIM, row("A", [1, 2], still), row("B", [1, 2], still, first_seed=1))
 
 
