@@ -62,7 +62,7 @@ def short(line: str) -> str:
         ((MEGABYTE,), 1, "1,000,000 characters, at most 2,000"),
         (("snow", "--not", MEGABYTE), 1, "1,000,000 characters"),
         (("x" * 10**6,), 1, "1,000,000 characters"),
-        (("snow \udcff",), 1, "no UTF-8"),
+        (("snow \udcff",), 1, "not UTF-8"),
         (("\U0001f3d6",), 1, "knows none of its words"),
         (("\0",), 1, "knows none of its words"),
         (("snow", "-k", 0), 2, "-k"),
