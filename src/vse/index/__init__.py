@@ -5,7 +5,7 @@
 >>> found = search(collection, "two dogs in snow", where=Filter(kind="image"))  # doctest: +SKIP
 >>> [(result.path, result.confidence) for result in found.results]  # doctest: +SKIP
 
-Names are imported on first use: a search loads nothing that indexing needs.
+Names are imported lazily, so a search does not load the indexing code.
 """
 
 from importlib import import_module

@@ -1,4 +1,4 @@
-"""Open the collection that folders are indexed into, with the model that belongs to it; create it on first use."""
+"""Open or create the collection that folders are indexed into, together with its model."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Indexed:
-    """What a collection holds after indexing, and the report of each folder; ``new`` if it was created."""
+    """Contents of a collection after indexing, with one report per folder; ``new`` if it was just created."""
 
     info: CollectionInfo
     reports: tuple[IndexReport, ...]
@@ -52,16 +52,16 @@ def index_folders(
     """Index folders of images and videos into a collection, creating it on first use.
 
     Run it again to add new files, update changed and moved ones, and remove deleted ones. Every commit is durable: an
-    interrupted call loses only the files of the last seconds.
+    interrupted call loses only the files of the last few seconds.
 
     Args:
         folders: One folder, or several.
-        into: Where the collection is: a folder, or an address such as ``milvus+http://…``.
+        into: Address of the collection: a folder, or a URL such as ``milvus+http://…``.
         model: A model folder, a hub id or a bundled model. Default: the collection's own, ``"photo"`` for a new one.
         progress: Receives progress and notes.
 
     Returns:
-        What the collection holds now, with one report per folder.
+        The contents of the collection, with one report per folder.
 
     Raises:
         InputError: A folder is missing, or the collection belongs to another model.
@@ -85,14 +85,14 @@ def index_folders(
 
 @dataclass(frozen=True)
 class OpenIndex:
-    """A collection that is open for writing, and its model."""
+    """A collection open for writing, and its model."""
 
     collection: Collection
     model: IndexModel
     new: bool
 
     def index(self, roots: Sequence[str], *, progress: ProgressReporter) -> Indexed:
-        """Bring the collection up to date with ``roots``, which are absolute paths."""
+        """Bring the collection up to date with ``roots``, given as absolute paths."""
         reports = index_roots(self.collection, self.model, roots, progress=progress)
         return Indexed(self.collection.info(), reports, self.new)
 
@@ -101,9 +101,10 @@ class OpenIndex:
 def open_index(
     where: str, roots: Sequence[str], *, model: str | None, progress: ProgressReporter
 ) -> Iterator[OpenIndex]:
-    """Open the collection at ``where`` to index ``roots`` into it, or create one.
+    """Open or create the collection at ``where`` to index ``roots`` into it.
 
-    Mistyped folders and a wrong model are errors before anything is written.
+    Raises:
+        InputError: A folder is missing or the model does not match; nothing has been written yet.
     """
     known = known_collection(where)
     check_folders(roots, known)
@@ -118,7 +119,7 @@ def open_index(
 
 
 def known_collection(where: str) -> CollectionInfo | None:
-    """Return what the collection at ``where`` holds, None if there is none yet."""
+    """Return the info of the collection at ``where``, or None if it does not exist yet."""
     if not collection_exists(where):
         return None
     with closing(open_collection(where)) as collection:
@@ -126,7 +127,7 @@ def known_collection(where: str) -> CollectionInfo | None:
 
 
 def is_collection(folder: str) -> bool:
-    """Return whether a folder is a collection; a file named like one of its files does not make it one."""
+    """Return whether a folder is a valid collection; a stray file with a matching name is not enough."""
     from vse.index.store.layout import read_generation
 
     try:
@@ -137,7 +138,7 @@ def is_collection(folder: str) -> bool:
 
 
 def check_folders(roots: Sequence[str], known: CollectionInfo | None) -> None:
-    """Refuse a mistyped folder before a model is loaded; a known one may be on a disk that is not mounted."""
+    """Reject mistyped folders before a model is loaded; an indexed one may be absent (its disk not mounted)."""
     for root in roots:
         if is_collection(root):
             raise InputError(f"{root} is an index: expected a folder of images and videos, and the index after --into")
@@ -148,13 +149,17 @@ def check_folders(roots: Sequence[str], known: CollectionInfo | None) -> None:
 
 
 def named_model(name: str) -> tuple[IndexModel, str]:
-    """Load the model that a person names, and return the source under which it is found from any folder."""
+    """Load a model named by the user; also return its source in a form valid from any working directory."""
     source = shipped_name(name) or (root_of(name) if Path(name).expanduser().exists() else name)
     return recorded_model(source), source
 
 
 def recorded_model(source: str) -> IndexModel:
-    """Load the model that a collection records as ``source``; one that does not read images is an error."""
+    """Load the model that a collection records as ``source``.
+
+    Raises:
+        InputError: It cannot be loaded, or it does not read images.
+    """
     model = load(place_of(source))
     if model.preprocessing is None:
         raise InputError(f"{source} reads features, not images: use a model that reads images")
@@ -173,7 +178,7 @@ def _load(where: str, model: str | None, known: CollectionInfo | None) -> tuple[
 
 
 def _is_gone(source: str) -> bool:
-    """Return whether a model was in a local folder and no longer is; a hub id is never looked up."""
+    """Return whether a model was in a local folder that no longer exists; hub ids are never looked up."""
     return Path(source).is_absolute() and not os.path.isfile(Path(source) / "config.json")  # noqa: PTH113 - never raises
 
 

@@ -1,4 +1,4 @@
-"""Coefficients of confidence for one model, from images with captions that it has not been trained on."""
+"""Calibrate confidence for one model, on captioned images that it was not trained on."""
 
 from __future__ import annotations
 
@@ -24,18 +24,21 @@ if TYPE_CHECKING:
 
 
 REMOVED = 1000
-"""So many images are removed for each size, one at a time: more images change the coefficients little."""
+"""Images removed per collection size, one at a time; more change the coefficients little."""
 CAPTIONS = 10
-"""So many captions of an image are asked."""
+"""Captions queried per image, at most."""
 
 
 @dataclass(frozen=True)
 class Answers:
-    """The best results of ``r`` queries.
+    """The top results of ``r`` queries.
 
-    ``features (r, 3)`` are those of :mod:`vse.index.confidence`, ``scores (r,)`` the cosines. ``present (r,)`` says
-    whether the query's image was in the collection, ``right (r,)`` whether it is this result, ``sizes (r,)`` how
-    large the collection was before one image was removed.
+    Attributes:
+        features: Features ``(r, 3)`` as defined in :mod:`vse.index.confidence`.
+        scores: Cosines ``(r,)``.
+        present: Whether the query's image was in the collection ``(r,)``.
+        right: Whether the result is the query's image ``(r,)``.
+        sizes: Size of the collection before one image was removed ``(r,)``.
     """
 
     features: Floats
@@ -45,17 +48,17 @@ class Answers:
     sizes: NDArray[np.int64]
 
     def of(self, rows: NDArray[Any]) -> Answers:
-        """Some of them, by number or by a mask."""
+        """Return a subset, selected by indices or a mask."""
         return Answers(*(getattr(self, field.name)[rows] for field in fields(self)))
 
 
 def joined(parts: Sequence[Answers]) -> Answers:
-    """All of them, in order."""
+    """Concatenate answers, in order."""
     return Answers(*(np.concatenate([getattr(part, field.name) for part in parts]) for field in fields(Answers)))
 
 
 def captions_of(owners: NDArray[np.int64], pictures: int) -> list[NDArray[np.int64]]:
-    """The rows of each image's captions, in order, :data:`CAPTIONS` at most."""
+    """Return the caption rows of each image, in order, at most :data:`CAPTIONS` each."""
     order = np.argsort(owners, kind="stable")
     starts = np.searchsorted(owners[order], np.arange(1, pictures))
     return [rows[:CAPTIONS] for rows in np.split(order, starts)]
@@ -64,11 +67,21 @@ def captions_of(owners: NDArray[np.int64], pictures: int) -> list[NDArray[np.int
 def ask(
     images: Vectors, texts: Vectors, owners: NDArray[np.int64], size: int, *, seed: int = 0, more: Vectors | None = None
 ) -> Answers:
-    """Captions of random collections of ``size`` images, of which ``more`` are only there to be passed over.
+    """Query random collections of ``size`` images with captions of their images.
 
-    ``images (I, D)`` and ``texts (C, D)`` are unit vectors, ``owners[c]`` is the row of caption c's image. One
-    image at a time is removed; its captions are asked, and those of the next image, which is there. Of the images
-    that make whole collections, :data:`REMOVED` at most are removed.
+    One image at a time is removed. The captions of that image are queried, and those of the next one, which is present.
+    At most :data:`REMOVED` images are removed, over as many disjoint collections as there are images for.
+
+    Args:
+        images: Unit embeddings ``(I, D)``.
+        texts: Unit embeddings ``(C, D)`` of the captions.
+        owners: Row of each caption's image ``(C,)``.
+        size: Images per collection, ``more`` included.
+        seed: Seed of the random choice.
+        more: Distractor embeddings, added to every collection and never queried.
+
+    Returns:
+        The top result of each query.
     """
     own = size if more is None else size - len(more)
     captions = captions_of(owners, len(images))
@@ -89,7 +102,7 @@ def ask(
 def _best(
     vectors: Vectors, pictures: NDArray[np.int64], texts: Vectors, targets: NDArray[np.int64], removed: int, size: int
 ) -> Answers:
-    """The best result of each text among ``vectors (n, D)``, of which the first are these images."""
+    """Return the top result of each text among ``vectors (n, D)``, the first rows of which are ``pictures``."""
     background = Background(vectors[:SAMPLE], len(vectors), 1)
     scores = vectors @ texts.T
     best = scores.argmax(axis=0)
@@ -114,10 +127,18 @@ STEPS = 50
 
 
 def fit(features: NDArray[Any], labels: NDArray[Any], source: str) -> Coefficients:
-    """Coefficients of greatest likelihood for results with ``features (r, 3)`` and labels 0 or 1 ``(r,)``.
+    """Fit the coefficients by logistic regression (maximum likelihood).
 
-    A slope that would be negative is held at 0, since a higher score must not mean less, nor more items more. A ridge
-    of 1e-3 on the slopes keeps them finite where the labels can be separated.
+    Slopes are kept non-negative: confidence must not fall with the score, nor rise with the number of items. A ridge of
+    1e-3 on the slopes keeps them finite if the labels are separable.
+
+    Args:
+        features: Features ``(r, 3)`` of the results.
+        labels: Labels ``(r,)``, 0 or 1.
+        source: Describes the data, for the record.
+
+    Raises:
+        InputError: Shapes do not match, features are not finite, or one of the labels does not occur.
     """
     rows, wanted = np.asarray(features, np.float64), np.asarray(labels, np.float64)
     if rows.shape != (len(wanted), FEATURES) or wanted.ndim != 1 or not np.isfinite(rows).all():
@@ -135,7 +156,7 @@ def fit(features: NDArray[Any], labels: NDArray[Any], source: str) -> Coefficien
 
 
 def _maximised(rows: Floats, labels: Floats, free: NDArray[np.bool_]) -> Floats:
-    """Intercept and slopes by Newton's method; those that are not free stay 0. Concave, so halving steps converge."""
+    """Return intercept and slopes by Newton's method with step halving (concave problem); fixed slopes stay 0."""
     design = np.concatenate([np.ones((len(rows), 1)), rows], axis=1)[:, free]
     ridge = np.where(np.arange(design.shape[1]) > 0, RIDGE, 0.0)
 
@@ -162,17 +183,19 @@ def _maximised(rows: Floats, labels: Floats, free: NDArray[np.bool_]) -> Floats:
 
 SIZES = (30, 100, 300, 1000)
 FEWEST = 30
-"""Images, and captions, with which a fit means anything; a few hundred are better. Also the smallest size."""
+"""Minimum number of images and of captions for a meaningful fit, and the smallest size; a few hundred are better."""
 BINS = 10
 
 
 @dataclass(frozen=True)
 class CalibrationReport:
-    """Coefficients, and what they are worth on the results that they were fitted on.
+    """Coefficients, and their quality on a set of results.
 
-    ``found`` is, for each size of collections, how often a caption's image is the best result where it is there.
-    ``error`` is the calibration error, ``shipped_error`` that of the package's coefficients on the same results.
-    ``area`` is the part of pairs of a right and a wrong result in which the right one is surer.
+    Attributes:
+        found: Recall@1 of captions whose image is present, per collection size.
+        error: Expected calibration error.
+        shipped_error: Calibration error of the bundled coefficients on the same results.
+        area: Area under the ROC curve: the share of (right, wrong) pairs in which the right result is more confident.
     """
 
     coefficients: Coefficients
@@ -203,10 +226,25 @@ def calibrate(
     seed: int = 0,
     progress: ProgressReporter | None = None,
 ) -> CalibrationReport:
-    """Coefficients for the model that gave these unit vectors: ``images (I, D)``, and ``texts (C, D)`` of captions.
+    """Calibrate confidence for the model that produced these embeddings.
 
-    ``owners[c]`` is the row of caption c's image. Captions are asked of random collections of those ``sizes`` that I
-    images suffice for, once with their image and once without it. ``source`` says what the data are.
+    Captions are queried against random collections of the given ``sizes``, as far as the images suffice, once with and
+    once without their image.
+
+    Args:
+        images: Unit embeddings ``(I, D)``.
+        texts: Unit embeddings ``(C, D)`` of the captions.
+        owners: Row of each caption's image ``(C,)``.
+        source: Describes the data, for the record.
+        sizes: Collection sizes to simulate.
+        seed: Seed of the random collections.
+        progress: Advances once per size.
+
+    Returns:
+        The coefficients, and their quality on the results they were fitted to.
+
+    Raises:
+        InputError: There are too few images or captions, or no caption finds its image.
     """
     _check(images, texts, owners, sizes)
     chosen = sizes_within(len(images), sizes)
@@ -227,14 +265,14 @@ def calibrate(
 
 
 def calibrate_embeddings(found: Embeddings, progress: ProgressReporter | None = None) -> CalibrationReport:
-    """Coefficients from the vectors of a split; their source names the split and the model, and no date."""
+    """Calibrate on the embeddings of a split; the recorded source names the split and the model, but no date."""
     header = found.header
     source = f"{header.data} {header.split}, {len(found.images)} pictures; model {header.fingerprint}"
     return calibrate(found.images, found.texts, found.text_to_image, source=source, progress=progress)
 
 
 def judge(coefficients: Coefficients, answers: Answers, *, pictures: int, captions: int) -> CalibrationReport:
-    """What coefficients are worth on answers, which may be others than they were fitted on."""
+    """Evaluate coefficients on answers, which may differ from those they were fitted to."""
     guesses = coefficients.probability(answers.features)
     there = answers.of(answers.present)
     return CalibrationReport(
@@ -250,35 +288,35 @@ def judge(coefficients: Coefficients, answers: Answers, *, pictures: int, captio
 
 
 def sizes_within(pictures: int, sizes: Sequence[int]) -> tuple[int, ...]:
-    """The sizes that so many images suffice for, ascending, two at least.
+    """Return the sizes for which ``pictures`` images suffice, ascending, at least two.
 
-    A third of a size that is alone joins it: how confidence falls with the number of items cannot be seen at one size.
+    A single size is joined by a third of it: one size does not show how confidence falls with the number of items.
     """
     fitting = sorted({size for size in sizes if size <= pictures})
     return (fitting[0] // 3, *fitting) if len(fitting) == 1 else tuple(fitting)
 
 
 def write_coefficients(folder: Path, coefficients: Coefficients) -> Path:
-    """Put coefficients into the folder of their model, in one step; where they are now."""
+    """Write coefficients atomically into the folder of their model, and return the path."""
     write_json(folder / FILE, asdict(coefficients))
     return folder / FILE
 
 
 def bins(guesses: NDArray[Any], right: NDArray[Any]) -> list[tuple[float, float, int]]:
-    """Ten parts of equal numbers, from unsure to sure: what was said, how often it was true, how many."""
+    """Return (mean confidence, share right, count) of ten equal bins of results, by ascending confidence."""
     parts = np.array_split(np.argsort(guesses, kind="stable"), BINS)
     return [(float(guesses[rows].mean()), float(right[rows].mean()), len(rows)) for rows in parts if len(rows)]
 
 
 def calibration_error(guesses: NDArray[Any], right: NDArray[Any]) -> float:
-    """The mean distance between what is said and how often it is true, over :func:`bins`."""
+    """Return the expected calibration error over :func:`bins`."""
     return sum(count * abs(said - were) for said, were, count in bins(guesses, right)) / len(right)
 
 
 def area(guesses: NDArray[Any], labels: NDArray[np.bool_]) -> float:
-    """The part of (right, wrong) pairs that are in order; equal guesses count half."""
+    """Return the area under the ROC curve: the share of (right, wrong) pairs ranked correctly, ties counting half."""
     _, inverse, counts = np.unique(guesses, return_inverse=True, return_counts=True)
-    ranks = (np.cumsum(counts) - (counts - 1) / 2)[inverse]  # means over equal guesses
+    ranks = (np.cumsum(counts) - (counts - 1) / 2)[inverse]  # ties share their mean rank
     wins = ranks[labels].sum() - labels.sum() * (labels.sum() + 1) / 2
     return float(wins / max(1, int(labels.sum()) * int((~labels).sum())))
 
@@ -286,9 +324,7 @@ def area(guesses: NDArray[Any], labels: NDArray[np.bool_]) -> float:
 def _check(images: Vectors, texts: Vectors, owners: NDArray[np.int64], sizes: Sequence[int]) -> None:
     for name, vectors in (("pictures", images), ("captions", texts)):
         if len(vectors) < FEWEST:
-            raise InputError(
-                f"{len(vectors)} {name}: expected {FEWEST} at least, and better some hundreds, to calibrate with"
-            )
+            raise InputError(f"{len(vectors)} {name}: expected at least {FEWEST} to calibrate, better a few hundred")
         check_vectors(vectors, (len(vectors), images.shape[-1]), name)
     if owners.shape != (len(texts),) or owners.min() < 0 or owners.max() >= len(images):
         raise InputError(f"owners {owners.shape}: expected the row of an image, 0 to {len(images) - 1}, per caption")

@@ -1,4 +1,4 @@
-"""Search the captions of a collection: the best for an image, or for another text."""
+"""Search the captions of a collection by image or by text."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class CaptionResult:
-    """One caption that was found. ``id`` is the first item of its file, ``path`` the file."""
+    """One caption found; ``path`` is its file and ``id`` the file's first item."""
 
     caption: str
     id: int
@@ -30,7 +30,7 @@ class CaptionResult:
 
 @dataclass(frozen=True)
 class CaptionResults:
-    """One page: captions ``offset + 1`` and following. ``more`` says whether another page follows.
+    """One page of captions, starting at ``offset``; ``more`` if another page follows.
 
     ``unknown`` and ``cut`` are as in :class:`~vse.index.item_search.SearchResults`.
     """
@@ -58,14 +58,18 @@ def search_captions(
 ) -> CaptionResults:
     """Return the captions of a collection that match a query best.
 
-    A caption of several files is returned once for each of them. Pages of an unchanged collection continue each other.
+    A caption of several files is returned once for each of them. Consecutive pages of an unchanged collection are
+    consistent.
 
     Args:
         collection: An open collection.
         query: A text, or a :class:`~vse.index.query.Query` of texts, images and items.
-        k: Captions on a page.
+        k: Captions per page.
         model: The collection's model, as for :func:`vse.index.search`.
-        offset: Captions before the page.
+        offset: Captions to skip.
+
+    Returns:
+        One page of captions, best first.
 
     Raises:
         InputError: The collection has no captions, or ``model`` is not the one that encoded it.
@@ -80,13 +84,13 @@ def search_captions(
 def search_captions_encoded(
     collection: Collection, query: QueryVector, k: int = 10, *, offset: int = 0
 ) -> CaptionResults:
-    """Run :func:`search_captions` for a query that is encoded already; its model is not checked."""
+    """Run :func:`search_captions` for a query already encoded; its model is not checked."""
     k, offset = check_page(k, offset)
     return _search(collection, query, k, offset, _expect_captions(collection))
 
 
 def _expect_captions(collection: Collection) -> int:
-    """How many captions there are; none is an error."""
+    """Return the number of captions; raise if there are none."""
     info = collection.info()
     if not info.captions:
         raise InputError(
@@ -118,7 +122,7 @@ def _search(collection: Collection, query: QueryVector, k: int, offset: int, cap
 
 
 def _hits(collection: Collection, vector: Vectors, need: int) -> list[tuple[str, int, float]]:
-    """At least the ``need`` best; the first are the same for every need, though a deep search may be another one."""
+    """Return at least the ``need`` best captions; the first ones do not depend on ``need``, though the search may."""
     first = collection.search_captions(vector, DEPTH)
     if need <= DEPTH or len(first) < DEPTH:
         return first

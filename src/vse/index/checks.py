@@ -1,4 +1,4 @@
-"""Checks on what enters a collection and what is asked of it, and retries when a writer removes a hit meanwhile."""
+"""Validate what is added to a collection and what is queried, and retry when a concurrent writer removes a hit."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from vse.models.sources import NAMES
 T = TypeVar("T")
 UNIT_TOLERANCE = 1e-3
 MAX_TRIES = 20
-"""Attempts of a read that a concurrent writer disturbs."""
+"""Attempts at a read that a concurrent writer disturbs."""
 
 
 def check_entry(entry: Entry, dimensions: int) -> None:
-    """A file needs at least one moment, unit vectors, ordered finite times, and a vector per caption or none."""
+    """Require at least one moment, unit embeddings, ordered finite times, and one embedding per caption or none."""
     name = f"{entry.file.root}/{entry.file.path}"
     if not entry.moments:
         raise InputError(f"{name} has no vectors, expected one moment at least: leave the file out")
@@ -42,7 +42,7 @@ def check_entry(entry: Entry, dimensions: int) -> None:
 
 
 def check_vectors(vectors: Vectors, shape: tuple[int, ...], name: str) -> None:
-    """float32 of this shape, finite, and of length 1 along the last axis within 1e-3."""
+    """Require float32 of this shape, finite, with unit length along the last axis (tolerance 1e-3)."""
     if not isinstance(vectors, np.ndarray) or vectors.dtype != np.float32 or vectors.shape != shape:
         found = f"{vectors.dtype} {vectors.shape}" if isinstance(vectors, np.ndarray) else type(vectors).__name__
         raise InputError(f"{name}: vector is {found}, expected float32 {shape}: encode it with the collection's model")
@@ -57,7 +57,7 @@ def check_vectors(vectors: Vectors, shape: tuple[int, ...], name: str) -> None:
 
 
 def check_distinct(what: str, places: Iterable[Place]) -> None:
-    """No file is named twice among ``places``; ``what`` says what it would be otherwise."""
+    """Raise if a file occurs twice; ``what`` completes the error message."""
     seen: set[Place] = set()
     for place in places:
         if place in seen:
@@ -66,14 +66,14 @@ def check_distinct(what: str, places: Iterable[Place]) -> None:
 
 
 def check_dimensions(dimensions: int) -> int:
-    """At least 1; returned as they are."""
+    """Return ``dimensions``; raise if below 1."""
     if dimensions < 1:
         raise InputError(f"dimensions {dimensions}: expected 1 at least, as many as the model's vectors have")
     return dimensions
 
 
 def check_page(k: int, offset: int) -> tuple[int, int]:
-    """At least one result is asked for, and none before the first; both as plain whole numbers."""
+    """Return ``k`` (at least 1) and ``offset`` (at least 0) as plain integers."""
     if not isinstance(k, Integral) or k < 1:
         raise InputError(f"k {str(k)[:60]}: expected a whole number of results, 1 at least")
     if not isinstance(offset, Integral) or offset < 0:
@@ -106,19 +106,23 @@ def model_mismatch_error(
 
 
 class _StaleHitError(Exception):
-    """A hit was removed after it was found."""
+    """A hit was removed between the search and the read."""
 
 
 def read_hits(read: Callable[[Sequence[int]], T], ids: Sequence[int]) -> T:
-    """Return ``read(ids)``, inside :func:`retry_on_stale_hits`; ``read`` is ``Collection.items`` or ``.vectors``."""
+    """Return ``read(ids)`` inside :func:`retry_on_stale_hits`; ``read`` is ``Collection.items`` or ``.vectors``."""
     try:
         return read(ids)
-    except InputError as error:  # the ids come from the collection itself: nothing else can be wrong with them
+    except InputError as error:  # the ids come from the collection itself, so they can only be stale
         raise _StaleHitError from error
 
 
 def retry_on_stale_hits(ask: Callable[[], T]) -> T:
-    """Return what ``ask`` returns; retry when a concurrent writer removed a hit between its steps."""
+    """Return ``ask()``, retrying when a concurrent writer removed a hit between its steps.
+
+    Raises:
+        VSEError: The collection changed during each of :data:`MAX_TRIES` attempts.
+    """
     for _ in range(MAX_TRIES):
         try:
             return ask()

@@ -1,27 +1,27 @@
-"""How likely a result is what was asked for, judged against the collection's own scores.
+"""How likely a result is what the query meant, judged against the scores within the collection.
 
-A cosine means little by itself: one model's cosines spread twice as far as another's, one query scores 0.3 on
-everything and another on its image alone, and among more items the best is higher by chance. Let
+A raw cosine means little: its spread differs between models by a factor of two, one query scores 0.3 on everything and
+another only on its image, and the maximum over more items is higher by chance. Let
 
     n       number of items in the collection
-    m, s    mean and deviation of the query's scores on a fixed sample of the collection
-    μ, σ    mean and deviation of the cosines of the sample's items with each other
+    m, s    mean and standard deviation of the query's scores on a fixed sample of the collection
+    μ, σ    mean and standard deviation of the cosines between the sample's items
 
-The best twentieth of the query's scores, one at least, is held at the value below it, since these may be relevant
-themselves, and a burst of like images should not count against each of them. All four begin from :data:`PRIOR`
-imagined scores, which decide where a collection is too small to tell. A result with score c has two features, where it
-lies among the cosines of the collection and among those of the query,
+The top twentieth of the query's scores, at least one, is clipped to the value below it: these may be relevant
+themselves, and a burst of similar images should not count against each of them. All four statistics start from
+:data:`PRIOR` pseudo-scores, which dominate in a collection too small to estimate them. A result with score c has two
+features, its position among the cosines of the collection and among those of the query,
 
     k = (c - μ) / σ        z = (c - m) / s
 
-and with x⁺ = ln(1 + exp x), which is x where x is large and stays positive where it is not, its confidence is p with
+and with the softplus x⁺ = ln(1 + exp x) its confidence is p with
 
     p / (1 - p) = exp(a) · k⁺^b · z⁺^d / n^e
 
-The coefficients are in ``confidence.json``, from :func:`vse.index.calibration.fit`: the package has such a file, and
-a model's folder may have its own, which ``vse calibrate`` writes. None of b, d and e is negative: for one query the
-confidence rises with the score. A filter does not change it. It is the chance that the best result is the one image
-that was meant, for a query whose image is in the collection as often as not.
+The coefficients come from :func:`vse.index.calibration.fit` and are stored in ``confidence.json``: one is bundled with
+the package, and ``vse calibrate`` writes one into a model's folder. None of b, d and e is negative: for one query the
+confidence rises with the score. Filters do not change it. It is the probability that the top result is the one image
+that was meant, for a query whose image is in the collection half of the time.
 """
 
 from __future__ import annotations
@@ -41,34 +41,34 @@ if TYPE_CHECKING:
 
 SAMPLE = 2048
 PAIRED = 256
-"""So many items of the sample are compared with each other."""
+"""Items of the sample that are compared with each other."""
 PRIOR = 8
 PRIOR_MEAN, PRIOR_DEVIATION = 0.0, 0.12
 HELD = 20
-"""One in so many of a query's scores is held at the value below."""
+"""One in this many of a query's scores is clipped to the value below."""
 STALE = 0.1
-"""The sample is redrawn when items that are as many as this part of the collection have come or gone."""
+"""The sample is redrawn once items added and removed exceed this fraction of the collection."""
 LINEAR_BELOW = -30.0
-"""There ln(ln(1 + exp x)) is x in double precision."""
+"""Below this, ln(ln(1 + exp x)) equals x in double precision."""
 
 Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
 class Spread:
-    """Mean and deviation of some cosines."""
+    """Mean and standard deviation of a set of cosines."""
 
     mean: float
     deviation: float
 
     def position(self, scores: NDArray[Any]) -> Floats:
-        """How many deviations above the mean."""
+        """Return the z-scores: standard deviations above the mean."""
         return (np.asarray(scores, np.float64) - self.mean) / self.deviation
 
 
 @dataclass(frozen=True)
 class Background:
-    """``sample (S, D)`` of a collection that has so many ``items`` in this ``generation``."""
+    """A ``sample (S, D)`` of a collection with ``items`` items in this ``generation``."""
 
     sample: Vectors
     items: int
@@ -82,11 +82,11 @@ class Background:
         return spread_of(cosines.astype(np.float64), len(some) if len(some) > 1 else 0)
 
     def among(self, items: int) -> Background:
-        """The same sample, of so many items."""
+        """Return the same sample for another number of items."""
         if items == self.items:
             return self
         other = replace(self, items=items)
-        vars(other)["among_items"] = self.among_items  # of the sample alone, and slow to find
+        vars(other)["among_items"] = self.among_items  # depends on the sample only, and slow to compute
         return other
 
     def of_query(self, vector: Vectors) -> Spread:
@@ -94,11 +94,11 @@ class Background:
         return spread_of_query(self.sample @ vector)
 
     def features(self, vector: Vectors, scores: NDArray[Any]) -> Floats:
-        """Rows (ln k⁺, ln z⁺, -ln n) of results with these ``scores (r,)`` for the query with this vector."""
+        """Return the feature rows (ln k⁺, ln z⁺, -ln n) of results with ``scores (r,)`` for the query ``vector``."""
         return self.features_among(self.of_query(vector), scores)
 
     def features_among(self, query: Spread, scores: NDArray[Any]) -> Floats:
-        """:meth:`features`, where m and s are known."""
+        """Return :meth:`features` for known m and s."""
         k, z = self.among_items.position(scores), query.position(scores)
         size = np.full(len(k), -np.log(max(self.items, 1)))
         return np.stack([log_softplus(k), log_softplus(z), size], axis=1)
@@ -107,12 +107,19 @@ class Background:
 def confidences(
     background: Background, vector: Vectors, scores: NDArray[Any], coefficients: Coefficients | None = None
 ) -> Floats:
-    """The confidence of results with these ``scores (n,)`` for the query with this vector; None: as shipped."""
+    """Return the confidence of each result.
+
+    Args:
+        background: The background of the collection.
+        vector: Embedding of the query.
+        scores: Scores of the results ``(n,)``.
+        coefficients: Default: the bundled ones.
+    """
     return (coefficients or shipped_coefficients()).probability(background.features(vector, scores))
 
 
 def spread_of_query(scores: NDArray[Any]) -> Spread:
-    """m and s of a query with these scores ``(S,)`` on the sample."""
+    """Return m and s of a query with these scores ``(S,)`` on the sample."""
     held, count = np.asarray(scores, np.float64), len(scores)
     if count > 1:
         last = count - max(1, count // HELD) - 1
@@ -121,7 +128,7 @@ def spread_of_query(scores: NDArray[Any]) -> Spread:
 
 
 def spread_of(cosines: Floats, weight: int) -> Spread:
-    """Mean and deviation of cosines that count as much as ``weight`` scores, the imagined ones included."""
+    """Return mean and deviation of cosines that weigh as much as ``weight`` scores, combined with the prior."""
     if not weight:
         return Spread(PRIOR_MEAN, PRIOR_DEVIATION)
     mean = (weight * float(cosines.mean()) + PRIOR * PRIOR_MEAN) / (weight + PRIOR)
@@ -131,13 +138,13 @@ def spread_of(cosines: Floats, weight: int) -> Spread:
 
 @dataclass(frozen=True)
 class _Drawn:
-    """A background, and what the collection was when its sample was drawn."""
+    """A background, with the collection's info when its sample was drawn."""
 
     background: Background
     when: CollectionInfo
 
     def serves(self, now: CollectionInfo) -> bool:
-        """Whether it is much the same collection."""
+        """Return whether the sample is still fresh enough."""
         moved = abs(now.changes - self.when.changes)
         return now.generation == self.when.generation and moved <= STALE * self.when.items
 
@@ -146,7 +153,7 @@ _known: WeakKeyDictionary[Collection, _Drawn] = WeakKeyDictionary()
 
 
 def background_of(collection: Collection) -> Background:
-    """The background of a collection as of now; its sample is from memory while few items have come or gone."""
+    """Return the current background of a collection; its sample is cached until too many items have changed."""
     info = collection.info()
     known = _known.get(collection)
     if known is None or not known.serves(info):
@@ -156,5 +163,5 @@ def background_of(collection: Collection) -> Background:
 
 
 def log_softplus(values: Floats) -> Floats:
-    """ln(ln(1 + exp x)), at any x."""
+    """Return ln(ln(1 + exp x)), stable for any x."""
     return np.where(values < LINEAR_BELOW, values, np.log(np.logaddexp(0, np.maximum(values, LINEAR_BELOW))))

@@ -1,4 +1,4 @@
-"""Files that look the same to the model: copies, other sizes, bursts."""
+"""Find near-duplicates: copies, resized versions and bursts."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from vse.index.types import Collection, Item, Place, Vectors, full_path
 from vse.progress import ProgressReporter, SilentProgress
 
 NEAR = 0.9
-"""The cosine from which two images count as the same one.
+"""Cosine from which two images count as near-duplicates.
 
-Chosen on Flickr8k with EfficientNet-Lite0, alone and below three trained towers. Of images larger than the input
-of the model, copies at another JPEG quality, half the size or another brightness are above it in 91 to 100 of 100
-cases, and with 5 % cropped in 75 to 95 for three of the four. Of the 32 million pairs of different images one to
-three are: a second copy in the data, and shots of one scene seconds apart.
+Chosen on Flickr8k with EfficientNet-Lite0, alone and below three trained towers. Of images larger than the model's
+input, copies at another JPEG quality, half the size or another brightness reach it in 91 to 100 % of cases, and with
+5 % cropped in 75 to 95 % for three of the four. Of the 32 million pairs of different images, one to three do: a second
+copy in the dataset, and shots of one scene seconds apart.
 """
 BLOCK = 2048
 AT_ONCE = 512
-"""Rows whose leaders are looked for together."""
+"""Rows whose leaders are searched together."""
 
 
 @dataclass(frozen=True)
 class Duplicates:
-    """Groups of items, one for each file: within a group the most pixels first, groups by their lowest id."""
+    """Groups of items, one per file; most pixels first within a group, groups ordered by their lowest id."""
 
     threshold: float
     items: int
@@ -47,10 +47,19 @@ def near_duplicates(
     block: int = BLOCK,
     progress: ProgressReporter | None = None,
 ) -> Duplicates:
-    """Files joined by a chain of items whose cosines are at least ``threshold``, up to rounding: 1 finds copies.
+    """Group files connected by a chain of items with a cosine of at least ``threshold``.
 
-    Every pair is compared, block by block, so the answer is exact; n items take n²/2 products, and their vectors are
-    held in memory. One moment in common joins two videos; moments of one video are not compared with each other.
+    Every pair is compared, so the result is exact: n items take n²/2 products, and all embeddings are held in memory.
+    One common moment connects two videos; moments of the same video are not compared.
+
+    Args:
+        collection: An open collection.
+        threshold: Smallest cosine, up to rounding; 1 finds exact copies.
+        block: Items compared at once.
+        progress: Advances once per block.
+
+    Raises:
+        InputError: ``threshold`` or ``block`` is out of range.
     """
     if not 0 < threshold <= 1:
         raise InputError(f"threshold {threshold}: expected a cosine above 0, at most 1; {NEAR} finds copies")
@@ -72,12 +81,12 @@ def near_duplicates(
 
 
 def leaders(vectors: Vectors, threshold: float) -> NDArray[np.int64]:
-    """For each row of ``(n, D)``, the best row before it that leads and is alike, or itself: then it leads.
+    """Return, for each row of ``(n, D)``, the most similar earlier leader, or the row itself if it is a leader.
 
-    Alike are rows with a cosine of at least ``threshold``, up to rounding. Rows are taken in order, so that the leaders
-    of the first rows do not depend on those that follow.
+    A row follows a leader if their cosine is at least ``threshold``, up to rounding. Rows are processed in order, so
+    the leaders of the first rows do not depend on later ones.
     """
-    bound = threshold - rounding(vectors.shape[1])  # the product of a vector with its copy is often just below 1
+    bound = threshold - rounding(vectors.shape[1])  # the product of an embedding with its copy is often just below 1
     found = np.arange(len(vectors))
     leading = np.empty(0, np.int64)
     for start in range(0, len(vectors), AT_ONCE):
@@ -98,7 +107,7 @@ def leaders(vectors: Vectors, threshold: float) -> NDArray[np.int64]:
 def _best_of(
     vectors: Vectors, rows: NDArray[np.int64], others: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-    """For each of ``rows`` the best of ``others``, the first of equals, with its score; few products at a time."""
+    """Return the best of ``others`` for each of ``rows`` (first on ties) and its score, in blocks to save memory."""
     best, scores = np.zeros(len(rows), np.int64), np.full(len(rows), -np.inf, np.float32)
     for start in range(0, len(others), BLOCK):
         some = others[start : start + BLOCK]
@@ -117,10 +126,7 @@ def _pairs(blocks: list[Any], reporter: ProgressReporter) -> Iterator[tuple[int,
 
 
 def _alike(first: Vectors, second: Vectors, threshold: float) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Rows of both with a cosine of at least ``threshold``, up to the rounding of vectors; in double precision.
-
-    What float32 cannot tell is computed again.
-    """
+    """Return the pairs of rows with a cosine of at least ``threshold``, up to rounding; borderline ones in float64."""
     scores, room = first @ second.T, rounding(first.shape[1])
     bound = threshold - room
     rows, columns = np.nonzero(scores >= bound - room)
@@ -134,7 +140,7 @@ def _alike(first: Vectors, second: Vectors, threshold: float) -> tuple[NDArray[n
 
 
 def _join(labels: NDArray[np.int64], first: NDArray[np.int64], second: NDArray[np.int64]) -> None:
-    """Give files that are alike one label, the lowest, in place; on return every label is its own label."""
+    """Union similar files in place under the lowest label; on return every label is a root."""
     pairs = np.stack([labels[first], labels[second]], axis=1)
     for one, other in np.unique(pairs[pairs[:, 0] != pairs[:, 1]], axis=0).tolist():
         low, high = sorted((_lowest(labels, one), _lowest(labels, other)))

@@ -1,4 +1,4 @@
-"""Which parts of an image speak for a query: what each cell of the grid adds to the score."""
+"""Which parts of an image, or frames of a video, support a query: their contributions to the score."""
 
 from __future__ import annotations
 
@@ -30,17 +30,25 @@ FOR = np.array([214, 40, 40], np.float32)
 AGAINST = np.array([29, 78, 216], np.float32)
 LUMINANCE = np.array([0.299, 0.587, 0.114], np.float32)
 STRONGEST = 0.65
-"""How much of the image the colour of the strongest cell covers."""
+"""Opacity of the colour on the strongest cell."""
 LONGEST = 1600
-"""Pixels of the longer side that is drawn: an image at full size takes gigabytes while the colour is mixed."""
+"""Longest side of the drawing in pixels: blending at full resolution can take gigabytes."""
 
 
 def cell_evidence(model: Model, picture: ImageSource, vector: Vectors) -> NDArray[np.float32]:
-    """What every cell of ``image`` adds to its score for the query ``vector (D,)``: ``(rows, columns)``.
+    """Return the contribution of each cell of an image to its score for a query, ``(rows, columns)``.
 
-    The image's unit vector is ``Σ_k θ_k max_k(φ_d) / ‖v‖`` in dimension d. Cell n, whose value φ_nd has rank r(n, d)
-    there, adds ``Σ_d u_d θ_r(n,d) φ_nd / ‖v‖`` to the score with the query u. Over the cells these add up to the score.
-    A cell may count against the query. For models that see images as a grid, and whose pooling weights ranks.
+    The image's unit embedding is ``Σ_k θ_k max_k(φ_d) / ‖v‖`` in dimension d. Cell n, whose value φ_nd has rank r(n, d)
+    there, contributes ``Σ_d u_d θ_r(n,d) φ_nd / ‖v‖`` to the score with the query u. The contributions sum to the score
+    and may be negative.
+
+    Args:
+        model: A model that encodes images as a grid and pools them by weights on ranks.
+        picture: The image.
+        vector: Embedding of the query ``(D,)``.
+
+    Raises:
+        InputError: The model does not read images, has no grid, or has embeddings of another width.
     """
     how = _preprocessing(model)
     if vector.shape != (model.embed_size,):
@@ -56,20 +64,25 @@ def cell_evidence(model: Model, picture: ImageSource, vector: Vectors) -> NDArra
 
 
 def heat_map(picture: ImageSource, cells: NDArray[Any], how: ImagePreprocessing) -> NDArray[np.uint8]:
-    """The image ``(H, W, 3)`` in grey with its evidence over it: red for the query, blue against it.
+    """Draw the evidence over the image in grey, ``(H, W, 3)``: red for the query, blue against it.
 
-    The strongest cell has the most colour, and what the model did not see, where it cuts the middle out, has none. A
-    image with a side above :data:`LONGEST` is reduced to it.
+    The strongest cell has the most colour; what the model did not see (a centre crop) has none. An image with a side
+    above :data:`LONGEST` is downscaled.
+
+    Args:
+        picture: The image.
+        cells: Evidence from :func:`cell_evidence`.
+        how: Preprocessing of the model.
     """
     from vse.inputs.images import read_image
     from vse.inputs.resizing import resize
 
     image = _reduced(read_image(picture, at_least=(LONGEST, LONGEST)))
-    image[:] = (image @ LUMINANCE)[:, :, None]  # colours of its own would be taken for evidence
+    image[:] = (image @ LUMINANCE)[:, :, None]  # its own colours could be mistaken for evidence
     top, left, height, width = seen(image.shape[:2], how)
     strongest = float(np.abs(cells).max())
     relative = (cells / strongest if strongest else np.zeros_like(cells)).astype(np.float32)
-    smooth = resize(np.repeat(relative[:, :, None], 3, axis=2), (height, width))  # (height, width, 3), thrice the same
+    smooth = resize(np.repeat(relative[:, :, None], 3, axis=2), (height, width))  # (height, width, 3), equal channels
     cover = STRONGEST * np.abs(smooth)
     part = image[top : top + height, left : left + width]
     image[top : top + height, left : left + width] = (1 - cover) * part + cover * np.where(smooth > 0, FOR, AGAINST)
@@ -77,7 +90,7 @@ def heat_map(picture: ImageSource, cells: NDArray[Any], how: ImagePreprocessing)
 
 
 def write_png(path: Path, pixels: NDArray[np.uint8]) -> Path:
-    """``pixels (H, W, 3)`` as a PNG; the folder is made if needed, and the file appears complete."""
+    """Write ``pixels (H, W, 3)`` as a PNG atomically, creating the folder if needed, and return the path."""
     if path.suffix.lower() != ".png":
         raise InputError(f"{path}: unknown image type {path.suffix!r}: the name must end in .png")
     from PIL import Image
@@ -91,7 +104,7 @@ def write_png(path: Path, pixels: NDArray[np.uint8]) -> Path:
 
 
 def seen(shape: tuple[int, int], how: ImagePreprocessing) -> tuple[int, int, int, int]:
-    """The part of an image (H, W) that reaches the model, as top, left, height and width in its pixels."""
+    """Return the part of an image (H, W) that the model sees, as top, left, height and width in pixels."""
     rows, columns = shape
     if how.fit == "stretch":
         return 0, 0, rows, columns
@@ -102,7 +115,7 @@ def seen(shape: tuple[int, int], how: ImagePreprocessing) -> tuple[int, int, int
 
 
 def _reduced(image: NDArray[np.uint8]) -> NDArray[np.float32]:
-    """The image as floats, no side above :data:`LONGEST`."""
+    """Return the image as floats, no side above :data:`LONGEST`."""
     from vse.inputs.resizing import resize
 
     longer = max(image.shape[:2])
@@ -119,11 +132,15 @@ def _preprocessing(model: Model) -> ImagePreprocessing:
 
 
 SAME_START = 1e-3
-"""Seconds."""
+"""Tolerance in seconds."""
 
 
 def moment_frames(path: str | Path, start: float, limits: VideoLimits | None = None) -> Window:
-    """The frames that indexing took from the window that begins at ``start``; what lies before it is jumped over."""
+    """Return the frames that indexing took from the window beginning at ``start``, seeking directly to it.
+
+    Raises:
+        InputError: No window begins there, or none of its frames can be decoded.
+    """
     limits = limits or VideoLimits()
     with open_video(path, limits) as clip, closing(FrameReader(clip)) as reader:
         span = min(spans(clip.duration, WINDOW_SECONDS, WINDOWS), key=lambda span: abs(span[0] - start))
@@ -136,7 +153,11 @@ def moment_frames(path: str | Path, start: float, limits: VideoLimits | None = N
 
 
 def frame_evidence(model: Model, window: Window, vector: Vectors) -> NDArray[np.float32]:
-    """What every frame of a moment adds to its score for the query ``vector (D,)``: ``(F,)``."""
+    """Return the contribution of each frame of a moment to its score for the query ``vector (D,)``, as ``(F,)``.
+
+    Raises:
+        InputError: The model does not read images, or has embeddings of another width.
+    """
     if model.preprocessing is None:
         raise InputError("this model takes sets of features, not images: it has no vectors of frames")
     if vector.shape != (model.embed_size,):
@@ -148,9 +169,9 @@ def frame_evidence(model: Model, window: Window, vector: Vectors) -> NDArray[np.
 
 
 def shares(frames: Vectors, vector: Vectors) -> NDArray[np.float32]:
-    """Of unit vectors v_f ``(F, D)`` whose mean m, brought to length 1, is the moment: ``u · v_f / (F ‖m‖)``, ``(F,)``.
+    """Return ``u · v_f / (F ‖m‖)`` for each frame, ``(F,)``, where m is the mean of the unit embeddings v_f ``(F, D)``.
 
-    They add up to the score ``u · m / ‖m‖`` with the query u. A frame may count against the query.
+    They sum to the score ``u · m / ‖m‖`` of the moment with the query u, and may be negative.
     """
     wide = frames.astype(np.float64)
     length = float(np.linalg.norm(wide.mean(axis=0)))

@@ -1,4 +1,4 @@
-"""Why results were found: numbers that add up to their scores, and images that show them."""
+"""Explain results: contributions that sum to their scores, and images that show them."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ if TYPE_CHECKING:
 
 
 HEIGHT, NARROWEST, WIDEST = 120, 56, 240
-"""Of a column, in pixels; a frame that would be wider is reduced, and the text needs some room."""
+"""Size of a column in pixels; wider frames are downscaled, and the text needs a minimum width."""
 BAR, LINE, GAP = 60, 14, 4
-"""Height of the longest bar, height of a line of text, space between frames."""
+"""Height of the longest bar, height of a line of text, gap between frames."""
 PAPER, INK, RULE = (255, 255, 255), (64, 64, 64), (180, 180, 180)
 
 
 def timeline(window: Window, shares: NDArray[Any]) -> NDArray[np.uint8]:
-    """``(H, W, 3)``: a column for each frame with the frame, its second, its share ``(F,)`` and a bar.
+    """Draw a moment as ``(H, W, 3)``: per frame a column with the image, its time, its share ``(F,)`` and a bar.
 
-    Bars above the line are red and speak for the query, bars below are blue and against it. The largest share has the
-    longest bar, so bars of one image can be compared and those of two cannot.
+    Red bars above the line support the query, blue bars below count against it. Bars are scaled to the largest share,
+    so they compare within one image, not between two.
     """
     from PIL import Image, ImageDraw
 
@@ -69,9 +69,9 @@ def _reduced(picture: NDArray[np.uint8]) -> Any:
 
 
 SAME_SCORE = 1e-3
-"""Between the score of a result and the sum of its evidence; more is said."""
+"""Tolerance between a result's score and the sum of its evidence; a larger difference is noted."""
 LONGEST_NAME = 150
-"""Bytes of a file's name that are kept in the name of its image."""
+"""Bytes of a file's name kept in the name of its evidence image."""
 DECIMALS = 8
 GONE = "the result was removed or replaced since it was found: search again"
 CHANGED = "the file has changed since it was indexed: run 'vse index' again"
@@ -79,10 +79,14 @@ CHANGED = "the file has changed since it was indexed: run 'vse index' again"
 
 @dataclass(frozen=True)
 class Explanation:
-    """What the parts of a result add to its score: ``cells`` (rows of numbers) of an image, ``frames`` of a moment.
+    """Contributions of the parts of a result to its score.
 
-    A frame is its second in the video and its share. ``file`` is the image that was written, which may have
-    ``replaced`` an older one; ``note`` says why there is no evidence or no image, or what is odd about it.
+    Attributes:
+        cells: Grid of contributions, for an image.
+        frames: (second in the video, contribution) of each frame, for a moment.
+        file: The evidence image that was written, if any.
+        replaced: Whether it overwrote an older file.
+        note: Why there is no evidence or no image, or what is unusual about it.
     """
 
     cells: tuple[tuple[float, ...], ...] = ()
@@ -93,7 +97,7 @@ class Explanation:
 
     @property
     def total(self) -> float:
-        """The sum of the parts: the score of the result."""
+        """Sum of the contributions, equal to the score of the result."""
         return sum(map(sum, self.cells)) + sum(share for _, share in self.frames)
 
     def to_json(self) -> dict[str, Any]:
@@ -107,13 +111,13 @@ class Explanation:
 
 @dataclass(frozen=True)
 class Explained:
-    """Results with an explanation for each, in the same order."""
+    """Results with one explanation each, in the same order."""
 
     results: SearchResults
     explanations: tuple[Explanation, ...]
 
     def to_json(self) -> dict[str, Any]:
-        """The JSON of the results, each with its ``evidence``."""
+        """Return the JSON of the results, each with its ``evidence``."""
         plain = self.results.to_json()
         pairs = zip(plain["results"], self.explanations, strict=True)
         return {**plain, "results": [{**result, "evidence": each.to_json()} for result, each in pairs]}
@@ -127,10 +131,23 @@ def explain(
     *,
     progress: ProgressReporter | None = None,
 ) -> Explained:
-    """The evidence of every result; with a ``folder`` also its image in ``folder/NN-name.png``, NN being its number.
+    """Explain every result, optionally drawing an image for each.
 
-    The folder is made when the first image is written, and a file of that name is replaced. A result whose file is
-    gone, has changed or cannot be explained has a note instead, and the others go on.
+    A result whose file is gone, has changed or cannot be explained gets a note instead.
+
+    Args:
+        collection: The collection that was searched.
+        model: Its model.
+        results: Results as returned by :func:`vse.index.search`.
+        folder: Where to write the images, as ``NN-name.png`` with the number of the result. Created with the first
+            image; existing files are overwritten. Default: no images.
+        progress: Advances once per result.
+
+    Returns:
+        The results with their explanations.
+
+    Raises:
+        InputError: The results do not hold the embedding of their query.
     """
     if results.vector is None:
         raise InputError("these results do not hold the vector of their query: take them as 'search' returns them")
@@ -147,10 +164,10 @@ def explain(
 
 
 def explain_item(model: Model, item: Item, vector: Vectors) -> tuple[Explanation, NDArray[np.uint8]]:
-    """The evidence of one item for the query ``vector (D,)``, and the image ``(H, W, 3)`` that shows it.
+    """Return the evidence of one item for the query ``vector (D,)``, and the image ``(H, W, 3)`` that shows it.
 
-    The file is read again. One that is gone or has changed is an error: its evidence would not be that of the vector
-    in the collection.
+    Raises:
+        InputError: The file is gone or has changed, so its evidence would not match the stored embedding.
     """
     path = full_path(item.file)
     _check_unchanged(item.file)
@@ -167,14 +184,14 @@ def explain_item(model: Model, item: Item, vector: Vectors) -> tuple[Explanation
 
 
 def picture_name(number: int, path: str) -> str:
-    """``01-name.png`` for the file at ``path``, with ``_`` for what not every system takes in a name."""
+    """Return ``01-name.png`` for the file at ``path``, with ``_`` for characters that some systems reject."""
     stem = PurePosixPath(path).stem
     plain = "".join(c if c.isprintable() and c not in '\\:*?"<>|' else "_" for c in stem)
     return f"{number:02}-{plain.encode()[:LONGEST_NAME].decode(errors='ignore')}.png"
 
 
 def _items(collection: Collection, ids: list[int]) -> list[Item | None]:
-    """The items with these ids; None for one that was removed or replaced meanwhile."""
+    """Return the items with these ids; None for those removed or replaced meanwhile."""
     try:
         return [*collection.items(ids)]
     except InputError:
@@ -202,7 +219,7 @@ def _explained(model: Model, item: Item | None, vector: Vectors, score: float, p
 
 
 def _check_unchanged(file: MediaFile) -> None:
-    """Size and time tell, as when indexing; the content where they do not."""
+    """Compare size and time, as indexing does, and the digest if they differ."""
     path = Path(full_path(file))
     try:
         status = path.stat()

@@ -1,4 +1,4 @@
-"""Which items may be found."""
+"""Restrict a search by folder, kind, date and place."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 
 
 EARTH_RADIUS = 6371.0088
-"""Kilometres, the mean."""
+"""Mean radius in kilometres."""
 
 
 @dataclass(frozen=True)
 class Box:
-    """A part of the earth's surface, in degrees; one that crosses the date line has ``west`` above ``east``."""
+    """An area in degrees; one that crosses the date line has ``west`` above ``east``."""
 
     south: float
     west: float
@@ -37,10 +37,14 @@ class Box:
 
 
 def box_around(latitude: float, longitude: float, kilometres: float) -> Box:
-    """The smallest box that holds every place within ``kilometres`` of one on a sphere; its corners lie farther away.
+    """Return the smallest box that contains every point within ``kilometres`` of a place.
 
-    With the angle ``r = kilometres / EARTH_RADIUS`` it reaches r to the north and south, and to the east and west
-    ``asin(sin r / cos latitude)``, since meridians draw together; where a pole is near enough, all around.
+    With ``r = kilometres / EARTH_RADIUS`` it extends r to the north and south and ``asin(sin r / cos latitude)`` to the
+    east and west, since meridians converge; if it reaches a pole, it spans all longitudes. Its corners are farther
+    away.
+
+    Raises:
+        InputError: The coordinates or the distance are out of range.
     """
     if not (-90 <= latitude <= 90 and -180 <= longitude <= 180):
         raise InputError(
@@ -58,12 +62,16 @@ def box_around(latitude: float, longitude: float, kilometres: float) -> Box:
 
 @dataclass(frozen=True)
 class Filter:
-    """All of what is given must hold.
+    """Conditions on items, all of which must hold.
 
-    ``folder`` is a place below a root, with ``/`` between its parts; what lies deeper is in it too, and ``""`` and
-    ``"."`` are everything. It is looked for below every root, or below ``root`` alone. ``after`` and ``before`` bound
-    the time an image was taken (``after`` inclusive), like ``MediaFile.taken``; files without a time, or
-    without a place when ``within`` is given, are not found.
+    Attributes:
+        folder: Folder below a root, with ``/`` between its parts, subfolders included; ``""`` and ``"."`` match
+            everything.
+        kind: ``"image"`` or ``"video"``.
+        after: Earliest time taken (inclusive), as in ``MediaFile.taken``. Files without a time do not match.
+        before: Latest time taken (exclusive).
+        within: Area. Files without a place do not match.
+        root: The root to look in; default: all of them.
     """
 
     folder: str | None = None
@@ -83,7 +91,7 @@ class Filter:
 
 
 def _below(folder: str) -> str | None:
-    """The folder in its shortest form; None for the root itself."""
+    """Normalise a folder; None for the root itself."""
     short = posixpath.normpath(folder.strip("/"))
     if short.split("/")[0] == "..":
         raise InputError(f"folder {folder[:60]!r} leads out of what was indexed: expected a place below it")
@@ -91,7 +99,7 @@ def _below(folder: str) -> str | None:
 
 
 def _around(longitude: float) -> float:
-    """The same meridian between -180 and 180."""
+    """Wrap a longitude into -180 to 180."""
     if -180 <= longitude <= 180:
         return longitude
     return longitude - math.copysign(360, longitude)
@@ -99,9 +107,9 @@ def _around(longitude: float) -> float:
 
 KINDS = ("image", "video")
 SHOWN = 60
-"""Characters of a bad value that are repeated."""
+"""Characters of an invalid value quoted in an error."""
 KILOMETRES = 10.0
-"""Around a place, where nothing else is said."""
+"""Default radius around a place."""
 _DATE = re.compile(r"([0-9]{4})(?:-([0-9]{1,2})(?:-([0-9]{1,2}))?)?")
 
 
@@ -114,11 +122,18 @@ def read_filter(
     *,
     mark: str = "",
 ) -> Filter:
-    """The filter that is written so; None leaves a part out.
+    """Parse a filter from text; None leaves a condition out.
 
-    ``after`` and ``before`` are dates like 2024, 2024-05 or 2024-05-31, of which each means its beginning; ``near`` is
-    LATITUDE,LONGITUDE in degrees, ``within`` kilometres around it. ``mark`` stands before the names in errors, such as
-    ``--`` for options.
+    Args:
+        kind: ``"image"`` or ``"video"``.
+        after: A date such as 2024, 2024-05 or 2024-05-31, meaning its beginning.
+        before: Likewise.
+        near: LATITUDE,LONGITUDE in degrees.
+        within: Kilometres around ``near``, default :data:`KILOMETRES`.
+        mark: Prefix of the names in errors, such as ``--`` for options.
+
+    Raises:
+        InputError: A value is invalid, or ``after`` is not earlier than ``before``.
     """
     if kind is not None and kind not in KINDS:
         raise InputError(f"{mark}type: {unknown_choice('type', kind[:SHOWN], KINDS)}")
@@ -131,7 +146,7 @@ def read_filter(
 
 
 def read_date(name: str, text: str) -> float:
-    """The moment at which a year, a month or a day begins, like ``MediaFile.taken``."""
+    """Return the time at which a year, month or day begins, as in ``MediaFile.taken``."""
     match = _DATE.fullmatch(text.strip())
     try:
         if match is None:
@@ -143,7 +158,7 @@ def read_date(name: str, text: str) -> float:
 
 
 def _mended(first: float, before: str, mark: str) -> str:
-    """What helps when ``before`` is not behind ``first``: the date that follows, if all of it was meant."""
+    """Suggest a fix when ``before`` does not follow ``first``: the next date, if all of ``before`` was meant."""
     following = _following(before.strip())
     if following is None or read_date("before", following) <= first:
         return "exchange them"
@@ -151,7 +166,7 @@ def _mended(first: float, before: str, mark: str) -> str:
 
 
 def _following(text: str) -> str | None:
-    """The year, month or day after this one; None where the calendar ends."""
+    """Return the next year, month or day; None at the end of the calendar."""
     year, *rest = (int(part) for part in text.split("-"))
     try:
         if not rest:
@@ -164,7 +179,7 @@ def _following(text: str) -> str | None:
 
 
 def _read_place(near: str | None, within: float | None, mark: str) -> Box | None:
-    """The box around LATITUDE,LONGITUDE; None without a place."""
+    """Return the box around LATITUDE,LONGITUDE; None without a place."""
     if near is None:
         if within is not None:
             raise InputError(f"{mark}within {within:g}: of which place? add {mark}near LATITUDE,LONGITUDE")

@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 
 
 DEPTH = 256
-"""Fewest hits to ask for, whatever the page; an approximate index returns no more."""
+"""Minimum number of hits requested, whatever the page; an approximate index returns no more."""
 SAMPLED_ITEMS = 256
-"""Items from which the names of existing folders are taken: listing all files would take long."""
+"""Items that supply folder names for suggestions; listing all files would take too long."""
 NAMED_FOLDERS = 3
 
 
@@ -47,29 +47,28 @@ def search(
 ) -> SearchResults:
     """Return the items of a collection that match a query best, with their confidence.
 
-    Pages of an unchanged collection continue each other, whatever their sizes. The items of ``query.like`` are not
-    among the results.
+    Consecutive pages of an unchanged collection are consistent, whatever their sizes. The items of ``query.like`` are
+    excluded from the results.
 
     Args:
         collection: An open collection.
         query: A text, or a :class:`~vse.index.query.Query` of texts, images and items.
-        k: Results on a page.
-        model: The collection's model, if it is elsewhere now: a folder, a hub id, or a loaded model. By default it is
-            loaded from where it was when indexing, once for each open collection. A query of ids needs no model.
-        offset: Results before the page.
-        where: Which items may be found.
-        cutoff: Lowest confidence of a result, from 0 to 1.
-        group_duplicates: Cosine from which a result joins a better one that looks the same. Groups are made among the
-            hits that were read, :data:`DEPTH` and more where a page needs them.
-        coefficients: Turn scores into confidence. By default those beside the model or, where it has none, the
-            bundled ones.
+        k: Results per page.
+        model: The collection's model, if it has moved: a folder, a hub id, or a loaded model. By default it is loaded
+            from where it was when indexing, once per open collection. A query of ids needs no model.
+        offset: Results to skip.
+        where: Restricts the items.
+        cutoff: Minimum confidence of a result, from 0 to 1.
+        group_duplicates: Cosine from which a result is grouped under a better, near-duplicate one. Groups are formed
+            among the hits that were read: :data:`DEPTH`, or more if a page needs them.
+        coefficients: Turn scores into confidence. Default: those beside the model, else the bundled ones.
 
     Returns:
-        One page of results, the best first.
+        One page of results, best first.
 
     Raises:
-        InputError: ``model`` is not the one that encoded the collection, no file lies in the folder of ``where``, or
-            an argument is out of range.
+        InputError: ``model`` is not the one that encoded the collection, the folder of ``where`` holds no file, or an
+            argument is out of range.
 
     >>> from vse.index import open_collection, search
     >>> collection = open_collection("photos.vse")  # doctest: +SKIP
@@ -95,9 +94,9 @@ def search_encoded(
     group_duplicates: float | None = None,
     coefficients: Coefficients | None = None,
 ) -> SearchResults:
-    """Run :func:`search` for a query that is encoded already.
+    """Run :func:`search` for a query already encoded.
 
-    Neither the model of ``query`` nor that of ``coefficients`` is checked; None are the bundled coefficients.
+    Neither the model of ``query`` nor that of ``coefficients`` is checked; the latter default to the bundled ones.
     """
     page = _Page(*check_page(k, offset), where, cutoff, group_duplicates, query.like)
     return _search(collection, query, page, coefficients)
@@ -131,7 +130,7 @@ def _search(
 
 @dataclass(frozen=True)
 class _Page:
-    """The checked arguments of :func:`search`."""
+    """Validated arguments of :func:`search`."""
 
     k: int
     offset: int
@@ -157,8 +156,8 @@ def _read(
     total: int,
     confidence_of: Callable[[NDArray[np.float32]], Floats],
 ) -> tuple[tuple[Result, ...], bool, bool]:
-    """The results of a page, of ``total`` items in all, whether more follow, and whether every vector was compared."""
-    need = page.offset + page.k + 1  # one more tells whether another page follows
+    """Return one page of ``total`` items, whether more follow, and whether every embedding was compared."""
+    need = page.offset + page.k + 1  # one extra shows whether another page follows
     depth = max(DEPTH, min(need + len(page.left_out), total + 1))
     while True:
         hits = _hits(collection, vector, depth, page.where)
@@ -178,9 +177,9 @@ def _read(
 
 
 def _hits(collection: Collection, vector: Vectors, depth: int, where: Filter | None) -> Hits:
-    """The ``depth`` best hits; the first are the same for every depth.
+    """Return the ``depth`` best hits; the first ones do not depend on ``depth``.
 
-    An exact search may order the first hits otherwise than an approximate one did: it only continues them.
+    An exact search may order the first hits differently from an approximate one, so its hits are only appended.
     """
     first = collection.search(vector, DEPTH, where=where)
     if depth <= DEPTH or len(first.ids) < DEPTH:
@@ -195,7 +194,7 @@ def _hits(collection: Collection, vector: Vectors, depth: int, where: Filter | N
 def _grouped(
     collection: Collection, hits: Hits, kept: NDArray[np.int64], threshold: float | None
 ) -> dict[int, list[int]]:
-    """The rows of hits that lead, in order, each with the rows that joined it."""
+    """Return the leading rows of hits in order, each with the rows grouped under it."""
     if threshold is None or not len(kept):
         return {int(row): [] for row in kept}
     groups: dict[int, list[int]] = {}
@@ -227,10 +226,10 @@ def _results(
 
 
 def suggest_folder(collection: Collection, vector: Vectors, where: Filter | None) -> None:
-    """Raise when no file lies in the folder of a filter. ``vector (D,)`` is any query, on which nothing depends.
+    """Raise an error with a suggestion when the folder of a filter holds no file.
 
-    Takes a search for each part of the folder, so it is for searches that found nothing. Within
-    :func:`~vse.index.checks.retry_on_stale_hits`.
+    It takes one search per part of the folder, so call it only after an empty result, inside
+    :func:`~vse.index.checks.retry_on_stale_hits`. Any query ``vector (D,)`` will do.
     """
     if where is None or (where.folder is None and where.root is None):
         return

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 _ENDS = os.sep + (os.altsep or "")
-"""What the shell's completion puts behind the name of a folder."""
+"""Trailing separators, as left by shell completion."""
 
 
 def open_collection(where: str | os.PathLike[str], *, write: bool = False, model: str | None = None) -> Collection:
@@ -28,12 +28,12 @@ def open_collection(where: str | os.PathLike[str], *, write: bool = False, model
 
     Args:
         where: A folder (SQLite and FAISS), ``milvus+http://…`` or a folder ending in ``.db`` (Milvus).
-        write: Open for writing; there is one writer at a time, and any number of readers.
+        write: Open for writing; one writer at a time, any number of readers.
         model: Fingerprint that the collection's model must have; None accepts any.
 
     Raises:
-        InputError: There is not a collection, or it holds embeddings of another model.
-        VSEError: It cannot be read, or another process writes to it.
+        InputError: There is no collection, or it holds embeddings of another model.
+        VSEError: It cannot be read, or another process is writing to it.
     """
     if backend_of(where) == "milvus":
         from vse.index.milvus import MilvusCollection
@@ -66,7 +66,7 @@ def create_collection(where: str | os.PathLike[str], *, model: str, model_source
 
 
 def collection_exists(where: str | os.PathLike[str]) -> bool:
-    """Return whether there is a collection at ``where``, also one that this version cannot open.
+    """Return whether there is a collection at ``where``, even one that this version cannot open.
 
     Raises:
         InputError: The address is invalid, or a file is in its place.
@@ -126,14 +126,14 @@ _loaded: WeakKeyDictionary[Collection, tuple[str | None, Model]] = WeakKeyDictio
 
 
 def load_collection_model(collection: Collection, model: Model | str | os.PathLike[str] | None = None) -> Model:
-    """Return the model that encoded a collection, loaded once for each open collection.
+    """Return the model that encoded a collection, loaded once per open collection.
 
     Args:
         collection: An open collection.
         model: A folder or hub id where the model is now, or a loaded model; by default where it was when indexing.
 
     Raises:
-        InputError: The model cannot be loaded, or has another fingerprint than the collection's.
+        InputError: The model cannot be loaded, or its fingerprint differs from the collection's.
     """
     source, loaded = _source_or_model(model)
     known_source, known = _loaded.get(collection, (None, None))
@@ -151,12 +151,12 @@ def load_collection_model(collection: Collection, model: Model | str | os.PathLi
 def collection_coefficients(
     collection: Collection, model: Model | str | os.PathLike[str] | None = None
 ) -> Coefficients:
-    """Return the confidence coefficients beside the collection's model, or the bundled ones where it has none."""
+    """Return the confidence coefficients beside the collection's model, or the bundled ones if it has none."""
     return coefficients_of(model_place(collection.info(), _source_or_model(model)[0]))
 
 
 def model_place(info: CollectionInfo, source: str | None = None) -> str:
-    """Return the folder or hub id of the model ``source`` or, if None, of the one that was used when indexing."""
+    """Return the folder or hub id of the model ``source``, by default of the one used when indexing."""
     return named_place(source) if source else place_of(info.model_source)
 
 
@@ -177,9 +177,13 @@ def _source_or_model(model: Model | str | os.PathLike[str] | None) -> tuple[str 
 
 @dataclass(frozen=True)
 class Overview:
-    """What a collection holds, to be shown; ``note`` is what has just been done with it.
+    """Summary of a collection for display.
 
-    ``bytes`` is what its files take, None where a server keeps them; ``unfinished`` what an upgrade has made so far.
+    Attributes:
+        info: Contents and origin.
+        bytes: Size on disk; None if a server holds it.
+        unfinished: An unfinished upgrade, if any.
+        note: What was just done with the collection.
     """
 
     info: CollectionInfo
@@ -204,18 +208,18 @@ class Overview:
 
 
 def overview_of(collection: Collection, note: str | None = None) -> Overview:
-    """Look at everything that is shown."""
+    """Return the summary of an open collection."""
     info = collection.info()
     return Overview(info, bytes_below(Path(info.where)), collection.unfinished(), note)
 
 
 def bytes_below(folder: Path) -> int | None:
-    """The sizes of all files in a folder, as far as they can be seen; None when it is no folder."""
+    """Return the total size of the readable files in a folder; None if it is not a folder."""
     if not folder.is_dir():
         return None
     total = 0
     for place, _, names in os.walk(folder):
         for name in names:
-            with suppress(OSError):  # a writer may remove it at this moment
+            with suppress(OSError):  # a concurrent writer may remove it
                 total += Path(place, name).lstat().st_size
     return total

@@ -1,4 +1,4 @@
-"""What is looked for: sentences, images, items of the collection, and what is not wanted, as one unit vector."""
+"""Queries: texts, images and items that are wanted or excluded, combined into one unit embedding."""
 
 from __future__ import annotations
 
@@ -24,26 +24,31 @@ if TYPE_CHECKING:
 
 MAX_CHARACTERS = 2000
 EXCLUDED_SHARE = 0.5
-"""How much of the excluded direction is taken away: a fixed part of the length of what is wanted."""
+"""Weight of the excluded direction, relative to the wanted one."""
 HIGHEST_ID = 2**63 - 1
 ONE_PICTURE = 3
-"""The most dimensions of an array that is a single image."""
+"""Dimensions of an array that holds a single image, at most."""
 SMALLEST = 1e-6
-"""A sum shorter than this has no direction to speak of."""
+"""A sum shorter than this has no meaningful direction."""
 
 
 @dataclass(frozen=True)
 class Query:
-    """What is wanted and what is not.
+    """What is wanted and what is excluded.
 
-    ``texts``, ``images`` and ``like`` (ids of items of the collection) are wanted, ``exclude`` are sentences that are
-    not. ``weights`` has one number above 0 for each text, image and id, in this order; None weighs all alike. With
-    unit vectors u of what is wanted and x of what is not, the vector of the query is
+    With unit embeddings u of what is wanted and x of what is excluded, the embedding of the query is
 
         s = unit(Σ_i w_i u_i)        v = unit(s − 0.5 · unit(Σ_j x_j))
 
-    Only the proportions of the weights count. The part that is taken away has the same length whatever is excluded, so
-    that v stays within 30 degrees of s: what is excluded moves the results, and cannot turn them around.
+    The subtracted part has a fixed length, so v stays within 30 degrees of s: exclusions shift the results but cannot
+    reverse them.
+
+    Attributes:
+        texts: Texts that are wanted.
+        images: Images that are wanted.
+        exclude: Texts that are excluded.
+        like: Ids of items of the collection that are wanted.
+        weights: One number above 0 per text, image and id, in this order; only their ratios matter. Default: all equal.
     """
 
     texts: tuple[str, ...] = ()
@@ -71,14 +76,14 @@ class Query:
         return bool(self.texts or self.images or self.exclude)
 
     def __str__(self) -> str:
-        """The query in words: a single text stands for itself."""
+        """Return the query in words; a single text stands for itself."""
         parts = [*self.texts, *(f"image {_name(image)}" for image in self.images)]
         parts += [f"like {each}" for each in self.like]
         return ", ".join(parts) + "".join(f", not {text}" for text in self.exclude)
 
 
 class UnknownWordsError(InputError):
-    """A ``text`` of which the model knows no word: it has no direction. ``words`` are those of the whole query."""
+    """The model knows no word of ``text``; ``words`` are the unknown ones of the whole query."""
 
     def __init__(self, text: str, words: tuple[str, ...]) -> None:
         super().__init__(f"query {text[:60]!r}: the model knows none of its words, use others")
@@ -86,7 +91,7 @@ class UnknownWordsError(InputError):
 
 
 def as_query(query: object) -> Query:
-    """A query, or the text of one, as a query."""
+    """Return a query as it is, or a text as a query."""
     if isinstance(query, str):
         return Query(texts=(query,))
     if not isinstance(query, Query):
@@ -96,9 +101,14 @@ def as_query(query: object) -> Query:
 
 @dataclass(frozen=True)
 class QueryVector:
-    """The unit vector of a query, and ``text``, how it reads. ``like`` are the ids in it, no results themselves.
+    """The unit embedding of a query.
 
-    ``unknown`` are words that the model does not know, ``cut`` the texts it cut.
+    Attributes:
+        vector: The embedding ``(D,)``.
+        text: The query in words.
+        like: Ids in the query, which are excluded from the results.
+        unknown: Words that the model does not know.
+        cut: Texts that the model truncated.
     """
 
     vector: Vectors
@@ -109,7 +119,16 @@ class QueryVector:
 
 
 def encode_query(query: Query, model: Model | None, collection: Collection | None = None) -> QueryVector:
-    """Encode a query with the collection's model; ids alone need no model, other queries no collection."""
+    """Encode a query with the collection's model.
+
+    Args:
+        query: The query.
+        model: Needed unless the query consists of ids.
+        collection: Needed only for ids.
+
+    Raises:
+        InputError: The model or collection is missing, an input cannot be encoded, or embeddings cancel each other.
+    """
     if query.needs_model and model is None:
         raise InputError(f"query {str(query)[:60]!r} has texts or images and no model: load the collection's")
     if query.like and collection is None:
@@ -134,7 +153,7 @@ def encode_query(query: Query, model: Model | None, collection: Collection | Non
 
 
 def combine(wanted: Vectors, weights: Sequence[float] | None = None, unwanted: Vectors | None = None) -> Vectors:
-    """One unit vector ``(D,)`` of unit vectors ``(n, D)``; the formula is that of :class:`Query`."""
+    """Combine unit embeddings ``(n, D)`` into one ``(D,)`` by the formula of :class:`Query`."""
     factors = np.ones(len(wanted)) if weights is None else np.asarray(weights, np.float64)
     direction = _unit((factors / factors.max()) @ wanted.astype(np.float64), "what is wanted")
     if unwanted is not None:
@@ -144,7 +163,7 @@ def combine(wanted: Vectors, weights: Sequence[float] | None = None, unwanted: V
 
 
 def unknown_words(tokenizer: TextTokenizer, texts: Sequence[str]) -> tuple[str, ...]:
-    """The words, in lower case and each once, that the model has no token for; punctuation and endings are no words."""
+    """Return the words without a token, lower-cased and unique; punctuation and contraction endings are not words."""
     from vse.inputs.text import words_of
 
     words = list(dict.fromkeys(word for text in texts for word in words_of(text) if _is_word(word)))
@@ -155,7 +174,7 @@ def unknown_words(tokenizer: TextTokenizer, texts: Sequence[str]) -> tuple[str, 
 
 
 def _read(tokenizer: TextTokenizer, texts: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Unknown words and the texts that are cut; a text of unknown words alone has no meaning and is an error."""
+    """Return unknown words and truncated texts; raise for a text that consists of unknown words."""
     batch = tokenizer.encode(tokenizer.respell(texts))
     for text, unknown in zip(texts, batch.unknown, strict=True):
         if unknown:
@@ -175,9 +194,9 @@ def _unit(vector: np.ndarray, what: str) -> np.ndarray:
 
 
 def _sequence(name: str, value: object) -> tuple[Any, ...]:
-    """The parts of a query; a single one is refused, since some would be taken apart."""
+    """Return the parts of a query; a single part is rejected, since iterating over it could split it."""
     several = isinstance(value, Iterable) and not isinstance(value, (str, bytes))
-    if isinstance(value, np.ndarray):  # images of one size may come as one array
+    if isinstance(value, np.ndarray):  # images of one size may be stacked in one array
         several = value.ndim > (ONE_PICTURE if name == "images" else 0)
     if not several:
         raise InputError(f"{name} is one {type(value).__name__}: expected a sequence, put it in one")
@@ -208,7 +227,7 @@ def _checked_weights(weights: tuple[Any, ...], wanted: int) -> tuple[float, ...]
 
 
 def _checked_weight(weight: object) -> float:
-    with suppress(OverflowError):  # an integer may have any size
+    with suppress(OverflowError):  # integers can exceed the float range
         if isinstance(weight, Real) and 0 < float(weight) < math.inf:  # not NaN
             return float(weight)
     shown = str(weight)[:60]
@@ -217,5 +236,5 @@ def _checked_weight(weight: object) -> float:
 
 def _name(image: ImageSource) -> str:
     if isinstance(image, (str, os.PathLike)):
-        return os.path.basename(os.fspath(image))  # noqa: PTH119 (a name may come without a path)
+        return os.path.basename(os.fspath(image))  # noqa: PTH119 (may be a plain name)
     return f"of {type(image).__name__}"

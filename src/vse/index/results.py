@@ -1,4 +1,4 @@
-"""What a search returns: items with their scores, page by page, as JSON and as lines."""
+"""Search results: items with their scores, page by page, and their JSON."""
 
 from __future__ import annotations
 
@@ -9,14 +9,19 @@ from vse.index.types import Item, Vectors, full_path
 from vse.inputs.files import MediaKind
 
 NAMED = 3
-"""Files of a group that are named."""
+"""Files named per group."""
 
 
 @dataclass(frozen=True)
 class Result:
-    """One item that was found. ``group`` are the ids of results behind it that look the same, when these are joined.
+    """One item found.
 
-    ``alike`` are the files of the first :data:`NAMED` of them, for people.
+    Attributes:
+        item: The item.
+        score: Cosine with the query.
+        confidence: Probability that it is what was meant; see :mod:`vse.index.confidence`.
+        group: Ids of lower-ranked near-duplicates, if results are grouped.
+        alike: Files of the first :data:`NAMED` of them, for display.
     """
 
     item: Item
@@ -31,7 +36,7 @@ class Result:
 
     @property
     def path(self) -> str:
-        """Where its file is."""
+        """Path of the file."""
         return full_path(self.item.file)
 
     @property
@@ -49,7 +54,7 @@ class Result:
 
     @property
     def taken(self) -> float | None:
-        """The local time at which it was taken, like ``MediaFile.taken``."""
+        """Local time at which it was taken, as in ``MediaFile.taken``."""
         return self.item.file.taken
 
     def to_json(self) -> dict[str, Any]:
@@ -59,11 +64,17 @@ class Result:
 
 @dataclass(frozen=True)
 class SearchResults:
-    """One page: results ``offset + 1`` and following. ``more`` says whether another page follows.
+    """One page of results, starting at ``offset``.
 
-    ``exact`` says whether every vector was compared. ``unknown`` are words of the query that the model does not know,
-    ``cut`` texts of which it read the beginning only. ``vector (D,)`` is the query as it was compared: what evidence
-    is about.
+    Attributes:
+        query: The query in words.
+        exact: Whether every embedding was compared.
+        results: Best first.
+        offset: Results before this page.
+        more: Whether another page follows.
+        unknown: Words of the query that the model does not know.
+        cut: Texts that the model truncated.
+        vector: Embedding of the query ``(D,)``, needed for evidence.
     """
 
     query: str
@@ -83,6 +94,6 @@ class SearchResults:
 
 
 def clock(seconds: float) -> str:
-    """Minutes and seconds, as in ``1:02.5``."""
+    """Format seconds as ``1:02.5``."""
     minutes, rest = divmod(round(max(seconds, 0.0), 1), 60)
     return f"{int(minutes)}:{rest:04.1f}"

@@ -1,4 +1,4 @@
-"""Exact scores of a query against rows of embeddings, and samples of them."""
+"""Exact scores of a query against rows of embeddings, and deterministic samples of them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ BLOCK = 8192
 
 
 def exact_scores(matrix: Vectors, rows: NDArray[np.int64], query: Vectors) -> NDArray[np.float32]:
-    """Scores of some rows against ``query (D,)``, NaN for rows that are zero, as those of purged vectors are.
+    """Return the scores of ``rows`` against ``query (D,)``; NaN for zero rows, which are purged embeddings.
 
     Products of float32 are exact in double precision, and their sums nearly so.
     """
@@ -25,7 +25,7 @@ def exact_scores(matrix: Vectors, rows: NDArray[np.int64], query: Vectors) -> ND
 
 
 def rounding(dimensions: int) -> float:
-    """How far two float32 sums of a dot product of unit vectors can be apart, whatever their order."""
+    """Return how much two float32 dot products of the same unit vectors can differ, in any summation order."""
     return 2.1 * (dimensions + 1) * 2.0**-24
 
 
@@ -33,7 +33,7 @@ FACTORS = (0x9E3779B97F4A7C15, 0xD6E8FEB86659FD93)
 
 
 def hashes(ids: NDArray[np.int64]) -> NDArray[np.uint64]:
-    """A fixed scrambling of 64 bits: multiply and shift, twice. Different ids have different hashes."""
+    """Hash ids with a fixed bijection of 64 bits: multiply and shift, twice."""
     bits = ids.astype(np.uint64)
     for factor in FACTORS:
         bits = bits * np.uint64(factor)  # modulo 2^64
@@ -42,7 +42,7 @@ def hashes(ids: NDArray[np.int64]) -> NDArray[np.uint64]:
 
 
 def smallest(ids: NDArray[np.int64], count: int) -> NDArray[np.int64]:
-    """The positions, ascending, of the ``count`` ids with the smallest hashes, or of all when there are fewer."""
+    """Return the positions, ascending, of the ``count`` ids with the smallest hashes, or of all if there are fewer."""
     if len(ids) <= count:
         return np.arange(len(ids))
     return np.sort(np.argpartition(hashes(ids), count)[:count])

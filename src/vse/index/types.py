@@ -1,4 +1,4 @@
-"""What a collection is, whatever keeps it: files with their vectors, to be added, removed and searched."""
+"""The interface of a collection, whatever its backend: files with their embeddings."""
 
 from __future__ import annotations
 
@@ -17,17 +17,27 @@ from vse.inputs.files import MediaKind
 from vse.progress import ProgressReporter
 
 Place = tuple[str, str]
-"""The root and path of a file."""
+"""Root and path of a file."""
 
 
 @dataclass(frozen=True)
 class MediaFile:
-    """One file. ``root`` is the folder that was indexed, ``path`` the place below it with ``/`` between its parts.
+    """One file of a collection.
 
-    ``digest`` is the hash of the content: with size and time it tells a changed file from a touched one, and a moved
-    file from a new one. ``taken`` is the local time at which the image was taken, in seconds since 1970 as if it were
-    UTC (cameras do not tell their zone), ``latitude`` and ``longitude`` where; all from the file's own data.
-    ``captions`` are captions found with it.
+    Attributes:
+        root: The folder that was indexed.
+        path: Path below ``root``, with ``/`` between its parts.
+        kind: ``"image"`` or ``"video"``.
+        size: Bytes.
+        modified: Time of the last change, in nanoseconds since 1970.
+        digest: Hash of the content; it distinguishes changed from touched files, and moved from new ones.
+        width: Pixels, upright.
+        height: Pixels, upright.
+        taken: Local time at which it was taken, in seconds since 1970 as if in UTC (cameras record no time zone).
+        latitude: Degrees, from the metadata.
+        longitude: Degrees, from the metadata.
+        duration: Seconds, of a video.
+        captions: Captions found with the file.
     """
 
     root: str
@@ -46,12 +56,12 @@ class MediaFile:
 
 
 def full_path(file: MediaFile) -> str:
-    """Where the file is."""
+    """Return the absolute path of a file."""
     return f"{file.root.rstrip('/')}/{file.path}"
 
 
 def readable(path: str) -> str:
-    """A path as text that can be sent: bytes that are not UTF-8 become replacement characters."""
+    """Return a path as valid text; bytes that are not UTF-8 become replacement characters."""
     return path.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
@@ -61,7 +71,7 @@ VECTOR_TABLES: tuple[VectorTable, ...] = ("items", "captions")
 
 @dataclass(frozen=True)
 class FolderCount:
-    """How many files lie in a folder and below it. ``path`` is a ``Filter.folder``: below every root that has it."""
+    """Number of files in a folder and below; ``path`` is as in ``Filter.folder``, summed over all roots."""
 
     path: str
     files: int
@@ -69,9 +79,9 @@ class FolderCount:
 
 @dataclass(frozen=True)
 class Facets:
-    """Files of each kind, and the folders with most files, by path.
+    """Files of each kind, and the folders with the most files, ordered by path.
 
-    ``first`` and ``last`` are the smallest and the largest ``MediaFile.taken``, None when no file has one.
+    ``first`` and ``last`` are the smallest and largest ``MediaFile.taken``, None if no file has one.
     """
 
     images: int
@@ -82,9 +92,9 @@ class Facets:
 
 
 def folder_counts(paths: Iterable[str], max_folders: int) -> tuple[FolderCount, ...]:
-    """Of the folders of these files the ``max_folders`` with the most files, ties by path; returned by path.
+    """Return the ``max_folders`` folders with the most files (ties by path), ordered by path.
 
-    Paths are those of ``MediaFile``. A file counts in each folder above it, but not in the root, which has no name.
+    Paths are as in ``MediaFile``. A file counts in each folder above it except the root, which has no name.
     """
     if max_folders < 0:
         raise InputError(f"folders {max_folders}: expected 0 at least")
@@ -98,7 +108,7 @@ def folder_counts(paths: Iterable[str], max_folders: int) -> tuple[FolderCount, 
 
 
 def _upwards(folder: str) -> Iterator[str]:
-    """The folder and those that hold it, without the root."""
+    """Yield the folder and its parents, without the root."""
     while folder:
         yield folder
         folder = folder.rpartition("/")[0]
@@ -110,7 +120,7 @@ Backend = Literal["embedded", "milvus"]
 
 @dataclass(frozen=True)
 class Moment:
-    """One vector of a file: the whole of an image (``start`` and ``end`` None), or some seconds of a clip."""
+    """One embedding of a file: a whole image (``start`` and ``end`` None), or a few seconds of a video."""
 
     vector: Vectors
     start: float | None = None
@@ -119,9 +129,9 @@ class Moment:
 
 @dataclass(frozen=True)
 class Entry:
-    """A file with its vectors, as it is added: one moment at least.
+    """A file to add, with at least one moment.
 
-    ``caption_vectors (C, D)`` belong to its captions, in order; None where the model reads no text.
+    ``caption_vectors (C, D)`` are the embeddings of its captions, in order; None if the model does not read text.
     """
 
     file: MediaFile
@@ -131,7 +141,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class Item:
-    """One moment of one file, as it is found. ``id`` stays the same for as long as the file does."""
+    """One moment of one file, as found. ``id`` is stable for the lifetime of the file."""
 
     id: int
     file: MediaFile
@@ -141,9 +151,9 @@ class Item:
 
 @dataclass(frozen=True)
 class Hits:
-    """The best items for a vector, the best first: by score, and where scores are equal by id.
+    """The best items for a query, ordered by descending score, ties by id.
 
-    ``exact`` says whether every vector was compared, or an approximate index was asked.
+    ``exact`` says whether every embedding was compared, or an approximate index was used.
     """
 
     ids: NDArray[np.int64]
@@ -153,10 +163,21 @@ class Hits:
 
 @dataclass(frozen=True)
 class CollectionInfo:
-    """What a collection holds. ``model`` is the fingerprint of the model whose vectors these are.
+    """Contents and origin of a collection.
 
-    ``changes`` counts the items that were added and those that are gone since: it rises by as many, in a generation,
-    with whatever changes its vectors, and by 2 for one that is replaced. ``root_files`` counts the files of each root.
+    Attributes:
+        where: Its address.
+        backend: What stores it.
+        model: Fingerprint of the model that encoded it.
+        model_source: Folder or name of that model.
+        dimensions: Width of the embeddings.
+        generation: Number of the generation being served; an upgrade adds one.
+        files: Number of files.
+        items: Number of items.
+        captions: Number of captions.
+        roots: The indexed folders.
+        changes: Items added plus items removed within this generation; replacing an item counts 2.
+        root_files: Number of files of each root.
     """
 
     where: str
@@ -174,119 +195,118 @@ class CollectionInfo:
 
 
 class Collection(Protocol):
-    """Files and vectors behind one interface. One writer at a time, any number of readers.
+    """Files and embeddings behind one interface. One writer at a time, any number of readers.
 
-    Vectors are unit vectors; a score is their dot product. ``add`` and ``remove`` have happened when they return: a
-    process or machine that dies afterwards does not undo them, and one that dies before leaves no half of them.
+    Embeddings are unit vectors; a score is their dot product. ``add`` and ``remove`` are atomic, and durable once they
+    return, even if the process or machine crashes.
     """
 
     @property
     def superseded(self) -> bool:
-        """Whether something else serves here now: open the collection again to use it.
+        """Whether a newer generation is being served or, where detectable, the collection was recreated.
 
-        An upgrade has switched to a newer generation or, where that can be told, the collection was made again.
+        Reopen the collection to use it.
         """
 
     def info(self) -> CollectionInfo:
-        """Counts and origin, as of now."""
+        """Return current counts and origin."""
 
     def add(self, entries: Sequence[Entry]) -> None:
-        """Add files, all of them or none; of a file that is named twice the last counts.
+        """Add files, all or none; if a file occurs twice, the last one counts.
 
-        A file whose (root, path) is known is replaced, its old vectors purged.
+        A file whose (root, path) is known is replaced, and its old embeddings are purged.
         """
 
     def remove(self, files: Iterable[tuple[str, str]]) -> int:
-        """Forget files by (root, path), purge their vectors, and return how many there were."""
+        """Remove files by (root, path), purge their embeddings, and return how many there were."""
 
     def move(self, moves: Sequence[tuple[tuple[str, str], MediaFile]]) -> None:
-        """Files that are elsewhere now: the old (root, path), and the file as it is. Items keep their ids.
+        """Move files, given as the old (root, path) and the file as it is now. Items keep their ids.
 
-        All moves happen at once, so that files may change places; a file that was at a new place is forgotten.
+        All moves are simultaneous, so files may swap places; a file at a target that does not move is removed.
         """
 
     def search(self, vector: Vectors, k: int, *, where: Filter | None = None, exact: bool | None = None) -> Hits:
-        """The ``k`` best items, ``k`` from 1 up; fewer where there are fewer. ``vector`` has length 1.
+        """Return the ``k`` best items for a unit ``vector``, or fewer if there are fewer.
 
-        ``exact=True`` forces comparison with every vector, None lets the size decide. The best 5 are the first 5 of
-        the best 15.
+        ``exact=True`` compares every embedding; None decides by size. Results are prefix-stable: the best 5 are the
+        first 5 of the best 15.
         """
 
     def search_captions(self, vector: Vectors, k: int) -> list[tuple[str, int, float]]:
-        """The best captions as (caption, id of its file's first item, score); as for :meth:`search`."""
+        """Return the best captions as (caption, id of the first item of its file, score); see :meth:`search`."""
 
     def items(self, ids: Sequence[int]) -> list[Item]:
-        """The items with these ids, in this order; one that is gone is an error."""
+        """Return the items with these ids, in this order; raise if one no longer exists."""
 
     def vectors(self, ids: Sequence[int]) -> Vectors:
-        """Their vectors ``(n, D)``, in this order."""
+        """Return the embeddings of these items, ``(n, D)``, in this order."""
 
     def all_vectors(self, block: int = 8192) -> Iterator[tuple[NDArray[np.int64], Vectors]]:
-        """Every id with its vector, ascending, in blocks."""
+        """Yield all ids with their embeddings, ascending, in blocks."""
 
     def sample(self, count: int) -> Vectors:
-        """Vectors ``(n, D)`` of at most ``count`` items, by id: those that :mod:`vse.index.scoring` chooses."""
+        """Return embeddings ``(n, D)`` of at most ``count`` items, by id, chosen by :mod:`vse.index.scoring`."""
 
     def files(self, root: str | None = None) -> Iterator[MediaFile]:
-        """Every file, by root and path."""
+        """Yield every file, ordered by root and path."""
 
     def recent(self, k: int, *, offset: int = 0, where: Filter | None = None) -> list[Item]:
-        """The files that pass, the newest first, as the first item of each: ``k`` of them after ``offset``.
+        """Return the first item of each matching file, newest first: ``k`` of them after ``offset``.
 
-        The newest are those with the largest :func:`vse.index.types.recency`; where it is equal, ids ascend.
+        Newest means largest :func:`vse.index.types.recency`; ties are ordered by id.
         """
 
     def facets(self, folders: int = 200) -> Facets:
-        """What the files are and where they lie, as of now; of the folders the ``folders`` with the most files."""
+        """Return current counts by kind and folder; only the ``folders`` largest folders."""
 
     def settle(self, *, progress: ProgressReporter | None = None) -> None:
-        """Make what was added fast to search, which may take minutes. The collection is open for writing.
+        """Build whatever makes recently added items fast to search, which may take minutes. Needs write access.
 
-        Whoever closes without it waits for the same work, and sees no progress. What was added stays whatever happens
-        here; searches are right before, and go on meanwhile.
+        :meth:`close` does the same work otherwise, without progress. Added items are safe whatever happens here;
+        searches are correct before, and possible meanwhile.
         """
 
     def new_generation(
         self, *, model: str, model_source: str, dimensions: int, progress: ProgressReporter | None = None
     ) -> NextGeneration:
-        """The generation after this one, for the vectors of another model, to be filled while this one serves.
+        """Return the next generation, to be filled with another model's embeddings while this one is served.
 
-        It is empty, or what an attempt that was not finished has left, when that was for the same model and dimensions;
-        what is left for another model is discarded. The collection is open for writing, and stays so until the new
-        generation is committed or closed. ``progress`` receives how far what is left has been read and checked.
+        It is empty, or resumes an unfinished attempt for the same model and dimensions; an attempt for another model is
+        discarded. Needs write access, held until the new generation is committed or closed. ``progress`` reports how
+        far an unfinished attempt has been read and checked.
         """
 
     def unfinished(self) -> CollectionInfo | None:
-        """What an upgrade that goes on or was not finished has made so far; None when there is none."""
+        """Return the info of a running or unfinished upgrade; None if there is none."""
 
     def set_model_source(self, model_source: str) -> None:
-        """Record that the model of these vectors is found elsewhere now. The collection is open for writing."""
+        """Record where the collection's model is now. Needs write access."""
 
     def close(self) -> None:
-        """Release what is held; harmless when closed already."""
+        """Release all resources; idempotent."""
 
 
 class NextGeneration(Collection, Protocol):
-    """A generation that serves after :meth:`commit`; closed without it, the next upgrade resumes it.
+    """A generation that is served after :meth:`commit`; if closed before, the next upgrade resumes it.
 
-    A file that is added with the root, path, digest and moments that it has in the generation that serves keeps the ids
-    of its items; other items get ids that neither has used. What an unfinished attempt has left is held to that: files
-    whose items have other ids by now are no longer in it.
+    A file added with the same root, path, digest and moments as in the current generation keeps the ids of its items;
+    other items get ids used in neither. On resuming, files whose items have other ids by now are dropped.
     """
 
     def commit(self, *, progress: ProgressReporter | None = None) -> None:
-        """Let this generation serve, in one step, and close it; open the collection again to use it.
+        """Switch to this generation atomically and close it; reopen the collection to use it.
 
-        It is made fast to search first, while the old one serves.
+        It is made fast to search first, while the old one is still served.
         """
 
     def discard(self) -> None:
-        """Discard what was made, and close; the generation that serves goes on serving."""
+        """Discard this generation and close it; the current one is still served."""
 
 
 def recency(taken: float | None, modified: int) -> float:
-    """Seconds since 1970: the time an image was taken or, where that is unknown, the file was changed.
+    """Return when an image was taken or, if unknown, when the file was changed, in seconds since 1970.
 
-    The first is local time and the second UTC, so that between files of both kinds the order may be off by some hours.
+    The former is local time and the latter UTC, so files of both kinds may be a few hours out of order.
     """
     return modified / 1e9 if taken is None else taken

@@ -1,4 +1,4 @@
-"""Keeping a collection up to date while its folders change."""
+"""Keep a collection up to date while its folders change."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from vse.index.types import Collection
 from vse.progress import ProgressReporter, SilentProgress
 
 Snapshot = dict[str, tuple[int, int]]
-"""Size and time of change by path: of images and videos, and of the files of captions."""
+"""Size and modification time by path, of images, videos and caption files."""
 EVERY = 2.0
 PATIENCE = 30.0
-"""Seconds after which settled files no longer wait for others that go on changing."""
+"""Seconds after which stable files no longer wait for others that keep changing."""
 REST = 4.0
-"""A look that took a second is followed by this many seconds of rest: large folders are looked at less often."""
+"""Seconds of rest per second of scanning, so large folders are polled less often."""
 
 
 def watch(
@@ -39,11 +39,27 @@ def watch(
     stop: threading.Event | None = None,
     batch_size: int = 32,
 ) -> Iterator[IndexReport]:
-    """Look at the folders every few seconds and index what has changed, until ``stop`` is set; a report for each time.
+    """Poll folders and index what has changed, until ``stop`` is set.
 
-    A file is indexed when two looks have found it with the same size and time, and what is missing is removed when
-    nothing changes any more, so that moved files are recognised. If the changes do not end within ``patience``
-    seconds, files that have settled are indexed all the same. A folder that is not there is waited for.
+    A file is indexed once two polls found it with the same size and time. Missing files are removed once nothing
+    changes any more, so that moves are recognised. If changes continue for ``patience`` seconds, stable files are
+    indexed anyway. An absent folder is waited for.
+
+    Args:
+        collection: Open for writing.
+        model: The collection's model.
+        roots: The folders.
+        every: Seconds between polls, at least.
+        patience: Seconds to wait for changes to end.
+        progress: Receives progress and notes.
+        stop: Ends the loop when set.
+        batch_size: Images in the model at once.
+
+    Yields:
+        A report each time a folder was indexed.
+
+    Raises:
+        InputError: ``every`` is not above 0.
     """
     reporter, ending = progress or SilentProgress(), stop or threading.Event()
     if not every > 0:
@@ -68,7 +84,7 @@ def watch(
 
 
 def snapshot(root: str) -> Snapshot | None:
-    """The folder as it is now, None if it is not there."""
+    """Return the current state of a folder, None if it is absent."""
     try:
         found = {each.path: _state(each) for each in walk(root)}
     except InputError:
@@ -81,7 +97,7 @@ def snapshot(root: str) -> Snapshot | None:
 
 
 class _Watched:
-    """What was seen of one folder, and which of it was indexed."""
+    """The last state seen of one folder, and the last one indexed."""
 
     def __init__(self, root: str, patience: float, progress: ProgressReporter) -> None:
         self.root = root
@@ -92,7 +108,7 @@ class _Watched:
         self._absent = False
 
     def look(self) -> Snapshot | None:
-        """The files that have settled, when there is something to index; else None."""
+        """Return the stable files if there is something to index, else None."""
         before, now = self._seen, snapshot(self.root)
         self._say_absent(now is None)
         if now is None:
@@ -101,14 +117,14 @@ class _Watched:
         if now == self._done:
             return None
         if before is None or before == self._done:
-            self._since = time.monotonic()  # the first sign of a change
+            self._since = time.monotonic()  # a change begins
         if before is None or (now != before and time.monotonic() - self._since < self._patience):
             return None
         self._since = time.monotonic()
         return {path: state for path, state in now.items() if before.get(path) == state}
 
     def indexed(self, report: IndexReport) -> None:
-        """Remember what need not be looked at again; where files still wait, the next look goes on."""
+        """Remember the indexed state; if files are still waiting, the next poll indexes again."""
         self._done = None if report.waiting else self._seen
 
     def _say_absent(self, absent: bool) -> None:

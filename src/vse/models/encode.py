@@ -336,7 +336,7 @@ def _read_one(towers: Towers, source: Any, name: str) -> NDArray[Any] | VSEError
         found = f"an array {source.shape}" if isinstance(source, np.ndarray) else f"{str(source)[:80]!r}"
         raise InputError(
             f"{name} is {found}; this model takes sets of features (N, {towers.feature_size}), not images: "
-            "compute them with its detector, or use a model that reads images ('vse inspect MODEL' tells)"
+            "compute them with its detector, or use a model that reads images (see 'vse inspect MODEL')"
         )
     return read_pixels(source, towers.preprocessing)
 

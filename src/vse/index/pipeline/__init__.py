@@ -1,10 +1,10 @@
-"""Bring a collection up to date with folders: what is new, changed, moved or gone since the last time.
+"""Bring a collection up to date with folders: files that are new, changed, moved or deleted.
 
 ::
 
     folder      the run over one or several folders, and its report
-    plan        compare folders with the collection; digests recognise files that were touched or moved
-    reading     decode and encode the files that remain, prefetched by threads
+    plan        compare folders with the collection; recognise touched and moved files by digest
+    reading     decode and encode the remaining files, prefetched by threads
     commits     add entries to the collection every few hundred files or seconds
 
 >>> from vse.index.pipeline import index_folder

@@ -1,4 +1,4 @@
-"""Entries on their way into a collection: some at a time, so that a process that is killed loses little."""
+"""Commit entries to a collection in small batches, so that a killed process loses little."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NO_WORDS = "the model has no vocabulary: captions are kept, but cannot be search
 
 
 class Commits:
-    """Gathers entries and adds them to the collection every ``files`` files or ``seconds``, whatever comes first."""
+    """Buffers entries and commits them every ``files`` files or ``seconds`` seconds, whichever comes first."""
 
     def __init__(
         self,
@@ -36,24 +36,24 @@ class Commits:
         self._last = clock()
 
     def add(self, file: MediaFile, moments: tuple[Moment, ...]) -> None:
-        """Take a file in; it has happened when the next commit has."""
+        """Buffer a file; it is durable after the next commit."""
         self._pending.append((file, moments))
         self.commit_if_due()
 
     def commit_if_due(self) -> None:
-        """Commit when enough files are waiting, or the last commit is long ago."""
+        """Commit if enough files are waiting or enough time has passed."""
         if len(self._pending) >= self._files or self._clock() - self._last >= self._seconds:
             self.commit()
 
     def commit(self) -> None:
-        """Add what is waiting. An interrupted call may be made again: adding a file twice leaves it there once."""
+        """Add the buffered files. Idempotent: retry it after an interruption."""
         if self._pending:
             self._collection.add(self._entries())
             self._pending = []
         self._last = self._clock()
 
     def _entries(self) -> list[Entry]:
-        """With the vectors of their captions, all of them encoded at once."""
+        """Return the buffered entries with embeddings of their captions, all encoded in one call."""
         texts = [text for file, _ in self._pending for text in file.captions]
         if not texts:
             return [Entry(file, moments) for file, moments in self._pending]
@@ -69,25 +69,25 @@ class Commits:
 
 
 class IndexModel(Towers, Protocol):
-    """A model whose vectors fill a collection: any that :func:`vse.load` returns and that reads images."""
+    """A model that can fill a collection: any that :func:`vse.load` returns and that reads images."""
 
     def fingerprint(self) -> str:
-        """A name for exactly these weights."""
+        """Return an identifier of exactly these weights."""
 
     def parallel_calls(self, batch_size: int) -> AbstractContextManager[ParallelCalls]:
-        """For the time of the block several threads may call ``embed_images`` at once; the value says how many."""
+        """Allow concurrent calls of ``embed_images`` within the block; the value says how many."""
 
 
 @dataclass(frozen=True)
 class FolderCaptions:
-    """The captions of a folder by path; ``complete`` unless a file of captions could not be read at all."""
+    """The captions of a folder by path; ``complete`` unless a caption file could not be read at all."""
 
     by_path: dict[str, tuple[str, ...]]
     complete: bool = True
     problems: tuple[Problem, ...] = ()
 
     def wanted(self, path: str, known: MediaFile | None) -> tuple[str, ...]:
-        """The captions for the file at ``path``. Known ones are not forgotten because they cannot be read today."""
+        """Return the captions for the file at ``path``; known ones are kept if a caption file is unreadable."""
         found = self.by_path.get(path, ())
         if self.complete or known is None:
             return found
@@ -95,7 +95,7 @@ class FolderCaptions:
 
 
 def folder_captions(root: str | Path, limits: ScanLimits) -> FolderCaptions:
-    """Read the captions that came with a folder."""
+    """Read the caption files of a folder."""
     problems: list[Problem] = []
     by_path = read_captions(root, limits=limits, on_problem=problems.append)
     rows_alone = all(problem.reason.startswith("line ") for problem in problems)
@@ -103,5 +103,5 @@ def folder_captions(root: str | Path, limits: ScanLimits) -> FolderCaptions:
 
 
 def have_vectors(wanted: tuple[str, ...], known: MediaFile) -> bool:
-    """Whether every wanted caption is among the known ones, so that no sentence has to be encoded."""
+    """Return whether every wanted caption is known already, so that none has to be encoded."""
     return set(wanted) <= set(known.captions)

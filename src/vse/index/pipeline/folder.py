@@ -1,4 +1,4 @@
-"""Folders into a collection."""
+"""Index folders into a collection."""
 
 from __future__ import annotations
 
@@ -34,13 +34,22 @@ COUNTS = ("new", "changed", "touched", "moved", "removed", "kept", "waiting", "s
 
 @dataclass(frozen=True)
 class IndexReport:
-    """Files by what became of them, and what stood in the way.
+    """Outcome of indexing one folder.
 
-    ``touched`` files have another time or fewer captions, and the same content; ``kept`` ones were not found and may
-    still be there; ``waiting`` ones are being written, or are missing while others are being written; ``skipped`` are
-    as they were.
-    ``images`` counts the images and frames that went through the model, in ``seconds`` of reading and computing.
-    ``problems`` are files that could not be used; they are tried again the next time.
+    Attributes:
+        root: The folder.
+        new: Files added.
+        changed: Files re-encoded.
+        touched: Files with the same content, but another time or fewer captions.
+        moved: Files found at a new place.
+        removed: Files removed.
+        kept: Files that were not found but may still exist.
+        waiting: Files being written, or missing while others are being written.
+        skipped: Unchanged files.
+        images: Images and frames encoded.
+        seconds: Time spent reading and encoding.
+        problems: Files that could not be used; they are retried next time.
+        notes: Remarks for the user.
     """
 
     root: str
@@ -79,7 +88,7 @@ COMMIT_SECONDS = 10.0
 
 @dataclass(frozen=True)
 class _Looked:
-    """A folder that was compared with what is known of it; nothing of it has been encoded or removed yet."""
+    """A folder compared with the collection; nothing has been encoded or removed yet."""
 
     root: str
     plan: Plan
@@ -103,17 +112,16 @@ def index_folder(
 ) -> IndexReport:
     """Bring a collection up to date with one folder; see :func:`index_folders` for the arguments.
 
-    A file whose size and time are known is not read. One that was touched or moved keeps its vectors and ids; one that
-    has changed is re-encoded, and so is one with captions that are new. Files that are gone are removed, unless the
-    folder is not there (a disk that is not mounted), the folder in it where they lay is there but empty (likewise), or
-    the place could not be read. An image has one vector; a video has one for each window of some seconds, the mean of
-    its frames' vectors brought to length 1.
+    A file with known size and time is not read. A touched or moved file keeps its embeddings and ids; one that has
+    changed or has new captions is re-encoded. Missing files are removed, unless the folder is absent (its disk not
+    mounted), the subfolder they were in is empty (likewise), or their place could not be read. An image has one
+    embedding; a video has one per window of a few seconds, the normalised mean of the embeddings of its frames.
 
-    Changes are committed every ``commit_files`` files or ``commit_seconds``: a process that is killed loses what came
-    after the last commit, an interrupt what was in the model, and the next call resumes from there. A known file
-    that can no longer be read keeps what is known of it, and is among the problems.
+    Changes are committed every ``commit_files`` files or ``commit_seconds``: a killed process loses what came after the
+    last commit, an interrupted one only what was in the model, and the next call resumes from there. A known file that
+    can no longer be read stays in the collection and is reported as a problem.
 
-    ``settled`` tells files that are no longer being written; others wait, and nothing is removed as long as some do,
+    ``settled`` returns whether a file is no longer being written. Other files wait, and nothing is removed meanwhile,
     since they may be the missing ones at a new place.
     """
     (report,) = index_folders(
@@ -144,8 +152,8 @@ def index_folders(
 ) -> tuple[IndexReport, ...]:
     """Bring a collection up to date with several folders; :func:`index_folder` describes what happens to a file.
 
-    All folders are compared before anything is removed or encoded, so that a file that moved from one to another keeps
-    its embeddings and ids; it counts as moved where it is now. Nothing moves out of a folder that is absent or empty.
+    All folders are compared before anything is removed or encoded, so that a file that moved between them keeps its
+    embeddings and ids; it counts as moved in its new folder. Nothing moves out of an absent or empty folder.
 
     Args:
         collection: Open for writing.
@@ -155,11 +163,11 @@ def index_folders(
         batch_size: Images in the model at once.
         commit_files: Files between two commits.
         commit_seconds: Seconds between two commits.
-        limits: Bounds on the files that are read.
-        settled: Whether a file is no longer being written; others wait for the next call.
+        limits: Limits on the files that are read.
+        settled: Returns whether a file is no longer being written; others wait for the next call.
 
     Returns:
-        A report for each folder, in their order.
+        One report per folder, in the same order.
 
     Raises:
         InputError: A folder is absent, folders overlap, or the model is not the collection's.
@@ -174,7 +182,7 @@ def index_folders(
     looked = [state for state in states if isinstance(state, _Looked)]
     match_across({each.root: each.contents for each in looked}, report)
     moves = [move for each in looked for move in each.contents.moves]
-    if moves:  # all at once, so that files may change places
+    if moves:  # all at once, so that files may swap places
         collection.move(moves)
     waiting = any(each.plan.waiting for each in looked)
 
@@ -212,7 +220,7 @@ def index_folders(
 def _look(
     collection: Collection, root: str, limits: ScanLimits, settled: Settled | None, progress: ProgressReporter
 ) -> _Looked | IndexReport:
-    """The folder beside what is known; of a folder that is not there, the report that says so."""
+    """Compare a folder with the collection; return the final report if the folder is absent."""
     absent = _why_absent(collection, root)
     if absent is not None:
         known = sum(1 for _ in collection.files(root))
@@ -238,12 +246,12 @@ def _look(
 
 
 def root_of(root: str | os.PathLike[str]) -> str:
-    """The folder as a collection knows it: absolute, so that it means the same from everywhere; links stay."""
+    """Return the folder as a collection records it: absolute, with symlinks unresolved."""
     return os.path.abspath(Path(root).expanduser())  # noqa: PTH100 - Path.absolute keeps "..", resolve follows links
 
 
 def check_model(collection: Collection, model: IndexModel) -> None:
-    """The model reads images, and the collection's vectors are its own."""
+    """Raise unless the model reads images and is the one that encoded the collection."""
     check_reads_pictures(model)
     info, fingerprint = collection.info(), model.fingerprint()
     if info.model != fingerprint:
@@ -251,16 +259,16 @@ def check_model(collection: Collection, model: IndexModel) -> None:
 
 
 def check_reads_pictures(model: IndexModel) -> None:
-    """A model that takes features cannot be given files."""
+    """Raise if the model reads features instead of images."""
     if model.preprocessing is None:
         raise InputError(
             f"the model takes sets of features (N, {model.feature_size}), not images: use one that reads images "
-            "('vse inspect MODEL' tells)"
+            "(see 'vse inspect MODEL')"
         )
 
 
 def check_overlap(known: Sequence[str], root: str, given: Sequence[str] = ()) -> None:
-    """A folder within another one that is ``known``, or ``given`` to be indexed, would have its files found twice."""
+    """Raise if a folder overlaps one that is ``known`` or ``given``: shared files would be found twice."""
     for other in (*known, *given):
         if other != root and (Path(root).is_relative_to(other) or Path(other).is_relative_to(root)):
             there, fix = "in the index already", f"index {other} again, or use another index"
@@ -278,7 +286,7 @@ def _kept(where: str, folder: str, count: int) -> str:
 
 
 def _why_absent(collection: Collection, root: str) -> str | None:
-    """Why the folder is not there; files are counted only where an empty folder has to be judged."""
+    """Return why the folder is absent, or None; counts its known files only if needed."""
     if why_absent(root, known=1) is None:
         return None
     return why_absent(root, known=sum(1 for _ in collection.files(root)))

@@ -1,4 +1,4 @@
-"""A folder beside what a collection knows of it: which files have to be looked at."""
+"""Compare a folder with the collection: which files are new, changed, touched, moved or gone."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Settled = Callable[[Found], bool]
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A file that is not as it is known, ``known`` is what the collection has at its path, None for nothing."""
+    """A file that differs from what is known; ``known`` is the collection's file at its path, or None."""
 
     found: Found
     known: MediaFile | None
@@ -34,15 +34,15 @@ class Candidate:
 
     @property
     def same_state(self) -> bool:
-        """Whether size and time are the known ones, so that the content is; then only its captions are new."""
+        """Whether size and time are unchanged, so that only the captions are new."""
         return self.known is not None and is_same(self.found, self.known)
 
 
 @dataclass
 class Plan:
-    """Files to look at, known ones that are gone, and counts of those with which nothing is to be done.
+    """Files to look at, known files that are gone, and counts of those that need nothing.
 
-    ``recaptioned`` have lost captions or have them in another order: no vector changes.
+    ``recaptioned`` files have fewer or reordered captions, so no embedding changes.
     """
 
     candidates: list[Candidate] = field(default_factory=list)
@@ -54,9 +54,9 @@ class Plan:
 
 
 def make_plan(scan: Scan, known: Iterable[MediaFile], captions: FolderCaptions, settled: Settled | None = None) -> Plan:
-    """Go through both at once; only files that need attention are held in memory.
+    """Compare a scan with the known files in one pass, holding only files that need attention in memory.
 
-    Files that are gone although the scan may have overlooked them are counted as kept.
+    Missing files that the scan may have overlooked count as kept.
     """
     plan, missing = Plan(), []
     for found, file in side_by_side(scan, ascending(known)):
@@ -73,13 +73,13 @@ def make_plan(scan: Scan, known: Iterable[MediaFile], captions: FolderCaptions, 
 
 
 def split_gone(root: str, gone: Sequence[MediaFile]) -> tuple[list[MediaFile], dict[str, int]]:
-    """Files that were deleted; and empty folders where a disk may be away, each with the number of files to be kept."""
+    """Return deleted files, and empty folders that may be unmounted disks, each with the number of files to keep."""
     places = empty_folders(root, (file.path for file in gone))
     return [file for file in gone if file.path not in places], dict(Counter(places.values()))
 
 
 def side_by_side(left: Iterable[Left], right: Iterable[Right]) -> Iterator[tuple[Left | None, Right | None]]:
-    """Pairs by path, None for what one side lacks; both come in the order of paths."""
+    """Yield pairs by path, None where one side lacks it; both inputs are ordered by path."""
     lefts, rights = iter(left), iter(right)
     one, other = next(lefts, None), next(rights, None)
     while one is not None or other is not None:
@@ -95,7 +95,7 @@ def side_by_side(left: Iterable[Left], right: Iterable[Right]) -> Iterator[tuple
 
 
 def ascending(known: Iterable[MediaFile]) -> Iterator[MediaFile]:
-    """The files as they come; out of order they would be taken for gone, and removed."""
+    """Check that files are ordered by path: out of order, they would be mistaken for missing ones and removed."""
     last: str | None = None
     for file in known:
         if last is not None and file.path <= last:
@@ -105,7 +105,7 @@ def ascending(known: Iterable[MediaFile]) -> Iterator[MediaFile]:
 
 
 def is_same(found: Found, known: MediaFile) -> bool:
-    """Whether size and time of change are those that are known."""
+    """Return whether size, modification time and kind are the known ones."""
     return (found.size, found.modified_ns, found.kind) == (known.size, known.modified, known.kind)
 
 
@@ -126,13 +126,13 @@ Place = tuple[str, str]
 Move = tuple[Place, MediaFile]
 """The old place, and the file as it is now."""
 AT_ONCE = 64
-"""Touched files in a commit."""
+"""Touched files per commit."""
 CHANGING = "changed since the folder was read: it will be read again next time"
 
 
 @dataclass
 class Contents:
-    """What is to be read and encoded, what only moves, which known files nobody has taken over, what went wrong."""
+    """Files to encode, files that only move, known files without a successor, and problems."""
 
     to_read: list[Candidate] = field(default_factory=list)
     moves: list[Move] = field(default_factory=list)
@@ -147,11 +147,17 @@ def match_contents(
     on_touched: Callable[[list[Move]], None],
     progress: ProgressReporter,
 ) -> Contents:
-    """Compare by digest where the size allows it, and only there: other files are read once, by whoever encodes them.
+    """Compare files by digest where sizes match; all others are read only once, when they are encoded.
 
-    Touched files are handed to ``on_touched`` as they are found. A known file whose content is no longer at its place
-    may be taken over by one at another place, the first by path if several have that content; so chains of renamed
-    files and files that have changed places move too. A file that brings new captions is read again in any case.
+    A known file whose content is no longer at its place can be taken over by one at another place, the first by path if
+    several match; this covers chains of renames and swapped files. A file with new captions is always read again.
+
+    Args:
+        root: The folder.
+        candidates: Files that differ from what is known.
+        gone: Known files that are missing.
+        on_touched: Called with touched files as they are found.
+        progress: Reports each stage.
     """
     result = Contents()
     rest: list[Candidate] = []
@@ -193,9 +199,9 @@ def match_contents(
 
 
 def match_across(contents: Mapping[str, Contents], progress: ProgressReporter) -> None:
-    """Let files that are new in one folder take over what is gone from the others; ``contents``, by folder, change.
+    """Match new files of one folder with missing ones of the others; updates ``contents``, keyed by folder, in place.
 
-    Only what is gone without a successor counts: where another file has come to the old place, both are read.
+    Only missing files without a successor count: if another file is at the old place, both are read.
     """
     for root, own in contents.items():
         others = [theirs for folder, theirs in contents.items() if folder != root]
@@ -208,14 +214,14 @@ def match_across(contents: Mapping[str, Contents], progress: ProgressReporter) -
 
 
 def as_found(known: MediaFile, root: str, candidate: Candidate) -> Move:
-    """A known content at the place and time, and with the captions, that it has now."""
+    """Return the move of a known file to its current place, time and captions."""
     found, captions = candidate.found, candidate.captions
     file = replace(known, root=root, path=found.path, size=found.size, modified=found.modified_ns, captions=captions)
     return _place(known), file
 
 
 def content_digest(root: str | Path, found: Found) -> str | Problem:
-    """The digest of a file that is still as the walk saw it."""
+    """Return the digest of a file, or a problem if it changed since the walk."""
     path = Path(root) / found.path
     try:
         before = path.stat()
@@ -237,7 +243,7 @@ def _take_over(
     digests: dict[str, str],
     progress: ProgressReporter,
 ) -> set[Place]:
-    """Give the contents that lost their place to the files that have them, and say which; the others are to be read."""
+    """Assign displaced contents to the files that now have them, and return their places; the rest is to be read."""
     free: dict[tuple[str, str], list[MediaFile]] = {}
     for file in homeless:
         free.setdefault((file.kind, file.digest), []).append(file)
@@ -246,7 +252,7 @@ def _take_over(
     unread = [each for each in likely if each.found.path not in digests]
     with closing(_digests(root, unread, progress, "looking for moved files")) as looked_at:
         for candidate, found in looked_at:
-            if not isinstance(found, Problem):  # whoever reads it will say what is wrong
+            if not isinstance(found, Problem):  # reported when it is read for encoding
                 digests[candidate.found.path] = found
     taken: set[Place] = set()
     for candidate in sorted(rest, key=lambda each: each.found.path):

@@ -1,4 +1,4 @@
-"""Read, encode and commit many files: decoding, the model and the collection work side by side."""
+"""Read, encode and commit files; decoding, model and collection work concurrently."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ from vse.progress import ProgressReporter
 Pixels = NDArray[np.float32]
 """``(3, H, W)``, as the model takes them."""
 FRAMES = 8
-"""Frames of a window of a video, at most."""
+"""Maximum number of frames per window of a video."""
 
 
 @dataclass(frozen=True)
 class Shot:
-    """What becomes one vector: the frames of a window and its seconds, or an image as the only frame."""
+    """The input of one embedding: the frames of a window with its times, or a single image."""
 
     frames: tuple[Pixels, ...]
     start: float | None = None
@@ -43,7 +43,7 @@ class Shot:
 
 @dataclass(frozen=True)
 class Part:
-    """Some shots of a file; ``last`` if no more follow. ``remark`` says what was wrong with a video that is used."""
+    """Some shots of a file; ``last`` if no more follow. ``remark`` reports a defect of a video that is usable."""
 
     file: MediaFile
     shots: tuple[Shot, ...]
@@ -54,15 +54,15 @@ class Part:
 Parts = Iterator[Part | Problem]
 Taken = tuple[Candidate, Part | Problem]
 Moments = list[tuple[Moment, ...]]
-"""Those of each part of a call."""
+"""The moments of each part of a call."""
 DECODERS = min(16, os.cpu_count() or 1)
-"""Decoding a camera's image takes longer than a small model takes to encode it, so every core is needed for it."""
+"""One per core: decoding a camera image takes longer than encoding it with a small model."""
 NO_VECTOR = "the model gives no finite vector for it"
 
 
 @dataclass
 class Reading:
-    """Counts of files, frames that went through the model, and what was wrong."""
+    """Counts of files and encoded frames, and problems."""
 
     new: int = 0
     changed: int = 0
@@ -82,10 +82,10 @@ def read_files(
     limits: ScanLimits,
     progress: ProgressReporter,
 ) -> Reading:
-    """Add files to the collection. However this ends, what was encoded until then is committed if possible.
+    """Encode files and add them to the collection. On failure, what was encoded so far is committed if possible.
 
-    About ``batch_size`` images are in the model or next in line, in several calls at once, and up to twice as many are
-    prefetched; of videos, ``batch_size`` frames for each call.
+    About ``batch_size`` images are in the model or queued, in several concurrent calls, and up to twice as many are
+    prefetched; for videos, ``batch_size`` frames per call.
     """
     how = model.preprocessing
     if how is None:
@@ -110,7 +110,7 @@ def read_files(
                 receiver.receive(taken, moments)
         commits.commit()
     except BaseException:
-        with suppress(VSEError):  # the first error says more than a second one
+        with suppress(VSEError):  # the first error is more informative
             commits.commit()
         raise
     progress.finish()
@@ -124,8 +124,8 @@ def _prefetch_parts(
 ) -> Generator[Taken, None, None]:
     """Yield the parts of all files, in order, decoded ahead by threads.
 
-    New files are begun while those in progress hold fewer than ``frames`` frames, and one part of each file is read
-    ahead. This bounds the frames in memory, however long a video is.
+    New files are started while those in progress hold fewer than ``frames`` frames, and one part per file is read
+    ahead. This bounds memory, however long a video is.
     """
     results = prefetch(
         lambda task: next(task[1]),
@@ -143,8 +143,8 @@ def _prefetch_parts(
 def _encode(
     model: IndexModel, calls: ParallelCalls, parts: Iterable[Taken], batch_size: int
 ) -> Generator[tuple[list[Taken], Moments], None, None]:
-    """Yield the parts with their moments, a call of the model at a time, enough calls ahead that no thread waits."""
-    largest = batch_size // calls.threads  # calls with more frames count as this many: one for each thread fits
+    """Yield parts with their moments, one model call at a time, enough calls ahead to keep all threads busy."""
+    largest = batch_size // calls.threads  # larger calls count as this many, so that one per thread fits
     results = prefetch(
         lambda batch: embed_parts(model, _only_parts(batch), calls.images),
         _batches(parts, calls.images),
@@ -158,7 +158,7 @@ def _encode(
 
 
 def _batches(parts: Iterable[Taken], images: int) -> Iterator[list[Taken]]:
-    """Gather parts until they fill a call of the model."""
+    """Gather parts until they fill a model call."""
     batch: list[Taken] = []
     for taken in parts:
         batch.append(taken)
@@ -170,14 +170,15 @@ def _batches(parts: Iterable[Taken], images: int) -> Iterator[list[Taken]]:
 
 
 class _Receiver:
-    """Hands files whose parts are all encoded to the commits.
+    """Commits files whose parts are all encoded.
 
-    Everything happens in the order of the parts, problems too: those of a video may follow parts of it.
+    Everything is processed in the order of the parts, problems included: one may follow earlier parts of the same
+    video.
     """
 
     def __init__(self, commits: Commits, result: Reading, progress: ProgressReporter) -> None:
         self._commits, self._result, self._progress = commits, result, progress
-        self._begun: dict[str, list[Moment]] = {}  # moments of videos of which more is to come
+        self._begun: dict[str, list[Moment]] = {}  # moments of unfinished videos
         self._began = time.perf_counter()
 
     def receive(self, taken: Sequence[Taken], moments: Moments) -> None:
@@ -215,7 +216,7 @@ def _only_parts(taken: Sequence[Taken]) -> list[Part]:
 
 
 def _weight(taken: Sequence[Taken]) -> int:
-    """Frames, and 1 for a problem: a folder full of them must not be gathered to its end."""
+    """Count frames, and 1 per problem, so that a folder full of problems is not gathered to its end."""
     return sum(count_frames([part]) if isinstance(part, Part) else 1 for _, part in taken)
 
 
@@ -227,9 +228,9 @@ def read_parts(
     windows: int,
     limits: ScanLimits,
 ) -> Iterator[Part | Problem]:
-    """The parts of a file, of a video ``windows`` at a time; or a problem, which is the last that comes.
+    """Yield the parts of a file, ``windows`` at a time for a video, or end with a problem.
 
-    Each file is decoded once, and of an image also the facts come from the same bytes.
+    Each file is decoded once; the metadata of an image comes from the same bytes.
     """
     try:
         if found.kind == "image":
@@ -248,7 +249,7 @@ def read_parts(
 def _clip(
     found: Found, root: str, captions: tuple[str, ...], how: ImagePreprocessing, windows: int, limits: ScanLimits
 ) -> Iterator[Part | Problem]:
-    """One window is held back, since only behind the last one is known that it was the last."""
+    """Yield the parts of a video; the last shots are held back until the video is known to have ended."""
     file = describe(found, root, captions=captions, limits=limits)
     if isinstance(file, Problem):
         yield file
@@ -274,7 +275,7 @@ def _clip(
 
 
 def embed_parts(model: Towers, parts: Sequence[Part], batch_size: int) -> list[tuple[Moment, ...]]:
-    """The moments of each part; a shot without a direction, as of a frame for which the model gives NaN, has none."""
+    """Return the moments of each part; a shot without a finite embedding has none."""
     pixels = [frame for part in parts for shot in part.shots for frame in shot.frames]
     vectors = _embed(model, pixels, batch_size)
     row, result = 0, []
@@ -290,7 +291,7 @@ def embed_parts(model: Towers, parts: Sequence[Part], batch_size: int) -> list[t
 
 
 def count_frames(parts: Iterable[Part]) -> int:
-    """Frames in all shots."""
+    """Return the number of frames in all shots."""
     return sum(len(shot.frames) for part in parts for shot in part.shots)
 
 

@@ -1,4 +1,4 @@
-"""From a folder to media files: walking, describing, cutting videos into windows of frames. Needs no torch.
+"""From a folder to media files: walk it, describe files, cut videos into windows of frames. Needs no torch.
 
 >>> from vse.index.scan import Problem, describe, walk
 >>> scan = walk("photos")                                              # doctest: +SKIP

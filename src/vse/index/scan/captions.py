@@ -1,4 +1,4 @@
-"""Sentences that came with the files of a folder."""
+"""Read the caption files of a folder."""
 
 from __future__ import annotations
 
@@ -24,15 +24,19 @@ def read_captions(
     limits: ScanLimits | None = None,
     on_problem: Callable[[Problem], None] | None = None,
 ) -> dict[str, tuple[str, ...]]:
-    """The captions by path below ``root``, from ``captions.csv`` and ``captions.jsonl`` in it; none without them.
+    """Return captions by path, from ``captions.csv`` and ``captions.jsonl`` in ``root``; empty without them.
 
-    Rows have ``path`` (``/`` between its parts, below ``root``) and ``caption``; in JSONL a caption may be a list of
-    texts, and a path may have several rows. Each caption of a file is kept once, in the order of the rows. A row that
-    cannot be used is handed to ``on_problem`` and left out, and so is a file of captions that cannot be read.
+    Rows have ``path`` (below ``root``, with ``/`` between its parts) and ``caption``, in JSONL a text or a list of
+    texts. A path may have several rows; its captions are deduplicated, in row order.
+
+    Args:
+        root: The indexed folder.
+        limits: Maximum number of captions and size of a caption file.
+        on_problem: Called for each unusable row and each unreadable caption file; both are skipped.
     """
     limits = limits or ScanLimits()
     report = on_problem or (lambda problem: None)
-    found: dict[str, dict[str, None]] = {}  # inner dictionaries as ordered sets
+    found: dict[str, dict[str, None]] = {}  # inner dicts serve as ordered sets
     count = 0
     for name in CAPTION_FILES:
         file = Path(root) / name
@@ -42,7 +46,7 @@ def read_captions(
                 continue
             if size > limits.max_caption_bytes:
                 raise InputError(f"{size:,} bytes, at most {limits.max_caption_bytes:,}: raise max_caption_bytes")
-            from vse.data.files import read_rows  # few folders have captions
+            from vse.data.files import read_rows  # lazy: few folders have captions
 
             for place, row in read_rows(file, _row_problem(file, report)):
                 try:
@@ -64,7 +68,7 @@ def read_captions(
 
 
 def _row_problem(file: Path, report: Callable[[Problem], None]) -> OnProblem:
-    """Report a row by its line: the name of the file is in the problem already."""
+    """Return a callback that reports a row by its line; the problem already names the file."""
 
     def on_problem(_kind: str, message: str) -> None:
         report(Problem(file.name, "line " + message.removeprefix(f"{file}:")))
@@ -88,7 +92,7 @@ def _row(root: Path, row: dict[str, Any]) -> tuple[str, list[str]]:
 
 
 def _below(root: Path, path: str) -> str:
-    """The path as a walk gives it: ``./a.jpg`` and an absolute path below the root become ``a.jpg``."""
+    """Return the path as :func:`~vse.index.scan.walk.walk` reports it, with ``./`` or an absolute root stripped."""
     if Path(path).is_absolute():
         try:
             path = Path(path).relative_to(root.absolute()).as_posix()

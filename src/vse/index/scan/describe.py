@@ -1,4 +1,4 @@
-"""From a found file to what a collection knows about it."""
+"""Describe a file: digest and metadata, without decoding the image."""
 
 from __future__ import annotations
 
@@ -19,10 +19,13 @@ _BLOCK = 1 << 20
 
 
 def digest(path: str | Path) -> str:
-    """The first 32 hexadecimal digits of SHA-256 of the whole content, read in blocks.
+    """Return the first 32 hex digits of the SHA-256 of the whole file, read in blocks.
 
-    All of it, also of large videos: a digest of parts would miss an edit between them. Processors have instructions for
-    this hash, which is faster than most disks.
+    Large videos are hashed completely too: a digest of samples would miss edits between them. SHA-256 is accelerated by
+    CPU instructions and faster than most disks.
+
+    Raises:
+        BadMediaError: The file cannot be read.
     """
     regular_size(path)
     found = hashlib.sha256()
@@ -40,7 +43,7 @@ def digest(path: str | Path) -> str:
 
 
 def digest_of(content: bytes) -> str:
-    """The same for content that was read already."""
+    """Return the :func:`digest` of content already read."""
     return hashlib.sha256(content).hexdigest()[:DIGITS]
 
 
@@ -51,10 +54,16 @@ CHANGED = "changed while it was read: it will be read again next time"
 def describe(
     found: Found, root: str | Path, *, captions: tuple[str, ...] = (), limits: ScanLimits | None = None
 ) -> MediaFile | Problem:
-    """The file with its digest and the facts that it holds about itself, or why it cannot be used.
+    """Return the file with its digest and metadata, or the problem that makes it unusable.
 
-    Pixels of images are not decoded, so that damage behind the header is found only when they are. Size and time of
-    change are those of the content that was read; a file that changes meanwhile is a problem, until the next time.
+    Images are not decoded, so corruption after the header surfaces later. Size and modification time belong to the
+    content that was read; a file that changes meanwhile is a problem, and is retried next time.
+
+    Args:
+        found: A file found by :func:`~vse.index.scan.walk.walk`.
+        root: The folder that was walked.
+        captions: Captions of the file.
+        limits: Maximum sizes.
     """
     limits = limits or ScanLimits()
     try:
@@ -72,7 +81,7 @@ def describe(
 def read_picture(
     found: Found, root: str | Path, captions: tuple[str, ...], limits: ScanLimits
 ) -> tuple[MediaFile, bytes]:
-    """An image with the content from which it was described; what :func:`describe` gives as a problem is raised."""
+    """Return an image with its content; raise what :func:`describe` returns as a problem."""
     path = Path(root) / found.path
     content, state = _unchanged(path, lambda: file_content(path, found.path, limits.image))
     facts = picture_facts(content, found.path, limits.image)
@@ -86,7 +95,7 @@ def _clip(found: Found, root: str | Path, captions: tuple[str, ...], limits: Sca
 
 
 def _unchanged(path: Path, read: Callable[[], Content]) -> tuple[Content, tuple[int, int]]:
-    """What was read, and the size and time of change that the file had before and after."""
+    """Return what was read with the file's size and time; raise if it changed during the read."""
     before = path.stat()
     content = read()
     after = path.stat()

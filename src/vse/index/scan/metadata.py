@@ -1,4 +1,4 @@
-"""Read what a media file says about itself: EXIF, dimensions, dates, duration."""
+"""Read the metadata of a media file: EXIF, dimensions, dates, duration."""
 
 from __future__ import annotations
 
@@ -26,20 +26,20 @@ Place = tuple[float, float]
 """Latitude and longitude in degrees, north and east positive."""
 
 _EXIF, _GPS = 0x8769, 0x8825
-# Where a date stands and where its fraction of a second: (in the first directory, date, fraction), the best first.
+# Tags of dates and their subseconds, in order of preference: (in the first directory, date, subseconds).
 _DATES = ((False, 0x9003, 0x9291), (False, 0x9004, 0x9292), (True, 0x0132, 0x9290))
 _DATE = re.compile(r"\s*(\d{4})[:/.-](\d{1,2})[:/.-](\d{1,2})[T\s]+(\d{1,2}):(\d{1,2})(?::(\d{1,2}))?")
 _LATITUDE_REF, _LATITUDE, _LONGITUDE_REF, _LONGITUDE = 1, 2, 3, 4
 
 
 def notes(exif: Image.Exif) -> tuple[float | None, Place | None]:
-    """The time taken, like ``MediaFile.taken``, and the place; None for what is absent or nonsense."""
+    """Return time taken, as in ``MediaFile.taken``, and place from EXIF; None for what is absent or invalid."""
     camera = _directory(exif, _EXIF)
     return taken(exif, camera), place(_directory(exif, _GPS))
 
 
 def taken(first: Mapping[int, Any], camera: Mapping[int, Any]) -> float | None:
-    """DateTimeOriginal, DateTimeDigitized or DateTime: the first of them that is a date of the calendar."""
+    """Return the first valid date of DateTimeOriginal, DateTimeDigitized and DateTime."""
     for in_first, date_tag, fraction_tag in _DATES:
         seconds = date((first if in_first else camera).get(date_tag))
         if seconds is not None:
@@ -48,7 +48,7 @@ def taken(first: Mapping[int, Any], camera: Mapping[int, Any]) -> float | None:
 
 
 def date(value: object) -> float | None:
-    """``YYYY:MM:DD HH:MM:SS`` in seconds since 1970 as if it were UTC; 0000:00:00 and the like are no dates."""
+    """Parse ``YYYY:MM:DD HH:MM:SS`` into seconds since 1970 as if in UTC; None for invalid dates such as 0000:00:00."""
     match = _DATE.match(_text(value))
     if match is None:
         return None
@@ -59,7 +59,7 @@ def date(value: object) -> float | None:
 
 
 def place(gps: Mapping[int, Any]) -> Place | None:
-    """Both coordinates, or None. (0, 0) is what receivers write that have seen no satellite."""
+    """Return both coordinates, or None. Receivers without a satellite fix write (0, 0), which is ignored."""
     latitude = _degrees(gps.get(_LATITUDE), gps.get(_LATITUDE_REF), "NS", 90)
     longitude = _degrees(gps.get(_LONGITUDE), gps.get(_LONGITUDE_REF), "EW", 180)
     if latitude is None or longitude is None or (latitude == 0 and longitude == 0):
@@ -68,7 +68,7 @@ def place(gps: Mapping[int, Any]) -> Place | None:
 
 
 def _degrees(value: object, reference: object, signs: str, largest: int) -> float | None:
-    """Degrees, minutes, seconds with the hemisphere's letter; a missing letter leaves the sign open, hence None."""
+    """Convert degrees, minutes and seconds; None without a hemisphere, which leaves the sign unknown."""
     sign = _text(reference).strip()[:1].upper()
     parts = value if isinstance(value, tuple | list) else (value,)
     if sign not in tuple(signs) or not 1 <= len(parts) <= 3:
@@ -88,7 +88,7 @@ def _degrees(value: object, reference: object, signs: str, largest: int) -> floa
 
 
 def _fraction(value: object) -> float:
-    """``"25"`` is a quarter of a second."""
+    """Parse subseconds: ``"25"`` is a quarter of a second."""
     digits = _text(value).strip()
     return float(f"0.{digits}") if digits.isascii() and digits.isdigit() else 0.0
 
@@ -102,13 +102,13 @@ def _text(value: object) -> str:
 def _directory(exif: Image.Exif, tag: int) -> Mapping[int, Any]:
     try:
         return exif.get_ifd(tag)
-    except Exception:  # noqa: BLE001 - broken notes about a picture are no reason to refuse the picture
+    except Exception:  # noqa: BLE001 - corrupt EXIF is no reason to reject an image
         return {}
 
 
 @dataclass(frozen=True)
 class Facts:
-    """The size is that of the upright image; the other fields are those of ``MediaFile``."""
+    """Metadata of a file: upright width and height; the other fields are those of ``MediaFile``."""
 
     width: int
     height: int
@@ -119,18 +119,22 @@ class Facts:
 
 
 _WIDTH, _HEIGHT, _ORIENTATION = 0x0100, 0x0101, 0x0112
-_LYING = (5, 6, 7, 8)  # height and width are exchanged
+_LYING = (5, 6, 7, 8)  # width and height are swapped
 _PNG_START = 8
 _PNG_NOTES = (b"eXIf", b"tEXt", b"zTXt", b"iTXt")
 
 
 def picture_facts(content: bytes, name: str, limits: ImageLimits) -> Facts:
-    """Size, time and place. The pixels are not decoded: damage behind the header shows when they are."""
+    """Return size, time and place of an image without decoding it; corruption after the header surfaces later.
+
+    Raises:
+        BadMediaError: It is not an image, is empty, or exceeds the limits.
+    """
     if not content:
         raise BadMediaError(name, "empty")
     try:
         image = identify(io.BytesIO(content))
-    except Exception as error:  # a decoder may raise anything on hostile bytes
+    except Exception as error:  # decoders raise anything on malformed bytes
         raise BadMediaError(name, first_line(error)) from error
     if image is None:
         raise BadMediaError(name, f"not an image; supported are {', '.join(FORMATS)}, HEIF")
@@ -149,7 +153,7 @@ def picture_facts(content: bytes, name: str, limits: ImageLimits) -> Facts:
 
 
 def _stored_size(image: Image.Image) -> tuple[int, int]:
-    """The size before it is brought upright; some versions of Pillow give that of a TIFF as it will be."""
+    """Return the size before rotation; for TIFF, some versions of Pillow report the rotated one."""
     tags = getattr(image, "tag_v2", None) if image.format == "TIFF" else None
     if tags is not None and isinstance(tags.get(_WIDTH), int) and isinstance(tags.get(_HEIGHT), int):
         return tags[_WIDTH], tags[_HEIGHT]
@@ -159,14 +163,14 @@ def _stored_size(image: Image.Image) -> tuple[int, int]:
 def _exif(image: Image.Image, content: bytes) -> Image.Exif:
     try:
         if image.format == "PNG" and "exif" not in image.info and not _notes_behind_pixels(content):
-            return Image.Image.getexif(image)  # the method of PNG would decode the pixels to look behind them
+            return Image.Image.getexif(image)  # PNG's own getexif decodes all pixels to reach later chunks
         return image.getexif()
-    except Exception:  # noqa: BLE001 - broken notes about a picture are no reason to refuse the picture
+    except Exception:  # noqa: BLE001 - corrupt EXIF is no reason to reject an image
         return Image.Exif()
 
 
 def _notes_behind_pixels(content: bytes) -> bool:
-    """Whether a PNG has a chunk behind the first of the pixels that may hold EXIF."""
+    """Return whether a chunk after the first pixels of a PNG may hold EXIF."""
     position, pixels = _PNG_START, False
     while position + 8 <= len(content):
         length, kind = struct.unpack_from(">I4s", content, position)
@@ -180,11 +184,15 @@ def _notes_behind_pixels(content: bytes) -> bool:
 _VIDEO_DATES = ("com.apple.quicktime.creationdate", "creation_time", "date")
 _PLACES = ("com.apple.quicktime.location.ISO6709", "location", "location-eng")
 _ISO6709 = re.compile(r"([+-]\d{2}(?:\.\d+)?)([+-]\d{3}(?:\.\d+)?)")
-_NO_DATE = (1904, 1970)  # the years in which the clocks of containers begin
+_NO_DATE = (1904, 1970)  # epochs of container clocks: January 1 of these means no date
 
 
 def clip_facts(path: str | Path, limits: VideoLimits) -> Facts:
-    """Size as seen, duration, time and place; the first frame is decoded, since only it says how it is turned."""
+    """Return size, duration, time and place of a video; decodes the first frame, the only source of the rotation.
+
+    Raises:
+        BadMediaError: No frame can be decoded.
+    """
     with open_video(path, limits) as clip, closing(FrameReader(clip)) as reader:
         frame = reader.at(0.0)
         if frame is None:
@@ -197,7 +205,7 @@ def clip_facts(path: str | Path, limits: VideoLimits) -> Facts:
 
 
 def taken_of(tags: Mapping[str, str]) -> float | None:
-    """Local time where the file has it with its zone, else the container's, which is UTC by its definition."""
+    """Return the local time if the file has one with its zone, else the container's, which is UTC by definition."""
     for name in _VIDEO_DATES:
         try:
             found = datetime.fromisoformat(tags.get(name, "").strip())
@@ -209,7 +217,7 @@ def taken_of(tags: Mapping[str, str]) -> float | None:
 
 
 def place_of(tags: Mapping[str, str]) -> Place | None:
-    """``+48.8577+002.295/``: latitude and longitude in degrees; (0, 0) is no place, as in images."""
+    """Parse ``+48.8577+002.295/`` into latitude and longitude in degrees; (0, 0) is ignored, as for images."""
     for name in _PLACES:
         match = _ISO6709.match(tags.get(name, "").strip())
         if match is not None:

@@ -1,4 +1,4 @@
-"""Every image and video below a folder, in order, one at a time."""
+"""Walk a folder: every image and video below it, in order, one at a time."""
 
 from __future__ import annotations
 
@@ -28,9 +28,13 @@ from vse.inputs.video.file import VideoLimits
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """``path`` is the place below the root with ``/`` between its parts; ``kind`` is what its name promises.
+    """A file found by a walk.
 
-    ``size`` is in bytes, ``modified_ns`` the time of the last change in nanoseconds since 1970.
+    Attributes:
+        path: Path below the root, with ``/`` between its parts.
+        size: Bytes.
+        modified_ns: Time of the last change, in nanoseconds since 1970.
+        kind: Kind by its name or, without a known extension, by its first bytes.
     """
 
     path: str
@@ -41,7 +45,16 @@ class Found:
 
 @dataclass(frozen=True)
 class ScanLimits:
-    """``max_files`` of one walk, ``max_depth`` of folders in folders; captions, and bytes of a file of captions."""
+    """Limits of one scan.
+
+    Attributes:
+        max_files: Files of one walk.
+        max_depth: Nested folders.
+        max_captions: Captions of one folder.
+        max_caption_bytes: Size of one caption file.
+        image: Limits of an image.
+        video: Limits of a video.
+    """
 
     max_files: int = 10_000_000
     max_depth: int = 200
@@ -52,11 +65,15 @@ class ScanLimits:
 
 
 def why_absent(root: str | Path, known: int = 0) -> str | None:
-    """Why ``root`` cannot be read now, None if it can; ``known`` files were in it when it was last read.
+    """Return why ``root`` cannot be read now, or None if it can.
 
-    A folder that held files and is missing or empty counts as not there: the mount point of an absent disk looks like
-    this, and to forget all files of a disk because it is unplugged would be worse than to remember some too long.
-    Hidden entries do not count: systems put them onto mount points.
+    A folder that held files and is now missing or empty counts as absent: it may be the mount point of an unplugged
+    disk, and forgetting all files of a disk is worse than keeping some for too long. Hidden entries are ignored, since
+    systems put them on mount points.
+
+    Args:
+        root: The folder.
+        known: Files it held when last read.
     """
     try:
         if not stat.S_ISDIR(Path(root).stat().st_mode):
@@ -66,7 +83,7 @@ def why_absent(root: str | Path, known: int = 0) -> str | None:
         return "no such folder"
     except OSError as error:
         return f"cannot be read ({os_reason(error)})"
-    except ValueError:  # a null character
+    except ValueError:  # a NUL character
         return "no such folder"
     if empty and known > 0:
         return f"empty, but held {known:,} files: is its disk mounted?"
@@ -74,17 +91,17 @@ def why_absent(root: str | Path, known: int = 0) -> str | None:
 
 
 def empty_folders(root: str | Path, paths: Iterable[str]) -> dict[str, str]:
-    """For those of the missing ``paths`` that may be on a disk that is away: the folder where it would be mounted.
+    """Map each of the missing ``paths`` that may be on an unmounted disk to the folder that would be its mount point.
 
-    This is the first folder above the path that is there, if it is empty; both are places below ``root`` with ``/``
-    between their parts. A folder that was removed has one above it that is not empty, so what lay in it has no entry
-    here; a folder that a person emptied and left behind cannot be told from a mount point, and has.
+    That folder is the nearest existing one above the path, if it is empty; both are relative to ``root``, with ``/``
+    between parts. A path in a deleted folder is not included, unless the folder above is empty as well: a folder
+    emptied by hand cannot be distinguished from a mount point.
     """
 
     @cache
     def nearest(folder: str) -> str | None:
         if not folder:
-            return None  # whoever asks has found that the root is there
+            return None  # the caller has checked that the root exists
         try:
             return folder if _is_empty(Path(root) / folder) else None
         except (FileNotFoundError, NotADirectoryError):
@@ -105,10 +122,18 @@ VANISHED = "gone before it could be read"
 
 
 def walk(root: str | Path, *, hidden: bool = False, outside: bool = False, limits: ScanLimits | None = None) -> Scan:
-    """The images and videos below ``root``, by the endings of their names (see ``vse.inputs.files``).
+    """Return a scan of the images and videos below ``root``, recognised by extension (see ``vse.inputs.files``).
 
-    ``hidden`` includes files and folders whose names begin with a dot. A link is followed to what is not found at its
-    own place anyway, each file and folder once; ``outside`` allows links that lead out of ``root``.
+    Symlinks are followed unless the target is found at its own place anyway; each file and folder is visited once.
+
+    Args:
+        root: The folder.
+        hidden: Include files and folders whose names begin with a dot.
+        outside: Follow symlinks that lead out of ``root``.
+        limits: Maximum number of files and depth.
+
+    Raises:
+        InputError: The folder is absent.
     """
     reason = why_absent(root)
     if reason is not None:
@@ -117,10 +142,10 @@ def walk(root: str | Path, *, hidden: bool = False, outside: bool = False, limit
 
 
 class Scan(Iterator[Found]):
-    """One pass over a folder. Nothing that lies in it stops the pass: what could not be read is in ``problems``.
+    """One pass over a folder. Nothing in it aborts the pass: what could not be read is added to ``problems``.
 
-    Files come in the order of their paths as strings, which is also the order of their UTF-8 bytes. Only the names in
-    the folders on the way to the present file are held in memory. ``problems`` grows during the pass.
+    Files are yielded in the order of their paths as strings, which equals the order of their UTF-8 bytes. Only the
+    names in the folders leading to the current file are held in memory.
     """
 
     def __init__(self, root: Path, *, hidden: bool, outside: bool, limits: ScanLimits) -> None:
@@ -131,18 +156,18 @@ class Scan(Iterator[Found]):
         self._outside = outside
         self._limits = limits
         self._unseen: set[str] = set()
-        self._visited: set[tuple[int, int]] = set()  # folders, and files behind links, by device and inode
-        self._listed = 0  # how many problems are in order
+        self._visited: set[tuple[int, int]] = set()  # folders and symlinked files, by device and inode
+        self._listed = 0  # number of problems already sorted
         self._found = self._pass()
 
     def __next__(self) -> Found:
         return next(self._found)
 
     def hides(self, path: str) -> bool:
-        """Whether a file at ``path`` may be there although the pass did not find it; ask when the pass is over.
+        """Return whether a file at ``path`` may exist although it was not found; call it after the pass.
 
-        True for what lies in a folder that could not be read, or behind a link that leads nowhere at present. A file
-        that is known, was not found and is not hidden has been deleted or moved.
+        True for paths in an unreadable folder or behind a dangling symlink. A known file that was neither found nor
+        hidden has been deleted or moved.
         """
         if path in self._unseen or "" in self._unseen:
             return True
@@ -172,14 +197,14 @@ class Scan(Iterator[Found]):
             self._problem("", "the folder was exchanged or unmounted while it was read", unseen=True)
 
     def _enter(self, path: str, depth: int) -> bool | None:
-        """Return whether a folder is a link, None to skip it."""
+        """Return whether a folder is a symlink, None to skip it."""
         is_link: bool | None = None
         if depth > self._limits.max_depth:
             self._problem(path, f"more than {self._limits.max_depth} folders deep", unseen=True)
         else:
             try:
                 is_link = self._place(path).is_symlink()
-            except OSError as error:  # a path that is longer than the system takes
+            except OSError as error:  # the path is too long
                 self._problem(path, f"the folder cannot be read ({os_reason(error)})", unseen=True)
             if is_link and not self._follow(path):
                 is_link = None
@@ -196,14 +221,14 @@ class Scan(Iterator[Found]):
         self._listed = len(self.problems)
 
     def _select(self, path: str, entry: os.DirEntry[str]) -> bool | None:
-        """Return whether an entry is a folder, None to skip it before its name takes memory."""
+        """Return whether an entry is a folder, None to skip it early and save memory."""
         name = entry.name
         if name.startswith(".") and not self._hidden:
             return None
         try:
             is_folder = entry.is_dir()
             dangling = not is_folder and entry.is_symlink() and not self._place(path).exists()
-        except OSError:  # a loop of links, or a link through a folder that may not be read
+        except OSError:  # a symlink loop, or a symlink through an unreadable folder
             is_folder, dangling = False, True
         wanted = is_folder or dangling or kind_of_name(name) is not None or worth_sniffing(name)
         if not wanted:
@@ -226,7 +251,7 @@ class Scan(Iterator[Found]):
         return None
 
     def _visit(self, path: str, linked: bool) -> Found | None:
-        status = os.lstat(f"{self.root}/{path}")  # half of the walk is here, and a Path would take longer than the call
+        status = os.lstat(f"{self.root}/{path}")  # half of the walk's time; a Path would cost more than the call
         if stat.S_ISLNK(status.st_mode):
             if not self._follow(path):
                 return None
@@ -237,7 +262,7 @@ class Scan(Iterator[Found]):
         if not stat.S_ISREG(status.st_mode):
             self._problem(path, "not a regular file")
             return None
-        if linked:  # elsewhere each file is met once, and a million of them need not be remembered
+        if linked:  # other files are met only once, so millions of them need no memory
             identity = (status.st_dev, status.st_ino)
             if identity in self._visited:
                 return None
@@ -253,7 +278,7 @@ class Scan(Iterator[Found]):
             return kind_of_bytes(file.read(SNIFFED_BYTES))
 
     def _follow(self, path: str) -> bool:
-        """Whether what is behind a link belongs here: allowed, and not found at its own place."""
+        """Return whether a symlink's target belongs to the scan: allowed, and not found at its own place."""
         real = Path(os.path.realpath(self._place(path)))
         own_kind = real.is_dir() or kind_of_name(real.name) is not None or worth_sniffing(real.name)
         if not real.is_relative_to(self._real_root):

@@ -1,4 +1,4 @@
-"""Upgrade a collection to another model while the old embeddings keep serving.
+"""Upgrade a collection to another model while the old embeddings are still served.
 
 :mod:`~vse.index.upgrade.run` drives an upgrade, :mod:`~vse.index.upgrade.encode` finds and encodes what the new
 generation lacks.

@@ -1,4 +1,4 @@
-"""Files of the old generation through the new model, by the same path as in indexing."""
+"""Encode the files of the old generation with the new model, through the indexing pipeline."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from vse.progress import ProgressReporter
 
 @dataclass
 class Missing:
-    """Folders that are not there, with the number of their files and the reason, and single files that are gone."""
+    """Absent folders with their number of files and the reason, and single files that are gone."""
 
     where: str
     absent: dict[str, tuple[int, str]] = field(default_factory=dict)
     gone: int = 0
     first_gone: tuple[str, str, str] = ("", "", "")
-    """Its root, its path and the reason."""
+    """Root, path and reason."""
 
     @property
     def count(self) -> int:
@@ -42,7 +42,7 @@ class Missing:
         self.gone += 1
 
     def notes(self) -> list[str]:
-        """What was left out, a line for each folder and one for the single files."""
+        """Return one line per absent folder, and one for all single files that were left out."""
         lines = [
             f"{printable(root)}: {why}; its {count:,} files were left out" for root, (count, why) in self.absent.items()
         ]
@@ -51,7 +51,7 @@ class Missing:
         return lines
 
     def refusal(self) -> InputError:
-        """How many there are, the first, and the ways out for that one."""
+        """Return an error with the count, the first missing file, and how to fix it."""
         if self.absent:
             root, (_, why) = next(iter(self.absent.items()))
             first, fix = f"those of {printable(root)} ({why})", self._fix_for_folder(root)
@@ -63,7 +63,7 @@ class Missing:
         )
 
     def _fix_for_folder(self, folder: str) -> str:
-        """Indexing again is none: it keeps the files of a folder that is away."""
+        """Suggest a fix; indexing again would not help, since it keeps the files of an absent folder."""
         if _is_closed(Path(folder)):
             return "allow reading it"
         return f"mount the disk, forget its files ({self._command('collection remove', self.where, folder)})"
@@ -86,7 +86,7 @@ class Missing:
 
 
 def find_missing(collection: Collection, progress: ProgressReporter) -> Missing:
-    """Look for every file that ``collection`` knows; none is opened."""
+    """Check that every file of ``collection`` exists, without opening any."""
     info = collection.info()
     missing = Missing(info.where)
     progress.start(info.files, "looking for the files")
@@ -104,14 +104,14 @@ def find_missing(collection: Collection, progress: ProgressReporter) -> Missing:
 
 
 def note_absent(missing: Missing, collection: Collection, root: str) -> int:
-    """Count all files of a folder that is not there, and return how many these are."""
+    """Record an absent folder, and return the number of its files."""
     count = sum(1 for _ in collection.files(root))
     missing.absent[root] = count, why_absent(root, known=count) or "was not there for a moment"
     return count
 
 
 def why_missing(file: MediaFile) -> str | None:
-    """Why a file cannot be read now, None if it can."""
+    """Return why a file cannot be read now, or None if it can."""
     path = Path(file.root) / file.path
     try:
         path.stat()
@@ -123,7 +123,7 @@ def why_missing(file: MediaFile) -> str | None:
 
 
 def _is_closed(path: Path) -> bool:
-    """Whether something is there that this user may not read."""
+    """Return whether the path exists but is not readable by this user."""
     try:
         if path.is_dir():
             os.scandir(path).close()
@@ -135,13 +135,14 @@ def _is_closed(path: Path) -> bool:
 
 
 PAGE = 2048
-"""Files that are held in memory at a time."""
+"""Files held in memory at a time."""
 
 
 def clear_outdated(old: Collection, new: Collection, progress: ProgressReporter) -> int:
-    """Remove from ``new``, which an earlier attempt has begun, what is no longer right, and count what is.
+    """Remove stale files from ``new``, the unfinished generation to resume, and return how many remain.
 
-    Right is a file that ``old`` still knows with these captions, and that is on disk as it was when it was encoded.
+    A file is up to date if ``old`` still has it with the same captions and it is unchanged on disk since it was
+    encoded.
     """
     info = new.info()
     if not info.files:
@@ -168,14 +169,14 @@ def clear_outdated(old: Collection, new: Collection, progress: ProgressReporter)
 
 
 def to_encode(old: Collection, new: Collection, root: str) -> Iterator[list[MediaFile]]:
-    """The files of ``root`` that ``new`` does not have yet, in pages."""
+    """Yield the files of ``root`` that ``new`` lacks, in pages."""
     waiting = (known for known, done in _both(old, new, root) if known and not done)
     while page := list(itertools.islice(waiting, PAGE)):
         yield page
 
 
 def candidate_for(known: MediaFile) -> Candidate:
-    """The file as it is on disk now, with the captions that the collection has; raises what ``stat`` raises."""
+    """Return the file as it is on disk now, with its known captions; raises what ``stat`` raises."""
     found = _found(known)
     return Candidate(found, known, known.captions)
 
@@ -199,7 +200,7 @@ def _found(file: MediaFile) -> Found:
 
 
 def _kind(path: Path, known: MediaKind) -> MediaKind:
-    """What a file that has changed is now: where its name does not tell, an image may have become a clip."""
+    """Return the kind of a changed file: without a telling name, an image may have become a video."""
     if kind_of_name(path.name) is not None or not path.is_file():
         return known
     with path.open("rb") as file:
@@ -208,16 +209,16 @@ def _kind(path: Path, known: MediaKind) -> MediaKind:
 
 @dataclass
 class Encoded:
-    """What came of all pages."""
+    """Totals over all pages."""
 
     files: int = 0
     images: int = 0
     seconds: float = 0.0
     problems: list[Problem] = field(default_factory=list)
-    notes: dict[str, None] = field(default_factory=dict)  # in the order in which they came, each once
+    notes: dict[str, None] = field(default_factory=dict)  # an ordered set
 
     def add(self, reading: Reading, problems: list[Problem]) -> None:
-        """Count one page in; ``problems`` are those of its problems that stand."""
+        """Add one page; ``problems`` are those of its problems that remain."""
         self.files += reading.new + reading.changed
         self.images += reading.images
         self.seconds += reading.seconds
@@ -226,10 +227,10 @@ class Encoded:
 
 
 class Encoder:
-    """Encodes what the new generation lacks, a page of files at a time.
+    """Encodes what the new generation lacks, page by page.
 
-    ``missing`` says which folders are not there; files that vanish meanwhile are added to it if they may be left out.
-    A folder that vanishes is never left out: nobody was asked about it.
+    ``missing`` holds the absent folders; files that vanish meanwhile are added to it if they may be dropped. A folder
+    that vanishes is always an error, since dropping it was not confirmed.
     """
 
     def __init__(
@@ -248,7 +249,7 @@ class Encoder:
         self._batch_size, self._commits, self._limits, self._drop = batch_size, commits, limits, drop_missing
 
     def run(self, progress: ProgressReporter, total: int) -> Encoded:
-        """All files of all folders that are there; ``total`` is their number when they were last looked for."""
+        """Encode all files of the folders that are present; ``total`` is their number at the last check."""
         result, stage = Encoded(), _Stage(progress)
         progress.start(total, "upgrading")
         for root in self._old.info().roots:
@@ -278,7 +279,7 @@ class Encoder:
         return found
 
     def _standing(self, page: list[MediaFile], problems: list[Problem]) -> list[Problem]:
-        """The problems of files that are there; a disk that was pulled out must not look like corrupt files."""
+        """Return the problems of files that still exist: an unplugged disk must not look like corrupt files."""
         by_path = {encodable(file.path): file for file in page}
         standing = []
         for problem in problems:
@@ -300,23 +301,23 @@ class Encoder:
 
 
 class _Stage:
-    """One stage for all pages, in the place of one for each."""
+    """Reports all pages as one progress stage."""
 
     def __init__(self, progress: ProgressReporter) -> None:
         self._progress, self._began, self._files = progress, time.perf_counter(), 0
 
     def start(self, total: int, description: str) -> None:
-        """The stage runs already."""
+        """Do nothing: the stage is running already."""
 
     def advance(self, steps: int = 1, description: str | None = None) -> None:
-        """Count on, with the rate over all pages."""
+        """Advance, with the rate over all pages."""
         self._files += steps
         rate = self._files / max(time.perf_counter() - self._began, 1e-9)
         self._progress.advance(steps, f"upgrading, {rate:.1f} files/s")
 
     def note(self, message: str) -> None:
-        """Hand it on."""
+        """Forward a note."""
         self._progress.note(message)
 
     def finish(self) -> None:
-        """More pages may follow."""
+        """Do nothing: more pages may follow."""

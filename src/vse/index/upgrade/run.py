@@ -1,4 +1,4 @@
-"""A collection over to another model: every file re-encoded beside the vectors that serve, then one switch."""
+"""Upgrade a collection: re-encode every file beside the embeddings being served, then switch atomically."""
 
 from __future__ import annotations
 
@@ -20,11 +20,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class UpgradeReport:
-    """``info`` is the collection with its new generation, which serves by now.
+    """Outcome of an upgrade.
 
-    ``encoded`` files went through the new model this time, ``resumed`` ones in an attempt that was cut short;
-    ``left_out`` were not there, and ``problems`` are files that can no longer be used: both are forgotten.
-    ``images`` counts the images and frames that went through the model, in ``seconds`` of reading and computing.
+    Attributes:
+        info: The collection with its new generation, which is served now.
+        encoded: Files encoded this time.
+        resumed: Files encoded by an earlier, interrupted attempt.
+        left_out: Missing files; they are no longer in the collection.
+        images: Images and frames encoded.
+        seconds: Time spent reading and encoding.
+        problems: Files that can no longer be used; they are no longer in the collection.
+        notes: Remarks for the user.
     """
 
     info: CollectionInfo
@@ -74,20 +80,33 @@ def upgrade_collection(
     commit_seconds: float = COMMIT_SECONDS,
     limits: ScanLimits | None = None,
 ) -> UpgradeReport:
-    """Encode every file that ``collection``, which is open for writing, knows with ``model``, and switch to the result.
+    """Re-encode every file of a collection with another model, then switch to the result.
 
-    ``model_source`` is where the model is found again. The old vectors serve until the switch, which is one step;
-    afterwards ``collection`` is superseded, and has to be opened again. A file that is as it was keeps the ids of its
-    items; one that has changed is taken as it is now. Captions are those that the collection has. New files are not
-    looked for: index the folders again for them.
+    The old embeddings are served until the atomic switch; afterwards ``collection`` is superseded and must be reopened.
+    Items of unchanged files keep their ids; changed files are encoded as they are now. Captions are those of the
+    collection. New files are not looked for: index the folders again for them.
 
-    A file that is not there would be lost. Such files are an error before anything is encoded, unless
-    ``drop_missing`` leaves them out. A file that is there and can no longer be used, as one that is corrupt or being
-    written, is left out in any case and is among the problems: its old vector cannot be compared with new ones.
+    A corrupt file, or one being written, is dropped and reported as a problem: its old embedding cannot be compared
+    with new ones. An interrupted or failed upgrade is resumed by the next one to the same model, which also handles
+    files that changed or left the collection meanwhile; an upgrade to a different model starts over.
 
-    What was encoded is committed every ``commit_files`` files or ``commit_seconds``. An upgrade that is killed, is
-    interrupted or fails leaves it there, and the next one to the same model resumes it; files that have changed or left
-    the collection meanwhile are seen to. One to another model starts over.
+    Args:
+        collection: Open for writing.
+        model: The new model.
+        model_source: Folder or name where the model is found again.
+        progress: Reports each stage.
+        batch_size: Images in the model at once.
+        drop_missing: Drop files that do not exist, instead of raising before anything is encoded.
+        commit_files: Files between two commits.
+        commit_seconds: Seconds between two commits.
+        limits: Limits on the files that are read.
+
+    Returns:
+        What was encoded, resumed and dropped.
+
+    Raises:
+        InputError: Files are missing, or the collection holds embeddings of this model already.
+        VSEError: No file could be encoded; the old embeddings are still served.
     """
     check_batch_size(batch_size)
     check_reads_pictures(model)
@@ -97,7 +116,7 @@ def upgrade_collection(
     missing = find_missing(collection, reporter)
     if missing.count and not drop_missing:
         raise missing.refusal()
-    left_out = Missing(info.where, absent=missing.absent)  # single files are counted again when it is their turn
+    left_out = Missing(info.where, absent=missing.absent)  # single files are counted again when they are encoded
     new = collection.new_generation(
         model=fingerprint, model_source=model_source, dimensions=model.embed_size, progress=reporter
     )
@@ -123,14 +142,15 @@ def upgrade_collection(
 
 
 def discard_upgrade(collection: Collection) -> CollectionInfo:
-    """Discard what an unfinished upgrade of ``collection``, which is open for writing, has left; return what it was.
+    """Discard an unfinished upgrade of a collection open for writing, and return its info.
 
-    It is an error when there is none.
+    Raises:
+        InputError: There is none.
     """
     left = collection.unfinished()
     if left is None:
         raise InputError(f"{collection.info().where} has no unfinished upgrade: nothing was discarded")
-    # What is left for another model goes unread, however large or corrupt it is; and no model is called this.
+    # An attempt for another model is discarded unread, however large or corrupt; no model has this fingerprint.
     collection.new_generation(model="none", model_source="", dimensions=1).discard()
     return left
 
