@@ -74,7 +74,7 @@ def test_a_generation_that_is_being_made_is_kept_by_other_writers(folder: Path) 
         writer.add([entry("more.jpg", VECTORS[0])])
         assert names(writer) == FIRST | SECOND | {"vse_g2_meta"}
         new = next_generation(writer)
-        with pytest.raises(VSEError, match="does not serve yet"):
+        with pytest.raises(VSEError, match="is not serving yet"):
             next_generation(new)
         new.discard()
         assert names(writer) == FIRST

@@ -88,7 +88,7 @@ def test_milvus_refuses_wrong_folders(folder: Path, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="is not a collection"):
         MilvusCollection.open(tmp_path / "nowhere.db", write=True)
     assert not (tmp_path / "nowhere.db").exists()
-    with pytest.raises(InputError, match="is a collection already"):
+    with pytest.raises(InputError, match="is already a collection"):
         create(folder)
     (tmp_path / "full.db").mkdir()
     (tmp_path / "full.db" / "photo.jpg").touch()

@@ -43,7 +43,7 @@ def test_names_are_collections_of_their_own(address: str) -> None:
         assert not first.search(QUERIES[0], 1).exact, "a server's index is approximate unless asked otherwise"
     with pytest.raises(InputError, match="is not a collection"):
         MilvusCollection.open(address + "3")
-    with pytest.raises(InputError, match="is a collection already"):
+    with pytest.raises(InputError, match="is already a collection"):
         create(address)
 
 

@@ -212,7 +212,7 @@ def test_store_refuses_wrong_folders(folder: Path, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="is not a collection"):
         EmbeddedCollection.open(tmp_path / "nowhere", write=True)
     assert not (tmp_path / "nowhere").exists()
-    with pytest.raises(InputError, match="is a collection already"):
+    with pytest.raises(InputError, match="is already a collection"):
         create(folder)
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "photo.jpg").touch()

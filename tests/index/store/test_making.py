@@ -75,7 +75,7 @@ def test_a_collection_that_is_made_at_the_same_time_is_kept(tmp_path: Path, monk
             super().__init__(place)
 
     monkeypatch.setattr(session, "FolderLock", Late)
-    with pytest.raises(InputError, match="is a collection already"):
+    with pytest.raises(InputError, match="is already a collection"):
         create(folder)
     with EmbeddedCollection.open(folder, write=True) as writer:
         assert writer.info().files == len(VECTORS)

@@ -71,7 +71,7 @@ def test_unfinished_generation_is_discarded(folder: Path) -> None:
         new = next_generation(writer)
         assert new.info().files == 0
         new.commit()
-        with pytest.raises(VSEError, match="serves already"):
+        with pytest.raises(VSEError, match="is already serving"):
             new.discard()
         with pytest.raises(VSEError, match="closed"):
             new.commit()
@@ -190,7 +190,7 @@ def test_files_that_move_while_it_is_filled(folder: Path) -> None:
             ids_of(writer)[file.path] for file in (first, second)
         ]
         assert new.verify().ok
-        with pytest.raises(VSEError, match="does not serve yet"):
+        with pytest.raises(VSEError, match="is not serving yet"):
             next_generation(new)
 
 

@@ -114,7 +114,7 @@ class MilvusCollection:
 
         def make(connection: Connection) -> Tables:
             if serving_tables(connection) is not None:
-                raise InputError(f"{address} is a collection already: open it, or choose another name")
+                raise InputError(f"{address} is already a collection: open it, or choose another name")
             drop_all(connection)
             tables = Tables(connection, 1)
             tables.make(State(model, model_source, dimensions, index))

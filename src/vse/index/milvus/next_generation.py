@@ -63,7 +63,7 @@ class MilvusNextGeneration(MilvusCollection):
         self, *, model: str, model_source: str, dimensions: int, progress: ProgressReporter | None = None
     ) -> MilvusNextGeneration:
         """An error: one is made at a time."""
-        raise VSEError(f"generation {self.tables.generation} of {self.where} does not serve yet: commit it first")
+        raise VSEError(f"generation {self.tables.generation} of {self.where} is not serving yet: commit it first")
 
     def _ids(self, now: State, entries: Mapping[str, Entry]) -> dict[str, list[int]]:
         """Those of the old generation where it has the same file, others from its sequence."""

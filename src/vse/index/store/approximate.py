@@ -1,8 +1,8 @@
-"""Approximate indexes over the rows of a cache, for collections in which comparing everything takes too long.
+"""Approximate indexes over the rows of a cache, for collections that are too large to scan on every search.
 
-From :data:`HNSW_FROM` vectors on a graph (HNSW over 8-bit codes), from :data:`IVFPQ_FROM` on inverted lists of product
-codes, which need less memory. Neither holds the vectors themselves: they propose :data:`POOL` rows, whatever the number
-that is asked for, and these are scored exactly. More than :data:`MAX_RESULTS` results are always searched exactly.
+From :data:`HNSW_FROM` vectors on a graph is used (HNSW over 8-bit codes), from :data:`IVFPQ_FROM` on inverted lists of
+product-quantization codes, which need less memory. Neither stores the vectors: an index proposes :data:`POOL` rows
+whatever ``k`` is, and these are scored exactly. Searches for more than :data:`MAX_RESULTS` results are always exact.
 """
 
 from __future__ import annotations
@@ -26,29 +26,37 @@ IVFPQ_FROM = 5_000_000
 POOL = 384
 MAX_RESULTS = 256
 TAIL = 0.2
-"""The part of the rows that may lie beyond the index, where they are compared exactly, before it is rebuilt."""
+"""Fraction of rows that may lie beyond the index, where they are scanned exactly, before it is rebuilt."""
 LINKS = 32
 PROBED = 1 / 32
-"""The part of the inverted lists that a search visits."""
+"""Fraction of the inverted lists that a search visits."""
 BLOCK = 2048
-"""Rows that are indexed at a time: a second's work or so, after which the build says where it stands."""
+"""Rows indexed between two progress reports: about a second's work."""
 TRAINING_ROWS = 100_000
 LEAST_ALLOWED = 0.5
-"""A filter that leaves less than this part of the rows is searched exactly: an index finds too few of them."""
+"""A filter that passes less than this fraction of rows is searched exactly: an index would find too few of them."""
 
 
 def kind_for(rows: int) -> Kind | None:
-    """What a collection of this size is searched with; None means exactly."""
+    """Return the kind of index for a collection of this size; None means exact search."""
     if rows >= IVFPQ_FROM:
         return "ivfpq"
     return "hnsw" if rows >= HNSW_FROM else None
 
 
 def build(kind: Kind, matrix: Vectors, path: Path, progress: ProgressReporter | None = None) -> None:
-    """Index all rows of ``matrix`` and write the index to ``path``; purged rows, being zero, are indexed as well.
+    """Index all rows of ``matrix`` and write the index to ``path`` atomically; this takes minutes.
 
-    Takes minutes. Whatever interrupts it leaves what is at ``path`` as it was; where FAISS fails or memory is short,
-    that is an OSError.
+    Purged rows are zero and are indexed too.
+
+    Args:
+        kind: The kind of index.
+        matrix: Vectors ``(rows, D)``.
+        path: Where to write; left as it was when the build fails or is interrupted.
+        progress: Receives the number of rows indexed.
+
+    Raises:
+        OSError: FAISS failed, memory ran out, or the index could not be written.
     """
     faiss = library()
     report = progress or SilentProgress()
@@ -69,7 +77,7 @@ def build(kind: Kind, matrix: Vectors, path: Path, progress: ProgressReporter | 
 
 
 def _write(index: Any, path: Path) -> None:
-    beside = path.with_name(path.name + "-new")  # readers may have mapped the one that is there
+    beside = path.with_name(path.name + "-new")  # readers may have mapped the current one
     try:
         library().write_index(index, str(beside))
         settle(beside)
@@ -82,27 +90,27 @@ def _write(index: Any, path: Path) -> None:
 
 
 def recipe(kind: Kind, count: int, dimensions: int) -> str:
-    """The description that FAISS builds from."""
+    """Return the FAISS factory string."""
     if kind == "hnsw":
         return f"HNSW{LINKS}_SQ8"
     pieces = next(
         each for each in (64, 32, 16, 8, 4, 2, 1) if dimensions % each == 0 and 4 * each <= max(dimensions, 4)
     )
-    return f"IVF{lists(count)},PQ{pieces}np"  # np: codes need not be ordered for polysemous search, which takes minutes
+    return f"IVF{lists(count)},PQ{pieces}np"  # np: skip ordering codes for polysemous search, which takes minutes
 
 
 def lists(count: int) -> int:
-    """Inverted lists for so many vectors: 4 √n."""
+    """Return the number of inverted lists for ``count`` vectors: 4 √n."""
     return max(1, round(4 * math.sqrt(count)))
 
 
 def training_rows(kind: Kind, count: int) -> int:
-    """How many rows codes are learnt from: for lists the 40 each that FAISS asks for, within limits."""
+    """Return how many rows to train codes on: for lists the 40 per list that FAISS asks for, within limits."""
     return min(count, TRAINING_ROWS if kind == "hnsw" else max(40 * lists(count), 40 * 256))
 
 
 def load(path: Path, rows: int, dimensions: int) -> Any:
-    """The index over so many rows, mapped where FAISS can; None when the file is not there, corrupt or another."""
+    """Load the index over ``rows`` rows, memory-mapped if possible; None when missing, corrupt or of another size."""
     faiss = library()
     try:
         index = faiss.read_index(str(path), faiss.IO_FLAG_MMAP_IFC)
@@ -112,7 +120,7 @@ def load(path: Path, rows: int, dimensions: int) -> Any:
 
 
 def propose(index: Any, query: Vectors, allowed: NDArray[np.bool_] | None) -> NDArray[np.int64] | None:
-    """Rows that are likely to be among the best, at most :data:`POOL`; None when too few are allowed to search for."""
+    """Return at most :data:`POOL` rows that are likely among the best; None when a filter allows too few rows."""
     faiss = library()
     part = 1.0 if allowed is None else np.count_nonzero(allowed) / max(1, len(allowed))
     if part < LEAST_ALLOWED:

@@ -1,14 +1,14 @@
-"""The vectors of one table as a matrix on disk, to be mapped; made from the database and never needed.
+"""The vectors of one table as a memory-mapped matrix on disk; rebuilt from the database whenever it is missing.
 
 ::
 
-    cache/items.json         what the other files stand for
-    cache/items-….vectors    float32, little endian (rows, D); the row of a vector that was purged is zero
+    cache/items.json         the header, which names the other files
+    cache/items-….vectors    float32, little endian (rows, D); the row of a purged vector is zero
     cache/items-….ids        int64, little endian (rows,), ascending; negative where the vector was purged
     cache/items-….hnsw       an approximate index over the first rows, see :mod:`vse.index.store.approximate`
 
-A file that a reader may have mapped never shrinks. Rows are appended beyond what the header counts, and flushed before
-the header counts them. When more is to be done, new files are written and the header changes to them.
+A file that a reader may have mapped never shrinks. Rows are appended beyond the header's count, and flushed before the
+header counts them. Larger changes write new files and point the header to them.
 """
 
 from __future__ import annotations
@@ -48,21 +48,21 @@ if TYPE_CHECKING:
     from cachetools import LRUCache
 
 Signature = tuple[int, int]
-"""Inode and time of a header: another one whenever it is replaced."""
+"""Inode and modification time of a header; differs whenever the header is replaced."""
 ID = np.dtype("<i8")
 BLOCK = 8192
 MAX_DEAD = 0.25
-"""Above this part of purged rows the matrix is rewritten."""
+"""Rewrite the matrix when more than this fraction of its rows is purged."""
 FOLLOW_AFTER = 8192
-"""So many vectors may be in the database alone, from where every reader loads them, before the caches follow."""
+"""Vectors added or removed before the caches are updated; until then every reader loads them from the database."""
 KEPT_CHANGES = 1000
-"""Changes behind the caches whose removals stay listed, for readers that have not looked for a while."""
+"""How many changes before the caches' own the removals stay listed, for readers that lag behind."""
 MAX_FILTER_BYTES = 64 * 2**20
 
 
 @dataclass(frozen=True)
 class CacheHeader:
-    """The cache at ``changes``: ``rows`` of files named ``stem``; an approximate index covers the first of them."""
+    """The cache as of ``changes``: ``rows`` in files named ``stem``; an approximate index covers the first rows."""
 
     changes: int
     rows: int
@@ -74,7 +74,7 @@ class CacheHeader:
 
 @dataclass(frozen=True)
 class OpenCache:
-    """A header with the ``ids (rows,)``, purged ones negative, and the ``matrix (rows, D)``, mapped."""
+    """A header with its ``ids (rows,)``, negative where purged, and the memory-mapped ``matrix (rows, D)``."""
 
     signature: Signature | None
     header: CacheHeader
@@ -83,13 +83,13 @@ class OpenCache:
 
 
 class VectorCache:
-    """The cache of one table of one generation. Whoever calls the methods that write holds the lock."""
+    """The cache of one table of one generation; callers of the writing methods hold the lock."""
 
     def __init__(self, folder: Path, table: VectorTable, dimensions: int) -> None:
         self.folder, self.table, self.dimensions = folder, table, dimensions
 
     def header(self) -> CacheHeader | None:
-        """What is there; None when nothing is, or nothing that can be understood."""
+        """Return the header; None when it is missing or invalid."""
         try:
             header = CacheHeader(**json.loads((self.folder / f"{self.table}.json").read_bytes()))
             numbers = header.changes, header.rows, header.approximate_rows
@@ -105,7 +105,7 @@ class VectorCache:
         return header if sound else None
 
     def signature(self) -> Signature | None:
-        """Changes whenever the header is replaced."""
+        """Return a value that changes whenever the header is replaced; None when there is no header."""
         try:
             status = (self.folder / f"{self.table}.json").stat()
         except OSError:
@@ -113,9 +113,9 @@ class VectorCache:
         return status.st_ino, status.st_mtime_ns
 
     def opened(self) -> OpenCache | None:
-        """The files that the header names; None when there are none, or none that can be used.
+        """Open the files that the header names; None when there are none, or they are unusable.
 
-        A writer may replace header and files between looking at the one and at the others: then they are read again.
+        Retries when a writer replaced the header and its files in between.
         """
         while True:
             signature = self.signature()
@@ -128,7 +128,7 @@ class VectorCache:
                 return None
 
     def ids(self, header: CacheHeader) -> Ids | None:
-        """The column of ids, purged ones negative; None when the file is not what the header says."""
+        """Return the column of ids, negative where purged; None when the file does not match the header."""
         try:
             ids = np.fromfile(self.path(header, "ids"), ID, header.rows).astype(np.int64)
         except OSError:
@@ -136,7 +136,7 @@ class VectorCache:
         return ids if len(ids) == header.rows and (np.diff(np.abs(ids), prepend=0) > 0).all() else None
 
     def matrix(self, header: CacheHeader) -> Vectors | None:
-        """The vectors (rows, D), mapped; None when the file is not there or too short."""
+        """Return the memory-mapped vectors ``(rows, D)``; None when the file is missing or truncated."""
         if header.rows == 0:
             return np.empty((0, self.dimensions), np.float32)
         path, shape = self.path(header, "vectors"), (header.rows, self.dimensions)
@@ -148,11 +148,11 @@ class VectorCache:
             return None
 
     def path(self, header: CacheHeader, ending: str) -> Path:
-        """One of the files that the header names."""
+        """Return the path of one of the files that the header names."""
         return self.folder / f"{header.stem}.{ending}"
 
     def follow(self, connection: sqlite3.Connection, progress: ProgressReporter) -> CacheHeader:
-        """Bring the cache to the state of the database: append and purge where that is enough, else rewrite."""
+        """Bring the cache up to date with the database: append and purge rows where that suffices, else rewrite."""
         opened, now = self.opened(), changes(connection)
         if opened is None or not trimmed(connection) <= opened.header.changes <= now:
             return self.rewrite(connection, progress)
@@ -165,7 +165,7 @@ class VectorCache:
         return self._extend(connection, header, ids, np.flatnonzero(gone), now, progress)
 
     def rewrite(self, connection: sqlite3.Connection, progress: ProgressReporter) -> CacheHeader:
-        """New files with what the database holds; an approximate index has to be rebuilt."""
+        """Write new files from the database; an approximate index has to be rebuilt afterwards."""
         self.folder.mkdir(exist_ok=True)
         stem = f"{self.table}-{os.urandom(8).hex()}"
         new = CacheHeader(changes(connection), 0, self.dimensions, stem)
@@ -180,14 +180,12 @@ class VectorCache:
             raise
 
     def commit(self, header: CacheHeader) -> CacheHeader:
-        """Let ``header`` hold, and remove the files that it does not name."""
+        """Replace the header atomically, then remove the files that it does not name."""
         write_json(self.folder / f"{self.table}.json", asdict(header))
         endings = {"vectors", "ids", header.approximate}
         for path in self.folder.glob(f"{self.table}-*"):
-            if (
-                path.stem != header.stem or path.suffix[1:] not in endings
-            ):  # also what a killed process left half written
-                with suppress(OSError):  # another system may refuse while a reader has it open
+            if path.stem != header.stem or path.suffix[1:] not in endings:  # includes partial files of a killed process
+                with suppress(OSError):  # some systems refuse while a reader has the file open
                     path.unlink()
         return header
 
@@ -242,14 +240,14 @@ class Caches:
     def __init__(self, folder: Path, dimensions: int) -> None:
         self.by_table = {table: VectorCache(folder, table, dimensions) for table in VECTOR_TABLES}
         self.guard = threading.Lock()
-        self.resting = False  # while ids do not come in ascending order
+        self.resting = False  # True while ids are not added in ascending order
         self._gave_up = False
         self._behind = 0
 
     def changed(self, connection: sqlite3.Connection, size: int) -> None:
-        """So many vectors came or went: follow when they are many. A failure leaves the cache behind, no more.
+        """Count ``size`` more changed vectors, and update the caches after many; a failure only leaves them stale.
 
-        The guard is taken here, and not waited for: an index that another thread builds would take too long.
+        Takes the guard itself, without waiting: another thread may hold it for as long as an index build takes.
         """
         self._behind += size
         if self._behind < FOLLOW_AFTER or self.resting or not self.guard.acquire(blocking=False):
@@ -261,21 +259,21 @@ class Caches:
             self.guard.release()
 
     def finish(self, connection: sqlite3.Connection, *, whole: bool) -> None:
-        """Bring everything up to date before the writer closes; ``whole`` with indexes, unless building them failed."""
-        with suppress(sqlite3.Error, OSError):  # everything is committed; the cache can be made at any time
+        """Update the caches before the writer closes; ``whole`` includes indexes, unless building them failed."""
+        with suppress(sqlite3.Error, OSError):  # everything is committed; the cache can be rebuilt at any time
             self._follow_and_trim(connection)
             if whole and not self._gave_up:
                 self.index()
 
     def follow(self, connection: sqlite3.Connection, progress: ProgressReporter | None = None) -> int:
-        """Bring both to the state of the database, and return the number of its changes; indexes stay as they are."""
+        """Bring both caches up to date, without indexes, and return the change number that they represent."""
         self._behind = 0
         report = progress or SilentProgress()
-        with transaction(connection, "DEFERRED"):  # what comes meanwhile would be run after forever
+        with transaction(connection, "DEFERRED"):  # a fixed snapshot: following a busy writer would never end
             return min([cache.follow(connection, report).changes for cache in self.by_table.values()])
 
     def rewrite(self, connection: sqlite3.Connection, progress: ProgressReporter | None = None) -> int:
-        """Rebuild both, without indexes, and return the number of changes that they stand for."""
+        """Rebuild both caches, without indexes, and return the change number that they represent."""
         report = progress or SilentProgress()
         with transaction(connection, "DEFERRED"):
             return min([cache.rewrite(connection, report).changes for cache in self.by_table.values()])
@@ -283,7 +281,7 @@ class Caches:
     def index(self, progress: ProgressReporter | None = None) -> None:
         """Build the approximate indexes that are due, which takes long.
 
-        Interrupted, everything else is up to date, and searches stay exact until the next time.
+        When interrupted, everything else is up to date, and searches stay exact until the next build.
         """
         self._gave_up = True
         for cache in self.by_table.values():
@@ -293,7 +291,7 @@ class Caches:
         self._gave_up = False
 
     def _follow_and_trim(self, connection: sqlite3.Connection) -> None:
-        """Follow, and forget the removals that both have taken in long ago."""
+        """Bring the caches up to date, and trim removals that both applied long ago."""
         last = self.follow(connection) - KEPT_CHANGES
         if last > trimmed(connection):
             with transaction(connection, "IMMEDIATE"):
@@ -301,7 +299,7 @@ class Caches:
 
 
 def _index(cache: VectorCache, header: CacheHeader, progress: ProgressReporter | None) -> None:
-    """Build the approximate index that this size asks for, unless there is one that covers enough."""
+    """Build the approximate index for this size, unless the existing one covers enough rows."""
     kind = approximate.kind_for(header.rows)
     enough = header.approximate_rows >= (1 - approximate.TAIL) * header.rows
     if kind is None or (kind == header.approximate and enough):
@@ -313,9 +311,9 @@ def _index(cache: VectorCache, header: CacheHeader, progress: ProgressReporter |
 
 
 class FilterCache:
-    """An LRU cache of the ids that pass a filter, until something changes.
+    """An LRU cache of the ids that pass a filter, valid until the next change.
 
-    It holds 64 MB, or the largest answer where that is larger.
+    It holds 64 MB, or the largest single result if that is larger.
     """
 
     def __init__(self) -> None:
@@ -323,7 +321,10 @@ class FilterCache:
         self._known: LRUCache[Filter, Ids] | None = None
 
     def ids(self, where: Filter, changes: int, ask: Callable[[], Ids]) -> Ids:
-        """Return ``ask()`` for ``where`` after so many changes; the same array until something changes."""
+        """Return the ids that pass ``where`` as of ``changes``, calling ``ask()`` on a miss.
+
+        The same array is returned until something changes.
+        """
         from cachetools import LRUCache  # only searches with a filter need it
 
         known = None if changes != self._changes else self._known
@@ -338,7 +339,7 @@ class FilterCache:
 
     @property
     def bytes(self) -> int:
-        """Memory of all answers."""
+        """Memory used by all cached results."""
         return 0 if self._known is None else int(self._known.currsize)
 
 

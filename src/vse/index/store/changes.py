@@ -1,4 +1,7 @@
-"""Changing the tables of one generation; every function runs inside a transaction of its caller."""
+"""Statements that change the tables of one generation.
+
+They run inside the caller's transaction; only :func:`reserve_ids` and :func:`align_ids` begin one of their own.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +30,7 @@ SEQUENCES = ("files", "items", "captions")
 
 
 def make_tables(connection: sqlite3.Connection, meta: dict[str, Cell], last_ids: dict[str, int]) -> None:
-    """Lay out a new generation. Ids begin after ``last_ids``, so that none of an older generation returns."""
+    """Create the tables of a new generation; ids start after ``last_ids``, so that none is reused."""
     for statement in _statements(TABLES):
         connection.execute(statement)
     for key, value in {**meta, "changes": 0}.items():
@@ -36,26 +39,26 @@ def make_tables(connection: sqlite3.Connection, meta: dict[str, Cell], last_ids:
 
 
 def last_ids(connection: sqlite3.Connection) -> dict[str, int]:
-    """The highest id that was ever given, by table."""
+    """Return the highest id ever assigned, by table."""
     found = dict(connection.execute("SELECT name, seq FROM sqlite_sequence").fetchall())
     return {name: int(found.get(name) or 0) for name in SEQUENCES}
 
 
 def count_change(connection: sqlite3.Connection) -> int:
-    """Count one change up; first in a transaction, since removals are listed under this number."""
+    """Increment ``changes`` and return it; call it first in a transaction, because removals are listed under it."""
     (value,) = connection.execute("SELECT value FROM meta WHERE key = 'changes'").fetchone()
     set_meta(connection, "changes", int(value) + 1)
     return int(value) + 1
 
 
 def trim_removed(connection: sqlite3.Connection, last: int) -> None:
-    """List removals no longer that came with the changes up to ``last``."""
+    """Delete the listed removals of changes up to ``last``."""
     connection.execute("DELETE FROM removed WHERE change <= ?", (last,))
     set_meta(connection, "trimmed", last)
 
 
 def add_entry(connection: sqlite3.Connection, entry: Entry, item_ids: Sequence[int] | None = None) -> None:
-    """Add a file, in the place of what was there. ``item_ids`` are kept where they are given."""
+    """Add a file, replacing the one at its place; ``item_ids`` are the ids of its items, by default the next ones."""
     remove_file(connection, (entry.file.root, entry.file.path))
     file = _insert_file(connection, entry.file)
     for position, moment in enumerate(entry.moments):
@@ -66,7 +69,7 @@ def add_entry(connection: sqlite3.Connection, entry: Entry, item_ids: Sequence[i
 
 
 def remove_file(connection: sqlite3.Connection, place: Place) -> bool:
-    """Forget a file with its items and captions; False when it is not there."""
+    """Remove a file with its items and captions; return False when there is none."""
     known = find_file(connection, place)
     if known is None:
         return False
@@ -75,7 +78,7 @@ def remove_file(connection: sqlite3.Connection, place: Place) -> bool:
 
 
 def move_files(connection: sqlite3.Connection, moves: Sequence[tuple[Place, MediaFile]]) -> None:
-    """Move all at once, so that files may change places; whoever was at a new place is gone."""
+    """Move all files at once, so that they can swap places; a file that was at a new place is removed."""
     ids: list[int] = []
     for place, _ in moves:
         known = find_file(connection, place)
@@ -84,7 +87,7 @@ def move_files(connection: sqlite3.Connection, moves: Sequence[tuple[Place, Medi
         ids.append(known)
     check_distinct("moved twice", [place for place, _ in moves])
     check_distinct("the new place of two files", [(file.root, file.path) for _, file in moves])
-    for known in ids:  # out of the way, to where no path leads
+    for known in ids:  # out of the way first, to a place that no path has
         connection.execute("UPDATE files SET root = x'00', path = CAST(id AS TEXT) WHERE id = ?", (known,))
     for known, (_, file) in zip(ids, moves, strict=True):
         remove_file(connection, (file.root, file.path))
@@ -97,7 +100,7 @@ def move_files(connection: sqlite3.Connection, moves: Sequence[tuple[Place, Medi
 
 
 def find_file(connection: sqlite3.Connection, place: Place) -> int | None:
-    """The id of a file's row."""
+    """Return the id of a file's row; None when there is none."""
     row = connection.execute(
         "SELECT id FROM files WHERE root = ? AND path = ?", (to_bytes(place[0]), to_bytes(place[1]))
     ).fetchone()
@@ -128,7 +131,7 @@ def _insert_caption(connection: sqlite3.Connection, file: int, text: bytes, vect
 
 
 def _exchange_captions(connection: sqlite3.Connection, file: int, captions: Iterable[str]) -> None:
-    """Sentences that stay keep their vectors; those that are new have none."""
+    """Replace a file's captions; unchanged ones keep their vectors, new ones have none."""
     wanted = [to_bytes(text) for text in captions]
     rows = connection.execute("SELECT text, vector FROM captions WHERE file = ? ORDER BY id", (file,)).fetchall()
     if [row[0] for row in rows] == wanted:
@@ -140,7 +143,7 @@ def _exchange_captions(connection: sqlite3.Connection, file: int, captions: Iter
 
 
 def _next_id(connection: sqlite3.Connection, table: str) -> int:
-    # Inserting an id by hand raises the sequence as well; there is one writer, so nobody takes it in between.
+    # Inserting an explicit id advances the sequence too; with a single writer nobody takes it in between.
     row = connection.execute("SELECT seq FROM sqlite_sequence WHERE name = ?", (table,)).fetchone()
     return 1 if row is None else int(row[0]) + 1
 
@@ -155,7 +158,7 @@ def set_meta(connection: sqlite3.Connection, key: str, value: Cell) -> None:
 
 
 def _statements(script: str) -> Iterable[str]:
-    """The single statements of a script: running it whole would end the transaction."""
+    """Split a script into statements; ``executescript`` would end the transaction."""
     pending = ""
     for line in script.splitlines(keepends=True):
         pending += line
@@ -164,8 +167,8 @@ def _statements(script: str) -> Iterable[str]:
             pending = ""
 
 
-# Files of the new generation with an item whose id has become that of another file in the old one, or that has got
-# another id there: the old generation may be changed between two attempts at an upgrade.
+# Files of the new generation with an item whose id now belongs to another file of the old one, or has a different id
+# there: the old generation may change between two attempts at an upgrade.
 _OUTDATED = """
 SELECT f.id FROM main.files AS f
 JOIN main.items AS i ON i.file = f.id
@@ -179,7 +182,7 @@ WHERE (o.id IS NOT NULL AND o.file IS NOT b.id)
 
 
 def ids_before(old: sqlite3.Connection, entry: Entry) -> list[int] | None:
-    """The ids that the items of a file have in the old generation; None unless content and moments are the same."""
+    """Return the ids of a file's items in the old generation; None unless digest and moments are the same."""
     file = entry.file
     rows = old.execute(
         'SELECT items.id, start, "end" FROM items JOIN files ON files.id = items.file '
@@ -191,9 +194,9 @@ def ids_before(old: sqlite3.Connection, entry: Entry) -> list[int] | None:
 
 
 def held_elsewhere(new: sqlite3.Connection, ids: Sequence[int], places: Collection[Place]) -> bool:
-    """Whether a file of the new generation at none of ``places`` has one of these ids.
+    """Return whether a file of the new generation at none of ``places`` has one of these ids.
 
-    It happens when files are moved in the old generation while the new one is being filled.
+    That happens when files are moved in the old generation while the new one is being filled.
     """
     statement = "SELECT root, path FROM items JOIN files ON files.id = items.file WHERE items.id IN"
     for start in range(0, len(ids), AT_ONCE):
@@ -205,7 +208,7 @@ def held_elsewhere(new: sqlite3.Connection, ids: Sequence[int], places: Collecti
 
 
 def reserve_ids(old: sqlite3.Connection, count: int) -> range:
-    """So many ids of items that the old generation has not given and will not give, also when it goes on serving."""
+    """Reserve ``count`` item ids of the old generation, which it will never assign itself."""
     if not count:
         return range(0)
     with transaction(old, "IMMEDIATE"):
@@ -215,9 +218,9 @@ def reserve_ids(old: sqlite3.Connection, count: int) -> range:
 
 
 def align_ids(new: sqlite3.Connection, old: sqlite3.Connection, old_file: Path) -> None:
-    """Bring an unfinished generation in line with the old one as it is now, whose database is ``old_file``.
+    """Align an unfinished generation with the current state of the old one, whose database is ``old_file``.
 
-    Files whose items have other ids by now leave it, and the ids that were given meanwhile will not be given again.
+    Files whose items now have different ids are removed, and ids assigned since are not assigned again.
     """
     with _beside(new, old_file), transaction(new, "IMMEDIATE"):
         count_change(new)
@@ -235,7 +238,7 @@ def _beside(new: sqlite3.Connection, old_file: Path) -> Iterator[None]:
 
 
 def raise_last(connection: sqlite3.Connection, lowest: dict[str, int]) -> None:
-    """Let the ids of each table go on behind ``lowest`` at least."""
+    """Advance the id sequence of each table to at least ``lowest``."""
     highest = {name: max(value, lowest.get(name, 0)) for name, value in last_ids(connection).items()}
     connection.executemany("DELETE FROM sqlite_sequence WHERE name = ?", [(name,) for name in SEQUENCES])
     connection.executemany("INSERT INTO sqlite_sequence (name, seq) VALUES (?, ?)", highest.items())

@@ -1,4 +1,4 @@
-"""The collection in a folder: see the package for the layout and what holds when a process dies."""
+"""The embedded collection; the package docstring describes its layout and commit protocol."""
 
 from __future__ import annotations
 
@@ -42,10 +42,9 @@ if TYPE_CHECKING:
 
 
 class EmbeddedCollection:
-    """A :class:`~vse.index.types.Collection` in one folder, made by :meth:`create` and :meth:`open`.
+    """A :class:`~vse.index.types.Collection` in one folder; see :meth:`create` and :meth:`open`.
 
-    May be used from several threads. Queries are unit vectors, as those that are added. A filter that is asked for
-    again is answered from memory until something changes.
+    Thread-safe. Queries, like stored vectors, are unit vectors. Filter results are cached until something changes.
     """
 
     def __init__(self, session: Session) -> None:
@@ -60,13 +59,40 @@ class EmbeddedCollection:
     def create(
         cls, path: str | os.PathLike[str], *, model: str, model_source: str, dimensions: int
     ) -> EmbeddedCollection:
-        """A new, empty collection, open for writing. ``path`` may be an empty folder."""
+        """Create an empty collection and open it for writing.
+
+        Args:
+            path: A new or empty folder.
+            model: Fingerprint of the model.
+            model_source: Where the model was loaded from.
+            dimensions: Length of its vectors.
+
+        Returns:
+            The collection, which holds the writer's lock.
+
+        Raises:
+            InputError: ``path`` is already a collection, a file, or holds other files.
+            VSEError: The folder cannot be written, or another process has locked it.
+        """
         meta = Meta(model, model_source, check_dimensions(dimensions))
         return EmbeddedCollection(create_session(Path(path), meta))
 
     @classmethod
     def open(cls, path: str | os.PathLike[str], *, write: bool = False, model: str | None = None) -> EmbeddedCollection:
-        """The collection in ``path``; ``model`` is the fingerprint that its vectors have to have."""
+        """Open the collection in ``path``.
+
+        Args:
+            path: The folder.
+            write: Whether to open for writing, which takes the lock and removes older generations.
+            model: Fingerprint that the collection's model must have; None accepts any.
+
+        Returns:
+            The serving generation.
+
+        Raises:
+            InputError: ``path`` is not a collection, or its model is another one.
+            VSEError: The collection is locked, corrupt or cannot be read.
+        """
         collection = EmbeddedCollection(open_session(Path(path), write=write))
         try:
             collection.expect_model(model)
@@ -76,20 +102,20 @@ class EmbeddedCollection:
         return collection
 
     def expect_model(self, model: str | None) -> None:
-        """Raise when the vectors are those of another model; None accepts any."""
+        """Raise InputError when the vectors belong to another model; None accepts any."""
         if model is not None and model != self.meta.model:
             raise model_mismatch_error(str(self.folder), self.meta.model, self.meta.model_source, model)
 
     @property
     def superseded(self) -> bool:
-        """Whether an upgrade has switched to a newer generation, or the collection was deleted and made again.
+        """Whether an upgrade switched to a newer generation, or the collection was deleted and created again.
 
-        Open it again to use what is there.
+        Open the collection again to use it.
         """
         return read_generation(self.folder) != self.generation or self.session.replaced
 
     def info(self) -> CollectionInfo:
-        """Counts and origin, as of now; counted again only when something has changed."""
+        """Return current counts and model; recounted only when something has changed."""
         with self.session.reading() as connection:
             changes = database.changes(connection)
             if self._counted is None or self._counted[0] != changes:
@@ -97,7 +123,15 @@ class EmbeddedCollection:
             return self._counted[1]
 
     def add(self, entries: Sequence[Entry]) -> None:
-        """Add files, all of them or none; of a file that is named twice the last counts."""
+        """Add files in one transaction, replacing those at the same (root, path).
+
+        Args:
+            entries: The files with their vectors; of duplicates the last one wins.
+
+        Raises:
+            InputError: An entry is invalid; nothing is added.
+            VSEError: The collection is not open for writing, was superseded, or the disk is full.
+        """
         entries = tuple(entries)
         for entry in entries:
             check_entry(entry, self.meta.dimensions)
@@ -109,7 +143,14 @@ class EmbeddedCollection:
         self._change(change, sum(len(entry.moments) + len(entry.file.captions) for entry in entries))
 
     def remove(self, files: Iterable[tuple[str, str]]) -> int:
-        """Forget files by (root, path), purge their vectors, and return how many there were."""
+        """Remove files and purge their vectors in one transaction.
+
+        Args:
+            files: (root, path) of each file; unknown ones are skipped.
+
+        Returns:
+            How many files were removed.
+        """
         places = tuple(files)
         count = 0
 
@@ -121,23 +162,39 @@ class EmbeddedCollection:
         return count
 
     def move(self, moves: Sequence[tuple[tuple[str, str], MediaFile]]) -> None:
-        """Move files, all of them or none and at once, so that they may change places.
+        """Move files in one transaction, all at once, so that they can swap places.
 
-        A file that was at a new place is forgotten. Captions that stay the same keep their vectors, others have none.
+        Args:
+            moves: The old (root, path) of each file, and the file as it is now. A file that was at a new place is
+                removed. Unchanged captions keep their vectors, new ones have none.
+
+        Raises:
+            InputError: A file is unknown, moved twice, or two files share a new place; nothing is moved.
         """
         self._change(lambda connection: changing.move_files(connection, tuple(moves)), len(moves))
 
     def search(self, vector: Vectors, k: int, *, where: Filter | None = None, exact: bool | None = None) -> Hits:
-        """The ``k`` best items; the results of an approximate index are scored exactly as well.
+        """Return the best items, scored exactly even where an approximate index proposed them.
 
-        The best 5 are the first 5 of the best 15: always when the search is exact, and among all ``k`` up to
-        ``approximate.MAX_RESULTS`` when it is not.
+        Args:
+            vector: The query ``(D,)``, a unit vector.
+            k: How many items.
+            where: Only search items of files that pass this filter.
+            exact: True compares with every vector; None and False use an approximate index if there is one.
+
+        Returns:
+            Up to ``k`` hits by descending score, then by id. The best 5 are the first 5 of the best 15: always when the
+            search is exact, otherwise for ``k`` up to ``approximate.MAX_RESULTS``.
         """
         snapshot, only = self._prepared("items", vector, k, where)
         return snapshot.search(np.ascontiguousarray(vector), k, only, exact=bool(exact))
 
     def search_captions(self, vector: Vectors, k: int) -> list[tuple[str, int, float]]:
-        """The best captions as (caption, id of its file's first item, score); those without vectors are not found."""
+        """Return the ``k`` best captions that have vectors.
+
+        Returns:
+            (caption, id of its file's first item, score) of each, by descending score.
+        """
         snapshot, _ = self._prepared("captions", vector, k, None)
         hits = snapshot.search(np.ascontiguousarray(vector), k, None, exact=False)
         with self.session.reading() as connection:
@@ -146,19 +203,19 @@ class EmbeddedCollection:
         return [(*known[each], score) for each, score in found if each in known]
 
     def items(self, ids: Sequence[int]) -> list[Item]:
-        """The items with these ids, in this order; one that is gone is an error."""
+        """Return the items with these ids, in this order; a missing id raises InputError."""
         with self.session.reading() as connection:
             return database.items_of(connection, ids)
 
     def vectors(self, ids: Sequence[int]) -> Vectors:
-        """Their vectors ``(n, D)``, in this order; one that is gone is an error."""
+        """Return the vectors ``(n, D)`` of these items, in this order; a missing id raises InputError."""
         with self.session.reading() as connection:
             return database.vectors_by_id(connection, ids, self.meta.dimensions)
 
     def all_vectors(self, block: int = 8192) -> Iterator[tuple[NDArray[np.int64], Vectors]]:
-        """Every id with its vector, ascending, in blocks; changes made meanwhile are seen or not."""
+        """Iterate over all ids with their vectors, ascending, in blocks; concurrent changes may or may not be seen."""
         if block < 1:
-            raise InputError(f"block {block}: expected 1 vector at least")
+            raise InputError(f"block {block}: expected at least 1 vector")
         last = 0
         while True:
             with self.session.reading() as connection:
@@ -169,27 +226,28 @@ class EmbeddedCollection:
             yield page
 
     def sample(self, count: int) -> Vectors:
-        """Vectors of at most ``count`` items, by id: those whose ids have the smallest hashes."""
+        """Return the vectors of at most ``count`` items, by id: those whose ids have the smallest hashes."""
         with self.session.using() as connection:
             snapshot = self._searchers["items"].current(connection)
         return snapshot.sample(count)
 
     def files(self, root: str | None = None) -> Iterator[MediaFile]:
-        """Every file, by root and path; changes made meanwhile are seen or not."""
+        """Iterate over all files by root and path; concurrent changes may or may not be seen."""
         return every_file(self.session, root)
 
     def recent(self, k: int, *, offset: int = 0, where: Filter | None = None) -> list[Item]:
-        """The files that pass, the newest first, as the first item of each: ``k`` of them after ``offset``."""
+        """Return ``k`` files that pass, newest first, after skipping ``offset``; each as its first item."""
         return recent(self.session, k, offset, where)
 
     def facets(self, folders: int = 200) -> Facets:
-        """What the files are and where they lie, as of now; of the folders the ``folders`` with the most files."""
+        """Return current counts by kind, time and folder, for the ``folders`` folders with the most files."""
         return facets(self.session, folders)
 
     def verify(self, *, progress: ProgressReporter | None = None) -> VerifyReport:
-        """Read everything and compare it with its checksums; problems are listed, not raised.
+        """Read everything within one snapshot and compare it with its checksums.
 
-        It is the state of one moment that is read, whatever is added or removed meanwhile.
+        Returns:
+            The problems found; they are not raised.
         """
         from vse.index.store.verify import verify_generation
 
@@ -197,16 +255,16 @@ class EmbeddedCollection:
             return verify_generation(str(self.folder), connection, self.meta.dimensions, self.caches, progress)
 
     def settle(self, *, progress: ProgressReporter | None = None) -> None:
-        """Bring the cache up to date, with an approximate index where the size asks for one.
+        """Bring the cache up to date, with an approximate index if the collection is large enough.
 
-        When that fails or is interrupted, closing does not try to build the index again.
+        If this fails or is interrupted, closing does not retry the index build.
         """
         with self._writing_cache() as connection:
             self.caches.follow(connection, progress)
             self.caches.index(progress)
 
     def rebuild(self, *, progress: ProgressReporter | None = None) -> None:
-        """Make the cache anew, with an approximate index where the size asks for one."""
+        """Rebuild the cache, with an approximate index if the collection is large enough."""
         with self._writing_cache() as connection:
             self.caches.rewrite(connection, progress)
             self.caches.index(progress)
@@ -214,7 +272,7 @@ class EmbeddedCollection:
     def new_generation(
         self, *, model: str, model_source: str, dimensions: int, progress: ProgressReporter | None = None
     ) -> NewGeneration:
-        """The next generation, to be filled beside this one: see :class:`NewGeneration`."""
+        """Return the next generation, to be filled while this one serves: see :class:`NewGeneration`."""
         from vse.index.store.generations import NewGeneration
 
         meta = Meta(model, model_source, check_dimensions(dimensions))
@@ -223,11 +281,11 @@ class EmbeddedCollection:
         return NewGeneration(self, meta, progress)
 
     def unfinished(self) -> CollectionInfo | None:
-        """What an upgrade that goes on or was not finished has made so far; None when there is none."""
+        """Return the counts of an upgrade that is running or was interrupted; None when there is none."""
         return unfinished_info(self.folder, self.generation + 1)
 
     def set_model_source(self, model_source: str) -> None:
-        """Record that the model of these vectors is found elsewhere now."""
+        """Record a new location of the model."""
         with self._changing() as connection:
             with transaction(connection, "IMMEDIATE"):
                 changing.set_meta(connection, "model_source", model_source)
@@ -235,7 +293,7 @@ class EmbeddedCollection:
             self._counted = None
 
     def close(self) -> None:
-        """Release what is held; a writer does what :meth:`settle` does first. Harmless when closed already."""
+        """Close the collection; a writer first does what :meth:`settle` does. Idempotent."""
         self._close(whole=True)
 
     def __enter__(self) -> Self:
@@ -244,7 +302,7 @@ class EmbeddedCollection:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._close(whole=kind is None)  # whoever is interrupted does not want to wait for an index
+        self._close(whole=kind is None)  # after an interrupt nobody wants to wait for an index
 
     def _close(self, *, whole: bool) -> None:
         connection = self.session.end()
@@ -257,15 +315,15 @@ class EmbeddedCollection:
             self.session.release(connection)
 
     def _finish(self, connection: sqlite3.Connection, *, whole: bool) -> None:
-        with self.caches.guard:  # another thread may be at it
+        with self.caches.guard:  # another thread may be writing the cache
             self.caches.finish(connection, whole=whole)
         with suppress(sqlite3.Error):
             connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
     @contextmanager
     def _writing_cache(self) -> Iterator[sqlite3.Connection]:
-        """A connection to write the cache from, beside the one that is searched with: searches and changes go on."""
-        with self.caches.guard:  # first of all: closing waits for it, so that the folder stays locked
+        """Yield a separate connection to write the cache from, so that searches and changes continue."""
+        with self.caches.guard:  # taken first: closing waits for it, so the folder stays locked
             with self._changing():
                 pass
             with self.session.apart() as connection:
@@ -279,7 +337,7 @@ class EmbeddedCollection:
             yield connection
 
     def _change(self, change: Callable[[sqlite3.Connection], None], size: int) -> None:
-        """One transaction; afterwards the cache may follow, whose failure undoes nothing."""
+        """Run one transaction; the cache update that may follow cannot undo it."""
         with self._changing() as connection:
             with transaction(connection, "IMMEDIATE"):
                 changing.count_change(connection)
@@ -291,7 +349,7 @@ class EmbeddedCollection:
     ) -> tuple[Snapshot, Ids | None]:
         check_vectors(vector, (self.meta.dimensions,), "query")
         if k < 1:
-            raise InputError(f"k {k}: expected 1 result at least")
+            raise InputError(f"k {k}: expected at least 1 result")
         with self.session.using() as connection:
             snapshot = self._searchers[table].current(connection)
             if where is None or where.empty:

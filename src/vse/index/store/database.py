@@ -1,4 +1,4 @@
-"""Reading the tables of one generation."""
+"""Table definitions, encodings and read queries of one generation."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from vse.index.filters import Filter
 from vse.index.types import VECTOR_TABLES, Item, MediaFile, Vectors, VectorTable
 
 DAMAGE = (sqlite3.Error, UnicodeDecodeError)
-"""What SQLite raises when a file is not what it wrote; messages that quote its bytes may be no text themselves."""
+"""What SQLite raises for a corrupt file; a message that quotes its bytes may itself fail to decode."""
 FILE_COLUMNS = (
     "root, path, kind, size, modified, digest, width, height, taken, latitude, longitude, duration"  # as in MediaFile
 )
 
-# Ids are never used twice (AUTOINCREMENT). Texts are bytes: file names need not be UTF-8, and bytes keep their order.
+# Ids are never reused (AUTOINCREMENT). Text is stored as bytes: names need not be UTF-8, and bytes keep their order.
 TABLES = f"""
 CREATE TABLE meta (key TEXT PRIMARY KEY, value NOT NULL, checksum INTEGER NOT NULL) WITHOUT ROWID;
 CREATE TABLE files (
@@ -66,11 +66,11 @@ END;'''
 
 @contextmanager
 def one_line(folder: Path, *, fix: str = "") -> Iterator[None]:
-    """Turn the errors of SQLite and of the disk into one line about the collection in ``folder``."""
+    """Convert SQLite and disk errors into one line about the collection in ``folder``."""
     try:
         yield
     except (sqlite3.OperationalError, OSError) as error:  # full or read-only disk, locked, no permission
-        unchanged = fix or "nothing was changed, free space or allow writing and try again"
+        unchanged = fix or "nothing was changed, free disk space or allow writing and try again"
         raise VSEError(f"{folder} cannot be used ({first_line(error)}): {unchanged}") from error
     except DAMAGE as error:
         raise VSEError(
@@ -78,18 +78,18 @@ def one_line(folder: Path, *, fix: str = "") -> Iterator[None]:
             "again"
         ) from error
     except OverflowError as error:
-        raise InputError(f"{folder} cannot hold a number of a file ({error}): expected 64 bits at most") from None
+        raise InputError(f"{folder} cannot store an attribute of a file ({error}): expected at most 64 bits") from None
 
 
 @contextmanager
 def transaction(connection: sqlite3.Connection, kind: Literal["IMMEDIATE", "DEFERRED"]) -> Iterator[None]:
-    """All statements inside, or none."""
+    """Run the statements inside as one transaction."""
     connection.execute(f"BEGIN {kind}")
     try:
         yield
         connection.execute("COMMIT")
     except BaseException:
-        if connection.in_transaction:  # some errors, a full disk among them, have rolled back already
+        if connection.in_transaction:  # some errors, such as a full disk, have rolled back already
             connection.execute("ROLLBACK")
         raise
 
@@ -99,7 +99,7 @@ STORED = np.dtype("<f4")
 
 
 def checksum(cells: Iterable[Cell]) -> int:
-    """CRC-32 over ``cells``; a change of any value or of their order changes it."""
+    """Return the CRC-32 of ``cells``, which depends on their types, values and order."""
     total = 0
     for cell in cells:
         total = zlib.crc32(_bytes_of(cell), total)
@@ -118,22 +118,22 @@ def _bytes_of(cell: Cell) -> bytes:
 
 
 def to_bytes(text: str) -> bytes:
-    """A text as it is stored; bytes of file names that are no UTF-8 survive."""
+    """Encode text as stored; bytes of file names that are not UTF-8 survive."""
     try:
         return text.encode("utf-8", "surrogateescape")
     except UnicodeEncodeError:
-        raise InputError(f"{text!r} cannot be stored: expected Unicode, or the bytes of a file's name") from None
+        raise InputError(f"{text!r} cannot be stored: expected Unicode, or the bytes of a file name") from None
 
 
 def to_text(raw: Cell) -> str:
-    """The text that :func:`to_bytes` stored."""
+    """Decode what :func:`to_bytes` stored."""
     if not isinstance(raw, bytes):
-        raise sqlite3.DatabaseError(f"a text is stored as {type(raw).__name__}")
+        raise sqlite3.DatabaseError(f"text is stored as {type(raw).__name__}")
     return raw.decode("utf-8", "surrogateescape")
 
 
 def file_cells(file: MediaFile) -> tuple[Cell, ...]:
-    """The columns of ``FILE_COLUMNS``."""
+    """Return the values of ``FILE_COLUMNS``."""
     return (
         to_bytes(file.root), to_bytes(file.path), file.kind, file.size, file.modified, file.digest,
         file.width, file.height, _real(file.taken), _real(file.latitude), _real(file.longitude), _real(file.duration),
@@ -141,19 +141,19 @@ def file_cells(file: MediaFile) -> tuple[Cell, ...]:
 
 
 def file_of(cells: tuple[Cell, ...], captions: tuple[str, ...]) -> MediaFile:
-    """The file whose columns these are."""
+    """Return the file with these ``FILE_COLUMNS``."""
     root, path, *others = cells
     values: list[Any] = [to_text(root), to_text(path), *others]
     return replace(MediaFile(*values), captions=captions)
 
 
 def vector_bytes(vector: Vectors) -> bytes:
-    """A vector as it is stored: float32, little endian."""
+    """Encode a vector as stored: float32, little endian."""
     return np.ascontiguousarray(vector, dtype=STORED).tobytes()
 
 
 def vectors_of(blobs: list[bytes], dimensions: int) -> Vectors:
-    """Stored vectors as an array (n, D) of its own."""
+    """Decode stored vectors into a new array ``(n, D)``."""
     if any(not isinstance(blob, bytes) or len(blob) != dimensions * STORED.itemsize for blob in blobs):
         raise sqlite3.DatabaseError("a vector has the wrong length")
     array = np.frombuffer(b"".join(blobs), dtype=STORED).astype(np.float32)
@@ -165,7 +165,7 @@ def _real(value: float | None) -> float | None:
 
 
 def condition(where: Filter) -> tuple[str, list[Cell]]:
-    """The condition on the table ``files`` and its parameters; bounds of a box belong to it."""
+    """Return the SQL condition on the table ``files`` and its parameters; the bounds of a box are inclusive."""
     parts: list[str] = []
     cells: list[Cell] = []
 
@@ -187,20 +187,20 @@ def condition(where: Filter) -> tuple[str, list[Cell]]:
     if where.within is not None:
         box = where.within
         add("latitude BETWEEN ? AND ?", box.south, box.north)
-        joined = "AND" if box.west <= box.east else "OR"  # a box across the date line is two
+        joined = "AND" if box.west <= box.east else "OR"  # a box across the date line is two boxes
         add(f"(longitude >= ? {joined} longitude <= ?)", box.west, box.east)
     return " AND ".join(parts) or "1", cells
 
 
 Ids = NDArray[np.int64]
 AT_ONCE = 500
-"""How many values a statement names; SQLite's own limit was 999 for long."""
+"""Values bound in one statement; SQLite's limit used to be 999."""
 PAGE = 1024
 
 
 @dataclass(frozen=True)
 class Meta:
-    """Whose vectors these are."""
+    """The model that the vectors belong to."""
 
     model: str
     model_source: str
@@ -208,45 +208,45 @@ class Meta:
 
 
 def read_meta(connection: sqlite3.Connection) -> Meta:
-    """The origin of the vectors, as it was written when the generation was made."""
+    """Return the model recorded when the generation was created."""
     values = dict(connection.execute("SELECT key, value FROM meta").fetchall())
     try:
         return Meta(str(values["model"]), str(values["model_source"]), int(values["dimensions"]))
     except (KeyError, ValueError, TypeError):
-        raise sqlite3.DatabaseError("its origin is not recorded") from None
+        raise sqlite3.DatabaseError("its model is not recorded") from None
 
 
 def changes(connection: sqlite3.Connection) -> int:
-    """How often the generation was changed."""
+    """Return the number of changes committed so far."""
     return _number(connection, "SELECT value FROM meta WHERE key = 'changes'")
 
 
 def trimmed(connection: sqlite3.Connection) -> int:
-    """The change up to which removals are no longer listed."""
+    """Return the change up to which removals are no longer listed."""
     return _number(connection, "SELECT coalesce((SELECT value FROM meta WHERE key = 'trimmed'), 0)")
 
 
 def counts(connection: sqlite3.Connection) -> tuple[int, int, int]:
-    """Files, items, captions."""
+    """Return the numbers of files, items and captions."""
     files, items, captions = (_number(connection, f"SELECT count(*) FROM {t}") for t in ("files", "items", "captions"))
     return files, items, captions
 
 
 def files_by_root(connection: sqlite3.Connection) -> dict[str, int]:
-    """The roots that files have, in order, and how many."""
+    """Return the number of files of each root, in order."""
     rows = connection.execute("SELECT root, count(*) FROM files GROUP BY root ORDER BY root")
     return {to_text(root): int(count) for root, count in rows}
 
 
 def count_after(connection: sqlite3.Connection, table: VectorTable, last: int) -> int:
-    """How many vectors have ids above ``last``."""
+    """Return how many vectors have ids above ``last``."""
     return _number(connection, f"SELECT count(*) FROM {table} WHERE id > ? AND vector IS NOT NULL", last)
 
 
 def vectors_after(
     connection: sqlite3.Connection, table: VectorTable, last: int, dimensions: int, block: int
 ) -> Iterator[tuple[Ids, Vectors]]:
-    """Every vector with an id above ``last``, ascending, in blocks; each block is a statement of its own."""
+    """Iterate over all vectors with ids above ``last``, ascending, one statement per block."""
     while True:
         rows = connection.execute(
             f"SELECT id, vector FROM {table} WHERE id > ? AND vector IS NOT NULL ORDER BY id LIMIT ?", (last, block)
@@ -254,22 +254,22 @@ def vectors_after(
         if not rows:
             return
         ids = np.array([row[0] for row in rows], np.int64)
-        if (np.diff(ids, prepend=last) <= 0).any():  # in a corrupt table, where this would go on forever
+        if (np.diff(ids, prepend=last) <= 0).any():  # a corrupt table, which could loop forever
             raise sqlite3.DatabaseError(f"the ids of {table} are out of order")
         yield ids, vectors_of([row[1] for row in rows], dimensions)
         last = rows[-1][0]
 
 
 def removed_after(connection: sqlite3.Connection, table: VectorTable, change: int) -> Ids:
-    """The ids that left with the changes after ``change``."""
+    """Return the ids removed by the changes after ``change``."""
     rows = connection.execute("SELECT id FROM removed WHERE change > ? AND lane = ?", (change, table))
     return np.fromiter((row[0] for row in rows), np.int64)
 
 
 def allowed_items(connection: sqlite3.Connection, where: Filter) -> Ids:
-    """The ids of the items whose files pass, ascending."""
+    """Return the ids of the items whose files pass, ascending."""
     text, cells = condition(where)
-    # CROSS JOIN fixes the order: the files that pass, then the index of their items, and never the vectors.
+    # CROSS JOIN fixes the join order: matching files, then the index of their items, never the vectors.
     rows = connection.execute(
         f"SELECT items.id FROM files CROSS JOIN items ON items.file = files.id WHERE {text}", cells
     )
@@ -277,20 +277,20 @@ def allowed_items(connection: sqlite3.Connection, where: Filter) -> Ids:
 
 
 def items_of(connection: sqlite3.Connection, ids: Sequence[int]) -> list[Item]:
-    """The items with these ids, in this order."""
+    """Return the items with these ids, in this order."""
     rows = _by_id(connection, 'SELECT id, file, start, "end" FROM items WHERE id IN', ids)
     files = files_of(connection, sorted({row[1] for row in rows.values()}))
     return [Item(row[0], files[row[1]], row[2], row[3]) for row in (_found(rows, each) for each in ids)]
 
 
 def vectors_by_id(connection: sqlite3.Connection, ids: Sequence[int], dimensions: int) -> Vectors:
-    """The vectors of these items (n, D), in this order."""
+    """Return the vectors ``(n, D)`` of these items, in this order."""
     rows = _by_id(connection, "SELECT id, vector FROM items WHERE id IN", ids)
     return vectors_of([_found(rows, each)[1] for each in ids], dimensions)
 
 
 def captions_by_id(connection: sqlite3.Connection, ids: Sequence[int]) -> dict[int, tuple[str, int]]:
-    """By id: the sentence, and the first item of its file."""
+    """Return, by id, the caption and the first item of its file."""
     rows = _by_id(
         connection,
         "SELECT id, text, (SELECT min(id) FROM items WHERE items.file = captions.file) FROM captions WHERE id IN",
@@ -300,12 +300,12 @@ def captions_by_id(connection: sqlite3.Connection, ids: Sequence[int]) -> dict[i
 
 
 def known_ids(connection: sqlite3.Connection, table: VectorTable, ids: Sequence[int]) -> set[int]:
-    """Those of ``ids`` that are there."""
+    """Return those of ``ids`` that exist."""
     return set(_by_id(connection, f"SELECT id FROM {table} WHERE id IN", ids))
 
 
 def page_of_files(connection: sqlite3.Connection, root: str | None, after: tuple[str, str] | None) -> list[MediaFile]:
-    """The next files by root and path, after this root and path."""
+    """Return the next page of files by root and path, after this root and path."""
     parts: list[str] = []
     cells: list[bytes] = []
     if root is not None:
@@ -323,12 +323,12 @@ def page_of_files(connection: sqlite3.Connection, root: str | None, after: tuple
     places = [(to_bytes(file.root), to_bytes(file.path)) for file in page]
     before = [] if after is None else [(to_bytes(after[0]), to_bytes(after[1]))]
     if len(page) < len(ids) or any(first >= second for first, second in pairwise([*before, *places])):
-        raise sqlite3.DatabaseError("the files are out of order")  # in a corrupt table, and would never end
+        raise sqlite3.DatabaseError("the files are out of order")  # a corrupt table, which could loop forever
     return page
 
 
 def files_of(connection: sqlite3.Connection, ids: Sequence[int]) -> dict[int, MediaFile]:
-    """Files by the ids of their rows, with their captions in order."""
+    """Return files by the ids of their rows, with their captions in order."""
     rows = _by_id(connection, f"SELECT id, {FILE_COLUMNS} FROM files WHERE id IN", ids)
     captions: dict[int, list[str]] = {}
     for _, file, text in sorted(_by_id(connection, "SELECT id, file, text FROM captions WHERE file IN", ids).values()):

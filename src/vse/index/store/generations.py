@@ -1,4 +1,4 @@
-"""Filling the next generation while the present one serves."""
+"""Filling the next generation while the current one serves."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from vse.progress import ProgressReporter
 
 
 def unfinished_session(folder: Path, generation: int, meta: Meta, progress: ProgressReporter | None) -> Session | None:
-    """The generation as far as it was filled with the vectors of this model; its ``model_source`` is the new one.
+    """Reopen an unfinished generation of the same model, and record its new ``model_source``.
 
-    None when there is none, when it is of another model, or when it does not match its checksums: it is read as a whole
-    before hours of work are built on it.
+    None when there is none, it belongs to another model, or it fails its checksums: it is read completely before hours
+    of work are added to it.
     """
     file = generation_folder(folder, generation) / DATABASE
     if not file.is_file():
@@ -32,7 +32,7 @@ def unfinished_session(folder: Path, generation: int, meta: Meta, progress: Prog
     try:
         connection = _opened(file, meta, progress)
     except sqlite3.OperationalError:
-        raise  # no room or no permission says nothing about what is there
+        raise  # a full disk or missing permission says nothing about the data
     except sqlite3.DatabaseError:
         return None
     return None if connection is None else Session(folder, generation, connection, None, writable=True)
@@ -56,7 +56,7 @@ def _is_usable(connection: sqlite3.Connection, meta: Meta, progress: ProgressRep
     from vse.index.store.verify import row_problems
 
     if not connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
-        return False  # killed before the tables were made, which is one step
+        return False  # killed before the tables were created, which is one transaction
     known = read_meta(connection)
     if (known.model, known.dimensions) != (meta.model, meta.dimensions):
         return False
@@ -64,7 +64,7 @@ def _is_usable(connection: sqlite3.Connection, meta: Meta, progress: ProgressRep
 
 
 class NewGeneration(EmbeddedCollection):
-    """A collection for the vectors of another model, made by :meth:`EmbeddedCollection.new_generation`.
+    """The next generation, for the vectors of another model; see :meth:`EmbeddedCollection.new_generation`.
 
     ::
 
@@ -72,11 +72,10 @@ class NewGeneration(EmbeddedCollection):
             for ...: new.add(...)
             new.commit()
 
-    A file that is added with the digest and the moments it has in the old generation keeps the ids of its items;
-    other items get ids that were never used. :meth:`commit` lets this generation serve, in one step. Leaving the block
-    or closing without it, or dying, keeps what was added: the next call for the same model and dimensions goes on with
-    it, one for another model throws it away, and so does :meth:`discard`. The old collection keeps the lock, and takes
-    no more changes once the switch is made.
+    A file added with the digest and moments that it has in the old generation keeps its item ids; other items get ids
+    that were never used. :meth:`commit` makes this generation serve, atomically. Closing without it, or a crash, keeps
+    what was added: the next call for the same model and dimensions resumes it, a call for another model removes it, and
+    so does :meth:`discard`. The old collection keeps the lock, and rejects changes after the switch.
     """
 
     def __init__(self, old: EmbeddedCollection, meta: Meta, progress: ProgressReporter | None) -> None:
@@ -87,30 +86,44 @@ class NewGeneration(EmbeddedCollection):
 
     @property
     def superseded(self) -> bool:
-        """Never before it serves."""
+        """Always False: nothing replaces a generation before it serves."""
         return False
 
     def add(self, entries: Sequence[Entry]) -> None:
-        """Add files, all of them or none."""
+        """Add files in one transaction.
+
+        Args:
+            entries: The files with the vectors of the new model.
+
+        Raises:
+            InputError: An entry is invalid; nothing is added.
+        """
         entries = tuple(entries)
         for entry in entries:
             check_entry(entry, self.meta.dimensions)
         ids = self._ids_for(entries)
 
         def change(connection: sqlite3.Connection) -> None:
-            for entry in entries:  # all of them before any comes: they may have exchanged their ids
+            for entry in entries:  # remove all before adding any: they may have swapped ids
                 changing.remove_file(connection, (entry.file.root, entry.file.path))
             for entry, own in zip(entries, ids, strict=True):
                 changing.add_entry(connection, entry, own)
 
         self._change(change, 0)
-        for searcher in self._searchers.values():  # ids that were kept may come before those that are known
+        for searcher in self._searchers.values():  # ids that were kept may be below those already known
             searcher.forget()
 
     def commit(self, *, progress: ProgressReporter | None = None) -> None:
-        """Let this generation serve, and close it; open the collection again to use it.
+        """Make this generation serve, and close it; open the collection again to use it.
 
-        The cache is made first, while the old generation is searched and changed as always.
+        The cache is built first, while the old generation is still searched and changed. If another thread adds files
+        meanwhile, the cache is rebuilt.
+
+        Args:
+            progress: Receives the progress of the cache and index build.
+
+        Raises:
+            VSEError: The switch failed; the old generation still serves.
         """
         while True:
             with self._old.using(), self.session.using():
@@ -123,12 +136,12 @@ class NewGeneration(EmbeddedCollection):
         self.close()
 
     def _switched(self, cached: int) -> bool:
-        """Let this generation serve, unless another thread has changed it since the cache was made."""
+        """Make this generation serve; return False if another thread changed it since the cache was built."""
         with self._old.using() as before, self.session.using() as connection, self._explained():
             if changes(connection) != cached:
                 return False
             with transaction(connection, "IMMEDIATE"):
-                raise_last(connection, changing.last_ids(before))  # the old generation may have given ids meanwhile
+                raise_last(connection, changing.last_ids(before))  # the old generation may have assigned ids since
             connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
             write_generation(self.folder, self.generation)
             self._committed = True
@@ -138,27 +151,31 @@ class NewGeneration(EmbeddedCollection):
         return one_line(self.folder, fix="the old generation still serves, free space and try again")
 
     def discard(self) -> None:
-        """Discard what was made, and close; the old generation goes on serving."""
+        """Delete this generation and close it; the old one keeps serving.
+
+        Raises:
+            VSEError: It already serves.
+        """
         if self._committed:
-            raise VSEError(f"generation {self.generation} of {self.folder} serves already: it cannot be discarded")
-        with self._old.using():  # whoever holds the lock by now may be going on with it
+            raise VSEError(f"generation {self.generation} of {self.folder} is already serving: it cannot be discarded")
+        with self._old.using():  # without the lock, another process may already be resuming it
             self.close()
             remove_generation(generation_folder(self.folder, self.generation))
 
     def settle(self, *, progress: ProgressReporter | None = None) -> None:
-        """Nothing to do: :meth:`commit` makes the cache, and before it would be outrun by ids that are kept."""
+        """Do nothing: :meth:`commit` builds the cache; an earlier one could not take ids of the old generation."""
 
     def rebuild(self, *, progress: ProgressReporter | None = None) -> None:
-        """Nothing to do, as for :meth:`settle`."""
+        """Do nothing, as in :meth:`settle`."""
 
     def new_generation(
         self, *, model: str, model_source: str, dimensions: int, progress: ProgressReporter | None = None
     ) -> NewGeneration:
-        """An error: one is made at a time."""
-        raise VSEError(f"generation {self.generation} of {self.folder} does not serve yet: commit it first")
+        """Raise VSEError: only one generation is built at a time."""
+        raise VSEError(f"generation {self.generation} of {self.folder} is not serving yet: commit it first")
 
     def _finish(self, connection: sqlite3.Connection, *, whole: bool) -> None:
-        pass  # commit has written the cache, and before nobody needs it
+        pass  # commit has written the cache; before that nobody needs it
 
     def _ids_for(self, entries: tuple[Entry, ...]) -> list[list[int]]:
         places = {(entry.file.root, entry.file.path) for entry in entries}
@@ -174,10 +191,10 @@ class NewGeneration(EmbeddedCollection):
 
 
 def _session(old: EmbeddedCollection, meta: Meta, progress: ProgressReporter | None) -> Session:
-    """What is left of the last attempt, in line with the old generation as it is now; or new tables."""
+    """Resume the last attempt, aligned with the current state of the old generation, or create new tables."""
     number = old.generation + 1
     with one_line(old.folder):
-        session = unfinished_session(old.folder, number, meta, progress)  # reads it all, while the old one is searched
+        session = unfinished_session(old.folder, number, meta, progress)  # slow: reads it all while the old one serves
     if session is None:
         return _made(old, number, meta)
     try:
@@ -194,5 +211,5 @@ def _made(old: EmbeddedCollection, number: int, meta: Meta) -> Session:
     with old.session.using() as before:
         remove_generation(place)
         if place.exists():
-            raise InputError(f"{place} holds what no collection wrote: move it elsewhere, its name is needed")
+            raise InputError(f"{place} holds files of something else: move it elsewhere, its name is needed")
         return make_session(old.folder, number, meta, changing.last_ids(before), lock=None)

@@ -1,4 +1,4 @@
-"""The folder of a collection: ``collection.json``, which names the generation that serves, and the generations."""
+"""The folder of a collection: ``collection.json``, which names the serving generation, and the generations."""
 
 from __future__ import annotations
 
@@ -22,17 +22,21 @@ _GENERATION = re.compile(r"generation-(\d{4,})")
 
 
 def generation_folder(folder: Path, generation: int) -> Path:
-    """Where a generation lives."""
+    """Return the folder of a generation."""
     return folder / f"generation-{generation:04d}"
 
 
 def is_collection(folder: Path) -> bool:
-    """Whether a collection was completely made here."""
+    """Return whether a collection was completely created here."""
     return (folder / HEADER).is_file()
 
 
 def read_generation(folder: Path) -> int:
-    """The number of the generation that serves."""
+    """Return the number of the serving generation.
+
+    Raises:
+        InputError: ``folder`` is not a collection, or its header is unreadable, corrupt or of another format.
+    """
     path = folder / HEADER
     try:
         header = json.loads(path.read_bytes())
@@ -51,17 +55,21 @@ def read_generation(folder: Path) -> int:
 
 
 def write_generation(folder: Path, generation: int) -> None:
-    """Let ``generation`` serve from now on: one step, and durable when this returns."""
+    """Make ``generation`` serve: atomic, and durable on return.
+
+    Raises:
+        VSEError: The header could not be written; the old generation still serves.
+    """
     try:
         write_json(folder / HEADER, {"format": FORMAT, "generation": generation})
     except OSError as error:
-        raise VSEError(f"{folder / HEADER} cannot be written ({error.strerror}): the collection is as before") from None
+        raise VSEError(f"{folder / HEADER} cannot be written ({error.strerror}): the collection is unchanged") from None
 
 
 def remove_generations(folder: Path, before: int | None) -> None:
-    """Delete the generations before one, or all, as far as the system allows; what stays is tried again next time.
+    """Delete the generations before ``before``, or all, as far as the system allows; the next call retries the rest.
 
-    The generation after the one that serves is not touched: an upgrade is making it, or will resume it.
+    The generation after the serving one is kept: an upgrade is building it, or will resume it.
     """
     for path in folder.iterdir():
         match = _GENERATION.fullmatch(path.name)
@@ -77,12 +85,12 @@ def remove_generation(path: Path) -> None:
 
 
 def is_generation(path: Path) -> bool:
-    """Whether a folder has the name of a generation, and holds nothing but what belongs to one."""
+    """Return whether a folder is named like a generation and holds only what belongs to one."""
     return bool(_GENERATION.fullmatch(path.name)) and _holds_only(path, _belongs_to_generation)
 
 
 def stranger(folder: Path) -> str | None:
-    """The name of something in ``folder`` that is neither of a collection nor left by one that was not finished."""
+    """Return the name of something in ``folder`` that no collection wrote, not even an unfinished one; None if none."""
     for path in sorted(folder.iterdir()):
         if path.name != LOCK and not path.name.startswith(f".{HEADER}.") and not is_generation(path):
             return path.name
@@ -106,28 +114,28 @@ def _holds_only(folder: Path, belongs: Callable[[Path], bool]) -> bool:
 Kind = TypeVar("Kind", bound=sqlite3.Connection)
 BUSY_SECONDS = 10.0
 PAGE_BYTES = 16384
-"""Four times the usual: vectors have a kilobyte or more, and the end of a page that holds no whole one is unused."""
+"""Four times the default: vectors take a kilobyte or more, and the rest of a page that fits no other is wasted."""
 
 
 class FrozenConnection(sqlite3.Connection):
-    """To a database that is read as a file that nobody changes; it stays with what it saw first."""
+    """A connection to a database opened as immutable; it keeps the state it saw first."""
 
     path: Path
     seen: tuple[int, ...]
 
     @property
     def outdated(self) -> bool:
-        """Whether the file has changed after all, or somebody writes to its log."""
+        """Whether the file has changed after all, or its write-ahead log is in use."""
         try:
             return _state(self.path) != self.seen
-        except OSError:  # removed after an upgrade: what is open stays
+        except OSError:  # removed after an upgrade: the open file stays readable
             return False
 
 
 def connect_to_write(path: Path) -> sqlite3.Connection:
-    """A connection that commits durably; the file is made when it is not there."""
+    """Return a connection that commits durably; creates the file if necessary."""
     connection = sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False)
-    connection.execute(f"PRAGMA page_size = {PAGE_BYTES}")  # of a file that is made; others keep theirs
+    connection.execute(f"PRAGMA page_size = {PAGE_BYTES}")  # of a new file; an existing one keeps its own
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute("PRAGMA synchronous = FULL")
     connection.execute("PRAGMA secure_delete = ON")
@@ -136,17 +144,17 @@ def connect_to_write(path: Path) -> sqlite3.Connection:
 
 
 def connect_to_read(path: Path) -> sqlite3.Connection:
-    """A connection that changes nothing.
+    """Return a read-only connection.
 
-    The log of SQLite needs a folder that may be written. Where it may not, a database whose log is empty is read by a
-    :class:`FrozenConnection`, to be replaced when it is outdated.
+    SQLite's write-ahead log needs a writable folder. Without one, a database whose log is empty is opened as a
+    :class:`FrozenConnection`, to be replaced once it is outdated.
     """
     try:
         return _probed(path, "mode=ro", sqlite3.Connection)
     except sqlite3.OperationalError:
         if _size(_log(path)):
             raise
-        seen = _state(path)  # before it is opened: what changes in between makes it outdated
+        seen = _state(path)  # before opening: a change in between makes it outdated
         connection = _probed(path, "mode=ro&immutable=1", FrozenConnection)
         connection.path, connection.seen = path, seen
         return connection

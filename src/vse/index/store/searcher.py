@@ -1,4 +1,4 @@
-"""Searching one table: the mapped cache, what came after it, and an approximate index if there is one."""
+"""Searching one table: the memory-mapped cache, the rows newer than it, and an approximate index if there is one."""
 
 from __future__ import annotations
 
@@ -18,17 +18,24 @@ from vse.index.types import Hits, Vectors
 
 Rows = NDArray[np.int64]
 SPARE = 16
-"""How many rows more than asked for are proposed at first."""
+"""Rows proposed at first beyond those requested."""
 DENSE_PART = 8
-"""From an eighth of all rows on, computing every score is faster than keeping the best in order."""
+"""From an eighth of all rows on, computing every score is faster than a top-k search."""
 SMALL = 32_768
-"""Up to so many rows all scores are computed whatever is asked for: loading FAISS would take longer."""
+"""Up to this many rows all scores are computed: loading FAISS would take longer."""
 
 
 def propose(matrix: Vectors, query: Vectors, k: int, allowed: NDArray[np.bool_] | None) -> Rows:
-    """Rows among which the best ``k`` are, with every row that could tie with the last of them.
+    """Return rows that include the best ``k``, and every row that could tie with the last of them.
 
-    ``allowed (rows,)`` says which rows may be found; None allows all.
+    Args:
+        matrix: Vectors ``(rows, D)``.
+        query: The query ``(D,)``.
+        k: How many rows are wanted.
+        allowed: Mask ``(rows,)`` of the rows that may be returned; None allows all.
+
+    Returns:
+        Row numbers, in any order.
     """
     count = len(matrix) if allowed is None else int(np.count_nonzero(allowed))
     room = rounding(matrix.shape[1])
@@ -68,12 +75,12 @@ def _dense(matrix: Vectors, query: Vectors, k: int, rows: Rows, room: float) -> 
 
 
 SEARCH_BLOCK = 1024
-"""Vectors that are read from the database at a time; they exist thrice while they are copied."""
+"""Vectors read from the database at a time; three copies exist while they are copied."""
 
 
 @dataclass(frozen=True)
 class Part:
-    """``ids (n,)``, ascending, of the rows of ``matrix (n, D)``, and which are ``alive (n,)``; None means all."""
+    """Rows of ``matrix (n, D)`` with ascending ``ids (n,)``; ``alive (n,)`` masks removed ones, None means none are."""
 
     ids: Ids
     matrix: Vectors
@@ -81,17 +88,17 @@ class Part:
     _masks: list[tuple[Ids, NDArray[np.bool_]]] = field(init=False, default_factory=list, repr=False, compare=False)
 
     def without(self, removed: Ids) -> Part:
-        """The same vectors, with these ids no longer alive."""
+        """Return the same vectors with these ids marked as removed."""
         gone = np.isin(self.ids, removed)
         if not gone.any():
             return self
         return replace(self, alive=~gone if self.alive is None else self.alive & ~gone)
 
     def allowed(self, only: Ids | None) -> NDArray[np.bool_] | None:
-        """Which rows may be found when only these ids, ascending, are asked for; None means all."""
+        """Return the mask of rows that a search limited to the ascending ids ``only`` may return; None allows all."""
         if only is None:
             return self.alive
-        for known, mask in self._masks:  # the same array, since the next page or query often has the same filter
+        for known, mask in self._masks:  # the same array: the next page or query often has the same filter
             if known is only:
                 return mask
         mask = np.zeros(len(self.ids), np.bool_)
@@ -105,7 +112,7 @@ class Part:
         return mask
 
     def best(self, query: Vectors, k: int, allowed: NDArray[np.bool_] | None, start: int = 0) -> NDArray[np.int64]:
-        """Rows from ``start`` on among which the best of the allowed are."""
+        """Return rows from ``start`` on that include the best ``k`` of the allowed ones."""
         if start == len(self.ids):
             return np.empty(0, np.int64)
         tail = None if allowed is None else allowed[start:]
@@ -114,7 +121,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """The state after ``changes`` changes: ``base`` from the cache, ``fresh`` from the database."""
+    """The state as of ``changes``: ``base`` from the cache, ``fresh`` from the database."""
 
     changes: int
     base: Part
@@ -124,11 +131,11 @@ class Snapshot:
 
     @property
     def last(self) -> int:
-        """The highest id that is known."""
+        """The highest known id."""
         return max((int(part.ids[-1]) for part in (self.base, self.fresh) if len(part.ids)), default=0)
 
     def search(self, query: Vectors, k: int, only: Ids | None, exact: bool) -> Hits:
-        """The best ``k`` of the ids in ``only``; None allows all."""
+        """Return the best ``k`` of the ids in ``only``; None allows all."""
         allowed = self.base.allowed(only)
         if not exact and self.index is not None and k <= approximate.MAX_RESULTS:
             rows = approximate.propose(self.index, query, None if allowed is None else allowed[: self.index_rows])
@@ -140,7 +147,7 @@ class Snapshot:
         return self._ordered(query, k, self.base.best(query, k, allowed), only, exact=True)
 
     def sample(self, count: int) -> Vectors:
-        """The vectors of at most ``count`` ids, ascending: those with the smallest hashes."""
+        """Return the vectors of at most ``count`` ids, ascending: those with the smallest hashes."""
         base, fresh = self.base, self.fresh
         here, there = (
             np.arange(len(part.ids)) if part.alive is None else np.flatnonzero(part.alive) for part in (base, fresh)
@@ -148,21 +155,21 @@ class Snapshot:
         chosen = smallest(np.concatenate([base.ids[here], fresh.ids[there]]), count)
         first, second = chosen[chosen < len(here)], chosen[chosen >= len(here)] - len(here)
         vectors = np.concatenate([base.matrix[here[first]], fresh.matrix[there[second]]])
-        return vectors[vectors.any(axis=1)]  # the writer may purge a row of the cache at this moment
+        return vectors[vectors.any(axis=1)]  # the writer may be purging a row of the mapped cache
 
     def _ordered(self, query: Vectors, k: int, base_rows: NDArray[np.int64], only: Ids | None, exact: bool) -> Hits:
         fresh_rows = self.fresh.best(query, k, self.fresh.allowed(only))
         found = [(self.base, base_rows), (self.fresh, fresh_rows)]
         ids = np.concatenate([part.ids[rows] for part, rows in found])
         scores = np.concatenate([exact_scores(part.matrix, rows, query) for part, rows in found])
-        there = ~np.isnan(scores)  # the writer may purge a row of the cache at this moment
+        there = ~np.isnan(scores)  # the writer may be purging a row of the mapped cache
         ids, scores = ids[there], scores[there]
         order = np.lexsort((ids, -scores))[:k]
         return Hits(ids[order], scores[order], exact)
 
 
 class Searcher:
-    """Keeps a :class:`Snapshot` of one table up to date; whoever calls it holds the connection."""
+    """Keeps a :class:`Snapshot` of one table up to date; the caller holds the connection."""
 
     def __init__(self, cache: VectorCache) -> None:
         self._cache = cache
@@ -170,17 +177,17 @@ class Searcher:
         self._signature: Signature | None = None
 
     def forget(self) -> None:
-        """Start over with the next search."""
+        """Start over from the cache at the next search."""
         self._snapshot = None
 
     def current(self, connection: sqlite3.Connection) -> Snapshot:
-        """The last committed state."""
+        """Return a snapshot of the last committed state."""
         known, signature = self._snapshot, self._cache.signature()
         if known is not None and known.changes == changes(connection) and signature == self._signature:
             return known
         opened = None
         if known is None or signature != self._signature:
-            # Before the transaction begins: the database is then at least as new as the cache.
+            # Before the transaction begins, so that the database is at least as new as the cache.
             opened = self._cache.opened()
             signature = signature if opened is None else opened.signature
         with transaction(connection, "DEFERRED"):
@@ -189,9 +196,9 @@ class Searcher:
         return self._snapshot
 
     def _base(self, connection: sqlite3.Connection, opened: OpenCache | None, known: Snapshot | None) -> Snapshot:
-        """The state of the cache that was opened; what is known when there is none that can be used, or nothing.
+        """Return the state to apply changes to: the opened cache, else what is known, else an empty one.
 
-        Neither is of use when removals since are no longer listed.
+        A state is unusable when removals since then are no longer listed.
         """
         nothing = Part(np.empty(0, np.int64), np.empty((0, self._cache.dimensions), np.float32))
         if opened is not None and trimmed(connection) <= opened.header.changes <= changes(connection):
@@ -217,7 +224,7 @@ class Searcher:
             base, fresh = base.without(removed), fresh.without(removed)
         added = count_after(connection, table, last)
         if added:
-            # Room for all at once: growing block by block would hold the vectors twice.
+            # Allocate for all at once: growing block by block would hold the vectors twice.
             ids, matrix = np.empty(added, np.int64), np.empty((added, self._cache.dimensions), np.float32)
             row = 0
             for some, block in vectors_after(connection, table, last, self._cache.dimensions, SEARCH_BLOCK):

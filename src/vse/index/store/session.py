@@ -1,4 +1,4 @@
-"""The connection to one generation: opened, shared between threads, and read without a query."""
+"""The connection to one generation: how it is opened and shared between threads, and queries without a vector."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ from vse.index.store.layout import (
 from vse.index.types import CollectionInfo, Facets, Item, MediaFile, folder_counts
 
 LARGEST = 2**63 - 1
-"""The largest integer of SQLite."""
+"""SQLite's largest integer."""
 UNREADABLE = "that cannot be read"
-OPEN_FIX = "check the permissions of the folder; one that was not closed has to be opened once where it may be written"
+OPEN_FIX = "check the folder's permissions; if it was not closed cleanly, open it once with write permission"
 
 
 class Session:
-    """A connection and, for the one writer, the lock of the folder. One thread uses it at a time."""
+    """A connection and, for the writer, the lock of the folder; one thread uses it at a time."""
 
     def __init__(
         self, folder: Path, generation: int, connection: sqlite3.Connection, lock: FolderLock | None, writable: bool
@@ -52,15 +52,15 @@ class Session:
 
     @property
     def replaced(self) -> bool:
-        """Whether another database lies in the place of the one that is open: the collection was made again.
+        """Whether the database was replaced by another file: the collection was created again.
 
-        The number of a file cannot be used again as long as the file is open, so that equal numbers are the same file.
+        An inode is not reused while its file is open, so the same inode means the same file.
         """
         return _identity(self._database) not in (self._file, None)
 
     @contextmanager
     def using(self) -> Iterator[sqlite3.Connection]:
-        """The connection, for this thread alone."""
+        """Yield the connection, for this thread alone."""
         with self._guard, one_line(self.folder):
             if self._connection is None:
                 raise VSEError(f"{self.folder} is closed: open it again")
@@ -72,7 +72,7 @@ class Session:
 
     @contextmanager
     def apart(self) -> Iterator[sqlite3.Connection]:
-        """Another connection, for reading at length: whoever uses the first one does not wait."""
+        """Yield a separate connection for long reads, which do not block users of the shared one."""
         with one_line(self.folder):
             with self.using():
                 connection = connect_to_read(self._database)
@@ -83,32 +83,32 @@ class Session:
 
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
-        """The connection within one state of the collection."""
+        """Yield the connection inside a read transaction."""
         with self.using() as connection, transaction(connection, "DEFERRED"):
             yield connection
 
     @contextmanager
     def writing(self) -> Iterator[sqlite3.Connection]:
-        """The connection, when it may change something."""
+        """Yield the connection if the session may write."""
         with self.using() as connection:
             if not self.writable:
                 raise VSEError(f"{self.folder} is open for reading only: open it with write=True")
             yield connection
 
     def end(self) -> sqlite3.Connection | None:
-        """Take the connection from everybody else, to finish with it; None when that was done already."""
+        """Take the connection away from all other users, to close it; None when that was done already."""
         with self._guard:
             connection, self._connection = self._connection, None
             return connection
 
     def abandon(self) -> None:
-        """End and release."""
+        """Take the connection and release it."""
         connection = self.end()
         if connection is not None:
             self.release(connection)
 
     def release(self, connection: sqlite3.Connection) -> None:
-        """Close, and let the next writer in."""
+        """Close the connection and release the writer's lock."""
         connection.close()
         if self._lock is not None:
             self._lock.release()
@@ -123,21 +123,21 @@ def _identity(path: Path) -> tuple[int, int] | None:
 
 
 def open_session(folder: Path, *, write: bool) -> Session:
-    """The generation that serves; a writer gets the lock, and removes the generations that served before."""
+    """Open the serving generation; a writer takes the lock and removes older generations."""
     while True:
-        generation = read_generation(folder)  # first of all: a folder that is not a collection gets no lock file
+        generation = read_generation(folder)  # first: a folder that is not a collection gets no lock file
         try:
             return _open(folder, write)
         except VSEError:
             if read_generation(folder) == generation:
-                raise  # otherwise the generation was removed after an upgrade, while it was being opened
+                raise  # otherwise an upgrade removed the generation while it was being opened: retry
 
 
 def _open(folder: Path, write: bool) -> Session:
     with one_line(folder, fix=OPEN_FIX):
         lock = FolderLock(folder) if write else None
         try:
-            generation = read_generation(folder)  # under the lock it no longer changes
+            generation = read_generation(folder)  # cannot change while the lock is held
             file = generation_folder(folder, generation) / DATABASE
             if not file.is_file():
                 raise InputError(f"{file} is missing: restore the collection from a backup, or index again")
@@ -156,13 +156,13 @@ def _open(folder: Path, write: bool) -> Session:
 
 
 def create_session(folder: Path, meta: Meta) -> Session:
-    """The first generation of a new collection, which serves when this returns."""
+    """Create the first generation of a new collection, which serves on return."""
     _check_free(folder)  # before the folder gets a lock file
-    with one_line(folder, fix="choose a folder that may be written"):
+    with one_line(folder, fix="choose a writable folder"):
         folder.mkdir(parents=True, exist_ok=True)
         lock = FolderLock(folder)
         try:
-            _check_free(folder)  # another process may have made one since
+            _check_free(folder)  # another process may have created one meanwhile
             remove_generations(folder, before=None)
             session = make_session(folder, 1, meta, {}, lock)
         except BaseException:
@@ -178,10 +178,10 @@ def create_session(folder: Path, meta: Meta) -> Session:
 
 def _check_free(folder: Path) -> None:
     if is_collection(folder):
-        raise InputError(f"{folder} is a collection already: open it, or choose another folder")
+        raise InputError(f"{folder} is already a collection: open it, or choose another folder")
     if folder.exists() and not folder.is_dir():
         raise InputError(f"{folder} is a file, expected a new or empty folder for a collection: choose another name")
-    with one_line(folder, fix="choose a folder that may be written"):
+    with one_line(folder, fix="choose a writable folder"):
         found = stranger(folder) if folder.is_dir() else None
     if found is not None:
         raise InputError(f"{folder} holds {found!r}: expected an empty or new folder for a collection")
@@ -190,7 +190,7 @@ def _check_free(folder: Path) -> None:
 def make_session(
     folder: Path, generation: int, meta: Meta, last_ids: dict[str, int], lock: FolderLock | None
 ) -> Session:
-    """A new generation with empty tables; nothing leads to it yet."""
+    """Create a generation with empty tables; it does not serve yet."""
     place = generation_folder(folder, generation)
     place.mkdir()
     connection = connect_to_write(place / DATABASE)
@@ -210,7 +210,7 @@ def make_session(
 
 
 def every_file(session: Session, root: str | None) -> Iterator[MediaFile]:
-    """By root and path, in pages; changes made meanwhile are seen or not."""
+    """Iterate over files by root and path, in pages; concurrent changes may or may not be seen."""
     after: tuple[str, str] | None = None
     while True:
         with session.reading() as connection:
@@ -222,11 +222,11 @@ def every_file(session: Session, root: str | None) -> Iterator[MediaFile]:
 
 
 def recent(session: Session, k: int, offset: int, where: Filter | None) -> list[Item]:
-    """The first items of the files that pass, by :func:`vse.index.types.recency` descending and then by id."""
+    """Return the first items of the files that pass, by :func:`vse.index.types.recency` descending, then by id."""
     check_page(k, offset)
     text, cells = condition(where or Filter())
     with session.apart() as connection, transaction(connection, "DEFERRED"):
-        rows = connection.execute(  # the order of the join is that of database.allowed_items, for the same reason
+        rows = connection.execute(  # CROSS JOIN as in database.allowed_items, for the same reason
             f"SELECT min(items.id) AS item FROM files CROSS JOIN items ON items.file = files.id WHERE {text} "
             "GROUP BY files.id ORDER BY coalesce(taken, modified / 1e9) DESC, item LIMIT ? OFFSET ?",
             [*cells, min(int(k), LARGEST), min(int(offset), LARGEST)],
@@ -235,7 +235,7 @@ def recent(session: Session, k: int, offset: int, where: Filter | None) -> list[
 
 
 def facets(session: Session, folders: int) -> Facets:
-    """Counts over all files, in one state."""
+    """Return counts over all files, from one snapshot."""
     with session.apart() as connection, transaction(connection, "DEFERRED"):
         largest = folder_counts((to_text(row[0]) for row in connection.execute("SELECT path FROM files")), folders)
         images, videos, first, last = connection.execute(
@@ -246,7 +246,7 @@ def facets(session: Session, folders: int) -> Facets:
 
 
 def info_of(folder: Path, generation: int, connection: sqlite3.Connection, meta: Meta) -> CollectionInfo:
-    """Counts and origin, within one transaction of the caller."""
+    """Return counts and model, inside the caller's transaction."""
     files, items, captions = database.counts(connection)
     roots = database.files_by_root(connection)
     given = changing.last_ids(connection)["items"]
@@ -267,9 +267,9 @@ def info_of(folder: Path, generation: int, connection: sqlite3.Connection, meta:
 
 
 def unfinished_info(folder: Path, generation: int) -> CollectionInfo | None:
-    """The same for a generation that an upgrade is making or has left; None when there is none.
+    """Return the same for a generation that an upgrade is building or left unfinished; None when there is none.
 
-    One that was corrupt, or whose tables were not made yet, is empty and of a model :data:`UNREADABLE`.
+    A corrupt one, or one without tables yet, is reported as empty with the model :data:`UNREADABLE`.
     """
     file = generation_folder(folder, generation) / DATABASE
     if not file.is_file():

@@ -1,4 +1,4 @@
-"""Reading everything a generation holds, and comparing it with its checksums."""
+"""Reading everything in a generation and comparing it with its checksums."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ BLOCK = 4096
 
 @dataclass(frozen=True)
 class CacheProblems:
-    """What is wrong with the cache of one table; ``differing`` are ids for which it holds another vector."""
+    """Problems of the cache of one table; ``differing`` are ids for which it holds a different vector."""
 
     table: VectorTable
     lines: tuple[str, ...] = ()
@@ -47,21 +47,21 @@ class CacheProblems:
     differing: Sequence[int] = ()
 
     def still_there(self, connection: sqlite3.Connection) -> CacheProblems:
-        """Without the vectors that were removed while all was compared, and purged from the cache by that."""
+        """Return the problems, except vectors removed (and purged from the cache) during the comparison."""
         known = known_ids(connection, self.table, self.differing)
         return replace(self, differing=[each for each in self.differing if each in known])
 
     def told(self) -> Iterator[str]:
-        """A line each."""
+        """Yield one line per problem."""
         yield from self.lines
-        yield from (f"the cache of {self.table} lacks the vector of {each}" for each in self.lacking)
-        yield from (f"the cache of {self.table} holds another vector for {each}" for each in self.differing)
+        yield from (f"the cache of {self.table} is missing the vector of {each}" for each in self.lacking)
+        yield from (f"the cache of {self.table} holds a different vector for {each}" for each in self.differing)
 
 
 def look_at(cache: VectorCache) -> OpenCache | str | None:
-    """The cache, to be compared in a transaction that begins later; None when it is absent, or why it is of no use.
+    """Open the cache for a comparison in a later transaction; None when it is missing, or a line why it is unusable.
 
-    A writer may replace it at this moment: then it is looked at again.
+    Retries when a writer replaces it meanwhile.
     """
     while True:
         signature = cache.signature()
@@ -78,14 +78,14 @@ def look_at(cache: VectorCache) -> OpenCache | str | None:
 def compare(
     connection: sqlite3.Connection, cache: VectorCache, found: OpenCache | str | None, progress: ProgressReporter
 ) -> CacheProblems:
-    """What :func:`look_at` found beside the state of this transaction."""
+    """Compare what :func:`look_at` found with the snapshot of this transaction."""
     table = cache.table
     if found is None or isinstance(found, str):
         return CacheProblems(table, () if found is None else (found,))
     if found.header.changes > changes(connection):
         return CacheProblems(table, (f"the cache of {table} is newer than the database",))
     if found.header.changes < trimmed(connection):
-        return CacheProblems(table, (f"the cache of {table} is too old to be brought up to date",))
+        return CacheProblems(table, (f"the cache of {table} is too stale to be brought up to date",))
     try:
         return _differences(connection, cache, found, progress)
     except DAMAGE:
@@ -123,15 +123,16 @@ def _differences(
         differing += some[there][differs].tolist()
         progress.advance(len(some))
     left = len(alive) - seen
-    lines = (f"the cache of {cache.table} holds {left} vectors that were removed",) if left else ()
+    lines = (f"the cache of {cache.table} still holds {left} removed vectors",) if left else ()
     return CacheProblems(cache.table, lines, lacking, differing)
 
 
 @dataclass(frozen=True)
 class VerifyReport:
-    """Everything was read: ``problems`` in the rows need a backup or indexing again, in the cache only a rebuild.
+    """The result of reading everything.
 
-    ``damaged_files`` are those, by root and path, to which corrupt rows belong.
+    ``problems`` in the database call for a backup or indexing again, those in the cache only for a rebuild.
+    ``damaged_files`` are the (root, path) of files with corrupt rows.
     """
 
     where: str
@@ -164,7 +165,7 @@ _WITHOUT_ITEMS = "SELECT id FROM files WHERE NOT EXISTS (SELECT 1 FROM items WHE
 def damaged_rows(
     connection: sqlite3.Connection, dimensions: int, progress: ProgressReporter | None = None
 ) -> Iterator[tuple[str, Place | None]]:
-    """A line for each row that does not match its checksum or misses something, and the file, where that is known."""
+    """Yield a line for each row that fails its checksum or is incomplete, and its file where that is known."""
     for table, columns in _COLUMNS.items():
         rows = connection.execute(f"SELECT checksum, {columns} FROM {table} NOT INDEXED")
         for row in _counted(rows, progress or SilentProgress()):
@@ -184,11 +185,11 @@ def damaged_rows(
 
 
 def damaged_files(connection: sqlite3.Connection, dimensions: int) -> tuple[Place, ...]:
-    """The files to which such rows belong, each once, as far as the tables can be read and the files be removed."""
+    """Return the files with such rows, each once, as far as the tables can be read and the files be removed."""
     found: dict[Place, None] = {}
     with suppress(*DAMAGE):
         for _, place in damaged_rows(connection, dimensions):
-            if place is not None and find_file(connection, place) is not None:  # not so when its name is corrupt
+            if place is not None and find_file(connection, place) is not None:  # None when its name is corrupt
                 found[place] = None
     return tuple(found)
 
@@ -217,7 +218,7 @@ def _texts(root: bytes, path: bytes) -> Place:
 
 
 MAX_LINES = 20
-"""Problems of one kind that are listed; the others are counted."""
+"""Problems of one kind listed in full; the rest are counted."""
 
 
 def verify_generation(
@@ -227,9 +228,20 @@ def verify_generation(
     caches: Caches,
     progress: ProgressReporter | None = None,
 ) -> VerifyReport:
-    """Everything about one generation as it is at one moment, while a writer may go on."""
+    """Verify one generation within one snapshot, while a writer may continue.
+
+    Args:
+        where: The collection, for the report.
+        connection: A separate connection, not in a transaction.
+        dimensions: Length of the vectors.
+        caches: The caches to compare.
+        progress: Receives the rows read, then the vectors compared.
+
+    Returns:
+        All problems found; a corrupt database is reported, not raised.
+    """
     report = progress or SilentProgress()
-    found = {table: look_at(cache) for table, cache in caches.by_table.items()}  # then the database is at least as new
+    found = {table: look_at(cache) for table, cache in caches.by_table.items()}  # first: never newer than the database
     with _one_state(connection):
         problems = row_problems(connection, dimensions, report)
         damaged = damaged_files(connection, dimensions) if problems else ()
@@ -256,7 +268,7 @@ def verify_generation(
 def row_problems(
     connection: sqlite3.Connection, dimensions: int, progress: ProgressReporter | None = None
 ) -> tuple[str, ...]:
-    """What is wrong with the database, a line each."""
+    """Return the problems of the database, one line each."""
     report = progress or SilentProgress()
     found: list[str] = []
     report.start(_size(connection), "reading the database")
@@ -265,7 +277,7 @@ def row_problems(
             try:
                 found.extend(_shortened(check(connection, dimensions, report)))
             except DAMAGE as error:
-                found.append(f"the database cannot be read to its end ({first_line(error)})")
+                found.append(f"the database cannot be read completely ({first_line(error)})")
     finally:
         report.finish()
     return tuple(found)
@@ -273,7 +285,7 @@ def row_problems(
 
 @contextmanager
 def _one_state(connection: sqlite3.Connection) -> Iterator[None]:
-    """A transaction of statements that may fail each."""
+    """Run statements, each of which may fail, in one read transaction."""
     connection.execute("BEGIN DEFERRED")
     try:
         yield
@@ -283,7 +295,7 @@ def _one_state(connection: sqlite3.Connection) -> Iterator[None]:
 
 
 def _size(connection: sqlite3.Connection) -> int:
-    """The rows that are compared with their checksums, as far as they can be counted."""
+    """Return how many rows have checksums, as far as they can be counted."""
     with suppress(*DAMAGE):
         (origin,) = connection.execute("SELECT count(*) FROM meta").fetchone()
         return int(origin) + sum(counts(connection))
@@ -308,7 +320,7 @@ def _ids(connection: sqlite3.Connection, dimensions: int, report: ProgressReport
     for table in SEQUENCES:
         (highest,) = connection.execute(f"SELECT max(id) FROM {table}").fetchone()
         if (highest or 0) > given[table]:
-            yield f"{table} counts {given[table]} ids and holds {highest}"
+            yield f"{table} has id {highest}, above the last assigned id {given[table]}"
     for table in VECTOR_TABLES:
         yield from _unreachable(connection, f"{table}_by_file", table, "files CROSS JOIN {0} ON {1}.file = files.id")
     places = "files AS f NOT INDEXED CROSS JOIN {0} ON (files.root, files.path, files.id) = (f.root, f.path, f.id)"
@@ -316,7 +328,7 @@ def _ids(connection: sqlite3.Connection, dimensions: int, report: ProgressReport
 
 
 def _reading(connection: sqlite3.Connection, dimensions: int, report: ProgressReporter) -> Iterator[str]:
-    """Read everything by the statements that serve; what stops them is told by the caller."""
+    """Read everything with the queries that serve requests; the caller reports what fails."""
     after = None
     while page := page_of_files(connection, None, after):
         after = page[-1].root, page[-1].path
@@ -330,12 +342,12 @@ def _reading(connection: sqlite3.Connection, dimensions: int, report: ProgressRe
 
 
 def _unreachable(connection: sqlite3.Connection, index: str, table: str, by_index: str) -> Iterator[str]:
-    """Whether every row is found by an index: SQLite's own check passes over damage that its searches stumble on."""
+    """Check that an index reaches every row; SQLite's own check misses some corruption that its queries run into."""
     joined = by_index.format(f"{table} INDEXED BY {index}", table)
     (reached,) = connection.execute(f"SELECT count(*) FROM {joined}").fetchone()
     (there,) = connection.execute(f"SELECT count(*) FROM {table} NOT INDEXED").fetchone()
     if reached != there:
-        yield f"{index} leads to {reached} of {there} rows of {table}"
+        yield f"{index} reaches {reached} of {there} rows of {table}"
 
 
 def _shortened(lines: Iterator[str]) -> Iterator[str]:
