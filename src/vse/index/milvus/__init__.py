@@ -1,53 +1,52 @@
-"""A collection kept by Milvus: a server, or Milvus Lite in a folder whose name ends in ``.db``.
+"""A collection in Milvus: a server, or Milvus Lite in a folder whose name ends in ``.db``.
 
 ::
 
-    NAME             a row for each version of each item: vector, moment, the fields of its file, captions
-    NAME_captions    a row for each version of each caption that has a vector
-    NAME_meta        the published state, the row with the highest batch: origin, counts, roots, next ids, writer
-    NAME_g2, …       the same three for the second generation, which an upgrade makes, and so on
+    NAME             one row per version of an item: vector, moment, the columns of its file, captions
+    NAME_captions    one row per version of a caption that has a vector
+    NAME_meta        the published state, the row with the highest batch: model, counts, roots, next ids, writer
+    NAME_g2, …       the same three for the second generation, which an upgrade creates, and so on
 
-Milvus 2.5 or newer is needed, for columns that may be empty. Everything is written and read at the consistency Strong.
+Requires Milvus 2.5 or newer, for nullable columns. All reads and writes use consistency level Strong.
 
-Commit protocol. Milvus has no transactions, and promises that one row appears whole. A row therefore says with which
-batch it was ``born`` and with which it ``died``, and at batch P exactly the rows with ``born <= P < died`` are there.
-A change takes the number after the published one, N, and
+Commit protocol. Milvus has no transactions; it only guarantees that a single row appears atomically. Each row
+therefore records the batch in which it was ``born`` and the one in which it ``died``, and the snapshot at batch P
+consists of exactly the rows with ``born <= P < died``. A change takes the next batch number N and
 
-1. inserts the new rows, born with N, which nobody sees yet;
-2. writes the rows that will go once more, to die with N, which everybody still sees;
-3. inserts one row into ``NAME_meta`` that publishes N: here all of the change happens at once;
-4. deletes the rows that died and the older state.
+1. inserts the new rows with ``born = N``, which nobody sees yet;
+2. rewrites the rows to be removed with ``died = N`` (tombstones), which everybody still sees;
+3. inserts one row into ``NAME_meta`` that publishes N: this commits the whole change;
+4. deletes the dead rows and the previous state.
 
-Whatever stops a writer before step 3 leaves the state as it was; what stops it afterwards leaves rows that nobody sees.
-The next writer clears away both before its first change. A reader asks for the published batch before and after it
-reads, and reads again when a change came between; so it never sees half of one.
+A writer that stops before step 3 leaves the state unchanged; one that stops after it leaves rows that nobody sees. The
+next writer cleans up both before its first change. A reader compares the published batch before and after it reads, and
+retries when they differ; so it never sees a partial change.
 
-Generations. The next one is filled like any collection, by the same protocol, with its states in ``NAME_g2_meta``.
-Nobody else looks there. ``commit`` clears away what a failed change may have left in it, and inserts one row into
-``NAME_meta`` that publishes it: here the switch happens. Whatever stops a process before leaves the old generation
-serving and the new one as far as it was filled, to be resumed; what stops it afterwards leaves Milvus collections
-that nobody needs. The next writer that opens drops those: the old generation, and ``NAME_g2_meta``.
+Generations. The next generation is filled like any collection, by the same protocol, with its states in
+``NAME_g2_meta``, where nobody else looks. ``commit`` cleans up what a failed change may have left there, then inserts
+one row into ``NAME_meta`` that publishes the new generation: this is the switch. A process that stops before it leaves
+the old generation serving and the new one to be resumed; one that stops after it leaves Milvus collections that nobody
+needs. The next writer drops those on opening: the old generation, and ``NAME_g2_meta``.
 
-Whoever has a collection open stays with its generation, also in the middle of a read, since the vectors of another
-model cannot be compared with its queries; ``superseded`` says that there is a newer one. From when the old
-generation is dropped on, each read is told to open the collection again. Whoever opens at this moment looks again
-which generation serves.
+An open collection stays with its generation, even in the middle of a read, because vectors of another model cannot be
+compared with its queries; ``superseded`` reports that there is a newer one. Once the old generation is dropped, each
+read fails with a request to open the collection again. Opening while it is dropped retries with the serving one.
 
-What does not hold:
+What is not guaranteed:
 
-- Durability is that of Milvus. Milvus Lite hands its log to the system without waiting for the disk: a process that
-  is killed loses nothing that was acknowledged, a machine that loses power may.
-- Deleted rows are never found again; their bytes stay in the files of Milvus until it compacts them.
-- One writer. With Milvus Lite a lock of the folder holds for all processes; and since Milvus Lite itself serves one
-  process, readers have to be in the same process as the writer, or a server has to be used. Milvus has no
-  compare-and-set, so on a server nobody is kept out: whoever opens for writing takes over, and the writer before is
-  refused at its next change. It looks before it writes and before it publishes; a takeover within one change, between
-  the last look and step 3, can mix the two; within a ``commit`` it decides which generation serves. Give each
-  collection one writer by other means.
+- Durability is that of Milvus. Milvus Lite writes its log without fsync: a killed process loses nothing that was
+  acknowledged, a power failure may.
+- Deleted rows are never found again, but their bytes stay in Milvus's files until it compacts them.
+- Exclusive writing. With Milvus Lite the lock of the folder excludes other processes; and because Milvus Lite serves
+  one process only, readers have to be in the writer's process, or use a server. Milvus has no compare-and-set, so
+  on a server nobody is locked out: opening for writing takes over, and the previous writer fails at its next
+  change. A writer checks before it writes and before it publishes; a takeover within one change, between the last
+  check and step 3, can mix the two; within a ``commit`` it decides which generation serves. Ensure by other means that
+  each collection has one writer.
 
-Limits: 65,535 bytes for the captions of a file, and for the list of all roots. On a server no collection has
-a name that ends like those of the parts above. A Milvus collection that has one of these names and other columns
-belongs to somebody else and is never dropped: where it is in the way, an error says so.
+Limits: 65,535 bytes for the captions of a file, and for the list of all roots. On a server, the name of a collection
+cannot end like those of the parts above. A Milvus collection that has one of these names but other columns belongs to
+somebody else and is never dropped: if it is in the way, an error reports it.
 """
 
 from vse.index.milvus.collection import MilvusCollection

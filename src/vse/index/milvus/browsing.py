@@ -1,8 +1,8 @@
-"""Reading the files of a generation without a query: the newest, and counts of them.
+"""Browsing the files of a generation without a query: the newest files, and counts.
 
-Milvus Lite neither sorts nor counts by groups, so that small columns of every file are read; changes made between two
-windows of ids are seen or not. What Milvus returns costs by the row. For the newest of many files, some items that are
-chosen at random therefore tell from what time on to look, and all files are read only where that leads to too few.
+Milvus Lite neither sorts nor groups, so small columns of every file are read; changes between two windows of ids may or
+may not be seen. Reads cost time per row returned. To find the newest of many files, a random sample of items therefore
+estimates a cutoff time, and all files are read only where that yields too few.
 """
 
 from __future__ import annotations
@@ -19,23 +19,22 @@ from vse.index.milvus.search import Reading, condition, ordered_ids
 from vse.index.types import Facets, Item, folder_counts, recency
 
 FIRST = "position == 0"
-"""Each file once."""
+"""Matches each file once."""
 AGE = ("item", "taken", "modified")
 FEW = 5000
-"""Items of which all are read."""
+"""Up to this many items, all are read."""
 ASKED = 1000
-"""Items, of more than that, from which the time is told."""
+"""Sample size for estimating the cutoff time."""
 FAR = 9e9
-"""Seconds from 1970 whose nanoseconds have 64 bits."""
+"""Seconds since 1970 whose nanoseconds still fit in 64 bits."""
 Key = tuple[float, int]
-"""Smaller for what comes first: recency, turned around, and id."""
+"""Sort key, smallest first: negative recency, then id."""
 
 
 def recent(reading: Reading, state: State, k: int, offset: int, where: Filter | None) -> list[Item]:
-    """The first items of the files that pass, by :func:`vse.index.types.recency` descending and then by id.
+    """Return the first items of the files that pass, by :func:`vse.index.types.recency` descending, then by id.
 
-    No more than ``k + offset`` of them are held in memory. When one of the page was replaced before it was read, all
-    is read again.
+    Holds at most ``k + offset`` keys in memory. Retries when an item of the page was replaced before it was read.
     """
     check_page(k, offset)
     passing = condition(where)
@@ -50,7 +49,7 @@ def recent(reading: Reading, state: State, k: int, offset: int, where: Filter | 
 
 
 def facets(reading: Reading, folders: int) -> Facets:
-    """Counts over all files, in one pass."""
+    """Return counts over all files, in one pass."""
     kinds: Counter[str] = Counter()
     taken: list[float] = []
 
@@ -75,10 +74,10 @@ def _newest(reading: Reading, state: State, only: str, count: int) -> list[Key]:
 
 
 def likely_since(reading: Reading, state: State, only: str, count: int) -> float | None:
-    """A time since which there are likely ``count`` files that pass, and few more; None when all may be as many.
+    """Estimate a time since which there are ``count`` files that pass, and few more; None when all have to be read.
 
-    Of n ids, ``ASKED`` are asked for. With m = count · ASKED / n of the wanted files among them on the average, more
-    than m + 4 √m + 4 of them are hardly ever newer than the last one wanted.
+    Of n ids, ``ASKED`` are sampled. On average m = count · ASKED / n of the wanted files are among them; hardly ever
+    are more than m + 4 √m + 4 of them newer than the last one wanted.
     """
     ids = state.next_item - 1
     if ids <= FEW or count >= ids:
@@ -93,7 +92,7 @@ def likely_since(reading: Reading, state: State, only: str, count: int) -> float
 
 
 def _not_before(since: float) -> str:
-    """The expression for files that are as new, and some that are hardly older, since their times are rounded."""
+    """Return the expression for files at least this new, and some slightly older ones, because times are rounded."""
     return f"(taken >= {since!r} or (taken is null and modified >= {math.floor(since * 1e9) - 10_000}))"
 
 

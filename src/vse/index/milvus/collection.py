@@ -1,4 +1,4 @@
-"""The collection in Milvus: see the package for what is stored and what holds when a process dies."""
+"""The collection in Milvus; the package docstring describes what is stored and the commit protocol."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 def opened(
     address: MilvusAddress, prepare: Callable[[Connection], Tables], *, new: bool, write: bool
 ) -> tuple[Tables, FolderLock | None]:
-    """What ``prepare`` finds or makes over a new connection, and the lock of a folder that may be written."""
+    """Run ``prepare`` on a new connection; return its tables and, for writing to a folder, the lock."""
     lock = None
     if address.folder is not None:
         lite.check_folder(address.folder, new=new)
@@ -70,16 +70,16 @@ def _locked(folder: Path) -> FolderLock:
         folder.mkdir(parents=True, exist_ok=True)
         return FolderLock(folder)
     except OSError as error:
-        raise VSEError(f"{folder} cannot be used ({error.strerror}): choose a folder that may be written") from error
+        raise VSEError(f"{folder} cannot be used ({error.strerror}): choose a writable folder") from error
 
 
 PAGE = 512
 
 
 class MilvusCollection:
-    """A :class:`~vse.index.types.Collection` in Milvus, made by :meth:`create` and :meth:`open`.
+    """A :class:`~vse.index.types.Collection` in Milvus; see :meth:`create` and :meth:`open`.
 
-    May be used from several threads. Queries are unit vectors, as those that are added.
+    Thread-safe. Queries, like stored vectors, are unit vectors.
     """
 
     def __init__(self, tables: Tables, lock: FolderLock | None, *, write: bool) -> None:
@@ -103,10 +103,22 @@ class MilvusCollection:
         dimensions: int,
         index: Index | None = None,
     ) -> MilvusCollection:
-        """A new, empty collection, open for writing.
+        """Create an empty collection and open it for writing.
 
-        ``index`` is ``"flat"``, which compares with every vector, or ``"hnsw"``, which is approximate; None means
-        flat for Milvus Lite and hnsw for a server.
+        Args:
+            path: The address, see :func:`parse_address`.
+            model: Fingerprint of the model.
+            model_source: Where the model was loaded from.
+            dimensions: Length of its vectors.
+            index: ``"flat"`` compares with every vector, ``"hnsw"`` is approximate; None means flat for Milvus Lite and
+                hnsw for a server.
+
+        Returns:
+            The collection.
+
+        Raises:
+            InputError: The address is invalid, or already taken.
+            VSEError: Milvus cannot be reached, or another process has locked the folder.
         """
         address = parse_address(os.fspath(path))
         check_dimensions(dimensions)
@@ -124,7 +136,20 @@ class MilvusCollection:
 
     @classmethod
     def open(cls, path: str | os.PathLike[str], *, write: bool = False, model: str | None = None) -> MilvusCollection:
-        """The collection at ``path``; ``model`` is the fingerprint that its vectors have to have."""
+        """Open the collection at ``path``.
+
+        Args:
+            path: The address, see :func:`parse_address`.
+            write: Whether to open for writing, which takes over from the previous writer and drops older generations.
+            model: Fingerprint that the collection's model must have; None accepts any.
+
+        Returns:
+            The serving generation.
+
+        Raises:
+            InputError: There is no collection at ``path``, or its model is another one.
+            VSEError: Milvus cannot be reached, the folder is locked, or the collection is corrupt.
+        """
         address = parse_address(os.fspath(path))
 
         def expect(connection: Connection) -> Tables:
@@ -147,7 +172,7 @@ class MilvusCollection:
 
     @classmethod
     def exists(cls, path: str | os.PathLike[str]) -> bool:
-        """Whether a collection was completely made at ``path``, also one that this version cannot open."""
+        """Return whether a collection was completely created at ``path``, even one that this version cannot open."""
         address = parse_address(os.fspath(path))
         if address.folder is not None:
             lite.check_folder(address.folder, new=True)
@@ -158,20 +183,35 @@ class MilvusCollection:
 
     @property
     def superseded(self) -> bool:
-        """Whether an upgrade has switched to a newer generation: open the collection again to use it."""
+        """Whether an upgrade switched to a newer generation: open the collection again to use it."""
         return self.tables.ledger.serving().generation != self.tables.generation
 
     def info(self) -> CollectionInfo:
-        """Counts and origin, as of now."""
+        """Return current counts and model."""
         return self.tables.ledger.state().info(self.where)
 
     def add(self, entries: Sequence[Entry]) -> None:
-        """Add files, all of them or none; of a file that is named twice the last counts."""
+        """Add files atomically, replacing those at the same (root, path).
+
+        Args:
+            entries: The files with their vectors; of duplicates the last one wins.
+
+        Raises:
+            InputError: An entry is invalid, or Milvus cannot store one of its values; nothing is added.
+            VSEError: The collection is not open for writing, another writer took over, or Milvus failed.
+        """
         last = self._by_place(entries)
         self._writing().change(lambda now: changing.adding(self.tables, now, last))
 
     def remove(self, files: Iterable[tuple[str, str]]) -> int:
-        """Forget files by (root, path), purge their vectors, and return how many there were."""
+        """Remove files and purge their vectors atomically.
+
+        Args:
+            files: (root, path) of each file; unknown ones are skipped.
+
+        Returns:
+            How many files were removed.
+        """
         keys = [place_key(place) for place in files]
         count = 0
 
@@ -184,25 +224,41 @@ class MilvusCollection:
         return count
 
     def move(self, moves: Sequence[tuple[tuple[str, str], MediaFile]]) -> None:
-        """Move files, all of them or none and at once, so that they may change places.
+        """Move files atomically, all at once, so that they can swap places.
 
-        A file that was at a new place is forgotten. Captions that stay the same keep their vectors, others have none.
+        Args:
+            moves: The old (root, path) of each file, and the file as it is now. A file that was at a new place is
+                removed. Unchanged captions keep their vectors, new ones have none.
+
+        Raises:
+            InputError: A file is unknown, moved twice, or two files share a new place; nothing is moved.
         """
         moves = tuple(moves)
         self._writing().change(lambda now: changing.moving(self.tables, now, moves))
 
     def search(self, vector: Vectors, k: int, *, where: Filter | None = None, exact: bool | None = None) -> Hits:
-        """The ``k`` best items; what an approximate index proposes is scored exactly as well.
+        """Return the best items, scored exactly even where an approximate index proposed them.
 
-        The best 5 are the first 5 of the best 15: always when the search is exact, and among all ``k`` up to 256 when
-        it is not.
+        Args:
+            vector: The query ``(D,)``, a unit vector.
+            k: How many items.
+            where: Only search items of files that pass this filter.
+            exact: True compares with every vector; None and False use an approximate index if there is one.
+
+        Returns:
+            Up to ``k`` hits by descending score, then by id. The best 5 are the first 5 of the best 15: always when the
+            search is exact, otherwise for ``k`` up to 256.
         """
         search = Search("items", self._checked(vector, k), k, condition(where))
         (rows, scores), compared = self._best(search, exact=bool(exact))
         return Hits(np.array([row["item"] for row in rows], np.int64), scores, compared)
 
     def search_captions(self, vector: Vectors, k: int) -> list[tuple[str, int, float]]:
-        """The best captions as (caption, id of its file's first item, score); those without vectors are not found."""
+        """Return the ``k`` best captions that have vectors.
+
+        Returns:
+            (caption, id of its file's first item, score) of each, by descending score.
+        """
         search = Search("captions", self._checked(vector, k), k, None, ("text", "first"))
         (rows, scores), _ = self._best(search, exact=False)
         return [
@@ -211,17 +267,17 @@ class MilvusCollection:
         ]
 
     def items(self, ids: Sequence[int]) -> list[Item]:
-        """The items with these ids, in this order; one that is gone is an error."""
+        """Return the items with these ids, in this order; a missing id raises InputError."""
         return [item_of(row) for row in self.reading.rows(ids, ITEM_COLUMNS)]
 
     def vectors(self, ids: Sequence[int]) -> Vectors:
-        """Their vectors ``(n, D)``, in this order; one that is gone is an error."""
+        """Return the vectors ``(n, D)`` of these items, in this order; a missing id raises InputError."""
         return vectors_of(self.reading.rows(ids, ("item", "vector")), self.dimensions)
 
     def all_vectors(self, block: int = 8192) -> Iterator[tuple[NDArray[np.int64], Vectors]]:
-        """Every id with its vector, ascending, in blocks; changes made meanwhile are seen or not."""
+        """Iterate over all ids with their vectors, ascending, in blocks; concurrent changes may or may not be seen."""
         if block < 1:
-            raise InputError(f"block {block}: expected 1 vector at least")
+            raise InputError(f"block {block}: expected at least 1 vector")
         waiting: list[Row] = []
         for rows in self.reading.windows(None, ("item", "vector")):
             waiting += rows
@@ -232,7 +288,7 @@ class MilvusCollection:
             yield self._block(waiting)
 
     def files(self, root: str | None = None) -> Iterator[MediaFile]:
-        """Every file, by root and path; changes made meanwhile are seen or not.
+        """Iterate over all files by root and path; concurrent changes may or may not be seen.
 
         Milvus does not sort: the names of all files are held in memory.
         """
@@ -251,43 +307,43 @@ class MilvusCollection:
                         yield file
 
     def recent(self, k: int, *, offset: int = 0, where: Filter | None = None) -> list[Item]:
-        """The files that pass, the newest first, as the first item of each: ``k`` of them after ``offset``."""
+        """Return ``k`` files that pass, newest first, after skipping ``offset``; each as its first item."""
         return browsing.recent(self.reading, self.tables.ledger.state(), k, offset, where)
 
     def facets(self, folders: int = 200) -> Facets:
-        """What the files are and where they lie, as of now; of the folders the ``folders`` with the most files."""
+        """Return current counts by kind, time and folder, for the ``folders`` folders with the most files."""
         return browsing.facets(self.reading, folders)
 
     def sample(self, count: int) -> Vectors:
-        """Vectors of at most ``count`` items, by id: those whose ids have the smallest hashes."""
+        """Return the vectors of at most ``count`` items, by id: those whose ids have the smallest hashes."""
         state = self.tables.ledger.state()
         if sampled.few_to_try(state, count):
             return vectors_of(sampled.tried(self.reading, state, count), self.dimensions)
         return sampled.chosen(self.all_vectors(), count, self.dimensions)
 
     def settle(self, *, progress: ProgressReporter | None = None) -> None:
-        """Nothing to do: Milvus follows by itself."""
+        """Do nothing, except check that the collection is open for writing: Milvus maintains its indexes itself."""
         self._writing()
 
     def new_generation(
         self, *, model: str, model_source: str, dimensions: int, progress: ProgressReporter | None = None
     ) -> MilvusNextGeneration:
-        """The next generation, to be filled beside this one: see :class:`MilvusNextGeneration`."""
+        """Return the next generation, to be filled while this one serves: see :class:`MilvusNextGeneration`."""
         from vse.index.milvus.next_generation import next_generation
 
         return next_generation(self, self._writing(), model, model_source, check_dimensions(dimensions))
 
     def unfinished(self) -> CollectionInfo | None:
-        """What an upgrade that goes on or was not finished has made so far; None when there is none."""
+        """Return the counts of an upgrade that is running or was interrupted; None when there is none."""
         state = unfinished_state(self.tables.connection, self.tables.generation + 1)
         return None if state is None else state.info(self.where)
 
     def set_model_source(self, model_source: str) -> None:
-        """Record that the model of these vectors is found elsewhere now."""
+        """Record a new location of the model."""
         self._writing().amend(lambda now: replace(now, model_source=model_source))
 
     def close(self) -> None:
-        """Release what is held; harmless when closed already."""
+        """Close the connection and release the lock. Idempotent."""
         self.tables.connection.close()
         lock, self._lock = self._lock, None
         if lock is not None:
@@ -315,7 +371,7 @@ class MilvusCollection:
     def _checked(self, vector: Vectors, k: int) -> Vectors:
         check_vectors(vector, (self.dimensions,), "query")
         if k < 1:
-            raise InputError(f"k {k}: expected 1 result at least")
+            raise InputError(f"k {k}: expected at least 1 result")
         return np.ascontiguousarray(vector)
 
     def _best(self, search: Search, *, exact: bool) -> tuple[Found, bool]:

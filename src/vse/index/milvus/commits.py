@@ -1,4 +1,4 @@
-"""The writer's side of the commit protocol, which is told in the package's description."""
+"""The writer's side of the commit protocol, which the package docstring describes."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def _lists() -> dict[VectorTable, list[Row]]:
 
 @dataclass
 class Change:
-    """Rows that come and, without their vectors, rows that go by table, and the state that publishes both."""
+    """Rows to add, rows to remove (without their vectors), both by table, and the state that publishes the change."""
 
     state: State
     come: dict[VectorTable, list[Row]] = field(default_factory=_lists)
@@ -51,14 +51,14 @@ class Change:
 
 
 def by_place(entries: Iterable[Entry]) -> dict[str, Entry]:
-    """The entries by the hash of their place; of a file that is named twice the last counts."""
+    """Return the entries by the hash of their place; of duplicates the last one wins."""
     return {place_key((entry.file.root, entry.file.path)): entry for entry in entries}
 
 
 def adding(
     tables: Tables, now: State, entries: Mapping[str, Entry], ids: Mapping[str, Sequence[int]] | None = None
 ) -> Change:
-    """Add files, given by place, where others may be; their items have these ids, or the next ones."""
+    """Plan to add files by place, replacing existing ones; their items get these ids, by default the next ones."""
     change = _begun(now)
     _forget(tables, now, change, rows_at(tables, now, entries))
     for key, entry in entries.items():
@@ -77,7 +77,7 @@ def adding(
 
 
 def removing(tables: Tables, now: State, keys: Iterable[str]) -> tuple[Change, int]:
-    """Forget files by the hashes of their places; also how many there were."""
+    """Plan to remove files by the hashes of their places; also return how many there are."""
     change = _begun(now)
     known = rows_at(tables, now, keys)
     _forget(tables, now, change, known)
@@ -85,7 +85,7 @@ def removing(tables: Tables, now: State, keys: Iterable[str]) -> tuple[Change, i
 
 
 def moving(tables: Tables, now: State, moves: Sequence[tuple[Place, MediaFile]]) -> Change:
-    """Move all at once, so that files may change places; whoever was at a new place is gone."""
+    """Plan to move all files at once, so that they can swap places; a file that was at a new place is removed."""
     check_distinct("moved twice", [place for place, _ in moves])
     check_distinct("the new place of two files", [(file.root, file.path) for _, file in moves])
     old = [place_key(place) for place, _ in moves]
@@ -123,7 +123,7 @@ def _begun(now: State) -> Change:
 
 
 def rows_at(tables: Tables, now: State, keys: Iterable[str], columns: Sequence[str] = ITEM) -> dict[str, list[Row]]:
-    """The items at these places, in the order of their moments."""
+    """Return the items at these places, in the order of their moments."""
     found: dict[str, list[Row]] = {}
     rows = tables.query_in("items", "place", keys, now.alive, columns)
     for row in sorted(rows, key=lambda row: int(row["position"])):
@@ -139,7 +139,7 @@ def _captions_of_files(tables: Tables, now: State, firsts: Sequence[int]) -> dic
 
 
 def _whole(tables: Tables, now: State, table: VectorTable, rows: Sequence[Row]) -> list[Row]:
-    """The same rows with all their columns, in any order."""
+    """Return the same rows with all columns, in any order."""
     keys = [row["row"] for row in rows]
     return [row for block in tables.whole(table, keys, now.dimensions) for row in block]
 
@@ -173,11 +173,11 @@ def _count(change: Change, root: str, *, files: int, items: int = 0, captions: i
 
 
 STRIDE = 2**32
-"""Keys that a new writer leaves to the one before, which may still be writing."""
+"""Row keys that a new writer skips, because the previous one may still be writing."""
 
 
 class Writer:
-    """Whoever changes a generation; making one takes over from the writer before. One thread changes at a time."""
+    """The writer of a generation; creating one takes over from the previous writer. One thread changes at a time."""
 
     def __init__(self, tables: Tables) -> None:
         self._tables = tables
@@ -187,7 +187,7 @@ class Writer:
         self._unfinished = False
 
     def change(self, planned: Callable[[State], Change]) -> None:
-        """Let what is planned for the present state happen, all of it or nothing; it has when this returns."""
+        """Commit the change planned for the current state, atomically; it is published on return."""
         with self._guard:
             now = self._cleared()
             change = planned(now)
@@ -195,19 +195,19 @@ class Writer:
                 self._happen(now, change)
 
     def amend(self, amended: Callable[[State], State]) -> State:
-        """Publish what is made of the present state, while all rows stay as they are; return the state before."""
+        """Publish an amended state without changing rows; return the state before."""
         with self._guard:
             now = self._cleared()
             self._happen(now, Change(replace(amended(now), batch=now.batch + 1)))
             return now
 
     def hand_over(self, serving: Writer) -> None:
-        """Let this generation serve, in the place of the one of the writer ``serving``: one row."""
+        """Make this generation serve, in place of the one of the writer ``serving``, by publishing one row."""
         with self._guard:
             new = self._cleared()
             with serving._guard:
                 now = serving._cleared()
-                if now.batch < new.batch:  # rows of the new generation are born with up to this number
+                if now.batch < new.batch:  # rows of the new generation are born with batches up to this one
                     before, now = now, replace(now, batch=new.batch)
                     serving._happen(before, Change(now))
                 item = max(now.next_item, new.next_item)
@@ -215,12 +215,12 @@ class Writer:
                 serving._happen(now, Change(switched))
 
     def owned(self) -> State:
-        """What is published, when this writer may still change it."""
+        """Return the published state; raise VSEError when another writer has taken over."""
         state = self._tables.ledger.own()
         if state.writer != self._token:
             raise VSEError(
-                f"{self._tables.connection.where} was opened for writing elsewhere since: nothing was changed, let one "
-                "process write and open it again"
+                f"{self._tables.connection.where} has since been opened for writing elsewhere: nothing was changed, "
+                "let one process write and open it again"
             )
         return state
 
@@ -237,13 +237,13 @@ class Writer:
             self._publish(change)
         except VSEError:
             with suppress(VSEError):
-                if self._tables.ledger.serving() == change.state:  # only the answer of Milvus was lost
+                if self._tables.ledger.serving() == change.state:  # committed, only Milvus's reply was lost
                     return
             raise
-        with suppress(VSEError):  # nobody sees these rows any more, and they are looked for again
+        with suppress(VSEError):  # nobody sees these rows any more, and the next cleanup retries
             for table in VECTOR_TABLES:
                 self._tables.delete(table, [row["row"] for row in change.go[table]])
-            if change.state.generation == now.generation:  # otherwise some still read what served so far
+            if change.state.generation == now.generation:  # otherwise readers may still use the old generation
                 self._tables.ledger.forget([now.batch])
             self._unfinished = False
             for table in VECTOR_TABLES:
@@ -262,7 +262,7 @@ class Writer:
         self._tables.ledger.publish(change.state)
 
     def _withdraw(self, change: Change) -> None:
-        """Take back rows that another writer, being past this batch, would show."""
+        """Undo rows that another writer, whose batch is already past this one, would make visible."""
         for table in VECTOR_TABLES:
             self._tables.delete(table, [row["row"] for row in change.come[table]])
             self._let_die(change, table, NEVER)
@@ -273,10 +273,10 @@ class Writer:
 
 
 def take_over(tables: Tables, token: str) -> State:
-    """Clear away what is not part of the published state, and publish it again as that of the writer ``token``.
+    """Clean up rows that are not part of the published state, and publish it again with the writer ``token``.
 
-    The number of a batch that was under way is passed over: should its row arrive late, a newer one holds. Those who
-    still read a generation that served before learn here that it is no longer kept.
+    The number of a batch in progress is skipped: should its state arrive late, a newer one is already published.
+    Readers of an older generation are cut off here, because its state is deleted.
     """
     now = tables.ledger.own()
     dying = f"born <= {now.batch} and died > {now.batch} and died < {NEVER}"
@@ -297,7 +297,7 @@ Content = tuple[str, list[tuple[float | None, float | None]]]
 
 
 def ids_before(old: Tables, state: State, entries: Mapping[str, Entry]) -> dict[str, list[int]]:
-    """By place the ids that the items of files have in the old generation, where content and moments are the same."""
+    """Return, by place, the ids of items in the old generation, where digest and moments are the same."""
     wanted: dict[str, Content] = {
         key: (to_stored(entry.file.digest), [(moment.start, moment.end) for moment in entry.moments])
         for key, entry in entries.items()
@@ -309,9 +309,9 @@ def ids_before(old: Tables, state: State, entries: Mapping[str, Entry]) -> dict[
 def held_elsewhere(
     new: Tables, state: State, known: Mapping[str, Sequence[int]], entries: Mapping[str, Entry]
 ) -> set[str]:
-    """The places in ``known`` whose ids other files of the new generation have, which are not replaced by ``entries``.
+    """Return the places in ``known`` whose ids other files of the new generation have that ``entries`` do not replace.
 
-    It happens when files are moved in the old generation while the new one is being filled.
+    That happens when files are moved in the old generation while the new one is being filled.
     """
     owners = {item: key for key, items in known.items() for item in items}
     rows = new.query_in("items", "item", owners, state.alive, ("item", "place"))
@@ -319,10 +319,10 @@ def held_elsewhere(
 
 
 def outdated(new: Tables, new_state: State, old: Tables, old_state: State) -> set[str]:
-    """The places of files of an unfinished generation whose items have other ids by now.
+    """Return the places of files of an unfinished generation whose items now have different ids.
 
-    The old generation may be changed between two attempts: an id may have become that of another place, or a file that
-    was new to it have been added there as well.
+    The old generation may change between two attempts: an id may now belong to another place, or a file that was new to
+    the old generation may have been added there too.
     """
     gone: set[str] = set()
     new_there: set[str] = set()

@@ -1,4 +1,4 @@
-"""The way to Milvus: one client, its collections by name, and how errors of Milvus are told."""
+"""Connecting to Milvus: addresses, the Milvus Lite server of a folder, and one client whose errors become one line."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ import numpy as np
 from vse.errors import InputError, VSEError, first_line, require
 
 SCHEMES = {"milvus+http": 19530, "milvus+https": 443}
-"""The schemes of servers, with the ports that are meant when none is given."""
+"""Server schemes and their default ports."""
 FILE = "milvus+file:"
 LOCAL_NAME = "vse"
-"""The name within a Milvus Lite folder, which holds one collection."""
+"""Name of the one collection in a Milvus Lite folder."""
 EXPECTED = "expected milvus+http://host:19530/name, milvus+https://host/name, or a local path that ends in .db"
 RESERVED = re.compile(r".*(_captions|_meta|_g[0-9]+)")
 """Names that the Milvus collections of another collection may have."""
@@ -31,7 +31,7 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,199}")
 
 @dataclass(frozen=True)
 class MilvusAddress:
-    """A server's ``uri`` or the ``folder`` of Milvus Lite, one of them None; ``name`` is the collection there."""
+    """A server's ``uri`` or a Milvus Lite ``folder``, the other one None; ``name`` is the collection there."""
 
     name: str
     uri: str | None = None
@@ -42,7 +42,18 @@ class MilvusAddress:
 
 
 def parse_address(text: str) -> MilvusAddress:
-    """Read an address; it holds no password, a token is taken from ``VSE_MILVUS_TOKEN``."""
+    """Parse an address.
+
+    Args:
+        text: A local path that ends in ``.db``, or ``milvus+http://host:19530/name``. It holds no password; a token is
+            taken from ``VSE_MILVUS_TOKEN``.
+
+    Raises:
+        InputError: The address is invalid, or its name is reserved.
+
+    >>> str(parse_address("milvus+http://localhost/photos"))
+    'milvus+http://localhost:19530/photos'
+    """
     if text.startswith(FILE):
         path = text.removeprefix(FILE)
         return _local(text, path.removeprefix("//") if path.startswith("///") else path)
@@ -53,15 +64,15 @@ def parse_address(text: str) -> MilvusAddress:
         port = parts.port
     except ValueError as error:
         raise InputError(f"address {text!r} cannot be read ({error}): {EXPECTED}") from None
-    if "@" in parts.netloc:  # and the message does not repeat it
-        raise InputError(f"address of {parts.hostname} holds a user or password: put them into VSE_MILVUS_TOKEN")
+    if "@" in parts.netloc:  # the message must not repeat the password
+        raise InputError(f"address of {parts.hostname} contains a user or password: put them into VSE_MILVUS_TOKEN")
     if parts.scheme not in SCHEMES or not parts.hostname or parts.query or parts.fragment:
         raise InputError(f"address {text!r}: {EXPECTED}")
     name = parts.path.strip("/")
     if not _NAME.fullmatch(name):
         raise InputError(
             f"address {text!r} names the collection {name!r}: expected letters, digits and _ after the host, "
-            "not beginning with a digit, at most 200"
+            "not starting with a digit, at most 200"
         )
     if RESERVED.fullmatch(name):
         raise InputError(
@@ -84,10 +95,10 @@ FLAT = ".flat."
 
 
 def remove_torn_indexes(folder: Path) -> None:
-    """Remove indexes that are not whole, of a folder that nobody serves; Milvus Lite makes them anew.
+    """Remove truncated indexes from a folder that nobody serves; Milvus Lite rebuilds them.
 
-    It writes them in place. One that is empty or cut off makes it refuse the whole collection, whose rows are all
-    there. A flat index is an array whose header tells its size; of others only an empty file can be told.
+    It writes them in place. An empty or truncated one makes it reject the whole collection, although all rows are
+    there. A flat index is an array whose header records its size; of others only an empty file can be recognized.
     """
     for path in folder.glob(PLACES):
         with suppress(OSError):
@@ -113,9 +124,13 @@ _users: Counter[str] = Counter()
 
 
 def check_folder(folder: Path, *, new: bool) -> None:
-    """What can be said about ``folder`` before Milvus Lite, which makes whatever is absent, is started on it."""
+    """Check ``folder`` before Milvus Lite, which creates whatever is missing, is started on it.
+
+    Raises:
+        InputError: It is a file, not a collection (unless ``new``), or holds other files.
+    """
     if folder.exists() and not folder.is_dir():
-        raise InputError(f"{folder} is a file: Milvus Lite keeps a folder there since version 3, choose another name")
+        raise InputError(f"{folder} is a file: since version 3 Milvus Lite uses a folder, choose another name")
     ours = is_used(folder)
     if not new and not ours:
         raise InputError(f"{folder} is not a collection, it holds no Milvus Lite data: 'vse index' creates one")
@@ -126,12 +141,12 @@ def check_folder(folder: Path, *, new: bool) -> None:
 
 
 def is_used(folder: Path) -> bool:
-    """Whether Milvus Lite has kept something in ``folder``."""
+    """Return whether ``folder`` holds Milvus Lite data."""
     return (folder / "collections").is_dir()
 
 
 def start(folder: Path) -> str:
-    """The address of the server on ``folder``; :func:`stop` has to be called as often as this."""
+    """Return the address of the server on ``folder``, started if necessary; each call needs a call of :func:`stop`."""
     key = str(folder.resolve())
     with _guard:
         if not _users[key]:
@@ -149,7 +164,7 @@ def start(folder: Path) -> str:
 
 
 def stop(folder: Path) -> None:
-    """End the server when nobody in this process uses it any more, so that another process may."""
+    """Stop the server when nobody in this process uses it any more, so that another process can."""
     key = str(folder.resolve())
     with _guard:
         _users[key] -= 1
@@ -164,7 +179,7 @@ def _servers() -> Any:
 
 @contextmanager
 def _heard() -> Iterator[list[str]]:
-    """Why a server did not start: Milvus Lite says so only in its log, from where it would reach the terminal."""
+    """Collect why a server did not start: Milvus Lite reports it only in its log, which would reach the terminal."""
     reasons: list[str] = []
 
     class Listener(logging.Handler):
@@ -189,7 +204,7 @@ CALL_SECONDS = 60.0
 
 
 class Connection:
-    """A client for the Milvus behind an address. May be used from several threads."""
+    """A client of the Milvus at an address. Thread-safe."""
 
     def __init__(self, address: MilvusAddress) -> None:
         self.address, self.where, self.name = address, str(address), address.name
@@ -197,7 +212,7 @@ class Connection:
         self._guard = threading.Lock()
         pymilvus = require("pymilvus", "milvus", "a collection in Milvus")
         grpc = require("grpc", "milvus", "a collection in Milvus")
-        logging.getLogger("pymilvus.decorators").setLevel(logging.CRITICAL)  # tells every error that it also raises
+        logging.getLogger("pymilvus.decorators").setLevel(logging.CRITICAL)  # it logs every error that it also raises
         self._errors = (pymilvus.MilvusException, grpc.RpcError, grpc.FutureTimeoutError, OSError)
         uri = address.uri if address.folder is None else start(address.folder)
         try:
@@ -210,7 +225,7 @@ class Connection:
             raise
 
     def close(self) -> None:
-        """Give the connection back; harmless when that was done already."""
+        """Close the connection. Idempotent."""
         with self._guard:
             client, self._client = self._client, None
         if client is not None:
@@ -219,12 +234,12 @@ class Connection:
             self._stop_lite()
 
     def names(self) -> list[str]:
-        """The Milvus collections there are, also those of others."""
+        """Return the names of all Milvus collections, including those of others."""
         with self.using() as client:
             return [str(name) for name in client.list_collections(timeout=CALL_SECONDS)]
 
     def columns(self, name: str) -> frozenset[str] | None:
-        """What the columns of a Milvus collection are called; None when it is not there."""
+        """Return the column names of a Milvus collection; None when it does not exist."""
         with self.using() as client:
             if not client.has_collection(name, timeout=CALL_SECONDS):
                 return None
@@ -232,7 +247,7 @@ class Connection:
             return frozenset(str(field["name"]) for field in described["fields"])
 
     def load(self, *names: str) -> bool:
-        """Get Milvus collections ready to be read; False when one of them is not there."""
+        """Load Milvus collections for reading; return False when one does not exist."""
         with self.using() as client:
             for name in names:
                 if not client.has_collection(name, timeout=CALL_SECONDS):
@@ -241,7 +256,7 @@ class Connection:
         return True
 
     def drop(self, *names: str) -> None:
-        """Drop Milvus collections, in this order; those that are not there are passed over."""
+        """Drop Milvus collections, in this order; missing ones are skipped."""
         with self.using() as client:
             for name in names:
                 if client.has_collection(name, timeout=CALL_SECONDS):
@@ -249,7 +264,7 @@ class Connection:
 
     @contextmanager
     def using(self) -> Iterator[Any]:
-        """The client; what Milvus raises becomes one line."""
+        """Yield the client, and convert errors of Milvus into one line."""
         client = self._client
         if client is None:
             raise VSEError(f"{self.where} is closed: open it again")

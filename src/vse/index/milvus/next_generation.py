@@ -1,4 +1,4 @@
-"""Filling the next generation while the present one serves."""
+"""Filling the next generation while the current one serves."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from vse.progress import ProgressReporter
 
 
 class MilvusNextGeneration(MilvusCollection):
-    """A :class:`~vse.index.types.NextGeneration` in Milvus, made by :meth:`MilvusCollection.new_generation`.
+    """A :class:`~vse.index.types.NextGeneration` in Milvus; see :meth:`MilvusCollection.new_generation`.
 
     ::
 
@@ -27,10 +27,9 @@ class MilvusNextGeneration(MilvusCollection):
             for ...: new.add(...)
             new.commit()
 
-    It has Milvus collections and states of its own, beside those that serve. Closing without :meth:`commit`, or dying,
-    keeps what was added: the next call for the same model and dimensions resumes it, one for another model throws
-    it away, and so does :meth:`discard`. The old collection has to stay open, and takes no more changes once the
-    switch is made.
+    It has its own Milvus collections and states, beside the serving ones. Closing without :meth:`commit`, or a crash,
+    keeps what was added: the next call for the same model and dimensions resumes it, a call for another model removes
+    it, and so does :meth:`discard`. The old collection has to stay open, and rejects changes after the switch.
     """
 
     def __init__(self, tables: Tables, old: MilvusCollection, serving: Writer) -> None:
@@ -39,22 +38,29 @@ class MilvusNextGeneration(MilvusCollection):
 
     @property
     def superseded(self) -> bool:
-        """Never before it serves."""
+        """Always False: nothing replaces a generation before it serves."""
         return False
 
     def add(self, entries: Sequence[Entry]) -> None:
-        """Add files, all of them or none."""
+        """Add files atomically.
+
+        Args:
+            entries: The files with the vectors of the new model; of duplicates the last one wins.
+
+        Raises:
+            InputError: An entry is invalid; nothing is added.
+        """
         last = self._by_place(entries)
         self._writing().change(lambda now: changing.adding(self.tables, now, last, self._ids(now, last)))
 
     def commit(self, *, progress: ProgressReporter | None = None) -> None:
-        """Let this generation serve, in one step, and close it; open the collection again to use it."""
+        """Make this generation serve, atomically, and close it; open the collection again to use it."""
         self._writing().hand_over(self._serving)
         self.close()
 
     def discard(self) -> None:
-        """Discard what was made, and close; the old generation goes on serving."""
-        self._serving.owned()  # whoever else writes by now may be going on with it
+        """Drop this generation and close it; the old one keeps serving."""
+        self._serving.owned()  # another writer may already be resuming it
         self._writing().owned()
         self.tables.connection.drop(*tables_of(self.tables.base))
         self.close()
@@ -62,11 +68,11 @@ class MilvusNextGeneration(MilvusCollection):
     def new_generation(
         self, *, model: str, model_source: str, dimensions: int, progress: ProgressReporter | None = None
     ) -> MilvusNextGeneration:
-        """An error: one is made at a time."""
+        """Raise VSEError: only one generation is built at a time."""
         raise VSEError(f"generation {self.tables.generation} of {self.where} is not serving yet: commit it first")
 
     def _ids(self, now: State, entries: Mapping[str, Entry]) -> dict[str, list[int]]:
-        """Those of the old generation where it has the same file, others from its sequence."""
+        """Return the ids of the old generation where it has the same file, otherwise new ones from its sequence."""
         self._serving.owned()
         known = self._old.reading.steady(lambda state: kept_ids.ids_before(self._old.tables, state, entries))
         for key in kept_ids.held_elsewhere(self.tables, now, known, entries):
@@ -77,14 +83,14 @@ class MilvusNextGeneration(MilvusCollection):
         return {**known, **{key: list(islice(fresh, len(entries[key].moments))) for key in missing}}
 
     def _reserved(self, count: int) -> range:
-        """So many ids that the old generation has not given and will not give, also when it goes on serving."""
+        """Reserve ``count`` ids of the old generation, which it will never assign itself."""
         if not count:
             return range(0)
         before = self._serving.amend(lambda now: replace(now, next_item=now.next_item + count))
         return range(before.next_item, before.next_item + count)
 
     def _align(self, model_source: str) -> None:
-        """Bring what an attempt has left in line with the old generation as it is now."""
+        """Align what an earlier attempt left with the current state of the old generation."""
         if self.tables.ledger.state().model_source != model_source:
             self._writing().amend(lambda now: replace(now, model_source=model_source))
 
@@ -98,7 +104,7 @@ class MilvusNextGeneration(MilvusCollection):
 def next_generation(
     old: MilvusCollection, serving: Writer, model: str, model_source: str, dimensions: int
 ) -> MilvusNextGeneration:
-    """What an attempt for the same model and dimensions has left, or new Milvus collections beside those of ``old``."""
+    """Resume an attempt for the same model and dimensions, or create new Milvus collections beside those of ``old``."""
     now = serving.owned()
     wanted = State(model, model_source, dimensions, now.index, generation=now.generation + 1, next_item=now.next_item)
     connection = Connection(old.tables.connection.address)

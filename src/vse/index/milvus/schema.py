@@ -1,4 +1,4 @@
-"""The three Milvus collections of a generation, and their columns."""
+"""The three Milvus collections of a generation: their columns, rows and published state."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ from vse.index.types import VECTOR_TABLES, CollectionInfo, Entry, Item, MediaFil
 
 _UNSAFE = re.compile("[\x00-\x1f\x7f\"'%\\\\\ud800-\udfff]")
 _CODE = re.compile("%([0-9A-F]{2})")
-_BYTES = 0xDC00  # where Python puts bytes that are no UTF-8
+_BYTES = 0xDC00  # surrogateescape: where Python maps bytes that are not UTF-8
 
 
 def to_stored(text: str) -> str:
-    """The text as it is stored."""
+    """Encode text as stored."""
     return _UNSAFE.sub(lambda match: _code(match[0], text), text)
 
 
 def from_stored(stored: str) -> str:
-    """The text that :func:`to_stored` stored."""
+    """Decode what :func:`to_stored` encoded."""
     return _CODE.sub(lambda match: _character(int(match[1], 16)), stored)
 
 
 def literal(text: str) -> str:
-    """The text as it stands in an expression, to be compared with stored ones."""
+    """Return the text as a literal of an expression, to compare with stored text."""
     return f'"{to_stored(text)}"'
 
 
@@ -41,7 +41,7 @@ def _code(character: str, text: str) -> str:
         return f"%{value:02X}"
     if _BYTES + 0x80 <= value <= _BYTES + 0xFF:
         return f"%{value - _BYTES:02X}"
-    raise InputError(f"{text!r} cannot be stored: expected Unicode, or the bytes of a file's name")
+    raise InputError(f"{text!r} cannot be stored: expected Unicode, or the bytes of a file name")
 
 
 def _character(value: int) -> str:
@@ -57,8 +57,8 @@ MAX_BYTES = 65_535
 class State:
     """The collection as of ``batch``.
 
-    ``next_item``, ``next_caption`` and ``next_row`` were never used; ``roots`` counts the files of each root;
-    ``writer`` is the token of whoever may change the collection.
+    ``next_item``, ``next_caption`` and ``next_row`` have never been used; ``roots`` counts the files of each root;
+    ``writer`` is the token of the writer that may change the collection.
     """
 
     model: str
@@ -81,11 +81,11 @@ class State:
 
     @property
     def alive(self) -> str:
-        """The expression for rows that are there."""
+        """The expression for rows that exist in this state."""
         return f"born <= {self.batch} and died > {self.batch}"
 
     def info(self, where: str) -> CollectionInfo:
-        """The same as for every collection."""
+        """Return counts and model."""
         roots, given = dict(sorted(self.roots.items())), self.next_item - 1
         return CollectionInfo(
             where=where,
@@ -103,18 +103,23 @@ class State:
         )
 
     def to_text(self) -> str:
-        """ASCII, also where a root holds bytes that are no UTF-8."""
+        """Encode as ASCII, even where a root holds bytes that are not UTF-8."""
         text = json.dumps({"format": FORMAT, **asdict(self)}, allow_nan=False)
         if len(text) > MAX_BYTES:
             raise InputError(
-                f"{len(self.roots)} roots take {len(text)} bytes, expected {MAX_BYTES} at most: index fewer folders "
+                f"{len(self.roots)} roots take {len(text)} bytes, expected at most {MAX_BYTES}: index fewer folders "
                 "into one collection"
             )
         return text
 
 
 def state_of(where: str, text: str) -> State:
-    """The state that was written as ``text``."""
+    """Decode a state.
+
+    Raises:
+        VSEError: It is corrupt.
+        InputError: It has another format.
+    """
     try:
         values = json.loads(text)
         found = values.pop("format")
@@ -126,14 +131,14 @@ def state_of(where: str, text: str) -> State:
 
 
 NEVER = 2**62
-"""The batch with which rows die that live."""
+"""``died`` of rows that are alive."""
 NAME_BYTES = 16_384
-"""A path of 4,096 bytes, each stored as three characters, fits."""
+"""Fits a path of 4,096 bytes, each stored as three characters."""
 DIGEST_BYTES = 512
 LINKS, BREADTH = 32, 256
-"""Of the graph that an approximate search walks."""
+"""HNSW parameters: M and efConstruction."""
 
-# (name, type, options): "row" is the key and belongs to one version; "item" is the id, which stays.
+# (name, type, options): "row" is the key of one version; "item" is the id, which all versions share.
 _VERSION = [("row", "INT64", {"is_primary": True}), ("born", "INT64", {}), ("died", "INT64", {})]
 _ITEM = [
     ("item", "INT64", {}),
@@ -158,52 +163,52 @@ CAPTION_COLUMNS = tuple(name for name, _, _ in (*_VERSION, *_CAPTION))
 META_COLUMNS = frozenset((*(name for name, _, _ in _META), "vector"))
 COLUMNS = {"items": ITEM_COLUMNS, "captions": CAPTION_COLUMNS}
 NUMBERS = frozenset(name for name, kind, _ in (*_VERSION, *_ITEM) if kind != "VARCHAR")
-"""The columns of items that take eight bytes."""
+"""Columns of items that take eight bytes."""
 NUMBER = {"items": "item", "captions": "caption"}
-"""The column that orders equal scores, and that pages go by."""
+"""The column that breaks ties between scores, and that pages follow."""
 
 
 def base_name(name: str, generation: int) -> str:
-    """What the names of a generation's Milvus collections begin with."""
+    """Return the prefix of the names of a generation's Milvus collections."""
     return name if generation == 1 else f"{name}_g{generation}"
 
 
 def table_name(base: str, table: VectorTable) -> str:
-    """The Milvus collection of a table."""
+    """Return the Milvus collection of a table."""
     return base if table == "items" else f"{base}_{table}"
 
 
 def meta_table(base: str) -> str:
-    """The Milvus collection of the states."""
+    """Return the Milvus collection of the states."""
     return f"{base}_meta"
 
 
 def tables_of(base: str) -> tuple[str, ...]:
-    """All three, in the order in which they are dropped: without states nobody takes the rest for something whole."""
+    """Return all three in the order to drop them: the states first, so that nobody takes the rest for complete."""
     return meta_table(base), *(table_name(base, table) for table in VECTOR_TABLES)
 
 
 def generation_of(name: str, table: str) -> int | None:
-    """The generation of the collection ``name`` to which a Milvus collection belongs; None when to none."""
+    """Return the generation of the collection ``name`` that a Milvus collection belongs to; None if to none."""
     match = re.fullmatch(rf"{name}(?:_g([2-9]|[1-9][0-9]+))?(?:_captions|_meta)?", table)
     return None if match is None else int(match[1] or 1)
 
 
 def columns_of(table: str) -> frozenset[str]:
-    """The columns that a Milvus collection of ours has, by the end of its name."""
+    """Return the columns of one of our Milvus collections, by the suffix of its name."""
     if table.endswith("_meta"):
         return META_COLUMNS
     return frozenset((*COLUMNS["captions" if table.endswith("_captions") else "items"], "vector"))
 
 
 def make_tables(client: Any, base: str, dimensions: int, index: Index, timeout: float) -> None:
-    """Make all three, empty and loaded; what a process that was killed had made of them is dropped before."""
+    """Create and load all three, empty; first drop what a killed process left of them."""
     for each in tables_of(base):
         if client.has_collection(each, timeout=timeout):
             client.drop_collection(each, timeout=timeout)
     _make(client, table_name(base, "items"), [*_VERSION, *_ITEM], dimensions, index, timeout)
     _make(client, table_name(base, "captions"), [*_VERSION, *_CAPTION], dimensions, index, timeout)
-    _make(client, meta_table(base), _META, 2, "flat", timeout)  # Milvus wants a vector in every collection
+    _make(client, meta_table(base), _META, 2, "flat", timeout)  # Milvus requires a vector in every collection
 
 
 def _make(client: Any, name: str, fields: list[Any], dimensions: int, index: Index, timeout: float) -> None:
@@ -217,7 +222,7 @@ def _make(client: Any, name: str, fields: list[Any], dimensions: int, index: Ind
     options = {"M": LINKS, "efConstruction": BREADTH} if index == "hnsw" else {}
     indexes.add_index(field_name="vector", index_type=index.upper(), metric_type="IP", params=options)
     client.create_collection(name, schema=schema, consistency_level="Strong", timeout=timeout)
-    client.create_index(name, indexes, sync=False, timeout=timeout)  # of no rows: waiting would cost half a second
+    client.create_index(name, indexes, sync=False, timeout=timeout)  # no rows yet: waiting would cost half a second
     client.load_collection(name, timeout=timeout)
 
 
@@ -228,13 +233,17 @@ _REAL = ("taken", "latitude", "longitude", "duration")
 
 
 def place_key(place: Place) -> str:
-    """SHA-256 of root and path, by which a file is looked up."""
+    """Return the SHA-256 of root and path, by which a file is looked up."""
     text = f"{len(place[0])}:{place[0]}{place[1]}"
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def file_columns(file: MediaFile) -> Row:
-    """The columns that describe the file; values that Milvus cannot hold are an error."""
+    """Return the columns that describe a file.
+
+    Raises:
+        InputError: Milvus cannot store one of the values.
+    """
     name = f"{file.root}/{file.path}"
     row: Row = {"place": place_key((file.root, file.path))}
     for column, max_bytes in _TEXTS.items():
@@ -242,7 +251,7 @@ def file_columns(file: MediaFile) -> Row:
     for column in _WHOLE:
         value = int(getattr(file, column))
         if not -(2**63) <= value < 2**63:
-            raise InputError(f"{name} has {column} {value}: expected 64 bits at most")
+            raise InputError(f"{name} has {column} {value}: expected at most 64 bits")
         row[column] = value
     for column in _REAL:
         value = getattr(file, column)
@@ -256,7 +265,7 @@ def file_columns(file: MediaFile) -> Row:
 
 
 def item_rows(entry: Entry, items: Sequence[int], batch: int, row: int) -> list[Row]:
-    """A row for each moment, with keys from ``row`` on and the ids ``items``."""
+    """Return a row for each moment, with keys from ``row`` on and the ids ``items``."""
     file = file_columns(entry.file)
     return [
         {
@@ -268,7 +277,7 @@ def item_rows(entry: Entry, items: Sequence[int], batch: int, row: int) -> list[
 
 
 def caption_row(text: str, vector: Vectors, first: int, batch: int, row: int, caption: int) -> Row:
-    """A caption of the file whose first item has id ``first``."""
+    """Return the row of a caption of the file whose first item is ``first``."""
     return {
         "row": row, "born": batch, "died": NEVER, "caption": caption, "first": first, "text": to_stored(text),
         "vector": vector,
@@ -276,31 +285,31 @@ def caption_row(text: str, vector: Vectors, first: int, batch: int, row: int, ca
 
 
 def file_of(row: Row) -> MediaFile:
-    """The file whose item this is."""
+    """Return the file of an item's row."""
     values = {each.name: row[each.name] for each in fields(MediaFile) if each.name != "captions"}
     values |= {column: from_stored(row[column]) for column in _TEXTS}
     return MediaFile(**values, captions=captions_of(row))
 
 
 def captions_of(row: Row) -> tuple[str, ...]:
-    """The captions of an item's file."""
+    """Return the captions of an item's file."""
     return tuple(from_stored(text) for text in json.loads(row["captions"]))
 
 
 def item_of(row: Row) -> Item:
-    """The item of a row."""
+    """Return the item of a row."""
     return Item(row["item"], file_of(row), row["start"], row["end"])
 
 
 def vectors_of(rows: Sequence[Row], dimensions: int) -> Vectors:
-    """Their vectors (n, D)."""
+    """Return the vectors ``(n, D)`` of rows."""
     return np.array([row["vector"] for row in rows], np.float32).reshape(len(rows), dimensions)
 
 
 def _bounded(name: str, column: str, text: str, max_bytes: int) -> str:
     size = len(text.encode())
     if size > max_bytes:
-        raise InputError(f"{name} has {column} of {size} bytes as stored: Milvus takes {max_bytes} at most, shorten it")
+        raise InputError(f"{name} has {column} of {size} bytes as stored: Milvus takes at most {max_bytes}, shorten it")
     return text
 
 

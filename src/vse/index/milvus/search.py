@@ -1,9 +1,9 @@
-"""The best rows of one table.
+"""Searching one table, and reading rows within one snapshot.
 
-Milvus proposes and the proposals are scored here, as the embedded collection does it: the dot product is summed in
-double precision and rounded once, so that equal vectors have equal scores and the order (score descending, id
-ascending) does not depend on ``k``. With an exact index more rows are asked for until no row that was left out can
-tie with the last; with an approximate one a pool whose size does not follow ``k`` closely.
+Milvus proposes rows that are rescored here, as in the embedded collection: the dot product is summed in double
+precision and rounded once, so that equal vectors have equal scores and the order (score descending, id ascending) does
+not depend on ``k``. With an exact index more rows are requested until no row left out can tie with the last; with
+an approximate one, a pool whose size changes with ``k`` in coarse steps only.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from vse.index.scoring import exact_scores, hashes, rounding, smallest
 from vse.index.types import Vectors, VectorTable
 
 SPARE = 16
-"""How many rows more than asked for are proposed at first."""
+"""Rows requested at first beyond ``k``."""
 POOLS = ((256, 1024), (4096, MAX_ROWS))
-"""Up to so many results, so many proposals of an approximate index; more results are always searched exactly."""
+"""(largest ``k``, proposals requested from an approximate index); larger ``k`` are always searched exactly."""
 Found = tuple[list[Row], NDArray[np.float32]]
 
 
 @dataclass(frozen=True)
 class Search:
-    """One question: the unit vector ``query (D,)``, how many, what has to hold, and which columns to bring."""
+    """One search: the unit vector ``query (D,)``, how many results, a condition, and the columns to return."""
 
     table: VectorTable
     query: Vectors
@@ -46,7 +46,7 @@ class Search:
 
 
 def best(tables: Tables, state: State, search: Search, *, exact: bool) -> tuple[Found, bool]:
-    """The best rows with their scores, and whether every vector was compared."""
+    """Return the best rows with their scores, and whether every vector was compared."""
     if state.index == "flat":
         return _from_exact_index(tables, state, search) or _scanned(tables, state, search), True
     pool = next((pool for max_k, pool in POOLS if search.k <= max_k), None)
@@ -62,10 +62,10 @@ def best(tables: Tables, state: State, search: Search, *, exact: bool) -> tuple[
 def next_window(
     tables: Tables, state: State, table: VectorTable, condition: str | None, columns: Sequence[str], after: int
 ) -> tuple[list[Row], int] | None:
-    """The rows of the first window of ids above ``after`` that has any, in order, and where it ends.
+    """Return the rows of the next non-empty window of ids above ``after``, by id, and where it ends; None at the end.
 
-    Milvus returns rows in any order and limits what one call returns, so that pages are ranges of ids. They are wide
-    where only numbers are wanted: Milvus Lite looks at every row for each of them.
+    Milvus returns rows in any order and limits the size of a reply, so pages are ranges of ids. They are wide where
+    only numbers are read: Milvus Lite scans every row for each of them.
     """
     number = NUMBER[table]
     end = state.next_item if table == "items" else state.next_caption
@@ -82,12 +82,12 @@ def next_window(
 
 
 def alive(state: State, condition: str | None) -> str:
-    """The expression for rows that are there and pass."""
+    """Return the expression for rows that exist and pass."""
     return state.alive if condition is None else f"{state.alive} and {condition}"
 
 
 def _from_exact_index(tables: Tables, state: State, search: Search) -> Found | None:
-    """None when more rows tie than Milvus returns."""
+    """Return the best rows by Milvus's exact index; None when more rows tie than Milvus returns."""
     room = rounding(state.dimensions)
     ask = search.k + SPARE
     while ask <= MAX_ROWS:
@@ -101,7 +101,7 @@ def _from_exact_index(tables: Tables, state: State, search: Search) -> Found | N
 
 
 def _scanned(tables: Tables, state: State, search: Search) -> Found:
-    """Compare with every vector here."""
+    """Compare the query with every vector here."""
     kept: list[Row] = []
     after = 0
     while window := next_window(tables, state, search.table, search.condition, search.fields(), after):
@@ -119,41 +119,41 @@ def _ordered(search: Search, rows: list[Row]) -> Found:
 
 T = TypeVar("T")
 TRIES = 50
-"""How often something is read again because a change came between."""
+"""Attempts at a read before giving up, when changes keep being published meanwhile."""
 
 
 class Reading:
-    """The rows of items of one generation, in one state each time."""
+    """Reads items of one generation, each time within one snapshot."""
 
     def __init__(self, tables: Tables) -> None:
         self._tables = tables
 
     def steady(self, read: Callable[[State], T]) -> T:
-        """What ``read`` finds in one published state, during which no other was published."""
+        """Return ``read(state)``, retried until no other state was published meanwhile."""
         ledger = self._tables.ledger
         state = ledger.state()
         for _ in range(TRIES):
             try:
                 found = read(state)
             except VSEError:
-                ledger.state()  # says so when the generation is no longer kept
+                ledger.state()  # raises when the generation has been dropped
                 raise
             before, state = state, ledger.state()
             if state.batch == before.batch:
                 return found
         raise VSEError(
-            f"{self._tables.connection.where} changed {TRIES} times while it was read: try again when less is written"
+            f"{self._tables.connection.where} changed {TRIES} times while being read: try again when less is written"
         )
 
     def known(self, ids: Sequence[int], columns: Sequence[str], only: str | None = None) -> dict[int, Row]:
-        """The items with these ids that are there and pass."""
+        """Return, by id, those of these items that exist and pass."""
         if not ids:
             return {}
         rows = self.steady(lambda state: self._tables.query_in("items", "item", ids, alive(state, only), columns))
         return {int(row["item"]): row for row in rows}
 
     def rows(self, ids: Sequence[int], columns: Sequence[str]) -> list[Row]:
-        """The items with these ids, in this order; one that is gone is an error."""
+        """Return the items with these ids, in this order; a missing id raises InputError."""
         known = self.known([int(each) for each in ids], columns)
         for each in ids:
             if int(each) not in known:
@@ -161,7 +161,7 @@ class Reading:
         return [known[int(each)] for each in ids]
 
     def windows(self, only: str | None, columns: Sequence[str]) -> Iterator[list[Row]]:
-        """All items that pass, by id; changes made between two windows are seen or not."""
+        """Iterate over all items that pass, by id; changes between two windows may or may not be seen."""
         after = 0
         while window := self.steady(
             lambda state: next_window(self._tables, state, "items", only, columns, after)  # noqa: B023 - called at once
@@ -171,19 +171,19 @@ class Reading:
 
 
 MAX_TRIED = 100_000
-"""Ids that are tried rather than read."""
+"""Most ids to look up by hash order, rather than reading all vectors."""
 LEAST_TRIED = 64
 BLOCK = 2**18
-"""Ids whose hashes are computed together."""
+"""Ids hashed at a time."""
 
 
 def few_to_try(state: State, count: int) -> bool:
-    """Whether trying ids is the better way to ``count`` items."""
+    """Return whether looking up ids in hash order is the faster way to sample ``count`` items."""
     return count < state.items and count * state.next_item <= MAX_TRIED * state.items
 
 
 def tried(reading: Reading, state: State, count: int) -> list[Row]:
-    """At most ``count`` items with ``item`` and ``vector``, by id."""
+    """Return at most ``count`` items with ``item`` and ``vector``, by id, looked up in hash order."""
     end = state.next_item
     order = ordered_ids(end, 2 * LEAST_TRIED + 2 * count * end // state.items)
     found: dict[int, Row] = {}
@@ -199,7 +199,7 @@ def tried(reading: Reading, state: State, count: int) -> list[Row]:
 
 
 def ordered_ids(end: int, count: int) -> list[int]:
-    """The ``count`` ids from 1 to ``end`` - 1 with the smallest hashes, by hash; few ids are in memory at a time."""
+    """Return the ``count`` ids from 1 to ``end`` - 1 with the smallest hashes, by hash, in bounded memory."""
     kept = np.empty(0, np.int64)
     for start in range(1, end, BLOCK):
         some = np.concatenate([kept, np.arange(start, min(start + BLOCK, end))])
@@ -208,7 +208,7 @@ def ordered_ids(end: int, count: int) -> list[int]:
 
 
 def chosen(blocks: Iterable[tuple[NDArray[np.int64], Vectors]], count: int, dimensions: int) -> Vectors:
-    """Vectors of at most ``count`` items of all, which come by id."""
+    """Return the sampled vectors of at most ``count`` items, from blocks of all of them by id."""
     ids, vectors = np.empty(0, np.int64), np.empty((0, dimensions), np.float32)
     for some, block in blocks:
         ids, vectors = np.concatenate([ids, some]), np.concatenate([vectors, block])
@@ -221,7 +221,7 @@ NOTHING = "row < 0"
 
 
 def condition(where: Filter | None) -> str | None:
-    """The expression over the columns of items; None when all items pass. Empty columns pass no comparison."""
+    """Return the expression over the columns of items; None when all pass. Null columns pass no comparison."""
     if where is None:
         return None
     parts: list[str] = []
@@ -239,13 +239,13 @@ def condition(where: Filter | None) -> str | None:
     if where.within is not None:
         box = where.within
         parts += [_compared("latitude >=", box.south), _compared("latitude <=", box.north)]
-        joined = "and" if box.west <= box.east else "or"  # a box across the date line is two
+        joined = "and" if box.west <= box.east else "or"  # a box across the date line is two boxes
         parts.append(f"({_compared('longitude >=', box.west)} {joined} {_compared('longitude <=', box.east)})")
     return " and ".join(parts) or None
 
 
 def _compared(column: str, value: float) -> str:
-    """A comparison with a number; Milvus has no literals for infinity, and nothing compares with NaN."""
+    """Return a comparison with a number; Milvus has no literal for infinity, and nothing compares with NaN."""
     if math.isnan(value):
         return NOTHING
     largest = sys.float_info.max

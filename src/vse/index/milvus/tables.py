@@ -1,4 +1,4 @@
-"""Reading and writing the rows of one generation."""
+"""Reading and writing the rows and states of one generation."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ from vse.index.milvus.schema import (
 from vse.index.types import VECTOR_TABLES, Vectors, VectorTable
 
 ANSWER_SECONDS = 10.0
-"""For the state, with which everything begins: a server that was lost is told after so long."""
+"""Timeout for reading the state, which every operation begins with: a lost server is reported after this long."""
 
 
 class Ledger:
-    """States as rows of ``table``, read for one generation.
+    """The published states, as rows of ``table``, from the view of one generation.
 
-    Where several generations have states the newest of all says which one serves, and the newest of a generation what
-    it holds; a generation that served before keeps its last state for as long as it may be read.
+    The newest state of all names the serving generation, the newest of a generation describes its content. A generation
+    that served before keeps its last state for as long as it may be read.
     """
 
     def __init__(self, connection: Connection, table: str, generation: int) -> None:
@@ -40,7 +40,7 @@ class Ledger:
         self._connection = connection
 
     def states(self) -> list[State]:
-        """All that are there, the newest first."""
+        """Return all states, newest first."""
         with self._connection.using() as client:
             rows = client.query(
                 self.table, filter="batch >= 0", output_fields=["batch", "state"],
@@ -50,7 +50,7 @@ class Ledger:
         return [state_of(self._connection.where, str(row["state"])) for row in newest]
 
     def state(self) -> State:
-        """What this generation holds, which need not be the one that serves."""
+        """Return the newest state of this generation, which need not be the serving one."""
         states = self.states()
         for state in states:
             if state.generation == self.generation:
@@ -58,27 +58,27 @@ class Ledger:
         raise self._outdated() if states else self._damaged()
 
     def serving(self) -> State:
-        """What holds."""
+        """Return the newest state of all."""
         states = self.states()
         if not states:
             raise self._damaged()
         return states[0]
 
     def own(self) -> State:
-        """What holds, when this is the generation that serves."""
+        """Return the newest state; raise VSEError when another generation serves."""
         state = self.serving()
         if state.generation != self.generation:
             raise self._outdated()
         return state
 
     def publish(self, state: State) -> None:
-        """Let ``state`` hold from now on: one row."""
+        """Make ``state`` the newest one: one row, so atomic."""
         row = {"batch": state.batch, "state": state.to_text(), "vector": [0.0, 0.0]}
         with self._connection.using() as client:
             client.insert(self.table, [row], timeout=CALL_SECONDS)
 
     def forget(self, batches: Iterable[int]) -> None:
-        """Delete states that no longer hold."""
+        """Delete superseded states."""
         gone = list(batches)
         if gone:
             with self._connection.using() as client:
@@ -92,19 +92,19 @@ class Ledger:
 
 
 MAX_ROWS = 16_384
-"""What Milvus returns at most from one search."""
+"""Most rows that Milvus returns from one search."""
 BLOCK_BYTES = 16 * 2**20
-"""Roughly what one call sends or receives; Milvus refuses messages above 64 MiB."""
+"""Approximate size of one request or reply; Milvus rejects messages above 64 MiB."""
 FLUSH_AFTER = 1024
-"""Rows that Milvus Lite may hold in its log, where it searches much slower than in its files."""
+"""Rows that Milvus Lite may keep in its log, where searches are much slower than in its files."""
 AT_ONCE = 1000
-"""Values that an expression lists."""
+"""Values listed in one expression."""
 
 
 class Tables:
-    """The Milvus collections of one generation; ``ledger`` says what of them is published.
+    """The Milvus collections of one generation; ``ledger`` tells what of them is published.
 
-    A generation that is not ``serving`` yet has a ledger of its own.
+    A generation that is not ``serving`` yet has its own ledger.
     """
 
     def __init__(self, connection: Connection, generation: int, *, serving: bool = True) -> None:
@@ -114,19 +114,19 @@ class Tables:
         self._unflushed = dict.fromkeys(VECTOR_TABLES, 0)
 
     def make(self, state: State) -> None:
-        """Make the Milvus collections, empty, and publish their first state, which makes them a generation."""
+        """Create the Milvus collections, empty, and publish their first state, which makes them a generation."""
         with self.connection.using() as client:
             make_tables(client, self.base, state.dimensions, state.index, CALL_SECONDS)
         self.ledger.publish(state)
 
     def load(self) -> bool:
-        """Get everything ready to be read; False when some of it is not there."""
+        """Load everything for reading; return False when a part is missing."""
         return self.connection.load(self.ledger.table, *(table_name(self.base, table) for table in VECTOR_TABLES))
 
     def query(
         self, table: VectorTable, condition: str, columns: Sequence[str] | None = None, limit: int | None = None
     ) -> list[Row]:
-        """The rows that pass, in any order and at most ``limit`` of them, whole unless columns are named."""
+        """Return at most ``limit`` rows that pass, in any order, with all columns unless some are named."""
         options = {} if limit is None else {"limit": limit}
         with self.connection.using() as client:
             found = client.query(
@@ -137,7 +137,7 @@ class Tables:
             return list(_once(dict(row) for row in found))
 
     def whole(self, table: VectorTable, keys: Sequence[int], dimensions: int) -> Iterator[list[Row]]:
-        """The rows with these keys that are there, in blocks."""
+        """Iterate over the existing rows with these keys, in blocks."""
         step = rows_at_once(dimensions)
         for start in range(0, len(keys), step):
             yield self.query_in(table, "row", keys[start : start + step], "row >= 0")
@@ -150,7 +150,7 @@ class Tables:
         condition: str,
         columns: Sequence[str] | None = None,
     ) -> list[Row]:
-        """The rows that pass and have one of these values, which are numbers or hashes, in a column."""
+        """Return the rows that pass and have one of these values (numbers or hashes) in a column."""
         wanted = [f'"{value}"' if isinstance(value, str) else str(int(value)) for value in dict.fromkeys(values)]
         rows: list[Row] = []
         for start in range(0, len(wanted), AT_ONCE):
@@ -161,7 +161,7 @@ class Tables:
     def nearest(
         self, table: VectorTable, query: Vectors, count: int, condition: str, columns: Sequence[str], breadth: int
     ) -> tuple[list[Row], bool]:
-        """Of the ``count`` best rows, the best first, the columns and Milvus's own ``score``; whether these are all."""
+        """Return the ``count`` best rows, best first, with Milvus's own ``score``, and whether these are all."""
         options = {"metric_type": "IP", "params": {"ef": breadth} if breadth else {}}
         with self.connection.using() as client:
             (found,) = client.search(
@@ -173,21 +173,21 @@ class Tables:
         return list(_once(hits)), len(hits) < count
 
     def insert(self, table: VectorTable, rows: Sequence[Row]) -> None:
-        """Add rows whose keys are new."""
+        """Insert rows with new keys."""
         for block in _blocks(rows):
             with self.connection.using() as client:
                 client.insert(table_name(self.base, table), block, timeout=CALL_SECONDS)
             self._unflushed[table] += len(block)
 
     def rewrite(self, table: VectorTable, rows: Sequence[Row]) -> None:
-        """Put rows in the place of those with their keys."""
+        """Replace the rows with the same keys."""
         for block in _blocks(rows):
             with self.connection.using() as client:
                 client.upsert(table_name(self.base, table), block, timeout=CALL_SECONDS)
             self._unflushed[table] += len(block)
 
     def delete(self, table: VectorTable, keys: Sequence[int]) -> None:
-        """Delete rows by their keys."""
+        """Delete rows by key."""
         for start in range(0, len(keys), AT_ONCE):
             with self.connection.using() as client:
                 client.delete(
@@ -195,7 +195,7 @@ class Tables:
                 )
 
     def settle(self, table: VectorTable) -> None:
-        """Let Milvus Lite move rows from its log to its files when there are many; a server does so by itself."""
+        """Flush Milvus Lite's log to its files when it holds many rows; a server does that itself."""
         if self.connection.address.folder is not None and self._unflushed[table] >= FLUSH_AFTER:
             with self.connection.using() as client:
                 client.flush(table_name(self.base, table), timeout=CALL_SECONDS)
@@ -203,15 +203,15 @@ class Tables:
 
 
 def rows_at_once(dimensions: int) -> int:
-    """How many whole rows one call returns."""
+    """Return how many rows with all columns fit one reply."""
     return max(16, min(AT_ONCE, BLOCK_BYTES // (4 * dimensions + 2048)))
 
 
 def _once(rows: Iterable[Row]) -> Iterator[Row]:
-    """Each key once.
+    """Drop duplicate keys.
 
-    Milvus Lite returns rows twice when it was killed while it moved them from its log to its files, and a server when
-    an insert was repeated because its answer was lost.
+    Milvus Lite returns rows twice when it was killed while moving them from its log to its files, and a server when an
+    insert was retried because its reply was lost.
     """
     seen: set[int] = set()
     for row in rows:
@@ -221,7 +221,7 @@ def _once(rows: Iterable[Row]) -> Iterator[Row]:
 
 
 def _blocks(rows: Sequence[Row]) -> Iterator[list[Row]]:
-    """As many rows as one call takes."""
+    """Split rows into requests."""
     block: list[Row] = []
     size = 0
     for row in rows:
@@ -235,7 +235,7 @@ def _blocks(rows: Sequence[Row]) -> Iterator[list[Row]]:
 
 
 def serving_tables(connection: Connection) -> Tables | None:
-    """The generation that serves, ready to be read; None when no collection was completely made."""
+    """Return the serving generation, loaded; None when no collection was completely created."""
     table = meta_table(connection.name)
     if not is_ours(connection, table) or not connection.load(table):
         return None
@@ -246,14 +246,14 @@ def serving_tables(connection: Connection) -> Tables | None:
                 return tables
         except VSEError:
             if tables.ledger.serving().generation == tables.generation:
-                raise  # otherwise the generation was dropped after an upgrade, while it was being opened
+                raise  # otherwise an upgrade dropped the generation while it was being opened: retry
         if tables.ledger.serving().generation == tables.generation:
             return None
     return None
 
 
 def unfinished_tables(connection: Connection, wanted: State) -> Tables | None:
-    """What an upgrade to the same model and dimensions has left, ready to be used; None when there is nothing."""
+    """Return what an upgrade to the same model and dimensions left, loaded; None when there is nothing."""
     tables = Tables(connection, wanted.generation, serving=False)
     expect_ours(connection, tables_of(tables.base), fix="rename or drop it")
     state = unfinished_state(connection, wanted.generation)
@@ -263,7 +263,7 @@ def unfinished_tables(connection: Connection, wanted: State) -> Tables | None:
 
 
 def unfinished_state(connection: Connection, generation: int) -> State | None:
-    """The state of a generation that does not serve yet; None when there is none."""
+    """Return the state of a generation that does not serve yet; None when there is none."""
     ledger = Tables(connection, generation, serving=False).ledger
     if not is_ours(connection, ledger.table) or not connection.load(ledger.table):
         return None
@@ -272,28 +272,28 @@ def unfinished_state(connection: Connection, generation: int) -> State | None:
 
 
 def drop_all(connection: Connection) -> None:
-    """Drop whatever an earlier collection of this name has left; what is of something else stays, and is an error."""
+    """Drop what an earlier collection of this name left; a Milvus collection of something else raises InputError."""
     left = [table for table in connection.names() if generation_of(connection.name, table) is not None]
     expect_ours(connection, left, fix="choose another name")
     connection.drop(*left)
 
 
 def is_ours(connection: Connection, table: str) -> bool:
-    """Whether there is such a Milvus collection, with the columns that ours have."""
+    """Return whether this Milvus collection exists with our columns."""
     return connection.columns(table) == columns_of(table)
 
 
 def expect_ours(connection: Connection, tables: Iterable[str], *, fix: str) -> None:
-    """Raise when one of these Milvus collections is there and is not ours: it must not be dropped."""
+    """Raise InputError when one of these Milvus collections exists and is not ours: it must not be dropped."""
     for table in tables:
         if connection.columns(table) not in (None, columns_of(table)):
             raise InputError(f"{table} at {connection.where} is a Milvus collection of something else: {fix}")
 
 
 def drop_older(tables: Tables) -> None:
-    """Drop the generations before this one, which serves, and the ledger that it had before it did.
+    """Drop the generations before this one, which serves, and the ledger that it had until then.
 
-    What cannot be dropped is tried again by the next writer. The generation after this one is being made by an upgrade.
+    The next writer retries what cannot be dropped. The generation after this one is kept: an upgrade is building it.
     """
     connection = tables.connection
     with suppress(VSEError):
