@@ -96,7 +96,7 @@ def test_unavailable_timm_weights_fail_in_one_line(monkeypatch):
         raise OSError("connection refused\nwith details")
 
     monkeypatch.setattr(timm, "create_model", offline)
-    with pytest.raises(InputError, match="could not be had") as caught:
+    with pytest.raises(InputError, match="weights are unavailable") as caught:
         create_backbone("timm:resnet18", pretrained=True)
     assert "\n" not in str(caught.value)
 

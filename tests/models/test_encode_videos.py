@@ -128,7 +128,7 @@ def test_unavailable_frame_backbone_fails_in_one_line(folder, monkeypatch):
 
     monkeypatch.setattr("vse.encoders.video.create_backbone", create_backbone)
     for name, why in (("caffe-resnet50", "no published weights"), ("CaffeResNet", "unknown backbone")):
-        with pytest.raises(InputError, match=f"seen by '{name}', which cannot be had here .*{why}.*'vse features'"):
+        with pytest.raises(InputError, match=f"with '{name}', which is unavailable here .*{why}.*'vse features'"):
             frames_model(seen(name=name)).encode_videos([folder / "a.mp4"])
 
 

@@ -1,4 +1,4 @@
-"""Encoders: each maps raw inputs to a set of features and pools it to a unit vector."""
+"""Encoders: map images, videos and texts to sets of features and pool them to unit-norm embeddings."""
 
 from typing import TYPE_CHECKING
 

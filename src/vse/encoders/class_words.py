@@ -1,4 +1,4 @@
-"""Initialise a joint space with ImageNet's classes: before training, an image is near the names of what it shows."""
+"""Initialise the joint space with ImageNet's classes, so that untrained images are near the names of what they show."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ if TYPE_CHECKING:
 CLASSES = 1000
 BATCH = 100
 FAINT = 0.05
-"""What is random begins this small beside what is known."""
+"""Scale of random initial values relative to the known ones."""
 
 
 def begin_with_class_words(image: nn.Module, text: nn.Module, tokenizer: TextTokenizer | None) -> None:
-    """Initialise image and text encoder so that images start near the names of their ImageNet classes.
+    """Initialise image and text encoder so that images are near the names of their ImageNet classes.
 
-    The text encoder's linear layer becomes the identity on its first H dimensions, minus the mean of all class names;
-    ``words`` of the head become the embeddings of the class names, and ``classes`` the packaged classifier. An image of
-    a zebra is then near sentences about zebras, even if the training data has no image of one.
+    The text encoder's linear layer becomes the identity on its first H dimensions, minus the mean of all class names.
+    In the head, ``words`` becomes the embeddings of the class names and ``classes`` the packaged classifier. An image
+    of a zebra is then near sentences about zebras even if the training data has no zebras.
 
     Raises:
         InputError: If backbone, head, sizes or text encoder do not support it.
     """
     head = image.projection if isinstance(image, GridEncoder) else None
     if not isinstance(image, GridEncoder) or not isinstance(head, ClassWordsProjection):
-        raise InputError("class words need a grid encoder with the head 'class-words'")
+        raise InputError("class words need a grid encoder with head 'class-words'")
     known = image.backbone.classifier() if isinstance(image.backbone, EfficientNetLite) else None
     if known is None or known[0].shape[1] != image.backbone.channels:
         raise InputError(
@@ -53,14 +53,14 @@ def begin_with_class_words(image: nn.Module, text: nn.Module, tokenizer: TextTok
         raise InputError(f"embed_size {size} is narrower than the {width} values of the sentence encoder")
     with torch.no_grad():
         for pooling in (image.pooling, text.pooling):
-            if isinstance(pooling, GPO):  # the sentence encoder was trained to be averaged, and so was the classifier
+            if isinstance(pooling, GPO):  # sentence encoder and classifier were both trained with mean pooling
                 pooling.begin_as_average()
         text.linear.weight.mul_(FAINT)
         text.linear.weight[:width] = torch.eye(width)
         text.linear.bias.zero_()
         named = _pooled(text, tokenizer, [sentence for each in sentences for sentence in each])  # (2 · classes, D)
         named = nn.functional.normalize(named, dim=-1).unflatten(0, (len(sentences), -1)).mean(1)
-        # The bias counts before the norm is made one, where a sentence is longer.
+        # The bias is added before normalization, where a sentence has a larger norm.
         raw = _pooled(text, tokenizer, [each[0] for each in sentences]).mean(0)
         text.linear.bias.copy_(-raw)
         head.words.weight.copy_(nn.functional.normalize(named - named.mean(0), dim=-1).T)
@@ -71,7 +71,7 @@ def begin_with_class_words(image: nn.Module, text: nn.Module, tokenizer: TextTok
 
 
 def class_sentences() -> list[tuple[str, str]]:
-    """Return two sentences for each of ImageNet's 1,000 classes, in order: its name, and WordNet's description."""
+    """Return two sentences for each of ImageNet's 1,000 classes, in order: its name and WordNet's description."""
     require("timm", "train", "the names of ImageNet's classes")
     from timm.data.imagenet_info import ImageNetInfo
 

@@ -1,4 +1,4 @@
-"""Functions that all encoders share: unit norm, evaluation mode, fingerprint of weights."""
+"""Functions shared by all encoders: unit norm, evaluation mode, fingerprint of weights."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ SMALLEST_NORM = 1e-8
 
 
 def unit_norm(vectors: Tensor) -> Tensor:
-    """Divide each row of ``(B, D)`` by its Euclidean length; a row of zeros stays zero."""
+    """Divide each row of ``(B, D)`` by its Euclidean norm; zero rows stay zero."""
     return vectors / (vectors.norm(dim=-1, keepdim=True) + SMALLEST_NORM)
 
 
 @contextmanager
 def evaluation_mode(module: nn.Module) -> Iterator[None]:
-    """Put every submodule in evaluation mode within the context, and restore each one's mode afterwards."""
+    """Put every submodule in evaluation mode within the context, then restore the mode of each."""
     modes = [(part, part.training) for part in module.modules()]
     module.eval()
     try:
@@ -33,7 +33,7 @@ DIGITS = 16
 
 
 def state_fingerprint(state: Mapping[str, Tensor], extra: str = "") -> str:
-    """Return SHA-256 over names, types, shapes and values of all tensors and ``extra``, cut to 16 digits."""
+    """Return the first 16 digits of a SHA-256 over names, dtypes, shapes and values of all tensors, and ``extra``."""
     digest = hashlib.sha256()
     for name, tensor in sorted(state.items()):
         digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode())

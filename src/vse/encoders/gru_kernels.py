@@ -1,6 +1,6 @@
-"""Numba kernels of a GRU over a tree of prefixes: what one step does between its matrix products.
+"""Numba kernels of a GRU over a tree of prefixes: everything in a step except the matrix products.
 
-Gates are in torch's order, reset, update, new. ``gates (K, 4H)`` holds them, and the recurrent part of new after them.
+Gates are in torch's order: reset, update, new. ``gates (K, 4H)`` holds them, followed by the recurrent part of new.
 """
 
 from __future__ import annotations
@@ -30,11 +30,12 @@ def step_forward(
     first: int,
     last: int,
 ) -> None:
-    """The prefixes ``first..last`` of one level of n prefixes with m stems.
+    """Compute the states of the prefixes ``first..last`` of one level, which has n prefixes and m stems.
 
     ``projected[words]`` is ``x W_ih^T + b_ih``; ``before (m, H)`` holds the states h of the stems, ``recurrent
-    (m, 3H)`` is ``h W_hh^T`` and ``bias`` is ``b_hh``. Writes ``gates (n, 4H)`` unless it is empty. The new states go
-    to ``after (m', H)`` for the first m' prefixes, which go on, and half of each is added to its places in ``out``.
+    (m, 3H)`` is ``h W_hh^T`` and ``bias`` is ``b_hh``. Writes ``gates (n, 4H)`` unless it is empty, and ``after
+    (m', H)``, the states of the first m' prefixes, which have extensions. Adds half of each state to its places in
+    ``out``.
     """
     hidden = before.shape[1]
     single = out.itemsize == 4
@@ -88,9 +89,9 @@ def step_backward(
     first: int,
     last: int,
 ) -> None:
-    """Gradients of one level for its stems ``first..last``; prefixes and their arrays are those of the whole tree.
+    """Compute the gradients of one level for its stems ``first..last``; prefixes and their arrays cover the whole tree.
 
-    ``carried (m', H)`` is the gradient of the states of those prefixes of the level that go on, its first m'. Writes
+    ``carried (m', H)`` is the gradient of the states of the level's first m' prefixes, which have extensions. Writes
     ``grad_projected (K, 3H)`` for the children of each stem, ``grad_recurrent (m, 3H)``, with respect to
     ``h W_hh^T + b_hh``, and ``grad_before (m, H)``, the direct part of the gradient of h.
     """
@@ -128,7 +129,7 @@ def step_backward(
 
 @njit(nogil=True, cache=True, error_model="numpy")
 def sum_groups(rows: Any, starts: Any, members: Any, out: Any, first: int, last: int) -> None:
-    """``out[g]`` for the groups ``first..last``: the sum of the group's rows, in the order of its members."""
+    """Write to ``out[g]`` the sum of the rows of group g, in the order of its members, for groups ``first..last``."""
     for g in range(first, last):
         total = out[g]
         total[:] = 0

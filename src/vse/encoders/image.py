@@ -1,4 +1,4 @@
-"""Image encoders: region features or grid cells, projected and pooled."""
+"""Image encoders: project and pool region features or grid cells."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ HEADS: tuple[Head, ...] = ("linear", "residual-mlp", "class-words")
 
 
 def create_projection(head: Head, features: int, size: int, hidden: int) -> Projection:
-    """Create one of ``HEADS``; all map ``(features (B, N, F), mask)`` to ``(B, N, size)``.
+    """Create one of ``HEADS``; each maps ``(features (B, N, F), mask)`` to ``(B, N, size)``.
 
-    ``hidden`` is the width of the hidden layer of ``residual-mlp``, and the number of classes of ``class-words``.
+    ``hidden`` is the width of the hidden layer for ``residual-mlp``, and the number of classes for ``class-words``.
     """
     if head == "linear":
         return LinearProjection(features, size)
@@ -33,9 +33,9 @@ def create_projection(head: Head, features: int, size: int, hidden: int) -> Proj
 
 
 class Projection(nn.Module):
-    """Map features of width F to ``size``, for the valid elements of sets; the others become zero.
+    """Map features of width F to ``size`` for the valid elements of sets; padding becomes zero.
 
-    Padding costs nothing and never reaches statistics or gradients. Under ``torch.compile`` and in exports all elements
+    Padding costs nothing and never affects statistics or gradients. Under ``torch.compile`` and in exports all elements
     are mapped, since the number of valid ones would be a data-dependent shape. ``fc`` is the linear map to the joint
     space.
     """
@@ -53,7 +53,7 @@ class Projection(nn.Module):
         return padded.unflatten(0, features.shape[:2])
 
     def project(self, elements: Tensor) -> Tensor:
-        """``(…, F)`` to ``(…, size)``."""
+        """Map ``(…, F)`` to ``(…, size)``."""
         raise NotImplementedError
 
 
@@ -71,8 +71,8 @@ class LinearProjection(Projection):
 class ResidualProjection(Projection):
     """``fc(x) + mlp(x)`` with ``mlp = Linear(F, H) → BatchNorm over all rows → ReLU → Linear(H, size)``.
 
-    Batch norm statistics cover valid elements only: padding would shift the mean by an amount that depends on how sets
-    are batched. (Under ``torch.compile`` they cover all rows.)
+    Batch norm statistics cover valid elements only: padding would shift the mean depending on how sets are batched.
+    (Under ``torch.compile`` they cover all rows.)
     """
 
     def __init__(self, features: int, size: int, hidden: int = 512) -> None:
@@ -89,15 +89,15 @@ class ResidualProjection(Projection):
 
 
 class ClassWordsProjection(Projection):
-    """``fc(x) + words(softmax(classes(x) / T))``: what a classifier sees in an element, as embeddings of class names.
+    """``fc(x) + words(softmax(classes(x) / T))``: the classes that a classifier sees, as embeddings of their names.
 
-    ``classes`` (F to C) is the classifier that the features were trained with. It stays frozen, so that what it
-    distinguishes is not lost when few of its classes occur in training. ``words`` (C to ``size``) and ``fc`` are
-    trained. :func:`vse.encoders.class_words.begin_with_class_words` initialises both parts.
+    ``classes`` (F to C) is the classifier that the features were trained with. It stays frozen, so that no distinction
+    is lost if few of its classes occur in training. ``words`` (C to ``size``) and ``fc`` are trained.
+    :func:`vse.encoders.class_words.begin_with_class_words` initialises both parts.
     """
 
     TEMPERATURE = 2.0
-    """Of the softmax: the classifier's own (1) is nearly a choice of one class, which says little about a scene."""
+    """Of the softmax. At the classifier's 1 nearly all weight is on one class, which describes a scene poorly."""
 
     def __init__(self, features: int, size: int, classes: int = 1000) -> None:
         super().__init__()
@@ -122,7 +122,7 @@ def _xavier(linear: nn.Linear) -> nn.Linear:
 class RegionEncoder(nn.Module):
     """``features (B, N, F)`` → projection → pooling → unit norm ``(B, D)``.
 
-    ``lengths (B,)`` is the number of valid regions of each image; by default all are.
+    ``lengths (B,)`` is the number of valid regions per image; by default all are valid.
     """
 
     def __init__(self, projection: Projection, pooling: Pooling, feature_size: int) -> None:
@@ -145,18 +145,18 @@ class RegionEncoder(nn.Module):
 
 
 def check_features(features: Tensor, width: int, dtype: torch.dtype) -> Tensor:
-    """Return features in the type of the weights (stores hold float16); reject a wrong shape."""
+    """Check the shape of features and convert them to the dtype of the weights (stores hold float16)."""
     if features.dim() == 3 and features.shape[2] == width:
         return features if features.requires_grad else features.to(dtype)
-    hint = "; these look like pixels, and this model takes features" if features.dim() == 4 else ""
+    hint = "; these look like pixels, but this model takes features" if features.dim() == 4 else ""
     raise InputError(f"image features must have shape (B, N, {width}), got {tuple(features.shape)}{hint}")
 
 
 class GridEncoder(nn.Module):
     """``pixels (B, 3, H, W)`` → backbone ``(B, h·w, C)`` → projection → pooling → unit norm ``(B, D)``.
 
-    Precomputed cell features ``(B, N, C)`` are accepted instead of pixels and skip the backbone. The backbone's batch
-    norms keep their running statistics in training; their scale and shift are trained.
+    Precomputed cell features ``(B, N, C)`` are accepted instead of pixels and skip the backbone. In training, the
+    backbone's batch norms keep their running statistics fixed; their scale and shift are trained.
     """
 
     def __init__(self, backbone: Backbone, projection: Projection, pooling: Pooling) -> None:

@@ -1,9 +1,9 @@
-"""The recurrence of a wide bidirectional GRU over sentences of several lengths, directions averaged, on the CPU.
+"""The recurrence of a wide bidirectional GRU over sentences of several lengths on the CPU, directions averaged.
 
-torch's GRU makes a product for the gradient of its weights at every step, and several passes over memory for the gates.
-Here the gates of a step are one compiled pass and the gradient of the weights is one product at the end. A prefix
-that several sentences share ("<start> a man"; from the end, ". <end>") is run once, a word that occurs more than once
-is projected once, by the caller, and padding is never touched.
+torch's GRU computes a matrix product for the weight gradient at every step, and several passes over memory for the
+gates. Here the gates of a step take one compiled pass, and the weight gradient is one product at the end. A prefix that
+several sentences share ("<start> a man"; from the end, ". <end>") is computed once, a repeated word is projected once
+(by the caller), and padding is skipped.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ Indices = NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class Groups:
-    """Group g has the members ``members[starts[g]:starts[g + 1]]``, always in the same order."""
+    """Group g has the members ``members[starts[g]:starts[g + 1]]``, in a fixed order."""
 
     starts: Indices
     members: Indices
 
     @classmethod
     def of(cls, group: Indices, count: int) -> Groups:
-        """Members 0, 1, … by the number of their group, of which there are ``count``."""
+        """Group the members 0, 1, … by their group number, from 0 to ``count - 1``."""
         starts = np.zeros(count + 1, dtype=np.int64)
         starts[1:] = np.bincount(group, minlength=count).cumsum()
         return cls(starts, group.argsort(kind="stable"))
@@ -40,14 +40,19 @@ class Groups:
 
 @dataclass(frozen=True, eq=False)
 class PrefixTree:
-    """The K distinct prefixes of B sentences of L places at most, by length; in a level those that go on come first.
+    """The K distinct prefixes of B sentences of at most L words, grouped into levels by length.
 
-    A prefix that goes on is the *stem* of those that extend it; the empty prefix is the stem of the first level. As
-    the prefixes that go on come first, stem s of level t + 1 is prefix s of level t.
+    A prefix with extensions is the *stem* of the prefixes that extend it by one word; the empty prefix is the stem of
+    the first level. Within a level, prefixes with extensions come first, so stem s of level t + 1 is prefix s of level
+    t.
 
-    ``levels (T + 1,)`` and ``stem_levels (T + 1,)`` say where the prefixes and the stems of each level begin; ``words
-    (K,)`` holds the last word of each prefix, ``stems (K,)`` its stem, counted within the level; ``children`` groups
-    prefixes by stem, ``places`` the places ``b · L + l`` by prefix: a place belongs to the prefix that ends there.
+    Attributes:
+        levels: ``(T + 1,)``, where the prefixes of each level start.
+        stem_levels: ``(T + 1,)``, where the stems of each level start.
+        words: ``(K,)``, the last word of each prefix.
+        stems: ``(K,)``, the stem of each prefix, numbered within the level.
+        children: Prefixes grouped by stem.
+        places: Places ``b · L + l`` grouped by the prefix that ends there.
     """
 
     levels: Indices
@@ -59,14 +64,14 @@ class PrefixTree:
 
     @classmethod
     def of(cls, words: Indices, sizes: Indices, *, backwards: bool) -> PrefixTree:
-        """Of ``words (B, L)``, the first ``sizes (B,)`` of each row, read from their end if ``backwards``."""
+        """Build the tree of the first ``sizes (B,)`` of ``words (B, L)`` in each row, reversed if ``backwards``."""
         step = np.arange(int(sizes.max()))  # (T,)
         place = np.maximum(sizes[:, None] - 1 - step, 0) if backwards else step[None].repeat(len(sizes), 0)
         read = np.where(step < sizes[:, None], np.take_along_axis(words, place, axis=1), -1)  # (B, T)
         order = np.lexsort(read.T[::-1])  # sentences with a common prefix become neighbours
         read, place = read[order], place[order] + (order * words.shape[1])[:, None]
         valid = read >= 0
-        fresh = valid.copy()  # where a sentence's prefix differs from that of the one before
+        fresh = valid.copy()  # where a prefix differs from that of the previous sentence
         fresh[1:] &= ~np.logical_and.accumulate(read[1:] == read[:-1], axis=1)
         counts = fresh.sum(axis=0)
         levels = np.concatenate([[0], counts.cumsum()])
@@ -90,17 +95,17 @@ class PrefixTree:
 
 
 SPLIT_VALUES = 32_768
-"""Below this many values of a state, a step is done before a second thread would have begun."""
+"""With fewer state values, one thread finishes a step before a second one starts."""
 FEW_ROWS = 96
-"""Up to this many rows of states, the product is computed transposed."""
+"""Compute the product transposed for at most this many rows of states."""
 
 
 def prefix_states(projected: list[Tensor], words: Tensor, sizes: Tensor, recurrent: list[Tensor]) -> Tensor:
-    """The mean of the states of both directions, ``(B, L, H)``, zero past a sentence's end; differentiable.
+    """Return the mean of the states of both directions, ``(B, L, H)``, zero past a sentence's end; differentiable.
 
     Args:
-        projected: for each direction ``x W_ih^T + b_ih`` of every distinct word, ``(V, 3H)``.
-        words: ``(B, L)`` int64, the row of ``projected`` of each word; not read past a sentence's end.
+        projected: For each direction ``x W_ih^T + b_ih`` of every distinct word, ``(V, 3H)``.
+        words: ``(B, L)`` int64, the row of ``projected`` of each word; ignored past a sentence's end.
         sizes: ``(B,)`` int64, at least 1.
         recurrent: ``W_hh (3H, H)`` and ``b_hh (3H,)`` of the forward direction, then of the backward one.
     """
@@ -111,7 +116,7 @@ def prefix_states(projected: list[Tensor], words: Tensor, sizes: Tensor, recurre
 
 
 def plain_states(projected: list[Tensor], words: Tensor, sizes: Tensor, recurrent: list[Tensor]) -> Tensor:
-    """The definition of :func:`prefix_states`, step by step in torch operators; differentiable any number of times."""
+    """Compute the reference of :func:`prefix_states` with torch operators; differentiable any number of times."""
     batch, longest = words.shape
     valid = prefix_mask(sizes, longest)  # (B, L)
     inside = words.masked_fill(~valid, 0)
@@ -134,7 +139,7 @@ def plain_states(projected: list[Tensor], words: Tensor, sizes: Tensor, recurren
 def _run(
     trees: list[PrefixTree], shape: torch.Size, projected: list[Tensor], recurrent: list[Tensor], *, keep: bool
 ) -> tuple[Tensor, ...]:
-    """The states ``(B, L, H)``; then, if ``keep``, for each direction the states of stems and the gates of prefixes."""
+    """Return the states ``(B, L, H)`` and, if ``keep``, per direction the states of stems and the gates of prefixes."""
     from vse.encoders.gru_kernels import step_forward
 
     hidden = recurrent[0].shape[1]
@@ -172,7 +177,7 @@ def _run(
 def _gradients(
     grad: Tensor, trees: list[PrefixTree], projected: list[Tensor], recurrent: list[Tensor], kept: list[Tensor]
 ) -> list[Tensor]:
-    """Gradients for both ``projected`` and then for ``recurrent``."""
+    """Return the gradients of both ``projected``, then of ``recurrent``."""
     from vse.encoders.gru_kernels import step_backward, sum_groups
 
     hidden = grad.shape[2]
@@ -202,7 +207,7 @@ def _gradients(
             )
             _in_ranges(task, len(grad_before), hidden)
             carried = grad_before.addmm_(by_stem[stems], weight) if stems.start else grad_before
-        for_recurrent += [by_stem[1:].T @ before[1:], by_stem.sum(dim=0)]  # the empty prefix has no state to multiply
+        for_recurrent += [by_stem[1:].T @ before[1:], by_stem.sum(dim=0)]  # the state of the empty prefix is zero
         summed = torch.empty_like(projected[direction], memory_format=torch.contiguous_format)
         words = Groups.of(tree.words, len(summed))
         task = partial(sum_groups, by_prefix.numpy(), words.starts, words.members, summed.numpy())
@@ -212,7 +217,7 @@ def _gradients(
 
 
 def _levels(tree: PrefixTree) -> list[tuple[slice, slice]]:
-    """The prefixes and the stems of each level."""
+    """Return the ranges of prefixes and stems of each level."""
     bounds = [starts.tolist() for starts in (tree.levels, tree.stem_levels)]
     prefixes, stems = ([slice(a, b) for a, b in pairwise(ends)] for ends in bounds)
     return list(zip(prefixes, stems, strict=True))
@@ -223,7 +228,7 @@ def _end_of_stems(tree: PrefixTree, level: int) -> int:
 
 
 def _product(states: Tensor, weight: Tensor, *, first: bool) -> Tensor:
-    """``states (m, H) weight^T``, contiguous; the matrix library prefers few columns to few rows."""
+    """Return ``states (m, H) weight^T``, contiguous; BLAS is faster with few columns than with few rows."""
     if first:  # the state of the empty prefix is zero
         return states.new_zeros(len(states), weight.shape[0])
     return states @ weight.T if len(states) > FEW_ROWS else (weight @ states.T).T.contiguous()
@@ -234,7 +239,7 @@ def _in_ranges(task: Task, count: int, width: int) -> None:
 
 
 class _PrefixBiGRU(torch.autograd.Function):
-    """Arguments: trees, words, sizes, projected twice, then weight and bias of each direction."""
+    """Autograd function of trees, words, sizes, both ``projected``, then weight and bias of each direction."""
 
     @staticmethod
     def forward(trees: list[PrefixTree], words: Tensor, sizes: Tensor, *tensors: Tensor) -> tuple[Tensor, ...]:
@@ -250,7 +255,7 @@ class _PrefixBiGRU(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor, *_: Tensor) -> tuple[Tensor | None, ...]:
         words, sizes, *tensors = ctx.saved_tensors
         projected, recurrent, kept = tensors[:2], tensors[2:6], tensors[6:]
-        if torch.is_grad_enabled():  # gradients of gradients: go through the definition
+        if torch.is_grad_enabled():  # second-order gradients: differentiate the reference implementation
             wanted = [tensor for tensor in tensors[:6] if tensor.requires_grad]
             states = plain_states(projected, words, sizes, recurrent)
             found = iter(torch.autograd.grad(states, wanted, grad, create_graph=True))

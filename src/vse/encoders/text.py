@@ -38,9 +38,9 @@ DIRECTIONS = ("", "_reverse")
 class BiGRUEncoder(nn.Module):
     """``tokens (B, L)`` → embedding → BiGRU, directions averaged → pooling over all tokens → unit norm ``(B, D)``.
 
-    ``<start>`` and ``<end>`` are tokens like the others. ``lengths (B,)`` counts them; the rest is padding. On the CPU,
-    where the kernels load, the recurrence is :mod:`vse.encoders.prefix_bigru`; elsewhere, and in recorded graphs,
-    torch's. Both use the parameters of ``rnn``.
+    ``<start>`` and ``<end>`` are ordinary tokens, counted by ``lengths (B,)``; the rest is padding. The recurrence is
+    :mod:`vse.encoders.prefix_bigru` on a CPU where the kernels load; elsewhere, and in traced graphs, it is torch's.
+    Both use the parameters of ``rnn``.
     """
 
     def __init__(self, vocabulary_size: int, word_size: int, size: int, pooling: Pooling) -> None:
@@ -79,7 +79,7 @@ class BiGRUEncoder(nn.Module):
         return prefix_states(projected, words, sizes, recurrent)
 
     def _shares_prefixes(self, tokens: Tensor) -> bool:
-        """Whether the recurrence can be ours: modules that nobody hooked into or replaced, and kernels that run."""
+        """Return whether the prefix recurrence is usable: kernels run and modules have no hooks or replacements."""
         if compiled() or torch.is_autocast_enabled(tokens.device.type):
             return False
         if not (_untouched(self.embed, nn.Embedding) and _untouched(self.rnn, nn.GRU)):
@@ -97,7 +97,7 @@ class BiGRUEncoder(nn.Module):
 
 
 def _untouched(module: nn.Module, kind: type[nn.Module]) -> bool:
-    """Return whether calling the module does only what its class does: pruning, for one, lives in hooks."""
+    """Return whether calling the module does only what its class does; pruning, for example, uses hooks."""
     hooks = (module._forward_hooks, module._forward_pre_hooks, module._backward_hooks, module._backward_pre_hooks)
     return type(module) is kind and not any(hooks)
 
@@ -105,8 +105,8 @@ def _untouched(module: nn.Module, kind: type[nn.Module]) -> bool:
 class WordStates(nn.Module):
     """``tokens (B, L)`` → embedding → dropout → BiGRU, directions averaged: states ``(B, L, D)`` and their mask.
 
-    Embeddings start in ``U(±1/√W)``, the GRU's weights orthogonal, its biases zero. On the CPU, where the kernels load,
-    the recurrence is that of :mod:`vse.encoders.prefix_bigru`, with the parameters of ``rnn``.
+    Embeddings are initialised from ``U(±1/√W)``, GRU weights orthogonally, biases to zero. On a CPU where the kernels
+    load, the recurrence is :mod:`vse.encoders.prefix_bigru` with the parameters of ``rnn``.
     """
 
     def __init__(self, vocabulary_size: int, word_size: int, size: int, dropout: float) -> None:
@@ -122,7 +122,7 @@ class WordStates(nn.Module):
                 nn.init.zeros_(parameter)
 
     def forward(self, tokens: Tensor, lengths: Lengths | None = None) -> tuple[Tensor, Tensor | None]:
-        """Return the states, zero for padding, and their mask ``(B, L)``, None if no sentence is padded."""
+        """Return the states, zero for padding, and their mask ``(B, L)``; the mask is None if no sentence is padded."""
         tokens = check_tokens(tokens, self.embed.num_embeddings)
         mask = read_sets(self.embed.weight.new_empty(1).expand(*tokens.shape, 1), lengths)
         if not len(tokens):  # no sentences: nothing that torch would pack
@@ -137,9 +137,9 @@ class WordStates(nn.Module):
         return prefix_states(projected, words, sizes, recurrent), mask
 
     def _embedded(self, tokens: Tensor, sizes: Tensor) -> tuple[Tensor, Tensor]:
-        """Vectors ``(K, W)`` and, for each word ``(B, L)``, which of them it has.
+        """Return word embeddings ``(K, W)`` and the row of each word ``(B, L)``.
 
-        Equal words share one, unless dropout makes each word differ.
+        Equal words share a row, unless dropout makes them differ.
         """
         valid = prefix_mask(sizes, tokens.shape[1])
         given = tokens[valid]
@@ -166,8 +166,8 @@ class WordStates(nn.Module):
 class WordEncoder(WordStates):
     """``tokens (B, L)`` → :class:`~vse.encoders.text.WordStates` → pooling → unit norm ``(B, D)``.
 
-    Unlike :class:`~vse.encoders.text.BiGRUEncoder` it has dropout on the words and another initialisation; at inference
-    the two compute the same.
+    Unlike :class:`~vse.encoders.text.BiGRUEncoder`, it has dropout on the words and another initialisation; at
+    inference both compute the same.
     """
 
     def __init__(self, vocabulary_size: int, word_size: int, size: int, pooling: Pooling, dropout: float) -> None:

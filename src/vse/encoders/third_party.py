@@ -1,4 +1,4 @@
-"""Import transformers and timm safely: no pickles, no remote code, no clash with a broken torchvision."""
+"""Import transformers and timm safely: no pickles, no remote code, no failure because of a broken torchvision."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from vse.errors import InputError, first_line, require
 
 NOT_ARCHITECTURE = {"transformers_version", "_name_or_path", "architectures", "dtype"}
 _SIGNATURE = "(Tensor dets, Tensor scores, float iou_threshold) -> Tensor"
-_declared: list[Any] = []  # a torch.library.Library withdraws its declarations when it is collected
+_declared: list[Any] = []  # declarations end when their torch.library.Library is garbage-collected
 
 
 @cache
 def repair_torchvision() -> bool:
-    """Make ``import torchvision`` work where its operators are missing; return whether anything was declared.
+    """Make ``import torchvision`` work if its operators are missing; return whether anything was declared.
 
     Call it before the first import of timm or transformers.
     """
@@ -38,7 +38,7 @@ def repair_torchvision() -> bool:
     for name in ("nms", "qnms"):
         library.define(name + _SIGNATURE)
     _declared.append(library)
-    # Drop the partial modules of the failed import, which would be reused.
+    # Drop the partial modules of the failed import, or they would be reused.
     for module in [name for name in sys.modules if name.partition(".")[0] == "torchvision"]:
         del sys.modules[module]
     import_module("torchvision")
@@ -53,7 +53,7 @@ def import_transformers(purpose: str) -> Any:
 
 @contextmanager
 def quiet_loading(transformers: Any) -> Iterator[None]:
-    """Suppress progress bars and reports of loading weights; errors are still raised."""
+    """Suppress progress bars and load reports; errors are still raised."""
     logging = transformers.utils.logging
     verbosity, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
     logging.set_verbosity_error()
@@ -69,7 +69,7 @@ def quiet_loading(transformers: Any) -> Iterator[None]:
 def load_pretrained(transformers: Any, source: str, **options: Any) -> Any:
     """Call ``AutoModel.from_pretrained`` strictly: missing weights, which would stay random, are an error.
 
-    Only safetensors are read, and no code of the model is run.
+    Only safetensors are read, and no code from the model repository is run.
     """
     safetensors = require("safetensors", "train", f"loading {source!r}")
     try:
@@ -87,6 +87,6 @@ def load_pretrained(transformers: Any, source: str, **options: Any) -> Any:
 
 
 def describe_config(config: Any) -> dict[str, Any]:
-    """Return the settings and type of a configuration: enough to rebuild the network."""
+    """Return the settings and type of a configuration, sufficient to rebuild the network."""
     described = {"model_type": config.model_type, **config.to_diff_dict()}
     return {key: value for key, value in described.items() if key not in NOT_ARCHITECTURE}

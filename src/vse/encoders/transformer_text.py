@@ -16,16 +16,16 @@ from vse.inputs.pretrained import packaged_folder
 from vse.pooling import Pooling
 from vse.pooling.functional import Lengths, compiled, read_sets
 
-TOGETHER = 32  # texts that share their padding
+TOGETHER = 32  # texts padded to the same length
 
-# RoBERTa and its kin number positions from the padding's id on, so that a few of the table's rows are never used.
+# RoBERTa and similar models number positions from the padding id, so the first rows of the table are unused.
 POSITIONS_AFTER_PADDING = {"roberta", "xlm-roberta", "camembert", "mpnet", "data2vec-text", "xlm-roberta-xl"}
 
 
 class TransformerTextEncoder(nn.Module):
     """``tokens (B, L)`` → transformer ``(B, L, H)`` → linear → pooling over all tokens → unit norm ``(B, D)``.
 
-    [CLS] and [SEP] are pooled like the others. ``lengths (B,)`` counts them.
+    [CLS] and [SEP] are ordinary tokens: ``lengths (B,)`` counts them and they are pooled.
     """
 
     def __init__(self, transformer: Any, size: int, pooling: Pooling) -> None:
@@ -34,7 +34,7 @@ class TransformerTextEncoder(nn.Module):
         if getattr(config, "is_encoder_decoder", False) or not all(
             isinstance(getattr(config, name, None), int) for name in ("hidden_size", "vocab_size")
         ):
-            raise InputError(f"a {config.model_type!r} is no text encoder with one hidden state for each token")
+            raise InputError(f"a {config.model_type!r} is not a text encoder with one hidden state per token")
         self.transformer: Any = transformer
         self.linear = nn.Linear(transformer.config.hidden_size, size)
         self.pooling = pooling
@@ -55,8 +55,8 @@ class TransformerTextEncoder(nn.Module):
     def _states(self, tokens: Tensor, mask: Tensor | None) -> Tensor:
         """Return the last hidden states ``(B, L, H)``.
 
-        Texts of similar length share a pass: a batch of captions is padded to twice their usual length, and padding
-        costs as much as words. Compiled and exported, all share one.
+        Texts of similar length share a pass: a whole batch of captions would be padded to twice their usual length, and
+        padding costs as much as words. Compiled and exported, all texts share one pass.
         """
         if mask is None or compiled() or len(tokens) < 2 * TOGETHER:
             attended = torch.ones_like(tokens) if mask is None else mask.long()
@@ -116,5 +116,5 @@ def architecture_of(transformer: Any) -> dict[str, Any]:
 
 
 def _without_pooler(model_type: str) -> dict[str, Any]:
-    # BERT's pooler reads [CLS] for a task of its own; the sentence is pooled here, and unused weights are not kept.
+    # BERT's pooler is for its pretraining task; the sentence is pooled here, so drop the unused weights.
     return {"add_pooling_layer": False} if model_type in {"bert", "roberta", "xlm-roberta", "mpnet"} else {}

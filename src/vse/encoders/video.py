@@ -22,7 +22,7 @@ from vse.pooling.functional import Lengths, read_sets
 class FrameEncoder(nn.Module):
     """``frames (B, T, C)`` → Linear → dropout → pooling → unit norm ``(B, D)``.
 
-    ``lengths (B,)`` is the number of valid frames of each video; by default all are.
+    ``lengths (B,)`` is the number of valid frames per video; by default all are valid.
     """
 
     def __init__(self, feature_size: int, size: int, pooling: Pooling, dropout: float) -> None:
@@ -42,7 +42,7 @@ class FrameEncoder(nn.Module):
         """Return the projected frames ``(B, T, D)`` before pooling, and their mask."""
         frames = check_features(frames, self.feature_size, self.fc.weight.dtype)
         mask = read_sets(frames, lengths, mask)
-        if mask is not None:  # whatever the padding holds must not reach the gradient of the weights
+        if mask is not None:  # padding must not affect the gradient of the weights
             frames = frames.masked_fill(~mask.unsqueeze(-1), 0)
         return self.dropout(self.fc(frames)), mask
 
@@ -53,7 +53,7 @@ NAN = "the backbone gives NaN for it"
 
 @dataclass(frozen=True)
 class FrameFeatures:
-    """``rows`` float16 ``(n, C)``, one per frame; ``clipped`` counts values beyond the range of float16."""
+    """``rows`` are float16 ``(n, C)``, one per frame; ``clipped`` counts values beyond the range of float16."""
 
     rows: NDArray[np.float16]
     clipped: int
@@ -68,13 +68,13 @@ def see_cells(backbone: Backbone, pixels: NDArray[Any]) -> Tensor:
 
 
 def as_float16(values: Tensor) -> tuple[NDArray[np.float16], int]:
-    """Return values clipped to ±65504 and rounded, and how many were clipped."""
+    """Round values to float16, clipped to ±65504; also return how many were clipped."""
     clipped = int((values.abs() > LARGEST).sum())
     return values.clamp(-LARGEST, LARGEST).half().cpu().numpy(), clipped
 
 
 def see_frames(backbone: Backbone, pixels: NDArray[np.float32], batch_size: int) -> FrameFeatures | None:
-    """Return one row per frame ``(n, 3, H, W)`` of a video, the mean over its cells; None if there is a NaN."""
+    """Return one row per frame ``(n, 3, H, W)`` of a video, the mean over its cells; None if any value is NaN."""
     starts = range(0, len(pixels), batch_size)
     with evaluation_mode(backbone):
         means = torch.cat([see_cells(backbone, pixels[start : start + batch_size]).mean(1) for start in starts])
@@ -99,15 +99,15 @@ class FrameBackbone:
     """
 
     def __init__(self, name: str, options: Mapping[str, Any], fingerprint: str) -> None:
-        used = f"the frames of this model are seen by {name!r}"
+        used = f"this model encodes frames with {name!r}"
         try:
             self._backbone = create_backbone(name, pretrained=True, **options)
         except InputError as error:
-            raise InputError(f"{used}, which cannot be had here ({error}): {OTHERWISE}") from None
+            raise InputError(f"{used}, which is unavailable here ({error}): {OTHERWISE}") from None
         found = state_fingerprint(self._backbone.state_dict())
         if found != fingerprint:
             raise InputError(
-                f"{used} with the weights {fingerprint}, and those here are {found}: install the release of the "
+                f"{used} with the weights {fingerprint}, but those here are {found}: install the release of the "
                 f"backbone that was used, or {OTHERWISE}"
             )
 

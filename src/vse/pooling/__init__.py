@@ -1,4 +1,4 @@
-"""Poolings for sets of features, above all the Generalized Pooling Operator (GPO).
+"""Pool sets of features, above all with the Generalized Pooling Operator (GPO).
 
 >>> import torch
 >>> from vse.pooling import GPO

@@ -1,4 +1,4 @@
-"""Aggregators that the paper compares with GPO: a recurrent one, and graph convolution before pooling."""
+"""Aggregators that the paper compares with GPO: a recurrent network, and graph convolution before pooling."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from vse.pooling.sets import check_width, compact, positive_int, sizes_of
 
 
 class Seq2SeqPool(Pooling):
-    """A unidirectional GRU, ``D -> D``; the result is its state after the last valid element. Order matters.
+    """Run a unidirectional GRU, ``D -> D``, and return its state after the last valid element. Order matters.
 
     6.3 M parameters at D = 1024.
     """
@@ -40,11 +40,11 @@ class Seq2SeqPool(Pooling):
 
 
 class RelationBlock(nn.Module):
-    """One graph convolution over the complete graph of the set, with a residual.
+    """Apply one graph convolution with a residual over the complete graph of the set.
 
     ``phi' = phi + BN(W (R g(phi)))``, ``R_nm = theta(phi_n) . psi(phi_m) / N``: four D x D maps with bias and a batch
-    norm over the valid elements, 4.2 M parameters at D = 1024. The norm's scale starts at zero, so a new block is the
-    identity.
+    norm over the valid elements, 4.2 M parameters at D = 1024. The scale of the batch norm is initialised to zero, so a
+    new block is the identity.
     """
 
     def __init__(self, dim: int) -> None:
@@ -63,13 +63,13 @@ class RelationBlock(nn.Module):
             features = features.masked_fill(~mask.unsqueeze(-1), 0)
         relation = self.theta(features) @ self.psi(features).transpose(1, 2)  # (B, N, N)
         relation = relation / sizes_of(features, mask).view(-1, 1, 1)
-        if mask is not None:  # a padded element still has g's bias
+        if mask is not None:  # g's bias is nonzero for padding
             relation = relation.masked_fill(~mask.unsqueeze(1), 0)
         message = self.out(relation @ self.g(features))
         return features + self._normalise(message, mask).to(features.dtype)
 
     def _normalise(self, message: Tensor, mask: Tensor | None) -> Tensor:
-        """Batch norm whose statistics see valid elements only."""
+        """Apply batch norm; its statistics cover valid elements only."""
         if mask is None or (torch.compiler.is_compiling() and not self.training):
             normal = self.norm(message.flatten(0, 1)).view_as(message)
             return normal if mask is None else normal.masked_fill(~mask.unsqueeze(-1), 0)
@@ -78,7 +78,7 @@ class RelationBlock(nn.Module):
 
 
 class GraphPool(Pooling):
-    """``blocks`` relation blocks, then the mean (``gcn-avg``) or a GRU's last state (``gcn-seq2seq``).
+    """Apply ``blocks`` relation blocks, then the mean (``gcn-avg``) or a GRU's last state (``gcn-seq2seq``).
 
     In training mode the batch norm needs at least two valid elements in the batch.
     """
@@ -100,10 +100,10 @@ class GraphPool(Pooling):
 
 
 def gcn_avg(dim: int, *, blocks: int = 1, check_finite: bool = False) -> GraphPool:
-    """GCN+AvgPool, 4.2 M parameters at D = 1024."""
+    """Create GCN+AvgPool, 4.2 M parameters at D = 1024."""
     return GraphPool(dim, blocks=blocks, readout=AvgPool(), check_finite=check_finite)
 
 
 def gcn_seq2seq(dim: int, *, blocks: int = 4, check_finite: bool = False) -> GraphPool:
-    """GCN+Seq2Seq as in VSRN: four blocks and a GRU, 23.1 M parameters at D = 1024."""
+    """Create GCN+Seq2Seq as in VSRN: four blocks and a GRU, 23.1 M parameters at D = 1024."""
     return GraphPool(dim, blocks=blocks, readout=Seq2SeqPool(dim), check_finite=check_finite)

@@ -1,4 +1,4 @@
-"""The interface of poolings: how sets are passed, and how poolings that only depend on ranks are computed."""
+"""The interface of poolings: how sets are passed, and how poolings that depend on ranks alone are computed."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 class Pooling(nn.Module):
     """Map sets ``(B, N, D)`` to vectors ``(B, D)``.
 
-    Call it with ``lengths (B,)`` (the first n elements of each set are valid), with a boolean ``mask (B, N)`` of any
-    pattern, or with neither when every element is valid. Invalid elements never change the result, whatever they hold.
-    ``check_finite=True``, here or per call, raises on NaN and inf.
+    Pass ``lengths (B,)`` (the first n elements of each set are valid), a boolean ``mask (B, N)`` of any pattern, or
+    neither if every element is valid. Invalid elements never affect the result, even if they are NaN.
+    ``check_finite=True``, in the constructor or per call, raises on NaN and inf.
     """
 
     def __init__(self, *, check_finite: bool = False) -> None:
@@ -42,7 +42,7 @@ class Pooling(nn.Module):
     def read(
         self, features: Tensor, lengths: Lengths | None, mask: Tensor | None, check_finite: bool | None
     ) -> Tensor | None:
-        """Check the arguments and return the mask, None when every element is valid."""
+        """Check the arguments and return the mask, None if every element is valid."""
         check = self.check_finite if check_finite is None else check_finite
         mask = read_sets(features, lengths, mask, check_finite=check)
         own = self.device
@@ -55,26 +55,26 @@ class Pooling(nn.Module):
 
     @property
     def device(self) -> torch.device | None:
-        """Device of the parameters and buffers; None for a pooling that has none and works anywhere."""
+        """Device of the parameters and buffers; None if there are none, and any device works."""
         tensor = next(chain(self.parameters(), self.buffers()), None)
         return None if tensor is None else tensor.device
 
     def pool(self, features: Tensor, mask: Tensor | None) -> Tensor:
-        """Pool checked sets; ``mask`` is None when every element is valid."""
+        """Pool checked sets; ``mask`` is None if every element is valid."""
         raise NotImplementedError
 
 
 class RankPooling(Pooling):
-    """Weight the sorted values, ``v_d = sum_k theta_k max_k(phi_d)``, by the size of the set alone.
+    """Weight the sorted values, ``v_d = sum_k theta_k max_k(phi_d)``, with weights that depend on the set size alone.
 
-    The coefficients theta do not depend on the features, so they are computed once per distinct size in a batch, and
-    can be inspected (:meth:`coefficients`), tabulated (:meth:`table`) and frozen for inference (:meth:`freeze`).
+    The coefficients theta do not depend on the features. They are computed once per distinct size in a batch, and can
+    be inspected (:meth:`coefficients`), tabulated (:meth:`table`) and frozen for inference (:meth:`freeze`).
     """
 
     def size_coefficients(self, sizes: Tensor, total: int, dtype: torch.dtype | None = None) -> Tensor:
-        """Return the coefficients of sets of the ``sizes (U,)``: ``(U, total)`` or ``(U, total, D)``, zero past a size.
+        """Return the coefficients for ``sizes (U,)``: ``(U, total)`` or ``(U, total, D)``, zero past each size.
 
-        Poolings without parameters return ``dtype`` (torch's default if None), the others their own.
+        Poolings without parameters return ``dtype`` (torch's default if None), others that of their parameters.
         """
         raise NotImplementedError
 
@@ -109,7 +109,7 @@ class RankPooling(Pooling):
         return_coefficients: bool = False,
         check_finite: bool | None = None,
     ) -> Any:
-        """Pool, and on request also return the coefficients ``(B, N)`` (or ``(B, N, D)``), differentiable."""
+        """Pool; on request also return the coefficients ``(B, N)`` or ``(B, N, D)``, differentiable."""
         mask = self.read(features, lengths, mask, check_finite)
         return self.pool_with_coefficients(features, mask) if return_coefficients else self.pool(features, mask)
 
@@ -124,16 +124,16 @@ class RankPooling(Pooling):
         return sum_checked(features, weights, mask), weights.expand(features.shape[0], *weights.shape[1:])
 
     def batch_coefficients(self, features: Tensor, mask: Tensor | None) -> Tensor:
-        """Return the coefficients of each set, ``(B, N)`` or ``(B, N, D)``; one row if all sizes are equal."""
+        """Return the coefficients of each set, ``(B, N)`` or ``(B, N, D)``; a single row if all sizes are equal."""
         total = features.shape[1]
         dtype = torch.promote_types(features.dtype, torch.float32)
         if mask is None:
             size = torch.full((1,), total, dtype=torch.int64, device=features.device)
             return self.size_coefficients(size, total, dtype)
         sizes = sizes_of(features, mask)
-        if compiled() or not sizes.numel():  # the number of distinct sizes would be a shape that depends on values
+        if compiled() or not sizes.numel():  # the number of distinct sizes would be a data-dependent shape
             return self.size_coefficients(sizes, total, dtype)
-        # Sizes are small numbers: counting them is faster than torch.unique, which sorts.
+        # Sizes are small integers: counting is faster than torch.unique, which sorts.
         present = sizes.bincount(minlength=total + 1) > 0
         which = (present.cumsum(dim=0) - 1)[sizes]
         return self.size_coefficients(present.nonzero().squeeze(1), total, dtype)[which]
@@ -146,12 +146,12 @@ class RankPooling(Pooling):
 
     @torch.no_grad()
     def table(self, max_size: int) -> Tensor:
-        """Return ``(max_size, max_size[, D])``: row n-1 holds the coefficients of size n, zero past n."""
+        """Return ``(max_size, max_size[, D])``; row n-1 holds the coefficients for size n, zero past n."""
         positive_int("max_size", max_size)
         return self.size_coefficients(torch.arange(1, max_size + 1, device=self.device), max_size)
 
     def freeze(self, max_size: int, *, beyond: Beyond = "error") -> FrozenPooling:
-        """Return this pooling as a table for sizes 1 to ``max_size``, without parameters."""
+        """Return a parameter-free copy that looks up the coefficients for sizes 1 to ``max_size`` in a table."""
         from vse.pooling.frozen import FrozenPooling
 
         return FrozenPooling(self.table(max_size), beyond=beyond, check_finite=self.check_finite)

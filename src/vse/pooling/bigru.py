@@ -1,4 +1,4 @@
-"""A small bidirectional GRU over the positions of sets of several sizes, directions averaged."""
+"""A small bidirectional GRU over positions, for sets of several sizes; the directions are averaged."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ PARAMETERS = [
     for direction in ("", "_reverse")
     for kind in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
 ]
-"""In torch's order. Looked up by name, so that pruned, parametrised and replicated modules work."""
+"""In torch's order; looked up by name so that pruned, parametrised and replicated modules work."""
 SPLIT_STEPS = 2000
-"""Below this many steps of the recurrence, one thread is done before a second would have begun."""
+"""With fewer steps of the recurrence, one thread finishes before a second one starts."""
 
 
 class PositionGRU(nn.Module):
     """One-layer BiGRU whose two directions are averaged; parameters are named as in ``nn.GRU``.
 
-    Given one input sequence ``(N, d)`` and the sizes ``(U,)``, it returns ``(U, N, H)``: row u holds the states of the
-    sequence cut at ``sizes[u]`` (positions past the cut are zero). States are computed in float32 at least, whatever
-    autocast or the parameters say: a softmax at temperature 0.1 follows.
+    Given one input sequence ``(N, d)`` and sizes ``(U,)``, it returns ``(U, N, H)``: row u holds the states of the
+    sequence truncated to ``sizes[u]``, zero past the end. States are at least float32, regardless of autocast and the
+    dtype of the parameters, because a softmax at temperature 0.1 follows.
     """
 
     def __init__(self, d_in: int, d_hidden: int) -> None:
         super().__init__()
-        # Not a subclass of nn.GRU, which torch.compile will not look into: only its parameters are wanted.
+        # Not a subclass of nn.GRU, which torch.compile does not trace into; only its parameters are needed.
         for name, parameter in nn.GRU(d_in, d_hidden, bidirectional=True).named_parameters():
             self.register_parameter(name, parameter)
 
@@ -50,7 +50,7 @@ class PositionGRU(nn.Module):
 
 
 def plain_states(inputs: Tensor, sizes: Tensor, parameters: list[Tensor]) -> Tensor:
-    """The definition in torch operators, for one shared sequence ``(N, d)`` or one per set ``(U, N, d)``."""
+    """Compute the reference result with torch operators, for one shared sequence ``(N, d)`` or one per set."""
     if inputs.dim() == 2:
         inputs = inputs.unsqueeze(0)
     total, hidden = inputs.shape[1], parameters[1].shape[1]
@@ -69,13 +69,13 @@ def plain_states(inputs: Tensor, sizes: Tensor, parameters: list[Tensor]) -> Ten
 def _gru(inputs: Tensor, parameters: list[Tensor]) -> Tensor:
     start = inputs.new_zeros(1, inputs.shape[0], parameters[1].shape[1])
     gru = cast(Any, torch.gru)
-    # Always in training mode, which changes nothing without dropout: cuDNN gives no gradients in the other.
+    # Always in training mode: cuDNN has no gradients in evaluation mode, and there is no dropout.
     states: Tensor = gru(inputs, start, parameters, True, 1, 0.0, True, False, True)[0]
     return states
 
 
 def scan_states(inputs: Tensor, sizes: Tensor, parameters: list[Tensor]) -> Tensor:
-    """The compiled recurrence for one shared sequence ``(N, d)``, differentiable."""
+    """Run the compiled recurrence on one shared sequence ``(N, d)``; differentiable."""
     if torch.compiler.is_compiling():
         return cast(tuple[Tensor, ...], _scan_operator(inputs, sizes, parameters))[0]
     if not torch.is_grad_enabled():
@@ -90,11 +90,12 @@ def _scan_forward(inputs: Tensor, sizes: Tensor, parameters: list[Tensor]) -> tu
 def _run_scan(
     inputs: Tensor, sizes: Tensor, parameters: list[Tensor], *, keep_gates: bool
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Averaged states ``(U, N, H)``; the states of both directions ``(1 + U, N, H)`` and their gates ``(1 + U, N, 4H)``
-    follow for the backward pass (row 0 is the forward direction, which serves every size)."""
+    """Return the averaged states ``(U, N, H)``, and for the backward pass states ``(1 + U, N, H)`` and gates
+    ``(1 + U, N, 4H)`` of both directions (row 0 is the forward direction, shared by all sizes).
+    """
     from vse.pooling.kernels.bigru_scan import scan_both
 
-    if sizes.numel() and int(sizes.max()) > inputs.shape[0]:  # the kernel would write past its arrays
+    if sizes.numel() and int(sizes.max()) > inputs.shape[0]:  # the kernel would write out of bounds
         raise InputError(f"a size of {int(sizes.max())} is larger than the {inputs.shape[0]} positions given")
     total, hidden, count = inputs.shape[0], parameters[1].shape[1], sizes.shape[0]
     states = inputs.new_zeros(1 + count, total, hidden)
@@ -113,7 +114,7 @@ def _run_scan(
 def _scan_backward(
     grad: Tensor, inputs: Tensor, sizes: Tensor, states: Tensor, gates: Tensor, parameters: list[Tensor]
 ) -> list[Tensor]:
-    """Gradients for the inputs and for the eight parameters."""
+    """Return the gradients of the inputs and of the eight parameters."""
     from vse.pooling.kernels.bigru_scan import scan_backward
 
     total, hidden = inputs.shape[0], parameters[1].shape[1]
@@ -141,13 +142,13 @@ def _scan_backward(
 
 
 def _sequences(sizes: Tensor, total: int) -> tuple[tuple[slice, Tensor], tuple[slice, Tensor]]:
-    """Rows and ends of the sequences of each direction: one of full length forward, one per size backward."""
+    """Return rows and ends of the sequences per direction: one of full length forward, one per size backward."""
     return (slice(0, 1), sizes.new_tensor([total])), (slice(1, 1 + sizes.shape[0]), sizes.contiguous())
 
 
 def _gradients(backward: Backward, saved: tuple[Tensor, ...], grad: Tensor) -> list[Tensor | None]:
     inputs, sizes, states, gates, *parameters = saved
-    if torch.is_grad_enabled():  # gradients of gradients: go through the definition
+    if torch.is_grad_enabled():  # second-order gradients: differentiate the reference implementation
         tensors = [inputs, *parameters]
         wanted = [tensor for tensor in tensors if tensor.requires_grad]
         found = iter(torch.autograd.grad(plain_states(inputs, sizes, parameters), wanted, grad, create_graph=True))
@@ -156,7 +157,7 @@ def _gradients(backward: Backward, saved: tuple[Tensor, ...], grad: Tensor) -> l
 
 
 class _Scan(torch.autograd.Function):
-    """What eager mode calls: a torch operator would cost more than the recurrence itself."""
+    """Autograd function for eager mode: a registered torch operator would cost more than the recurrence itself."""
 
     @staticmethod
     def forward(inputs: Tensor, sizes: Tensor, *parameters: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -173,7 +174,7 @@ class _Scan(torch.autograd.Function):
         return first, None, *others
 
 
-# For torch.compile the same functions are opaque operators with known output shapes.
+# torch.compile sees the same functions as opaque operators with known output shapes.
 _scan_operator = torch.library.custom_op("vse::bigru_scan", _scan_forward, mutates_args=())
 _backward_operator = torch.library.custom_op("vse::bigru_scan_backward", _scan_backward, mutates_args=())
 

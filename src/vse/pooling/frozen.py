@@ -16,14 +16,14 @@ Beyond = Literal["error", "stretch"]
 
 
 class FrozenPooling(RankPooling):
-    """Pool with coefficients from ``coefficient_table (M, M[, D])``, row n-1 for sets of n.
+    """Pool with the coefficients in ``coefficient_table (M, M[, D])``; row n-1 is for sets of n elements.
 
-    Sets larger than M follow the rule ``beyond``:
+    ``beyond`` decides what happens to sets larger than M:
 
-    - ``"error"`` (default): :class:`~vse.errors.InputError`. In a graph recorded by torch, where Python cannot check
-      the sizes, the look-up itself is out of range and fails.
-    - ``"stretch"``: the curve of size M is stretched over the N ranks by linear interpolation and scaled to keep its
-      sum (by M / N where weights are negative). This is an approximation; recorded graphs do not support it and fail.
+    - ``"error"`` (default): raise :class:`~vse.errors.InputError`. In a traced graph, where Python cannot check sizes,
+      the table lookup fails as out of range.
+    - ``"stretch"``: stretch the curve of size M over the N ranks by linear interpolation, rescaled to keep its sum (by
+      M / N if there are negative weights). This is an approximation; traced graphs do not support it and fail.
 
     It has no parameters; the table is a buffer and is saved with the state dict.
     """
@@ -39,7 +39,7 @@ class FrozenPooling(RankPooling):
 
     @property
     def max_size(self) -> int:
-        """Size of the largest set in the table."""
+        """Largest set size in the table."""
         return self.coefficient_table.shape[0]
 
     def size_coefficients(self, sizes: Tensor, total: int, dtype: torch.dtype | None = None) -> Tensor:
@@ -58,7 +58,7 @@ class FrozenPooling(RankPooling):
         return torch.stack(pad)
 
     def _within(self, sizes: Tensor, total: int) -> Tensor:
-        if compiled():  # a slice would tie the size of the set to that of the table
+        if compiled():  # a slice would tie the set size to the table size
             rank = torch.arange(total, device=sizes.device)
             rows = self.coefficient_table[sizes.unsqueeze(1) - 1, rank.clamp(max=self.max_size - 1)]  # (U, N[, D])
             beyond = ~prefix_mask(sizes, total)
@@ -75,7 +75,7 @@ class FrozenPooling(RankPooling):
         last = self.coefficient_table[-1]  # (M[, D])
         stretched = interpolate_knots(last.view(self.max_size, -1), torch.tensor([size], device=last.device), size)
         row = stretched[0].view(size, *last.shape[1:])
-        if bool((last < 0).any()):  # curves with signs may add up to nothing, and cannot be scaled by their sum
+        if bool((last < 0).any()):  # signed weights may sum to zero, so they cannot be scaled by their sum
             return row * (self.max_size / size)
         return row * (last.sum(dim=0) / row.sum(dim=0))
 

@@ -1,7 +1,7 @@
-"""Functions on batches of sets that encoders, exports and other poolings build on.
+"""Functions on batches of sets, used by encoders, exports and other poolings.
 
 A batch of sets is ``features (B, N, D)`` with ``lengths (B,)`` or ``mask (B, N)``; :func:`read_sets` checks it.
-:func:`pool_with_contributions` gives the contribution of each element to the pooled vector, for heat maps, and
+:func:`pool_with_contributions` returns the contribution of each element to the pooled vector, for heat maps, and
 :func:`drop_elements` is the size augmentation of training.
 """
 
@@ -40,8 +40,8 @@ def pool_with_contributions(pooling: Pooling, features: Tensor, mask: Tensor | N
     """Pool sets and return the contribution of every element.
 
     A rank pooling is ``v_d = sum_k theta_k max_k(phi_d)``. Element n, whose value has rank r(n, d) in dimension d,
-    contributes ``theta_r(n,d) phi_nd``; over n these add up to ``v_d``. The order of equal values is unspecified.
-    Padding contributes zero.
+    contributes ``theta_r(n,d) phi_nd``; the contributions sum to ``v_d`` over n. The order of equal values is
+    unspecified. Padding contributes zero.
 
     Args:
         pooling: A pooling for which :func:`has_contributions` is true.
@@ -61,7 +61,7 @@ def pool_with_contributions(pooling: Pooling, features: Tensor, mask: Tensor | N
         weights = weights.unsqueeze(-1)
     candidates = features if mask is None else features.masked_fill(~mask.unsqueeze(-1), -torch.inf)
     values, order = candidates.sort(dim=1, descending=True)  # (B, N, D)
-    if mask is not None:  # padding by its place: a valid value may be infinite too
+    if mask is not None:  # by position: a valid value may be infinite too
         values = values.masked_fill(~mask.unsqueeze(-1).expand_as(order).gather(1, order), 0)
     weighted = values * weights
     shares = torch.zeros_like(weighted).scatter(1, order, weighted)
@@ -74,7 +74,7 @@ def has_contributions(pooling: Pooling) -> bool:
         return False
     try:
         pooling.coefficients(1)
-    except InputError:  # coefficients that depend on the features
+    except InputError:  # its coefficients depend on the features
         return False
     return True
 
@@ -87,14 +87,13 @@ def drop_elements(
 ) -> tuple[Tensor, Tensor]:
     """Drop each valid element with probability ``rate``, independently, and close the gaps.
 
-    At least one element of every set is kept: where all would go, one chosen uniformly stays. The kept elements keep
-    their order.
+    Every set keeps at least one element: if all would be dropped, one chosen uniformly is kept. Order is preserved.
 
     Args:
         features: ``(B, N, D)``.
-        mask: ``(B, N)`` boolean, any pattern; None means that every element is valid.
-        rate: in ``[0, 1)``.
-        generator: where the randomness comes from; the global one if None.
+        mask: ``(B, N)`` boolean, any pattern; None if every element is valid.
+        rate: In ``[0, 1)``.
+        generator: Source of randomness; torch's global generator if None.
 
     Returns:
         ``(features (B, M, D), mask (B, M))`` with M the largest number kept; the mask marks the first n of each set.

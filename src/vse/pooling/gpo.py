@@ -1,4 +1,4 @@
-"""The Generalized Pooling Operator: a pooling that learns its own coefficients."""
+"""The Generalized Pooling Operator: a rank pooling with learned coefficients."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from vse.pooling.sorted_sum import sort_elements
 
 
 class PositionTransformer(nn.Module):
-    """A Transformer encoder over the valid positions; attention tells it the size of the set."""
+    """A Transformer encoder over the valid positions; it infers the size of the set through attention."""
 
     def __init__(self, d_in: int, d_hidden: int, *, layers: int = 1, heads: int = 4) -> None:
         super().__init__()
@@ -62,7 +62,7 @@ class PositionMLP(nn.Module):
 
 
 CACHED = 32
-"""How many encodings are kept; a batch needs one, two towers two."""
+"""Number of cached encodings; each tower needs one per batch."""
 
 
 def sincos_positions(
@@ -82,7 +82,7 @@ def sincos_positions(
         exponent = torch.arange(0, width, 2, device=device, dtype=dtype) * (-math.log(10000.0) / width)
         angle = place * exponent.exp()  # (count, width / 2)
         return torch.stack((angle.sin(), angle.cos()), dim=-1).flatten(1)
-    # What is kept is no tensor: one made in inference mode, or under a fake tensor mode, would follow us elsewhere.
+    # Cache an array, not a tensor: one created in inference mode or as a fake tensor would leak into other modes.
     return torch.tensor(_kept(count, width, first), dtype=dtype, device=device)
 
 
@@ -104,32 +104,31 @@ DECODER_MODULES = {"bigru": "gru", "transformer": "transformer", "mlp": "mlp"}
 class GPO(RankPooling):
     """Weighted sum of the sorted values with learned weights: ``v_d = sum_k theta_k max_k(phi_d)``.
 
-    ``theta = softmax(score / temperature)`` over the valid ranks, ``score_k = w . h_k``, and h are the states of a
-    small BiGRU (directions averaged) that reads the sin/cos encodings of the ranks 0..N-1. Average, max and K-max
-    pooling are special cases. 12,704 parameters, named ``gru.*`` and ``linear.weight`` as in the released checkpoints.
+    ``theta = softmax(score / temperature)`` over the valid ranks, ``score_k = w . h_k``, where h are the states of a
+    small BiGRU (directions averaged) over the sin/cos encodings of the ranks 0..N-1. Average, max and K-max pooling are
+    special cases. 12,704 parameters, named ``gru.*`` and ``linear.weight`` as in the released checkpoints.
 
-    The coefficients depend on the size of a set alone: a batch costs one pass of the GRU per distinct size, the
-    coefficients can be looked at with :meth:`coefficients` and :meth:`table`, and :meth:`freeze` gives a module that
-    has them in a table.
+    The coefficients depend on the size of a set alone. A batch costs one pass of the GRU per distinct size. Inspect
+    them with :meth:`coefficients` and :meth:`table`; :meth:`freeze` returns a module that looks them up in a table.
 
     Args:
-        d_pe: width of the position encoding (even for sin/cos).
-        d_hidden: width of the decoder.
-        temperature: of the softmax; the released models use 0.1.
+        d_pe: Width of the position encoding (even for sin/cos).
+        d_hidden: Width of the decoder.
+        temperature: Of the softmax; the released models use 0.1.
         position: ``"sincos"``, or ``"index"`` for a learned embedding of ``max_size`` ranks.
-        decoder: ``"bigru"``; ``"transformer"`` (one encoder layer); ``"mlp"`` (each rank by itself);
+        decoder: ``"bigru"``; ``"transformer"`` (one encoder layer); ``"mlp"`` (each rank independently);
             ``"interpolation"`` (a fixed number of learned scores stretched over the set; no position input).
-        head: from a state to a score: ``"linear"`` without bias as released, or ``"mlp"`` as the paper words it.
-        dim: feature size D, needed by ``per_dimension`` and ``data_dependent`` only.
-        per_dimension: coefficients of their own for each of the ``dim`` dimensions.
-        data_dependent: the decoder also reads the sorted features. Coefficients then belong to a set of values, so
-            ``coefficients``, ``table`` and ``freeze`` refuse.
-        first_position: the number of the first rank, 0 as released or 1 as in the paper.
-        max_size: largest set for ``position="index"``.
-        knots: number of learned scores for ``decoder="interpolation"``.
-        start: ``"random"`` as released: a new GPO weights ranks unevenly, by chance. With ``"average"`` all scores
-            begin at zero, so that a new GPO is average pooling.
-        check_finite: raise on NaN or inf in the features (else they rank as -inf < numbers < inf < NaN).
+        head: Maps a state to a score: ``"linear"`` without bias as released, or ``"mlp"`` as described in the paper.
+        dim: Feature size D, needed by ``per_dimension`` and ``data_dependent`` only.
+        per_dimension: Use separate coefficients for each of the ``dim`` dimensions.
+        data_dependent: Also feed the sorted features to the decoder. Coefficients then depend on the values, so
+            ``coefficients``, ``table`` and ``freeze`` raise.
+        first_position: Number of the first rank, 0 as released or 1 as in the paper.
+        max_size: Largest set for ``position="index"``.
+        knots: Number of learned scores for ``decoder="interpolation"``.
+        start: Initial coefficients: ``"random"`` as released (uneven by chance), or ``"average"``, which sets all
+            scores to zero so that a new GPO is average pooling.
+        check_finite: Raise on NaN or inf in the features (otherwise they rank as -inf < numbers < inf < NaN).
     """
 
     def __init__(
@@ -189,7 +188,7 @@ class GPO(RankPooling):
             self.begin_as_average()
 
     def begin_as_average(self) -> None:
-        """Reset the scores of all ranks to zero, so that the pooling starts as the average."""
+        """Reset all scores to zero, which makes this average pooling."""
         last = (
             self.linear if isinstance(self.linear, nn.Linear) else cast(nn.Linear, cast(nn.Sequential, self.linear)[-1])
         )
@@ -200,7 +199,7 @@ class GPO(RankPooling):
     def size_coefficients(self, sizes: Tensor, total: int, dtype: torch.dtype | None = None) -> Tensor:
         if self.data_dependent:
             raise InputError(
-                "a data-dependent GPO has no coefficients per size: they depend on the features; "
+                "a data-dependent GPO has no coefficients per size, they depend on the features: "
                 "call it with return_coefficients=True"
             )
         if self.decoder == "interpolation":
@@ -235,7 +234,7 @@ class GPO(RankPooling):
         return self.embedding.weight[:total]
 
     def _scores(self, inputs: Tensor, sizes: Tensor) -> Tensor:
-        """Return ``(U, N, 1 or D)`` from position inputs; outside autocast, because the softmax is sharp."""
+        """Return ``(U, N, 1 or D)`` from position inputs; without autocast, because the softmax is sharp."""
         decoder: nn.Module = getattr(self, DECODER_MODULES[self.decoder])
         if not torch.is_autocast_enabled(inputs.device.type):
             return self._apply_head(decoder(inputs, sizes))  # (U, N, H) to scores
@@ -253,7 +252,7 @@ class GPO(RankPooling):
     def _softmax(self, scores: Tensor, sizes: Tensor) -> Tensor:
         dtype = torch.promote_types(scores.dtype, torch.float32)
         scaled = scores.to(dtype) / self.temperature
-        # A single full set needs no mask; where looking at the size is free, look.
+        # A single full set needs no mask; check only where reading the size is free.
         readable = sizes.is_cpu and type(sizes) is Tensor and not compiled()
         if not (readable and sizes.shape[0] == 1 and int(sizes) == scores.shape[1]):
             beyond = ~prefix_mask(sizes, scores.shape[1]).unsqueeze(-1)

@@ -13,9 +13,9 @@ from vse.pooling.sets import check_width, interpolate_knots, positive_int, posit
 class GeMPool(Pooling):
     """Generalized mean ``(1/N sum_n max(phi_n, eps)^p)^(1/p)`` with one trainable p, initially 3.
 
-    p = 1 is the mean, p towards infinity the maximum. Values are clamped at ``eps``, so negative features carry no
-    information: use it after a ReLU, as its authors do. Computed as ``exp((logsumexp(p log phi) - log N) / p)``, which
-    neither overflows nor underflows. p is clamped at 0.01: the formula is undefined at zero.
+    p = 1 is the mean; p towards infinity approaches the maximum. Values are clamped at ``eps``, so negative features
+    carry no information: use it after a ReLU, as its authors do. Computed as ``exp((logsumexp(p log phi) - log N) /
+    p)``, which neither overflows nor underflows. p is clamped at 0.01, since the formula is undefined at zero.
     """
 
     MIN_P = 1e-2
@@ -28,7 +28,7 @@ class GeMPool(Pooling):
     def pool(self, features: Tensor, mask: Tensor | None) -> Tensor:
         dtype = torch.promote_types(features.dtype, torch.float32)
         p = self.p.to(dtype).clamp(min=self.MIN_P)
-        if mask is not None:  # before the logarithm: padding may hold anything
+        if mask is not None:  # before the logarithm: padding may hold any value
             features = features.masked_fill(~mask.unsqueeze(-1), 1.0)
         powers = features.to(dtype).clamp(min=self.eps).log() * p  # (B, N, D)
         if mask is not None:
@@ -43,7 +43,7 @@ class GeMPool(Pooling):
 class FSPool(RankPooling):
     """``v_d = sum_k w_d(k / (N-1)) max_k(phi_d)`` with one piecewise linear function w_d per dimension.
 
-    Each function has 21 learned knots by default. No softmax: weights may be negative and need not add up to one.
+    Each function has 21 learned knots by default. There is no softmax: weights may be negative and need not sum to one.
     """
 
     def __init__(self, dim: int, knots: int = 21, *, check_finite: bool = False) -> None:
@@ -76,9 +76,9 @@ class SelfAttentionPool(Pooling):
 
     def pool(self, features: Tensor, mask: Tensor | None) -> Tensor:
         check_width(features, self.query.in_features, type(self).__name__)
-        if mask is not None:  # padding may hold NaN, and NaN times zero attention is still NaN
+        if mask is not None:  # padding may hold NaN, which zero attention does not remove
             features = features.masked_fill(~mask.unsqueeze(-1), 0)
-        attended = nn.functional.scaled_dot_product_attention(  # with an axis of one head, which ONNX asks for
+        attended = nn.functional.scaled_dot_product_attention(  # ONNX requires the axis of heads
             self.query(features).unsqueeze(1),
             self.key(features).unsqueeze(1),
             self.value(features).unsqueeze(1),

@@ -21,11 +21,21 @@ REFERENCES = {"mean": "#7f8fa6", "max": "#2a9d8f", "K-max": "#e9a23b"}
 def plot_coefficients(
     pool: RankPooling, sizes: int | Iterable[int] = (5, 10, 20, 36), *, k: int | None = None, title: str | None = None
 ) -> Figure:
-    """Plot the coefficients of ``pool`` for each size, against mean, max and K-max pooling; one panel per size.
+    """Plot the coefficients of ``pool`` against mean, max and K-max pooling, one panel per size.
 
-    ``k`` is the K of the K-max curve; if None, the K nearest to the learned curve (least squared distance) is drawn
-    and named. A pooling with coefficients per dimension is drawn as its mean over dimensions with a band from the
-    5th to the 95th percentile. Returns a matplotlib figure: ``fig.savefig("curve.png")``.
+    Coefficients per dimension are drawn as their mean with a band from the 5th to the 95th percentile.
+
+    Args:
+        pool: A pooling that weights ranks.
+        sizes: Set sizes, one panel each.
+        k: K of the K-max curve; by default the K closest to the learned curve in squared distance.
+        title: Shown above the panels.
+
+    Returns:
+        A matplotlib figure: ``fig.savefig("curve.png")``.
+
+    Raises:
+        InputError: If ``sizes`` is empty or the pooling does not weight ranks.
     """
     chosen = [sizes] if isinstance(sizes, int) else list(sizes)
     if not chosen:
@@ -52,7 +62,7 @@ def plot_coefficients(
 
 
 def nearest_k(curve: Any) -> int:
-    """Return the K whose K-max coefficients are nearest to ``curve (N,)``, by squared distance."""
+    """Return the K whose K-max coefficients are closest to ``curve (N,)`` in squared distance."""
     size = curve.shape[0]
     distances = [float(((KMaxPool(k).coefficients(size) - curve) ** 2).sum()) for k in range(1, size + 1)]
     return distances.index(min(distances)) + 1
@@ -77,7 +87,7 @@ def _panel(axis: Any, size: int, curve: Any, k: int | None) -> None:
     axis.plot(ranks, centre, color=LEARNED, linewidth=2.2, marker=marker, markersize=3.2, label="this pooling")
     if curve.dim() == 2:
         axis.fill_between(ranks, curve.quantile(0.05, dim=1), curve.quantile(0.95, dim=1), color=LEARNED, alpha=0.2)
-    # Max pooling reaches 1 and would flatten every other curve: the panel is scaled to the learned one.
+    # Scale the panel to the learned curve: max pooling reaches 1 and would flatten all others.
     top = max(float(curve.max()), 2 / size) * 1.25
     low = min(0.0, float(curve.min()) * 1.1)
     axis.set_ylim(low - 0.03 * (top - low), min(top, 1.05) if top > 1 else top)

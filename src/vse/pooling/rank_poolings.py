@@ -1,4 +1,4 @@
-"""Poolings with fixed weights over the ranks of each feature, and the first token of a sequence."""
+"""Poolings with fixed weights per rank, and the first token of a sequence."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class MaxPool(RankPooling):
 
 
 class KMaxPool(RankPooling):
-    """Mean of the K largest values of every dimension; a set of fewer than K elements is averaged."""
+    """Mean of the K largest values of every dimension; sets of fewer than K elements are averaged."""
 
     def __init__(self, k: int, *, check_finite: bool = False) -> None:
         super().__init__(check_finite=check_finite)
@@ -73,7 +73,7 @@ class TopPercentPool(RankPooling):
 
 
 class LinearDecayPool(RankPooling):
-    """The k-th largest of N values (k from 1) has a weight proportional to ``N - k``; a set of one gets 1."""
+    """Weight the k-th largest of N values (k from 1) in proportion to ``N - k``; a set of one gets weight 1."""
 
     def size_coefficients(self, sizes: Tensor, total: int, dtype: torch.dtype | None = None) -> Tensor:
         rank = torch.arange(1, total + 1, device=sizes.device)
@@ -83,7 +83,7 @@ class LinearDecayPool(RankPooling):
 
 
 class FirstTokenPool(Pooling):
-    """The first valid element: [CLS] of a BERT, the first word of a BiGRU. Order matters."""
+    """Return the first valid element: [CLS] of a BERT, the first word of a BiGRU. Order matters."""
 
     def pool(self, features: Tensor, mask: Tensor | None) -> Tensor:
         if features.shape[0] == 0:

@@ -47,7 +47,7 @@ _POOLINGS: dict[str, Callable[..., Pooling]] = {
 
 
 def list_poolings() -> list[str]:
-    """Return the names that :func:`create_pooling` knows."""
+    """Return the names that :func:`create_pooling` accepts."""
     return list(_POOLINGS)
 
 
@@ -57,7 +57,7 @@ def pooling_builder(name: str) -> Callable[..., Pooling]:
 
 
 def create_pooling(name: str | Pooling, **options: Any) -> Pooling:
-    """Create a pooling by name; a ready pooling is passed through.
+    """Create a pooling by name; an existing pooling is returned unchanged.
 
     Args:
         name: One of :func:`list_poolings`, or a pooling.

@@ -1,4 +1,4 @@
-"""Check a batch of sets, ``features (B, N, D)`` with ``lengths (B,)`` or ``mask (B, N)``, before any arithmetic."""
+"""Validate batches of sets: ``features (B, N, D)`` with ``lengths (B,)`` or ``mask (B, N)``."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ def read_sets(
         check_finite: Also reject NaN and infinite values among the valid elements.
 
     Returns:
-        The boolean mask ``(B, N)``, or None when every element is valid.
+        The boolean mask ``(B, N)``, or None if every element is valid.
 
     Raises:
-        InputError: If the arguments do not fit together.
+        InputError: If the arguments are invalid or inconsistent.
     """
     if not isinstance(features, Tensor):
         raise InputError(f"features must be a torch.Tensor of shape (B, N, D), got {type(features).__name__}")
@@ -74,7 +74,7 @@ def prefix_mask(sizes: Tensor, total: int) -> Tensor:
 
 
 def compact(features: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
-    """Move the valid elements to the front, in order, and cut padding that no set needs.
+    """Move the valid elements to the front, in order, and drop padding that no set needs.
 
     Returns ``(features (B, M, D), sizes (B,))`` with M the largest size; padding is zero.
     """
@@ -160,7 +160,7 @@ def positive_int(name: str, value: int, *, least: int = 1) -> int:
 
 
 def positive_number(name: str, value: float, *, least: float = 0.0) -> float:
-    """Return ``value`` if it is a finite number above 0 and of at least ``least``."""
+    """Return ``value`` if it is a finite number above 0 and at least ``least``."""
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
         raise InputError(f"{name} must be a finite number, got {value!r}")
     if value <= 0 or value < least:
@@ -180,7 +180,7 @@ def one_of(name: str, value: str, valid: Iterable[str]) -> str:
 def interpolate_knots(knots: Tensor, sizes: Tensor, total: int) -> Tensor:
     """Stretch ``knots (K, D)`` over ``sizes (U,)`` ranks by linear interpolation: ``(U, total, D)``, zero past a size.
 
-    Rank k of a set of N lies at ``k / (N - 1)`` between the first knot and the last; a set of one sits on the first.
+    Rank k of a set of N lies at ``k / (N - 1)`` between the first knot and the last; for a set of one, at the first.
     """
     last = knots.shape[0] - 1
     rank = torch.arange(total, device=sizes.device)

@@ -1,4 +1,4 @@
-"""Sort each feature dimension over the set, weight the ranks and add up: the core of every rank pooling."""
+"""Sort each feature dimension over the set, weight the ranks and sum: the core of every rank pooling."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ Path = Literal["auto", "plain", "network"]
 Backward = Callable[[Tensor, Tensor, Tensor, Tensor | None], tuple[Tensor, Tensor]]
 
 NETWORK_MAX_SIZE = 2048
-"""Largest set the network serves: its work grows with N log² N, a sort's with N log N."""
+"""Largest set for the network: its cost grows with N log² N, that of a sort with N log N."""
 NETWORK_MIN_WIDTH = 16
-"""Narrowest feature the network serves: it is vectorised over feature dimensions."""
+"""Smallest feature size for the network, which is vectorised over feature dimensions."""
 NETWORK_MIN_VALUES = 8192
-"""Below this many feature values the call costs more than the sort."""
+"""With fewer feature values, the call costs more than the sort."""
 SPLIT_VALUES = 400_000
-"""Below this many feature values the work is done before a second thread would have begun."""
+"""With fewer feature values, one thread finishes before a second one starts."""
 
 
 def sorted_weighted_sum(
@@ -35,31 +35,31 @@ def sorted_weighted_sum(
     check_finite: bool = False,
     path: Path = "auto",
 ) -> Tensor:
-    """Weighted sum over the sorted elements of each set: ``out[b, d] = sum_k weights[b, k] max_k(features[b, :, d])``.
+    """Compute ``out[b, d] = sum_k weights[b, k] max_k(features[b, :, d])``, the weighted sum over sorted elements.
 
     Args:
         features: ``(B, N, D)``, any floating dtype.
-        weights: one weight per rank: ``(N,)`` shared by all sets, ``(B, N)`` per set, or ``(B, N, D)`` / ``(1, N, D)``
+        weights: One weight per rank: ``(N,)`` shared by all sets, ``(B, N)`` per set, or ``(B, N, D)`` / ``(1, N, D)``
             per feature dimension as well. Rank 0 is the largest value.
-        mask: ``(B, N)`` boolean, any pattern; the valid elements of set b fill its first n ranks, and weights past n
-            are not read.
-        check_finite: raise :class:`~vse.errors.InputError` if a valid element holds NaN or inf.
+        mask: ``(B, N)`` boolean, any pattern; the valid elements of set b take its first n ranks, and weights past n
+            are ignored.
+        check_finite: Raise :class:`~vse.errors.InputError` if a valid element is NaN or inf.
         path: ``"auto"`` chooses; the other two force a path (for tests and benchmarks).
 
     Returns:
         ``(B, D)`` in the dtype of the features; float16 and bfloat16 are summed in float32.
 
-    Two paths give the same ranks exactly:
+    Two paths produce exactly the same ranks:
 
-    - *network*: compiled sorting network, vectorised over feature dimensions, forward and backward. Used on the CPU
-      for float32 and float64 (and halves, converted) when numba is installed, 2 <= N <= 2048, D >= 16 and there are at
-      least 8,192 values. It keeps its inputs for the backward pass and nothing else, and is a single operator for
+    - *network*: a compiled sorting network, vectorised over feature dimensions, forward and backward. Used on the CPU
+      for float32 and float64 (and half precision, converted) if numba is installed, 2 <= N <= 2048, D >= 16 and there
+      are at least 8,192 values. It keeps only its inputs for the backward pass, and is a single operator for
       ``torch.compile``.
     - *plain*: ``torch.sort``. Used everywhere else: CUDA and other devices, tiny or very large sets, no numba, and
       whenever torch records a graph (``torch.export``, ``torch.jit.trace``).
 
-    Order of special values, on both paths: ``-inf`` < numbers < ``+inf`` < NaN, so NaN takes the first ranks. The
-    products follow IEEE arithmetic: a zero weight times an infinite value is NaN.
+    Both paths order special values as ``-inf`` < numbers < ``+inf`` < NaN, so NaN takes the first ranks. Products
+    follow IEEE arithmetic: a zero weight times an infinite value is NaN.
     """
     mask = read_sets(features, mask=mask, check_finite=check_finite)
     one_of("path", path, ("auto", "plain", "network"))
@@ -97,12 +97,12 @@ def _beyond(features: Tensor, mask: Tensor) -> Tensor:
 
 
 def plain_sum(features: Tensor, weights: Tensor, mask: Tensor | None) -> Tensor:
-    """Compute the definition in torch operators; differentiable any number of times."""
+    """Compute the reference result in torch operators; differentiable any number of times."""
     ordered = sort_elements(features, mask)
     if weights.dim() == 2:
         weights = weights.unsqueeze(-1)
     if mask is not None:
-        # Weights past a set's size may hold anything, NaN included.
+        # Weights past a set's size may hold any value, even NaN.
         weights = weights.masked_fill(_beyond(features, mask), 0)
     return (ordered * weights).sum(dim=1)
 
@@ -115,7 +115,7 @@ def _read_weights(features: Tensor, weights: Tensor) -> Tensor:
     if weights.device != features.device:
         raise InputError(f"weights are on {weights.device} but features are on {features.device}")
     shape = tuple(weights.shape)
-    # Compared one by one: while torch records a graph, sizes are symbols that cannot be members of a set.
+    # Compare one by one: sizes are symbolic while torch traces, and cannot be hashed.
     fits = (
         1 <= len(shape) <= 3
         and shape[min(len(shape) - 1, 1)] == total
@@ -133,7 +133,7 @@ def _read_weights(features: Tensor, weights: Tensor) -> Tensor:
 def _network_pays(features: Tensor, weights: Tensor) -> bool:
     _, total, width = features.shape
     return (
-        usable_on(features, weights)  # first: in a recorded graph the tests of sizes would become guards
+        usable_on(features, weights)  # first: when traced, the comparisons of sizes would become guards
         and 1 < total <= NETWORK_MAX_SIZE
         and width >= NETWORK_MIN_WIDTH
         and features.numel() >= NETWORK_MIN_VALUES
@@ -178,7 +178,7 @@ def _save_inputs(ctx: Any, inputs: tuple[Tensor, Tensor, Tensor | None], output:
 
 def _gradients(backward: Backward, ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor | None, None]:
     features, weights, mask = ctx.saved_tensors
-    if torch.is_grad_enabled():  # the caller wants gradients of gradients: go through the definition
+    if torch.is_grad_enabled():  # second-order gradients: differentiate the reference implementation
         wanted = [tensor for tensor in (features, weights) if tensor.requires_grad]
         found = iter(torch.autograd.grad(plain_sum(features, weights, mask), wanted, grad, create_graph=True))
         first, second = (next(found) if tensor.requires_grad else None for tensor in (features, weights))
@@ -190,14 +190,14 @@ def _gradients(backward: Backward, ctx: Any, grad: Tensor) -> tuple[Tensor | Non
 
 
 class _NetworkSum(torch.autograd.Function):
-    """What eager mode calls: calling a registered operator costs several times more."""
+    """Autograd function for eager mode: a registered operator costs several times more per call."""
 
     forward = staticmethod(_network_forward)
     setup_context = staticmethod(_save_inputs)
     backward = staticmethod(partial(_gradients, _network_backward))
 
 
-# For torch.compile the same functions are opaque operators with known output shapes.
+# torch.compile sees the same functions as opaque operators with known output shapes.
 _network_operator = torch.library.custom_op("vse::sorted_weighted_sum", _network_forward, mutates_args=())
 _backward_operator = torch.library.custom_op("vse::sorted_weighted_sum_backward", _network_backward, mutates_args=())
 _network_operator.register_autograd(partial(_gradients, _backward_operator), setup_context=_save_inputs)
@@ -214,6 +214,6 @@ def _(grad: Tensor, features: Tensor, weights: Tensor, mask: Tensor | None) -> t
 
 
 def _arrays(features: Tensor, mask: Tensor | None, *others: Tensor) -> list[Any]:
-    """Return the tensors as the contiguous arrays that the kernels are compiled for."""
+    """Return the tensors as contiguous arrays, as the kernels expect."""
     valid = features.new_ones(1, features.shape[1], dtype=torch.bool) if mask is None else mask
     return [tensor.detach().contiguous().numpy() for tensor in (features, valid, *others)]

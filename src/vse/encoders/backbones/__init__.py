@@ -24,18 +24,18 @@ PREFIXES = ("timm:NAME", "transformers", "transformers:SOURCE")
 
 
 def list_backbones() -> list[str]:
-    """Return the names and kinds of names that :func:`create_backbone` knows."""
+    """Return the names and name patterns that :func:`create_backbone` accepts."""
     named = [f"caffe-resnet{depth}" for depth in BLOCKS] + [f"efficientnet-lite{variant}" for variant in SIZES]
     return ["caffe-resnet", *named, *PREFIXES]
 
 
 def create_backbone(name: str | Backbone, *, pretrained: bool = False, **options: Any) -> Backbone:
-    """Create a backbone by name; a ready one is passed through.
+    """Create a backbone by name; an existing backbone is returned unchanged.
 
     Args:
         name: See :func:`list_backbones`.
         pretrained: Load published weights: from a package for EfficientNet-Lite, from the hub for timm. The Caffe
-            ResNets have none; theirs come with converted checkpoints.
+            ResNets have none; theirs are part of converted checkpoints.
         **options: Options of the backbone.
 
     Raises:

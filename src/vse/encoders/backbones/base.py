@@ -14,16 +14,19 @@ if TYPE_CHECKING:
 
 
 class Backbone(nn.Module):
-    """``pixels (B, 3, H, W)`` → cells ``(B, h·w, C)``, row by row; a subclass computes the map ``(B, C, h, w)``."""
+    """Map ``pixels (B, 3, H, W)`` to cells ``(B, h·w, C)`` in row-major order.
+
+    Subclasses implement :meth:`feature_map`, which returns ``(B, C, h, w)``.
+    """
 
     channels: int
 
     def feature_map(self, pixels: Tensor) -> Tensor:
-        """Return the features of the image's cells, ``(B, C, h, w)``."""
+        """Return the features of all cells, ``(B, C, h, w)``."""
         raise NotImplementedError
 
     def preprocessing(self, size: int | None = None) -> ImagePreprocessing:
-        """Return how images are prepared, at the default size or at ``size`` × ``size``."""
+        """Return the image preprocessing, at the default size or at ``size`` × ``size``."""
         raise NotImplementedError
 
     def forward(self, pixels: Tensor) -> Tensor:
@@ -31,7 +34,7 @@ class Backbone(nn.Module):
 
     @torch.no_grad()
     def grid(self, height: int, width: int) -> tuple[int, int]:
-        """Return the rows and columns of cells for an image of that size."""
+        """Return the numbers of rows and columns of cells for an image of this size."""
         parameter = next(self.parameters())
         blank = torch.zeros(1, 3, height, width, dtype=parameter.dtype, device=parameter.device)
         with evaluation_mode(self):

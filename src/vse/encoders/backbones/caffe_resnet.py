@@ -1,9 +1,9 @@
 """The ResNet of the released code, in Caffe's layout: the stride is on the first 1×1 convolution of a block.
 
-The usual layout (torchvision, timm) has the stride on the 3×3 convolution and pads the first max-pool. Both have the
-same parameter names and shapes, so weights of one load into the other silently and compute something else. The layout
-is therefore part of a model's configuration. This is Caffe's: stride on ``conv1`` of a block, 3×3 max-pool with stride
-2, no padding and rounded-up size.
+The usual layout (torchvision, timm) has the stride on the 3×3 convolution and pads the first max-pool. Parameter names
+and shapes are the same, so weights of one layout load into the other without an error and give wrong features. The
+layout is therefore part of a model's configuration. Caffe's has the stride on ``conv1`` of a block, and a 3×3 max-pool
+with stride 2, no padding and rounded-up size.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ PAPER_SIZE = 512
 
 
 class CaffeResNet(Backbone):
-    """``(B, 3, H, W)`` → ``(B, 32·width, ⌈H/32⌉, ⌈W/32⌉)`` or so: five halvings, the second rounded up.
+    """Map ``(B, 3, H, W)`` to about ``(B, 32·width, ⌈H/32⌉, ⌈W/32⌉)``: five halvings, the second rounded up.
 
-    ``blocks`` counts the bottlenecks of the four stages. ``detector`` selects the input of the bottom-up attention
-    detector (BGR, no scaling) instead of ImageNet's.
+    ``blocks`` is the number of bottlenecks in each of the four stages. ``detector`` selects the preprocessing of the
+    bottom-up attention detector (BGR, no scaling) instead of ImageNet's.
     """
 
     def __init__(self, blocks: Sequence[int] = BLOCKS[101], width: int = 64, *, detector: bool = False) -> None:
@@ -65,7 +65,7 @@ class CaffeResNet(Backbone):
 
 
 class Bottleneck(nn.Module):
-    """1×1 (with the stride), 3×3, 1×1, and the shortcut."""
+    """Convolutions 1×1 (strided), 3×3 and 1×1, with a shortcut."""
 
     def __init__(self, inputs: int, planes: int, stride: int = 1) -> None:
         super().__init__()

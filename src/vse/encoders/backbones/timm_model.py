@@ -1,4 +1,4 @@
-"""Any CNN (or plain vision transformer) of timm."""
+"""Any CNN or plain vision transformer of timm."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from vse.errors import InputError, require, unknown_choice
 if TYPE_CHECKING:
     from vse.inputs.preprocessing import ImagePreprocessing
 
-LOADING_FAILED = "its pretrained weights could not be had (no network, or no such weights)"
+LOADING_FAILED = "its pretrained weights are unavailable (no network, or unknown weights)"
 
 
 class TimmBackbone(Backbone):
-    """The features of a timm model before its pooling and classifier.
+    """Return the features of a timm model before its pooling and classifier.
 
-    ``options`` go to ``timm.create_model``. ``pretrained=True`` asks the hub for weights.
+    ``options`` are passed to ``timm.create_model``. ``pretrained=True`` downloads weights from the hub.
     """
 
     def __init__(self, model: str, *, pretrained: bool = False, **options: Any) -> None:
@@ -44,9 +44,9 @@ class TimmBackbone(Backbone):
     def feature_map(self, pixels: Tensor) -> Tensor:
         try:
             features = self.model.forward_features(pixels)
-        except AssertionError as error:  # a transformer of fixed size
+        except AssertionError as error:  # a transformer with a fixed input size
             raise InputError(f"this backbone cannot take images of {tuple(pixels.shape[2:])}: {error}") from None
-        if features.dim() == 3:  # tokens of a transformer, after some that belong to no place
+        if features.dim() == 3:  # tokens of a transformer, after those without a position
             return tokens_to_map(features[:, self.model.num_prefix_tokens :], pixels)
         if features.shape[1] != self.channels and features.shape[-1] == self.channels:
             return features.permute(0, 3, 1, 2)
@@ -67,7 +67,7 @@ class TimmBackbone(Backbone):
 
 @contextmanager
 def _without_retries() -> Iterator[None]:
-    """Silence the hub client's retry messages; our error says it in one line."""
+    """Silence the hub client's retry messages; the error reports the failure in one line."""
     logger = logging.getLogger("huggingface_hub")
     level = logger.level
     logger.setLevel(logging.CRITICAL)
@@ -78,15 +78,15 @@ def _without_retries() -> Iterator[None]:
 
 
 def scaled(values: Sequence[float]) -> tuple[float, float, float]:
-    """Return three numbers of the range 0–1 in the range 0–255."""
+    """Scale three numbers from the range 0–1 to 0–255."""
     red, green, blue = (255.0 * value for value in values)
     return red, green, blue
 
 
 def tokens_to_map(tokens: Tensor, pixels: Tensor) -> Tensor:
-    """Return patch tokens ``(B, h·w, C)`` as a map ``(B, C, h, w)`` with the image's aspect ratio."""
+    """Reshape patch tokens ``(B, h·w, C)`` to a map ``(B, C, h, w)`` with the image's aspect ratio."""
     count = tokens.shape[1]
     rows = round(math.sqrt(count * pixels.shape[2] / pixels.shape[3]))
     if rows < 1 or count % rows:
-        raise InputError(f"{count} patch tokens do not make a grid for a image of {tuple(pixels.shape[2:])}")
+        raise InputError(f"{count} patch tokens do not form a grid for an image of {tuple(pixels.shape[2:])}")
     return tokens.transpose(1, 2).unflatten(2, (rows, count // rows))

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 Triple = tuple[float, float, float]
 HALF: tuple[Triple, Triple] = ((0.5, 0.5, 0.5), (0.5, 0.5, 0.5))  # ViT and SigLIP
 IMAGENET: tuple[Triple, Triple] = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
-# Mean and deviation by family, for weights that come without their preprocessing.
+# Mean and standard deviation by family, for weights without a preprocessing configuration.
 USUAL: dict[str, tuple[Triple, Triple]] = {
     "clip_vision_model": ((0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.26130258, 0.27577711)),
     "dinov2": IMAGENET,
@@ -30,11 +30,12 @@ USUAL: dict[str, tuple[Triple, Triple]] = {
 
 
 class VisionTransformer(Backbone):
-    """The last hidden states of the patches, without tokens that have no position (CLS, registers).
+    """Return the last hidden states of the patches, without tokens that have no position (CLS, registers).
 
-    ``architecture`` is the Hugging Face configuration from which it is built with random weights; ``pretrained`` (a
-    local folder or a hub id) loads one instead and fills ``architecture``. ``normalise`` holds the mean and standard
-    deviation of the pretrained preprocessing, in 0–1 units.
+    Args:
+        architecture: Hugging Face configuration of a model with random weights.
+        pretrained: Local folder or hub id of a model to load instead; ``architecture`` is then read from it.
+        normalise: Mean and standard deviation of the pretrained preprocessing, in 0–1 units.
     """
 
     def __init__(
@@ -47,7 +48,7 @@ class VisionTransformer(Backbone):
         super().__init__()
         transformers = import_transformers("a vision transformer backbone")
         if (architecture is None) == (pretrained is None):
-            raise InputError("a vision transformer needs either its architecture or the name of a pretrained one")
+            raise InputError("a vision transformer needs either an architecture or the name of a pretrained model")
         try:
             if pretrained is not None:
                 model = load_pretrained(transformers, pretrained)
@@ -63,7 +64,7 @@ class VisionTransformer(Backbone):
         _freeze_unused(self.model)
         config = self.model.config
         if not hasattr(config, "patch_size"):
-            raise InputError(f"a {config.model_type!r} is no vision transformer: it has no patches")
+            raise InputError(f"a {config.model_type!r} is not a vision transformer: it has no patches")
         self.patch = int(config.patch_size)
         self.channels = int(config.hidden_size)
         self.architecture = describe_config(config)
@@ -91,10 +92,10 @@ class VisionTransformer(Backbone):
 
 
 def _freeze_unused(model: Any) -> None:
-    """Stop gradients for parts that the patch tokens never pass: training in parallel waits for every gradient."""
+    """Freeze parts that the patch tokens never pass through: distributed training waits for every gradient."""
     unused = ["pooler", "head", "embeddings.mask_token"]
     if model.config.model_type == "clip_vision_model":
-        unused.append("post_layernorm")  # only the CLS token passes it; SigLIP's is for all
+        unused.append("post_layernorm")  # only the CLS token passes through it; SigLIP's is for all tokens
     for name, parameter in model.named_parameters():
         if name.startswith(tuple(unused)):
             parameter.requires_grad_(False)

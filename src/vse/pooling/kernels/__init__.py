@@ -1,1 +1,1 @@
-"""Compiled CPU kernels of the pooling library; every one has a plain torch twin that defines its result."""
+"""Compiled CPU kernels for pooling; each has a reference implementation in plain torch."""

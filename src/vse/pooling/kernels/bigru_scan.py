@@ -1,8 +1,8 @@
-"""Numba kernels of a small bidirectional GRU that reads the prefixes of one input sequence.
+"""Numba kernels of a small bidirectional GRU over the prefixes of one input sequence.
 
-A pooling generator runs its GRU over positions 0..n-1 for several sizes n at once. The states of the forward
-direction do not depend on where the sequence ends, so they are computed once for the longest size; only the backward
-direction is run per size. Gates are in torch's order: reset, update, new.
+A coefficient generator runs its GRU over positions 0..n-1 for several sizes n at once. The forward states do not
+depend on where the sequence ends, so they are computed once for the largest size; only the backward direction runs per
+size. Gates are in torch's order: reset, update, new.
 """
 
 import math
@@ -14,12 +14,12 @@ from numba.extending import register_jitable
 from vse.pooling.kernels.vector import LANES, SUMS, add_scaled_rows
 
 TANH_LIMIT = np.float32(7.90531110763549805)
-"""Beyond it, tanh is 1 in float32."""
+"""For larger values tanh is 1 in float32."""
 
 
 @register_jitable
 def tanh32(x):
-    """tanh in float32 as a quotient of two polynomials, within 4e-7; unlike a library call, it vectorises."""
+    """Compute tanh in float32 as a quotient of two polynomials, within 4e-7; it vectorises, unlike a library call."""
     x = min(max(x, -TANH_LIMIT), TANH_LIMIT)
     s = x * x
     top = np.float32(-2.76076847742355e-16) * s + np.float32(2.00018790482477e-13)
@@ -40,8 +40,8 @@ def scan_both(ahead_in, ahead_w, ahead_b, back_in, back_w, back_b, sizes, states
 
     Per direction: ``in (N, 3H)`` is ``x W_ih^T + b_ih``, ``w (3H, H)`` is ``W_hh``, ``b`` is ``b_hh``. Writes row
     ``1 + u`` of ``states (1 + U, N, H)`` and ``gates (1 + U, N, 4H)`` for the backward direction of size u, row 0 for
-    the forward direction, and ``averaged (U, N, H)``. A range that does not begin at 0 repeats the forward direction
-    for itself, which is cheaper than waiting for another thread.
+    the forward direction, and ``averaged (U, N, H)``. A range that does not start at 0 recomputes the forward
+    direction, which is cheaper than waiting for another thread.
     """
     total = ahead_in.shape[0]
     half = ahead_in.dtype.type(0.5)
@@ -61,10 +61,10 @@ def scan_both(ahead_in, ahead_w, ahead_b, back_in, back_w, back_b, sizes, states
 
 @njit(nogil=True, cache=True, error_model="numpy")
 def _scan(inputs, recurrent, bias, size, backwards, states, gates):
-    """One direction over positions ``0..size-1``, from the end when ``backwards``; ``recurrent (H, 3H)`` is ``W_hh^T``.
+    """Run one direction over positions ``0..size-1``, reversed if ``backwards``; ``recurrent (H, 3H)`` is ``W_hh^T``.
 
-    Writes ``states (N, H)`` and ``gates (N, 4H)``: reset, update, new, and the recurrent part of new; no gates where
-    ``gates`` is empty.
+    Writes ``states (N, H)`` and ``gates (N, 4H)``: reset, update, new, and the recurrent part of new. No gates are
+    written if ``gates`` is empty.
     """
     keep = gates.shape[0] > 0
     hidden = recurrent.shape[0]
@@ -107,10 +107,10 @@ def _scan(inputs, recurrent, bias, size, backwards, states, gates):
 
 @njit(nogil=True, cache=True, error_model="numpy")
 def scan_backward(weight, sizes, backwards, states, gates, grad, grad_inputs, grad_pre, first, last):
-    """Gradients of one direction with respect to the gates' inputs, for the sequences ``first..last``.
+    """Compute the gradients of one direction with respect to the gates' inputs, for the sequences ``first..last``.
 
     ``weight (3H, H)`` is ``W_hh``; ``grad (U, N, H)``. Writes ``grad_inputs (U, N, 3H)``, with respect to
-    ``x W_ih^T + b_ih``, and ``grad_pre (U, N, 3H)``, with respect to ``h W_hh^T + b_hh``; both zero-filled before.
+    ``x W_ih^T + b_ih``, and ``grad_pre (U, N, 3H)``, with respect to ``h W_hh^T + b_hh``; both must be zero on entry.
     """
     hidden = weight.shape[1]
     carried = np.empty(hidden, states.dtype)

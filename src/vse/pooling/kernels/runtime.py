@@ -1,4 +1,4 @@
-"""Whether the compiled kernels can run here and now."""
+"""Decide whether the compiled kernels can run."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ import torch
 logger = logging.getLogger(__name__)
 
 PLAIN_TENSORS = (torch.Tensor, torch.nn.Parameter)
-"""Subclasses (fake, sharded, quantised tensors) have no memory a kernel could read."""
+"""Subclasses (fake, sharded, quantised tensors) have no memory that a kernel can read."""
 
 
 _available: bool | None = None
 
 
 def kernels_available() -> bool:
-    """True where the kernels load; found out once, at the first call that could use them."""
+    """Return whether the kernels load; checked once, on first use."""
     global _available
     if _available is None:
         _available = _try_kernels()
@@ -28,11 +28,11 @@ def _try_kernels() -> bool:
         import numba
         import numpy as np
 
-        from vse.pooling.kernels import bigru_scan, sorted_sum  # noqa: F401 (that they load is what is tried)
+        from vse.pooling.kernels import bigru_scan, sorted_sum  # noqa: F401 (checks that they load)
 
         if numba.config.DISABLE_JIT:
             return False
-        one = np.ones((1, 2, 16), np.float32)  # and that the vector instructions can be compiled
+        one = np.ones((1, 2, 16), np.float32)  # checks that the vector instructions compile
         sorted_sum.sum_sorted(
             one, np.ones((1, 2), np.bool_), one[..., 0].copy(), np.empty((1, 16), np.float32), 16, 0, 1
         )
@@ -41,14 +41,14 @@ def _try_kernels() -> bool:
             raise
         logger.debug("numba is not installed: vse.pooling uses its plain torch path")
         return False
-    except Exception as error:  # noqa: BLE001 (a numba that fits neither numpy nor the disk raises whatever it likes)
+    except Exception as error:  # noqa: BLE001 (an incompatible numba may raise anything)
         logger.warning("the compiled kernels do not load (%s): vse.pooling uses its plain torch path", error)
         return False
     return True
 
 
 def traced() -> bool:
-    """True while torch records a graph that has to run without this package (export, ONNX, ``torch.jit.trace``)."""
+    """Return whether torch records a graph that must run without this package (export, ONNX, ``torch.jit.trace``)."""
     return (
         torch.compiler.is_exporting()
         or torch.onnx.is_in_onnx_export()
@@ -57,12 +57,12 @@ def traced() -> bool:
 
 
 def compiled() -> bool:
-    """True while torch looks at the program instead of the values: checks on values are left out then."""
+    """Return whether torch is tracing, so that checks on values must be skipped."""
     return torch.compiler.is_compiling() or traced()
 
 
 def usable_on(*tensors: torch.Tensor) -> bool:
-    """True when the kernels can serve these tensors here and now."""
+    """Return whether the kernels can process these tensors in the current mode."""
     dtype = tensors[0].dtype
     return (
         dtype in (torch.float32, torch.float64)

@@ -1,16 +1,15 @@
 """Numba kernels of the sorted weighted sum: a sorting network over the set axis, vectorised over features.
 
-For one set, the rows (elements) of a block of feature columns are copied into a scratch that stays in cache, and the
-comparators of the network run over whole rows, many columns in one instruction. The order of work never depends on the
-data, so no branch is mispredicted.
+For each set, the rows (elements) of a block of feature columns are copied into a scratch buffer that stays in cache.
+The comparators of the network run over whole rows, many columns per instruction. The order of operations never depends
+on the data, so there are no mispredicted branches.
 
-A comparator swaps two values or leaves them, nothing else, so the values that come out are exactly those that went
-in, NaN included. A NaN is never moved, but it makes its column's sum NaN wherever it stands, so the sum is right all
-the same. Only the gradients depend on its rank: a set with a NaN is sorted once more for them, column by column.
+A comparator only swaps two values or leaves them, so the output values are exactly the input values, NaN included. A
+NaN is never moved, but it makes the sum of its column NaN wherever it is, so the sum is still correct. Only the
+gradients depend on its rank: for them, a set with a NaN is sorted again, column by column.
 
-The backward pass runs the network again, keeps which comparators swapped, a bit each, and sends ``weight * grad`` back
-through the comparators in reverse: the gradient takes the way its value came. Nothing but the inputs is kept between
-the passes.
+The backward pass reruns the network, records which comparators swapped (one bit each), and propagates ``weight * grad``
+through the comparators in reverse. Only the inputs are kept between the passes.
 """
 
 import numpy as np
@@ -21,7 +20,7 @@ from vse.pooling.kernels.vector import LANES, compare_swap, swap_by_mask
 
 @njit(nogil=True, cache=True)
 def comparator_bound(size):
-    """An upper bound of the number of comparators: half a row in each of log2 (log2 + 1) / 2 levels."""
+    """Return an upper bound of the number of comparators: half a row in each of log2 (log2 + 1) / 2 levels."""
     levels = 0
     merged = 1
     while merged < size:
@@ -32,12 +31,12 @@ def comparator_bound(size):
 
 @njit(nogil=True, cache=True)
 def write_comparators(size, pairs):
-    """Write the comparators that sort ``size`` rows into ``pairs (P, 2)``; return how many.
+    """Write the comparators that sort ``size`` rows into ``pairs (P, 2)``; return their number.
 
-    A pair (i, j) has i < j and moves the larger value to row i, so a set comes out in descending order.
+    A pair (i, j) has i < j and moves the larger value to row i, so sets are sorted in descending order.
     """
     count = 0
-    merged = 1  # sorted runs of this many rows are merged two by two
+    merged = 1  # sorted runs of this many rows are merged in pairs
     while merged < size:
         step = merged
         while step >= 1:
@@ -53,18 +52,18 @@ def write_comparators(size, pairs):
 
 
 def comparators(size: int) -> np.ndarray:
-    """The comparators as an array ``(P, 2)``, for looking at and for tests."""
+    """Return the comparators as an array ``(P, 2)``, for inspection and tests."""
     pairs = np.zeros((int(comparator_bound(size)), 2), np.int32)
     return pairs[: write_comparators(size, pairs)]
 
 
 SCRATCH = 52 * 1024
-"""Bytes of a scratch, near the first-level cache. Measured, like the bounds below."""
+"""Size of a scratch buffer in bytes, close to the L1 cache. Measured, like the bounds below."""
 MIN_COLUMNS, MAX_COLUMNS = 64, 256
 
 
 def columns_per_block(size: int, width: int, itemsize: int) -> int:
-    """How many feature columns are sorted together, a multiple of the vector width."""
+    """Return how many feature columns are sorted together, a multiple of the vector width."""
     columns = MAX_COLUMNS
     while columns > MIN_COLUMNS and columns * size * itemsize > SCRATCH:
         columns //= 2
@@ -73,7 +72,7 @@ def columns_per_block(size: int, width: int, itemsize: int) -> int:
 
 @njit(nogil=True, cache=True)
 def _scratch(rows, columns, like):
-    """A flat array for ``rows x columns`` values of the type of ``like``; no vector in it straddles a cache line."""
+    """Return a flat array for ``rows x columns`` values of the dtype of ``like``; no vector straddles a cache line."""
     space = np.zeros(rows * columns + LANES, like.dtype)
     skip = -(space.ctypes.data // space.itemsize) % LANES
     return space[skip : skip + rows * columns]
@@ -81,7 +80,7 @@ def _scratch(rows, columns, like):
 
 @njit(nogil=True, cache=True)
 def _valid_rows(mask, b, rows):
-    """The positions of the valid elements of set ``b`` in ``rows``; returns their number."""
+    """Write the positions of the valid elements of set ``b`` to ``rows``; return their number."""
     row = b if mask.shape[0] > 1 else 0
     count = 0
     for n in range(mask.shape[1]):
@@ -101,7 +100,7 @@ def _load(features, b, rows, size, start, columns, values):
 
 @njit(nogil=True, cache=True)
 def sum_sorted(features, mask, weights, out, block, first, last):
-    """``out[b] = sum_k weights[b, k] * (k-th largest valid row of set b)`` for the sets ``first..last``.
+    """Compute ``out[b] = sum_k weights[b, k] * (k-th largest valid row of set b)`` for the sets ``first..last``.
 
     ``features (B, N, D)``, ``mask (B or 1, N)``, ``weights (B or 1, N)`` or ``(B or 1, N, D)``, ``out (B, D)``.
     """
@@ -141,10 +140,10 @@ def sum_sorted(features, mask, weights, out, block, first, last):
 
 @njit(nogil=True, cache=True)
 def sum_sorted_backward(features, mask, weights, grad, grad_features, grad_weights, block, first, last):
-    """Gradients of :func:`sum_sorted` for the sets ``first..last``.
+    """Compute the gradients of :func:`sum_sorted` for the sets ``first..last``.
 
-    ``grad (B, D)``; ``grad_features (B, N, D)`` and ``grad_weights (B, N)`` or ``(B, N, D)`` hold zeros where the mask
-    is not full. Equal values get their ranks in the order the network leaves them in, which is a valid subgradient.
+    ``grad (B, D)``; ``grad_features (B, N, D)`` and ``grad_weights (B, N)`` or ``(B, N, D)`` must be zero on entry
+    unless the mask is full. Equal values are ranked as the network leaves them, which is a valid subgradient.
     """
     total, width = features.shape[1], features.shape[2]
     flat_values, flat_flow = _scratch(total, block, features), _scratch(total, block, features)
@@ -185,7 +184,7 @@ def sum_sorted_backward(features, mask, weights, grad, grad_features, grad_weigh
                     for x in range(columns):
                         grad_features[b, n, start + x] = flow[k, x]
                     if weights.ndim == 2:
-                        # Summed lane by lane: a running scalar sum could not be vectorised.
+                        # Sum per lane: a running scalar sum would not vectorise.
                         for x in range(columns):
                             lanes[k, x] += grad[b, start + x] * values[k, x]
                     else:
@@ -194,7 +193,7 @@ def sum_sorted_backward(features, mask, weights, grad, grad_features, grad_weigh
             if weights.ndim == 2:
                 for k in range(size):
                     grad_weights[b, k] = lanes[k, : min(block, width)].sum()
-            # A NaN among the features shows in the weights' gradient; only then is it worth looking for.
+            # A NaN in the features makes the weights' gradient NaN; search for it only then.
             if careful or not np.isnan(grad_weights[b, :size]).any():
                 break
             careful = True
@@ -202,7 +201,7 @@ def sum_sorted_backward(features, mask, weights, grad, grad_features, grad_weigh
 
 @njit(nogil=True, cache=True)
 def _flow_by_rank(flow, size, columns, weights, wb, start, grad):
-    """The gradient of the k-th largest value, ``weights[k] * grad``, in row k."""
+    """Write the gradient of the k-th largest value, ``weights[k] * grad``, to row k."""
     for k in range(size):
         if weights.ndim == 2:
             weight = weights[wb, k]
@@ -215,7 +214,7 @@ def _flow_by_rank(flow, size, columns, weights, wb, start, grad):
 
 @njit(nogil=True, cache=True)
 def _sort_with_nans(values, flow, size, columns, weights, wb, start, grad):
-    """Insertion sort of every column, NaN before +inf: leaves sorted ``values`` and each element's ``flow``."""
+    """Insertion-sort every column, NaN before +inf, leaving sorted ``values`` and each element's ``flow``."""
     column = np.empty(size, values.dtype)
     order = np.empty(size, np.int64)
     for x in range(columns):

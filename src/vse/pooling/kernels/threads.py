@@ -1,11 +1,11 @@
-"""The threads the kernels run on.
+"""Run kernels on several threads.
 
-A kernel releases the GIL and works on a range of sets; :func:`run_in_ranges` spreads the ranges.
+A kernel releases the GIL and processes a range of sets; :func:`run_in_ranges` distributes the ranges.
 
-It borrows the OpenMP threads of torch where it can. After each of its own operations torch keeps those threads
-spinning for some milliseconds, in case another follows; threads of ours would have to share the cores with them, and
-ran at half speed. Where torch's runtime is not found, and in a forked child, where it would hang, an ordinary thread
-pool serves. numba's own threading layer is no choice: it aborts the process when two Python threads enter it at once.
+It borrows torch's OpenMP threads where possible. After each of its own operations torch keeps those threads spinning
+for some milliseconds; separate threads would compete with them for cores and ran at half speed. If torch's OpenMP
+runtime is not found, and in a forked child, where it would hang, an ordinary thread pool is the fallback. numba's
+threading layer is unusable: it aborts the process when two Python threads enter it at once.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import torch
 
 Task = Callable[[int, int], None]
 RANGES_PER_THREAD = 4
-"""Sets differ in size: whoever is done first takes the next range."""
+"""Several, since sets differ in size: a thread that finishes early takes another range."""
 
 _executor: ThreadPoolExecutor | None = None
 _forked = False
@@ -31,7 +31,7 @@ _forked = False
 def run_in_ranges(task: Task, count: int, *, worth_splitting: bool = True) -> None:
     """Call ``task(first, last)`` over ranges that cover ``0..count``, on as many threads as torch uses, and wait.
 
-    Small tasks are not worth it: on a busy machine the wait for a second thread can be a whole time slice.
+    Do not use it for small tasks: on a busy machine, waiting for a second thread can take a whole time slice.
     """
     workers = min(torch.get_num_threads(), count) if worth_splitting else 1
     if workers <= 1:
@@ -43,14 +43,14 @@ def run_in_ranges(task: Task, count: int, *, worth_splitting: bool = True) -> No
 
     def work(_: int | None = None) -> None:
         try:
-            for first, last in ranges:  # a list's iterator gives each range to one thread
+            for first, last in ranges:  # a list iterator yields each range to one thread only
                 task(first, last)
         except BaseException as error:  # noqa: BLE001 (carried over to the calling thread)
             errors.append(error)
 
     parallel = None if _forked else _openmp_parallel()
     if parallel is not None:
-        # The whole team, also when there are fewer ranges: a smaller one would cost torch its surplus threads.
+        # Use the whole team even for fewer ranges: a smaller one would make OpenMP drop torch's surplus threads.
         parallel(_CALLBACK(work), None, torch.get_num_threads(), 0)
     else:
         others = [_pool().submit(work) for _ in range(workers - 1)]
@@ -59,7 +59,7 @@ def run_in_ranges(task: Task, count: int, *, worth_splitting: bool = True) -> No
             other.result()
     if errors:
         raise errors[0]
-    work()  # an interrupt can stop a thread before it began: whatever is left is done here
+    work()  # an interrupt can stop a thread before it starts: process the rest here
     if errors:
         raise errors[0]
 
@@ -69,7 +69,7 @@ _CALLBACK = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 
 @functools.cache
 def _openmp_parallel() -> Callable[..., None] | None:
-    """``GOMP_parallel`` of the OpenMP runtime that torch has loaded: run a function on every thread of its team."""
+    """Return ``GOMP_parallel`` of torch's OpenMP runtime, which runs a function on every thread of its team."""
     if not sys.platform.startswith("linux"):
         return None
     try:
@@ -96,7 +96,7 @@ def _pool() -> ThreadPoolExecutor:
 
 
 def _after_fork() -> None:
-    """A forked child has neither the pool's threads nor OpenMP's; waiting for them would hang."""
+    """Reset the state: a forked child has neither the pool's nor OpenMP's threads, and waiting for them would hang."""
     global _executor, _forked
     _executor, _forked = None, True
 

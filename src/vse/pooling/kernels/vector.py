@@ -1,8 +1,8 @@
 """SIMD instructions for numba kernels: compare and swap, swap by a mask, and a small matrix product.
 
-Written as loops, the compiler would have to prove that two rows of one scratch do not overlap, would store a byte per
-comparison and keep sums in memory; written as vectors of :data:`LANES` values, a comparison leaves one bit per value
-and sums stay in registers. Wider than the machine's registers is fine: the compiler splits them.
+With plain loops, the compiler would have to prove that two rows of one buffer do not overlap, would store a byte per
+comparison, and would keep sums in memory. With vectors of :data:`LANES` values, a comparison yields one bit per value
+and sums stay in registers. Vectors may be wider than the machine's registers: the compiler splits them.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 LANES = 16
-"""Values handled at once; a mask of them is a uint16."""
+"""Values per vector; a mask is a uint16."""
 
 
 @intrinsic  # type: ignore[misc, untyped-decorator, unused-ignore]
 def compare_swap(typing: Any, values: Any, i: Any, j: Any) -> Any:
-    """For the 16 values from ``i`` and the 16 from ``j`` of a flat array: move the larger of each pair to ``i``.
+    """Compare the 16 values at ``i`` with the 16 at ``j`` of a flat array and move the larger of each pair to ``i``.
 
-    Returns the pairs that were exchanged, a bit each. A pair with a NaN stays as it is.
+    Returns a mask of the pairs that were swapped. Pairs with a NaN are left unchanged.
     """
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
@@ -37,7 +37,7 @@ def compare_swap(typing: Any, values: Any, i: Any, j: Any) -> Any:
 
 @intrinsic  # type: ignore[misc, untyped-decorator, unused-ignore]
 def swap_by_mask(typing: Any, values: Any, i: Any, j: Any, mask: Any) -> Any:
-    """Exchange the 16 values from ``i`` with those from ``j`` where the mask has a bit."""
+    """Swap the 16 values at ``i`` with those at ``j`` where the mask bit is set."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         upper_place, lower_place, align = _places(context, builder, signature, arguments)
@@ -55,7 +55,7 @@ SUMS = 6
 
 @intrinsic  # type: ignore[misc, untyped-decorator, unused-ignore]
 def add_scaled_rows(typing: Any, sums: Any, rows: Any, scales: Any, start: Any) -> Any:
-    """``sums[start + c] += sum_i scales[i] * rows[i, start + c]`` for 96 values c; ``rows (I, C)`` is contiguous."""
+    """Add ``sum_i scales[i] * rows[i, start + c]`` to ``sums[start + c]`` for 96 values c; ``rows`` is contiguous."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         out, matrix, factors = (
@@ -70,7 +70,7 @@ def add_scaled_rows(typing: Any, sums: Any, rows: Any, scales: Any, start: Any) 
             lane = builder.add(offset, ir.Constant(offset.type, number * LANES))
             return builder.bitcast(builder.gep(base, [lane]), vector.as_pointer())
 
-        kept = [cgutils.alloca_once(builder, vector) for _ in range(SUMS)]  # becomes registers
+        kept = [cgutils.alloca_once(builder, vector) for _ in range(SUMS)]  # is promoted to registers
         for number, register in enumerate(kept):
             builder.store(_load(builder, place(out.data, arguments[3], number), align), register)
         with cgutils.for_range(builder, count) as loop:
@@ -87,7 +87,7 @@ def add_scaled_rows(typing: Any, sums: Any, rows: Any, scales: Any, start: Any) 
 
 
 FUSE = ("contract",)
-"""Multiply and add in one instruction, where there is one."""
+"""Fuse multiply and add if the CPU supports it."""
 
 
 def _splat(builder: Any, value: Any, vector: Any) -> Any:
@@ -106,7 +106,7 @@ def _places(context: Any, builder: Any, signature: Any, arguments: Any) -> tuple
 
 def _load(builder: Any, place: Any, align: int) -> Any:
     value = builder.load(place)
-    value.align = align  # of one value: rows of a scratch need not start on a vector's boundary
+    value.align = align  # aligned to one value: rows need not start on a vector boundary
     return value
 
 
