@@ -1,7 +1,7 @@
-"""The errors this package raises on purpose.
+"""The errors that this package raises.
 
-A message is one line that names the bad value, what was expected and the fix. Every error carries the exit
-code with which the command ends. Standard library only: everything else may import this file.
+A message is one line that names the invalid value, what was expected and the fix. Every error has the exit code of the
+command. Standard library only, so that every module can import this one.
 """
 
 from __future__ import annotations
@@ -12,35 +12,40 @@ from types import ModuleType
 from typing import ClassVar
 
 DISTRIBUTION = "vse-infinity"
-LONGEST_REASON = 200  # characters of another library's message within ours
+LONGEST_REASON = 200  # characters quoted from another library's message
 
 
 class VSEError(Exception):
-    """Something failed in a way we foresaw; the message alone tells the user what to do."""
+    """An expected failure; the message is enough for the user to act on."""
 
     exit_code: ClassVar[int] = 1
 
 
 class InputError(VSEError, ValueError):
-    """A value handed to the library is wrong."""
+    """An invalid value was passed to the library."""
 
 
 class UsageError(VSEError):
-    """The command was called wrongly."""
+    """The command was called incorrectly."""
 
     exit_code: ClassVar[int] = 2
 
 
 class MissingDependencyError(VSEError, ImportError):
-    """A library of an optional install is absent, or present and unable to load."""
+    """An optional dependency is missing or cannot be imported."""
 
 
 def require(module: str, extra: str, purpose: str) -> ModuleType:
-    """Import ``module`` or say in one line how to get it.
+    """Import and return ``module``.
 
-    ``extra`` is the optional install that brings the module and ``purpose`` what needs it, as the subject of
-    a sentence: ``require("torch", "torch", "vse.pooling")``. A module that is absent and a module that is
-    there but cannot be loaded get different messages, since only the first is cured by installing it.
+    Args:
+        module: Name of the module.
+        extra: The optional install that provides it.
+        purpose: What needs it, as the subject of a sentence: ``require("torch", "torch", "vse.pooling")``.
+
+    Raises:
+        MissingDependencyError: If the module is missing (the message says how to install it), or is installed but
+            cannot be imported.
     """
     try:
         return importlib.import_module(module)
@@ -57,13 +62,13 @@ def require(module: str, extra: str, purpose: str) -> ModuleType:
 
 
 def first_line(error: BaseException) -> str:
-    """The beginning of another library's message, which says what is wrong; its type where it says nothing."""
+    """Return the start of another library's error message, or the name of its type if the message is empty."""
     line = (str(error).strip().splitlines() or [type(error).__name__])[0]
     return line if len(line) <= LONGEST_REASON else line[:LONGEST_REASON] + " …"
 
 
 def unknown_choice(what: str, value: object, choices: Iterable[str]) -> str:
-    """The message for a value outside a closed set: the value, the whole set and the closest member.
+    """Return an error message for a value outside a closed set: the value, the whole set and the closest member.
 
     >>> unknown_choice("pooling", "kmax", ["avg", "k-max"])
     "unknown pooling 'kmax': expected one of 'avg', 'k-max' (did you mean 'k-max'?)"

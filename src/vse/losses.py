@@ -1,7 +1,7 @@
-"""Losses over a matrix of scores: row i and column i belong together, everything else is a negative.
+"""Losses over a matrix of scores: row i and column i are a pair, all other entries are negatives.
 
-They take scores, not embeddings, so that cosines, ensembles and scores of several levels share them;
-:class:`TripletLoss` and :class:`ContrastiveLoss` wrap them for unit vectors.
+They take scores, not embeddings, so that cosines, ensembles and multi-level scores share them. :class:`TripletLoss` and
+:class:`ContrastiveLoss` wrap them for unit-norm embeddings.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def contrastive_from_scores(
         reduction: ``"mean"`` over pairs, or ``"sum"``.
 
     Raises:
-        InputError: ``scores`` is not square, or an option is unknown.
+        InputError: If ``scores`` is not square, or an option is invalid.
     """
     _check_choice("reduction", reduction, REDUCTIONS)
     same = same_image(scores, image_ids)
@@ -108,9 +108,9 @@ def smooth_triplet_from_scores(
     """Return the hardest-negative triplet loss with both maxima softened by a temperature t.
 
     ``t · log(1 + Σ_j exp((m + s(i, j) - s(i, i)) / t))`` for every image, and the same for every text. Harder negatives
-    have larger gradients. As t falls to 0 this becomes :func:`triplet_from_scores` with the hardest negative; with
-    m = 0 it is t times the cross-entropy of :func:`contrastive_from_scores`. A falling t therefore leads smoothly from
-    all negatives to the hardest one.
+    have larger gradients. As t approaches 0 this becomes :func:`triplet_from_scores` with the hardest negative; with
+    m = 0 it is t times the cross-entropy of :func:`contrastive_from_scores`. Lowering t thus moves smoothly from all
+    negatives to the hardest one.
 
     Args:
         scores: ``(B, B)`` with images in rows and texts in columns.
@@ -120,7 +120,7 @@ def smooth_triplet_from_scores(
         reduction: ``"sum"``, or ``"mean"`` to divide by B.
 
     Raises:
-        InputError: ``scores`` is not square, or an option is unknown.
+        InputError: If ``scores`` is not square, or an option is invalid.
     """
     _check_choice("reduction", reduction, REDUCTIONS)
     same = same_image(scores, image_ids)
@@ -133,7 +133,7 @@ def smooth_triplet_from_scores(
 
 
 def satisfied(scores: Tensor, image_ids: Tensor | Sequence[int] | None = None, *, margin: float = MARGIN) -> float:
-    """Return the share of pairs without loss: every negative of both directions scores ``margin`` below them."""
+    """Return the share of pairs without loss: their negatives in both directions score at least ``margin`` lower."""
     with torch.no_grad():
         same = same_image(scores, image_ids)
         beaten = scores.masked_fill(same, -torch.inf) + margin
@@ -142,7 +142,7 @@ def satisfied(scores: Tensor, image_ids: Tensor | Sequence[int] | None = None, *
 
 
 def same_image(scores: Tensor, image_ids: Tensor | Sequence[int] | None) -> Tensor:
-    """Return ``(B, B)``, True where row and column belong to the same image; the diagonal always is."""
+    """Return ``(B, B)``, True where row and column have the same image; the diagonal is always True."""
     if scores.dim() != 2 or scores.shape[0] != scores.shape[1]:
         raise InputError(f"scores of a batch must be (B, B), one text for each image, got {tuple(scores.shape)}")
     if len(scores) < 2:
@@ -156,9 +156,9 @@ def same_image(scores: Tensor, image_ids: Tensor | Sequence[int] | None) -> Tens
 
 
 class TripletLoss(nn.Module):
-    """:func:`triplet_from_scores` of unit vectors ``image (B, D)`` and ``text (B, D)``.
+    """:func:`triplet_from_scores` of unit-norm embeddings ``image (B, D)`` and ``text (B, D)``.
 
-    With hardest negatives all embeddings may collapse to one point, where the loss stays at ``2 · B · margin``.
+    With the hardest negatives all embeddings may collapse to one point, where the loss stays at ``2 · B · margin``.
     """
 
     def __init__(self, margin: float = MARGIN, negatives: Negatives = "hardest", reduction: Reduction = "sum") -> None:
@@ -181,7 +181,7 @@ class TripletLoss(nn.Module):
 
 
 class ContrastiveLoss(nn.Module):
-    """:func:`contrastive_from_scores` of unit vectors ``image (B, D)`` and ``text (B, D)``."""
+    """:func:`contrastive_from_scores` of unit-norm embeddings ``image (B, D)`` and ``text (B, D)``."""
 
     def __init__(self, temperature: float = TEMPERATURE, reduction: Reduction = "mean") -> None:
         super().__init__()

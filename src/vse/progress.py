@@ -1,6 +1,6 @@
-"""How long work tells its caller where it stands.
+"""Report the progress of long-running functions to their caller.
 
-The library never prints: it calls a reporter that the caller hands in. Standard library only.
+The library never prints: it calls a reporter that the caller passes. Standard library only.
 """
 
 from __future__ import annotations
@@ -10,27 +10,27 @@ from typing import Protocol, runtime_checkable
 
 @runtime_checkable
 class ProgressReporter(Protocol):
-    """What a long-running function calls, in the order start, advance and note as needed, finish.
+    """The interface that long-running functions call: start, then advance and note as needed, then finish.
 
-    ``start`` may be called again for a second stage; the first one is then finished. ``note`` is allowed
-    at any time, before ``start`` too. ``finish`` is harmless when nothing runs.
+    Calling ``start`` again finishes the previous stage and begins another. ``note`` is allowed at any time, even before
+    ``start``. ``finish`` has no effect if no stage is active.
     """
 
     def start(self, total: int, description: str) -> None:
         """Begin a stage of ``total`` steps."""
 
     def advance(self, steps: int = 1, description: str | None = None) -> None:
-        """Count ``steps`` as done and, if given, change the description."""
+        """Add ``steps`` to the completed steps and, if given, change the description."""
 
     def note(self, message: str) -> None:
-        """Say one line that is worth reading on its own."""
+        """Report one line worth reading on its own."""
 
     def finish(self) -> None:
         """End the current stage."""
 
 
 class SilentProgress:
-    """A reporter that says nothing: the default of library calls."""
+    """A reporter that ignores everything; the default of library calls."""
 
     def start(self, total: int, description: str) -> None:
         """Ignore the stage."""
@@ -42,4 +42,4 @@ class SilentProgress:
         """Ignore the message."""
 
     def finish(self) -> None:
-        """Nothing to end."""
+        """Do nothing."""

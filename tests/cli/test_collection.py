@@ -164,7 +164,7 @@ def test_collection_names_process_that_writes(index, photos, capsys):
     with closing(open_collection(index, write=True)):
         line = error_line(capsys, 1, "collection", "remove", index, photos / "a.png")
     assert f"is being written by process {os.getpid()}: wait for it or stop it" in line
-    assert "'vse index --watch' goes on until Ctrl-C" in line
+    assert "'vse index --watch' runs until Ctrl-C" in line
 
 
 @pytest.mark.parametrize("command", ["verify", "rebuild"])

@@ -143,10 +143,10 @@ def test_every_table_is_here():
 
 
 def test_ensemble_experiment_needs_pairs(place, capsys):
-    """Three models do not make pairs."""
+    """Three models cannot be paired."""
     code, _ = run(place, "ensemble", "--seeds", "0,1,2")
     assert code == 1
-    assert "3 seeds do not make pairs" in capsys.readouterr().err
+    assert "3 seeds cannot be paired" in capsys.readouterr().err
 
 
 def test_projection_keeps_distances(tmp_path):

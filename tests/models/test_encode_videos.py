@@ -118,7 +118,7 @@ def test_frame_backbone_is_built_once_and_not_saved(folder, tmp_path, monkeypatc
 def test_frame_backbone_with_other_weights_is_refused(folder):
     """Features of another release would mean something else; a name that is not known here says so, too."""
     model = frames_model(seen(fingerprint="0" * 16))
-    with pytest.raises(InputError, match=r"seen by 'tiny' with the weights 0{16}, and those here are [0-9a-f]{16}"):
+    with pytest.raises(InputError, match=r"with 'tiny' and the weights 0{16}, but those here are [0-9a-f]{16}"):
         model.encode_videos([folder / "a.mp4"])
 
 

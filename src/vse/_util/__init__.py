@@ -1,1 +1,1 @@
-"""Internals that every package may use: atomic writes, locks, worker processes, strict parsing."""
+"""Internal helpers for every package: atomic writes, locks, worker processes, strict parsing."""

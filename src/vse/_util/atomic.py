@@ -1,4 +1,4 @@
-"""Writing results so that a reader never finds half a file."""
+"""Write files atomically, so that a reader never sees a partial file."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write ``text`` to ``path`` in one step, durably: a new file beside it, flushed, renamed over it."""
+    """Write ``text`` to ``path`` atomically and durably: write a temporary file beside it, sync, rename."""
     path.parent.mkdir(parents=True, exist_ok=True)
     descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     temporary = Path(name)
@@ -28,8 +28,8 @@ def write_text(path: Path, text: str) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Make names that were created or replaced in ``folder`` durable."""
-    if os.name == "nt":  # folders cannot be opened there, and renaming is durable by itself
+    """Make created and replaced names in ``folder`` durable."""
+    if os.name == "nt":  # folders cannot be opened there, and renames are durable already
         return
     descriptor = os.open(folder, os.O_RDONLY)
     try:
@@ -39,12 +39,12 @@ def sync_folder(folder: Path) -> None:
 
 
 def settle(path: Path) -> None:
-    """Make a file that another library wrote durable, and readable like those written here."""
+    """Sync a file that another library wrote, and give it the permissions of files written here."""
     path.chmod(0o644)
     with path.open("rb") as file:
         os.fsync(file.fileno())
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Write ``value`` as indented JSON in one step."""
+    """Write ``value`` as indented JSON, atomically."""
     write_text(path, json.dumps(value, indent=2, allow_nan=False) + "\n")

@@ -1,4 +1,4 @@
-"""Package faces that import a name when it is first asked for."""
+"""Import the names that a package exports on first access."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ def lazy_names(package: str, modules: Mapping[str, Sequence[str]]) -> Callable[[
 
     Args:
         package: ``__name__`` of the package.
-        modules: The exported names by module, relative to the package.
+        modules: Exported names by module, relative to the package.
 
     Example:
         >>> __getattr__ = lazy_names("vse.inputs", {"vocabulary": ("Vocabulary",)})

@@ -1,4 +1,4 @@
-"""One writer at a time, also across processes. Standard library only."""
+"""Allow one writer at a time, across processes. Standard library only."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ NAME = ".lock"
 
 
 class FolderLock:
-    """A folder held for writing until :meth:`release`.
+    """Lock a folder for writing until :meth:`release`.
 
-    The lock belongs to an open file, ``.lock`` inside the folder, and the system drops it when the process ends,
-    however it ends: there is no stale lock to remove. The file itself stays, since deleting it would race with the
-    next process that opens it; it holds the number of the process, for the message that others get.
+    The lock is on an open file, ``.lock`` inside the folder. The system releases it when the process ends for any
+    reason, so there are no stale locks. The file stays, since deleting it would race with the next process that opens
+    it; it holds the process id, for the error message of other processes.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -35,7 +35,7 @@ class FolderLock:
             os.close(self._descriptor)
             who = f"process {holder}" if holder.isdecimal() else "another process"
             raise VSEError(
-                f"{folder} is being written by {who}: wait for it or stop it ('vse index --watch' goes on until Ctrl-C)"
+                f"{folder} is being written by {who}: wait for it or stop it ('vse index --watch' runs until Ctrl-C)"
             ) from None
         except OSError as error:
             os.close(self._descriptor)
@@ -44,7 +44,7 @@ class FolderLock:
         os.write(self._descriptor, f"{os.getpid()}\n".encode())
 
     def release(self) -> None:
-        """Let others in."""
+        """Release the lock."""
         os.close(self._descriptor)
 
 

@@ -1,4 +1,4 @@
-"""Run a function over an iterable in worker threads, some calls ahead of whoever takes the results."""
+"""Run a function over an iterable in worker threads, some calls ahead of the consumer."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ def prefetch(
 ) -> Generator[tuple[Item, Result], None, None]:
     """Yield each item with ``function(item)``, in order, while worker threads compute the following ones.
 
-    An exception of ``function`` is raised in the place of its result. Closing the generator cancels the calls that
-    have not begun and waits for those that have; use :func:`contextlib.closing` where the caller may stop early.
+    An exception in ``function`` is raised in place of its result. Closing the generator cancels calls that have not
+    started and waits for the others; use :func:`contextlib.closing` if the caller may stop early.
 
     Args:
         function: Called in a worker thread.
-        items: Read in the caller's thread, and no further than ``window`` allows.
+        items: Read in the caller's thread, no further ahead than ``window`` allows.
         workers: Number of threads.
-        window: New calls start while those started and not yet yielded weigh less than this. When every
-            worker has a call, a result that is ready is yielded before the window is filled: slow ``items`` do not
+        window: Start new calls while the total weight of calls started but not yet yielded is below this. If every
+            worker is busy, a result that is ready is yielded before the window is filled, so slow ``items`` do not
             delay it.
-        weight: Weight of a call; 1 when omitted.
-        repeat: Whether the call for the same item is made again after this result, before the next item: for items
-            that give several results, such as an iterator with ``function=next``.
+        weight: Weight of a call; 1 by default.
+        repeat: Whether to call ``function`` again for the same item after this result, before the next item: for items
+            that have several results, such as an iterator with ``function=next``.
         name: Prefix of the thread names.
 
     Yields:
@@ -46,7 +46,7 @@ def prefetch(
     >>> list(prefetch(len, ["a", "bb"], workers=2, window=4))
     [('a', 1), ('bb', 2)]
     """
-    from concurrent.futures import ThreadPoolExecutor  # imports logging, which a text query does without
+    from concurrent.futures import ThreadPoolExecutor  # imports logging, which a text query does not need
 
     remaining = iter(items)
     started: deque[tuple[Item, Future[Result]]] = deque()

@@ -43,13 +43,13 @@ def run_in_pool(
     The first error cancels calls that have not started, and is raised.
 
     Args:
-        function: importable, since workers are spawned.
-        calls: the arguments of each call.
-        workers: the number of processes.
-        on_result: called in this process with the index of a call and its result, in the order in which they end.
-        begin: called once in each worker with ``begin_arguments``.
-        begin_arguments: what ``begin`` takes.
-        grace: seconds between SIGTERM and the end of a worker whose parent is gone.
+        function: Must be importable, since workers are spawned.
+        calls: Arguments of each call.
+        workers: Number of processes.
+        on_result: Called in this process with the index and the result of each call, in order of completion.
+        begin: Called once in each worker with ``begin_arguments``.
+        begin_arguments: Arguments of ``begin``.
+        grace: Seconds between SIGTERM and the forced exit of a worker whose parent is gone.
     """
     arguments = (grace, begin, begin_arguments)
     with ProcessPoolExecutor(workers, mp_context=spawn, initializer=_begin_worker, initargs=arguments) as pool:
@@ -72,27 +72,27 @@ def run_jobs(
     report: ProgressReporter,
     begin: Begin | None = None,
 ) -> list[dict[str, Any]]:
-    """Run ``job(task, profile)`` for every task of the plan, each of them once.
+    """Run ``job(task, profile)`` once for every task of the plan.
 
-    An outcome is written to ``folder`` as soon as its job ends, under a name made of task, profile and version, and is
-    read from there by the next call: an interrupted plan resumes.
+    Each outcome is written to ``folder`` as soon as its job ends, under a name derived from task, profile and version.
+    A later call reuses it, so an interrupted plan resumes.
 
     Args:
-        job: returns a JSON object; importable if there are several workers.
-        plan: the tasks.
-        profile: settings that all tasks share.
-        folder: where outcomes are kept.
-        workers: the number of processes; None uses all cores, 1 runs the jobs in this process.
-        report: counts finished jobs.
-        begin: called once in each worker.
+        job: Returns a JSON object; must be importable if there are several workers.
+        plan: The tasks.
+        profile: Settings that all tasks share.
+        folder: Where outcomes are stored.
+        workers: Number of processes; None uses all cores, 1 runs the jobs in this process.
+        report: Receives the number of finished jobs.
+        begin: Called once in each worker.
 
     Returns:
         The outcomes in the order of the plan.
 
     Raises:
-        VSEError: a kept outcome is corrupt.
+        VSEError: If a stored outcome is corrupt.
     """
-    folder.mkdir(parents=True, exist_ok=True)  # before any job: failing afterwards would waste one
+    folder.mkdir(parents=True, exist_ok=True)  # before any job, so that a failure wastes none
     paths = [folder / f"{job_name(task, profile)}.json" for task in plan]
     outcomes = {index: outcome for index, path in enumerate(paths) if (outcome := _read_outcome(path)) is not None}
     missing = [index for index in range(len(plan)) if index not in outcomes]
@@ -130,9 +130,9 @@ def job_name(task: Task, profile: Mapping[str, Any]) -> str:
 
 
 def exit_with_parent(grace: float = 0.0) -> None:
-    """Make this worker end when its parent does, even if the parent was killed.
+    """Make this worker exit when its parent does, even if the parent was killed.
 
-    The worker receives SIGTERM, and is ended ``grace`` seconds later if it still runs: nobody reads its result.
+    The worker receives SIGTERM, and is killed ``grace`` seconds later if it is still running.
     """
     threading.Thread(target=_watch_parent, args=(grace,), daemon=True).start()
 
@@ -157,7 +157,7 @@ def _call(function: Callable[..., Result], arguments: tuple[Any, ...]) -> Result
         return function(*arguments)
     except BaseException:
         if _is_orphan():
-            os._exit(1)  # the pool would wait for another task for ever
+            os._exit(1)  # the pool would wait for another task forever
         raise
 
 
@@ -172,5 +172,5 @@ def _read_outcome(path: Path) -> dict[str, Any] | None:
     try:
         outcome: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))["outcome"]
     except (ValueError, KeyError, TypeError) as error:
-        raise VSEError(f"{path} is not a finished run ({error}); delete it to train that run again") from error
+        raise VSEError(f"{path} is not a finished run ({error}); delete it to repeat the run") from error
     return outcome

@@ -1,7 +1,7 @@
-"""Small JSON files that this package wrote itself, read strictly and without pydantic.
+"""Read small JSON files that this package wrote, strictly and without pydantic.
 
-Loading pydantic takes as long as loading numpy, and a search needs one of them only. What a person writes is read by
-:mod:`vse._util.strict`, which says more about what is wrong.
+Importing pydantic takes as long as importing numpy, and a search does not need it. Files that people write are read by
+:mod:`vse._util.strict`, whose error messages are more detailed.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ NonNegative = Annotated[int, 0]
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """The JSON object in ``path``; absence, bad encoding and syntax are one line each."""
+    """Return the JSON object in ``path``; raise a one-line :class:`InputError` if it is missing or invalid."""
     try:
         value = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -35,7 +35,7 @@ def read_json(path: Path) -> dict[str, Any]:
         raise InputError(f"{path}: cannot be read ({error.strerror})") from None
     except UnicodeDecodeError:
         raise InputError(f"{path}: not UTF-8 text") from None
-    except (ValueError, RecursionError) as error:  # also numbers and nestings beyond what Python reads
+    except (ValueError, RecursionError) as error:  # includes numbers and nesting beyond Python's limits
         raise InputError(f"{path}: not JSON ({str(error)[:120]})") from None
     if not isinstance(value, dict):
         raise InputError(f"{path}: expected a JSON object, got {type(value).__name__}")
@@ -43,11 +43,14 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 def parse_plain(kind: type[Value], mapping: Mapping[str, Any], where: str) -> Value:
-    """``mapping`` as the dataclass ``kind``, or an :class:`InputError` of one line that begins with ``where``.
+    """Return ``mapping`` as the dataclass ``kind``.
 
     Fields may be ``str``, ``bool``, ``int``, ``float``, ``Any``, ``Literal``, tuples of fixed length, dictionaries with
-    texts as keys, unions of these, and :data:`Positive` and :data:`NonNegative`. Lists become tuples; nothing else is
-    converted but whole numbers to floats.
+    string keys, unions of these, and :data:`Positive` and :data:`NonNegative`. Lists become tuples and integers become
+    floats where needed; nothing else is converted.
+
+    Raises:
+        InputError: If a field is missing, unknown or invalid; the message is one line that starts with ``where``.
     """
     hints = get_type_hints(kind, include_extras=True)
     known = {field.name: field for field in fields(kind)}
@@ -68,7 +71,7 @@ def parse_plain(kind: type[Value], mapping: Mapping[str, Any], where: str) -> Va
 
 
 def _read(kind: Any, value: Any) -> Any:
-    """``value`` as ``kind``; a ``ValueError`` says what was expected."""
+    """Return ``value`` as ``kind``; raise a ``ValueError`` that describes what was expected."""
     origin = get_origin(kind)
     return _simple(kind, value) if origin is None else _READERS[origin](get_args(kind), value)
 

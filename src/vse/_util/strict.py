@@ -1,4 +1,4 @@
-"""Reading configuration strictly: an unknown key or a bad value names itself, its file and the closest valid key."""
+"""Read configuration strictly: an error names the unknown key or invalid value, its file and the closest valid key."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["Strict", "explain", "parse", "read_json"]
 
 
 class Strict(BaseModel):
-    """A frozen value read from JSON or TOML; keys it does not know are errors."""
+    """A frozen model read from JSON or TOML; unknown keys are errors."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=False)
 
@@ -23,7 +23,7 @@ Value = TypeVar("Value", bound=BaseModel)
 
 
 def parse(kind: type[Value], mapping: Mapping[str, Any], where: str) -> Value:
-    """``mapping`` as a ``kind``, or an :class:`InputError` of one line that begins with ``where``."""
+    """Return ``mapping`` as a ``kind``, or raise a one-line :class:`InputError` that starts with ``where``."""
     try:
         return kind.model_validate(dict(mapping))
     except ValidationError as error:
@@ -31,9 +31,9 @@ def parse(kind: type[Value], mapping: Mapping[str, Any], where: str) -> Value:
 
 
 def explain(kind: type[BaseModel], error: ValidationError) -> str:
-    """The first thing that is wrong, and how many more there are."""
+    """Return the first problem, and how many more there are."""
     found = error.errors(include_url=False)
-    # A misspelt key that is required shows up twice; its own name tells more than that it is missing.
+    # A misspelt required key is reported twice, as unknown and as missing; the unknown name is more helpful.
     first = next((each for each in found if each["type"] == "extra_forbidden"), found[0])
     path = ".".join(str(part) for part in first["loc"])
     if first["type"] == "extra_forbidden":
@@ -44,14 +44,14 @@ def explain(kind: type[BaseModel], error: ValidationError) -> str:
     elif first["type"] == "missing":
         message = f"{path!r} is missing"
     else:
-        said = str(first["msg"]).removeprefix("Value error, ")  # what our own checks raise, after pydantic's prefix
+        said = str(first["msg"]).removeprefix("Value error, ")  # the message of our own checks, after pydantic's prefix
         message = f"{path!r} is {first['input']!r}: {said}" if path else said
     more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
     return message + more
 
 
 def _keys_at(kind: type[BaseModel], path: list[str]) -> list[str]:
-    """The keys that are valid at ``path``: fields are followed into nested models, also through unions."""
+    """Return the valid keys at ``path``, following fields into nested models and unions."""
     kinds: list[type[BaseModel]] = [kind]
     for part in path:
         if part.isdecimal():  # an element of a list

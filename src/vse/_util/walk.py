@@ -21,9 +21,8 @@ def walk_tree(
 ) -> Iterator[tuple[str, bool]]:
     """Yield the selected files below ``root`` in the order of their paths as strings.
 
-    Only the names in the folders on the way to the current file are held in memory. Paths are relative to ``root``,
-    with ``/`` between their parts; that of ``root`` is empty. A folder that was visited is not visited again, so that
-    a loop of links ends.
+    Only the names in the folders on the way to the current file are held in memory. Paths are relative to ``root`` and
+    use ``/``; the path of ``root`` is empty. No folder is visited twice, so loops of links end.
 
     Args:
         root: The folder to walk.
@@ -33,7 +32,7 @@ def walk_tree(
             or None to skip it.
         on_error: Called with the path of a folder that cannot be read, and the error. The walk continues.
         on_listed: Called after each folder is listed.
-        visited: Device and inode of the folders that were visited, to be shared with the caller.
+        visited: Device and inode of visited folders, shared with the caller.
 
     Yields:
         The path of a file, and whether a link leads to one of its folders.
@@ -41,7 +40,7 @@ def walk_tree(
     seen: set[Identity] = set() if visited is None else visited
 
     def names_in(folder: str) -> Iterator[str]:
-        """List a folder; the names of folders end in ``/``, which sorts whole paths."""
+        """List a folder; names of folders end in ``/``, so that sorting names sorts whole paths."""
         place, prefix = root / folder, f"{folder}/" if folder else ""
         names: list[str] = []
         try:

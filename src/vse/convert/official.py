@@ -1,7 +1,7 @@
 """Convert checkpoints of the released code: region or grid images × BiGRU or BERT text.
 
-Every tensor is accounted for: renamed, known to be unused, or an error. Sizes are read off the tensors and compared
-with the saved options; the options say what tensors cannot (ResNet layout, preprocessing, dataset).
+Every tensor is renamed, known to be unused, or an error. Sizes are read from the tensors and compared with the saved
+options; the options provide what tensors cannot (ResNet layout, preprocessing, dataset).
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def resnet_tensors(image: Mapping[str, Tensor], where: str) -> dict[str, Tensor]
             raise InputError(f"{where}: 'backbone.{name}' is not expected in a grid checkpoint")
         usual = COPIES[start] + name.removeprefix(start)
         if usual in tensors and not torch.equal(tensors[usual], value):
-            raise InputError(f"{where}: 'backbone.{name}' and '{prefix}{usual}' should be the same tensor and differ")
+            raise InputError(f"{where}: 'backbone.{name}' and '{prefix}{usual}' should be the same tensor but differ")
         tensors.setdefault(usual, value)
     return {name: value for name, value in tensors.items() if not name.startswith(UNUSED)}
 
@@ -93,7 +93,7 @@ def _blocks(tensors: Mapping[str, Tensor], where: str) -> list[int]:
             stage = int(match[1]) - 1
             counts[stage] = max(counts[stage], int(match[2]) + 1)
     if sum(counts) > len(tensors):
-        raise InputError(f"{where}: the names of the backbone's tensors make no sense: {counts} blocks")
+        raise InputError(f"{where}: the names of the backbone's tensors are inconsistent: {counts} blocks")
     if any(t in tensors and tensors[t].dim() != 4 for t in ("conv1.weight", "layer1.0.conv2.weight")):
         raise InputError(f"{where}: the backbone's convolutions are not tensors of four dimensions")
     if min(counts) == 0 or "conv1.weight" not in tensors or "layer1.0.conv2.weight" not in tensors:
@@ -115,11 +115,11 @@ REGION = {
 GRID = {"image_encoder.fc.": "projection.fc.", "image_encoder.gpool.": "pooling."}
 BIGRU = {"embed.": "embed.", "rnn.": "rnn.", "gpool.": "pooling."}
 BERT = {"bert.": "transformer.", "linear.": "linear.", "gpool.": "pooling."}
-# A second batch norm that the released MLP makes and never calls; an index that is no parameter; BERT's own pooler.
+# A second batch norm that the released MLP creates but never calls; an index that is not a parameter; BERT's pooler.
 UNUSED_REGION = ("mlp.bns.1.",)
 UNUSED_BERT = ("bert.embeddings.position_ids", "bert.pooler.")
 HEAD_WIDTH = 64  # of every published BERT; the number of heads cannot be read off the tensors
-NARROW_HEADS = 384  # MiniLM has this size and heads of 32
+NARROW_HEADS = 384  # MiniLM has this size but heads of 32
 
 
 def load_official(
@@ -147,11 +147,11 @@ def load_official(
     where = str(path)
     for switch in ("no_imgnorm", "no_txtnorm"):
         if checkpoint.options.get(switch):
-            raise InputError(f"{where}: trained with {switch}; models here are unit-norm and its scores would change")
+            raise InputError(f"{where}: trained with {switch}; models here are unit-norm, so its scores would change")
     image_state, image, size = _image(checkpoint, where)
     text_state, text, text_size = _text(checkpoint, where)
     if size != text_size:
-        raise InputError(f"{where}: image vectors have {size} dimensions and text vectors {text_size}")
+        raise InputError(f"{where}: image embeddings have {size} dimensions, text embeddings {text_size}")
     _agree(where, checkpoint.options, "embed_size", size)
     config = ModelConfig(embed_size=size, image=image, text=text, about=_about(checkpoint, path))
     model = VSEModel.build(config, _tokenizer(text, vocabulary, tokenizer))
@@ -162,7 +162,7 @@ def load_official(
 
 def _image(checkpoint: Checkpoint, where: str) -> tuple[State, RegionConfig | GridConfig, int]:
     state, options = checkpoint.image, checkpoint.options
-    grid = any(name.startswith("backbone.") for name in state)  # the option precomp_enc_type says no more
+    grid = any(name.startswith("backbone.") for name in state)  # the option precomp_enc_type adds nothing
     if grid:
         resnet = resnet_tensors({n: v for n, v in state.items() if n.startswith("backbone.")}, where)
         source = str(options.get("backbone_source", ""))
@@ -203,7 +203,7 @@ def _bert_architecture(state: Mapping[str, Tensor], where: str) -> dict[str, Any
     words, hidden = _shape(state, "transformer.embeddings.word_embeddings.weight", 2, where)
     layers = {name.split(".")[3] for name in state if name.startswith("transformer.encoder.layer.")}
     if hidden % HEAD_WIDTH or hidden == NARROW_HEADS:
-        raise InputError(f"{where}: a BERT of {hidden} dimensions does not tell how many attention heads it has")
+        raise InputError(f"{where}: the number of attention heads of a BERT with {hidden} dimensions is unknown")
     return {
         "model_type": "bert",
         "vocab_size": words,
@@ -306,7 +306,7 @@ def _about(checkpoint: Checkpoint, path: Path) -> About:
     notes: tuple[str, ...] = ()
     grid = any(name.startswith("backbone.") for name in checkpoint.image)
     if grid and "input_scale_factor" not in options:
-        notes = ("the checkpoint does not tell the size of its images; 512 as in the paper is assumed",)
+        notes = ("the checkpoint does not record the size of its images; 512 is assumed, as in the paper",)
     source = f"converted from {path.name}"
     return About(name=path.stem, data=data, source=source, recipe=recipe, scores=scores, notes=notes)
 

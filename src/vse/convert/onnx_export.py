@@ -145,7 +145,7 @@ def export_onnx(
         return result
     finally:
         shutil.rmtree(staging, ignore_errors=True)
-        with suppress(OSError):  # a failed export leaves no empty folder; one with content stays
+        with suppress(OSError):  # remove an empty folder after a failed export; keep one with content
             target.rmdir()
 
 

@@ -111,11 +111,11 @@ class TowerAgreement:
 
     max_difference: float
     mean_cosine: float
-    twins_lost: float  # percent of vectors whose own twin is not the nearest one on the other side
+    twins_lost: float  # percent of embeddings whose counterpart is not their nearest neighbour
 
     @classmethod
     def between(cls, expected: Vectors, found: Vectors) -> TowerAgreement:
-        """Compare row by row; any NaN makes the difference NaN, which is no agreement."""
+        """Compare row by row; any NaN makes the difference NaN, which counts as disagreement."""
         scores = found @ expected.T
         own = np.diagonal(scores)
         lost = (scores > own[:, None]).any(axis=1)

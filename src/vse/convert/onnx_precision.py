@@ -25,7 +25,7 @@ from vse.errors import require
 # The steps between convolutions are quantized with them: otherwise every convolution's output is rounded once more
 # before its activation has cut the range (cosine to float32 0.89 instead of 0.99 for EfficientNet-Lite0).
 CONVOLUTIONAL = ["Conv", "Add", "Clip", "Relu", "MaxPool"]
-SMALLEST = 1024  # values; below that a weight is not worth a conversion
+SMALLEST = 1024  # values; smaller weights are not worth converting
 
 
 def halve_weights(path: Path) -> None:
@@ -85,7 +85,7 @@ def quantize(path: Path, calibration: Iterable[NDArray[np.float32]] | None) -> N
                 weight_type=QuantType.QInt8,
             )
         target.replace(path)
-        halve_weights(path)  # what eight bits did not reach
+        halve_weights(path)  # weights that were not quantized
     finally:
         logging.getLogger().removeFilter(_advice)
         source.unlink(missing_ok=True)

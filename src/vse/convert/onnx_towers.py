@@ -55,7 +55,7 @@ class ExportableBiGRU(nn.Module):
         self.pooling: Pooling = encoder.pooling
 
     def elements(self, tokens: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
-        """States ``(B, L, D)`` and mask, as :meth:`BiGRUEncoder.elements` gives them."""
+        """Return states ``(B, L, D)`` and mask, as :meth:`BiGRUEncoder.elements` does."""
         return self.rnn(self.embed(tokens), lengths), prefix_mask(lengths, tokens.shape[1])
 
 

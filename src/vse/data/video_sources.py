@@ -193,7 +193,7 @@ def _only(path: Path) -> str:
 
 
 def zip_entry(archive: zipfile.ZipFile, name: str) -> zipfile.ZipInfo:
-    """Return an entry that is stored or deflated; other compressions raise errors of their own when corrupt."""
+    """Return an entry that is stored or deflated; other compressions raise their own errors if corrupt."""
     entry = archive.getinfo(name)
     if entry.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
         raise InputError(f"{archive.filename}: {name!r} has compression {entry.compress_type}, expected deflate")
@@ -226,7 +226,7 @@ def _chosen(stored: NDArray[Any], rows: Rows | None) -> NDArray[Any]:
 
 
 def _checked(shape: Any, dtype: Any, place: str) -> tuple[int, ...]:
-    """Return ``(frames, size)``; a video of which nothing was extracted, ``(0,)`` or without a shape, has none."""
+    """Return ``(frames, size)``; a video without extracted frames, ``(0,)`` or without a shape, has none."""
     if dtype is None or not np.issubdtype(dtype, np.floating):
         raise InputError(f"{place} holds {'a group' if dtype is None else dtype}: {EXPECTED}")
     if shape is None or 0 in shape[:1]:

@@ -107,7 +107,7 @@ class FrameBackbone:
         found = state_fingerprint(self._backbone.state_dict())
         if found != fingerprint:
             raise InputError(
-                f"{used} with the weights {fingerprint}, but those here are {found}: install the release of the "
+                f"{used} and the weights {fingerprint}, but those here are {found}: install the release of the "
                 f"backbone that was used, or {OTHERWISE}"
             )
 

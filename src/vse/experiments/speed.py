@@ -74,7 +74,7 @@ class Measurements:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if "gallery" in self.__dict__:  # built at all
+        if "gallery" in self.__dict__:  # only if it was built
             self.gallery.close()
 
     def _vse(self, contestant: VSEContestant, candidates: int) -> Outcome:
@@ -122,7 +122,7 @@ def run(
     if seeds is not None and not seeds:
         raise InputError("seeds is empty; give at least one")
     if jobs is not None and jobs != 1:
-        raise InputError(f"jobs {jobs}: expected 1, side by side measurements slow each other: leave out --jobs")
+        raise InputError(f"jobs {jobs}: expected 1, since parallel measurements slow each other down: leave out --jobs")
     chosen = seeds or (0,)
     profile = QUICK if quick else Profile()
     machine = describe_machine()
@@ -164,7 +164,7 @@ def describe_machine() -> dict[str, Any]:
 
 
 def processor_name(facts: Path = Path("/proc/cpuinfo")) -> str:
-    """Return the model of the processor, or its architecture where the system has no such file or no name in it."""
+    """Return the model of the processor, or its architecture if the system does not name it."""
     try:
         lines = facts.read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:

@@ -98,7 +98,7 @@ class VSEContestant:
 
     def answer(self, sentence: str) -> list[int]:
         """Return the ids of the best, found by comparing the sentence with every embedding."""
-        # Not search(): it would refuse a collection of random embeddings that two models share.
+        # Not search(), which rejects a collection of random embeddings that two models share.
         query = encode_query(as_query(sentence), self.model)
         return [result.id for result in search_encoded(self.collection, query, self._results).results]
 

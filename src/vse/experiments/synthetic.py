@@ -86,7 +86,7 @@ def _train_task(task: Mapping[str, Any], profile: Mapping[str, Any]) -> dict[str
 
 
 def _use_one_thread() -> None:
-    """The processes share the cores already."""
+    """Limit torch to one thread: the processes already use all cores."""
     import torch
 
     torch.set_num_threads(1)

@@ -302,7 +302,7 @@ VIDEO_MODELS = Family(
     seeds=(0, 1, 2),
 )
 VIDEO_RECIPES = {"hgr": "msvd-small", "msrvtt": "msrvtt", "vatex": "vatex"}
-"""Layout → what the names of its recipes begin with."""
+"""Layout → prefix of its recipes' names."""
 
 
 def run_main_table(call: Call) -> GridResult:
@@ -327,7 +327,7 @@ def run_ensemble(call: Call) -> GridResult:
     grid = Grid("ensemble", "Ensembles of two", (Variant(ONE, place.recipe),), (Claim(TWO, ONE),), place.changes)
     seeds = call.seeds if call.seeds is not None else (0, 1) if call.quick else (0, 1, 2, 3)
     if len(seeds) < 2 or len(seeds) % 2:
-        raise InputError(f"{len(seeds)} seeds do not make pairs: give an even number of them")
+        raise InputError(f"{len(seeds)} seeds cannot be paired: give an even number")
     trained = train_grid(grid, seeds, call.runs_folder, jobs=call.jobs, report=call.report)
     singles, about = measure_grid(trained, "test", call.report)
     data = open_split(trained[0].recipe, "test")

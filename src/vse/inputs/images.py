@@ -43,7 +43,7 @@ def image_to_rgb(image: Image.Image) -> np.ndarray:
         image = Image.alpha_composite(white, image)
     if image.mode != "RGB":
         image = image.convert("RGB")
-    image.load()  # here, since numpy hides some errors of whatever it makes an array of
+    image.load()  # decode here: numpy would hide some errors
     return np.array(image)
 
 
@@ -85,12 +85,12 @@ def _grey(values: np.ndarray) -> np.ndarray:
 
 ImageSource: TypeAlias = "str | os.PathLike[str] | bytes | Image.Image | np.ndarray"
 
-# Formats are tried by their content, the common ones first. Others that Pillow knows stay out: EPS would start a
-# Ghostscript process on a stranger's file, and TGA takes any bytes for its own. HEIF follows, from another library.
+# Formats are detected by content, common ones first. Other formats of Pillow are excluded: EPS would run Ghostscript on
+# an untrusted file, and TGA accepts any bytes. HEIF follows, from another library.
 FORMATS = ("JPEG", "PNG", "GIF", "WEBP", "TIFF", "BMP", "AVIF", "JPEG2000", "PPM", "ICO")
 
 _ORIENTATION_TAG = 0x0112
-_UPRIGHT = {  # the orientation of EXIF: what brings the stored image upright
+_UPRIGHT = {  # EXIF orientation → the operation that makes the stored image upright
     2: Image.Transpose.FLIP_LEFT_RIGHT,
     3: Image.Transpose.ROTATE_180,
     4: Image.Transpose.FLIP_TOP_BOTTOM,
@@ -99,7 +99,7 @@ _UPRIGHT = {  # the orientation of EXIF: what brings the stored image upright
     7: Image.Transpose.TRANSVERSE,
     8: Image.Transpose.ROTATE_90,
 }
-_LYING = (5, 6, 7, 8)  # height and width are exchanged
+_LYING = (5, 6, 7, 8)  # height and width are swapped
 
 
 @dataclass(frozen=True)
@@ -122,7 +122,7 @@ class BadImageError(InputError):
         self.reason = reason
 
     def __reduce__(self) -> tuple[type[BadImageError], tuple[str, str]]:
-        """Let the error come back from a worker process; the default would hand over the message alone."""
+        """Support pickling between worker processes."""
         return type(self), (self.name, self.reason)
 
 
@@ -188,12 +188,12 @@ def _opened(data: bytes, name: str, limits: ImageLimits) -> ImageFile.ImageFile:
 
 
 def file_content(path: Path, name: str, limits: ImageLimits) -> bytes:
-    """Return the bytes of a regular file within the limit; no open file stays behind a lazy decoder."""
+    """Return the bytes of a regular file within the limit, so that lazy decoding keeps no file open."""
     try:
         found = path.stat()
         if stat.S_ISREG(found.st_mode) and found.st_size <= limits.max_bytes:
             with path.open("rb") as file:
-                return file.read(limits.max_bytes + 1)  # it may have grown since
+                return file.read(limits.max_bytes + 1)  # it may have grown in the meantime
     except FileNotFoundError:
         raise BadImageError(name, "no such file") from None
     except PermissionError:
@@ -202,7 +202,7 @@ def file_content(path: Path, name: str, limits: ImageLimits) -> bytes:
         raise BadImageError(name, _reason(error)) from error
     if stat.S_ISDIR(found.st_mode):
         raise BadImageError(name, "a folder")
-    if not stat.S_ISREG(found.st_mode):  # opening a pipe would wait for its writer, a device never ends
+    if not stat.S_ISREG(found.st_mode):  # opening a pipe would block, and a device never ends
         raise BadImageError(name, "not a regular file")
     raise BadImageError(name, _too_large(found.st_size, limits))
 
@@ -221,12 +221,12 @@ def identify(stream: io.BytesIO) -> ImageFile.ImageFile | None:
             Image.init()  # slow, and not needed for the most common formats
         factory, accept = Image.OPEN.get(name, (None, None))
         verdict = accept(prefix) if factory is not None and accept is not None else False
-        if factory is None or not verdict or isinstance(verdict, str):  # a text: known, but Pillow was built without it
+        if factory is None or not verdict or isinstance(verdict, str):  # a message: Pillow lacks support for it
             continue
         stream.seek(0)
         try:
             return factory(stream, "")
-        except (SyntaxError, IndexError, TypeError, struct.error):  # how a plugin says that it cannot read this
+        except (SyntaxError, IndexError, TypeError, struct.error):  # raised by plugins that cannot read it
             broken = name
     if broken is None and prefix[4:8] == b"ftyp":
         return _identify_heif(stream)
@@ -265,7 +265,7 @@ def _decode(image: Image.Image, name: str, limits: ImageLimits, at_least: tuple[
             lying = _orientation(image) in _LYING
             image.draft(None, at_least if lying else at_least[::-1])  # takes (width, height) of the stored image
         image.load()
-        # Asked again after decoding: some formats keep it at the end, and TIFF is upright by then.
+        # Read it after decoding: some formats store it at the end, and Pillow has already applied it for TIFF.
         upright = _UPRIGHT.get(_orientation(image))
         return image_to_rgb(image if upright is None else image.transpose(upright))
     except Exception as error:  # as above

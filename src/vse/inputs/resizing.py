@@ -12,7 +12,7 @@ from vse.errors import InputError, unknown_choice
 Method = Literal["plain-bilinear", "bilinear", "bicubic"]
 
 WHOLE = 32
-"""So many times the part that is wanted Pillow may make in order to cut it out."""
+"""Compute the whole result and crop it if it is at most this many times as large as the window."""
 
 _PILLOW = {"bilinear": Image.Resampling.BILINEAR, "bicubic": Image.Resampling.BICUBIC}
 

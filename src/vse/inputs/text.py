@@ -1,24 +1,24 @@
-"""Captions to words, by the conventions of the Penn Treebank.
+"""Split captions into words by the conventions of the Penn Treebank.
 
-The BiGRU checkpoints were trained on the words that NLTK's ``word_tokenize`` finds in the lower-cased caption. The same
-conventions are written here as a pipeline of Hugging Face ``tokenizers``: it is compiled, needs no download, and goes
-into the ``tokenizer.json`` that training and search share.
+The BiGRU checkpoints were trained on the words that NLTK's ``word_tokenize`` finds in the lower-cased caption. Here the
+same conventions are a pipeline of Hugging Face ``tokenizers``: it is compiled, needs no download, and is stored in the
+``tokenizer.json`` that training and search share.
 
-- Punctuation is a word of its own: ``a dog, running`` has four. A comma or colon before a digit (``1,000``, ``10:30``),
-  a hyphen, a slash and a period within a word stay. Dots in a row are one word, two hyphens are one.
+- Punctuation is a separate word: ``a dog, running`` has four. A comma or colon before a digit (``1,000``, ``10:30``),
+  a hyphen, a slash and a period within a word stay. A run of dots is one word, and so are two hyphens.
 - Double quotes become two backquotes where they open and two apostrophes where they close.
-- Endings are parted from their word (``dog 's``, ``dogs '``, ``ca n't``, ``they 're``), and so are the halves of some
+- Endings are split from their word (``dog 's``, ``dogs '``, ``ca n't``, ``they 're``), and so are the halves of some
   contractions (``can not``, ``gon na``).
-- The period that ends the text is a word. One before whitespace is too, since a sentence ends there, unless it belongs
+- The period that ends the text is a word. So is one before whitespace, since a sentence ends there, unless it belongs
   to a single letter (``j. smith``, ``the u.s. flag``), to one of ``ABBREVIATIONS``, or to ``no.`` before a number.
 
 NLTK finds the ends of sentences with a trained model, which knows more abbreviations and takes ``in 2005. then`` for an
-ordinal. Otherwise it differs on text that captions hardly contain: of two commas or colons in a row it leaves the
-second one stuck to the word behind it; a sentence that begins with two apostrophes begins with a closing quote, one
-that begins with two double quotes opens twice; an ending before an apostrophe (``it's'``) is only parted if whitespace
-follows; ``'tis`` is split where a contraction is glued to its front; only a space, no other whitespace, lets a quote
-open behind it; word characters are Python's, which count ``²`` in and combining marks out; the control characters 28
-to 31 are spaces; a final sigma is lower-cased by Python's special rule.
+ordinal. It also differs on text that is rare in captions: of two commas or colons in a row, the second stays attached
+to the next word; a sentence that starts with two apostrophes starts with a closing quote, one that starts with two
+double quotes opens twice; an ending before an apostrophe (``it's'``) is split only if whitespace follows; ``'tis`` is
+split where a contraction is attached to its front; only a space, no other whitespace, allows an opening quote after it;
+word characters are Python's, which include ``²`` but not combining marks; the control characters 28 to 31 are spaces; a
+final sigma is lower-cased by Python's special rule.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from collections.abc import Iterable
 from functools import cache
 from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:  # printable() is needed where no text is split
+if TYPE_CHECKING:  # printable() is used without splitting text
     from tokenizers.normalizers import Normalizer
     from tokenizers.pre_tokenizers import PreTokenizer
 
@@ -50,7 +50,7 @@ _PERIOD = "|".join(
 _OPENING_QUOTE = r"""(?<![^\s(\[{<«“‘„`])(?:"|'')"""  # nothing before it, a space or an opening mark
 
 _PUNCTUATION = r"``|`|''|\.{2,}|--|[:,](?!\d)|[;@#$%&?!*\[\](){}<>«»“”‘’„‒–—―]"
-# An apostrophe before a word is a quote, unless it and the word are an ending that stands alone.
+# An apostrophe before a word is a quote, unless both are an ending on its own.
 _APOSTROPHE_BEFORE = r"(?<!\w)'(?=\w)(?!(?:[smdtn]|ll|re|ve)\b)"
 # Three steps, in this order: a closing apostrophe may hide an ending, "i'll's" loses both endings, "he'd've" the last.
 _APOSTROPHE_AFTER = r"(?<=[^'])'\z"
@@ -73,7 +73,7 @@ def word_normalizer() -> Normalizer:
         [
             Lowercase(),
             Replace(Regex(_OPENING_QUOTE), " `` "),
-            Replace(Regex(_PERIOD), " . "),  # before the closing quotes, which it must see in their place
+            Replace(Regex(_PERIOD), " . "),  # before the closing quotes, which it depends on
             Replace('"', " '' "),
         ]
     )
@@ -90,7 +90,7 @@ def word_splitter() -> PreTokenizer:
 
 
 def words_of(text: str) -> list[str]:
-    """The words of one text.
+    """Return the words of one text.
 
     >>> words_of('The dog\\'s owner can\\'t say "no" to 1,000 U.S. dollars.')
     ['the', 'dog', "'s", 'owner', 'ca', "n't", 'say', '``', 'no', "''", 'to', '1,000', 'u.s.', 'dollars', '.']
@@ -118,13 +118,13 @@ _LONE_DASH = re.compile(r"(?<!\w)-+|-+(?!\w)")
 def plain_sentence(caption: str) -> str:
     """Return a text in lower case, without punctuation, with single spaces: the form of HGR's annotations.
 
-    Words are split at white space, so ``dog.`` and ``dog`` would be different words. An apostrophe becomes a space:
-    ``man's`` is ``man s``. A text without any word stays as it is.
+    Words are split at whitespace, so ``dog.`` and ``dog`` would be different words. An apostrophe becomes a space:
+    ``man's`` is ``man s``. A text without any word is returned unchanged.
 
     >>> plain_sentence(" A man's dog runs,  fast. ")
     'a man s dog runs fast'
     """
-    if _PLAIN.fullmatch(caption):  # as most are, of hundreds of thousands
+    if _PLAIN.fullmatch(caption):  # the common case among hundreds of thousands
         return caption
     text = _NO_WORD.sub(" ", _APOSTROPHE.sub(" ", caption.lower()))
     return " ".join(_LONE_DASH.sub(" ", text).split()) or caption.strip()
@@ -134,9 +134,9 @@ _UNSHOWN = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u061c\u200e\u200f\u202a-\
 
 
 def printable(text: str) -> str:
-    """Return one line that is safe for a terminal: control characters and bytes that are not text become escapes.
+    """Return one line that is safe for a terminal: control characters and invalid bytes become escapes.
 
-    Also line and paragraph separators and marks that change the direction of writing. All else stays, any kind of space
-    and the joiner within an emoji too, so that a name can be copied.
+    Line and paragraph separators and marks that change the writing direction are escaped too. Everything else stays,
+    including all kinds of spaces and the joiner within an emoji, so that a name can be copied.
     """
     return _UNSHOWN.sub(lambda match: match[0].encode("unicode_escape", "surrogatepass").decode(), text)

@@ -24,7 +24,7 @@ MAX_CHARACTERS = 100_000
 TOKENIZER_FILE = "tokenizer.json"
 SETTINGS_FILE = "tokenizer_settings.json"
 
-# How vocabularies spell the tokens that stand for no text: ours, BERT's, RoBERTa's.
+# Spellings of special tokens: ours, BERT's, RoBERTa's.
 _SPELLINGS = {
     "pad": ("<pad>", "[PAD]"),
     "unk": ("<unk>", "[UNK]"),
@@ -146,9 +146,9 @@ class TextTokenizer:
     def respell(self, texts: Sequence[str], *, first: int = 0) -> list[str]:
         """Return texts in the spelling of the vocabulary; call it before :meth:`encode`.
 
-        Where words are only split at white space, ``Dog.`` and ``dog`` are different words. A text then gets its
-        plain form (:func:`~vse.inputs.text.plain_sentence`) if that has fewer unknown words, and single spaces in any
-        case. Other pipelines normalise by themselves: texts stay as they are.
+        If words are only split at whitespace, ``Dog.`` and ``dog`` are different words. A text is then replaced by its
+        plain form (:func:`~vse.inputs.text.plain_sentence`) if that has fewer unknown words, and always gets single
+        spaces. Other pipelines normalise texts themselves: texts are returned unchanged.
         """
         texts = _checked(texts, first)
         pipeline = self._tokenizer
@@ -237,7 +237,7 @@ def _checked(texts: Sequence[str], first: int) -> list[str]:
 
 
 def _bad_characters(texts: list[str], first: int) -> str:
-    """Report which text holds a lone surrogate, as broken decoding leaves behind."""
+    """Report which text holds a lone surrogate, a result of broken decoding."""
     for index, text in enumerate(texts, first):
         try:
             text.encode()

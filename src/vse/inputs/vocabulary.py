@@ -1,4 +1,4 @@
-"""The words that a BiGRU knows, and their ids."""
+"""The vocabulary of a BiGRU: words and their ids."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from vse.inputs.tokenizer import SpecialIds, TextTokenizer
 PAD, START, END, UNK, MASK = "<pad>", "<start>", "<end>", "<unk>", "<mask>"
 FIRST = (PAD, START, END, UNK)  # ids 0 to 3
 
-# Captions have about a dozen words; this is for what a person pastes into the search field.
+# Captions have about a dozen words; this limits text pasted into the search field.
 DEFAULT_LENGTH = 128
 
 

@@ -111,7 +111,7 @@ def measured(trained: TrainedSeed, ranks: FoldRanks, *, samples: int = SAMPLES) 
 
 
 def _ranks(trained: TrainedSeed, data: CaptionedImages, test: RetrievalTest) -> FoldRanks:
-    """Return the kept ranks if they are of these weights and this split; otherwise compute and keep them."""
+    """Return the stored ranks if they belong to these weights and this split; otherwise compute and store them."""
     path = trained.result.folder / TEST
     what = {"model": read_json(trained.result.model / "config.json")["fingerprint"], "split": test.about["split_hash"]}
     if path.is_file():

@@ -61,7 +61,7 @@ class DecodingTime:
 
 # Only the formats of the supported suffixes: libav also reads playlists, which would open further files.
 _DEMUXERS = "mov,mp4,m4a,3gp,3g2,mj2,matroska,webm,avi"
-_TIMEOUT = 30.0  # seconds for a slow disk
+_TIMEOUT = 30.0  # seconds, for slow disks
 
 
 @dataclass(frozen=True)
