@@ -24,8 +24,8 @@ from vse.index.milvus import MilvusAddress, parse_address
         ("../100%25.db", MilvusAddress("vse", folder=Path("../100%25.db")), "../100%25.db"),
     ],
 )
-def test_milvus_addresses(text: str, expected: MilvusAddress, told: str | None) -> None:
-    """Servers with their usual ports, folders in three spellings; an address that was told leads to the same place."""
+def test_milvus_address_round_trip(text: str, expected: MilvusAddress, told: str | None) -> None:
+    """Servers with default ports, folders in three spellings; a printed address parses to the same address."""
     found = parse_address(text)
     assert found == expected
     if told is not None:
@@ -52,7 +52,7 @@ def test_invalid_milvus_address_is_named(text: str) -> None:
 
 
 def test_a_password_is_not_repeated() -> None:
-    """Messages end up in logs: the one about a password in the address says where it belongs instead."""
+    """Messages end up in logs: the one about a password in the address only says where it belongs."""
     with pytest.raises(InputError, match="VSE_MILVUS_TOKEN") as caught:
         parse_address("milvus+https://root:secret@host/photos")
     assert "secret" not in str(caught.value)

@@ -1,4 +1,4 @@
-"""Browsing in Milvus: many windows of ids, a time from which to look, and files that are replaced meanwhile."""
+"""Browsing in Milvus: many windows of ids, an estimated cutoff time, and files replaced meanwhile."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ def writer(tmp_path: Path) -> Iterator[MilvusCollection]:
 
 
 def test_milvus_browsing_joins_calls(writer: MilvusCollection, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where files need many calls, order, pages and counts are those of all of them."""
+    """Across many calls, order, pages and counts are those of all files."""
     monkeypatch.setattr(searching, "BLOCK_BYTES", 1)  # 64 ids at a time
     numbers = [(number * 37) % 200 for number in range(200)]
     writer.add([entry(f"{number % 2}/{number}.jpg", VECTORS[0], taken=float(number)) for number in numbers])
-    writer.remove([("/photos", f"{number % 2}/{number}.jpg") for number in numbers[70:135]])  # a window of none
+    writer.remove([("/photos", f"{number % 2}/{number}.jpg") for number in numbers[70:135]])  # an empty window
     left = sorted([*numbers[:70], *numbers[135:]], reverse=True)
     assert [item.file.taken for item in writer.recent(200)] == left
     assert [item.file.taken for item in writer.recent(20, offset=90)] == left[90:110]
@@ -41,8 +41,10 @@ def test_milvus_browsing_joins_calls(writer: MilvusCollection, monkeypatch: pyte
 
 
 @pytest.mark.parametrize("guess", [None, 70.0, 1e6], ids=["asked", "few enough", "too few"])
-def test_the_newest_of_many(writer: MilvusCollection, monkeypatch: pytest.MonkeyPatch, guess: float | None) -> None:
-    """They are the same whatever some items tell of where to look, and where none was told."""
+def test_recent_is_independent_of_estimated_cutoff(
+    writer: MilvusCollection, monkeypatch: pytest.MonkeyPatch, guess: float | None
+) -> None:
+    """They are the same for any estimated cutoff, and without one."""
     chance = random.Random(4)
     files = []
     for number in range(300):
@@ -64,14 +66,14 @@ def test_the_newest_of_many(writer: MilvusCollection, monkeypatch: pytest.Monkey
         monkeypatch.setattr(browsing, "likely_since", lambda *_: guess)
     for where in (Filter(), Filter(folder="a"), Filter(after=10.0, before=30.0)):
         left = [file for file in writer.files() if passes(file, where)]
-        whole = sorted(left, key=lambda file: (-newness(file), file.path[2:]))  # the numbers are in the order of ids
+        whole = sorted(left, key=lambda file: (-newness(file), file.path[2:]))  # file numbers are in id order
         for k, offset in ((5, 0), (1, 9), (40, 0), (60, 20), (300, 0)):
             assert [item.file for item in writer.recent(k, offset=offset, where=where)] == whole[offset : offset + k]
 
 
-def test_times_that_hardly_differ(writer: MilvusCollection, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where looking begins at the time of a file, no file of that time is passed over for one that is older."""
-    modified = 1_700_000_000_906_691_059  # of these nanoseconds a float keeps every 256th
+def test_recent_with_times_rounded_to_cutoff(writer: MilvusCollection, monkeypatch: pytest.MonkeyPatch) -> None:
+    """When the cutoff is the time of a file, no file of that time is skipped in favour of an older one."""
+    modified = 1_700_000_000_906_691_059  # a float represents only every 256th nanosecond here
     assert modified / 1e9 * 1e9 > modified
     second = modified / 1e9
     times = [{"taken": 50.0}, {"modified": 50 * 10**9}, {"modified": modified}, {"taken": second}]
@@ -84,7 +86,7 @@ def test_times_that_hardly_differ(writer: MilvusCollection, monkeypatch: pytest.
 
 
 @pytest.mark.parametrize("far", [1e300, -1e300])
-def test_times_beyond_all_measure(writer: MilvusCollection, monkeypatch: pytest.MonkeyPatch, far: float) -> None:
+def test_recent_with_extreme_times(writer: MilvusCollection, monkeypatch: pytest.MonkeyPatch, far: float) -> None:
     """A file may claim any time."""
     monkeypatch.setattr(browsing, "FEW", 0)
     monkeypatch.setattr(browsing, "ASKED", 30)
@@ -92,10 +94,8 @@ def test_times_beyond_all_measure(writer: MilvusCollection, monkeypatch: pytest.
     assert [item.file.path for item in writer.recent(3)] == ["00.jpg", "01.jpg", "02.jpg"]
 
 
-def test_a_page_whose_files_are_replaced_is_chosen_anew(
-    writer: MilvusCollection, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It is whole however often that happens, up to a limit beyond which the error is one line."""
+def test_recent_retries_when_files_are_replaced(writer: MilvusCollection, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The page is complete however often it is retried, up to a limit beyond which the error is one line."""
     files = [entry(f"{number}.jpg", VECTORS[0], taken=float(number)) for number in range(5)]
     writer.add(files)
     rows, left = Reading.rows, 3

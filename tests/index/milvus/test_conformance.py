@@ -1,7 +1,7 @@
-"""The collection in Milvus Lite against the protocol: the whole suite, nothing left out.
+"""The complete conformance suite for Milvus Lite.
 
-Two sentences of the protocol are wider than what Milvus Lite can do, and than what the suite can see: that a machine
-which loses power undoes nothing, and that readers may be in other processes (see ``vse.index.milvus``).
+Milvus Lite cannot meet two guarantees of the protocol, neither of which the suite can observe: that nothing is lost in
+a power failure, and that readers may be in other processes (see ``vse.index.milvus``).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from vse.index.milvus import search as sampled
 from vse.index.types import Collection
 
 pytest.importorskip("milvus_lite")
-HISTORIES = settings(max_examples=6, stateful_step_count=15, deadline=None)  # each step is some hundred calls
+HISTORIES = settings(max_examples=6, stateful_step_count=15, deadline=None)  # each step makes some hundred calls
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class TestMilvusLite(Conformance):
 
     @pytest.mark.slow
     @pytest.mark.parametrize("flush_after", [4, 1024])
-    def test_milvus_random_histories(self, flush_after: int, monkeypatch: pytest.MonkeyPatch) -> None:  # type: ignore[override]
+    def test_random_histories(self, flush_after: int, monkeypatch: pytest.MonkeyPatch) -> None:  # type: ignore[override]
         """As in the suite, with rows in the log of Milvus Lite and with rows in its files."""
         monkeypatch.setattr(tables, "FLUSH_AFTER", flush_after)
         run_state_machine_as_test(history(self.backend_in), settings=HISTORIES)
@@ -52,11 +52,11 @@ class TestMilvusLite(Conformance):
     def test_a_sample_has_the_smallest_hashes(  # type: ignore[override]
         self, writer: Collection, most_tried: int, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """As in the suite, with ids that are tried and with all of them read."""
+        """As in the suite, both looking up ids and reading all of them."""
         monkeypatch.setattr(sampled, "MAX_TRIED", most_tried)
         super().test_a_sample_has_the_smallest_hashes(writer)
 
     @pytest.mark.slow
     def test_files_come_by_root_and_path(self, writer: Collection) -> None:
-        """As in the suite; Milvus Lite looks at every row for each of a thousand removals."""
+        """As in the suite; Milvus Lite scans every row for each of a thousand removals."""
         super().test_files_come_by_root_and_path(writer)

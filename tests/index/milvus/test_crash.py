@@ -1,4 +1,4 @@
-"""A process that changes Milvus Lite is killed at any moment: what was acknowledged is there, and nothing by halves."""
+"""A process that changes Milvus Lite is killed at any moment: acknowledged changes are there, and none is partial."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from vse.index.milvus.connection import Connection
 from vse.index.types import Collection
 
 pytest.importorskip("milvus_lite")
-TUNING = "from vse.index.milvus import tables; tables.FLUSH_AFTER = 12"  # so that kills hit the moving to files as well
+TUNING = "from vse.index.milvus import tables; tables.FLUSH_AFTER = 12"  # so that kills also hit flushes
 FILES = 20
 UPGRADING = """
     import sys
@@ -51,12 +51,12 @@ def create(folder: Path) -> MilvusCollection:
 
 
 def rows_of(writer: MilvusCollection) -> list[int]:
-    """How many rows there are in each table, also such as nobody sees."""
+    """Return the number of rows in each table, including those that nobody sees."""
     return [len(writer.tables.query(table, "row >= 0", ["row"])) for table in ("items", "captions")]
 
 
 def check(reader: Collection, files: int) -> None:
-    """Counts, captions and searches agree."""
+    """Check that counts, captions and searches agree."""
     info = reader.info()
     assert info.files == info.items == info.captions == files
     assert len(reader.search(QUERIES[0], 10**6).ids) == info.items
@@ -65,7 +65,7 @@ def check(reader: Collection, files: int) -> None:
 
 @pytest.mark.slow
 def test_milvus_survives_kill_at_any_moment(tmp_path: Path) -> None:
-    """Batches are whole or absent; afterwards a writer clears up, and no row remains that is not of the state."""
+    """Batches are complete or absent; then a writer cleans up, and no row remains outside the published state."""
     folder = tmp_path / "photos.db"
     create(folder).close()
     files = kill_again_and_again(folder, TUNING, times=8, longest=0.5, check=check)
@@ -74,7 +74,7 @@ def test_milvus_survives_kill_at_any_moment(tmp_path: Path) -> None:
 
 
 def check_generation(collection: Collection, generation: int, ids: list[int]) -> None:
-    """All files with the vectors of this generation, under the ids they had before."""
+    """Check that all files have the vectors of this generation, under the ids they had before."""
     info = collection.info()
     assert (info.generation, info.model) == (generation, f"m{generation}")
     check(collection, FILES)
@@ -83,8 +83,10 @@ def check_generation(collection: Collection, generation: int, ids: list[int]) ->
 
 @pytest.mark.slow
 def test_milvus_survives_kill_while_upgrading(tmp_path: Path) -> None:
-    """The generation that serves is the last acknowledged one or the one being committed, whole and with the same ids;
-    the next process goes on with what was added."""
+    """The serving generation is the last acknowledged one or the one being committed, complete, with the same ids.
+
+    The next process resumes what was added.
+    """
     folder = tmp_path / "photos.db"
     with create(folder) as writer:
         writer.add(batch(directions(FILES, seed=1)))
@@ -110,12 +112,12 @@ def test_milvus_survives_kill_while_upgrading(tmp_path: Path) -> None:
 
 
 class Killed(BaseException):
-    """The process is no more."""
+    """The process is killed here."""
 
 
 @contextmanager
 def dying_at(call: int) -> Iterator[list[int]]:
-    """Everything stops at the n-th use of Milvus; gives the number of uses so far."""
+    """Stop everything at the n-th use of Milvus; yield the number of uses so far."""
     using, count = Connection.using, [0]
 
     def counted(self: Connection) -> Any:
@@ -130,8 +132,8 @@ def dying_at(call: int) -> Iterator[list[int]]:
 
 
 @pytest.mark.slow
-def test_death_at_the_calls_of_an_upgrade(tmp_path: Path) -> None:
-    """Whoever reads finds one whole generation, the old or the new one, and an upgrade that is repeated succeeds."""
+def test_upgrade_survives_kill_at_each_call(tmp_path: Path) -> None:
+    """Readers find one complete generation, the old or the new one, and a retried upgrade succeeds."""
     folder = tmp_path / "photos.db"
     with create(folder) as writer:
         writer.add(batch(VECTORS))
@@ -169,8 +171,8 @@ def test_death_at_the_calls_of_an_upgrade(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_death_while_an_unfinished_generation_is_thrown_away(tmp_path: Path) -> None:
-    """It is there as a whole or not at all, whenever it is asked for again."""
+def test_discard_survives_kill_at_each_call(tmp_path: Path) -> None:
+    """It exists completely or not at all, whenever it is requested again."""
     with create(tmp_path / "photos.db") as writer:
         for call in range(1, 100):
             new = writer.new_generation(model="new", model_source="s", dimensions=12)
@@ -191,8 +193,8 @@ def test_death_while_an_unfinished_generation_is_thrown_away(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("left", [0, 5, 100, -1], ids=["nothing", "half a header", "the header", "all but a byte"])
-def test_indexes_that_a_kill_left_half_written(tmp_path: Path, left: int) -> None:
-    """Milvus Lite writes them in place, and would refuse the collection: they are rebuilt, and nothing is lost."""
+def test_truncated_indexes_are_rebuilt(tmp_path: Path, left: int) -> None:
+    """Milvus Lite writes them in place, and would reject the collection: they are rebuilt, and nothing is lost."""
     folder = tmp_path / "photos.db"
     with create(folder) as writer:
         writer.add(batch(VECTORS))

@@ -1,4 +1,4 @@
-"""Generations in Milvus: what is dropped and when, what readers are reported, and changes that fail on their way."""
+"""Generations in Milvus: what is dropped and when, what readers are told, and changes that fail halfway."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def names(collection: MilvusCollection) -> set[str]:
 
 
 def test_the_next_writer_drops_what_nobody_needs(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """Not the reader; from then on a reader of the old generation is reported at each read, in one line."""
+    """Readers drop nothing; after the drop, each read of the old generation fails with one line."""
     with MilvusCollection.open(folder) as reader:
         switch(folder)
         assert names(reader) == FIRST | SECOND | {"vse_g2_meta"}
@@ -80,8 +80,8 @@ def test_a_generation_that_is_being_made_is_kept_by_other_writers(folder: Path) 
         assert names(writer) == FIRST
 
 
-def test_an_unfinished_upgrade_is_told_and_thrown_away(folder: Path) -> None:
-    """To readers too, with its model and files; throwing it away leaves what serves."""
+def test_unfinished_upgrade_is_reported_and_discarded(folder: Path) -> None:
+    """Readers see its model and files too; discarding it keeps the serving generation."""
     with MilvusCollection.open(folder, write=True) as writer:
         assert writer.unfinished() is None
         with pytest.raises(InputError, match="has no unfinished upgrade"):
@@ -100,7 +100,7 @@ def test_an_unfinished_upgrade_is_told_and_thrown_away(folder: Path) -> None:
 
 
 def before_first(patch: pytest.MonkeyPatch, method: str, work: Callable[[], None]) -> None:
-    """Let ``work`` happen between the decision to call a method of the tables and the first such call."""
+    """Run ``work`` right before the first call of a method of the tables."""
     original = getattr(Tables, method)
 
     def interrupted(self: Tables, *arguments: object, **options: object) -> object:
@@ -118,10 +118,10 @@ def switch_and_drop(folder: Path) -> None:
 
 @pytest.mark.parametrize("method", ["nearest", "query"])
 @pytest.mark.parametrize(("work", "told"), [(switch, False), (switch_and_drop, True)])
-def test_a_switch_in_the_middle_of_a_read(
+def test_read_during_switch_stays_with_old_generation(
     folder: Path, monkeypatch: pytest.MonkeyPatch, method: str, work: Callable[[Path], None], told: bool
 ) -> None:
-    """The read is of the old generation while that is there, and is reported otherwise; it is never of the new one."""
+    """The read sees the old generation while it exists and fails afterwards; it never sees the new one."""
     with MilvusCollection.open(folder) as reader:
 
         def read() -> float:
@@ -136,15 +136,15 @@ def test_a_switch_in_the_middle_of_a_read(
             assert read() == before
 
 
-def test_opening_at_the_moment_of_a_switch(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever had read which generation serves looks again when it is gone."""
+def test_open_retries_during_switch(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Opening looks up the serving generation again when the one it found is gone."""
     before_first(monkeypatch, "load", lambda: switch_and_drop(folder))
     with MilvusCollection.open(folder) as reader:
         assert (reader.info().generation, len(reader.search(NEW[0], 100).ids)) == (2, len(NEW))
 
 
 def test_a_commit_that_fails_can_be_repeated(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """When the row was not written the old generation serves and changes; when only the answer was lost it is done."""
+    """If the row was not written, the old generation serves and changes; if only the reply was lost, it is done."""
     publish = Ledger.publish
 
     def cut(self: Ledger, state: State) -> None:
@@ -179,7 +179,7 @@ def filled(writer: MilvusCollection, changes: int) -> NextGeneration:
 
 
 def test_a_switch_that_arrives_late_is_passed_over(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It had failed, and the old generation was changed since: that holds, however often the new one was changed."""
+    """It had failed and the old generation was changed since: that one wins, whatever the new one's batch."""
     late: list[tuple[Ledger, State]] = []
     publish = Ledger.publish
 
@@ -212,7 +212,7 @@ def test_a_switch_that_arrives_late_is_passed_over(folder: Path, monkeypatch: py
 def test_half_a_change_of_the_new_generation_is_not_committed(
     folder: Path, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
-    """``commit`` clears away what a change that failed has left, and what one that succeeded could not delete."""
+    """``commit`` cleans up what a failed change left, and what a successful one could not delete."""
     with MilvusCollection.open(folder, write=True) as writer:
         new = filled(writer, 1)
         done = getattr(Tables, step)
@@ -237,8 +237,8 @@ def test_half_a_change_of_the_new_generation_is_not_committed(
         assert len(writer.tables.query("items", "row >= 0", ["row"])) == left
 
 
-def test_files_that_move_while_the_new_generation_is_filled(folder: Path) -> None:
-    """An id that the new generation has given to the old place is not given to the new place as well."""
+def test_milvus_move_during_upgrade_reuses_no_id(folder: Path) -> None:
+    """An id that the new generation assigned to the old place is not assigned to the new place as well."""
     with MilvusCollection.open(folder, write=True) as writer:
         new = next_generation(writer)
         new.add(batch(NEW[:1]))
@@ -255,8 +255,8 @@ def test_files_that_move_while_the_new_generation_is_filled(folder: Path) -> Non
         new.close()
 
 
-def test_a_collection_that_was_made_anew_has_no_past(folder: Path) -> None:
-    """Nothing of an earlier one with the same name is gone on with."""
+def test_recreated_collection_drops_old_generations(folder: Path) -> None:
+    """Nothing of an earlier collection of the same name is resumed."""
     with MilvusCollection.open(folder, write=True) as writer:
         filled(writer, 1).close()
         writer.tables.connection.drop("vse_meta")
@@ -266,7 +266,7 @@ def test_a_collection_that_was_made_anew_has_no_past(folder: Path) -> None:
 
 
 def test_parts_of_other_collections_are_told_apart() -> None:
-    """By their whole names."""
+    """By their full names."""
     ours = {"photos": 1, "photos_captions": 1, "photos_meta": 1, "photos_g2": 2, "photos_g12_meta": 12}
     others = [
         "photos2",

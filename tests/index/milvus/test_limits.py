@@ -1,4 +1,4 @@
-"""Other models, wrong folders, other processes, servers that are not there: one line each, and nothing is lost."""
+"""Other models, wrong folders, other processes, unreachable servers: a one-line error each, and nothing is lost."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def silent_port() -> Iterator[int]:
-    """A port that takes connections and never answers."""
+    """Yield a port that accepts connections and never answers."""
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         listener.listen()
@@ -47,7 +47,7 @@ def silent_port() -> Iterator[int]:
 
 
 def run(script: str, *arguments: object) -> str:
-    """What a process of its own says."""
+    """Return the output of a script run in another process."""
     command = [sys.executable, "-c", textwrap.dedent(script), *map(str, arguments)]
     done = subprocess.run(
         command, capture_output=True, text=True, check=True, env={**os.environ, "OMP_NUM_THREADS": "1"}
@@ -57,7 +57,7 @@ def run(script: str, *arguments: object) -> str:
 
 @pytest.mark.parametrize("port", ["closed", pytest.param("silent", marks=pytest.mark.slow)])
 def test_a_server_that_does_not_answer_is_told_within_seconds(port: str, silent_port: int) -> None:
-    """One line that names the address, from a process that says nothing else; nobody waits for long."""
+    """One line that names the address, after a short timeout, and no other output."""
     script = """
         import sys, time
         from vse.errors import VSEError
@@ -74,7 +74,7 @@ def test_a_server_that_does_not_answer_is_told_within_seconds(port: str, silent_
     assert line.startswith(f"True {address} cannot be used (")
 
 
-def test_another_model_is_refused(folder: Path) -> None:
+def test_milvus_refuses_other_model(folder: Path) -> None:
     """Vectors of two models cannot be compared: the message names both, and the lock is released."""
     MilvusCollection.open(folder, model="old").close()
     for write in (False, True):
@@ -84,7 +84,7 @@ def test_another_model_is_refused(folder: Path) -> None:
 
 
 def test_milvus_refuses_wrong_folders(folder: Path, tmp_path: Path) -> None:
-    """What is not a collection, what is one already, what holds other things, what is a file; nothing is made."""
+    """Not a collection, already a collection, holding other files, or a file; nothing is created."""
     with pytest.raises(InputError, match="is not a collection"):
         MilvusCollection.open(tmp_path / "nowhere.db", write=True)
     assert not (tmp_path / "nowhere.db").exists()
@@ -105,8 +105,8 @@ def test_milvus_refuses_wrong_folders(folder: Path, tmp_path: Path) -> None:
         assert reader.info().files == len(VECTORS)
 
 
-def test_another_process_is_told_one_line(folder: Path) -> None:
-    """A writer elsewhere is named; a reader elsewhere learns that Milvus Lite serves one process, and all end well."""
+def test_milvus_lite_refuses_second_process(folder: Path) -> None:
+    """Another writer is named; a reader elsewhere learns that Milvus Lite serves one process. All exit cleanly."""
     script = """
         import sys
         from vse.errors import VSEError
@@ -127,7 +127,7 @@ def test_another_process_is_told_one_line(folder: Path) -> None:
 
 
 def test_milvus_creation_can_be_repeated_after_kill(tmp_path: Path) -> None:
-    """What a process that died before publishing had made is not a collection, and is rebuilt."""
+    """What a process created before it was killed, without publishing, is not a collection, and is rebuilt."""
     script = """
         import os, sys
         from vse.index.milvus import MilvusCollection
@@ -163,8 +163,8 @@ def test_milvus_refuses_values_beyond_its_limits(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("step", ["insert", "rewrite", "publish", "delete", "forget"])
-def test_a_change_that_fails_on_its_way(folder: Path, monkeypatch: pytest.MonkeyPatch, step: str) -> None:
-    """Before it is published nothing has happened, also for those who read on; afterwards all has. Work goes on."""
+def test_failed_change_is_atomic(folder: Path, monkeypatch: pytest.MonkeyPatch, step: str) -> None:
+    """Before publishing nothing has changed, for open readers too; afterwards everything has. Later changes succeed."""
     with MilvusCollection.open(folder, write=True) as writer, MilvusCollection.open(folder) as reader:
         before = list(reader.files())
 
@@ -190,8 +190,8 @@ def test_a_change_that_fails_on_its_way(folder: Path, monkeypatch: pytest.Monkey
         assert len(writer.tables.query("items", "row >= 0", ["row"])) == len(before) + happened + 1
 
 
-def test_an_answer_that_was_lost(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A change that was published although Milvus's answer did not arrive has happened, and is no error."""
+def test_lost_reply_after_publish_is_success(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A change that was published although Milvus's reply was lost has succeeded, and raises nothing."""
     publish = Ledger.publish
 
     def published_and_cut(self: Ledger, state: object) -> None:
@@ -206,8 +206,8 @@ def test_an_answer_that_was_lost(folder: Path, monkeypatch: pytest.MonkeyPatch) 
         assert writer.info().files == len(list(writer.files())) == len(VECTORS)
 
 
-def test_an_approximate_index_says_so(tmp_path: Path) -> None:
-    """Its hits are scored exactly, the fewer are the first of the more; exact=True compares with every vector."""
+def test_hnsw_search_reports_inexact(tmp_path: Path) -> None:
+    """Hits are scored exactly, fewer hits are a prefix of more; ``exact=True`` compares with every vector."""
     many = directions(1500, seed=9)
     with create(tmp_path / "photos.db", index="hnsw") as writer:
         writer.add([entry(f"{row}.jpg", vector, kind="image" if row else "video") for row, vector in enumerate(many)])
@@ -224,8 +224,8 @@ def test_an_approximate_index_says_so(tmp_path: Path) -> None:
         assert len(alone.ids) == 1
 
 
-def test_more_ties_than_milvus_returns(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where equal scores do not fit into one answer every vector is compared here, and the order is as always."""
+def test_search_scans_when_ties_exceed_reply(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """When equal scores do not fit one reply, every vector is compared here, and the order is unaffected."""
     from vse.index.milvus import search as searching
 
     with MilvusCollection.open(folder, write=True) as writer:

@@ -1,4 +1,4 @@
-"""Reading from Milvus while a writer is at work."""
+"""Reading from Milvus beside a writer."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ CHANGES = 40
 
 
 def version(number: int) -> list[Entry]:
-    """All files in a version: one vector for all, and a caption that tells which."""
+    """Return all files in one version: a single vector for all, and a caption that names the version."""
     vector = VECTORS[number % len(VECTORS)]
     plain = [entry(f"{row}.jpg", vector, digest=str(number), captions=(f"{number}/{row}",)) for row in range(5)]
     return [Entry(each.file, each.moments, vector[None]) for each in plain]
 
 
-def test_a_reader_never_sees_half_of_a_change(tmp_path: Path) -> None:
-    """While all files are replaced again and again, each answer is of one version, whole."""
+def test_milvus_reader_never_sees_partial_change(tmp_path: Path) -> None:
+    """While all files are replaced repeatedly, each result is of one version, complete."""
     folder = tmp_path / "photos.db"
     with MilvusCollection.create(folder, model="m", model_source="s", dimensions=DIMENSIONS) as writer:
         writer.add(version(0))

@@ -1,4 +1,4 @@
-"""Sampling a collection in Milvus by trying ids: the right ones, in little memory, however many were ever given."""
+"""Sampling a collection in Milvus by looking up ids: the right ones, in bounded memory."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from vse.index.milvus import search as sampled
 
 
 @given(st.integers(1, 300), st.integers(1, 320), st.integers(1, 40))
-def test_ids_by_their_hashes(end: int, most: int, block: int) -> None:
-    """Those that sorting all of them would put first, however many are looked at together."""
+def test_ordered_ids_match_full_sort(end: int, most: int, block: int) -> None:
+    """Those that sorting all ids would put first, for any block size."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sampled, "BLOCK", block)
         assert sampled.ordered_ids(end, most) == sorted(range(1, end), key=scrambled)[:most]
 
 
 def test_many_ids_take_little_memory() -> None:
-    """Not eight bytes for each id that was ever given, and far less than an object for each."""
+    """Less than eight bytes for each id ever assigned, and far less than an object each."""
     tracemalloc.start()
     try:
         sampled.ordered_ids(4_000_000, 100)
@@ -36,8 +36,8 @@ def test_many_ids_take_little_memory() -> None:
     assert peak < 24 * 2**20
 
 
-def test_ids_that_are_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """When those with the smallest hashes were removed, others are tried until there are enough."""
+def test_sample_skips_removed_ids(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """When those with the smallest hashes were removed, more are looked up until there are enough."""
     pytest.importorskip("milvus_lite")
     monkeypatch.setattr(sampled, "LEAST_TRIED", 1)
     with MilvusCollection.create(tmp_path / "c.db", model="m", model_source="s", dimensions=DIMENSIONS) as writer:

@@ -1,4 +1,4 @@
-"""Collections behind a network address. The server is Milvus Lite's own, which speaks the same protocol."""
+"""Collections on a server. The server is Milvus Lite's own, which speaks the same protocol."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def create(address: str) -> MilvusCollection:
 
 
 def test_names_are_collections_of_their_own(address: str) -> None:
-    """Two names on one server, also where one begins with the other; a name that is not there is reported."""
+    """Two names on one server, even if one is a prefix of the other; an unknown name is reported."""
     with create(address) as first, create(address + "2") as second:
         first.add(batch(VECTORS))
         second.add(batch(VECTORS[:2]))
@@ -77,7 +77,7 @@ def test_a_reader_in_another_process_follows(address: str) -> None:
 
 
 def test_the_last_writer_holds_the_collection(address: str) -> None:
-    """Whoever opens for writing takes over; the one before is refused at its next change, and may read on."""
+    """Opening for writing takes over; the previous writer fails at its next change, and can still read."""
     with create(address) as first:
         first.add(batch(VECTORS))
         with MilvusCollection.open(address, write=True) as second:
@@ -88,8 +88,8 @@ def test_the_last_writer_holds_the_collection(address: str) -> None:
             assert first.info().files == len(first.search(QUERIES[0], 100).ids) == len(VECTORS) + 1
 
 
-def test_a_takeover_in_the_middle_of_a_change(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The writer before notices at its last look, and takes back what it had written."""
+def test_takeover_during_change_is_withdrawn(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The previous writer notices at its last check, and withdraws what it had written."""
     from vse.index.milvus.tables import Tables
 
     with create(address) as first:
@@ -118,7 +118,7 @@ def test_a_takeover_in_the_middle_of_a_change(address: str, monkeypatch: pytest.
 def test_a_server_that_is_lost_is_one_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """Whatever is asked of an open collection then, and nothing is printed; closing is harmless."""
+    """For every operation on an open collection, without other output; closing is harmless."""
     from vse.index.milvus import tables as ledger
 
     running, database, port = server.start_server_in_thread(str(tmp_path / "data"))
@@ -141,8 +141,8 @@ def test_a_server_that_is_lost_is_one_line(
     assert all("chttp2_transport" in line for line in printed.err.splitlines()), "only gRPC may log that it was left"
 
 
-def test_a_takeover_while_the_next_generation_is_made(address: str) -> None:
-    """Whoever opens for writing may resume it; the one before neither fills, switches nor throws away any more."""
+def test_takeover_during_upgrade_stops_old_writer(address: str) -> None:
+    """The new writer may resume it; the previous one can no longer fill, commit or discard it."""
     with create(address) as first:
         first.add(batch(VECTORS))
         new = first.new_generation(model="new", model_source="s", dimensions=DIMENSIONS)
@@ -159,7 +159,7 @@ def test_a_takeover_while_the_next_generation_is_made(address: str) -> None:
 
 
 def others(address: str, name: str) -> pymilvus.MilvusClient:
-    """A client of somebody else, who keeps a row in a Milvus collection of this name."""
+    """Return a client of somebody else, who stores a row in a Milvus collection of this name."""
     client = pymilvus.MilvusClient(uri=address.removeprefix("milvus+").rpartition("/")[0])
     client.create_collection(name, dimension=4, consistency_level="Strong")
     client.insert(name, [{"id": 1, "vector": [1.0, 0.0, 0.0, 0.0]}])
@@ -168,7 +168,7 @@ def others(address: str, name: str) -> pymilvus.MilvusClient:
 
 @pytest.mark.parametrize("name", ["photos", "photos_captions", "photos_meta", "photos_g2"])
 def test_a_milvus_collection_of_somebody_else_is_never_dropped(address: str, name: str) -> None:
-    """Making a collection of that name is refused, and nothing is made."""
+    """Creating a collection of that name fails, and creates nothing."""
     client = others(address, name)
     assert not collection_exists(address)
     with pytest.raises(InputError, match=f"^{name} at .* is a Milvus collection of something else: choose another"):
@@ -180,7 +180,7 @@ def test_a_milvus_collection_of_somebody_else_is_never_dropped(address: str, nam
 
 @pytest.mark.parametrize("name", ["photos_g1", "photos_g2", "photos_g2_meta"])
 def test_an_upgrade_drops_nothing_of_somebody_else(address: str, name: str) -> None:
-    """What is in the way of the next generation is named; what only looks like an old one stays."""
+    """What is in the way of the next generation is named; what only looks like an old one is kept."""
     with create(address) as writer:
         writer.add(batch(VECTORS))
     client = others(address, name)
@@ -198,7 +198,7 @@ def test_an_upgrade_drops_nothing_of_somebody_else(address: str, name: str) -> N
 
 
 def test_an_upgrade_leaves_other_collections_alone(address: str) -> None:
-    """Also those whose names begin with the same letters; names that parts have cannot be given."""
+    """Even those with the same prefix; names that parts of collections use are refused."""
     others = [address + "2", address + "_gallery", address.removesuffix("photos") + "my_photos"]
     for each in (address, *others):
         with create(each) as writer:

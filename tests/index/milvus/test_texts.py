@@ -1,4 +1,4 @@
-"""Names and filters on their way into expressions of Milvus."""
+"""Encoding names and filters for Milvus expressions."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=20) | raw_byt
 
 @given(texts)
 def test_milvus_text_round_trip(text: str) -> None:
-    """Whatever a name holds comes back; what is stored is UTF-8 and cannot end a literal."""
+    """Any name is restored; the stored form is UTF-8 and cannot end a literal."""
     stored = to_stored(text)
     assert from_stored(stored) == text
     stored.encode()
@@ -27,7 +27,7 @@ def test_milvus_text_round_trip(text: str) -> None:
 
 @given(texts, texts)
 def test_milvus_path_prefixes_are_preserved(first: str, second: str) -> None:
-    """A folder's range of stored paths holds what lies below it and nothing else."""
+    """A folder's range of stored paths contains what lies below it and nothing else."""
     below = to_stored(f"{first}/{second}")
     assert to_stored(first + "/") <= below < to_stored(first + "0")
     other = to_stored(second)
@@ -36,7 +36,7 @@ def test_milvus_path_prefixes_are_preserved(first: str, second: str) -> None:
 
 
 def test_milvus_refuses_lone_surrogates() -> None:
-    """Half of a surrogate pair is neither Unicode nor a byte of a name."""
+    """A lone surrogate is neither Unicode nor an escaped byte of a file name."""
     with pytest.raises(InputError, match="cannot be stored"):
         to_stored("a\ud800")
 
@@ -49,7 +49,7 @@ def test_a_filter_cannot_leave_its_literal() -> None:
 
 
 def test_milvus_filters_with_infinite_and_nan_bounds() -> None:
-    """Infinite bounds are the widest there are, and NaN compares with nothing; an empty filter is no condition."""
+    """Infinite bounds become the largest float, NaN compares with nothing; an empty filter is no condition."""
     assert condition(Filter(after=float("-inf"))) == "taken >= -1.7976931348623157e+308"
     assert condition(Filter(before=float("nan"))) == "row < 0"
     assert condition(Filter()) is condition(None) is condition(Filter(folder="/")) is None

@@ -1,4 +1,4 @@
-"""Approximate indexes: from a size on, found by themselves, scored exactly, and never in the way."""
+"""Approximate indexes: built from a certain size on, rescored exactly, and never required."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ QUERIES = directions(20, DIMENSIONS, seed=41)
 
 @pytest.fixture(params=["hnsw", "ivfpq"])
 def kind(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Kind:
-    """Small sizes for the real indexes."""
+    """Lower the thresholds so that small collections get real indexes."""
     monkeypatch.setattr(approximate, "HNSW_FROM", 1000)
     monkeypatch.setattr(approximate, "POOL", 128)
     monkeypatch.setattr(approximate, "MAX_RESULTS", 64)
@@ -44,8 +44,8 @@ def folder(tmp_path: Path, kind: Kind) -> Path:
     return place
 
 
-def test_it_is_used_and_says_so(folder: Path) -> None:
-    """Most of the true best are found; scores are those of the exact search; ``exact=True`` asks it not."""
+def test_approximate_search_finds_most_and_reports_inexact(folder: Path) -> None:
+    """Most of the true best are found; scores equal those of the exact search; ``exact=True`` bypasses the index."""
     with EmbeddedCollection.open(folder) as reader:
         assert reader.verify().ok
         common = 0
@@ -62,7 +62,7 @@ def test_it_is_used_and_says_so(folder: Path) -> None:
 
 
 def test_the_best_five_are_the_first_of_the_best_fifteen(folder: Path) -> None:
-    """For every k up to the most that an index is asked for."""
+    """For every ``k`` up to the largest that uses an index."""
     with EmbeddedCollection.open(folder) as reader:
         for query in QUERIES[:5]:
             whole = reader.search(query, approximate.MAX_RESULTS)
@@ -72,7 +72,7 @@ def test_the_best_five_are_the_first_of_the_best_fifteen(folder: Path) -> None:
 
 
 def test_approximate_search_sees_later_changes(folder: Path) -> None:
-    """New items are found beside the index, removed ones are not, before and after the writer has closed."""
+    """New items are found beside the index and removed ones are not, before and after the writer closes."""
     late = directions(30, DIMENSIONS, seed=43)
     with EmbeddedCollection.open(folder, write=True) as writer:
         writer.remove([("/photos", f"{row:05}.jpg") for row in range(100)])
@@ -97,7 +97,7 @@ def check(collection: EmbeddedCollection, late: np.ndarray) -> None:
 
 
 def test_approximate_search_respects_filters(folder: Path) -> None:
-    """A filter that leaves few is searched exactly, one that leaves most by the index; both find only what passes."""
+    """A narrow filter is searched exactly, a wide one with the index; both return only items that pass."""
     with EmbeddedCollection.open(folder, write=True) as writer:
         writer.add(batch(directions(20, DIMENSIONS, seed=44), "few/"))
         hits = writer.search(QUERIES[0], 50, where=Filter(folder="few"))
@@ -108,8 +108,8 @@ def test_approximate_search_respects_filters(folder: Path) -> None:
         assert len(hits.ids) == 50
 
 
-def test_it_is_built_anew_when_much_has_come(folder: Path, kind: Kind) -> None:
-    """A fifth of the rows may lie beyond the index; then closing builds it over all."""
+def test_index_is_rebuilt_when_tail_grows(folder: Path, kind: Kind) -> None:
+    """Up to a fifth of the rows may lie beyond the index; after that, closing rebuilds it over all rows."""
     (before,) = (path.stat().st_mtime_ns for path in cache(folder).glob(f"items-*.{kind}"))
     with EmbeddedCollection.open(folder, write=True) as writer:
         writer.add(batch(VECTORS[:100], "some/"))
@@ -123,8 +123,8 @@ def test_it_is_built_anew_when_much_has_come(folder: Path, kind: Kind) -> None:
         assert not reader.search(QUERIES[0], 5).exact
 
 
-def test_a_damaged_index_is_found_and_does_no_harm(folder: Path, kind: Kind) -> None:
-    """Searches are exact without it, verify names it, rebuild makes it."""
+def test_corrupt_index_is_reported_and_skipped(folder: Path, kind: Kind) -> None:
+    """Searches fall back to exact, ``verify`` names the file, and ``rebuild`` replaces it."""
     (path,) = cache(folder).glob(f"items-*.{kind}")
     path.write_bytes(path.read_bytes()[:1000])
     with EmbeddedCollection.open(folder, write=True) as writer:
@@ -136,15 +136,15 @@ def test_a_damaged_index_is_found_and_does_no_harm(folder: Path, kind: Kind) -> 
 
 
 def interrupt(stage: str, done: int) -> None:
-    """Ctrl-C in the middle of an index."""
+    """Simulate Ctrl-C in the middle of an index build."""
     if "approximate" in stage and done >= 1000:
         raise KeyboardInterrupt
 
 
-def test_settling_says_where_it_stands_and_can_be_interrupted(
+def test_settle_reports_progress_and_can_be_interrupted(
     tmp_path: Path, kind: Kind, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Every row is counted; an interruption leaves the matrices and no half index, and the next time builds it."""
+    """Every row is counted; an interrupt keeps the matrices and no partial index, and the next call builds it."""
     monkeypatch.setattr(approximate, "BLOCK", 256)
     place = tmp_path / "collection"
     with create(place, DIMENSIONS) as writer:
@@ -170,7 +170,7 @@ def test_settling_says_where_it_stands_and_can_be_interrupted(
 
 
 def test_whoever_is_interrupted_does_not_wait_for_an_index(tmp_path: Path, kind: Kind) -> None:
-    """Closing after it was given up, or because of an error, brings the matrices up to date and builds no index."""
+    """Closing after an aborted build, or because of an error, updates the matrices and builds no index."""
     place = tmp_path / "collection"
     with create(place, DIMENSIONS) as writer:
         writer.add(batch(VECTORS))
@@ -194,7 +194,7 @@ def rows_in_cache(place: Path) -> tuple[int, int]:
 
 
 def test_faiss_that_fails_costs_no_answer(tmp_path: Path, kind: Kind, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever it raises: settling is one line, closing says nothing, and searches are exact."""
+    """Whatever FAISS raises: ``settle`` fails with one line, ``close`` stays silent, and searches are exact."""
     place = tmp_path / "collection"
     with monkeypatch.context() as patch:
         patch.setattr(approximate, "recipe", lambda kind, count, dimensions: f"IVF{count * 2},PQ4np")
@@ -213,7 +213,7 @@ def test_faiss_that_fails_costs_no_answer(tmp_path: Path, kind: Kind, monkeypatc
 
 @pytest.mark.skipif(sys.platform == "win32", reason="has no limits on the size of files")
 def test_an_index_that_does_not_fit_leaves_the_old_one(folder: Path, kind: Kind) -> None:
-    """A full disk is an OSError; what readers use stays as it was, and the half that was written goes."""
+    """A full disk raises OSError; the index that readers use is unchanged, and the partial file is removed."""
     import resource
 
     (path,) = cache(folder).glob(f"items-*.{kind}")
@@ -228,8 +228,8 @@ def test_an_index_that_does_not_fit_leaves_the_old_one(folder: Path, kind: Kind)
     assert (path.read_bytes(), sorted(cache(folder).iterdir())) == before
 
 
-def test_the_rows_that_may_be_found() -> None:
-    """Those with one of the ids asked for, ids that are not there aside, and never a dead one."""
+def test_part_allows_only_live_requested_rows() -> None:
+    """Rows with a requested id, ignoring unknown ids, and never a removed row."""
     alive = np.array([True, True, False, True])
     part = Part(np.array([2, 3, 5, 8]), np.eye(4, dtype=np.float32), alive)
     for only, rows in [([1, 2, 4, 5, 8, 9], [0, 3]), ([], []), ([5], []), ([9, 10], [])]:
@@ -240,7 +240,7 @@ def test_the_rows_that_may_be_found() -> None:
 
 
 def test_a_filter_that_is_asked_again_sees_what_changed(folder: Path) -> None:
-    """What was remembered of a filter is forgotten when items come or go; another filter is another answer."""
+    """Cached filter results are dropped when items are added or removed; different filters have different results."""
     with EmbeddedCollection.open(folder, write=True) as writer:
         writer.add(batch(directions(20, DIMENSIONS, seed=45), "few/"))
         few, images = Filter(folder="few"), Filter(kind="image")

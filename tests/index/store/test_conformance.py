@@ -1,4 +1,4 @@
-"""The embedded collection against the protocol."""
+"""The conformance suite for the embedded collection."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Decay on disk is found by ``verify``; the cache can always be rebuilt."""
+"""``verify`` finds corruption on disk; the cache can always be rebuilt."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ COUNT = 40
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A closed collection with a cache in which some rows were purged."""
+    """Return a closed collection whose cache has purged rows."""
     place = tmp_path / "collection"
     with create(place) as writer:
         writer.add(batch(directions(COUNT, seed=8)))
@@ -31,7 +31,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def everything(folder: Path) -> list[object]:
-    """All that a reader can learn, without the cache."""
+    """Return all that a reader can see without the cache."""
     with EmbeddedCollection.open(folder) as reader:
         blocks = list(reader.all_vectors())
         ids = np.concatenate([block for block, _ in blocks]).tolist()
@@ -54,7 +54,7 @@ def flip(path: Path, place: int, bit: int = 0) -> None:
 
 
 def test_a_sound_collection_has_no_problems(folder: Path) -> None:
-    """And says how much it has read."""
+    """The report counts what was read."""
     with EmbeddedCollection.open(folder) as reader:
         report = reader.verify()
     assert report.ok
@@ -70,7 +70,7 @@ def test_a_sound_collection_has_no_problems(folder: Path) -> None:
     ids=["vector", "path", "caption", "origin"],
 )
 def test_a_flipped_bit_of_a_row_is_found(folder: Path, part: bytes) -> None:
-    """Each occurrence in the database, with a line that names the row; rebuilding the cache does not hide it."""
+    """At each occurrence in the database, with a line that names the row; rebuilding the cache does not hide it."""
     whole = database(folder).read_bytes()
     places = [place for place in range(len(whole)) if whole.startswith(part, place)]
     assert places
@@ -86,9 +86,9 @@ def test_a_flipped_bit_of_a_row_is_found(folder: Path, part: bytes) -> None:
 
 
 def test_no_flipped_bit_of_the_database_passes_unseen(folder: Path, tmp_path: Path) -> None:
-    """Wherever it is: the collection cannot be opened, or verify finds it, or nothing has changed for a reader."""
+    """Wherever it is: the collection cannot be opened, or ``verify`` finds it, or readers see no difference."""
     sound = everything(folder)
-    used = np.flatnonzero(np.frombuffer(database(folder).read_bytes(), np.uint8))  # most of a page is room
+    used = np.flatnonzero(np.frombuffer(database(folder).read_bytes(), np.uint8))  # most of a page is unused
     random = np.random.default_rng(3)
     seen = 0
     for trial in range(150):
@@ -107,8 +107,8 @@ def test_no_flipped_bit_of_the_database_passes_unseen(folder: Path, tmp_path: Pa
     assert seen > 75
 
 
-def test_a_damaged_cache_is_found_and_made_anew(folder: Path) -> None:
-    """A changed vector or id in the cache is a problem of the cache alone, and rebuilding mends it."""
+def test_corrupt_cache_is_reported_and_rebuilt(folder: Path) -> None:
+    """A changed vector or id in the cache is only a cache problem, and a rebuild fixes it."""
     for ending in ("vectors", "ids"):
         (path,) = cache(folder).glob(f"items-*.{ending}")
         flip(path, path.stat().st_size - 8)
@@ -146,7 +146,7 @@ def claim_the_future(place: Path) -> None:
 
 @pytest.mark.parametrize("damage", [remove_all, cut_vectors, lose_ids, spoil_headers, claim_the_future])
 def test_a_cache_that_cannot_be_used_costs_no_answer(folder: Path, damage: Callable[[Path], None]) -> None:
-    """Searches are the same without it, and the next writer makes it again."""
+    """Searches return the same without it, and the next writer rebuilds it."""
     with EmbeddedCollection.open(folder) as reader:
         before = reader.search(QUERIES[0], 100)
         captions = reader.search_captions(QUERIES[0], 100)
@@ -163,7 +163,7 @@ def test_a_cache_that_cannot_be_used_costs_no_answer(folder: Path, damage: Calla
 
 
 def test_purged_vectors_are_nowhere_on_disk(tmp_path: Path) -> None:
-    """After the writer has closed, no file of the collection holds a vector or the path of what was removed."""
+    """After the writer closes, no file of the collection holds a removed vector or path."""
     vectors = directions(200, seed=12)
     folder = tmp_path / "collection"
     with create(folder) as writer:

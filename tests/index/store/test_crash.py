@@ -1,4 +1,4 @@
-"""A process that adds is killed at any moment: what was acknowledged has happened, and nothing by halves."""
+"""A process that adds files is killed at any moment: acknowledged batches are there, and none is partial."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from tests.index.support import create
 from vse.index.store import EmbeddedCollection
 from vse.index.types import Collection
 
-TUNING = "from vse.index.store import cache; cache.FOLLOW_AFTER = 12"  # so that kills hit the cache as well
+TUNING = "from vse.index.store import cache; cache.FOLLOW_AFTER = 12"  # so that kills also hit cache updates
 
 
 def check(reader: Collection, files: int) -> None:
-    """Everything matches its checksum, and all of it is found."""
+    """Check that everything matches its checksum and can be found."""
     assert isinstance(reader, EmbeddedCollection)
     report = reader.verify()
     assert report.ok, report
@@ -25,7 +25,7 @@ def check(reader: Collection, files: int) -> None:
 
 @pytest.mark.slow
 def test_store_survives_kill_at_any_moment(tmp_path: Path) -> None:
-    """The collection opens, every acknowledged batch is whole, every other is whole or absent, and verify is clean."""
+    """The collection opens, acknowledged batches are complete, others complete or absent, and ``verify`` passes."""
     folder = tmp_path / "collection"
     create(folder).close()
     kill_again_and_again(folder, TUNING, times=25, longest=0.25, check=check)

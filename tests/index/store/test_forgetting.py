@@ -1,4 +1,4 @@
-"""What would only grow is forgotten in time: removals that everybody knows of, answers to filters."""
+"""Bounded growth: removals that everybody has seen are trimmed, and the filter cache has a size limit."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ KEPT = 5
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A collection whose caches follow often, and whose removals are forgotten soon."""
+    """Return a collection that updates its caches often and trims removals early."""
     monkeypatch.setattr(caches, "FOLLOW_AFTER", 20)
     monkeypatch.setattr(caches, "KEPT_CHANGES", KEPT)
     place = tmp_path / "collection"
@@ -37,13 +37,13 @@ def removals(folder: Path) -> int:
 
 
 def exchange(writer: EmbeddedCollection, times: int) -> None:
-    """Replace four files again and again: eight removals each time."""
+    """Replace four files repeatedly: eight removals each time."""
     for _ in range(times):
         writer.add(batch(VECTORS[:4], "again/"))
 
 
 def test_removals_are_listed_for_a_while(folder: Path) -> None:
-    """However often files are replaced, the list stays short, and nothing is wrong with the collection."""
+    """However often files are replaced, the list stays short and the collection is intact."""
     with EmbeddedCollection.open(folder, write=True) as writer:
         sizes = []
         for _ in range(10):
@@ -59,7 +59,7 @@ def test_removals_are_listed_for_a_while(folder: Path) -> None:
 
 
 def test_readers_that_were_away_begin_with_the_cache_again(folder: Path) -> None:
-    """One that looks often and one that has not looked for long find the same; neither holds the whole in memory."""
+    """A frequent and a rare reader find the same; neither holds the whole collection in memory."""
     random = np.random.default_rng(4)
     with (
         EmbeddedCollection.open(folder, write=True) as writer,
@@ -78,7 +78,7 @@ def test_readers_that_were_away_begin_with_the_cache_again(folder: Path) -> None
                 known = far._searchers["items"]._snapshot
                 assert known is not None
                 assert len(known.fresh.ids) <= 20
-        while known is None or not len(known.fresh.ids):  # vectors of its own are not purged by others
+        while known is None or not len(known.fresh.ids):  # the writer does not purge vectors that a reader copied
             exchange(writer, 1)
             far.search(QUERIES[1], 1)
             known = far._searchers["items"]._snapshot
@@ -88,7 +88,7 @@ def test_readers_that_were_away_begin_with_the_cache_again(folder: Path) -> None
 
 
 def test_an_old_cache_is_not_trusted(folder: Path) -> None:
-    """One from before the removals that are listed, as from a backup: answers are right, verify and writer know."""
+    """Results are right with a cache older than the listed removals (a backup); ``verify`` and the writer notice."""
     kept = {path: path.read_bytes() for path in cache(folder).iterdir()}
     with EmbeddedCollection.open(folder, write=True) as writer:
         writer.remove([("/photos", f"{number:05}.jpg") for number in range(3)])
@@ -111,7 +111,7 @@ def test_an_old_cache_is_not_trusted(folder: Path) -> None:
 
 
 def test_answers_to_filters_are_bound_by_their_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The least recently used go first, and all of them when something changes; a larger answer makes room."""
+    """Least recently used entries go first, and all of them after a change; a larger result raises the limit."""
     monkeypatch.setattr(caches, "MAX_FILTER_BYTES", 8 * 100)
     filters, asked = FilterCache(), []
 
@@ -125,7 +125,7 @@ def test_answers_to_filters_are_bound_by_their_bytes(monkeypatch: pytest.MonkeyP
     first = ids("a", 40)
     assert ids("b", 40) is not first
     assert ids("a", 40) is first
-    ids("c", 40)  # b was asked longest ago
+    ids("c", 40)  # b was used least recently
     assert asked == ["a", "b", "c"]
     ids("a", 40)
     assert asked == ["a", "b", "c"]

@@ -1,4 +1,4 @@
-"""Full disks, folders that may not be written, other writers, wrong folders: one line each, and nothing is lost."""
+"""Full disks, read-only folders, other writers, wrong folders: a one-line error each, and nothing is lost."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def run(script: str, *arguments: object) -> str:
-    """What a process of its own says."""
+    """Return the output of a script run in another process."""
     command = [sys.executable, "-c", textwrap.dedent(script), *map(str, arguments)]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     return subprocess.run(command, capture_output=True, text=True, check=True, env=environment).stdout
@@ -40,7 +40,7 @@ def run(script: str, *arguments: object) -> str:
 
 @pytest.mark.skipif(sys.platform == "win32", reason="has no limits on the size of files")
 def test_a_full_disk_changes_nothing(folder: Path) -> None:
-    """A batch that does not fit is one line; the state before it is there, and adding works once there is room."""
+    """A batch that does not fit fails with one line and changes nothing; adding works once there is space."""
     said = run(
         """
         import resource, sys
@@ -65,7 +65,7 @@ def test_a_full_disk_changes_nothing(folder: Path) -> None:
             assert collection.verify().ok
         collection.add(batch(VECTORS[:1], "later"))
         resource.setrlimit(resource.RLIMIT_FSIZE, (10, hard))
-        collection.close()  # the cache does not fit: it stays behind
+        collection.close()  # the cache does not fit: it stays stale
         """,
         folder,
     )
@@ -78,7 +78,7 @@ def test_a_full_disk_changes_nothing(folder: Path) -> None:
 
 @pytest.fixture
 def shut_folder() -> Iterator[Path]:
-    """A closed collection that may be read by all and written by nobody, in a place that all can reach."""
+    """Yield a closed collection that everybody can read and nobody can write, in a folder that everybody can reach."""
     with tempfile.TemporaryDirectory() as place:
         Path(place).chmod(0o755)
         folder = Path(place) / "collection"
@@ -90,13 +90,13 @@ def shut_folder() -> Iterator[Path]:
 
 
 def allow(folder: Path, *, write: bool) -> None:
-    """Let everybody read what is in ``folder``, and its owner write."""
+    """Let everybody read ``folder``, and its owner write if ``write``."""
     for path in [folder, *folder.rglob("*")]:
         path.chmod((0o555 if path.is_dir() else 0o444) | (0o200 if write else 0))
 
 
 def as_nobody(work: Callable[[], None]) -> None:
-    """Run ``work`` in a process that has no rights beyond those of everybody."""
+    """Run ``work`` in a process without privileges."""
     child = os.fork()
     if child == 0:
         try:
@@ -104,7 +104,7 @@ def as_nobody(work: Callable[[], None]) -> None:
                 os.setgid(NOBODY)
                 os.setuid(NOBODY)
             work()
-        except BaseException as error:  # noqa: BLE001 - told to the parent by the exit code
+        except BaseException as error:  # noqa: BLE001 - reported to the parent by the exit code
             os.write(2, f"{type(error).__name__}: {error}\n".encode())
             os._exit(1)
         os._exit(0)
@@ -113,8 +113,8 @@ def as_nobody(work: Callable[[], None]) -> None:
 
 @pytest.mark.skipif(sys.platform == "win32", reason="has no fork")
 def test_a_folder_that_may_not_be_written_is_searched(shut_folder: Path) -> None:
-    """Readers need no right to write; opening for writing is one line."""
-    import faiss  # noqa: F401 - before rights are dropped, which may hide where it is installed
+    """Readers need no write permission; opening for writing fails with one line."""
+    import faiss  # noqa: F401 - before dropping privileges, which may hide where it is installed
 
     def work() -> None:
         with EmbeddedCollection.open(shut_folder) as reader:
@@ -133,8 +133,8 @@ def test_a_folder_that_may_not_be_written_is_searched(shut_folder: Path) -> None
 
 @pytest.mark.skipif(sys.platform == "win32", reason="has no fork")
 def test_a_reader_that_may_not_write_sees_what_changes(shut_folder: Path) -> None:
-    """It reads a file, without the log of SQLite; when that has changed, or a log appears, it looks again."""
-    import faiss  # noqa: F401 - before rights are dropped, which may hide where it is installed
+    """It opens the database as an immutable file without a log, and reopens it when the file or a log changes."""
+    import faiss  # noqa: F401 - before dropping privileges, which may hide where it is installed
 
     asking, answering = os.pipe(), os.pipe()
 
@@ -174,7 +174,7 @@ def test_a_reader_that_may_not_write_sees_what_changes(shut_folder: Path) -> Non
         allow(shut_folder, write=False)
         assert again() == len(VECTORS) + 3
     finally:
-        os.write(asking[1], b"????")  # let the reader end, whatever it has said
+        os.write(asking[1], b"????")  # let the reader exit, whatever it reported
         pool.shutdown()
     reading.result()
     for end in (*asking, *answering):
@@ -182,7 +182,7 @@ def test_a_reader_that_may_not_write_sees_what_changes(shut_folder: Path) -> Non
 
 
 def test_another_process_that_writes_is_named(folder: Path) -> None:
-    """The second writer learns who the first is, and changes nothing; when the first is gone it may write."""
+    """The second writer is told who the first is, and changes nothing; once the first is gone it can write."""
     script = """
         import sys
         from vse.errors import VSEError
@@ -199,7 +199,7 @@ def test_another_process_that_writes_is_named(folder: Path) -> None:
 
 
 def test_store_refuses_other_model_with_upgrade_command(folder: Path) -> None:
-    """Vectors of two models cannot be compared: the message names both and the way to upgrade."""
+    """Vectors of two models cannot be compared: the message names both models and the upgrade command."""
     EmbeddedCollection.open(folder, model="old").close()
     for write in (False, True):
         with pytest.raises(InputError, match=r"model old .*not of new.*vse collection upgrade .* --model"):
@@ -208,7 +208,7 @@ def test_store_refuses_other_model_with_upgrade_command(folder: Path) -> None:
 
 
 def test_store_refuses_wrong_folders(folder: Path, tmp_path: Path) -> None:
-    """What is not a collection, what is one already, what holds other things, what has lost a part."""
+    """Not a collection, already a collection, holding other files, or with a missing part."""
     with pytest.raises(InputError, match="is not a collection"):
         EmbeddedCollection.open(tmp_path / "nowhere", write=True)
     assert not (tmp_path / "nowhere").exists()
@@ -237,7 +237,7 @@ def test_store_refuses_wrong_folders(folder: Path, tmp_path: Path) -> None:
 
 
 def test_store_creation_can_be_repeated_after_kill(tmp_path: Path) -> None:
-    """A process that died before ``collection.json`` was written leaves what the next one clears away."""
+    """A process killed before ``collection.json`` was written leaves files that the next one cleans up."""
     folder = tmp_path / "collection"
     create(folder).close()
     (folder / "collection.json").unlink()
@@ -247,7 +247,7 @@ def test_store_creation_can_be_repeated_after_kill(tmp_path: Path) -> None:
 
 
 def test_searching_needs_no_heavy_library(folder: Path) -> None:
-    """Opening and searching load numpy, SQLite and FAISS, and of the heavy ones nothing else."""
+    """Opening and searching import numpy, SQLite and FAISS, and no other heavy library."""
     said = run(
         """
         import sys
@@ -265,7 +265,7 @@ def test_searching_needs_no_heavy_library(folder: Path) -> None:
 
 
 def test_a_cache_that_grows_is_followed_by_open_readers(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """While the writer works its cache follows, and a reader changes over to it; results never change."""
+    """A reader switches to the cache that a working writer updates; results never change."""
     monkeypatch.setattr("vse.index.store.cache.FOLLOW_AFTER", 30)
     with EmbeddedCollection.open(folder, write=True) as writer, EmbeddedCollection.open(folder) as reader:
         for number in range(20):

@@ -1,4 +1,4 @@
-"""Making a collection: never over anything that another has put there."""
+"""Creating a collection: never over files that somebody else put there."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from vse.index.store import EmbeddedCollection, session
      "generation-0001/items.sqlite/photo.jpg", "generation-x/a", ".collection/a", "photo.jpg"],
 )  # fmt: skip
 def test_folders_of_others_are_refused_and_kept(tmp_path: Path, path: str) -> None:
-    """Also one that has the name of a generation: it is ours only when it holds nothing else than we write."""
+    """Even a folder named like a generation: it is ours only if it holds nothing but our files."""
     theirs = tmp_path / "folder" / path
     theirs.parent.mkdir(parents=True)
     theirs.write_text("mine")
@@ -30,7 +30,7 @@ def test_folders_of_others_are_refused_and_kept(tmp_path: Path, path: str) -> No
 
 
 def test_a_collection_removes_no_folder_of_others(tmp_path: Path) -> None:
-    """Neither an older generation into which somebody has put a file, nor what stands where the next one goes."""
+    """Neither an older generation with a foreign file in it, nor a folder where the next generation goes."""
     folder = tmp_path / "collection"
     with create(folder) as writer:
         writer.add(batch(VECTORS))
@@ -50,7 +50,7 @@ def test_a_collection_removes_no_folder_of_others(tmp_path: Path) -> None:
 
 
 def test_store_clears_leftovers_of_killed_process(tmp_path: Path) -> None:
-    """A lock, half a header, generations with their logs and caches, or an empty one."""
+    """A lock, a partial header, generations with logs and caches, or an empty one."""
     folder = tmp_path / "collection"
     with create(folder) as writer:
         writer.add(batch(VECTORS))
@@ -64,7 +64,7 @@ def test_store_clears_leftovers_of_killed_process(tmp_path: Path) -> None:
 
 
 def test_a_collection_that_is_made_at_the_same_time_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two processes find an empty folder; the second to get the lock looks again, and lets the lock go."""
+    """Two processes find an empty folder; the second to get the lock checks again, and releases it."""
     folder = tmp_path / "collection"
 
     class Late(FolderLock):
@@ -83,7 +83,7 @@ def test_a_collection_that_is_made_at_the_same_time_is_kept(tmp_path: Path, monk
 
 
 def test_a_file_is_no_place_for_a_collection(tmp_path: Path) -> None:
-    """Neither to make nor to open one; the line says so."""
+    """Creating and opening both fail with a line that says so."""
     (tmp_path / "photos.vse").touch()
     with pytest.raises(InputError, match="is a file, expected"):
         create(tmp_path / "photos.vse")
@@ -92,7 +92,7 @@ def test_a_file_is_no_place_for_a_collection(tmp_path: Path) -> None:
 
 
 def test_no_lock_remains_when_making_one_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The next attempt, in the same process too, makes it."""
+    """The next attempt succeeds, in the same process too."""
     folder = tmp_path / "collection"
 
     def full(folder: Path, generation: int) -> None:

@@ -1,4 +1,4 @@
-"""Long work while others search and change: nobody waits for it, and nobody is misled by it."""
+"""Long operations beside searches and changes: they block nobody, and nobody sees intermediate states."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ QUERY = directions(1, DIMENSIONS, seed=51)[0]
 
 @pytest.fixture(autouse=True)
 def small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Real indexes, and reports, in small collections."""
+    """Lower the thresholds so that small collections get real indexes and progress reports."""
     monkeypatch.setattr(approximate, "HNSW_FROM", 100)
     monkeypatch.setattr(approximate, "LINKS", 4)
     for module in (approximate, damaged_rows, verify_cache):
@@ -43,16 +43,16 @@ def folder(tmp_path: Path) -> Path:
 
 
 def elsewhere(work: Callable[[], Any]) -> Any:
-    """The result of ``work`` in another thread, which must not have to wait."""
+    """Return the result of ``work`` in another thread, which must not block."""
     pool = ThreadPoolExecutor(1)
     try:
         return pool.submit(work).result(timeout=20)
     finally:
-        pool.shutdown(wait=False)  # one that waits for this thread would never end
+        pool.shutdown(wait=False)  # a thread blocked on this one would never end
 
 
 def beside(collection: EmbeddedCollection, name: str) -> Watched:
-    """A reporter that lets another thread search and change ``collection`` with every step."""
+    """Return a reporter that searches and changes ``collection`` from another thread at every step."""
     number = 0
 
     def step(stage: str, done: int) -> None:
@@ -67,7 +67,7 @@ def beside(collection: EmbeddedCollection, name: str) -> Watched:
 
 @pytest.mark.parametrize("work", ["rebuild", "settle"])
 def test_the_cache_is_written_beside_searches_and_changes(folder: Path, work: str) -> None:
-    """Another thread neither waits nor loses anything, and the cache follows what it did."""
+    """Another thread neither blocks nor loses anything, and its changes reach the cache."""
     with EmbeddedCollection.open(folder, write=True) as writer:
         writer.add(batch(VECTORS[: COUNT // 2], "more/"))
         watched = beside(writer, "late")
@@ -81,7 +81,7 @@ def test_the_cache_is_written_beside_searches_and_changes(folder: Path, work: st
 
 
 def test_the_switch_is_prepared_beside_searches_and_changes(folder: Path) -> None:
-    """The old generation serves and changes until the switch; ids that it gave meanwhile are not given again."""
+    """The old generation serves and changes until the switch; ids it assigned meanwhile are not assigned again."""
     with EmbeddedCollection.open(folder, write=True) as writer:
         new = writer.new_generation(model="new", model_source="s", dimensions=DIMENSIONS)
         new.add(batch(VECTORS))
@@ -97,8 +97,8 @@ def test_the_switch_is_prepared_beside_searches_and_changes(folder: Path) -> Non
         assert writer.verify().ok
 
 
-def test_files_that_come_while_the_switch_is_prepared(folder: Path) -> None:
-    """Another thread that adds to the new generation waits, or its files are in the cache as well."""
+def test_commit_includes_files_added_meanwhile(folder: Path) -> None:
+    """A thread that adds to the new generation is blocked, or its files reach the cache as well."""
     late = directions(3, DIMENSIONS, seed=52)
     with EmbeddedCollection.open(folder, write=True) as writer:
         new = writer.new_generation(model="new", model_source="s", dimensions=DIMENSIONS)
@@ -106,7 +106,7 @@ def test_files_that_come_while_the_switch_is_prepared(folder: Path) -> None:
         adding: list[threading.Thread] = []
 
         def step(stage: str, done: int) -> None:
-            if not adding:  # the file has the lowest of all ids
+            if not adding:  # the file has the lowest id of all
                 adding.append(threading.Thread(target=new.add, args=([*batch(VECTORS)[:1], *batch(late, "late/")],)))
                 adding[0].start()
 
@@ -122,14 +122,14 @@ def test_files_that_come_while_the_switch_is_prepared(folder: Path) -> None:
 
 
 def test_closing_waits_for_work_on_the_cache(folder: Path) -> None:
-    """The folder stays locked as long as another thread writes to it."""
+    """The folder stays locked while another thread writes to it."""
     writer = EmbeddedCollection.open(folder, write=True)
     closing = threading.Thread(target=writer.close)
 
     def step(stage: str, done: int) -> None:
         if not closing.ident:
             closing.start()
-            while writer.session._connection is not None:  # until the other thread has begun
+            while writer.session._connection is not None:  # until the other thread has started
                 time.sleep(0.001)
         with pytest.raises(VSEError, match="is being written"):
             EmbeddedCollection.open(folder, write=True)
@@ -143,9 +143,9 @@ def test_closing_waits_for_work_on_the_cache(folder: Path) -> None:
 
 
 def test_verifying_beside_a_writer_finds_no_damage(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One moment is read: rows that come and go, and vectors that are purged from the cache meanwhile, are no damage.
+    """One snapshot is read: rows added or removed, and vectors purged from the cache meanwhile, are not corruption.
 
-    Where the cache is corrupt, that is found all the same.
+    A corrupt cache is still found.
     """
     monkeypatch.setattr(approximate, "HNSW_FROM", 10**6)
     with EmbeddedCollection.open(folder, write=True) as writer, EmbeddedCollection.open(folder) as reader:
@@ -155,7 +155,7 @@ def test_verifying_beside_a_writer_finds_no_damage(folder: Path, monkeypatch: py
             nonlocal number
             number += 1
             if number > 40:
-                return  # whoever reads more than one moment would read forever
+                return  # reading more than one snapshot would never end
             writer.remove([("/photos", f"{COUNT - 2 * number:05}.jpg"), ("/photos", f"{2 * number:05}.jpg")])
             writer.add(batch(VECTORS[:3], f"{number}/"))
             if number % 3:
@@ -170,7 +170,7 @@ def test_verifying_beside_a_writer_finds_no_damage(folder: Path, monkeypatch: py
             assert (report.problems, report.cache_problems) == ((), ())
             assert (report.files, report.items) == (files, files)
             assert number >= 10
-            origin = 4  # rows of the table that says whose vectors these are
+            origin = 4  # rows of the table ``meta``
             assert watched.told("reading") == [(3 * files + origin, 3 * files + origin)]
             assert watched.told("comparing") == [(2 * files, 2 * files)]
         cache = writer.caches.by_table["items"]
@@ -186,7 +186,7 @@ def test_verifying_beside_a_writer_finds_no_damage(folder: Path, monkeypatch: py
 
 
 def replaced_before(step: str, target: Any, writer: EmbeddedCollection, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let the writer make its cache anew right before ``step`` is done for the next time."""
+    """Make the writer rebuild its cache right before the next call of ``step``."""
     plain = getattr(target, step)
 
     def late(*arguments: Any) -> Any:
@@ -197,8 +197,8 @@ def replaced_before(step: str, target: Any, writer: EmbeddedCollection, monkeypa
     monkeypatch.setattr(target, step, late)
 
 
-def test_a_cache_that_is_replaced_while_it_is_opened(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The reader maps the new one, and does not take the whole collection into memory."""
+def test_reader_retries_when_cache_is_replaced_while_opening(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The reader maps the new files, and does not load the whole collection into memory."""
     with EmbeddedCollection.open(folder, write=True) as writer, EmbeddedCollection.open(folder) as reader:
         replaced_before("ids", VectorCache, writer, monkeypatch)
         assert len(reader.search(QUERY, 10_000).ids) == COUNT
@@ -208,10 +208,10 @@ def test_a_cache_that_is_replaced_while_it_is_opened(folder: Path, monkeypatch: 
 
 
 @pytest.mark.parametrize(("step", "target"), [("ids", VectorCache), ("matrix", VectorCache), ("load", approximate)])
-def test_a_cache_that_is_replaced_while_it_is_verified(
+def test_verify_retries_when_cache_is_replaced(
     folder: Path, step: str, target: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its files are gone, which is no damage."""
+    """Its old files are gone, which is not corruption."""
     with EmbeddedCollection.open(folder, write=True) as writer, EmbeddedCollection.open(folder) as reader:
         replaced_before(step, target, writer, monkeypatch)
         assert reader.verify().ok

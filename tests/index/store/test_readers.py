@@ -1,4 +1,4 @@
-"""Readers beside a writer, in other processes and in other threads."""
+"""Readers beside a writer, in other processes and threads."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from vse.index.store import EmbeddedCollection
 BATCH = 5
 
 
-def test_a_reader_never_sees_half_a_batch(tmp_path: Path) -> None:
-    """While another process adds, removes, closes and opens again, every search finds whole batches."""
+def test_store_reader_never_sees_partial_batch(tmp_path: Path) -> None:
+    """While another process adds, removes, closes and reopens, every search finds complete batches."""
     folder = tmp_path / "collection"
     with create(folder) as writer:
         writer.add(batch(VECTORS[:BATCH], "first/"))
@@ -64,8 +64,8 @@ def test_a_reader_never_sees_half_a_batch(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("exact", [None, True])
-def test_threads_share_a_collection(tmp_path: Path, exact: bool | None) -> None:
-    """Searches in several threads, while one adds, are right each; the service does this."""
+def test_threads_search_while_one_adds(tmp_path: Path, exact: bool | None) -> None:
+    """Searches in several threads are right while another thread adds, as in the service."""
     vectors = directions(200, seed=2)
     with create(tmp_path / "collection") as writer:
         writer.add(batch(vectors))
@@ -98,8 +98,8 @@ def test_threads_share_a_collection(tmp_path: Path, exact: bool | None) -> None:
         assert writer.verify().ok
 
 
-def test_an_open_reader_takes_over_a_cache_that_was_made_anew(tmp_path: Path) -> None:
-    """Nothing has changed but the files: the reader maps the new ones, and holds nothing of its own."""
+def test_open_reader_maps_rebuilt_cache(tmp_path: Path) -> None:
+    """Only the files have changed: the reader maps the new ones, and keeps no rows of its own in memory."""
     with create(tmp_path / "collection") as writer, EmbeddedCollection.open(tmp_path / "collection") as reader:
         writer.add(batch(VECTORS))
         before = reader.search(QUERIES[0], 100)
@@ -112,7 +112,7 @@ def test_an_open_reader_takes_over_a_cache_that_was_made_anew(tmp_path: Path) ->
 
 
 def test_an_open_reader_is_told_that_the_collection_was_made_again(tmp_path: Path) -> None:
-    """One that was deleted and rebuilt at the same place has the same generation number, and other items."""
+    """A collection deleted and created again at the same path has the same generation number, but other items."""
     folder = tmp_path / "collection"
     with create(folder) as writer:
         writer.add(batch(VECTORS[:BATCH], "first/"))

@@ -1,4 +1,4 @@
-"""Exact search over a matrix: what is proposed contains every row that could be among the best."""
+"""Exact search over a matrix: the proposed rows include every row that could be among the best."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from vse.index.store import searcher as scan
 def test_the_best_rows_are_proposed(
     small: int, rows: int, dimensions: int, k: int, distinct: int, part: float, seed: int
 ) -> None:
-    """All rows above the k-th exact score, and all that equal it, however many vectors are the same; with FAISS too."""
+    """All rows at or above the k-th exact score, however many vectors are equal; with FAISS too."""
     random = np.random.default_rng(seed)
     matrix = directions(distinct, dimensions, seed)[random.integers(0, distinct, rows)]
     query = directions(1, dimensions, seed + 1)[0]
@@ -39,7 +39,7 @@ def test_the_best_rows_are_proposed(
 
 @pytest.mark.parametrize("dimensions", [1, 7, 256, 1000])
 def test_a_score_depends_on_its_two_vectors_alone(dimensions: int) -> None:
-    """The same bits wherever the vector stands and whatever stands beside it, next to the true value."""
+    """Bit-identical wherever the vector is and whatever is beside it, and close to the true value."""
     query, vector = directions(2, dimensions, seed=4)
     expected = exact_scores(vector[None], np.arange(1), query)[0]
     assert expected == pytest.approx(sum(float(a) * float(b) for a, b in zip(query, vector, strict=True)), abs=6e-8)

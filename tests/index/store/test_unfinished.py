@@ -1,4 +1,4 @@
-"""A next generation that was not committed: kept for the same model, and right whatever happened meanwhile."""
+"""An uncommitted generation: resumed for the same model, and correct whatever changed meanwhile."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_closing_keeps_what_was_added(folder: Path) -> None:
-    """By leaving the block, by an error, or by opening the collection anew; the old generation is as before."""
+    """After leaving the block, an error, or reopening the collection; the old generation is unchanged."""
     with EmbeddedCollection.open(folder, write=True) as writer:
         with next_generation(writer) as new:
             new.add(batch(NEW)[:2])
@@ -47,8 +47,8 @@ def test_closing_keeps_what_was_added(folder: Path) -> None:
         assert reader.verify().ok
 
 
-def test_going_on_says_where_it_stands(folder: Path) -> None:
-    """What is left is read as a whole first: each row is counted. A new one has nothing to read."""
+def test_resume_reports_verification_progress(folder: Path) -> None:
+    """The unfinished generation is verified first: each row is counted. A new one has nothing to read."""
     with EmbeddedCollection.open(folder, write=True) as writer:
         watched = Watched()
         with writer.new_generation(model="new", model_source="s", dimensions=WIDE, progress=watched) as new:
@@ -60,7 +60,7 @@ def test_going_on_says_where_it_stands(folder: Path) -> None:
 
 
 def test_unfinished_generation_is_discarded(folder: Path) -> None:
-    """Nothing remains, and the old generation serves; one that serves already cannot be discarded."""
+    """Nothing remains, and the old generation serves; a serving generation cannot be discarded."""
     with EmbeddedCollection.open(folder, write=True) as writer:
         new = next_generation(writer)
         new.add(batch(NEW))
@@ -94,8 +94,8 @@ def _flipped(file: Path) -> None:
 
 
 @pytest.mark.parametrize("spoil", [_garbage, _empty, _flipped, Path.unlink])
-def test_a_damaged_one_is_made_anew(folder: Path, spoil: Callable[[Path], None]) -> None:
-    """Also one bit in a vector: nothing of it is let into the collection."""
+def test_corrupt_unfinished_generation_is_rebuilt(folder: Path, spoil: Callable[[Path], None]) -> None:
+    """Even for one flipped bit in a vector: nothing of it reaches the collection."""
     with EmbeddedCollection.open(folder, write=True) as writer:
         with next_generation(writer) as new:
             new.add(batch(NEW))
@@ -108,8 +108,8 @@ def test_a_damaged_one_is_made_anew(folder: Path, spoil: Callable[[Path], None])
         assert reader.verify().ok
 
 
-def test_a_process_that_dies(folder: Path) -> None:
-    """The old generation serves, and what the process had added is there for whoever goes on."""
+def test_upgrade_resumes_after_kill(folder: Path) -> None:
+    """The old generation serves, and the next upgrade resumes what the killed process had added."""
     script = """
         import os, sys
         from tests.index.support import batch
@@ -130,7 +130,7 @@ def test_a_process_that_dies(folder: Path) -> None:
 
 
 def test_ids_of_changed_files_are_given_once(folder: Path) -> None:
-    """An id that the unfinished generation gave is not given by the old one, nor the other way round."""
+    """An id assigned by the unfinished generation is not assigned by the old one, and vice versa."""
     with EmbeddedCollection.open(folder, write=True) as writer:
         with next_generation(writer) as new:
             new.add([entry("00001.jpg", NEW[1], digest="changed"), entry("00002.jpg", NEW[2])])
@@ -151,8 +151,8 @@ def test_ids_of_changed_files_are_given_once(folder: Path) -> None:
         assert ids_of(writer)["last.jpg"][0] > highest
 
 
-def test_files_that_exchanged_their_ids(folder: Path) -> None:
-    """Renamed in the old generation, or removed and added again: such files leave the unfinished one."""
+def test_resume_drops_files_with_changed_ids(folder: Path) -> None:
+    """Files renamed, or removed and added again, in the old generation are dropped from the unfinished one."""
     with EmbeddedCollection.open(folder, write=True) as writer:
         with next_generation(writer) as new:
             new.add(batch(NEW))
@@ -175,8 +175,8 @@ def test_files_that_exchanged_their_ids(folder: Path) -> None:
         assert EmbeddedCollection.open(folder).verify().ok
 
 
-def test_files_that_move_while_it_is_filled(folder: Path) -> None:
-    """In the same process the old generation may change meanwhile: an id that is taken is not given a second time."""
+def test_store_move_during_upgrade_reuses_no_id(folder: Path) -> None:
+    """The old generation may change in the same process: an id in use is not assigned a second time."""
     with EmbeddedCollection.open(folder, write=True) as writer, next_generation(writer) as new:
         new.add(batch(NEW)[:3])
         first, second, third, *_ = writer.files()
@@ -195,8 +195,8 @@ def test_files_that_move_while_it_is_filled(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_any_history_between_attempts(tmp_path: Path, seed: int) -> None:
-    """After any changes: the same content at the same place has the old id, and no id means two contents, ever."""
+def test_random_changes_between_attempts_keep_ids_unique(tmp_path: Path, seed: int) -> None:
+    """After any changes, equal content at the same place keeps its id, and no id ever stands for two contents."""
     random = np.random.default_rng(seed)
     meant: dict[int, tuple[str, str]] = {}
 

@@ -1,4 +1,4 @@
-"""The next generation: filled beside the one that serves, switched to in one step."""
+"""The next generation: filled beside the serving one, switched to atomically."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_commit_switches_generation(folder: Path) -> None:
-    """Until ``commit`` everybody finds the old generation, afterwards whoever opens finds the new one."""
+    """Before ``commit`` everybody finds the old generation; afterwards opening finds the new one."""
     with EmbeddedCollection.open(folder, write=True) as writer, EmbeddedCollection.open(folder) as reader:
         with next_generation(writer) as new:
             new.add(batch(NEW))
@@ -57,7 +57,7 @@ def test_commit_switches_generation(folder: Path) -> None:
 
 
 def test_upgrade_keeps_item_ids(folder: Path) -> None:
-    """As long as file and moments are the same; others get ids that no generation has used."""
+    """While file and moments are the same; others get ids that no generation has used."""
     with EmbeddedCollection.open(folder, write=True) as writer:
         clip = picture("clip.mp4", kind="video", digest="c")
         moments = (Moment(VECTORS[0], 0.0, 1.0), Moment(VECTORS[1], 1.0, 2.0))
@@ -88,8 +88,8 @@ def test_upgrade_keeps_item_ids(folder: Path) -> None:
         assert max(again.search(NEW[4], 100).ids) > max(now)
 
 
-def test_the_switch_under_a_process_that_reads(folder: Path) -> None:
-    """A process that opens and searches all the time finds the old or the new generation, whole, and never an error."""
+def test_reading_process_never_fails_during_switch(folder: Path) -> None:
+    """A process that keeps opening and searching finds the old or the new generation, complete, and never an error."""
     script = """
         import sys
         from tests.index.examples import QUERIES, VECTORS, directions
@@ -124,7 +124,7 @@ def test_the_switch_under_a_process_that_reads(folder: Path) -> None:
 
 
 def test_ids_that_were_kept_are_searched_in_order(folder: Path) -> None:
-    """Ids come back in another order than they were given: results and ties are as always."""
+    """Ids are added in another order than they were assigned: results and ties are unaffected."""
     with EmbeddedCollection.open(folder, write=True) as writer:
         ids = {item.file.path: item.id for item in writer.items(writer.search(QUERIES[0], 100).ids.tolist())}
         same = np.tile(NEW[:1], (len(VECTORS), 1))
