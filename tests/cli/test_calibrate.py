@@ -62,7 +62,7 @@ def test_calibrate_writes_coefficients(place, folder):
     assert (found["pictures"], found["captions"]) == (PICTURES, 5 * PICTURES)
     assert found["coefficients"] == json.loads((folder / FILE).read_text())
     fingerprint = place.model.fingerprint()
-    assert found["coefficients"]["source"] == f"scenes val, {PICTURES} pictures; model {fingerprint}"
+    assert found["coefficients"]["source"] == f"scenes val, {PICTURES} images; model {fingerprint}"
     written = (folder / FILE).read_bytes()
     assert contents(folder) == before | {FILE: written}
     assert vse.load(folder).fingerprint() == fingerprint
@@ -165,5 +165,5 @@ def test_calibrate_refuses_unsuitable_models_and_data(place, folder, tmp_path, c
     assert "--help" in error_line(capsys, 2, "calibrate", folder, folder, *data)
     assert "--data" in error_line(capsys, 2, "calibrate", folder)
     assert main(["calibrate", str(folder), "--data", str(place.scenes), "--split", "test"]) == 1
-    assert "4 pictures: expected 30" in capsys.readouterr().err.splitlines()[-1]
+    assert "4 images: expected at least 30" in capsys.readouterr().err.splitlines()[-1]
     assert not (folder / FILE).exists()

@@ -48,7 +48,7 @@ def test_demo_saves_calibrated_model(demo):
     scores = model.encode_images(images) @ model.encode_texts(["a red circle", "two blue stars"]).T
     assert scores.shape == (4, 2)
     fitted = json.loads((Path(result["model"]) / "confidence.json").read_text())
-    assert fitted["source"] == f"scenes val, 40 pictures; model {model.fingerprint()}"
+    assert fitted["source"] == f"scenes val, 40 images; model {model.fingerprint()}"
 
 
 @pytest.mark.slow

@@ -167,8 +167,8 @@ IMAGES, TEXTS, OWNERS = world(40, 1.0, seed=10, captions=1)
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"images": IMAGES[:29]}, "29 pictures: expected 30"),
-        ({"texts": TEXTS[:29], "owners": OWNERS[:29]}, "29 captions: expected 30"),
+        ({"images": IMAGES[:29]}, "29 images: expected at least 30"),
+        ({"texts": TEXTS[:29], "owners": OWNERS[:29]}, "29 captions: expected at least 30"),
         ({"texts": 2 * TEXTS}, "captions: vector has a length off 1 by 1"),
         ({"images": IMAGES[:, :16]}, "expected"),
         ({"owners": OWNERS + 1}, "0 to 39"),

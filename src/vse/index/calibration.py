@@ -267,7 +267,7 @@ def calibrate(
 def calibrate_embeddings(found: Embeddings, progress: ProgressReporter | None = None) -> CalibrationReport:
     """Calibrate on the embeddings of a split; the recorded source names the split and the model, but no date."""
     header = found.header
-    source = f"{header.data} {header.split}, {len(found.images)} pictures; model {header.fingerprint}"
+    source = f"{header.data} {header.split}, {len(found.images)} images; model {header.fingerprint}"
     return calibrate(found.images, found.texts, found.text_to_image, source=source, progress=progress)
 
 
@@ -322,7 +322,7 @@ def area(guesses: NDArray[Any], labels: NDArray[np.bool_]) -> float:
 
 
 def _check(images: Vectors, texts: Vectors, owners: NDArray[np.int64], sizes: Sequence[int]) -> None:
-    for name, vectors in (("pictures", images), ("captions", texts)):
+    for name, vectors in (("images", images), ("captions", texts)):
         if len(vectors) < FEWEST:
             raise InputError(f"{len(vectors)} {name}: expected at least {FEWEST} to calibrate, better a few hundred")
         check_vectors(vectors, (len(vectors), images.shape[-1]), name)
