@@ -1,4 +1,4 @@
-"""Evaluation of cross-modal retrieval: exact ranks in blocks, with a card that says what the figures mean."""
+"""Evaluation of cross-modal retrieval: exact ranks in blocks, with a card that describes the protocol."""
 
 from vse.evaluation.metrics import DirectionMetrics, RetrievalMetrics, metrics_of_scores, retrieval_metrics
 from vse.evaluation.positives import Positives, distinct_sentences, text_positives

@@ -1,7 +1,7 @@
 """Confidence intervals by bootstrap: images are resampled with all their captions.
 
 Gallery and ranks stay fixed; the queries are drawn with replacement, an image with all captions that belong to it.
-Each fold is resampled by itself. Two models are compared on the same draws, so that what is hard for both cancels.
+Each fold is resampled separately. Two models are compared on the same draws, so that what is hard for both cancels.
 """
 
 from __future__ import annotations

@@ -107,7 +107,7 @@ def run_evaluation(
     seed: int = 0,
     progress: ProgressReporter | None = None,
 ) -> EvaluationReport:
-    """Measure each model by itself, or all as one ensemble.
+    """Measure each model separately, or all as one ensemble.
 
     Models from a generator are released one by one: only an ensemble holds the scores of all.
 

@@ -275,7 +275,7 @@ def _decode(image: Image.Image, name: str, limits: ImageLimits, at_least: tuple[
 def _orientation(image: Image.Image) -> int:
     try:
         return int(image.getexif().get(_ORIENTATION_TAG, 1))
-    except Exception:  # noqa: BLE001 - broken EXIF is no reason to refuse the image
+    except Exception:  # noqa: BLE001 - an image with broken EXIF is still usable
         return 1
 
 

@@ -50,7 +50,7 @@ def coefficients_of(folder: str | Path) -> Coefficients:
     """Return the coefficients of a model, with the bundled ones as fallback.
 
     Args:
-        folder: Local folder of a model, or the name of a bundled one; a hub id has no coefficients of its own.
+        folder: Local folder of a model, or the name of a bundled one; a hub id has no coefficients.
     """
     return own_coefficients(folder) or shipped_coefficients()
 

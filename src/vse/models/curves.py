@@ -22,7 +22,7 @@ CARD_FILE = "README.md"
 CURVES_FILE = "pooling_curves.json"
 FIGURE_FILE = "pooling.png"
 FORMAT = 1
-TIE = 1e-6  # coefficients are float32: a smaller difference of likenesses says nothing
+TIE = 1e-6  # coefficients are float32: smaller differences in similarity are noise
 BARS = "▁▂▃▄▅▆▇█"
 ASCII_BARS = "_.-~=+*#"
 

@@ -35,7 +35,7 @@ def plot_curves(curves: Sequence[PoolingCurve], path: Path) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".drawing-", dir=path.parent) as folder:
         drawn = Path(folder) / path.name
-        figure.savefig(drawn, dpi=DOTS_PER_INCH)  # a Figure of its own draws with the canvas that the suffix needs
+        figure.savefig(drawn, dpi=DOTS_PER_INCH)  # a standalone Figure uses the canvas for the suffix
         drawn.replace(path)
     return path
 

@@ -211,7 +211,7 @@ class OnnxModel(EncodingMethods, VideoMethods):
         import onnxruntime
 
         options = onnxruntime.RunOptions()
-        options.only_execute_path_to_fetches = True  # evidence costs nothing when only the embedding is asked for
+        options.only_execute_path_to_fetches = True  # evidence costs nothing if only the embedding is requested
         options.log_severity_level = QUIET
         if not len(next(iter(inputs.values()))):
             return [np.zeros((0, self.embed_size), dtype=np.float32)]

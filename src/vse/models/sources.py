@@ -38,7 +38,7 @@ def load(
         The model.
 
     Raises:
-        InputError: If there is no such model, or its files do not belong together.
+        InputError: If the model does not exist, or its files do not belong together.
     """
     folder = model_folder(source)
     if read_json(folder / "config.json").get("runtime") == "onnx":

@@ -253,7 +253,7 @@ def fingerprint(model: TorchModel) -> str:
     derived: Any = {"about": True, "text": {"architecture", "pretrained"}, "image": {"backbone": {"options"}}}
     image = model.config.image if isinstance(model.config, ModelConfig) else None
     if image is not None and image.kind == "frames" and image.backbone is None:
-        derived["image"] = {"backbone"}  # models that were saved before it was remembered keep their names
+        derived["image"] = {"backbone"}  # models saved before it was recorded keep their names
     inputs: dict[str, Any] = {"config": model.config.model_dump(mode="json", exclude=derived)}
     if model.tokenizer is not None:
         inputs["tokenizer"] = model.tokenizer.to_json()

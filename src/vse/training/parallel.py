@@ -1,4 +1,4 @@
-"""Several independent training runs at once, each in a process of its own."""
+"""Run several independent trainings at once, each in a separate process."""
 
 from __future__ import annotations
 

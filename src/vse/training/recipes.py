@@ -44,7 +44,7 @@ def find_recipe(name: str | Path) -> Path:
         name: a path, or the name of a bundled recipe.
 
     Raises:
-        InputError: there is no such recipe.
+        InputError: If the recipe does not exist.
     """
     path = Path(name)
     if len(path.name) > LONGEST_REASON:

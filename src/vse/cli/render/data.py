@@ -22,7 +22,7 @@ def render_data_report(report: DataReport, console: Console) -> None:
     from rich.text import Text
 
     def say(text: str) -> None:
-        console.print(Text(_escaped(text)), soft_wrap=True)  # Text: a bracket in a file name is no markup
+        console.print(Text(_escaped(text)), soft_wrap=True)  # Text: brackets in file names are not markup
 
     say(f"{report.path}: layout {report.layout}")
     if report.splits:
