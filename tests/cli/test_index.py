@@ -160,7 +160,7 @@ def test_index_names_missing_model_folder(photos, index, exported, tmp_path, cap
     assert str(here) in said
     assert "--model" in said
     assert main(call(photos, index, "--model", exported)) == 0
-    assert f"no longer at {here}: {exported} is used from now on" in capsys.readouterr().err
+    assert f"no longer at {here}: using {exported} from now on" in capsys.readouterr().err
     assert main(call(photos, index)) == 0
     assert main(["search", str(index), "--image", str(photos / "a.png")]) == 0
 

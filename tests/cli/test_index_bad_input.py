@@ -125,9 +125,9 @@ def test_index_names_bad_file_with_reason(done, name):
         ("caf\\udce9.jpg", "not UTF-8"),
         ("pipe.jpg", "not a regular file"),
         ("socket.jpg", "not a regular file"),
-        ("self.jpg", "leads nowhere"),
-        ("one", "leads nowhere"),
-        ("two", "leads nowhere"),
+        ("self.jpg", "dangling symlink"),
+        ("one", "dangling symlink"),
+        ("two", "dangling symlink"),
     ],
 )
 def test_index_names_pipes_sockets_and_circular_links(done, path, reason):

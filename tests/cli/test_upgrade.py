@@ -163,7 +163,7 @@ def test_upgrade_names_unreadable_files(index, models, photos, capsys):
     ("arguments", "code", "said"),
     [
         (["{index}"], 2, "--model"),
-        (["{index}", "--model", "{models}/old"], 1, "holds vectors of that model already"),
+        (["{index}", "--model", "{models}/old"], 1, "holds embeddings of that model already"),
         (["{index}", "--model", "nothing"], 1, "no such folder"),
         (["nothing.vse", "--model", "{models}/new"], 1, "is not a collection"),
         (["{index}", "--model", "{regions}"], 1, "not images"),

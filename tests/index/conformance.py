@@ -1,4 +1,4 @@
-"""What every collection has to do, whatever keeps it: derive a class and give it a backend.
+"""The conformance suite of every backend: subclass it and provide a backend.
 
 ::
 
@@ -35,7 +35,7 @@ class Conformance(Browsing, Filters, Generations):
 
     @staticmethod
     def backend_in(folder: Path) -> Backend:
-        """Collections that live in ``folder``, which is not there yet."""
+        """Return a backend for collections in ``folder``, which does not exist yet."""
         raise NotImplementedError
 
     @pytest.fixture
@@ -49,7 +49,7 @@ class Conformance(Browsing, Filters, Generations):
         collection.close()
 
     def test_random_histories(self) -> None:
-        """Whatever is done in whatever order, a writer and a reader beside it agree with the twin."""
+        """After any sequence of operations, a writer and a concurrent reader agree with the twin."""
         run_state_machine_as_test(history(self.backend_in), settings=HISTORIES)
 
     def test_an_empty_collection_has_an_origin_and_no_hits(self, writer: Collection) -> None:
@@ -82,7 +82,7 @@ class Conformance(Browsing, Filters, Generations):
         ],
     )
     def test_a_bad_entry_is_named_and_none_is_added(self, writer: Collection, bad: Entry) -> None:
-        """One entry that cannot be added keeps out all of its batch; a file it would have replaced stays."""
+        """One invalid entry rejects its whole batch; a file it would have replaced stays."""
         writer.add([entry("good.jpg", VECTORS[1])])
         before = list(writer.files())
         with pytest.raises(InputError, match=r"bad\.jpg") as caught:
@@ -92,7 +92,7 @@ class Conformance(Browsing, Filters, Generations):
         assert writer.search(VECTORS[1], 5).scores == pytest.approx([1])
 
     def test_changes_are_counted(self, writer: Collection, backend: Backend) -> None:
-        """By the items that come and go: what is replaced counts twice, what is moved not at all; also for readers."""
+        """Counted in items added and removed, for readers too: replacing counts twice, moving not at all."""
         reader = backend.open(write=False)
         begun = writer.info().changes
         plain = [entry(f"{row}.jpg", VECTORS[row]) for row in range(4)]
@@ -109,7 +109,7 @@ class Conformance(Browsing, Filters, Generations):
         reader.close()
 
     def test_replacing_purges_and_gives_new_ids(self, writer: Collection) -> None:
-        """A known (root, path) is replaced: its old items are gone, and their ids never come back."""
+        """Replacing a known (root, path) removes its old items, whose ids are never reused."""
         writer.add([entry("a.jpg", VECTORS[0]), entry("a.jpg", VECTORS[1], root="/phones")])
         (first,) = writer.search(VECTORS[0], 1).ids
         writer.add([entry("a.jpg", VECTORS[2], digest="new")])
@@ -123,13 +123,13 @@ class Conformance(Browsing, Filters, Generations):
             writer.vectors([first])
 
     def test_of_a_file_named_twice_in_a_batch_the_last_counts(self, writer: Collection) -> None:
-        """Entries are taken in order."""
+        """Entries are processed in order."""
         writer.add([entry("a.jpg", VECTORS[0]), entry("a.jpg", VECTORS[1], digest="last")])
         assert [file.digest for file in writer.files()] == ["last"]
         assert writer.search(VECTORS[1], 5).scores == pytest.approx([1])
 
     def test_removing_counts_and_ids_never_return(self, writer: Collection, backend: Backend) -> None:
-        """Unknown files are not counted; the highest id is not given again, also after closing."""
+        """Unknown files do not count; the highest id is not reused, even after reopening."""
         writer.add([entry("a.jpg", VECTORS[0], captions=("a", "b")), entry("b.jpg", VECTORS[1])])
         used = set(writer.search(VECTORS[0], 5).ids.tolist())
         assert writer.remove([("/photos", "b.jpg"), ("/photos", "unknown"), ("/phones", "a.jpg")]) == 1
@@ -143,7 +143,7 @@ class Conformance(Browsing, Filters, Generations):
         again.close()
 
     def test_moving_keeps_ids(self, writer: Collection) -> None:
-        """Files change places within one call, a file that is in the way is forgotten, vectors stay."""
+        """Files may swap places in one call, a file at a target is removed, and embeddings stay."""
         writer.add([entry(name, VECTORS[row]) for row, name in enumerate(("a.jpg", "b.jpg", "c.jpg"))])
         a, b, c = (int(writer.search(VECTORS[row], 1).ids[0]) for row in range(3))
         moved = picture("b.jpg", taken=5.0)
@@ -161,7 +161,7 @@ class Conformance(Browsing, Filters, Generations):
             writer.items([c])
 
     def test_an_impossible_move_moves_nothing(self, writer: Collection) -> None:
-        """An unknown file, a file moved twice and a place taken twice are errors; no other file has moved."""
+        """An unknown file, a file moved twice and a target used twice are errors that move nothing."""
         writer.add([entry("a.jpg", VECTORS[0]), entry("b.jpg", VECTORS[1])])
         before = list(writer.files())
         a, b, unknown = ("/photos", "a.jpg"), ("/photos", "b.jpg"), ("/photos", "unknown.jpg")
@@ -175,7 +175,7 @@ class Conformance(Browsing, Filters, Generations):
             assert list(writer.files()) == before
 
     def test_equal_scores_come_in_the_order_of_ids(self, writer: Collection) -> None:
-        """Best first, equal ones by id; the best k are the beginning of the best of any larger k."""
+        """Best first, ties by id; the best k are a prefix of the best of any larger k."""
         pool = directions(3, seed=5)
         writer.add([entry(f"{number:03}.jpg", pool[number % 3]) for number in range(60)])
         writer.add([entry(f"{number:03}.jpg", pool[number % 3], digest="new") for number in range(0, 60, 7)])
@@ -190,7 +190,7 @@ class Conformance(Browsing, Filters, Generations):
             np.testing.assert_array_equal(hits.scores, whole.scores[:k])
 
     def test_a_query_that_is_no_unit_vector_or_asks_for_nothing_is_an_error(self, writer: Collection) -> None:
-        """The message is one line about the query."""
+        """The error is about the query or k."""
         for vector, k in (
             (VECTORS[0] * 2, 5),
             (VECTORS[0][:3], 5),
@@ -203,7 +203,7 @@ class Conformance(Browsing, Filters, Generations):
                 writer.search_captions(vector, k)
 
     def test_captions(self, writer: Collection) -> None:
-        """The best captions lead to the first item of their file; those without vectors stay, and are not found."""
+        """The best captions lead to the first item of their file; those without embeddings are kept but not found."""
         clip = picture("clip.mp4", captions=("a dog", "a wolf"))
         writer.add(
             [
@@ -224,7 +224,7 @@ class Conformance(Browsing, Filters, Generations):
         assert [hit[0] for hit in writer.search_captions(VECTORS[0], 10)] == ["a cat"]
 
     def test_items_and_vectors_come_in_the_order_that_is_asked_for(self, writer: Collection) -> None:
-        """Also repeated, and many of them."""
+        """Even repeated ones, and many of them."""
         many = directions(1200, seed=3)
         writer.add([entry(f"{row:04}.jpg", vector) for row, vector in enumerate(many)])
         ids = np.concatenate([block for block, _ in writer.all_vectors(block=500)])
@@ -234,7 +234,7 @@ class Conformance(Browsing, Filters, Generations):
         assert paths == [f"{row:04}.jpg" for row in order]
 
     def test_files_come_by_root_and_path(self, writer: Collection) -> None:
-        """All of them or those of one root, as they were added; also when the collection changes on the way."""
+        """All files or those of one root, as added, even if the collection changes during iteration."""
         files = [picture(f"{row % 7}/{row}.jpg", root=f"/root{row % 3}", size=row) for row in range(1100)]
         writer.add([Entry(file, (Moment(VECTORS[0]),)) for file in files])
         by_place = sorted(files, key=lambda file: (file.root, file.path))
@@ -249,7 +249,7 @@ class Conformance(Browsing, Filters, Generations):
         "name", ["näme.jpg", "名前/🐕.jpg", 'it\'s "q" %_*?.jpg', "new\nline.jpg", "bytes\udcff.jpg", "nul\0.jpg"]
     )
     def test_any_name_of_a_file_survives(self, writer: Collection, backend: Backend, name: str) -> None:
-        """Names are whatever the system gives, also bytes that are no UTF-8."""
+        """Names may hold anything the system allows, even bytes that are not UTF-8."""
         file = picture(name, root=f"/root {name}", captions=(f"about {name}",))
         writer.add([Entry(file, (Moment(VECTORS[0]),), VECTORS[:1])])
         writer.close()
@@ -262,7 +262,7 @@ class Conformance(Browsing, Filters, Generations):
         again.close()
 
     def test_closing_keeps_everything_and_may_be_repeated(self, writer: Collection, backend: Backend) -> None:
-        """What was added is there after closing; what is closed says so when it is used."""
+        """Closing keeps all data and is idempotent; using a closed collection is an error."""
         twin = Twin()
         batch = [
             entry("a.jpg", VECTORS[0], captions=("a", "b")),
@@ -281,7 +281,7 @@ class Conformance(Browsing, Filters, Generations):
             again.close()
 
     def test_one_writer_and_any_number_of_readers(self, writer: Collection, backend: Backend) -> None:
-        """A second writer is turned away with one line; readers see each change at their next search."""
+        """A second writer gets a one-line error; readers see each change at their next search."""
         with pytest.raises(VSEError) as caught:
             backend.open(write=True)
         assert "\n" not in str(caught.value)
@@ -298,7 +298,7 @@ class Conformance(Browsing, Filters, Generations):
             reader.close()
 
     def test_exact_is_exact(self, writer: Collection) -> None:
-        """``exact=True`` compares with every vector and says so."""
+        """``exact=True`` compares every embedding and reports it."""
         many = directions(300, seed=9)
         writer.add([entry(f"{row}.jpg", vector) for row, vector in enumerate(many)])
         hits = writer.search(QUERIES[0], 10, exact=True)
@@ -307,7 +307,7 @@ class Conformance(Browsing, Filters, Generations):
         np.testing.assert_allclose(hits.scores, best, atol=2e-6)
 
     def test_a_sample_has_the_smallest_hashes(self, writer: Collection) -> None:
-        """Those items of which multiplying and shifting, twice, makes least; all when there are not more."""
+        """The sample holds the items with the smallest hashes, or all if there are no more."""
         assert writer.sample(5).shape == (0, DIMENSIONS)
         many = directions(200, seed=9)
         writer.add([entry(f"{row}.jpg", vector) for row, vector in enumerate(many)])
@@ -319,7 +319,7 @@ class Conformance(Browsing, Filters, Generations):
             np.testing.assert_array_equal(writer.sample(count), writer.vectors(chosen))
 
     def test_a_moved_file_keeps_the_vectors_of_captions_that_stay(self, writer: Collection) -> None:
-        """A sentence that is still there is found as before; a new one has no vector."""
+        """A caption that remains is found as before; a new one has no embedding."""
         old = picture("a.jpg", captions=("stays", "goes"))
         writer.add([Entry(old, (Moment(VECTORS[6]),), VECTORS[:2])])
         new = replace(old, path="b.jpg", captions=("comes", "stays"))

@@ -1,4 +1,4 @@
-"""What every collection has to do when nothing is asked for: a part of the conformance suite."""
+"""Conformance suite: browsing without a query."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Browsing:
     """``recent`` and ``facets``; ``writer`` and ``backend`` are those of the suite."""
 
     def test_the_newest_come_first(self, writer: Collection) -> None:
-        """By the time taken, or else changed; equal times by id. Pages are parts of the whole, and end with it."""
+        """Ordered by time taken, else modified, ties by id; pages are slices of the whole."""
         taken = {"old": 5.0, "new": 40.0, "tie": 20.0, "tie too": 20.0, "1970": 0.0, "1969": -7.5}
         changed = {"older": 3 * SECOND, "newer": 30 * SECOND, "tie as well": 20 * SECOND, "half": 20 * SECOND + 2**28}
         writer.add([entry(f"{name}.jpg", VECTORS[0], taken=at, modified=99 * SECOND) for name, at in taken.items()])
@@ -31,7 +31,7 @@ class Browsing:
                 assert writer.recent(k, offset=offset) == whole[offset : offset + k]
 
     def test_a_file_comes_once_as_its_first_moment(self, writer: Collection) -> None:
-        """A video has the start and end of that moment, and its captions; also when it was moved or replaced."""
+        """A video has the start and end of its first moment and its captions, even after a move or replacement."""
         clip = picture("c.mp4", kind="video", taken=10.0, captions=("a dog",))
         moments = tuple(Moment(VECTORS[row], float(row), row + 1.5) for row in range(3))
         writer.add([entry("p.jpg", VECTORS[0], taken=5.0), Entry(clip, moments)])
@@ -47,7 +47,7 @@ class Browsing:
         assert again.id != first.id
 
     def test_the_newest_that_pass(self, writer: Collection) -> None:
-        """A filter counts before pages do; each part of one may be given."""
+        """Filters apply before paging; each condition can be given."""
         for number in range(12):
             kind = "video" if number % 3 == 0 else "image"
             path = f"{'a' if number % 2 else 'ab'}/{number:02}.jpg"
@@ -66,7 +66,7 @@ class Browsing:
         assert numbers(9, 0, folder="b") == []
 
     def test_facets(self, writer: Collection) -> None:
-        """Files, not items, of each kind; first and last time; folders of all roots with what lies below them."""
+        """Files, not items, of each kind; first and last time; folders of all roots, subfolders included."""
         moments = (Moment(VECTORS[0], 0.0, 1.0), Moment(VECTORS[1], 1.0, 2.0))
         writer.add(
             [
@@ -89,7 +89,7 @@ class Browsing:
         assert writer.facets() == Facets(3, 1, 20.0, 20.0, (FolderCount("a", 1), *folders[1:]))
 
     def test_an_empty_collection_has_nothing_to_browse(self, writer: Collection) -> None:
-        """Also when all files were removed."""
+        """Even after all files were removed."""
         nothing = Facets(0, 0, None, None, ())
         assert (writer.recent(5), writer.recent(5, where=Filter(kind="image")), writer.facets()) == ([], [], nothing)
         writer.add([entry("a/b.jpg", VECTORS[0], taken=1.0)])
@@ -97,7 +97,7 @@ class Browsing:
         assert (writer.recent(5), writer.facets()) == ([], nothing)
 
     def test_browsing_sees_what_was_committed(self, writer: Collection, backend: Backend) -> None:
-        """A reader follows each change; one that was closed says so; a generation that is filled shows its own."""
+        """Readers follow each change, a closed one raises, and an unfinished generation shows its own files."""
         reader = backend.open(write=False)
         for row in range(3):
             writer.add([entry(f"a/{row}.jpg", VECTORS[row], taken=float(row))])
@@ -116,7 +116,7 @@ class Browsing:
                 ask()
 
     def test_a_page_that_cannot_be_is_an_error(self, writer: Collection) -> None:
-        """One line that names the value."""
+        """A one-line error that quotes the value."""
         for k, offset, words in ((0, 0, "k 0"), (-3, 0, "k -3"), (5, -1, "offset -1")):
             with pytest.raises(InputError, match=words) as caught:
                 writer.recent(k, offset=offset)

@@ -1,4 +1,4 @@
-"""What every collection has to do with filters: a part of the conformance suite."""
+"""Conformance suite: filters."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from vse.index.types import Collection, Entry, Moment
 
 
 class Filters:
-    """Each part of :class:`vse.index.filters.Filter`."""
+    """Each condition of :class:`vse.index.filters.Filter`."""
 
     def test_filters(self, writer: Collection) -> None:
-        """Each part of a filter alone; bounds: ``after`` is inside, ``before`` is not, a box has its edges."""
+        """Each condition alone; ``after`` is inclusive, ``before`` exclusive, and a box includes its edges."""
         files = {
             "plain": picture("a/plain.jpg"),
             "clip": picture("a/b/clip.mp4", kind="video"),
@@ -42,7 +42,7 @@ class Filters:
         assert found(within=Box(-17, 178, -14, 179), kind="video") == set()
 
     def test_a_folder_of_one_root(self, writer: Collection) -> None:
-        """A root leaves out the others, which may have folders of the same name; by itself it is all of its files."""
+        """A root excludes equally named folders of other roots; alone, it matches all of its files."""
         places = [
             (root, path) for root in ("/photos", "/phones", "/ph\"o%'s") for path in ("a/x.jpg", "b/x.jpg", "y.jpg")
         ]

@@ -1,4 +1,4 @@
-"""What every collection has to do when its next generation is made: a part of the conformance suite."""
+"""Conformance suite: generations."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def next_generation(writer: Collection, model: str = "new", dimensions: int = WI
 
 
 def ids_of(collection: Collection) -> dict[str, list[int]]:
-    """The ids of the items by path."""
+    """Return the item ids by path."""
     found: dict[str, list[int]] = {}
     for ids, _ in collection.all_vectors():
         for item in collection.items(ids.tolist()):
@@ -32,12 +32,12 @@ def ids_of(collection: Collection) -> dict[str, list[int]]:
 
 
 class Generations:
-    """The parts of the protocol that speak of generations; ``writer`` and ``backend`` are those of the suite."""
+    """Generations in the protocol; ``writer`` and ``backend`` are those of the suite."""
 
     def test_the_switch(self, writer: Collection, backend: Backend) -> None:
-        """Until ``commit`` everybody finds the old generation, afterwards whoever opens finds the new one.
+        """Until ``commit`` everyone sees the old generation; afterwards a reopened collection has the new one.
 
-        Who has the old one open reads on, is reported, and changes nothing any more.
+        Open handles of the old one can still read, report that they are superseded, and cannot write.
         """
         writer.add(batch(VECTORS))
         reader = backend.open(write=False)
@@ -79,7 +79,7 @@ class Generations:
         last.close()
 
     def test_only_a_writer_makes_one(self, writer: Collection, backend: Backend) -> None:
-        """A reader is refused, and so is a model without dimensions."""
+        """A reader is rejected, and so is a model without dimensions."""
         reader = backend.open(write=False)
         with pytest.raises(VSEError, match="read"):
             next_generation(reader)
@@ -88,7 +88,7 @@ class Generations:
             next_generation(writer, dimensions=0)
 
     def test_settling_changes_no_answer(self, writer: Collection, backend: Backend) -> None:
-        """Whenever it is asked for, by a writer alone."""
+        """At any time; only a writer can settle."""
         writer.settle()
         writer.add(batch(VECTORS))
         before = writer.search(QUERIES[0], 100).ids.tolist()
@@ -105,7 +105,7 @@ class Generations:
         reader.close()
 
     def test_what_is_not_committed_is_gone_on_with(self, writer: Collection, backend: Backend) -> None:
-        """After closing, also of the old collection and after changes to it; for another model it is discarded."""
+        """It is resumed, even after closing and after changes to the old generation; another model discards it."""
         writer.add(batch(VECTORS))
         new = next_generation(writer)
         new.add(batch(NEW[:3]))
@@ -138,7 +138,7 @@ class Generations:
         again.close()
 
     def test_items_keep_their_ids(self, writer: Collection, backend: Backend) -> None:
-        """As long as place, content and moments are the same; others get ids that no generation has used."""
+        """If place, content and moments are the same; others get ids that no generation has used."""
         clip = picture("clip.mp4", kind="video", digest="c")
         moments = (Moment(VECTORS[0], 0.0, 1.0), Moment(VECTORS[1], 1.0, 2.0))
         writer.add([Entry(clip, moments), Entry(replace(clip, path="other.mp4"), moments), *batch(VECTORS)])
@@ -168,7 +168,7 @@ class Generations:
         again.close()
 
     def test_no_id_ever_means_two_items(self, writer: Collection, backend: Backend) -> None:
-        """The old generation is changed between attempts: files move, change, go and come; what was left follows."""
+        """Files of the old generation move, change, come and go between attempts; a resumed generation follows."""
         random = np.random.default_rng(5)
         contents: dict[int, str] = {}
 

@@ -1,4 +1,4 @@
-"""Processes that are killed while they change a collection, whatever keeps it."""
+"""Kill processes while they change a collection, on any backend."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ CHANGING = """
 
 
 def killed(script: str, *arguments: object, delay: float) -> list[list[str]]:
-    """What a process had said when it was killed, ``delay`` seconds after it had said "open"."""
+    """Kill a process ``delay`` seconds after it printed "open"; return the rest of its output."""
     process = subprocess.Popen(
         [sys.executable, "-c", script, *map(str, arguments)],
         stdout=subprocess.PIPE, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"},
@@ -60,10 +60,10 @@ def killed(script: str, *arguments: object, delay: float) -> list[list[str]]:
 def kill_again_and_again(
     folder: Path, tuning: str, times: int, longest: float, check: Callable[[Collection, int], None]
 ) -> int:
-    """Let processes add and remove batches, and kill each within ``longest`` seconds; the number of files at the end.
+    """Kill processes that add and remove batches, each within ``longest`` seconds; return the final number of files.
 
-    After each kill, before any writer has cleared up: acknowledged batches are whole, every other is whole or absent.
-    ``check`` gets a reader and the number of files there have to be. ``tuning`` is what the processes do first.
+    After each kill, before a writer cleans up: acknowledged batches are complete, others complete or absent. ``check``
+    gets a reader and the expected number of files; ``tuning`` is code that the processes run first.
     """
     script = f"{tuning}\n{textwrap.dedent(CHANGING)}"
     random = np.random.default_rng(20)

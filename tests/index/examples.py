@@ -1,4 +1,4 @@
-"""Files, vectors and filters for the tests of collections."""
+"""Files, embeddings and filters for the collection tests."""
 
 from __future__ import annotations
 
@@ -23,23 +23,23 @@ FOLDERS = ("holiday", "holiday/sea", "holi", "Ärger")
 
 
 def directions(count: int, dimensions: int = DIMENSIONS, seed: int = 0) -> Vectors:
-    """Unit vectors (count, dimensions)."""
+    """Return random unit vectors (count, dimensions)."""
     values = np.random.default_rng(seed).standard_normal((count, dimensions))
     return (values / np.linalg.norm(values, axis=1, keepdims=True)).astype(np.float32)
 
 
-VECTORS = directions(7)  # few, so that scores are equal or well apart
+VECTORS = directions(7)  # few, so that scores are equal or clearly different
 QUERIES = directions(5, seed=1)
 
 
 def picture(path: str, root: str = "/photos", **values: object) -> MediaFile:
-    """A file with unremarkable values."""
+    """Return a file with default values."""
     plain = {"kind": "image", "size": 10, "modified": 20, "digest": "d", "width": 30, "height": 40}
     return MediaFile(root, path, **{**plain, **values})  # type: ignore[arg-type]
 
 
 def entry(path: str, vector: Vectors, root: str = "/photos", **values: object) -> Entry:
-    """An image with one vector."""
+    """Return an image with one embedding."""
     return Entry(picture(path, root, **values), (Moment(vector),))
 
 
@@ -53,7 +53,7 @@ longitudes = st.sampled_from([-180.0, -170.0, 0.0, 11.5, 175.0, 180.0])
 
 @st.composite
 def files(draw: st.DrawFn) -> MediaFile:
-    """A file at one of few places, so that files are often replaced."""
+    """Draw a file at one of few places, so that files are often replaced."""
     root, path = draw(places)
     located = draw(st.booleans())
     captions = draw(st.lists(st.sampled_from(["a dog", "ein Hund", "a cat"]), max_size=2, unique=True))
@@ -70,7 +70,7 @@ def files(draw: st.DrawFn) -> MediaFile:
 
 @st.composite
 def entries(draw: st.DrawFn) -> Entry:
-    """A file with a vector of its whole, or with several of its moments."""
+    """Draw a file with one embedding, or with several moments."""
     file = draw(files())
     if draw(st.booleans()):
         moments = [Moment(draw(vectors))]
@@ -83,7 +83,7 @@ def entries(draw: st.DrawFn) -> Entry:
 
 @st.composite
 def filters(draw: st.DrawFn) -> Filter:
-    """Any part of a filter, in any combination."""
+    """Draw any combination of conditions."""
     south, north = sorted((draw(latitudes), draw(latitudes)))
     box = Box(south, draw(longitudes), north, draw(longitudes)) if draw(st.booleans()) else None
     return Filter(

@@ -1,4 +1,4 @@
-"""Random histories of a collection beside its twin."""
+"""Random histories of a collection, compared with its twin."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from vse.index.types import Collection, Entry, MediaFile, Vectors
 
 
 class Backend(Protocol):
-    """How a kind of collection is made: ``create`` once, ``open`` as often as wanted."""
+    """Creates a collection once and opens it any number of times."""
 
     def create(self, *, model: str, model_source: str, dimensions: int) -> Collection:
-        """A new one, open for writing."""
+        """Create a collection, open for writing."""
 
     def open(self, *, write: bool) -> Collection:
-        """The one that was created."""
+        """Open the collection."""
 
 
 def history(backend_in: Callable[[Path], Backend]) -> type[RuleBasedStateMachine]:
-    """A machine that does anything in any order, for collections made in a folder of their own."""
+    """Return a state machine that runs random operations on collections in their own folder."""
 
     class History(RuleBasedStateMachine):
         def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""Collections on disk for the tests, and a look into their files."""
+"""Collections on disk for the tests, and paths of their files."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from vse.progress import SilentProgress
 
 
 class Watched(SilentProgress):
-    """Keeps what it is reported: a list [description, total, done] for each stage, and whether one runs.
+    """Records [description, total, done] of each stage, and whether one is running.
 
-    ``during`` is called with every advance, in the thread that works; it may raise, as Ctrl-C does.
+    ``during`` is called on every advance, in the working thread; it may raise, like Ctrl-C.
     """
 
     def __init__(self, during: Callable[[str, int], None] | None = None) -> None:
@@ -37,7 +37,7 @@ class Watched(SilentProgress):
         self.running = False
 
     def told(self, word: str) -> list[tuple[int, int]]:
-        """Total and done of the stages whose description has ``word``."""
+        """Return total and done of the stages whose description contains ``word``."""
         return [(total, done) for description, total, done in self.stages if word in description]
 
 
@@ -47,14 +47,14 @@ def create(folder: Path, dimensions: int = DIMENSIONS, model: str = "old") -> Em
 
 
 def filled(folder: Path) -> Path:
-    """A closed collection of one image for each of ``VECTORS``."""
+    """Return a closed collection of one image for each of ``VECTORS``."""
     with create(folder) as writer:
         writer.add(batch(VECTORS))
     return folder
 
 
 def batch(vectors: Vectors, name: str = "") -> list[Entry]:
-    """An image with a caption for each vector; the caption has the same vector."""
+    """Return an image with a caption for each vector; the caption has the same vector."""
     made = []
     for row, vector in enumerate(vectors):
         plain = entry(f"{name}{row:05}.jpg", vector, captions=(f"caption {name}{row}",))

@@ -1,4 +1,4 @@
-"""Coefficients fitted to one model: against worlds in which the truth is known, and against asking one by one."""
+"""Calibration, checked against simulations with known truth and against brute force."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ World = tuple[np.ndarray, np.ndarray, np.ndarray]
 
 
 def world(pictures: int, noise: float, seed: int, captions: int = 3, dimensions: int = 32) -> World:
-    """Images, and captions that are noisy views of them: the model is as good as the noise is small."""
+    """Return images and captions that are noisy views of them; less noise means a better model."""
     images = directions(pictures, dimensions, seed=seed)
     owners = np.random.default_rng(seed).permutation(np.repeat(np.arange(pictures), captions))
     noisy = images[owners] + noise * directions(len(owners), dimensions, seed=seed + 1)
@@ -42,7 +42,7 @@ def world(pictures: int, noise: float, seed: int, captions: int = 3, dimensions:
 
 
 def naive_answers(data: World, size: int) -> list[tuple[np.ndarray, float, bool, bool]]:
-    """Removing each image, a caption at a time, in an order of its own."""
+    """Remove each image and query one caption at a time."""
     images, texts, owners = data
     shuffled = np.random.default_rng(size).permutation(len(images)).tolist()
     found = []
@@ -61,7 +61,7 @@ def naive_answers(data: World, size: int) -> list[tuple[np.ndarray, float, bool,
 
 
 def test_asking_is_asking_one_by_one():
-    """Features, scores, presence and rightness are those of loops; images that make no whole collection are left."""
+    """Features, scores, presence and correctness equal those of loops; leftover images are unused."""
     data = world(70, 1.5, seed=1)
     found, naive = ask(*data, 30), naive_answers(data, 30)
     assert len(found.scores) == len(naive) == 2 * 60 * 3
@@ -72,7 +72,7 @@ def test_asking_is_asking_one_by_one():
 
 
 def test_pictures_that_are_only_passed_over():
-    """They make a collection larger and are never right, though they may be the best."""
+    """Distractors enlarge a collection and are never right, though they may be the top result."""
     data = world(30, 1.5, seed=2)
     more = directions(500, 32, seed=9)
     plain, among = ask(*data, 30), ask(*data, 530, more=more)
@@ -82,7 +82,7 @@ def test_pictures_that_are_only_passed_over():
 
 
 def test_large_data_is_bounded():
-    """However many images and captions there are, so many are removed, and ten captions of each are asked."""
+    """The number of removed images, and of captions queried per image, is bounded."""
     images, texts, _ = world(2 * REMOVED, 1.0, seed=3, captions=1, dimensions=4)
     assert len(ask(images, texts, np.zeros(len(texts), int), 30).scores) <= 2 * 10
     assert len(ask(images, texts, np.arange(len(texts)), 40).scores) == 2 * REMOVED
@@ -91,9 +91,9 @@ def test_large_data_is_bounded():
 
 @pytest.mark.parametrize("noise", [0.7, 1.5, 3.0])
 def test_confidence_says_how_often_a_result_is_right(noise):
-    """For a strong, a middling and a weak model, on images, captions and a size that were not fitted on.
+    """For a strong, a medium and a weak model, on unseen images, captions and collection size.
 
-    Where the model is strong, the coefficients of the package are far off.
+    For the strong model, the bundled coefficients are far off.
     """
     found = calibrate(*world(320, noise, seed=4), source="simulated", sizes=(30, 100, 300))
     new = judge(found.coefficients, ask(*world(480, noise, seed=40), 160), pictures=480, captions=1440)
@@ -106,7 +106,7 @@ def test_confidence_says_how_often_a_result_is_right(noise):
 
 
 def test_captions_that_say_nothing():
-    """The chance is 1/n where the image is there and 0 where it is not: 1/2n, at every size, for any query."""
+    """The probability is 1/n if the image is present and 0 if not: 1/2n, at every size, for any query."""
     images = directions(480, 32, seed=5)
     texts, owners = directions(4800, 32, seed=6), np.repeat(np.arange(480), 10)
     found = calibrate(images, texts, owners, source="noise", sizes=(30, 120)).coefficients
@@ -117,7 +117,7 @@ def test_captions_that_say_nothing():
 
 
 def test_captions_that_say_everything():
-    """Each is its image's vector: what is there is nearly certain, what is not nearly impossible."""
+    """If captions equal their images, present images are nearly certain and absent ones nearly impossible."""
     images = directions(120, 32, seed=7)
     found = calibrate(images, images.copy(), np.arange(120), source="copies")
     assert (found.found, found.area) == ({30: 1.0, 100: 1.0}, 1.0)
@@ -136,7 +136,7 @@ def test_the_same_data_give_the_same_coefficients():
 
 
 def test_the_sizes_that_pictures_suffice_for():
-    """Two at least: at one size nothing shows how confidence falls with the number of items."""
+    """At least two, since one size does not show how confidence falls with the number of items."""
     assert sizes_within(5000, (1000, 30, 100)) == (30, 100, 1000)
     assert sizes_within(200, (30, 100, 300)) == (30, 100)
     assert sizes_within(99, (30, 100)) == (10, 30)
@@ -144,7 +144,7 @@ def test_the_sizes_that_pictures_suffice_for():
 
 @given(st.lists(st.tuples(st.sampled_from([0.1, 0.2, 0.5, 0.9]), st.booleans()), min_size=1, max_size=40))
 def test_calibration_error_and_area(pairs):
-    """The area counts pairs; the error is never more than the worst guess is off, and 0 where bins are true."""
+    """The area counts pairs; the error is at most the worst guess's, and 0 for perfect guesses."""
     guesses, right = (np.array(column) for column in zip(*pairs, strict=True))
     compared = [(a > b) + (a == b) / 2 for a, b in product(guesses[right], guesses[~right])]
     assert area(guesses, right) == pytest.approx(np.mean(compared) if compared else 0)
@@ -179,7 +179,7 @@ IMAGES, TEXTS, OWNERS = world(40, 1.0, seed=10, captions=1)
     ],
 )
 def test_calibration_names_unsuitable_data(changes, words):
-    """Too little data, vectors of other kinds, wrong owners and sizes, captions that never find their image."""
+    """Too little data, invalid embeddings, wrong owners and sizes, captions that never find their image."""
     with pytest.raises(InputError) as caught:
         calibrate(**{"images": IMAGES, "texts": TEXTS, "owners": OWNERS, "source": "tests", **changes})
     assert words in str(caught.value)
@@ -187,7 +187,7 @@ def test_calibration_names_unsuitable_data(changes, words):
 
 
 def test_searching_with_the_coefficients_of_a_folder(tmp_path):
-    """Ids and scores stay; the confidences are those of the folder's file, or of the package without one."""
+    """Ids and scores stay; confidence follows the folder's file, or the bundled one without it."""
     images, texts, owners = world(100, 0.7, seed=11)
     fitted = calibrate(images, texts, owners, source="simulated").coefficients
     assert coefficients_of(tmp_path) == coefficients_of("owner/model") == shipped_coefficients()
@@ -210,7 +210,7 @@ def test_searching_with_the_coefficients_of_a_folder(tmp_path):
 
 @pytest.mark.parametrize("content", ["", "[]", '{"intercept": 1}', None, {"query": -1.0}, {"items": float("nan")}])
 def test_a_damaged_file_is_named(tmp_path, content):
-    """One line with its path and the command that makes it; never the package's coefficients in silence."""
+    """One line with its path and the command that writes it; no silent fallback to the bundled coefficients."""
     if content is None:
         (tmp_path / FILE).mkdir()
     else:
@@ -224,7 +224,7 @@ def test_a_damaged_file_is_named(tmp_path, content):
 
 
 def test_answers_are_taken_by_mask_and_number():
-    """All columns together."""
+    """All columns are indexed together."""
     answers = Answers(np.zeros((3, 3)), np.arange(3.0), *(np.array([True, False, True]),) * 2, np.array([1, 2, 3]))
     assert answers.of(answers.present).sizes.tolist() == [1, 3]
     assert answers.of(np.array([1])).scores.tolist() == [1.0]

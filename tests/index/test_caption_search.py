@@ -1,4 +1,4 @@
-"""Captions for images and sentences: the best by their scores, page by page, each with its file."""
+"""Search captions by image and text: best first, page by page, each with its file."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ VECTORS = directions(COUNT, SIZE, seed=50)
 
 @pytest.fixture(scope="module")
 def collection(tmp_path_factory):
-    """Six hundred images, each with a caption that has the vector of the image."""
+    """Six hundred images, each with a caption that has the embedding of the image."""
     with create(tmp_path_factory.mktemp("captions") / "c", SIZE, build(grid_config()).fingerprint()) as made:
         made.add(batch(VECTORS))
         yield made
 
 
 def test_the_best_captions_of_a_picture(collection):
-    """Those whose vectors score highest with the image's, with the files they came with; no model for an id."""
+    """The captions with the highest scores, with their files; a query by id needs no model."""
     found = search_captions(collection, Query(like=(5,)), 7)
     (vector,) = collection.vectors([5])
     scores = VECTORS.astype(np.float64) @ vector
@@ -41,7 +41,7 @@ def test_the_best_captions_of_a_picture(collection):
 
 
 def test_pictures_and_sentences_as_queries(collection):
-    """They are encoded by the model; words it does not know are reported."""
+    """The model encodes them; unknown words are reported."""
     model = build(grid_config())
     for query, vector in (
         (Query(images=(picture(3),)), model.encode_images([picture(3)])[0]),
@@ -53,7 +53,7 @@ def test_pictures_and_sentences_as_queries(collection):
 
 
 def test_caption_pages_are_consistent(collection):
-    """Whatever their sizes, also beyond the depth that is looked at first; the last says that no more follow."""
+    """Whatever their sizes, even beyond the first search depth; the last page has no more."""
     query = Query(like=(9,))
     whole = search_captions(collection, query, COUNT)
     assert len(whole.captions) == COUNT > 2 * DEPTH
@@ -67,7 +67,7 @@ def test_caption_pages_are_consistent(collection):
 
 
 def test_one_caption_of_several_files(tmp_path):
-    """It comes once for each of them."""
+    """It is returned once per file."""
     with create(tmp_path / "c", SIZE) as made:
         for name in ("a.jpg", "b.jpg"):
             plain = entry(name, VECTORS[0], captions=("a dog",))
@@ -80,19 +80,19 @@ def test_one_caption_of_several_files(tmp_path):
 
 
 def test_a_collection_without_captions_says_so(tmp_path):
-    """Both without any, and with some that have no vectors."""
+    """Both without captions, and with captions that have no embeddings."""
     with create(tmp_path / "c", SIZE) as made:
         made.add([entry("a.jpg", VECTORS[0])])
         with pytest.raises(InputError, match=r"holds no captions.*captions\.csv"):
             search_captions(made, Query(like=(1,)))
         made.add([entry("b.jpg", VECTORS[1], captions=("a dog",))])
-        with pytest.raises(InputError, match="have no vectors"):
+        with pytest.raises(InputError, match="have no embeddings"):
             search_captions(made, Query(like=(1,)))
 
 
 @pytest.mark.parametrize(("options", "words"), [({"k": 0}, "k 0"), ({"offset": -1}, "offset -1")])
 def test_caption_search_names_invalid_values(collection, options, words):
-    """Each names its value."""
+    """Each error quotes its value."""
     with pytest.raises(InputError, match=words):
         search_captions(collection, Query(like=(1,)), **options)
 

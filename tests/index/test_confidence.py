@@ -1,4 +1,4 @@
-"""Confidence: against what the query and the collection score on the rest, not against the cosine alone."""
+"""Confidence is relative to the other scores of the query and the collection, not the cosine alone."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ QUERY = directions(1, seed=4)[0]
 
 
 def naive_spread(values: list[float], weight: int) -> tuple[float, float]:
-    """Mean and deviation together with imagined values of mean 0."""
+    """Return mean and deviation, combined with pseudo-scores of mean 0."""
     if not weight:
         return 0.0, PRIOR_DEVIATION
     share = weight / (weight + PRIOR)
@@ -43,7 +43,7 @@ def dot(first: list[float], second: list[float]) -> float:
 
 
 def naive_confidence(sample: np.ndarray, items: int, vector: np.ndarray, score: float) -> float:
-    """The formulas of the module, one after the other, for samples that are compared as a whole."""
+    """Compute the module's formulas in turn, for samples small enough to compare all pairs."""
     rows = [row.tolist() for row in sample.astype(float)]
     pairs = [dot(a, b) for i, a in enumerate(rows) for b in rows[:i]]
     mu, sigma = naive_spread(pairs, len(rows) if pairs else 0)
@@ -66,7 +66,7 @@ def test_confidence_follows_its_formula(rows, items, score):
 
 
 def test_some_pairs_stand_for_all():
-    """Of a large sample not every pair is compared; mean and deviation are nearly those of all."""
+    """In a large sample only some pairs are compared; mean and deviation are close to those of all."""
     turned = directions(2048, 16, seed=15) + np.eye(16, dtype=np.float32)[0] * np.linspace(0, 1, 2048)[:, None]
     sample = (turned / np.linalg.norm(turned, axis=1, keepdims=True)).astype(np.float32)
     cosines = (sample @ sample.T)[np.triu_indices(2048, 1)]
@@ -77,7 +77,7 @@ def test_some_pairs_stand_for_all():
 
 @given(st.floats(-20, 50))
 def test_log_softplus(value):
-    """ln(ln(1 + exp x)) as plain Python has it, and x itself where that has no more digits."""
+    """Equal to plain Python, and x itself where double precision ends."""
     found = float(log_softplus(np.array([value]))[0])
     assert found == pytest.approx(math.log(math.log1p(math.exp(value))), rel=1e-7, abs=1e-12)
     assert float(log_softplus(np.array([-1e5]))[0]) == -1e5
@@ -100,7 +100,7 @@ def test_the_same_score_means_less_among_more():
 
 
 def test_the_same_score_means_less_for_a_query_that_scores_high_on_everything():
-    """Two queries, one near the middle of the collection and one far from it."""
+    """Two queries, one near the centre of the collection and one far from it."""
     middle = np.eye(8, dtype=np.float32)[0]
     leaning = directions(400, seed=6) + middle
     sample = (leaning / np.linalg.norm(leaning, axis=1, keepdims=True)).astype(np.float32)
@@ -111,9 +111,9 @@ def test_the_same_score_means_less_for_a_query_that_scores_high_on_everything():
 
 @pytest.mark.parametrize("scale", [0.5, 0.25])
 def test_the_spread_of_a_models_cosines_does_not_matter(scale):
-    """All cosines off the diagonal, scores included, made smaller: as sure as before, whatever the cosine.
+    """Scaling all off-diagonal cosines, scores included, leaves the confidence unchanged.
 
-    Padding each vector with a direction of its own shrinks the cosines and nothing else.
+    Padding each embedding with its own direction shrinks the cosines and nothing else.
     """
     rows = 400
     sample = directions(rows, seed=7)
@@ -129,7 +129,7 @@ def test_the_spread_of_a_models_cosines_does_not_matter(scale):
 
 
 def test_a_collection_in_which_every_picture_is_twice():
-    """As sure as with the images once among as many items."""
+    """As confident as with each image once among as many items."""
     sample, scores = directions(100, seed=8), np.array([0.5, 0.9])
     twice = confidences(Background(np.concatenate([sample, sample]), 200, 1), QUERY, scores)
     once = confidences(Background(sample, 200, 1), QUERY, scores)
@@ -137,7 +137,7 @@ def test_a_collection_in_which_every_picture_is_twice():
 
 
 def test_copies_of_the_best_leave_it_nearly_as_sure():
-    """A burst of thirty of the same moment among a thousand: each is as good an answer as the one was alone."""
+    """In a burst of thirty among a thousand, each is as good a result as the one was alone."""
     sample = directions(1000, 64, seed=9)
     vector = sample[17]
     copied = np.concatenate([sample, np.repeat(vector[None], 29, axis=0)])
@@ -148,7 +148,7 @@ def test_copies_of_the_best_leave_it_nearly_as_sure():
 
 @pytest.mark.parametrize("rows", [2, 5, 500])
 def test_confidence_in_collection_of_copies(rows):
-    """A collection of copies of one image: a probability, without warnings, for the image and for others."""
+    """A collection of copies of one image gives probabilities, without warnings, for it and for others."""
     sample = np.repeat(directions(1, seed=10), rows, axis=0)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -159,7 +159,7 @@ def test_confidence_in_collection_of_copies(rows):
 
 @pytest.mark.parametrize("rows", [0, 1, 5])
 def test_confidence_in_smallest_collections(tmp_path, rows):
-    """Nothing, one image, five: everything is found and has a confidence, the image itself the highest."""
+    """With zero, one or five images, everything is found with a confidence, the image itself the highest."""
     with create(tmp_path / "c") as collection:
         collection.add(batch(directions(rows, seed=11)))
         assert background_of(collection).sample.shape == (rows, 8)
@@ -174,7 +174,7 @@ def test_confidence_in_smallest_collections(tmp_path, rows):
 
 
 def test_the_background_is_kept_while_the_collection_is_much_the_same(tmp_path):
-    """Drawn once; redrawn after the collection has grown by more than a tenth. The number of items is never old."""
+    """The sample is cached until the collection grows by more than a tenth; the number of items is never stale."""
     with create(tmp_path / "c") as collection:
         assert background_of(collection).items == 0
         collection.add(batch(directions(100, seed=12)))
@@ -190,20 +190,20 @@ def test_the_background_is_kept_while_the_collection_is_much_the_same(tmp_path):
 
 
 def test_the_background_is_drawn_anew_when_vectors_are_replaced(tmp_path):
-    """Also when the number of items stays the same, and for a reader beside the writer; a few do not count."""
+    """Even if the number of items stays the same, and for a concurrent reader; a few changes do not count."""
     with create(tmp_path / "c") as writer, EmbeddedCollection.open(tmp_path / "c") as reader:
         writer.add(batch(directions(100, seed=12)))
         first = {each: background_of(each) for each in (writer, reader)}
         writer.add(batch(directions(3, seed=13)))
         for each in (writer, reader):
             assert background_of(each) is first[each]
-        writer.add(batch(directions(100, seed=14)))  # one change of everything
+        writer.add(batch(directions(100, seed=14)))  # replaces everything
         for each in (writer, reader):
             np.testing.assert_array_equal(background_of(each).sample, directions(100, seed=14))
 
 
 def test_bundled_coefficients():
-    """They rise with both features, fall with the number of items, and say where they come from."""
+    """They rise with both features, fall with the number of items, and record their source."""
     assert min(SHIPPED.collection, SHIPPED.query) > 0
     assert 0.5 < SHIPPED.items < 1.5
     assert "flickr8k dev" in SHIPPED.source
@@ -214,7 +214,7 @@ def test_bundled_coefficients():
     [({"query": "high"}, "'query' is 'high'"), ({"format": 2}, "'format' is 2"), ({"querry": 1.0}, "'querry'")],
 )
 def test_a_wrong_file_names_what_is_wrong(tmp_path, change, named):
-    """One line with the file, the key and the value; a key that is missing is named as well."""
+    """One line with the file, the key and the value; a missing key is named as well."""
     path = tmp_path / "confidence.json"
     for values, expected in (({**asdict(SHIPPED), **change}, named), ({"intercept": 1.0}, "'collection' is missing")):
         path.write_text(json.dumps(values))
@@ -226,7 +226,7 @@ def test_a_wrong_file_names_what_is_wrong(tmp_path, change, named):
 
 
 def test_reading_coefficients_loads_little():
-    """Neither pydantic nor torch: a search that starts cold waits for them."""
+    """Neither pydantic nor torch, which would slow down a cold search."""
     code = (
         "import sys; from vse.models.coefficients import shipped_coefficients; shipped_coefficients(); "
         "print(sorted({'pydantic', 'torch', 'numpy.ma', 'sqlite3'} & set(sys.modules)))"

@@ -1,4 +1,4 @@
-"""Fitting the coefficients of confidence, and what a fit is worth on queries whose truth is known."""
+"""Fit the confidence coefficients, and evaluate the fit on queries with known truth."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Truth = tuple[float, float, float, float]
 
 
 def simulated(count: int, weights: Truth, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
-    """Features as they come, and labels with the chances that the weights give them."""
+    """Return random features, and labels drawn with the probabilities that the weights imply."""
     generator = np.random.default_rng(seed)
     features = generator.normal([1, 1, -5], [0.4, 0.4, 1.5], (count, 3))
     chances = 1 / (1 + np.exp(-(weights[0] + features @ np.array(weights[1:]))))
@@ -26,7 +26,7 @@ def simulated(count: int, weights: Truth, seed: int = 0) -> tuple[np.ndarray, np
 
 
 def test_fit_finds_the_coefficients_that_made_the_labels():
-    """Within their error, from forty thousand labels; the probabilities are those of the coefficients."""
+    """Within their error, from forty thousand labels; probabilities follow from the coefficients."""
     found = fit(*simulated(40_000, (-1.0, 2.0, 1.0, 0.5)), "simulated")
     assert (found.intercept, found.collection, found.query, found.items) == pytest.approx((-1, 2, 1, 0.5), abs=0.15)
     assert found.source == "simulated"
@@ -37,7 +37,7 @@ def test_fit_finds_the_coefficients_that_made_the_labels():
 
 @given(st.integers(0, 1000))
 def test_fit_is_at_the_maximum(seed):
-    """The gradient of the likelihood is zero, where no slope is held, and points down where one is."""
+    """The gradient of the likelihood is zero for free slopes, and points down for those held at 0."""
     features, labels = simulated(300, (0.0, 0.5, 0.5, 0.3), seed)
     found = fit(features, labels, "simulated")
     slopes = np.array([found.collection, found.query, found.items])
@@ -50,7 +50,7 @@ def test_fit_is_at_the_maximum(seed):
 
 
 def test_a_slope_never_falls():
-    """Labels that contradict a feature hold its slope at zero."""
+    """Labels that contradict a feature hold its slope at 0."""
     features, labels = simulated(2000, (0.0, -1.0, 1.0, 0.0))
     found = fit(features, labels, "simulated")
     assert found.collection == 0
@@ -58,7 +58,7 @@ def test_a_slope_never_falls():
 
 
 def test_labels_that_can_be_separated_have_finite_coefficients():
-    """The ridge holds them."""
+    """The ridge bounds them."""
     features = np.array([[z, z, -1.0] for z in np.linspace(-3, 3, 50)])
     found = fit(features, (features[:, 0] > 0).astype(int), "separable")
     assert np.isfinite([found.intercept, found.collection, found.query, found.items]).all()
@@ -75,17 +75,17 @@ def test_labels_that_can_be_separated_have_finite_coefficients():
     ],
 )
 def test_confidence_fit_names_unsuitable_samples(features, labels):
-    """Labels of one kind, wrong shapes, values that are no numbers."""
+    """Labels of one class, wrong shapes, NaN."""
     with pytest.raises(InputError) as caught:
         fit(features, labels, "bad")
     assert "\n" not in str(caught.value)
 
 
 def asked(size: int, dimensions: int, queries: int, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Features, cosines and truth of the best results, for noisy views of images, of which every other is removed.
+    """Return features, cosines and truth of top results, for noisy views of images, every other of which is absent.
 
-    With more dimensions the cosines of unrelated vectors are smaller: another model. The noise is such that an image
-    is as hard to find.
+    More dimensions mean smaller cosines between unrelated embeddings, as with another model. The noise keeps images
+    equally hard to find.
     """
     generator = np.random.default_rng(seed)
     pictures = directions(size + queries // 2, dimensions, seed=seed + 1)
@@ -104,15 +104,15 @@ def asked(size: int, dimensions: int, queries: int, seed: int) -> tuple[np.ndarr
 
 
 def calibration_error(guesses: np.ndarray, labels: np.ndarray) -> float:
-    """The mean distance between what is said and what is true, in ten bins of equal numbers."""
+    """Return the expected calibration error over ten bins of equal size."""
     parts = np.array_split(np.argsort(guesses), 10)
     return sum(len(rows) * abs(guesses[rows].mean() - labels[rows].mean()) for rows in parts) / len(labels)
 
 
 def test_calibrated_where_the_truth_is_known():
-    """Fitted on small and large collections of two models, right for new queries of a third size and a third model.
+    """Fitted on small and large collections of two models, calibrated for queries of a third size and model.
 
-    The best sigmoid of the cosine, from the same answers, is not.
+    The best sigmoid of the cosine, fitted to the same results, is not.
     """
     known = [asked(size, dimensions, 1500, seed=size) for size in (40, 400) for dimensions in (24, 96)]
     features, cosines, labels = (np.concatenate(column) for column in zip(*known, strict=True))

@@ -1,4 +1,4 @@
-"""Files that look the same: every pair is compared, and groups do not depend on how."""
+"""Near-duplicates: every pair is compared, and groups do not depend on the blocks."""
 
 from __future__ import annotations
 
@@ -21,7 +21,9 @@ from vse.index.duplicates import leaders, near_duplicates
 from vse.index.scoring import rounding
 from vse.index.types import Collection, Entry, Moment
 
-moment_kinds = st.tuples(st.integers(0, 2), st.sampled_from([1.0, 0.99, 0.95, 0.6]))  # near which vector, how near
+moment_kinds = st.tuples(
+    st.integers(0, 2), st.sampled_from([1.0, 0.99, 0.95, 0.6])
+)  # which base vector, cosine with it
 
 
 def naive_groups(collection: Collection, threshold: float) -> set[frozenset[str]]:
@@ -41,7 +43,7 @@ def naive_groups(collection: Collection, threshold: float) -> set[frozenset[str]
 
 
 def near(base: np.ndarray, cosine: float, seed: int) -> np.ndarray:
-    """A unit vector at this cosine."""
+    """Return a unit vector at this cosine."""
     other = directions(1, len(base), seed=1000 + seed)[0].astype(np.float64)
     other -= (other @ base) * base
     other /= np.linalg.norm(other)
@@ -55,7 +57,7 @@ def near(base: np.ndarray, cosine: float, seed: int) -> np.ndarray:
 )
 @settings(max_examples=25)
 def test_groups_are_those_of_comparing_every_pair(clips, threshold, block):
-    """The files of each group, whatever the size of the blocks; moments of one file do not make a group."""
+    """For any block size; moments of one file do not form a group."""
     with tempfile.TemporaryDirectory() as folder, create(Path(folder) / "c") as collection:
         for number, moments in enumerate(clips):
             made = [near(VECTORS[base], cosine, number * 10 + n) for n, (base, cosine) in enumerate(moments)]
@@ -69,7 +71,7 @@ def test_groups_are_those_of_comparing_every_pair(clips, threshold, block):
 
 
 def test_a_chain_joins_across_blocks(tmp_path):
-    """a is like b, b like c: one group, also when a and c are not alike."""
+    """If a matches b and b matches c, they form one group, even if a and c do not match."""
     turns = [np.array([np.cos(angle), np.sin(angle)], np.float32) for angle in np.arange(0, 1.2, 0.2)]
     with create(tmp_path / "c", 2) as collection:
         collection.add([entry(f"{n}.jpg", vector) for n, vector in enumerate(turns)])
@@ -80,7 +82,7 @@ def test_a_chain_joins_across_blocks(tmp_path):
 
 @pytest.mark.parametrize("dimensions", [8, 300, 1024])
 def test_copies_have_a_cosine_of_one(tmp_path, dimensions):
-    """Whatever rounding left of the length of a vector: each joins its copy, and nothing that is merely near."""
+    """Whatever the rounding of its length, each embedding joins its copy, and nothing that is merely near."""
     vectors = directions(60, dimensions, seed=8)
     away = [near(vector, 1 - 4 * rounding(dimensions), row) for row, vector in enumerate(vectors)]
     with create(tmp_path / "c", dimensions) as collection:
@@ -111,7 +113,7 @@ def test_the_largest_comes_first(tmp_path):
 
 
 def test_duplicates_json(tmp_path):
-    """Ids and whole paths, whatever bytes a name has."""
+    """Ids and full paths, whatever bytes a name has."""
     with create(tmp_path / "c") as collection:
         collection.add([entry("a[b].jpg", VECTORS[0]), entry("new\nline\udcff.jpg", VECTORS[0])])
         found = near_duplicates(collection)
@@ -120,7 +122,6 @@ def test_duplicates_json(tmp_path):
 
 
 def test_duplicates_of_empty_collection(tmp_path):
-    """An empty collection has no groups."""
     with create(tmp_path / "c") as collection:
         assert near_duplicates(collection).groups == ()
 
@@ -136,9 +137,9 @@ def test_a_threshold_that_is_no_cosine_is_an_error(threshold, tmp_path):
     st.integers(1, 20), st.integers(0, 10_000), st.sampled_from([0.3, 0.6, 0.9]), st.integers(1, 20), st.integers(1, 5)
 )
 def test_leaders_are_decided_in_order(count, seed, threshold, at_once, block):
-    """Each row follows the most alike leader before it, else it leads; later rows change nothing of it.
+    """Each row follows the most similar earlier leader, else it leads; later rows do not matter.
 
-    In how many steps this is computed does not count.
+    Neither do the block sizes.
     """
     vectors = directions(count, DIMENSIONS, seed=seed)
     expected: list[int] = []
@@ -152,7 +153,7 @@ def test_leaders_are_decided_in_order(count, seed, threshold, at_once, block):
 
 
 def test_leaders_of_many_take_little_memory():
-    """The products of all pairs, 400 MB here, are never held together."""
+    """The products of all pairs, 400 MB here, are never held at once."""
     vectors = directions(10_000, 4, seed=3)
     tracemalloc.start()
     leaders(vectors, 0.99)

@@ -1,4 +1,4 @@
-"""Evidence: the cells' parts add up to the score, on torch and in an export, and are drawn where they belong."""
+"""Evidence: contributions of cells sum to the score, in torch and ONNX, and are drawn in place."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from vse.models.config import PoolingConfig
 from vse.models.onnx import OnnxModel
 from vse.models.vse_model import VSEModel
 
-LARGER = 96  # 3 × 3 cells and more
+LARGER = 96  # at least 3 × 3 cells
 QUERIES = directions(3, SIZE, seed=20)
 
 
@@ -33,7 +33,7 @@ def torch_model() -> VSEModel:
 
 @cache
 def exported_folder() -> Path:
-    """The model as an export, made once for all tests of a process."""
+    """Export the model once per test process."""
     folder = tempfile.TemporaryDirectory(prefix="vse-export-")
     atexit.register(folder.cleanup)
     export_onnx(torch_model(), Path(folder.name) / "export")
@@ -46,7 +46,7 @@ def onnx_model() -> OnnxModel:
 
 
 def naive_evidence(model: VSEModel, image: np.ndarray, query: np.ndarray) -> np.ndarray:
-    """Cell by cell and dimension by dimension: sort, weight by rank, divide by the length of the whole."""
+    """Sort, weight by rank and normalise, cell by cell and dimension by dimension."""
     how = model.preprocessing
     assert how is not None
     encoder = model.image_encoder
@@ -62,7 +62,7 @@ def naive_evidence(model: VSEModel, image: np.ndarray, query: np.ndarray) -> np.
 
 @pytest.mark.parametrize("runtime", [torch_model, onnx_model])
 def test_the_cells_add_up_to_the_score(runtime):
-    """Σ over the cells is the dot product of the image's vector with the query, within 1e-5."""
+    """The sum over the cells is the dot product of image and query embedding, within 1e-5."""
     model = runtime()
     for seed, query in enumerate(QUERIES):
         cells = cell_evidence(model, picture(seed), query)
@@ -80,7 +80,7 @@ def test_a_cell_has_the_weights_of_its_ranks(runtime):
 
 
 def test_evidence_refuses_unsuitable_models():
-    """Sets of features have no places, poolings without ranks no shares, other models' queries other sizes."""
+    """Features without positions, pooling without ranks, query embeddings of another width."""
     attention = build(grid_config(pooling=PoolingConfig(name="self-attention")))
     for model, source, query, words in (
         (build(), feature_sets(3)[0], QUERIES[0], "sets of features"),
@@ -94,7 +94,7 @@ def test_evidence_refuses_unsuitable_models():
 
 
 def test_the_map_is_drawn_over_the_cells():
-    """Red where a cell speaks for the query, blue where against it, grey where nothing is said."""
+    """Red where a cell supports the query, blue where it counts against it, grey elsewhere."""
     image = np.full((60, 90, 3), 128, np.uint8)
     cells = np.zeros((3, 3), np.float32)
     cells[0, 0], cells[2, 2] = 0.2, -0.1
@@ -113,14 +113,14 @@ def test_the_map_is_drawn_over_the_cells():
 
 @pytest.mark.parametrize("shape", [(200, 30_000, 3), (4000, 1000, 3)])
 def test_large_pictures_are_drawn_smaller(shape):
-    """The longer side has 1600 pixels, and the other keeps the proportion."""
+    """The longer side has 1600 pixels, and the aspect ratio is kept."""
     drawn = heat_map(np.zeros(shape, np.uint8), np.ones((2, 2), np.float32), imagenet(SIDE))
     assert max(drawn.shape) == LONGEST
     assert drawn.shape[0] / drawn.shape[1] == pytest.approx(shape[0] / shape[1], rel=0.1)
 
 
 def test_only_what_the_model_saw_is_covered():
-    """A model that cuts the middle out has no evidence for the edges."""
+    """With a centre crop there is no evidence for the edges."""
     how = ImagePreprocessing((32, 32), mean=(0, 0, 0), std=(1, 1, 1), resize="bilinear", fit="crop", crop_ratio=0.8)
     assert seen((100, 200), how) == (10, 60, 80, 80)
     assert seen((200, 100), how) == (60, 10, 80, 80)
@@ -132,7 +132,7 @@ def test_only_what_the_model_saw_is_covered():
 
 
 def test_evidence_is_written_as_png(tmp_path):
-    """A PNG of the image's size, in a folder that is made; other names are refused."""
+    """A PNG of the image's size, in a folder created on demand; other extensions are rejected."""
     model = torch_model()
     assert model.preprocessing is not None
     cells = cell_evidence(model, picture(1), QUERIES[1])

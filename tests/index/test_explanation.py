@@ -1,4 +1,4 @@
-"""Explanations: of the vectors in the collection, whatever runtime made them, and files that tell."""
+"""Explanations match the embeddings in the collection, for either runtime, and note stale files."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ QUERY = Query(("a dog runs in the snow",), exclude=("two cats",))
 
 
 def indexed(home, model):
-    """Images and a video of two moments through the real way of indexing."""
+    """Index images and a video of two moments through the real pipeline."""
     root = home / "photos"
     root.mkdir(parents=True)
     for seed in range(3):
@@ -45,7 +45,7 @@ def collection(tmp_path):
 
 @pytest.mark.parametrize("runtime", [torch_model, onnx_model])
 def test_evidence_adds_up_to_the_scores_that_are_shown(tmp_path, runtime):
-    """Within 1e-5 for every result, image or moment, also after JSON, and without a note."""
+    """Within 1e-5 for every image and moment, even after JSON, and without a note."""
     model = runtime()
     with indexed(tmp_path, model) as made:
         results = search(made, QUERY, 10, model=model)
@@ -67,7 +67,7 @@ def test_evidence_adds_up_to_the_scores_that_are_shown(tmp_path, runtime):
 
 
 def test_evidence_files_are_numbered_and_replaced(collection, tmp_path):
-    """An image for each result under its number, in a folder that is made; a second time they are replaced."""
+    """One image per result, named by its number, in a folder created on demand; a second run overwrites them."""
     results = search(collection, QUERY, 3, offset=2, model=torch_model())
     first = explain(collection, torch_model(), results, tmp_path / "new" / "maps")
     names = [
@@ -85,7 +85,7 @@ def test_evidence_files_are_numbered_and_replaced(collection, tmp_path):
 
 
 def test_files_that_are_gone_or_have_changed(collection, tmp_path):
-    """A note instead of evidence that would be of another image; the others go on. A touched file is the same."""
+    """They get a note, and the others are explained. A touched file counts as unchanged."""
     root = tmp_path / "photos"
     (root / "0.png").unlink()
     Image.fromarray(picture(9)).save(root / "1.png")
@@ -109,7 +109,7 @@ def test_files_that_are_gone_or_have_changed(collection, tmp_path):
 
 
 def test_results_that_are_gone(collection):
-    """A result that a writer has replaced meanwhile has a note; the others are explained."""
+    """A result removed by a concurrent writer gets a note; the others are explained."""
     results = search(collection, QUERY, 10, model=torch_model())
     collection.remove([(str(Path(results.results[1].path).parent), Path(results.results[1].path).name)])
     explained = explain(collection, torch_model(), results)
@@ -119,7 +119,7 @@ def test_results_that_are_gone(collection):
 
 
 def test_a_model_that_computes_otherwise_is_noted(collection):
-    """Evidence that does not add up to the score is said to do so."""
+    """A note reports evidence that does not sum to the score."""
     results = search(collection, QUERY, 1, model=torch_model())
     other = torch_model().encode_texts(["a red chair"])[0]
     (found,) = explain(collection, torch_model(), SearchResults("", True, results.results, vector=other)).explanations
@@ -128,7 +128,7 @@ def test_a_model_that_computes_otherwise_is_noted(collection):
 
 
 def test_files_that_cannot_be_written(collection, tmp_path):
-    """The numbers stay, with a note; a folder that is a file, and an image whose place is a folder."""
+    """The numbers stay, with a note: the folder is a file, or the image path is a folder."""
     (tmp_path / "file").touch()
     results = search(collection, QUERY, 1, model=torch_model())
     name = picture_name(1, results.results[0].path)
@@ -142,8 +142,7 @@ def test_files_that_cannot_be_written(collection, tmp_path):
 
 
 def test_results_without_their_vector_are_an_error(collection):
-    """There is nothing to explain."""
-    with pytest.raises(InputError, match="vector"):
+    with pytest.raises(InputError, match="embedding"):
         explain(collection, torch_model(), SearchResults("", True, ()))
 
 
@@ -161,5 +160,5 @@ def test_results_without_their_vector_are_an_error(collection):
     ],
 )
 def test_evidence_file_names(path, name):
-    """Of the file, without what not every system takes, and not too long."""
+    """Based on the file's name, without characters that some systems reject, and not too long."""
     assert picture_name(7, path) == name

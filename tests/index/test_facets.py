@@ -1,4 +1,4 @@
-"""Counting files by folder."""
+"""Count files by folder."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ paths = st.lists(parts, min_size=1, max_size=5).map("/".join)
 
 
 def naive(files: list[str], most: int) -> list[tuple[str, int]]:
-    """Every beginning of every path that ends before a slash, and the files that begin with it."""
+    """Count by every prefix of a path that ends before a slash."""
     folders = {path[:end] for path in files for end in range(len(path)) if path[end] == "/"}
     counted = [(path, sum(file.startswith(path + "/") for file in files)) for path in folders]
     counted.sort(key=lambda each: (-each[1], each[0]))
@@ -23,12 +23,12 @@ def naive(files: list[str], most: int) -> list[tuple[str, int]]:
 
 @given(st.lists(paths, max_size=30), st.integers(0, 12))
 def test_folders_are_counted_with_what_lies_below(files, most):
-    """Those with the most files, ties by path, in the order of their paths; equal paths count each."""
+    """The folders with the most files, ties by path, ordered by path; duplicate paths count separately."""
     assert folder_counts(iter(files), most) == tuple(FolderCount(*each) for each in naive(files, most))
 
 
 def test_names_that_begin_alike_are_folders_of_their_own():
-    """``a`` is not above ``ab``; files of the root are in no folder, and one with a folder's name is none."""
+    """``a`` is not a parent of ``ab``; files in the root are in no folder, a file named like a folder is not one."""
     files = ["a/1.jpg", "ab/1.jpg", "ab/c/1.jpg", "a b/1.jpg", "1.jpg", "ab.jpg"]
     assert folder_counts(files, 10) == (
         FolderCount("a", 1),
@@ -40,11 +40,11 @@ def test_names_that_begin_alike_are_folders_of_their_own():
 
 
 def test_fewer_than_none_is_an_error_before_anything_is_read():
-    """The value is named."""
+    """The error quotes the value."""
 
     def unread():
         raise AssertionError("read")
         yield
 
-    with pytest.raises(InputError, match="folders -1: expected 0"):
+    with pytest.raises(InputError, match="folders -1: expected at least 0"):
         folder_counts(unread(), -1)

@@ -1,4 +1,4 @@
-"""Boxes around places: everything near enough is inside, and no more room than that takes."""
+"""Boxes around places contain every near enough place, and are no larger than necessary."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ distances = st.floats(1e-3, 25_000)
 
 
 def distance(one: tuple[float, float], other: tuple[float, float]) -> float:
-    """Kilometres on the sphere, by the chord between the two points."""
+    """Return the distance in kilometres on the sphere, from the chord."""
 
     def point(place):
         north, east = map(math.radians, place)
@@ -27,7 +27,7 @@ def distance(one: tuple[float, float], other: tuple[float, float]) -> float:
 
 
 def inside(box: Box, latitude: float, longitude: float) -> bool:
-    """As a collection asks it."""
+    """Test membership as a collection does."""
     if box.west <= box.east:
         around = box.west <= longitude <= box.east
     else:
@@ -44,7 +44,7 @@ def test_place_filter_contains_the_circle(latitude, longitude, kilometres, north
 
 @given(latitudes, longitudes, distances, st.floats(0, 1), st.floats(0, 2 * math.pi))
 def test_place_filter_contains_the_rim(latitude, longitude, kilometres, part, bearing):
-    """The same for places that are made from a distance and a direction, which reach the rim of the circle."""
+    """The same for places generated from distance and bearing, which reach the rim of the circle."""
     reach = part * 0.999 * kilometres / EARTH_RADIUS
     north, east = math.radians(latitude), math.radians(longitude)
     there = math.asin(
@@ -60,7 +60,7 @@ def test_place_filter_contains_the_rim(latitude, longitude, kilometres, part, be
 
 @given(st.floats(-80, 80), st.floats(-170, 170), st.floats(1, 500))
 def test_no_more_room_than_needed(latitude, longitude, kilometres):
-    """North and south end at the distance; so does the widest place to the east, wherever on its meridian that is."""
+    """North and south end at the distance, and so do east and west where the box is tightest."""
     box = box_around(latitude, longitude, kilometres)
     assert distance((latitude, longitude), (box.north, longitude)) == pytest.approx(kilometres, rel=1e-6)
     assert distance((latitude, longitude), (box.south, longitude)) == pytest.approx(kilometres, rel=1e-6)
@@ -71,7 +71,7 @@ def test_no_more_room_than_needed(latitude, longitude, kilometres):
 
 
 def test_place_filter_around_munich():
-    """Ten kilometres around Munich: a box of 0.18 by 0.27 degrees."""
+    """Ten kilometres around Munich are a box of 0.18 by 0.27 degrees."""
     box = box_around(48.137, 11.575, 10)
     assert (box.north - box.south, box.east - box.west) == (
         pytest.approx(0.1799, abs=1e-4),
@@ -90,7 +90,7 @@ def test_place_filter_around_munich():
     ],
 )
 def test_place_filter_names_invalid_place(place, kilometres, words):
-    """The value is named."""
+    """The error quotes the value."""
     with pytest.raises(InputError, match=words):
         box_around(*place, kilometres)
 
@@ -100,7 +100,7 @@ def test_place_filter_names_invalid_place(place, kilometres, words):
     [("", None), (".", None), ("/", None), ("a/..", None), ("a", "a"), ("./a//b/", "a/b"), ("/a", "a"), ("..a", "..a")],
 )
 def test_folder_filters_are_normalised(folder, short):
-    """Each in its shortest form, so that filters that mean the same are equal; the root itself is no filter."""
+    """Equivalent folders give equal filters; the root itself is no filter."""
     assert Filter(folder=folder) == Filter(folder=short)
     assert Filter(folder=folder).folder == short
     assert Filter(folder=folder).empty == (short is None)
@@ -109,13 +109,13 @@ def test_folder_filters_are_normalised(folder, short):
 
 @pytest.mark.parametrize("folder", ["..", "../a", "a/../../b", "/.."])
 def test_a_folder_above_is_one_line(folder):
-    """Nothing was indexed there; the value is named."""
+    """A folder outside the root is an error that quotes the value."""
     with pytest.raises(InputError, match=re.escape(repr(folder))):
         Filter(folder=folder)
 
 
 def test_place_filter_beyond_the_earth():
-    """A distance beyond the earth leaves nothing out, and a filter of nothing is empty."""
+    """A distance larger than the earth excludes nothing, and an empty filter is empty."""
     assert box_around(10.0, 20.0, math.inf) == Box(-90.0, -180.0, 90.0, 180.0)
     assert Filter().empty
     assert not Filter(within=box_around(0.0, 0.0, 1.0)).empty

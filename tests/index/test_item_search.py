@@ -1,4 +1,4 @@
-"""Searching a collection: pages that continue each other, cut-offs, groups, and what is shown."""
+"""Search a collection: consistent pages, cutoffs, groups, and their JSON."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ from vse.models.coefficients import Coefficients, shipped_coefficients
 
 COUNT = 700
 VECTORS = directions(COUNT, SIZE, seed=30)
-VECTORS[400:] = VECTORS[100:400]  # equal scores, which ids decide, on both sides of the depth
+VECTORS[400:] = VECTORS[100:400]  # ties, ordered by id, on both sides of the depth
 
 
 @pytest.fixture(scope="module")
 def collection(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedCollection]:
-    """Seven hundred images in ten folders, every other one taken some day."""
+    """Seven hundred images in ten folders, every other one with a date."""
     with create(tmp_path_factory.mktemp("search") / "c", SIZE, build().fingerprint()) as made:
         made.add(
             [
@@ -48,7 +48,7 @@ def ids_of(results: SearchResults) -> list[int]:
 
 
 def naive_order(collection: EmbeddedCollection, vector: np.ndarray) -> list[int]:
-    """Every id by its score, the highest first, equal ones by id."""
+    """Return all ids by descending score, ties by id."""
     found = []
     for ids, vectors in collection.all_vectors():
         scores = np.float32(vectors.astype(np.float64) @ vector.astype(np.float64))
@@ -57,7 +57,7 @@ def naive_order(collection: EmbeddedCollection, vector: np.ndarray) -> list[int]
 
 
 def test_the_best_in_order(collection):
-    """Ids, scores and files are those of comparing everything in double precision."""
+    """Ids, scores and files equal those of a brute-force comparison in double precision."""
     found = search(collection, Query(like=(5,)), 20)
     order = naive_order(collection, VECTORS[4])
     assert order[0] == 5
@@ -75,7 +75,7 @@ def test_the_best_in_order(collection):
 
 @pytest.mark.parametrize("threshold", [None, 0.97])
 def test_search_excludes_items_of_like_query(collection, threshold):
-    """All of those items and no others; a page is as long as ever, a copy stays."""
+    """Exactly those items are excluded; pages keep their length, and copies stay."""
     like = (7, 150, 7, 451)
     vector = encode_query(Query(like=like), None, collection).vector
     expected = [each for each in naive_order(collection, vector) if each not in like]
@@ -91,7 +91,7 @@ def test_search_excludes_items_of_like_query(collection, threshold):
 
 
 def test_search_encodes_text(collection):
-    """A sentence is encoded by the model; unknown words come back with the results."""
+    """The model encodes the text; unknown words are returned with the results."""
     model = build()
     found = search(collection, "a zebra in the snow", 3, model=model)
     assert ids_of(found) == naive_order(collection, model.encode_texts(["a zebra in the snow"])[0])[:3]
@@ -107,7 +107,7 @@ def test_search_encodes_text(collection):
 )
 @settings(max_examples=25)
 def test_search_pages_are_consistent(collection, like, cuts, threshold, cutoff, folder):
-    """Pages of any sizes put together are the one long page, also across the depth; only the last has no more."""
+    """Concatenated pages of any sizes equal one long page, even across the depth; only the last has no more."""
     where = Filter(folder=folder)
 
     def page(offset: int, k: int) -> SearchResults:
@@ -130,7 +130,7 @@ def test_search_pages_are_consistent(collection, like, cuts, threshold, cutoff, 
 
 
 def test_pages_over_an_approximate_index(tmp_path, monkeypatch):
-    """The exact search that answers beyond the depth continues the approximate one: nothing twice, nothing left out."""
+    """The exact search beyond the depth continues the approximate one without duplicates or gaps."""
     assert DEPTH <= approximate.MAX_RESULTS
     monkeypatch.setattr(approximate, "HNSW_FROM", 500)
     monkeypatch.setattr(approximate, "POOL", 280)
@@ -146,7 +146,7 @@ def test_pages_over_an_approximate_index(tmp_path, monkeypatch):
 
 
 def test_a_filter_leaves_confidence_as_it_is(collection):
-    """Only the results change; what is found has the confidence that it has without a filter."""
+    """A filter changes which items are found, not their confidence."""
     everything = {result.id: result for result in search(collection, Query(like=(5,)), COUNT).results}
     found = search(collection, Query(like=(5,)), 50, where=Filter(folder="3", after=100.0))
     assert found.results
@@ -158,7 +158,7 @@ def test_a_filter_leaves_confidence_as_it_is(collection):
 
 
 def test_a_cut_off_ends_the_results(collection):
-    """What is left are all results with at least that confidence."""
+    """All results with at least that confidence remain."""
     whole = search(collection, Query(like=(5,)), COUNT)
     bound = whole.results[7].confidence
     found = search(collection, Query(like=(5,)), COUNT, cutoff=bound)
@@ -167,11 +167,11 @@ def test_a_cut_off_ends_the_results(collection):
 
 
 def test_search_groups_duplicates(collection):
-    """Results that look the same follow the best of them; together they are all that was found."""
+    """Near-duplicates are grouped under the best of them; together they are all hits."""
     alone = search(collection, Query(like=(150,)), 256)
     joined = search(collection, Query(like=(150,)), 200, group_duplicates=0.97)
     first = joined.results[0]
-    assert (first.id, first.group) == (450, ())  # the other one is what it is like
+    assert (first.id, first.group) == (450, ())  # its duplicate is the query itself
     pairs = [result for result in joined.results[1:50] if 100 < result.id <= 400]
     assert len(pairs) > 10
     for result in pairs:
@@ -187,7 +187,7 @@ def test_search_groups_duplicates(collection):
 
 
 def test_search_result_of_video_has_seconds(tmp_path):
-    """A moment of a video has its seconds; an image has none."""
+    """A moment of a video has start and end; an image has neither."""
     with create(tmp_path / "c", SIZE, build().fingerprint()) as made:
         clip = Entry(picture("c.mp4", kind="video"), (Moment(VECTORS[0], 0.0, 2.5), Moment(VECTORS[1], 2.5, 70.0)))
         made.add([clip, entry("p.jpg", VECTORS[2])])
@@ -199,7 +199,7 @@ def test_search_result_of_video_has_seconds(tmp_path):
 
 
 def test_search_result_json(collection):
-    """The keys that others rely on, plain values, ASCII."""
+    """The documented keys, plain values, no NaN."""
     told = search(collection, Query(like=(5,)), 2).to_json()
     assert {"query", "exact", "results"} <= told.keys()
     assert told["query"] == "like 5"
@@ -229,12 +229,12 @@ def test_search_groups_name_some_files(tmp_path):
     ("seconds", "shown"), [(0.0, "0:00.0"), (59.94, "0:59.9"), (59.96, "1:00.0"), (61.5, "1:01.5"), (3600, "60:00.0")]
 )
 def test_search_result_clock_times(seconds, shown):
-    """Sixty seconds are a minute, also when they come from rounding."""
+    """Sixty seconds are a minute, even after rounding."""
     assert clock(seconds) == shown
 
 
 def test_the_vector_of_the_query(collection):
-    """Results hold what they were compared with, and it changes nothing of what they show or equal."""
+    """Results hold the query embedding, which affects neither JSON nor equality."""
     found = search(collection, Query(like=(5,)), 2)
     assert found.vector is not None
     np.testing.assert_allclose(
@@ -245,7 +245,6 @@ def test_the_vector_of_the_query(collection):
 
 
 def test_an_empty_collection_has_no_results(tmp_path):
-    """And that is no error."""
     with create(tmp_path / "c", SIZE, build().fingerprint()) as made:
         found = search(made, "a dog", model=build())
     assert (found.results, found.more, found.exact) == ((), False, True)
@@ -267,28 +266,28 @@ def test_an_empty_collection_has_no_results(tmp_path):
     ],
 )
 def test_search_names_invalid_values(collection, options, words):
-    """Each names its value."""
+    """Each error quotes its value in one line."""
     with pytest.raises(InputError, match=words) as caught:
         search(collection, Query(like=(1,)), **options)
     assert "\n" not in str(caught.value)
 
 
 def test_a_query_that_is_none(collection):
-    """What it is, and what was expected."""
+    """The error states the type and what was expected."""
     with pytest.raises(InputError, match="query is list, expected a text or a Query"):
         search(collection, ["a dog"])
 
 
 @pytest.mark.parametrize("dimensions", [8, SIZE])
 def test_search_refuses_another_model_even_of_equal_width(tmp_path: Path, dimensions: int):
-    """Its fingerprint is compared, not its width."""
-    refused = pytest.raises(InputError, match=r"holds vectors of model old \(models/old\), not of")
+    """Fingerprints are compared, not widths."""
+    refused = pytest.raises(InputError, match=r"holds embeddings of model old \(models/old\), not of")
     with create(tmp_path / "c", dimensions) as made, refused:
         search(made, "a dog", model=build())
 
 
 def test_search_loads_the_model_of_the_collection_once(tmp_path: Path, monkeypatch):
-    """From the source that the collection names, with the confidence coefficients beside it."""
+    """From the source that the collection records, with the confidence coefficients beside it."""
     model, folder = build(), tmp_path / "model"
     model.save(folder)
     coefficients = Coefficients(-1.0, 0.5, 0.25, 0.125, "a test")

@@ -1,4 +1,4 @@
-"""Moments: the frames that were indexed are found again, and their shares add up to the score."""
+"""Moments: the indexed frames are read again, and their shares sum to the score."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ QUERIES = directions(4, SIZE, seed=60)
 
 @given(st.integers(1, 9), st.integers(0, 10_000))
 def test_shares_add_up_to_the_score(count, seed):
-    """Of any unit vectors, with any query, within 1e-6; each is the formula computed number by number."""
+    """For any unit embeddings and query, within 1e-6; each equals the formula computed in plain Python."""
     vectors, query = directions(count, SIZE, seed=seed), QUERIES[seed % 4]
     moment = direction(vectors)
     assert moment is not None
@@ -37,7 +37,6 @@ def test_shares_add_up_to_the_score(count, seed):
 
 
 def test_frames_without_a_common_direction_are_an_error():
-    """They have no moment either."""
     with pytest.raises(InputError, match="cancel"):
         shares(np.concatenate([QUERIES[:1], -QUERIES[:1]]), QUERIES[1])
 
@@ -54,7 +53,7 @@ def test_frames_without_a_common_direction_are_an_error():
     ],
 )
 def test_the_frames_are_those_that_were_indexed(tmp_path, name, options):
-    """For every window of a video the same frames as when it was indexed, and ascending seconds within the window."""
+    """Every window has the same frames as when it was indexed, with ascending times within the window."""
     write_clip(tmp_path / name, **options)
     for window in frames(tmp_path / name, per_window=FRAMES):
         found = moment_frames(tmp_path / name, window.start)
@@ -67,7 +66,7 @@ def test_the_frames_are_those_that_were_indexed(tmp_path, name, options):
 
 
 def test_a_clip_that_is_cut_off(tmp_path):
-    """The window in which it ends has the frames that were indexed."""
+    """The last window of a truncated video has the frames that were indexed."""
     write_clip(tmp_path / "a.mkv", seconds=12.0, rate=5)
     content = (tmp_path / "a.mkv").read_bytes()
     (tmp_path / "a.mkv").write_bytes(content[: len(content) * 3 // 5])
@@ -77,7 +76,7 @@ def test_a_clip_that_is_cut_off(tmp_path):
 
 
 def test_the_seconds_are_those_of_the_frames(tmp_path):
-    """A frame that stays is given once, with the first second at which it is looked at."""
+    """A repeated frame is returned once, with the first time at which it was sampled."""
     write_clip(tmp_path / "a.mkv", times=[0.0, 1.2, 3.0, 3.9])
     found = moment_frames(tmp_path / "a.mkv", 0.0)
     assert [number_of(each) for each in found.frames] == [0, 1, 2]
@@ -85,7 +84,7 @@ def test_the_seconds_are_those_of_the_frames(tmp_path):
 
 
 def test_moment_evidence_refuses_invalid_moment(tmp_path):
-    """Another second, no video, a model of features, a query of another model."""
+    """A wrong start, a file that is not a video, a feature model, and a query of another model."""
     write_clip(tmp_path / "a.mp4", seconds=8.0)
     (tmp_path / "no.mp4").write_bytes(b"no clip")
     with pytest.raises(InputError, match=r"begins at 1\.500 s"):
@@ -106,7 +105,7 @@ class TestTimeline:
     SHARES = np.array([0.2, -0.1, 0.05], np.float32)
 
     def test_moment_evidence_draws_frames_and_bars(self):
-        """Each frame in its column; red bars above the line and blue ones below, as long as their shares."""
+        """Each frame in its column; red bars above the line and blue ones below, proportional to their shares."""
         drawn = timeline(self.FRAMES, self.SHARES).astype(int)
         width = (drawn.shape[1] - GAP) // 3
         ground = HEIGHT + GAP + 2 * LINE + GAP + BAR
@@ -118,17 +117,17 @@ class TestTimeline:
             length = round(BAR * abs(float(share)) / 0.2)
             assert abs(int((red if share > 0 else blue).sum()) - length) <= 1
             assert not (blue if share > 0 else red).any()
-        assert (drawn[ground] != 255).any(axis=1).all()  # the line goes through
+        assert (drawn[ground] != 255).any(axis=1).all()  # the line is unbroken
 
     @pytest.mark.parametrize("values", [[0.0, 0.0, 0.0], [-0.1, -0.2, -0.3], [0.1, 0.2, 0.3]])
     def test_moment_evidence_of_any_signs(self, values):
-        """Nothing but zeros, nothing against, nothing for."""
+        """All zero, all negative, all positive."""
         drawn = timeline(self.FRAMES, np.array(values, np.float32))
         assert drawn.dtype == np.uint8
         assert drawn.shape[2] == 3
 
     def test_long_and_tiny_frames(self):
-        """A frame keeps its proportions within the room of a column."""
+        """A frame keeps its aspect ratio within its column."""
         for shape in ((1, 1, 3), (1000, 3, 3), (3, 1000, 3)):
             drawn = timeline(Window(0, 1, (np.zeros(shape, np.uint8),), (0.0,)), np.ones(1, np.float32))
             assert max(drawn.shape) <= 260

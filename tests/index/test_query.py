@@ -1,4 +1,4 @@
-"""Queries: one unit vector of everything that is wanted and not wanted, and one line for what cannot be asked."""
+"""Queries: one unit embedding of all that is wanted and excluded, and one-line errors."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def model() -> VSEModel:
 
 
 def naive(wanted, factors, unwanted=()):
-    """The formula of the class, number by number."""
+    """Compute the formula of :class:`Query` in plain Python."""
 
     def unit(vector):
         length = math.sqrt(sum(value * value for value in vector))
@@ -46,7 +46,7 @@ def naive(wanted, factors, unwanted=()):
 
 @given(st.lists(weights, min_size=1, max_size=4), st.integers(0, 3), seeds)
 def test_query_direction_follows_its_formula(factors, excluded, seed):
-    """A unit vector of float32, equal to the formula computed number by number."""
+    """The result is a float32 unit vector equal to the formula in plain Python."""
     vectors = directions(len(factors) + excluded, seed=seed)
     wanted, unwanted = vectors[: len(factors)], vectors[len(factors) :]
     found = combine(wanted, factors, unwanted if excluded else None)
@@ -57,7 +57,7 @@ def test_query_direction_follows_its_formula(factors, excluded, seed):
 
 @given(st.lists(weights, min_size=2, max_size=4), weights, seeds)
 def test_only_the_proportions_of_weights_count(factors, scale, seed):
-    """All weights times a number are the same query; none at all means equal ones."""
+    """Scaling all weights gives the same query; no weights means equal ones."""
     wanted = directions(len(factors), seed=seed)
     scaled = combine(wanted, [factor * scale for factor in factors])
     np.testing.assert_allclose(combine(wanted, factors), scaled, atol=1e-5)
@@ -74,7 +74,7 @@ def test_more_weight_comes_nearer(weight, more, seed):
 
 @given(st.integers(1, 5), seeds)
 def test_exclusion_rotates_query_at_most_30_degrees(excluded, seed):
-    """The score with the excluded direction falls; the angle to what is wanted is 30 degrees at most."""
+    """The score with the excluded direction falls; the angle to what is wanted is at most 30 degrees."""
     vectors = directions(1 + excluded, seed=seed)
     wanted, unwanted = vectors[:1], vectors[1:]
     away = unwanted.sum(axis=0) / np.linalg.norm(unwanted.sum(axis=0))
@@ -84,7 +84,7 @@ def test_exclusion_rotates_query_at_most_30_degrees(excluded, seed):
 
 
 def test_texts_pictures_and_items_together(tmp_path):
-    """Every part is encoded as the model does it, ids are read from the collection, weights go in their order."""
+    """Texts and images are encoded by the model, ids read from the collection, weights applied in order."""
     kept = directions(3, SIZE, seed=4)
     with create(tmp_path / "c", SIZE) as collection:
         collection.add([entry(f"{row}.jpg", vector) for row, vector in enumerate(kept)])
@@ -123,7 +123,7 @@ def test_texts_pictures_and_items_together(tmp_path):
         ({"like": (1.5,)}, r"id 1\.5"),
         ({"like": (None,)}, "id None"),
         ({"texts": (3,)}, "int"),
-        ({"texts": ("a \udcff",)}, "no UTF-8"),
+        ({"texts": ("a \udcff",)}, "not UTF-8"),
         ({"like": (0,)}, "id 0"),
         ({"like": (2**63,)}, "id 9223372036854775808"),
         ({"texts": ("a",), "weights": (1.0, 2.0)}, "2 weights for 1"),
@@ -137,14 +137,14 @@ def test_texts_pictures_and_items_together(tmp_path):
     ],
 )
 def test_query_names_invalid_parts(parts, words):
-    """Before any model is needed; the line names the value."""
+    """Before a model is needed; the error quotes the value."""
     with pytest.raises(InputError, match=words) as caught:
         Query(**parts)
     assert "\n" not in str(caught.value)
 
 
 def test_sequences_of_any_kind():
-    """Lists, generators, arrays of ids and of images; numbers of numpy become plain ones."""
+    """Lists, generators, arrays of ids and of images; numpy numbers become plain ones."""
     pictures = np.stack([picture(1), picture(2)])
     query = Query(["a dog"], pictures, like=np.array([3, 4]), weights=np.ones(5, np.float32))  # type: ignore[arg-type]
     assert query.texts == ("a dog",)
@@ -155,19 +155,18 @@ def test_sequences_of_any_kind():
 
 
 def test_the_longest_text_is_accepted():
-    """The limit itself is within it."""
     assert Query(("x" * MAX_CHARACTERS,)).texts
 
 
 def test_words_that_the_model_does_not_know_are_told():
-    """Each once, in order, of wanted and excluded texts; punctuation and endings are not words."""
+    """Unique and in order, of wanted and excluded texts; punctuation and contractions are not words."""
     query = Query(("A zebra runs, in the blorf's snow! Zebra?",), exclude=("a quokka on a chair",))
     assert encode_query(query, model()).unknown == ("zebra", "blorf", "quokka")
     assert encode_query(Query(("A DOG runs in the snow",)), model()).unknown == ()
 
 
 def test_unknown_words_of_pieces(tmp_path):
-    """For a model of word pieces a word is unknown when a piece of it is."""
+    """With WordPiece, a word is unknown if one of its pieces is."""
     tokenizer = TextTokenizer.from_pretrained(write_wordpieces(tmp_path))
     assert unknown_words(tokenizer, ["a dogs runs ügh"]) == ("ügh",)
     text = build(grid_config(), bert_config(), tokenizer=tokenizer)
@@ -175,14 +174,14 @@ def test_unknown_words_of_pieces(tmp_path):
 
 
 def test_a_text_of_unknown_words_alone_is_an_error():
-    """It would be encoded as nothing in particular; also when it is excluded."""
+    """Its embedding would be meaningless; the same holds for excluded texts."""
     for query in (Query(("zebra blorf",)), Query(("a dog",), exclude=("zebra",))):
         with pytest.raises(InputError, match=r"zebra.*knows none of its words"):
             encode_query(query, model())
 
 
 def test_a_text_that_is_cut_is_told():
-    """Longer than the model reads, shorter than the limit."""
+    """A text longer than the model reads, but within the limit, is reported as truncated."""
     text = "snow " * 30
     assert len(text) <= MAX_CHARACTERS
     assert word_tokenizer().max_length < 30
@@ -190,7 +189,7 @@ def test_a_text_that_is_cut_is_told():
 
 
 def test_parts_that_are_not_there_are_one_line(tmp_path):
-    """A file that is no image, an id that is gone, a model or a collection that is missing."""
+    """A file that is not an image, an id that no longer exists, a missing model or collection."""
     (tmp_path / "no.jpg").write_text("no picture")
     with create(tmp_path / "c", SIZE) as collection:
         for query, its_model, where, words in (
@@ -207,14 +206,13 @@ def test_parts_that_are_not_there_are_one_line(tmp_path):
 
 
 def test_vectors_that_cancel_are_an_error():
-    """They have no direction."""
     one = directions(1)
     with pytest.raises(InputError, match="cancel"):
         combine(np.concatenate([one, -one]))
 
 
 def test_query_description():
-    """A single text stands for itself; other parts say what they are."""
+    """A single text stands for itself; other parts are labelled."""
     assert str(Query(("a dog",))) == "a dog"
     query = Query(("beach",), (Path("photos/sea.jpg"), picture()), exclude=("people",), like=(12,))
     assert str(query) == "beach, image sea.jpg, image of ndarray, like 12, not people"

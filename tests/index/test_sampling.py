@@ -1,4 +1,4 @@
-"""The sample that stands for a collection: uniform, the same each time, and stable."""
+"""The sample that represents a collection: uniform, deterministic and stable."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def naive_hash(each: int) -> int:
 
 @given(ids, st.integers(1, 70))
 def test_sample_takes_smallest_hashes(known, count):
-    """Positions, ascending, of the ids that plain Python would choose."""
+    """Ascending positions of the same ids that plain Python chooses."""
     assert hashes(known).tolist() == [naive_hash(each) for each in known.tolist()]
     expected = sorted(sorted(range(len(known)), key=lambda row: naive_hash(int(known[row])))[:count])
     assert smallest(known, count).tolist() == expected
@@ -32,14 +32,14 @@ def test_sample_takes_smallest_hashes(known, count):
 
 @given(ids, st.integers(0, 60), st.integers(1, 30))
 def test_parts_before_the_rest_is_seen(known, cut, count):
-    """The sample of what the first part keeps and the rest is the sample of everything."""
+    """Sampling can be chunked: sampling a chunk's sample with the rest gives the sample of all."""
     first, rest = known[:cut], known[cut:]
     kept = np.concatenate([first[smallest(first, count)], rest])
     assert kept[smallest(kept, count)].tolist() == known[smallest(known, count)].tolist()
 
 
 def naive_sample(collection: EmbeddedCollection, count: int) -> np.ndarray:
-    """From every vector that there is."""
+    """Sample from all embeddings."""
     rows = [pair for some, vectors in collection.all_vectors() for pair in zip(some.tolist(), vectors, strict=True)]
     chosen = sorted(sorted(rows, key=lambda row: naive_hash(row[0]))[:count], key=lambda row: row[0])
     return np.array([vector for _, vector in chosen], np.float32).reshape(len(chosen), DIMENSIONS)
@@ -47,7 +47,7 @@ def naive_sample(collection: EmbeddedCollection, count: int) -> np.ndarray:
 
 @pytest.mark.parametrize("count", [1, 40, 290, 1000])
 def test_the_sample_of_a_collection(tmp_path, count):
-    """Never a vector that was removed; those in the cache and those that came after it alike."""
+    """It never holds a removed embedding, and covers both cached and newer ones."""
 
     def agree() -> None:
         np.testing.assert_array_equal(collection.sample(count), naive_sample(collection, count))
@@ -69,7 +69,7 @@ def test_the_sample_of_a_collection(tmp_path, count):
 
 
 def test_few_changes_change_few_of_the_sample(tmp_path):
-    """One removed and one added: all but two are the same."""
+    """One removal and one addition change at most two elements."""
     with create(tmp_path / "c") as collection:
         collection.add(batch(directions(300, seed=9)))
         kept = {row.tobytes() for row in collection.sample(40)}
@@ -80,7 +80,7 @@ def test_few_changes_change_few_of_the_sample(tmp_path):
 
 
 def test_the_sample_is_spread_over_the_ids():
-    """Every tenth of the ids gives about a tenth of the sample."""
+    """Every tenth of the ids provides about a tenth of the sample."""
     counts = np.bincount(smallest(np.arange(1, 20_001), 1000) // 2000, minlength=10)
     assert counts.min() > 70
     assert counts.max() < 130

@@ -1,4 +1,4 @@
-"""Searching while a writer works: hits that are replaced before they are read are found again."""
+"""Search during writes: retry when hits are replaced before they are read."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def reader(writer: EmbeddedCollection) -> Iterator[EmbeddedCollection]:
 
 
 def replaced_after(monkeypatch, reader: EmbeddedCollection, writer: EmbeddedCollection, times: int) -> None:
-    """Right after each of the first searches, all files but the first are replaced by the same images."""
+    """After each of the first ``times`` searches, replace all files but the first with the same images."""
     left = times
 
     def meanwhile(ask):
@@ -54,7 +54,7 @@ def replaced_after(monkeypatch, reader: EmbeddedCollection, writer: EmbeddedColl
 
 @pytest.mark.parametrize("threshold", [None, 0.9])
 def test_results_that_are_replaced_are_found_anew(monkeypatch, reader, writer, threshold):
-    """The results are those of the last state, whole, however often it changed before."""
+    """The results are complete and of the last state, however often it changed before."""
     replaced_after(monkeypatch, reader, writer, 3)
     found = search(reader, Query(like=(1,)), 20, group_duplicates=threshold)
     assert len(found.results) > 5
@@ -65,14 +65,14 @@ def test_results_that_are_replaced_are_found_anew(monkeypatch, reader, writer, t
 
 
 def test_captions_that_are_replaced_are_found_anew(monkeypatch, reader, writer):
-    """The same for sentences."""
+    """The same for captions."""
     replaced_after(monkeypatch, reader, writer, 3)
     found = search_captions(reader, Query(like=(1,)), 20)
     assert found.captions == search_captions(writer, Query(like=(1,)), 20).captions
 
 
 def test_a_collection_that_never_rests_is_one_line(monkeypatch, reader, writer):
-    """Asking ends some day; the line says what helps."""
+    """Retries are bounded; the error suggests a fix."""
     replaced_after(monkeypatch, reader, writer, MAX_TRIES)
     with pytest.raises(VSEError, match=f"changed {MAX_TRIES} times") as caught:
         search(reader, Query(like=(1,)), 5)
@@ -80,7 +80,7 @@ def test_a_collection_that_never_rests_is_one_line(monkeypatch, reader, writer):
 
 
 def test_an_id_that_was_named_and_is_gone_is_an_error(reader, writer):
-    """It is the caller's, and asking again would not bring it back."""
+    """A stale id given by the caller is not retried."""
     writer.remove([("/photos", "00002.jpg")])
     with pytest.raises(InputError, match="no item has id 3"):
         search(reader, Query(like=(3,)))

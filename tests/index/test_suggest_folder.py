@@ -1,4 +1,4 @@
-"""Folders in which nothing lies: one line, with the folder that may have been meant."""
+"""Filters on empty folders: a one-line error with a suggestion."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def collection(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedCol
     ],
 )
 def test_suggested_folder_line(collection, where, line):
-    """The folder, and the nearest one that there is; also on a later page."""
+    """The error has the folder and the nearest existing one, on later pages too."""
     for offset in (0, 30):
         with pytest.raises(InputError) as caught:
             search(collection, LIKE, where=where, offset=offset)
@@ -52,10 +52,10 @@ def test_suggested_folder_line(collection, where, line):
     ("where", "offset"), [(Filter("trip", kind="video"), 0), (Filter(kind="video"), 0), (Filter("trip"), 30)]
 )
 def test_a_folder_with_files_of_which_none_is_found(collection, where, offset):
-    """That is no error."""
+    """No results in a folder that holds files is not an error."""
     assert search(collection, LIKE, where=where, offset=offset).results == ()
 
 
 def test_only_what_was_asked_for_left_out(collection):
-    """A folder that holds nothing but the item that is asked with has files."""
+    """A folder that holds only the excluded query item is not empty."""
     assert search(collection, LIKE, where=Filter("trip/sea")).results == ()

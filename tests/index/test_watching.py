@@ -1,4 +1,4 @@
-"""Watching: changes are indexed soon, and not before they are complete."""
+"""Watching: changes are indexed soon, but not before they are complete."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from vse.index.watching import watch
 from vse.progress import SilentProgress
 
 EVERY = 0.05
-SECONDS = 20.0  # in which a report must come, on the slowest machine
+SECONDS = 20.0  # timeout for a report on a slow machine
 
 
 class Watcher:
-    """A watch in a thread of its own, and the reports that it gives."""
+    """A watch in its own thread, and its reports."""
 
     def __init__(self, collection, root, **options):
         self.reports: queue.Queue = queue.Queue()
@@ -31,7 +31,7 @@ class Watcher:
         try:
             for report in watch(collection, model(), [root], every=EVERY, stop=self._stop, **options):
                 self.reports.put(report)
-        except BaseException as error:  # noqa: BLE001 - the test that waits for a report shall see it
+        except BaseException as error:  # noqa: BLE001 - passed to the test that waits for a report
             self.reports.put(error)
 
     def next(self):
@@ -61,7 +61,7 @@ def collection(tmp_path):
 
 @pytest.fixture
 def start(collection, root):
-    """Begin to watch, and end it with the test."""
+    """Return a function that starts a watch, stopped when the test ends."""
     running = []
 
     def begin(**options):
@@ -74,7 +74,7 @@ def start(collection, root):
 
 
 def test_watch_indexes_changes(start, collection, root):
-    """New, moved and deleted files, one after the other; a folder at rest gives no reports."""
+    """New, moved and deleted files in turn; an unchanged folder gives no reports."""
     watcher = start()
     assert counts(watcher.next()) == {"new": 2}
     before = ids_of(collection)
@@ -90,7 +90,7 @@ def test_watch_indexes_changes(start, collection, root):
 
 
 def test_captions_are_watched_too(start, collection, root):
-    """A file of captions is no image, and changes the index all the same."""
+    """A changed caption file triggers indexing."""
     watcher = start()
     watcher.next()
     (root / "captions.csv").write_text("path,caption\na.png,snow\n")
@@ -99,7 +99,7 @@ def test_captions_are_watched_too(start, collection, root):
 
 
 class Between(threading.Event):
-    """Takes the place of the pause between two looks: does one thing after each look, and ends the watch."""
+    """Replaces the pause between polls: runs one action after each, then ends the watch."""
 
     def __init__(self, things):
         super().__init__()
@@ -112,7 +112,7 @@ class Between(threading.Event):
 
 
 def test_a_file_that_grows_is_left_until_it_rests(collection, root):
-    """An image that arrives in pieces, one between every two looks, is never read by halves."""
+    """An image that arrives in pieces, one per poll, is never read half-written."""
     whole = save_picture(root.parent, "outside.png", 9).read_bytes()
     piece = len(whole) // 8 + 1
 
@@ -131,7 +131,7 @@ def test_a_file_that_grows_is_left_until_it_rests(collection, root):
 
 
 def test_files_do_not_wait_for_ever(start, collection, root):
-    """While one file goes on changing, others are indexed after some patience, and nothing is removed."""
+    """While one file keeps changing, others are indexed after ``patience``, and nothing is removed."""
     watcher = start(patience=0.3)
     watcher.next()
     save_picture(root, "ready.png", 7)
@@ -161,7 +161,7 @@ def test_files_do_not_wait_for_ever(start, collection, root):
 
 
 def test_a_folder_that_goes_away_and_comes_back(start, collection, root, tmp_path):
-    """It is waited for, its files are kept, and this is said once."""
+    """The watch waits for it, keeps its files, and notes it once."""
     said: list[str] = []
 
     class Notes(SilentProgress):
@@ -184,6 +184,5 @@ def test_a_folder_that_goes_away_and_comes_back(start, collection, root, tmp_pat
 
 
 def test_watch_refuses_zero_interval(collection, root):
-    """Looking without a pause is refused."""
     with pytest.raises(InputError, match="every must be above 0"):
         next(watch(collection, model(), [root], every=0))

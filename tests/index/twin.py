@@ -1,4 +1,4 @@
-"""A collection in plain Python, one line a sentence of the protocol, to compare real ones with."""
+"""A reference implementation of a collection in plain Python."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Place = tuple[str, str]
 
 @dataclass
 class Kept:
-    """A file, its moments as (start, end, vector), its captions with their vectors, and the ids that were learnt."""
+    """A file, its moments as (start, end, vector), its captions with vectors, and the learnt ids."""
 
     file: MediaFile
     moments: list[tuple[float | None, float | None, Vectors]]
@@ -26,7 +26,7 @@ class Kept:
 
 
 class Twin:
-    """What a collection should hold. Ids are the implementation's choice: :meth:`learn` takes them over."""
+    """What a collection should hold. Ids are up to the implementation: :meth:`learn` adopts them."""
 
     def __init__(self) -> None:
         self.kept: dict[Place, Kept] = {}
@@ -52,9 +52,9 @@ class Twin:
             self.kept[file.root, file.path] = kept
 
     def learn(self, collection: Collection) -> None:
-        """Compare all that ``collection`` holds with this, and take over the ids of what is new.
+        """Compare the contents of ``collection`` with this, and adopt the ids of new items.
 
-        Items that were there have to have their ids still; the ids of new ones must never have been used.
+        Existing items must keep their ids; ids of new ones must never have been used.
         """
         blocks = list(collection.all_vectors(block=3))
         ids = [int(each) for block, _ in blocks for each in block]
@@ -107,7 +107,7 @@ class Twin:
         return sorted(scored, key=lambda each: -each[2])[:k]
 
     def recent(self, where: Filter | None = None) -> list[int]:
-        """The ids of the first items of all files that pass."""
+        """Return the ids of the first items of all matching files."""
         passing = [kept for kept in self.kept.values() if where is None or passes(kept.file, where)]
         aged = [(newness(kept.file), -kept.ids[0]) for kept in passing]
         return [-each for _, each in sorted(aged, reverse=True)]
@@ -123,17 +123,17 @@ class Twin:
 
 
 def newness(file: MediaFile) -> float:
-    """When it was taken or, where nobody knows, changed."""
+    """Return when it was taken or, if unknown, modified."""
     return file.taken if file.taken is not None else file.modified / 1_000_000_000
 
 
 def dot(first: Vectors, second: Vectors) -> float:
-    """To six digits, so that equal means equal."""
+    """Return the dot product to six digits, so that ties are exact."""
     return round(sum(float(a) * float(b) for a, b in zip(first, second, strict=True)), 6)
 
 
 def passes(file: MediaFile, where: Filter) -> bool:
-    """Whether all that is given holds."""
+    """Return whether all conditions hold."""
     return (
         (where.root is None or file.root == where.root)
         and (where.folder is None or file.path.startswith(where.folder + "/"))
@@ -145,7 +145,7 @@ def passes(file: MediaFile, where: Filter) -> bool:
 
 
 def inside(latitude: float | None, longitude: float | None, box: Box) -> bool:
-    """Whether a place is in a box, edges included."""
+    """Return whether a place is in a box, edges included."""
     if latitude is None or longitude is None or not box.south <= latitude <= box.north:
         return False
     if box.west <= box.east:

@@ -185,7 +185,7 @@ def test_video_with_nan_embedding_is_a_problem(folder):
         next(model.parameters()).fill_(torch.nan)
     problems: list[BadImage] = []
     assert np.isnan(model.encode_videos([folder / "a.mp4"], problems=problems)).all()
-    assert problems[0].reason == "the model gives no finite vector for it"
+    assert problems[0].reason == "the model returns no finite embedding for it"
 
 
 def test_video_arrays_are_encoded(folder):

@@ -173,5 +173,5 @@ def test_upgrade_replaces_the_model_option(own, models):
     assert second.source == str(models / "newer")
     first.collection.close()
     second.collection.close()
-    with pytest.raises(InputError, match="holds vectors of"):
+    with pytest.raises(InputError, match="holds embeddings of"):
         loader(str(own.index), str(own.model))()

@@ -114,7 +114,7 @@ def open_index(
     with closing(_open(where, encoder, source, new=known is None)) as collection:
         if known is not None and source != known.model_source and _is_gone(known.model_source):
             collection.set_model_source(source)
-            progress.note(f"the model is no longer at {known.model_source}: {source} is used from now on")
+            progress.note(f"the model is no longer at {known.model_source}: using {source} from now on")
         yield OpenIndex(collection, encoder, known is None)
 
 
@@ -174,7 +174,7 @@ def _load(where: str, model: str | None, known: CollectionInfo | None) -> tuple[
     try:
         return recorded_model(known.model_source), known.model_source
     except InputError as error:
-        raise InputError(f"{error}; {where} was created with it: give its new place with --model") from None
+        raise InputError(f"{error}; {where} was created with it: give its new location with --model") from None
 
 
 def _is_gone(source: str) -> bool:

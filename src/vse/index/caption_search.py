@@ -111,7 +111,7 @@ def _search(collection: Collection, query: QueryVector, k: int, offset: int, cap
     if not hits:
         where = collection.info().where
         raise InputError(
-            f"the captions of {where} have no vectors, since its model has no vocabulary: "
+            f"the captions of {where} have no embeddings, since its model has no vocabulary: "
             f"use one that has, with 'vse collection upgrade {where} --model MODEL'"
         )
     found = tuple(

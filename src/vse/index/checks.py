@@ -24,7 +24,7 @@ def check_entry(entry: Entry, dimensions: int) -> None:
     """Require at least one moment, unit embeddings, ordered finite times, and one embedding per caption or none."""
     name = f"{entry.file.root}/{entry.file.path}"
     if not entry.moments:
-        raise InputError(f"{name} has no vectors, expected one moment at least: leave the file out")
+        raise InputError(f"{name} has no embeddings, expected at least one moment: leave the file out")
     for moment in entry.moments:
         check_vectors(moment.vector, (dimensions,), name)
         span = moment.start, moment.end
@@ -68,16 +68,16 @@ def check_distinct(what: str, places: Iterable[Place]) -> None:
 def check_dimensions(dimensions: int) -> int:
     """Return ``dimensions``; raise if below 1."""
     if dimensions < 1:
-        raise InputError(f"dimensions {dimensions}: expected 1 at least, as many as the model's vectors have")
+        raise InputError(f"dimensions {dimensions}: expected at least 1, the width of the model's embeddings")
     return dimensions
 
 
 def check_page(k: int, offset: int) -> tuple[int, int]:
     """Return ``k`` (at least 1) and ``offset`` (at least 0) as plain integers."""
     if not isinstance(k, Integral) or k < 1:
-        raise InputError(f"k {str(k)[:60]}: expected a whole number of results, 1 at least")
+        raise InputError(f"k {str(k)[:60]}: expected a whole number of at least 1")
     if not isinstance(offset, Integral) or offset < 0:
-        raise InputError(f"offset {str(offset)[:60]}: expected 0 for the first page, or more, a whole number")
+        raise InputError(f"offset {str(offset)[:60]}: expected a whole number of at least 0")
     return int(k), int(offset)
 
 
@@ -96,11 +96,11 @@ def model_mismatch_error(
     command = f"vse collection upgrade {shlex.quote(where)} --model {shlex.quote(given_source or 'MODEL')}"
     if given_source == held_source and held_source in NAMES:  # the bundled model differs between versions
         return InputError(
-            f"{where} holds vectors of model {held}, and the {held_source!r} model of this version of vse is {given}: "
-            f"re-encode all files: {command}"
+            f"{where} holds embeddings of model {held}, and the {held_source!r} model of this version of vse is "
+            f"{given}: re-encode all files: {command}"
         )
     return InputError(
-        f"{where} holds vectors of model {held} ({held_source}), not of {given}: use that model, or re-encode all "
+        f"{where} holds embeddings of model {held} ({held_source}), not of {given}: use that model, or re-encode all "
         f"files: {command}"
     )
 
@@ -128,4 +128,6 @@ def retry_on_stale_hits(ask: Callable[[], T]) -> T:
             return ask()
         except _StaleHitError:
             continue
-    raise VSEError(f"the collection changed {MAX_TRIES} times while it was searched: try again when less is written")
+    raise VSEError(
+        f"the collection changed {MAX_TRIES} times while it was searched: retry when fewer changes are written"
+    )

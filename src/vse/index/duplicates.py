@@ -64,7 +64,7 @@ def near_duplicates(
     if not 0 < threshold <= 1:
         raise InputError(f"threshold {threshold}: expected a cosine above 0, at most 1; {NEAR} finds copies")
     if block < 1:
-        raise InputError(f"block {block}: expected 1 item at least")
+        raise InputError(f"block {block}: expected at least 1 item")
     reporter = progress or SilentProgress()
     blocks = list(collection.all_vectors(block))
     ids = np.concatenate([some for some, _ in blocks]) if blocks else np.empty(0, np.int64)

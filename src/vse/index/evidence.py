@@ -58,7 +58,7 @@ def cell_evidence(model: Model, picture: ImageSource, vector: Vectors) -> NDArra
     pixels = load_pixels(picture, how)[None]
     shares, grid = model.cell_contributions(pixels)
     if grid is None or grid[0] * grid[1] != len(shares):
-        raise InputError(f"{len(shares)} cells for a grid of {grid}: they have no place in the image")
+        raise InputError(f"{len(shares)} cells for a grid of {grid}: their positions are unknown")
     cells = shares.astype(np.float64) @ vector.astype(np.float64)
     return cells.reshape(grid).astype(np.float32)
 
@@ -127,7 +127,7 @@ def _reduced(image: NDArray[np.uint8]) -> NDArray[np.float32]:
 
 def _preprocessing(model: Model) -> ImagePreprocessing:
     if model.preprocessing is None:
-        raise InputError("this model takes sets of features, whose places are not known: use one that reads images")
+        raise InputError("this model takes sets of features without known positions: use one that reads images")
     return model.preprocessing
 
 
@@ -159,7 +159,7 @@ def frame_evidence(model: Model, window: Window, vector: Vectors) -> NDArray[np.
         InputError: The model does not read images, or has embeddings of another width.
     """
     if model.preprocessing is None:
-        raise InputError("this model takes sets of features, not images: it has no vectors of frames")
+        raise InputError("this model takes sets of features, not images: it cannot encode frames")
     if vector.shape != (model.embed_size,):
         raise InputError(f"query vector of shape {vector.shape}, expected ({model.embed_size},): that of this model")
     from vse.inputs.preprocessing import load_pixels
@@ -176,5 +176,5 @@ def shares(frames: Vectors, vector: Vectors) -> NDArray[np.float32]:
     wide = frames.astype(np.float64)
     length = float(np.linalg.norm(wide.mean(axis=0)))
     if not length > SHORTEST:  # also NaN
-        raise InputError(f"the vectors of {len(frames)} frames cancel each other: they have no common direction")
+        raise InputError(f"the embeddings of {len(frames)} frames cancel each other: they have no common direction")
     return (wide @ vector.astype(np.float64) / (len(frames) * length)).astype(np.float32)

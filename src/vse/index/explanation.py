@@ -150,7 +150,7 @@ def explain(
         InputError: The results do not hold the embedding of their query.
     """
     if results.vector is None:
-        raise InputError("these results do not hold the vector of their query: take them as 'search' returns them")
+        raise InputError("these results lack the embedding of their query: pass them as 'search' returns them")
     reporter = progress or SilentProgress()
     items = _items(collection, [result.id for result in results.results])
     explanations = []
@@ -208,7 +208,7 @@ def _explained(model: Model, item: Item | None, vector: Vectors, score: float, p
     except (VSEError, OSError) as error:
         return Explanation(note=str(getattr(error, "reason", error)))
     if abs(found.total - score) > SAME_SCORE:
-        found = replace(found, note=f"adds up to {found.total:.3f}, and the score is {score:.3f}: not computed alike")
+        found = replace(found, note=f"adds up to {found.total:.3f}, and the score is {score:.3f}: computed differently")
     if path is None:
         return found
     replaced = path.exists()

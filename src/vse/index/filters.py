@@ -94,7 +94,7 @@ def _below(folder: str) -> str | None:
     """Normalise a folder; None for the root itself."""
     short = posixpath.normpath(folder.strip("/"))
     if short.split("/")[0] == "..":
-        raise InputError(f"folder {folder[:60]!r} leads out of what was indexed: expected a place below it")
+        raise InputError(f"folder {folder[:60]!r} leads out of what was indexed: expected a folder below it")
     return None if short == "." else short
 
 
@@ -161,7 +161,7 @@ def _mended(first: float, before: str, mark: str) -> str:
     """Suggest a fix when ``before`` does not follow ``first``: the next date, if all of ``before`` was meant."""
     following = _following(before.strip())
     if following is None or read_date("before", following) <= first:
-        return "exchange them"
+        return "swap them"
     return f"{mark}before is where it ends: for all of {before.strip()} write {mark}before {following}"
 
 
@@ -182,7 +182,7 @@ def _read_place(near: str | None, within: float | None, mark: str) -> Box | None
     """Return the box around LATITUDE,LONGITUDE; None without a place."""
     if near is None:
         if within is not None:
-            raise InputError(f"{mark}within {within:g}: of which place? add {mark}near LATITUDE,LONGITUDE")
+            raise InputError(f"{mark}within {within:g}: around which place? add {mark}near LATITUDE,LONGITUDE")
         return None
     try:
         latitude, longitude = (float(part) for part in near.split(","))

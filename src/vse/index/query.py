@@ -66,7 +66,7 @@ class Query:
         wanted = len(self.texts) + len(self.images) + len(self.like)
         if not wanted:
             only = f"only {self.exclude[0]!r} to exclude" if self.exclude else "nothing"
-            raise InputError(f"a query of {only}: expected a text, an image or an id of what is wanted")
+            raise InputError(f"a query of {only}: expected a text, an image or an id that is wanted")
         if self.weights is not None:
             object.__setattr__(self, "weights", _checked_weights(_sequence("weights", self.weights), wanted))
 
@@ -189,7 +189,9 @@ def _is_word(piece: str) -> bool:
 def _unit(vector: np.ndarray, what: str) -> np.ndarray:
     length = float(np.linalg.norm(vector))
     if not length > SMALLEST:  # also NaN
-        raise InputError(f"query: the vectors of {what} cancel each other, length {length:.1g}: leave one of them out")
+        raise InputError(
+            f"query: the embeddings of {what} cancel each other, length {length:.1g}: leave one of them out"
+        )
     return vector / length
 
 
@@ -205,7 +207,7 @@ def _sequence(name: str, value: object) -> tuple[Any, ...]:
 
 def _checked_id(value: object) -> int:
     if not isinstance(value, Integral) or isinstance(value, bool) or not 0 < int(value) <= HIGHEST_ID:
-        raise InputError(f"id {str(value)[:60]}: expected that of an item, a whole number from 1 up")
+        raise InputError(f"id {str(value)[:60]}: expected the id of an item, a whole number of at least 1")
     return int(value)
 
 
@@ -215,9 +217,9 @@ def _check_text(text: object) -> None:
     if len(text) > MAX_CHARACTERS:
         raise InputError(f"query text has {len(text):,} characters, at most {MAX_CHARACTERS:,}: shorten it")
     if not text.strip():
-        raise InputError(f"query text {text[:60]!r} is empty: write what is to be found, or leave it out")
+        raise InputError(f"query text {text[:60]!r} is empty: write what to find, or leave it out")
     if any("\ud800" <= character <= "\udfff" for character in text):
-        raise InputError(f"query text {text[:60]!r} holds bytes that are not UTF-8: type it again")
+        raise InputError(f"query text {text[:60]!r} contains bytes that are not UTF-8: type it again")
 
 
 def _checked_weights(weights: tuple[Any, ...], wanted: int) -> tuple[float, ...]:

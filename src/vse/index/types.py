@@ -97,7 +97,7 @@ def folder_counts(paths: Iterable[str], max_folders: int) -> tuple[FolderCount, 
     Paths are as in ``MediaFile``. A file counts in each folder above it except the root, which has no name.
     """
     if max_folders < 0:
-        raise InputError(f"folders {max_folders}: expected 0 at least")
+        raise InputError(f"folders {max_folders}: expected at least 0")
     direct = Counter(path.rpartition("/")[0] for path in paths)
     below: Counter[str] = Counter()
     for folder, files in direct.items():

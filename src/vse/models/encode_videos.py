@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from vse.inputs.preprocessing import ImagePreprocessing
 
 Pixels = NDArray[np.float32]
-NO_VECTOR = "the model gives no finite vector for it"
+NO_VECTOR = "the model returns no finite embedding for it"
 
 
 class VideoPixels(NamedTuple):

@@ -1,4 +1,4 @@
-"""Folders, a tiny model and a look into collections, for the tests of indexing."""
+"""Helpers for the indexing tests: folders, a tiny model, inspection of collections."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ HOUR = 3_600_000_000_000
 
 @functools.cache
 def model() -> VSEModel:
-    """Reads images of 40 pixels and a handful of words."""
+    """Return a model that reads images of 40 pixels and a few words."""
     return build(grid_config())
 
 
 def save_picture(root: Path, path: str, seed: int = 0, **options: object) -> Path:
-    """An image of its own for every seed; all BMP files have one size."""
+    """Save an image that is unique per seed; all BMP files have the same size."""
     (root / path).parent.mkdir(parents=True, exist_ok=True)
     Image.fromarray(picture(seed)).save(root / path, **options)
     return root / path
 
 
 def later(path: Path, by: int = HOUR) -> None:
-    """Give a file another time of change."""
+    """Shift the modification time of a file."""
     status = path.stat()
     os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns + by))
 
@@ -41,7 +41,7 @@ def new_collection(folder: Path, encoder: VSEModel | None = None) -> EmbeddedCol
 
 
 def ids_of(collection: EmbeddedCollection) -> dict[str, list[int]]:
-    """The ids of the items by path."""
+    """Return the item ids by path."""
     found: dict[str, list[int]] = {}
     for ids, _ in collection.all_vectors():
         for item in collection.items(ids.tolist()):
@@ -54,7 +54,7 @@ def vectors_of(collection: EmbeddedCollection, path: str) -> np.ndarray:
 
 
 def counts(report) -> dict[str, int]:
-    """What is not zero, problems included."""
+    """Return the non-zero counts of a report, problems included."""
     names = ("new", "changed", "touched", "moved", "removed", "kept", "waiting", "skipped")
     found = {name: getattr(report, name) for name in names} | {"problems": len(report.problems)}
     return {name: count for name, count in found.items() if count}

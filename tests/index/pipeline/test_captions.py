@@ -1,4 +1,4 @@
-"""Captions that come with a folder are found by their meaning, and follow their file."""
+"""Captions of a folder are searchable and follow their file."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ def captions_of(collection):
 
 
 def best(collection, text):
-    """The captions by score, for a text."""
+    """Return the captions for a text, best first."""
     return collection.search_captions(model().encode_texts([text])[0], 10)
 
 
 def test_indexed_captions_are_searched(collection, root):
-    """A caption finds itself with score 1, and leads to its file."""
+    """A caption finds itself with score 1 and leads to its file."""
     index_folder(collection, model(), root)
     found, item, score = best(collection, "a dog runs")[0]
     assert (found, item) == ("a dog runs", ids_of(collection)["a.png"][0])
@@ -53,7 +53,7 @@ def test_indexed_captions_are_searched(collection, root):
 
 
 def test_new_captions_of_a_known_file(collection, root):
-    """They are taken in although the file did not change."""
+    """New captions are indexed although the file did not change."""
     index_folder(collection, model(), root)
     write_captions(root, [("a.png", "snow"), ("b.png", "two cats sleep"), ("b.png", "the man")])
     report = index_folder(collection, model(), root)
@@ -65,7 +65,7 @@ def test_new_captions_of_a_known_file(collection, root):
 
 
 def test_lost_captions_cost_nothing(collection, root):
-    """Without the file of captions there are none, and no image is encoded for it."""
+    """Deleting the caption file removes its captions without encoding any image."""
     index_folder(collection, model(), root)
     before = ids_of(collection)
     (root / "captions.csv").unlink()
@@ -76,7 +76,7 @@ def test_lost_captions_cost_nothing(collection, root):
 
 
 def test_a_file_of_captions_that_cannot_be_read(collection, root):
-    """It is a problem, and the captions that are known stay; a row that is wrong costs only itself."""
+    """A corrupt caption file is a problem and the known captions stay; an invalid row is skipped."""
     index_folder(collection, model(), root)
     (root / "captions.csv").write_bytes(b"\xff\xfe broken \x00")
     report = index_folder(collection, model(), root)
@@ -88,7 +88,7 @@ def test_a_file_of_captions_that_cannot_be_read(collection, root):
 
 
 def test_a_file_that_moves_with_its_captions(collection, root):
-    """When the rows follow, the file keeps its ids and the captions their vectors."""
+    """If the rows follow, the file keeps its ids and the captions their embeddings."""
     index_folder(collection, model(), root)
     before = ids_of(collection)
     (root / "a.png").rename(root / "c.png")
@@ -99,14 +99,13 @@ def test_a_file_that_moves_with_its_captions(collection, root):
 
 
 def test_captions_of_unknown_words_are_kept(collection, root):
-    """Such a caption is kept like any other."""
     write_captions(root, [("a.png", "xylophone zebra")])
     assert counts(index_folder(collection, model(), root)) == {"new": 2}
     assert captions_of(collection) == {"a.png": ("xylophone zebra",)}
 
 
 def test_a_model_without_a_vocabulary(root, tmp_path):
-    """Captions are kept without vectors, and this is said."""
+    """Captions are kept without embeddings, and a note reports it."""
     speaking = build(grid_config(), bigru_config())
     mute = VSEModel(speaking.image_encoder, speaking.text_encoder, speaking.config).eval()
     with new_collection(tmp_path / "mute.vse", mute) as collection:

@@ -1,4 +1,4 @@
-"""Videos: a vector for each window, however the reading is cut into parts."""
+"""Videos: one embedding per window, however reading is split into parts."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def collection(tmp_path):
 
 
 def naive_moments(path):
-    """The windows of a video with the mean of its frames' vectors, brought to length 1."""
+    """Yield the windows of a video with the normalised mean of the embeddings of its frames."""
     for window in frames(path):
         mean = model().encode_images(list(window.frames)).astype(np.float64).mean(axis=0)
         yield window.start, window.end, mean / np.sqrt((mean**2).sum())
@@ -39,7 +39,7 @@ def naive_moments(path):
 
 @pytest.mark.parametrize("batch_size", [1, 8, 32, 200])
 def test_each_video_window_is_an_item(collection, root, batch_size):
-    """Each window of a video is an item with its seconds and its vector, in the order of time."""
+    """Each window of a video is an item with its times and embedding, in chronological order."""
     report = index_folder(collection, model(), root, batch_size=batch_size)
     assert counts(report) == {"new": 5}
     ids = ids_of(collection)
@@ -55,7 +55,7 @@ def test_each_video_window_is_an_item(collection, root, batch_size):
 
 
 def test_a_moved_clip_keeps_its_ids(collection, root):
-    """All of its moments."""
+    """All moments of a moved video keep their ids."""
     index_folder(collection, model(), root)
     before = ids_of(collection)
     (root / "d.mkv").rename(root / "z.mkv")
@@ -65,7 +65,7 @@ def test_a_moved_clip_keeps_its_ids(collection, root):
 
 
 def test_clips_that_are_damaged(collection, root):
-    """One that is no video is a problem; one that is cut off is used as far as it goes, and this is said."""
+    """A file that is not a video is a problem; a truncated video is used as far as it goes, with a note."""
     (root / "no.mp4").write_bytes(b"no clip at all")
     whole = (root / "d.mkv").read_bytes()
     (root / "d.mkv").write_bytes(whole[: len(whole) * 2 // 3])
@@ -77,7 +77,7 @@ def test_clips_that_are_damaged(collection, root):
 
 
 class Interfering:
-    """The tiny model, which gives a file another time when it first encodes something."""
+    """The tiny model, which changes a file's time on its first call."""
 
     def __init__(self, path):
         self._path = path
@@ -93,7 +93,7 @@ class Interfering:
 
 
 def test_a_clip_that_changes_while_it_is_read(collection, tmp_path):
-    """Nothing of it is committed, although parts were encoded; the next run takes it in whole."""
+    """Nothing of it is committed although parts were encoded; the next run indexes it completely."""
     root = tmp_path / "growing"
     root.mkdir()
     write_clip(root / "d.mkv", seconds=28.0, rate=5)
@@ -106,7 +106,7 @@ def test_a_clip_that_changes_while_it_is_read(collection, tmp_path):
 
 
 def test_whoever_is_slow_gets_whole_clips(root, monkeypatch):
-    """What passes between two parts, as while a model computes, does not count as time of decoding."""
+    """Time between two parts, such as the model's, does not count against the decoding timeout."""
     clock, found = Clock(monkeypatch), next(each for each in walk(root) if each.path == "d.mkv")
     parts = []
     for part in read_parts(found, str(root), (), model().preprocessing, 1, ScanLimits()):
@@ -117,7 +117,7 @@ def test_whoever_is_slow_gets_whole_clips(root, monkeypatch):
 
 
 def test_a_clip_that_takes_too_long_is_tried_again(collection, root, monkeypatch):
-    """Nothing of it is kept, although windows of it were encoded, and what was known of it stays."""
+    """On a timeout nothing of it is committed, even if windows were encoded, and its known state stays."""
     limits = ScanLimits(video=VideoLimits(max_time=100))  # d.mkv has 140 packets, b.mp4 40
     Clock(monkeypatch, step=1.0)
     report = index_folder(collection, model(), root, batch_size=8, limits=limits)

@@ -1,4 +1,4 @@
-"""A collection follows its folder, and encodes nothing twice."""
+"""A collection follows its folder and encodes nothing twice."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from vse.index.scan import Found, describe
 
 @pytest.fixture
 def root(tmp_path):
-    """Three images, one in a folder."""
+    """Three images, one of them in a subfolder."""
     for seed, path in enumerate(("a.png", "b.bmp", "trip/c.png")):
         save_picture(tmp_path / "photos", path, seed)
     return tmp_path / "photos"
@@ -39,12 +39,12 @@ def collection(tmp_path):
 
 @pytest.fixture
 def index(collection, root):
-    """Bring the collection up to date and give the report."""
+    """Return a function that brings the collection up to date and returns the report."""
     return lambda **options: index_folder(collection, model(), root, **options)
 
 
 def test_first_indexing_stores_embedding_and_metadata(index, collection, root):
-    """Each image has the vector that the model gives for its file, and the description that a scan gives."""
+    """Each image has the model's embedding of its file and the metadata of a scan."""
     report = index(batch_size=2)
     assert counts(report) == {"new": 3}
     assert report.images == 3
@@ -59,7 +59,7 @@ def test_first_indexing_stores_embedding_and_metadata(index, collection, root):
 
 
 def test_known_files_are_not_read(index, collection, root):
-    """Size and time decide: content that was exchanged under them is not even noticed."""
+    """Size and time decide: content replaced under the same size and time goes unnoticed."""
     index()
     before = ids_of(collection)
     status = (root / "a.png").stat()
@@ -72,7 +72,7 @@ def test_known_files_are_not_read(index, collection, root):
 
 
 def test_a_touched_file_is_only_updated(index, collection, root):
-    """Another time with the same content: nothing is encoded, ids stay, and the next time it is known."""
+    """A new time with the same content encodes nothing and keeps the ids; the next run skips the file."""
     index()
     before = ids_of(collection)
     later(root / "a.png")
@@ -97,7 +97,7 @@ def test_a_changed_file_is_encoded_anew(index, collection, root, path):
 
 
 def test_a_moved_file_keeps_its_ids(index, collection, root):
-    """Renamed, and moved with its whole folder, also with another time."""
+    """A renamed file with a new time, and one moved with its folder, keep their ids."""
     index()
     before = ids_of(collection)
     (root / "a.png").rename(root / "z.png")
@@ -115,7 +115,7 @@ def test_a_moved_file_keeps_its_ids(index, collection, root):
 
 
 def test_files_that_change_places(index, collection, root):
-    """A chain of renames, as when images are renumbered, and an exchange: all of it moves."""
+    """Chains of renames, as when images are renumbered, and swaps are all recognised as moves."""
     for number in range(4):
         save_picture(root, f"n/{number}.bmp", 10 + number)
     index()
@@ -136,7 +136,7 @@ def test_files_that_change_places(index, collection, root):
 
 
 def test_a_file_takes_the_place_of_a_moved_one(index, collection, root):
-    """What moves away keeps its ids; what comes to its place is encoded."""
+    """The moved file keeps its ids; the one that replaces it is encoded."""
     index()
     before = ids_of(collection)
     (root / "a.png").rename(root / "old.png")
@@ -148,7 +148,6 @@ def test_a_file_takes_the_place_of_a_moved_one(index, collection, root):
 
 
 def test_a_deleted_file_is_removed(index, collection, root):
-    """With its vectors."""
     index()
     (root / "a.png").unlink()
     assert counts(index()) == {"removed": 1, "skipped": 2}
@@ -156,7 +155,7 @@ def test_a_deleted_file_is_removed(index, collection, root):
 
 
 def test_equal_contents_at_two_places(index, collection, root):
-    """A copy is a file of its own; of two equal ones each can move or go without the other."""
+    """A copy is a separate file; each of two equal files can move or be deleted on its own."""
     shutil.copy2(root / "a.png", root / "copy.png")
     assert counts(index()) == {"new": 4}
     shutil.copy2(root / "a.png", root / "third.png")
@@ -171,7 +170,7 @@ def test_equal_contents_at_two_places(index, collection, root):
 
 
 def test_two_copies_of_a_file_that_is_gone(index, collection, root):
-    """One of them, the first by path, is the file; the other is new."""
+    """The first copy by path takes over the ids; the other is new."""
     index()
     before = ids_of(collection)
     shutil.copy2(root / "a.png", root / "y.png")
@@ -181,7 +180,7 @@ def test_two_copies_of_a_file_that_is_gone(index, collection, root):
 
 
 def test_indexing_keeps_odd_names(index, collection, root):
-    """Letters, spaces, quotes and signs survive the way into the collection and back."""
+    """Non-ASCII letters, spaces, quotes and emoji survive the round trip."""
     names = ["Ärger/été 1.png", "雪/犬.png", 'it\'s "q".png', "🐕.png", "a\nb.png"]
     for seed, name in enumerate(names, 20):
         save_picture(root, name, seed)
@@ -193,7 +192,7 @@ def test_indexing_keeps_odd_names(index, collection, root):
 
 
 def test_indexing_lists_and_retries_unreadable_files(index, collection, root):
-    """They stop nothing, are listed with the reason, and are tried again."""
+    """Unreadable files are reported with the reason and retried; the others are indexed."""
     (root / "empty.jpg").touch()
     (root / "text.jpg").write_text("no picture")
     whole = save_picture(root, "cut.png", seed=5).read_bytes()
@@ -208,7 +207,7 @@ def test_indexing_lists_and_retries_unreadable_files(index, collection, root):
 
 
 def test_a_known_file_that_became_unreadable(index, collection, root):
-    """It keeps its vector and is listed, until it can be read or is gone."""
+    """It keeps its embedding and is reported until it becomes readable or is deleted."""
     index()
     before = ids_of(collection)
     (root / "a.png").write_bytes(b"half")
@@ -220,7 +219,7 @@ def test_a_known_file_that_became_unreadable(index, collection, root):
 
 @pytest.mark.parametrize("how", ["missing", "empty"])
 def test_indexing_keeps_files_of_missing_root(index, collection, root, tmp_path, how):
-    """A root that is missing or empty keeps all its files, and this is said; when it is back, all are known."""
+    """A missing or empty root keeps all its files, with a note; once it is back, all are known."""
     index()
     before = ids_of(collection)
     root.rename(tmp_path / "away")
@@ -237,7 +236,7 @@ def test_indexing_keeps_files_of_missing_root(index, collection, root, tmp_path,
 
 
 def test_a_place_that_cannot_be_looked_at(index, collection, root, tmp_path):
-    """Files behind a link that leads nowhere at present are kept; other missing ones are removed."""
+    """Files behind a dangling symlink are kept; other missing ones are removed."""
     index()
     (root / "trip").rename(tmp_path / "elsewhere")
     (root / "trip").symlink_to(tmp_path / "unplugged")
@@ -245,11 +244,11 @@ def test_a_place_that_cannot_be_looked_at(index, collection, root, tmp_path):
     report = index()
     assert counts(report) == {"kept": 1, "removed": 1, "skipped": 1, "problems": 1}
     assert set(ids_of(collection)) == {"b.bmp", "trip/c.png"}
-    assert "1 files could not be looked for" in report.notes[0]
+    assert "1 files could not be checked" in report.notes[0]
 
 
 def test_files_that_are_being_written(index, collection, root):
-    """They wait, and so does the removal of what is missing, which may be the same file at a new place."""
+    """They wait, and so does the removal of missing files, which may be the same ones at a new place."""
     index()
     before = ids_of(collection)
     (root / "a.png").rename(root / "new.png")
@@ -261,7 +260,7 @@ def test_files_that_are_being_written(index, collection, root):
 
 
 def test_indexing_refuses_missing_and_nested_roots(collection, root, tmp_path):
-    """A folder that was never there, and one within or around another that is indexed."""
+    """A folder that never existed, and one inside or around an indexed one, are errors."""
     with pytest.raises(InputError, match=r"nowhere: no such folder"):
         index_folder(collection, model(), tmp_path / "nowhere")
     index_folder(collection, model(), root)
@@ -272,7 +271,7 @@ def test_indexing_refuses_missing_and_nested_roots(collection, root, tmp_path):
 
 
 def test_indexing_two_roots_independently(collection, root, tmp_path):
-    """Each is brought up to date by itself: what one lacks is not removed from the other."""
+    """Indexing one root removes nothing from the other."""
     save_picture(tmp_path / "more", "a.png", 4)
     index_folder(collection, model(), root)
     assert counts(index_folder(collection, model(), tmp_path / "more")) == {"new": 1}
@@ -281,7 +280,7 @@ def test_indexing_two_roots_independently(collection, root, tmp_path):
 
 
 def test_indexing_refuses_other_models_before_reading(collection, root):
-    """Another model than the collection's, and one that takes features, are refused before anything is read."""
+    """Another model than the collection's, and one that takes features, are rejected before anything is read."""
     with pytest.raises(InputError, match=r"vse collection upgrade .* --model"):
         index_folder(collection, build(grid_config(), seed=1), root)
     with pytest.raises(InputError, match="not images"):

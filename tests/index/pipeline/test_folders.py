@@ -1,4 +1,4 @@
-"""Several folders in one call: what moves between them keeps its vectors and ids."""
+"""Several folders in one call: files that move between them keep embeddings and ids."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def ids_by_place(collection):
 
 @pytest.mark.parametrize("order", [1, -1])
 def test_a_move_between_folders(collection, roots, order):
-    """An image, also with another name and time, and a video: ids stay, nothing is encoded, whatever the order."""
+    """A renamed, touched image and a video keep their ids, and nothing is encoded, in either order of folders."""
     one, two = roots
     write_clip(one / "clip.mp4", seconds=8.0, rate=5)
     index(collection, *roots)
@@ -60,7 +60,7 @@ def test_a_move_between_folders(collection, roots, order):
 
 
 def test_moves_in_both_directions_and_within(collection, roots):
-    """All of them at once; what is deleted is removed, and what is new is encoded."""
+    """All moves are recognised at once; deleted files are removed and new ones encoded."""
     one, two = roots
     index(collection, *roots)
     before = ids_by_place(collection)
@@ -83,7 +83,7 @@ def test_moves_in_both_directions_and_within(collection, roots):
 
 
 def test_one_file_for_two_copies(collection, roots):
-    """What is gone from one folder goes to one file only, first to one of its own folder."""
+    """A missing file is matched with one copy only, preferably in its own folder."""
     one, two = roots
     index(collection, *roots)
     before = ids_by_place(collection)
@@ -94,7 +94,7 @@ def test_one_file_for_two_copies(collection, roots):
 
 
 def test_moved_file_is_matched_once_across_folders(collection, roots, tmp_path):
-    """What has gone is neither taken over by two folders, nor kept for a disk that may have been in its place."""
+    """A missing file is neither matched in two folders nor kept as if its disk were unmounted."""
     one, two = roots
     three = tmp_path / "three"
     index(collection, *roots)
@@ -107,7 +107,7 @@ def test_moved_file_is_matched_once_across_folders(collection, roots, tmp_path):
 
 
 def test_swapped_files_are_encoded_again(collection, roots):
-    """A known place keeps its ids out of the exchange: both contents are read."""
+    """A file moved onto a known path of another folder does not keep its ids: the content is encoded again."""
     one, two = roots
     index(collection, *roots)
     (one / "a.png").rename(two / "a.png")
@@ -117,7 +117,7 @@ def test_swapped_files_are_encoded_again(collection, roots):
 
 @pytest.mark.parametrize("how", ["missing", "empty"])
 def test_a_folder_that_is_away(collection, roots, tmp_path, how):
-    """Its files stay where they are known, also when another folder has copies of them."""
+    """Files of an absent folder stay, even if another folder has copies of them."""
     one, two = roots
     index(collection, *roots)
     before = ids_by_place(collection)
@@ -130,7 +130,7 @@ def test_a_folder_that_is_away(collection, roots, tmp_path, how):
 
 
 def test_folders_indexed_in_separate_calls(collection, roots):
-    """In calls of their own, folders know nothing of each other."""
+    """Moves between folders are not recognised across separate calls."""
     one, two = roots
     index(collection, *roots)
     (one / "a.png").rename(two / "z.png")
@@ -139,7 +139,7 @@ def test_folders_indexed_in_separate_calls(collection, roots):
 
 
 def test_overlapping_folders_are_refused_before_indexing(collection, roots):
-    """They are refused before anything is indexed; the same folder twice is one."""
+    """Overlapping folders are an error before anything is indexed; a folder given twice counts once."""
     one, _ = roots
     with pytest.raises(InputError, match="is given too, and what they share would be found twice"):
         index_folders(collection, model(), [one, one / "trip"])

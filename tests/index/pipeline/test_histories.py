@@ -1,4 +1,4 @@
-"""Whatever happens to a folder between two runs, the collection afterwards is the one rebuilt."""
+"""After any sequence of file changes, the updated collection equals a rebuilt one."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NAMES = [f"{folder}{name}.bmp" for folder in ("", "x/", "x/y/", "é ") for name 
 
 
 def change(root: Path, random: np.random.Generator, step: int) -> None:
-    """One thing that people do to files, with few contents so that equal ones are common, and a time of its own."""
+    """Apply one random file operation with a unique time; contents are few, so that equal ones are common."""
     now = (step * 1_000_000_000,) * 2
     path, other = (root / NAMES[int(k)] for k in random.integers(len(NAMES), size=2))
     what = random.choice(["write", "delete", "rename", "copy", "exchange", "touch", "break"])
@@ -44,11 +44,11 @@ def change(root: Path, random: np.random.Generator, step: int) -> None:
 
 @pytest.mark.parametrize("seed", range(4))
 def test_the_collection_equals_one_made_anew(tmp_path, seed):
-    """Paths, digests, times and vectors; a further run finds nothing to do."""
+    """Compare paths, digests, times and embeddings; another run finds nothing to do."""
     random, root = np.random.default_rng(seed), tmp_path / "photos"
     save_picture(root, "stays.bmp", 99)
     (root / "x/y").mkdir(parents=True)
-    for folder in ("x", "x/y"):  # an empty folder may be one whose disk is away
+    for folder in ("x", "x/y"):  # an empty folder could be an unmounted disk
         (root / folder / "notes.txt").touch()
     step = 0
     with new_collection(tmp_path / "index.vse") as collection:

@@ -1,4 +1,4 @@
-"""A process that indexes is killed or interrupted: what it had committed is there, and the next one goes on."""
+"""After a kill or an interrupt, committed files are there and the next run resumes."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def root(tmp_path):
 
 
 def stop_after(root, lines, how, commit_files):
-    """What the process said, stopped after that many lines, and everything it had to say until its end."""
+    """Send a signal after that many lines of output; return all lines until the process ended."""
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     arguments = [str(root.parent / "index.vse"), str(root), str(commit_files)]
     process = subprocess.Popen(
@@ -71,7 +71,7 @@ def stop_after(root, lines, how, commit_files):
 @pytest.mark.slow
 @pytest.mark.parametrize("lines", [1, 17, 60])
 def test_killed_indexing_resumes(root, tmp_path, lines):
-    """Every acknowledged file is there and whole; the next run encodes only the others."""
+    """Every acknowledged file is intact; the next run encodes only the others."""
     said = stop_after(root, lines, signal.SIGKILL, commit_files=5)
     acknowledged = sum(int(words[1]) for words in said if words[0] == "added")
     with EmbeddedCollection.open(tmp_path / "index.vse", write=True) as collection:

@@ -1,4 +1,4 @@
-"""Moments from end to end: videos of moving shapes are indexed and searched by the commands, as a person does it."""
+"""Moments end to end: index and search videos of moving shapes through the CLI."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from tests.service.page.colour_model import GROUNDS, write_colour_model
 
 from vse.data.scenes.scene import PALETTE
 
-SECONDS, RATE = 4, 5  # of a shape, as long as a moment; frames a second
+SECONDS, RATE = 4, 5  # duration of a shape, one moment; frames per second
 SIDE = 96
 CLIPS = {
     "day": (("red", "disc"), ("green", "square"), ("blue", "triangle")),
     "night": (("yellow", "square"), ("purple", "triangle"), ("orange", "disc"), ("pink", "square")),
 }
 FORMS = {"mp4": "libx264", "webm": "libvpx-vp9"}
-WHOLE = {"options": {"movflags": "faststart"}}  # what is needed for reading stands first, so that a cut file opens
+WHOLE = {"options": {"movflags": "faststart"}}  # the header comes first, so that a truncated file opens
 
 
 def drawn(colour: str, shape: str, x: float, y: float, radius: float, height: int = SIDE, width: int = SIDE):
-    """A shape of a colour on grey ground; ``x`` and ``y`` are its middle, as shares of the sides."""
+    """Draw a coloured shape on grey; ``x`` and ``y`` are its centre, as fractions of the sides."""
     rows, columns = np.mgrid[:height, :width]
     right, down = columns - x * width, rows - y * height
     inside = {
@@ -39,7 +39,7 @@ def drawn(colour: str, shape: str, x: float, y: float, radius: float, height: in
 
 
 def moving(shapes, number: int, height: int, width: int):
-    """Frame ``number`` of a video in which one shape after the other moves from left to right, up and down."""
+    """Draw frame ``number`` of a video in which one shape after another moves from left to right, up and down."""
     colour, shape = shapes[number // (SECONDS * RATE)]
     share = number % (SECONDS * RATE) / (SECONDS * RATE)
     return drawn(colour, shape, 0.25 + share / 2, 0.5 + 0.15 * np.sin(7 * share), 18, height, width)
@@ -54,14 +54,14 @@ def save_clip(path: Path, name: str) -> None:
 
 @dataclass(frozen=True)
 class Place:
-    """``moments[colour]`` is the file and the second at which the shape of a colour begins to move."""
+    """An index; ``moments[colour]`` is the file and the second at which the shape of a colour starts."""
 
     index: Path
     queries: dict[str, Path]
     moments: dict[str, tuple[str, int]]
 
     def best_clip(self, *query: object) -> dict:
-        """The first result that is a moment, whatever images are before it."""
+        """Return the first result that is a moment, ignoring images before it."""
         found = reported("search", self.index, *query, "-k", 100)["results"]
         return next(result for result in found if result["kind"] == "video")
 
@@ -73,7 +73,7 @@ def model(tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="module", params=[("mp4", "webm"), ("webm", "mp4")], ids=["mp4 webm", "webm mp4"])
 def place(request, model, tmp_path_factory) -> Place:
-    """Both videos, each in one of the forms, images of the same and of other colours between them, and their index."""
+    """Index both videos, in different formats, with images of the same and other colours between them."""
     home = tmp_path_factory.mktemp("moments")
     media, queries = home / "media", home / "queries"
     media.mkdir()
@@ -84,7 +84,7 @@ def place(request, model, tmp_path_factory) -> Place:
         moments |= {colour: (f"{name}.{form}", SECONDS * n) for n, (colour, _) in enumerate(shapes)}
     for colour, shape in (each for shapes in CLIPS.values() for each in shapes):
         Image.fromarray(drawn(colour, shape, 0.4, 0.6, 22)).save(queries / f"{colour}.png")
-    for name, colour in (("a", "red"), ("e", "black"), ("z", "pink")):  # before, between and behind the videos
+    for name, colour in (("a", "red"), ("e", "black"), ("z", "pink")):  # before, between and after the videos
         Image.fromarray(drawn(colour, "disc", 0.5, 0.5, 25)).save(media / f"{name}.jpg")
     (report,) = reported("index", media, "--into", home / "media.vse", "--model", model)["folders"]
     assert (report["new"], report["problems"]) == (5, [])
@@ -93,7 +93,7 @@ def place(request, model, tmp_path_factory) -> Place:
 
 @pytest.mark.parametrize("colour", [colour for shapes in CLIPS.values() for colour, _ in shapes])
 def test_a_picture_finds_the_moment_of_its_shape(colour, place):
-    """The best moment is of the right file and of the seconds in which the shape moves; words find it as well."""
+    """An image and a word both find the right file and the seconds in which the shape moves."""
     file, start = place.moments[colour]
     for query in (("--image", place.queries[colour]), (colour,)):
         found = place.best_clip(*query)
@@ -103,7 +103,7 @@ def test_a_picture_finds_the_moment_of_its_shape(colour, place):
 
 
 def test_every_second_belongs_to_one_moment(place):
-    """The moments of a video follow each other without a gap from its beginning to its end."""
+    """The moments of a video cover it from start to end without gaps."""
     found = reported("search", place.index, "red", "-k", 100, "--type", "video")["results"]
     for name, shapes in CLIPS.items():
         spans = sorted((each["start"], each["end"]) for each in found if Path(each["path"]).stem == name)
@@ -115,7 +115,7 @@ def test_every_second_belongs_to_one_moment(place):
 
 @pytest.mark.parametrize("form", FORMS)
 def test_a_clip_that_is_cut_answers_for_its_first_moments(form, model, tmp_path):
-    """The rest of a video truncated at two thirds is found with its seconds, and the truncation is reported."""
+    """The readable part of a video truncated at two thirds is found with its times, and the truncation is reported."""
     media = tmp_path / "media"
     media.mkdir()
     save_clip(media / f"night.{form}", "night")

@@ -1,4 +1,4 @@
-"""The address of a collection decides what keeps it; indexing does not see the difference."""
+"""The address of a collection selects its backend; indexing works the same with each."""
 
 from __future__ import annotations
 
@@ -31,19 +31,19 @@ ABOUT = {"model": "m", "model_source": "s", "dimensions": 4}
     ],
 )
 def test_collection_addresses(address, backend):
-    """A prefix or the ending .db means Milvus, everything else is a folder."""
+    """The prefix ``milvus+`` or the suffix .db means Milvus, anything else is a folder."""
     assert backend_of(address) == backend
 
 
 def test_invalid_collection_addresses():
-    """Nothing, and addresses of Milvus that cannot be read, which are not taken for absent collections."""
+    """Empty and malformed addresses are errors, not absent collections."""
     for address in ("", "milvus+http://host", "milvus+ftp://host/name"):
         with pytest.raises(InputError):
             collection_exists(address)
 
 
 def test_a_name_that_ends_like_a_folder(tmp_path):
-    """The completion of a shell puts a slash behind it: the same collection."""
+    """A trailing slash from shell completion means the same collection."""
     pytest.importorskip("milvus_lite")
     create_collection(f"{tmp_path}/photos.db/", **ABOUT).close()
     for address in (f"{tmp_path}/photos.db", f"{tmp_path}/photos.db/", f"milvus+file:{tmp_path}/photos.db//"):
@@ -54,7 +54,7 @@ def test_a_name_that_ends_like_a_folder(tmp_path):
 
 
 def test_open_names_file_in_place_of_collection(tmp_path):
-    """A file in the place of a collection, or above it, is neither absent nor a matter of permissions."""
+    """A file in the place of a collection, or above it, is reported as such."""
     (tmp_path / "note").touch()
     (tmp_path / "note.db").touch()
     (tmp_path / "link").symlink_to(tmp_path / "nowhere")
@@ -67,7 +67,7 @@ def test_open_names_file_in_place_of_collection(tmp_path):
 
 
 def test_a_folder_that_may_not_be_entered(tmp_path):
-    """Whether there is a collection cannot be said."""
+    """An unreadable folder is an error, not an absent collection."""
     (tmp_path / "locked" / "photos.vse").mkdir(parents=True)
     (tmp_path / "locked").chmod(0)
     try:
@@ -79,7 +79,7 @@ def test_a_folder_that_may_not_be_entered(tmp_path):
 
 @pytest.mark.parametrize("name", ["photos.vse", "photos.db"])
 def test_a_collection_of_a_newer_version_exists(tmp_path, name, monkeypatch):
-    """It is not taken for absent, and is told as what it is."""
+    """A newer format is reported, not mistaken for an absent collection."""
     if name.endswith(".db"):
         pytest.importorskip("milvus_lite")
     monkeypatch.setattr("vse.index.milvus.schema.FORMAT", 99)
@@ -96,7 +96,7 @@ def test_a_collection_of_a_newer_version_exists(tmp_path, name, monkeypatch):
 
 @pytest.mark.parametrize("name", ["photos.vse", "photos.db"])
 def test_collection_records_moved_model(tmp_path, name):
-    """The new place is found by whoever opens the collection; nothing else changes."""
+    """The new location of the model is persistent; nothing else changes."""
     if name.endswith(".db"):
         pytest.importorskip("milvus_lite")
     collection = create_collection(tmp_path / name, **ABOUT)
@@ -113,7 +113,7 @@ def test_collection_records_moved_model(tmp_path, name):
 
 @pytest.mark.parametrize("name", ["photos.vse", "photos.db"])
 def test_a_collection_from_beginning_to_end(tmp_path, name):
-    """Made, filled, opened again, brought up to date: the same counts whatever keeps it."""
+    """Create, fill, reopen and update: the counts are the same for both backends."""
     if name.endswith(".db"):
         pytest.importorskip("pymilvus")
         pytest.importorskip("milvus_lite")

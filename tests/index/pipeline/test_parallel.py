@@ -1,4 +1,4 @@
-"""Calls of the model that run side by side: what comes of them is what one call after the other gives."""
+"""Concurrent model calls give the same results as sequential ones."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Uneven:
             self.inside += len(batch)
             self.most = max(self.most, self.inside)
         if number <= 2:
-            self._both.wait(timeout=60)  # breaks if calls come one by one
+            self._both.wait(timeout=60)  # times out if calls are sequential
             time.sleep(0.2 / number)
         try:
             if number == self.fails_at:
@@ -71,7 +71,7 @@ def collection(tmp_path):
 
 
 def test_every_file_has_its_own_vector(collection, root):
-    """Whichever call ends first, and with files between them that cannot be read; ids follow the order of paths."""
+    """Whichever call ends first, and with unreadable files between them; ids follow the order of paths."""
     (root / "07.png").write_bytes(b"broken")
     (root / "29.png").write_bytes(b"broken")
     encoder = Uneven()
@@ -86,7 +86,7 @@ def test_every_file_has_its_own_vector(collection, root):
 
 
 def test_a_call_that_fails(collection, root):
-    """The error comes through, calls before it are committed, and the next run does the rest."""
+    """The error propagates, earlier calls are committed, and the next run does the rest."""
     with pytest.raises(VSEError, match="the model has failed"):
         index_folder(collection, Uneven(fails_at=9), root, batch_size=6)
     there = len(ids_of(collection))
@@ -96,7 +96,7 @@ def test_a_call_that_fails(collection, root):
 
 
 def test_problems_are_told_as_they_come(collection, tmp_path):
-    """A folder full of them is not gathered to its end first."""
+    """A folder full of unreadable files reports progress as it goes."""
     root = tmp_path / "broken"
     root.mkdir()
     for number in range(200):
@@ -131,7 +131,7 @@ def runtimes(tmp_path_factory):
 
 @pytest.mark.parametrize("runtime", ["torch", "onnx"])
 def test_calls_from_several_threads(runtimes, runtime):
-    """They give what single calls give; afterwards the model is as it was, with its threads and in its mode."""
+    """Results equal those of single calls; afterwards the model has its threads and mode back."""
     encoder = runtimes[runtime]
     pixels = np.stack([prepare(picture(seed), encoder.preprocessing) for seed in range(48)])
     before = torch.get_num_threads()
@@ -159,5 +159,5 @@ def test_calls_from_several_threads(runtimes, runtime):
     [(1, 32, (1, 4)), (2, 32, (2, 4)), (64, 32, (8, 4)), (2, 4, (1, 4)), (2, 3, (1, 3)), (8, 1, (1, 1))],
 )
 def test_how_cores_are_shared(cores, batch_size, expected):
-    """A call has four images where the batch allows it, and all calls together do not exceed the batch."""
+    """A call has four images if the batch allows it, and all calls together do not exceed the batch."""
     assert ParallelCalls.sharing(cores, batch_size) == expected

@@ -1,4 +1,4 @@
-"""A disk that is mounted somewhere below an indexed folder and is away: its files are not taken for deleted."""
+"""Files of an unmounted disk below an indexed folder are not mistaken for deleted ones."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ DISK = ("disk/a.bmp", "disk/b.bmp", "disk/trip/c.bmp")
 
 @pytest.fixture
 def root(tmp_path):
-    """One image of its own and three on a disk."""
+    """One image in the folder itself and three on a disk."""
     for seed, path in enumerate(("stays.bmp", *DISK)):
         save_picture(tmp_path / "my photos", path, seed)
     return tmp_path / "my photos"
@@ -31,16 +31,16 @@ def collection(tmp_path, root):
 
 
 def unmount(root, into):
-    """What a folder looks like without its disk, which is elsewhere meanwhile."""
+    """Replace the disk by its empty mount point."""
     (root / "disk").rename(into)
     (root / "disk").mkdir()
 
 
 def test_an_empty_folder_keeps_its_files(collection, root, tmp_path):
-    """They stay with their ids, it is said where and how they could be forgotten, and the disk can come back."""
+    """They keep their ids, a note names the folder and the command to forget them, and the disk can return."""
     before = ids_of(collection)
     unmount(root, tmp_path / "elsewhere")
-    (root / "disk/.hidden").touch()  # systems put such things onto mount points
+    (root / "disk/.hidden").touch()  # systems put hidden files on mount points
     for _ in range(2):
         report = index_folder(collection, model(), root)
         assert counts(report) == {"kept": 3, "skipped": 1}
@@ -53,7 +53,7 @@ def test_an_empty_folder_keeps_its_files(collection, root, tmp_path):
 
 
 def test_the_command_in_the_note_forgets_them(collection, root, tmp_path, capsys):
-    """As it stands there, spaces in the path included; the next run has nothing more to keep."""
+    """The quoted command works verbatim, even with spaces in the path; the next run keeps nothing."""
     unmount(root, tmp_path / "elsewhere")
     (note,) = index_folder(collection, model(), root).notes
     collection.close()
@@ -66,7 +66,7 @@ def test_the_command_in_the_note_forgets_them(collection, root, tmp_path, capsys
 
 
 def test_a_folder_that_was_removed_is_a_deletion(collection, root):
-    """The folder itself is gone, or something else is left in it: nobody has unmounted anything."""
+    """If the folder itself is gone, or other files are left in it, its disk was not unmounted."""
     (root / "disk/trip/c.bmp").unlink()
     (root / "disk/trip").rmdir()
     assert counts(index_folder(collection, model(), root)) == {"removed": 1, "skipped": 3}
@@ -77,7 +77,7 @@ def test_a_folder_that_was_removed_is_a_deletion(collection, root):
 
 
 def test_files_that_moved_out_of_a_folder_move(collection, root):
-    """An empty folder is left, and its files are elsewhere: only those that are nowhere are kept."""
+    """Files that moved out of a now empty folder are moves; only those not found are kept."""
     before = ids_of(collection)
     (root / "disk/a.bmp").rename(root / "a.bmp")
     later(root / "a.bmp")
@@ -92,7 +92,7 @@ def test_files_that_moved_out_of_a_folder_move(collection, root):
 
 
 def test_every_empty_folder_is_named(collection, root):
-    """The folder that is nearest to the files, each with the number of its own."""
+    """Notes name the nearest empty folder, with its number of files."""
     for path in DISK:
         (root / path).unlink()
     report = index_folder(collection, model(), root)
@@ -101,7 +101,7 @@ def test_every_empty_folder_is_named(collection, root):
 
 
 def test_the_folder_nearest_above(tmp_path):
-    """Folders that are missing, or have become files, are passed over on the way up; the root is never named."""
+    """Missing folders, and those replaced by files, are skipped on the way up; the root is never returned."""
     for folder in ("empty", "full/inner", "full/gone.d"):
         (tmp_path / folder).mkdir(parents=True)
     (tmp_path / "full/file").write_text("x")

@@ -1,4 +1,4 @@
-"""Folders and EXIF for tests."""
+"""Helpers for the scan tests: folders and EXIF."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def problems_of(scan):
 
 def exif_of(first=None, camera=None, gps=None):
     exif = Image.Exif()
-    exif.update({MAKE: "vse"} | (first or {}))  # Pillow drops notes that have nothing in the first directory
+    exif.update({MAKE: "vse"} | (first or {}))  # Pillow drops EXIF with an empty first directory
     exif.get_ifd(EXIF).update(camera or {})
     exif.get_ifd(GPS).update(gps or {})
     return exif

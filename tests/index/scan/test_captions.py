@@ -1,4 +1,4 @@
-"""Captions beside the images: read where they are sound, reported where they are not."""
+"""Caption files: valid rows are read, invalid ones reported."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def read(root, **options):
 
 
 def test_folder_without_caption_file(tmp_path):
-    """Without a file there are no captions and no problems."""
+    """No caption file means no captions and no problems."""
     assert read(tmp_path) == ({}, [])
     assert read(tmp_path / "absent") == ({}, [])
     (tmp_path / "captions.csv").mkdir()
@@ -25,7 +25,7 @@ def test_folder_without_caption_file(tmp_path):
 
 
 def test_captions_from_csv(tmp_path):
-    """Rows in their order; commas and line breaks in quotes; each caption of a file once; odd spellings of a path."""
+    """Rows in order, quoted commas and line breaks, deduplicated captions, and paths in non-canonical form."""
     (tmp_path / "captions.csv").write_text(
         'path,caption\na.jpg,A dog\nsub/b.jpg,"one, two\nthree"\n./a.jpg,A cat\na.jpg,A dog\n'
         f'"{tmp_path}/c.jpg",Far\nsub//./b.jpg,four\n',
@@ -38,7 +38,7 @@ def test_captions_from_csv(tmp_path):
 
 
 def test_captions_from_jsonl_and_csv(tmp_path):
-    """Lists of texts in JSONL; with both files the rows of the CSV come first."""
+    """JSONL may hold lists of texts; with both files, CSV rows come first."""
     (tmp_path / "captions.jsonl").write_text(
         '{"path": "a.jpg", "caption": ["One", "Two"]}\n\n{"path": "日.jpg", "caption": "Drei"}\n', encoding="utf-8"
     )
@@ -66,7 +66,7 @@ def test_captions_from_jsonl_and_csv(tmp_path):
     ],
 )
 def test_bad_caption_rows_are_reported(tmp_path, row, reason):
-    """A bad row is reported by its line and left out; the others count."""
+    """An invalid row is reported by its line and skipped; the others count."""
     good = '{"path": "good.jpg", "caption": "Good"}\n'
     (tmp_path / "captions.jsonl").write_text(f"{good}{row}\n{good}")
     captions, problems = read(tmp_path)
@@ -77,7 +77,7 @@ def test_bad_caption_rows_are_reported(tmp_path, row, reason):
 
 
 def test_bad_caption_files_are_reported(tmp_path):
-    """Other columns, other bytes and too much of it: no captions, one problem each."""
+    """Wrong columns, invalid UTF-8 and exceeded limits are one problem each."""
     (tmp_path / "captions.csv").write_text("image,text\na.jpg,x\n")
     (tmp_path / "captions.jsonl").write_bytes(b'{"path": "a.jpg", "caption": "caf\xe9"}\n')
     captions, problems = read(tmp_path)
@@ -93,7 +93,7 @@ def test_bad_caption_files_are_reported(tmp_path):
 
 @given(st.binary(max_size=200))
 def test_caption_files_of_any_bytes(tmp_path_factory, content):
-    """No content is an error."""
+    """No content raises an error."""
     root = tmp_path_factory.mktemp("captions")
     (root / "captions.csv").write_bytes(b"path,caption\n" + content)
     (root / "captions.jsonl").write_bytes(content)

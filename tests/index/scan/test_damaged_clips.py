@@ -1,4 +1,4 @@
-"""A video that is broken, hostile or no video gives what can be read of it, or one problem with a reason."""
+"""Corrupt, hostile and non-video files give what can be read, or one problem with a reason."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def found_at(path, kind="video"):
 
 
 def problem_of(path, **options):
-    """The one problem that ``frames`` gives."""
+    """Return the single problem that ``frames`` yields."""
     found = list(frames(path, **options))
     assert len(found) == 1
     assert isinstance(found[0], Problem)
@@ -34,9 +34,9 @@ def problem_of(path, **options):
 @pytest.mark.parametrize("name", CUT)
 @pytest.mark.parametrize("windows", [64, 3])
 def test_truncated_video_gives_windows_before_the_cut(tmp_path, capfd, name, windows):
-    """What was before the cut is given, the last window says where the video ends, and nothing is printed.
+    """Windows before the cut are returned, the last remarks where the video ends, and nothing is printed.
 
-    With few windows the reader jumps, also behind the cut, and has to find its way back.
+    With few windows the reader seeks, even past the cut, and has to recover.
     """
     path = tmp_path / name
     write_clip(path, seconds=24, **CUT[name])
@@ -46,7 +46,7 @@ def test_truncated_video_gives_windows_before_the_cut(tmp_path, capfd, name, win
     assert all(isinstance(window, Window) for window in found)
     assert 9 < found[-1].end < 17
     assert found[-1].remark
-    if name != "clip.avi":  # whose length libav takes from what is there
+    if name != "clip.avi":  # libav computes its duration from the remaining data
         assert "of 24.0 s" in found[-1].remark
     assert [window.remark for window in found[:-1]] == [None] * (len(found) - 1)
     numbers = [number_of(frame) for window in found for frame in window.frames]
@@ -57,7 +57,7 @@ def test_truncated_video_gives_windows_before_the_cut(tmp_path, capfd, name, win
 
 
 def test_cut_behind_the_first_frames(tmp_path):
-    """A little is better than nothing: one window with what there is."""
+    """A video truncated early gives one window with what there is."""
     path = tmp_path / "clip.mp4"
     write_clip(path, seconds=60, gop=600, **FAST_START)
     content = path.read_bytes()
@@ -77,7 +77,7 @@ def test_cut_before_the_index(tmp_path):
 
 
 def test_damage_in_the_middle(tmp_path):
-    """Noise within a video: the windows around it stay."""
+    """Noise within a video leaves the other windows intact."""
     path = tmp_path / "clip.mp4"
     write_clip(path, seconds=16, gop=5)
     content = bytearray(path.read_bytes())
@@ -93,7 +93,7 @@ def test_damage_in_the_middle(tmp_path):
 
 @pytest.mark.parametrize("cover", [False, True])
 def test_audio_file_is_not_a_video(tmp_path, cover):
-    """Sound, also with a cover image, is no clip."""
+    """Audio is not a video, even with a cover image."""
     with av.open(str(tmp_path / "song.mp4"), "w") as container:
         sound = container.add_stream("aac", rate=44100, layout="mono")
         if cover:
@@ -108,7 +108,6 @@ def test_audio_file_is_not_a_video(tmp_path, cover):
 
 
 def test_video_stream_without_frames(tmp_path):
-    """A video stream without a frame in it."""
     with av.open(str(tmp_path / "none.mkv"), "w") as container:
         stream = container.add_stream("libx264", rate=10)
         stream.width, stream.height, stream.pix_fmt = 64, 48, "yuv420p"
@@ -119,7 +118,7 @@ def test_video_stream_without_frames(tmp_path):
 
 @pytest.mark.parametrize("content", [b"", b"hello, this is text", b"\0" * 5000, MP4_START, b"RIFF\0\0\0\0AVI LIST"])
 def test_other_content_is_not_read_as_video(tmp_path, content):
-    """Nothing, text, zeros, and beginnings without a sequel."""
+    """Empty files, text, zeros, and headers without content."""
     path = tmp_path / "clip.mp4"
     path.write_bytes(content)
     assert problem_of(path).reason
@@ -134,7 +133,7 @@ def test_other_content_is_not_read_as_video(tmp_path, content):
     ],
 )
 def test_play_lists_are_not_followed(tmp_path, content):
-    """A text that tells libav to open another file does not make it do so."""
+    """A playlist does not make libav open another file."""
     write_clip(tmp_path / "other.mp4", seconds=2)
     path = tmp_path / "list.mp4"
     path.write_text(content.format(other=tmp_path / "other.mp4", name="other.mp4"))
@@ -142,7 +141,7 @@ def test_play_lists_are_not_followed(tmp_path, content):
 
 
 def test_missing_video_folder_and_pipe_are_problems(tmp_path):
-    """An absent file, a folder and a pipe are problems, and no pipe is waited for."""
+    """A missing file, a folder and a pipe are problems, and reading never blocks on a pipe."""
     os.mkfifo(tmp_path / "pipe.mp4")
     assert problem_of(tmp_path / "none.mp4").reason == "no such file"
     assert problem_of(tmp_path).reason == "not a regular file"
@@ -151,17 +150,17 @@ def test_missing_video_folder_and_pipe_are_problems(tmp_path):
 
 
 def test_names_that_look_like_addresses(tmp_path, monkeypatch):
-    """A name is a name: protocols, patterns, options and line breaks in it mean nothing."""
+    """Protocols, patterns, options and line breaks in a name have no effect."""
     monkeypatch.chdir(tmp_path)
     write_clip("plain.mp4", seconds=1)
     for name in ("http:x.mp4", "concat:a|b.mp4", "%03d.mp4", "-i.mp4", "two\nlines.mp4", "Ünï 日本.mp4", "a?b=c#d.mp4"):
-        os.rename("plain.mp4", name)  # noqa: PTH104 - paths would mend some of these names
+        os.rename("plain.mp4", name)  # noqa: PTH104 - Path would normalise some of these names
         assert isinstance(next(frames(name)), Window)
         os.rename(name, "plain.mp4")  # noqa: PTH104
 
 
 def test_video_limits(tmp_path):
-    """On pixels and duration a video is refused, by ``describe`` too, and so it is on time."""
+    """Limits on pixels, duration and decoding time are enforced, by ``describe`` too."""
     path = tmp_path / "clip.mp4"
     write_clip(path, seconds=8)
     assert "3,072 pixels, at most 3,071" in problem_of(path, limits=VideoLimits(max_pixels=3071)).reason
@@ -175,7 +174,7 @@ def test_video_limits(tmp_path):
 
 
 def test_the_time_of_the_caller_does_not_count(tmp_path, monkeypatch):
-    """A model may take hours for the frames of each window: the video still comes whole."""
+    """A slow consumer does not trigger the decoding timeout."""
     write_clip(tmp_path / "clip.mp4", seconds=40)
     clock = Clock(monkeypatch)
     found = []
@@ -188,13 +187,13 @@ def test_the_time_of_the_caller_does_not_count(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("name", ["clip.mp4", "live.webm"])
 def test_a_clip_that_takes_too_long(tmp_path, monkeypatch, name):
-    """Windows may come before, but the end is a problem, so that nobody takes them for the whole video.
+    """On a timeout the last element is a problem, so that earlier windows are not mistaken for the whole video.
 
-    The second has no duration, which is measured first; this counts too.
+    The second video has no duration; measuring it counts against the timeout too.
     """
     live = {"codec": "libvpx-vp9", "options": {"live": "1"}}
     write_clip(tmp_path / name, seconds=40, **(live if name == "live.webm" else {}))
-    Clock(monkeypatch, step=1.0)  # for each packet: there are 400, and it is looked at a few times more
+    Clock(monkeypatch, step=1.0)  # per packet: there are 400, and a few more clock reads
     *windows, problem = frames(tmp_path / name, limits=VideoLimits(max_time=300))
     assert all(isinstance(window, Window) for window in windows)
     assert (0 < len(windows) < 10) if name == "clip.mp4" else not windows
@@ -220,7 +219,7 @@ def test_corrupt_videos_give_windows_or_one_problem(contents, tmp_path, name, da
     """Flipped, cut, inserted or removed bytes give windows or one problem, a file or a problem, and nothing else."""
     content = bytearray(contents[name])
     for _ in range(data.draw(st.integers(1, 8))):
-        reach = data.draw(st.sampled_from([200, 2000, len(content)]))  # headers are the most delicate part
+        reach = data.draw(st.sampled_from([200, 2000, len(content)]))  # headers are the most fragile part
         position = data.draw(st.integers(0, max(min(reach, len(content)) - 1, 0)))
         change = data.draw(st.sampled_from(["flip", "cut", "insert", "remove"]))
         if change == "flip" and content:

@@ -1,4 +1,4 @@
-"""A found file becomes what a collection knows about it, or one problem."""
+"""A found file becomes a described file, or one problem."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def described(root, name, content, **options):
 
 @pytest.mark.parametrize("file_format", ["JPEG", "PNG", "WEBP", "GIF", "TIFF", "BMP", "AVIF", "HEIF"])
 def test_describe_every_image_format(tmp_path, file_format):
-    """Size, digest, time of change and place below the root."""
+    """Size, digest, modification time and path below the root."""
     content = heif(PICTURE) if file_format == "HEIF" else encoded(PICTURE, file_format)
     (tmp_path / "sub").mkdir()
     path = tmp_path / "sub" / f"é.{file_format.lower().replace('jpeg', 'jpg')}"
@@ -69,7 +69,7 @@ def test_describe_every_image_format(tmp_path, file_format):
 @pytest.mark.parametrize("orientation", range(1, 9))
 @pytest.mark.parametrize("file_format", ["JPEG", "PNG", "WEBP", "TIFF", "AVIF"])
 def test_described_size_is_upright(tmp_path, file_format, orientation):
-    """The size is that of the upright image, as it is decoded later."""
+    """The size is that of the upright image, as decoded later."""
     content = encoded(PICTURE, file_format, exif=with_orientation(orientation))
     file = described(tmp_path, "a.jpg", content)
     assert (file.height, file.width) == read_image(content).shape[:2]
@@ -77,7 +77,7 @@ def test_described_size_is_upright(tmp_path, file_format, orientation):
 
 
 def test_described_heif_size_is_upright(tmp_path):
-    """The decoder turns these by itself."""
+    """The HEIF decoder rotates images by itself."""
     content = heif(PICTURE, exif=with_orientation(6).tobytes())
     file = described(tmp_path, "a.heic", content)
     assert (file.height, file.width) == read_image(content).shape[:2]
@@ -85,7 +85,7 @@ def test_described_heif_size_is_upright(tmp_path):
 
 @pytest.mark.parametrize("behind", [False, True])
 def test_describe_reads_png_exif(tmp_path, behind):
-    """EXIF of a PNG counts before and behind the pixels."""
+    """EXIF of a PNG is read before and after the pixels."""
     content = encoded(PICTURE, "PNG", exif=with_orientation(6))
     start = content.index(b"eXIf") - 4
     length = struct.unpack_from(">I", content, start)[0] + 12
@@ -98,7 +98,7 @@ def test_describe_reads_png_exif(tmp_path, behind):
 
 
 def test_describe_reads_time_and_place(tmp_path):
-    """From the EXIF of every format that carries it."""
+    """From the EXIF of every format that has it."""
     gps = gps_of((48, 30, 0), (9, 15, 36), ("S", "W"))
     exif = exif_of(camera={0x9003: "2021:05:06 07:08:09", 0x9291: "5"}, gps=gps).tobytes()
     contents = [encoded(PICTURE, name, exif=exif) for name in ("JPEG", "PNG", "WEBP", "TIFF", "AVIF")]
@@ -110,25 +110,24 @@ def test_describe_reads_time_and_place(tmp_path):
 
 
 def test_describe_keeps_captions(tmp_path):
-    """They are handed in, and come out."""
     assert described(tmp_path, "a.png", encoded(PICTURE, "PNG"), captions=("a", "b")).captions == ("a", "b")
 
 
 def test_describe_animation(tmp_path):
-    """An animated GIF is an image of its first frame's size."""
+    """An animated GIF is an image with the size of its first frame."""
     more = [Image.fromarray(PICTURE[::-1]), Image.fromarray(PICTURE)]
     file = described(tmp_path, "a.gif", encoded(PICTURE, "GIF", save_all=True, append_images=more))
     assert (file.kind, file.width, file.height, file.duration) == ("image", 20, 12, None)
 
 
 def test_describe_panorama_without_decoding(tmp_path):
-    """30,000 pixels of width are an image, and are not decoded to know it."""
+    """An image 30,000 pixels wide is accepted without decoding it."""
     file = described(tmp_path, "a.png", encoded(np.zeros((500, 30_000), np.uint8), "PNG"))
     assert (file.width, file.height) == (30_000, 500)
 
 
 def test_describe_refuses_decompression_bombs(tmp_path):
-    """A few bytes that announce a huge image are refused by the header, and so is a file above the limit."""
+    """A tiny file that declares a huge image is rejected by its header, and so is a file above the limits."""
 
     def chunk(kind, body):
         return struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
@@ -144,7 +143,7 @@ def test_describe_refuses_decompression_bombs(tmp_path):
 
 
 def test_describe_refuses_other_content(tmp_path):
-    """Nothing, text and a folder under the name of an image; a file that is gone; a pipe; an impossible name."""
+    """An empty file, text, a folder, a missing file, a pipe and an impossible name are problems."""
     assert described(tmp_path, "empty.jpg", b"") == Problem("empty.jpg", "empty")
     assert "not an image" in described(tmp_path, "text.jpg", b"hello").reason
     (tmp_path / "folder.jpg").mkdir()
@@ -159,14 +158,14 @@ def test_describe_refuses_other_content(tmp_path):
 
 
 def test_describe_accepts_truncated_image(tmp_path):
-    """The header is whole, so the file is known; the pixels are refused when they are decoded."""
+    """The header is intact, so the file is described; decoding it fails later."""
     content = encoded(gradient(200, 300), "JPEG")
     file = described(tmp_path, "a.jpg", content[: len(content) // 2])
     assert (file.width, file.height) == (300, 200)
 
 
 def test_a_file_that_changes_meanwhile(tmp_path, monkeypatch):
-    """Facts of one content under the digest of another are worse than none."""
+    """A file that changes during the read is a problem, so that metadata and digest never disagree."""
     module = sys.modules["vse.index.scan.describe"]
     reading = module.file_content
 
@@ -181,7 +180,7 @@ def test_a_file_that_changes_meanwhile(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("name", ["clip.mp4", "clip.mov", "clip.mkv", "clip.webm", "clip.avi"])
 def test_describe_video(tmp_path, name):
-    """Duration and size; the digest is of the whole file."""
+    """Duration and size; the digest covers the whole file."""
     codec = {"clip.webm": "libvpx-vp9", "clip.avi": "mpeg4"}.get(name, "libx264")
     write_clip(tmp_path / name, seconds=3, codec=codec)
     (file,) = describe_all(tmp_path)
@@ -193,13 +192,13 @@ def test_describe_video(tmp_path, name):
 
 @pytest.mark.parametrize(("angle", "size"), [(0, (64, 48)), (90, (48, 64)), (-90, (48, 64)), (180, (64, 48))])
 def test_describe_rotated_video(tmp_path, angle, size):
-    """The size is that which is seen."""
+    """The size is that of the displayed video."""
     write_clip(tmp_path / "a.mp4", seconds=1, turn=lambda stream: stream.set_display_rotation(angle))
     assert [(file.width, file.height) for file in describe_all(tmp_path)] == [size]
 
 
 def test_describe_video_with_wide_pixels(tmp_path):
-    """And with square pixels."""
+    """The size is in square pixels."""
     write_clip(tmp_path / "a.mp4", seconds=1, aspect=Fraction(4, 3))
     assert [(file.width, file.height) for file in describe_all(tmp_path)] == [(85, 48)]
 
@@ -221,7 +220,7 @@ LOCAL = "2021-05-06T09:08:09+0200"
     ],
 )
 def test_describe_reads_video_time(tmp_path, name, metadata, hour):
-    """Local time where the file has it; the beginnings of clocks and plain words are no time."""
+    """Local time if the file has it; container epochs and plain words are ignored."""
     write_clip(tmp_path / name, seconds=1, metadata=metadata, options=KEEP_TAGS if name == "a.mov" else {})
     (file,) = describe_all(tmp_path)
     if hour is None:
@@ -241,7 +240,7 @@ def test_describe_reads_video_time(tmp_path, name, metadata, hour):
     ],
 )
 def test_describe_reads_video_place(tmp_path, text, place):
-    """As phones write it."""
+    """In the format that phones write."""
     metadata = {"com.apple.quicktime.location.ISO6709": text}
     write_clip(tmp_path / "a.mov", seconds=1, metadata=metadata, options=KEEP_TAGS)
     assert [(file.latitude, file.longitude) for file in describe_all(tmp_path)] == [place]
@@ -274,7 +273,7 @@ def test_describe_corrupt_image_gives_file_or_problem(tmp_path, name, data):
 
 
 def test_described_size_matches_decoded_size(shared_data):
-    """Every image of a real folder has the size with which it is decoded."""
+    """Every image of a real folder has the size it is decoded with."""
     folders = {path.parent for path in Path(shared_data).rglob("*.jpg")}
     if not folders:
         pytest.skip("no photographs in the data")

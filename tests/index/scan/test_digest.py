@@ -1,4 +1,4 @@
-"""The digest is that of the content and of nothing else."""
+"""The digest depends on the content only."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from vse.index.scan.describe import digest_of
 
 
 def test_a_moved_file_is_recognised(tmp_path):
-    """Name, place and time do not count; content read in blocks or at once is the same."""
+    """Name, path and time do not matter; reading in blocks or at once gives the same digest."""
     content = os.urandom(3_000_001)
     (tmp_path / "a.jpg").write_bytes(content)
     before = digest(tmp_path / "a.jpg")
@@ -27,7 +27,7 @@ def test_a_moved_file_is_recognised(tmp_path):
 
 @given(st.integers(0, 2_999_999))
 def test_an_edited_file_is_noticed(tmp_path_factory, position):
-    """One bit anywhere, the size unchanged."""
+    """One flipped bit anywhere, with the size unchanged."""
     path = tmp_path_factory.mktemp("digest") / "clip.mp4"
     content = bytearray(3_000_000)
     path.write_bytes(content)
@@ -38,7 +38,7 @@ def test_an_edited_file_is_noticed(tmp_path_factory, position):
 
 
 def test_digest_of_unreadable_files(tmp_path):
-    """Errors of one line, and no waiting for a pipe."""
+    """Errors are one line, and reading never blocks on a pipe."""
     os.mkfifo(tmp_path / "pipe")
     for place, reason in ((tmp_path / "none", "no such file"), (tmp_path, "regular"), (tmp_path / "pipe", "regular")):
         with pytest.raises(InputError, match=reason):

@@ -1,4 +1,4 @@
-"""Time and place from EXIF: right where they are sound, absent where they are not, never an error."""
+"""Time and place from EXIF: correct if valid, absent if not, never an error."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ DIGITIZED, SUBSEC_DIGITIZED = 0x9004, 0x9292
 
 
 def facts_of(**directories):
-    """Through a real file."""
+    """Read the metadata through a real file."""
     return picture_facts(encoded(gradient(), "JPEG", exif=exif_of(**directories)), "a.jpg", ScanLimits().image)
 
 
 @given(st.datetimes(datetime(1000, 1, 1)), st.integers(0, 999))
 def test_exif_dates(moment, milliseconds):
-    """Any date of the calendar, to the fraction, as if it were UTC."""
+    """Any calendar date, including subseconds, as if in UTC."""
     text = moment.strftime("%Y:%m:%d %H:%M:%S")
     taken, _ = notes(exif_of(camera={ORIGINAL: text, SUBSEC_ORIGINAL: f"{milliseconds:03}"}))
     assert taken == pytest.approx(calendar.timegm(moment.timetuple()) + milliseconds / 1000, abs=1e-4)
 
 
 def test_the_order_of_dates():
-    """The original before the digitized before the changed; each with its own fraction; nonsense is passed over."""
+    """Original before digitized before modified, each with its subseconds; invalid dates are skipped."""
     first = {DATE: "2003:01:01 00:00:00"}
     camera = {SUBSEC: "75", DIGITIZED: "2002:01:01 00:00:00", SUBSEC_DIGITIZED: "5  "}
     original = {ORIGINAL: "2001:01:01 00:00:00", SUBSEC_ORIGINAL: "25"}
@@ -70,7 +70,6 @@ def test_the_order_of_dates():
     ],
 )
 def test_invalid_exif_dates(text):
-    """What is no date is no time."""
     assert notes(exif_of(camera={ORIGINAL: text})) == (None, None)
 
 
@@ -78,7 +77,7 @@ def test_invalid_exif_dates(text):
     "text", ["2020:05:06 07:08:09", "2020-05-06T07:08:09", "2020/05/06 07:08:09", "2020:05:06 07:08:09\0"]
 )
 def test_exif_date_separators(text):
-    """Other separators mean the same."""
+    """Other separators are accepted."""
     assert notes(exif_of(camera={ORIGINAL: text}))[0] == calendar.timegm((2020, 5, 6, 7, 8, 9))
 
 
@@ -115,7 +114,7 @@ ANYTHING = st.one_of(
 
 @given(ANYTHING, ANYTHING, ANYTHING, ANYTHING, ANYTHING, ANYTHING)
 def test_exif_of_any_values(reference_a, latitude, reference_b, longitude, date, fraction):
-    """Whatever stands in the fields, the result is a sound value or none."""
+    """Any values give a valid result or none."""
     gps = {1: reference_a, 2: latitude, 3: reference_b, 4: longitude}
     taken, place = notes(exif_of({DATE: date}, {ORIGINAL: date, SUBSEC_ORIGINAL: fraction}, gps))
     assert taken is None or abs(taken) < 1e12
@@ -124,7 +123,7 @@ def test_exif_of_any_values(reference_a, latitude, reference_b, longitude, date,
 
 @given(ANYTHING, ANYTHING)
 def test_exif_of_any_coordinates(latitude, longitude):
-    """The same with right hemispheres."""
+    """The same with valid hemispheres."""
     place = notes(exif_of(gps=gps_of(latitude, longitude)))[1]
     assert place is None or (0 <= place[0] <= 90 and 0 <= place[1] <= 180)
 
@@ -142,14 +141,14 @@ def test_exif_of_any_coordinates(latitude, longitude):
     ],
 )
 def test_invalid_exif_places(gps):
-    """Off the globe, zero by zero, exactly (0, 0), without a hemisphere, or half of a place: no place."""
+    """Off the globe, 0/0, exactly (0, 0), without a hemisphere, or incomplete: no place."""
     assert notes(exif_of(gps=gps))[1] is None
 
 
 @pytest.mark.filterwarnings("ignore:Corrupt EXIF")
 @given(st.binary(max_size=300))
 def test_broken_exif_leaves_image_readable(content):
-    """Noise in place of EXIF leaves the image as it is."""
+    """Noise in place of EXIF does not affect the image."""
     stream = io.BytesIO()
     Image.fromarray(gradient()).save(stream, "JPEG", exif=b"Exif\0\0II*\0\x08\0\0\0" + content)
     found = picture_facts(stream.getvalue(), "a.jpg", ScanLimits().image)
@@ -157,7 +156,7 @@ def test_broken_exif_leaves_image_readable(content):
 
 
 def test_time_does_not_depend_on_the_zone_of_the_machine(monkeypatch):
-    """Local time is kept as it stands."""
+    """Local time is kept as it is."""
     import time
 
     for zone in ("UTC", "Asia/Tokyo", "America/New_York"):

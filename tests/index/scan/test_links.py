@@ -1,4 +1,4 @@
-"""Links are followed to what would not be found otherwise, once, and never in a circle."""
+"""Symlinks are followed to what would not be found otherwise, once, and never in a loop."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ def link(root, name, target):
 
 @pytest.fixture
 def root(tmp_path):
-    """A folder, and beside it one called ``other`` with an image in it."""
+    """A folder, and beside it one called ``other`` with images in it."""
     make(tmp_path, "other/o.jpg", "other/sub/p.jpg")
     make(tmp_path / "root", "z.jpg", "photos/a.jpg")
     return tmp_path / "root"
 
 
 def test_links_inside_folder_are_found_once(root):
-    """A file or folder is found at its own place, not at links to it, however they sort."""
+    """A file or folder is found at its own place, not through symlinks, in any sort order."""
     link(root, "a_link.jpg", "z.jpg")
     link(root, "b_link", "photos")
     link(root, "photos/zz.jpg", "../z.jpg")
@@ -37,7 +37,7 @@ def test_links_inside_folder_are_found_once(root):
 
 
 def test_circular_links_end(root):
-    """Links to the folder itself, to one above, to each other."""
+    """Symlinks to the folder itself, to its parent, to each other."""
     link(root, "photos/up", "..")
     link(root, "photos/self", ".")
     link(root, "x", "y")
@@ -52,7 +52,7 @@ def test_circular_links_end(root):
 
 
 def test_links_to_hidden_folder(root):
-    """A store in a hidden folder is found through the links to it, each file once."""
+    """Files in a hidden folder are found through symlinks, each once."""
     make(root, ".store/1.jpg", ".store/2", ".store/more/3.jpg")
     link(root, "first.jpg", ".store/1.jpg")
     link(root, "photos/again.jpg", "../.store/1.jpg")
@@ -62,14 +62,14 @@ def test_links_to_hidden_folder(root):
 
 
 def test_targets_with_other_names(root):
-    """A link that gives a file the ending that it lacks makes it an image."""
+    """A symlink that adds the missing extension makes a file an image."""
     make(root, "blob.dat")
     link(root, "picture.jpg", "blob.dat")
     assert paths_of(walk(root)) == ["photos/a.jpg", "picture.jpg", "z.jpg"]
 
 
 def test_links_out_of_the_root(root):
-    """Not followed and reported by default, with the target; links to other kinds of files are of no interest."""
+    """By default such symlinks are reported with their target, not followed; those to other file types are ignored."""
     link(root, "o.jpg", "../other/o.jpg")
     link(root, "more", "../other")
     make(root.parent, "notes.txt")
@@ -81,7 +81,7 @@ def test_links_out_of_the_root(root):
 
 
 def test_links_out_of_the_root_if_asked(root):
-    """Each file behind them once, wherever it is met first."""
+    """Each target file is found once, wherever it is met first."""
     link(root, "a.jpg", "../other/o.jpg")
     link(root, "more", "../other")
     link(root, "yet", "../other/sub")
@@ -93,24 +93,23 @@ def test_links_out_of_the_root_if_asked(root):
 
 
 def test_a_root_that_is_a_link(root):
-    """The folder that is scanned may be a link itself, and lie behind one."""
+    """The scanned folder may be a symlink itself."""
     link(root.parent, "way", "root")
     link(root, "b.jpg", "z.jpg")
     assert paths_of(walk(root.parent / "way")) == ["photos/a.jpg", "z.jpg"]
 
 
 def test_links_that_lead_nowhere(root):
-    """Reported; what was behind them is hidden, since their disk may be absent."""
+    """Dangling symlinks are reported; what was behind them is hidden, since a disk may be absent."""
     link(root, "gone.jpg", "nothing.jpg")
     link(root, "disk", "/no/such/disk")
     scan = walk(root)
     assert paths_of(scan) == ["photos/a.jpg", "z.jpg"]
-    assert problems_of(scan) == dict.fromkeys(("gone.jpg", "disk"), "a link that leads nowhere at present")
+    assert problems_of(scan) == dict.fromkeys(("gone.jpg", "disk"), "a dangling symlink")
     assert scan.hides("disk/2019/a.jpg")
     assert scan.hides("gone.jpg")
 
 
 def test_hard_links_are_two_files(root):
-    """Two names of one file are two files, as every program shows them."""
     os.link(root / "z.jpg", root / "y.jpg")
     assert paths_of(walk(root)) == ["photos/a.jpg", "y.jpg", "z.jpg"]

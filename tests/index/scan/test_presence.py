@@ -1,4 +1,4 @@
-"""An absent disk is not an empty folder."""
+"""An unmounted disk is not an empty folder."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from vse.index.scan import why_absent
 
 
 def test_a_folder_is_there(tmp_path):
-    """With files, whatever was known; without, if nothing was known."""
+    """With files, whatever was known; empty, if nothing was known."""
     assert why_absent(tmp_path) is None
     (tmp_path / "a.jpg").touch()
     assert why_absent(tmp_path, known=1000) is None
@@ -18,14 +18,14 @@ def test_a_folder_is_there(tmp_path):
 
 
 def test_an_empty_mount_point_is_not(tmp_path):
-    """A folder that held files and is empty, hidden entries aside, counts as not mounted."""
+    """A folder that held files and is now empty, except for hidden entries, counts as unmounted."""
     assert why_absent(tmp_path, known=3) is not None
     (tmp_path / ".Trash").mkdir()
     assert "held 3 files" in why_absent(tmp_path, known=3)
 
 
 def test_a_missing_folder_is_not(tmp_path):
-    """Nothing, a file, an impossible name."""
+    """A missing path, a file, an impossible name."""
     (tmp_path / "file").touch()
     assert why_absent(tmp_path / "none") == "no such folder"
     assert why_absent(tmp_path / "file") == "not a folder"
@@ -35,7 +35,7 @@ def test_a_missing_folder_is_not(tmp_path):
 
 @pytest.mark.parametrize("error", [PermissionError(13, "Permission denied"), OSError(107, "not connected")])
 def test_an_unreadable_folder_is_not(tmp_path, monkeypatch, error):
-    """Lost connections and missing rights: simulated, since the superuser reads everything."""
+    """Lost connections and missing permissions, simulated because root can read everything."""
 
     def scandir(_place):
         raise error

@@ -1,4 +1,4 @@
-"""A walk finds every image and video once, in order, and nothing in a folder stops it."""
+"""A walk finds every image and video once, in order, and nothing in a folder aborts it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NO_RIGHTS = pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, 
 
 
 def test_walk_finds_images_and_videos(tmp_path):
-    """Images and videos by their endings in any case; size, time and kind are those of the file."""
+    """Files are recognised by extension, ignoring case, with their size, time and kind."""
     images = ("a.JPG", "b.jpeg", "c.png", "d.webp", "e.gif", "f.tif", "g.TIFF", "h.bmp", "i.heic", "j.avif")
     videos = ("k.mp4", "l.m4v", "m.MOV", "n.webm", "o.mkv", "p.avi")
     make(tmp_path, *images, *videos, "notes.txt", "song.mp3", "photo.jpg.part", "jpg.", "captions.csv")
@@ -34,7 +34,7 @@ def test_walk_finds_images_and_videos(tmp_path):
 
 
 def test_names_without_an_ending(tmp_path):
-    """Their first bytes decide; other files are not opened."""
+    """Without an extension the first bytes decide; other files are not opened."""
     make(tmp_path, "picture", content=encoded(gradient(), "JPEG"))
     make(tmp_path, "webp", content=encoded(gradient(), "WEBP"))
     make(tmp_path, "avif", content=encoded(gradient(), "AVIF"))
@@ -50,7 +50,7 @@ PARTS = st.sampled_from(["a", "a!", "a0", "b", "é", "日", "A", "a b"])
 @given(st.sets(st.lists(PARTS, min_size=1, max_size=4).map(tuple)))
 @settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_walk_order_is_sorted(tmp_path_factory, places):
-    """Files come in the order of their whole paths, as ``sorted`` has it, and twice in the same."""
+    """Files are ordered by their whole paths, as with ``sorted``."""
     root = tmp_path_factory.mktemp("order")
     expected = sorted("/".join(place) + ".jpg" for place in places)
     make(root, *expected)
@@ -59,7 +59,7 @@ def test_walk_order_is_sorted(tmp_path_factory, places):
 
 
 def test_walk_skips_hidden_files(tmp_path):
-    """What begins with a dot is left out, unless asked for."""
+    """Names that begin with a dot are skipped by default."""
     make(tmp_path, "a.jpg", ".b.jpg", ".thumbnails/c.jpg", "d/.e/f.jpg", "d/g.jpg")
     assert paths_of(walk(tmp_path)) == ["a.jpg", "d/g.jpg"]
     assert len(paths_of(walk(tmp_path, hidden=True))) == 5
@@ -67,7 +67,7 @@ def test_walk_skips_hidden_files(tmp_path):
 
 @POSIX
 def test_walk_finds_odd_names(tmp_path):
-    """Line breaks, spaces, quotes and any script are names like others."""
+    """Line breaks, spaces, quotes and any script are allowed in names."""
     names = [
         "two\nlines.jpg",
         " space .jpg",
@@ -85,7 +85,7 @@ def test_walk_finds_odd_names(tmp_path):
 
 @pytest.mark.skipif(sys.platform in ("win32", "darwin"), reason="names are Unicode here")
 def test_walk_reports_names_that_are_not_utf8(tmp_path):
-    """An image or folder whose name is not UTF-8 is reported in one printable line, the rest is found."""
+    """An image or folder whose name is not UTF-8 is reported in one printable line; the rest is found."""
     make(tmp_path, "a.jpg", "z.jpg")
     root = os.fsencode(tmp_path)
     with open(root + b"/caf\xe9.jpg", "wb") as file:  # noqa: PTH123 - bytes
@@ -105,7 +105,7 @@ def test_walk_reports_names_that_are_not_utf8(tmp_path):
 
 
 def test_walk_refuses_missing_root(tmp_path):
-    """Called with what is no folder, it says so at once: an empty result would be taken for an empty folder."""
+    """It raises at once: an empty result would be mistaken for an empty folder."""
     make(tmp_path, "a.jpg")
     for root, reason in ((tmp_path / "none", "no such folder"), (tmp_path / "a.jpg", "not a folder")):
         with pytest.raises(InputError, match=reason):
@@ -113,7 +113,7 @@ def test_walk_refuses_missing_root(tmp_path):
 
 
 def test_walk_of_empty_root(tmp_path):
-    """A folder without files is one without problems."""
+    """An empty folder has no problems."""
     scan = walk(str(tmp_path))
     assert paths_of(scan) == []
     assert scan.problems == []
@@ -122,7 +122,7 @@ def test_walk_of_empty_root(tmp_path):
 
 @NO_RIGHTS
 def test_walk_reports_unreadable_folder(tmp_path):
-    """It is reported, the rest is found, and what it held counts as hidden, not as deleted."""
+    """It is reported, the rest is found, and its files count as hidden, not deleted."""
     make(tmp_path, "a.jpg", "closed/b.jpg", "d.jpg")
     (tmp_path / "closed").chmod(0)
     try:
@@ -137,7 +137,7 @@ def test_walk_reports_unreadable_folder(tmp_path):
 
 @pytest.mark.parametrize("error", [PermissionError(13, "Permission denied"), OSError(5, "Input/output error")])
 def test_a_folder_that_fails(tmp_path, monkeypatch, error):
-    """The same for any error of the system, for whoever may read everything: one folder fails, the rest is found."""
+    """The same for any system error, simulated so that it also runs as root."""
     make(tmp_path, "a.jpg", "closed/deep/b.jpg", "d/e.jpg")
     listing = os.scandir
 
@@ -156,7 +156,7 @@ def test_a_folder_that_fails(tmp_path, monkeypatch, error):
 
 
 def test_walk_reports_files_that_vanish(tmp_path):
-    """Files and folders that go away during the walk are reported; a folder's files count as hidden for now."""
+    """Files and folders that vanish during the walk are reported; the folder's files count as hidden."""
     make(tmp_path, "a.jpg", "b.jpg", "c/d.jpg", "e.jpg")
     scan = walk(tmp_path)
     assert next(scan).path == "a.jpg"
@@ -170,7 +170,7 @@ def test_walk_reports_files_that_vanish(tmp_path):
 
 
 def test_a_root_that_is_unmounted_meanwhile(tmp_path):
-    """If another folder stands at its place at the end, nothing counts as deleted."""
+    """If the root was replaced by the end of the walk, nothing counts as deleted."""
     root = tmp_path / "disk"
     make(root, "a.jpg", "b/c.jpg")
     scan = walk(root)
@@ -185,7 +185,7 @@ def test_a_root_that_is_unmounted_meanwhile(tmp_path):
 
 @POSIX
 def test_pipes_and_folders_with_endings(tmp_path):
-    """A pipe named like an image is reported and not opened; a folder named so is a folder."""
+    """A pipe named like an image is reported, not opened; a folder named so is a folder."""
     os.mkfifo(tmp_path / "pipe.jpg")
     os.mkfifo(tmp_path / "pipe")
     make(tmp_path, "folder.jpg/a.jpg")
@@ -195,7 +195,7 @@ def test_pipes_and_folders_with_endings(tmp_path):
 
 
 def test_walk_limits(tmp_path):
-    """Too many files end the walk, too deep folders are left out; both hide what was not seen."""
+    """Too many files end the walk, too deep folders are skipped; both hide what was not seen."""
     make(tmp_path, "a.jpg", "b.jpg", "c/d/e.jpg")
     scan = walk(tmp_path, limits=ScanLimits(max_files=2))
     assert paths_of(scan) == ["a.jpg", "b.jpg"]
@@ -209,7 +209,7 @@ def test_walk_limits(tmp_path):
 
 
 def test_walk_of_deep_folders(tmp_path):
-    """Deeper than Python's recursion would go is fine below the limit."""
+    """Deep nesting below the limit does not hit Python's recursion limit."""
     place = tmp_path
     for _ in range(150):
         place /= "d"

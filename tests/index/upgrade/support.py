@@ -1,4 +1,4 @@
-"""A second model, one that counts what it encodes, and a look into collections, for the tests of upgrading."""
+"""Helpers for the upgrade tests: a second model, a counting one, inspection of collections."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ OTHER_SIZE = 24
 
 @functools.cache
 def other(seed: int = 1) -> VSEModel:
-    """A model with other weights and more dimensions."""
+    """Return a model with other weights and more dimensions."""
     config = ModelConfig(embed_size=OTHER_SIZE, image=grid_config(), text=bigru_config())
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
@@ -46,7 +46,7 @@ class Counting:
 
 
 def filled(folder: Path, *roots: Path) -> EmbeddedCollection:
-    """A new collection of these folders, open for writing."""
+    """Return a new collection of these folders, open for writing."""
     collection = new_collection(folder)
     for root in roots:
         index_folder(collection, model(), root)
@@ -54,7 +54,7 @@ def filled(folder: Path, *roots: Path) -> EmbeddedCollection:
 
 
 def contents(collection: EmbeddedCollection) -> dict[tuple[str, str, float | None], np.ndarray]:
-    """The vectors by root, path and second."""
+    """Return the embeddings by root, path and start."""
     found = {}
     for ids, vectors in collection.all_vectors():
         for item, vector in zip(collection.items(ids.tolist()), vectors, strict=True):
@@ -63,7 +63,7 @@ def contents(collection: EmbeddedCollection) -> dict[tuple[str, str, float | Non
 
 
 def assert_like_indexing_anew(found: EmbeddedCollection, scratch: Path) -> None:
-    """Files, vectors, captions and their order are those of a new collection of the same folders by the same model."""
+    """Assert that files, embeddings, captions and their order equal those of a rebuilt collection."""
     with EmbeddedCollection.create(
         scratch, model=other().fingerprint(), model_source="other", dimensions=OTHER_SIZE
     ) as anew:

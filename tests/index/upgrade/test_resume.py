@@ -1,4 +1,4 @@
-"""An upgrade that was cut short goes on: nothing that was committed is encoded again, and nothing is out of date."""
+"""An interrupted upgrade resumes: nothing committed is encoded again, and nothing is stale."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def index(tmp_path, root):
 
 
 class Interrupting(SilentProgress):
-    """Ctrl-C when so many files are encoded."""
+    """Raises KeyboardInterrupt after a number of encoded files."""
 
     def __init__(self, files):
         self._left = files
@@ -60,27 +60,27 @@ def upgrade(index, encoder=None, **options):
 
 
 def interrupted(index, files, encoder=None):
-    """How many files are in the next generation when an upgrade is interrupted after so many."""
+    """Interrupt an upgrade after ``files`` files; return how many the next generation holds."""
     with pytest.raises(KeyboardInterrupt):
         upgrade(index, encoder, batch_size=4, progress=Interrupting(files))
     return committed(index)
 
 
 def committed(index):
-    """The number of files in the next generation, found without the code that is tested."""
+    """Return the number of files in the next generation, read independently of the tested code."""
     if not database(index, 2).exists():
         return 0
     connection = sqlite3.connect(database(index, 2))
     try:
         return connection.execute("SELECT count(*) FROM files").fetchone()[0]
-    except sqlite3.OperationalError:  # killed before the tables were made
+    except sqlite3.OperationalError:  # killed before the tables were created
         return 0
     finally:
         connection.close()
 
 
 def test_an_interrupt_keeps_what_was_encoded(index, tmp_path):
-    """Although no commit was due; the next run encodes the others, and the result is that of one run."""
+    """Even if no commit was due; the next run encodes the rest, with the same result as a single run."""
     with EmbeddedCollection.open(index) as reader:
         before = ids_of(reader)
     kept = interrupted(index, 9)
@@ -94,7 +94,7 @@ def test_an_interrupt_keeps_what_was_encoded(index, tmp_path):
 
 
 def test_the_collection_serves_and_changes_meanwhile(index):
-    """Between two attempts it is found, sound, with the old model, and may be indexed into."""
+    """Between two attempts the collection is intact with the old model, and writable."""
     kept = interrupted(index, 9)
     with EmbeddedCollection.open(index, write=True, model=model().fingerprint()) as collection:
         assert collection.verify().ok
@@ -105,7 +105,7 @@ def test_the_collection_serves_and_changes_meanwhile(index):
 
 
 def test_files_that_changed_between_two_attempts(index, root, tmp_path, monkeypatch):
-    """Changed, touched, moved, exchanged, deleted, new and with other captions, with and without indexing them."""
+    """Changed, touched, moved, swapped, deleted, new and recaptioned files, both indexed and not."""
     monkeypatch.setattr("vse.index.upgrade.encode.PAGE", 2)
     kept = interrupted(index, 16)
     assert kept >= 16
@@ -134,7 +134,7 @@ def test_files_that_changed_between_two_attempts(index, root, tmp_path, monkeypa
 
 
 def test_files_that_were_forgotten_between_two_attempts(index, root):
-    """They are on disk as before, and do not come back."""
+    """Files removed from the collection but still on disk do not come back."""
     interrupted(index, 9)
     with EmbeddedCollection.open(index, write=True) as collection:
         collection.remove([(str(root), "01.png"), (str(root), "20.png")])
@@ -145,7 +145,7 @@ def test_files_that_were_forgotten_between_two_attempts(index, root):
 
 
 def test_files_that_left_with_their_disk(index, root):
-    """What was encoded of a folder that is no longer there is left out with the rest of it."""
+    """Encoded files of a folder that is now absent are dropped with the rest of it."""
     save_picture(root.parent / "more", "m.png", 60)
     with EmbeddedCollection.open(index, write=True) as collection:
         index_folder(collection, model(), root.parent / "more")
@@ -158,7 +158,7 @@ def test_files_that_left_with_their_disk(index, root):
 
 
 def test_another_model_begins_anew(index):
-    """And so does the first one afterwards."""
+    """An upgrade to another model starts over, and so does a later one to the first."""
     assert interrupted(index, 9) > 0
     third = other(seed=2)
     counting = Counting(third)
@@ -173,7 +173,7 @@ def test_another_model_begins_anew(index):
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="has no limits on the size of files")
 def test_upgrade_survives_full_disk(index, tmp_path):
-    """One line, whether it happens while adding or while switching; the old vectors serve, and the upgrade goes on."""
+    """A full disk while adding or switching is a one-line error; the old embeddings serve, and the upgrade resumes."""
     script = """
         import resource, sys
         from tests.index.pipeline.support import model
@@ -220,7 +220,7 @@ def test_upgrade_survives_full_disk(index, tmp_path):
 
 
 def test_a_disk_that_is_full_from_the_start(index, monkeypatch):
-    """An error of the system while the next generation is opened does not throw the half of it away."""
+    """A system error while opening the next generation does not discard what it holds."""
     kept = interrupted(index, 9)
 
     def full(*arguments):
@@ -269,7 +269,7 @@ CHILD = textwrap.dedent(
 
 
 def killed(index, exported, lines, delay):
-    """What the process said until it was killed, ``delay`` seconds after it had said so many lines; and whether."""
+    """Kill the process ``delay`` seconds after ``lines`` lines; return its output and whether it was killed."""
     process = subprocess.Popen(
         [sys.executable, "-c", CHILD, str(index), str(exported)],
         stdout=subprocess.PIPE, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"},
@@ -286,7 +286,7 @@ def killed(index, exported, lines, delay):
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
 def test_killed_again_and_again(index, tmp_path, seed):
-    """At any moment: what was added is not encoded again, the old vectors serve until all is there, ids stay."""
+    """Committed files are never encoded again, the old embeddings are served until the switch, and ids stay."""
     exported = tmp_path / "other"
     export_onnx(other(), exported)
     chance = random.Random(seed)
@@ -298,7 +298,7 @@ def test_killed_again_and_again(index, tmp_path, seed):
         lines = chance.randrange(1, 14) if attempts < 6 else 10_000
         if attempts:
             said, was_killed = killed(index, exported, lines, chance.random() * 0.03)
-        else:  # at once, so that there is something left to go on with
+        else:  # at once, so that there is something left to resume
             said, was_killed = killed(index, exported, 1, 0.0)
         attempts += 1
         assert attempts < 10, "it is not killed any more, and does not come to its end"

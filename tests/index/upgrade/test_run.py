@@ -1,4 +1,4 @@
-"""A collection changes over to another model: nothing is lost, ids stay, and what cannot be done is said before."""
+"""Upgrade a collection to another model: nothing is lost, ids stay, and errors come before any work."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from vse.index.upgrade.run import upgrade_collection
 
 @pytest.fixture
 def root(tmp_path):
-    """Images, one in a folder, a video of two windows, and captions."""
+    """Images, one of them in a subfolder, a video of two windows, and captions."""
     folder = tmp_path / "photos"
     for seed, path in enumerate(("a.png", "b.bmp", "trip/c.png", "é.png")):
         save_picture(folder, path, seed)
@@ -48,7 +48,7 @@ def index(tmp_path, root, more):
 
 @pytest.fixture
 def upgrade(index):
-    """Open the collection, change it over, close it."""
+    """Return a function that opens, upgrades and closes the collection."""
 
     def work(encoder=None, **options):
         with EmbeddedCollection.open(index, write=True) as collection:
@@ -59,7 +59,7 @@ def upgrade(index):
 
 @pytest.fixture
 def many(index, root):
-    """Videos before the last image, so many that it is not read ahead; and the number of files then."""
+    """Add so many videos before the last image that it is not prefetched; return the number of files."""
     for number in range(12):
         write_clip(root / f"clip{number}.mp4", seconds=8.0, rate=5)
     with EmbeddedCollection.open(index, write=True) as collection:
@@ -68,7 +68,7 @@ def many(index, root):
 
 
 def serves_as_before(index, files=6):
-    """Whether the old generation is found, whole."""
+    """Return whether the old generation is served intact."""
     with EmbeddedCollection.open(index, model=model().fingerprint()) as reader:
         hits = reader.search(model().encode_texts(["snow"])[0], 100)
         return reader.info().files == files and len(hits.ids) == reader.info().items and reader.verify().ok
@@ -76,9 +76,9 @@ def serves_as_before(index, files=6):
 
 @pytest.mark.parametrize("batch_size", [3, 32])
 def test_upgrade_equals_indexing_again(index, upgrade, tmp_path, monkeypatch, batch_size):
-    """Files, vectors of images and of all windows, and captions are as if indexed anew, with the ids they had.
+    """Files, embeddings of images and windows, and captions equal a rebuilt collection, with the old ids.
 
-    However large batches and the pages of files in memory are.
+    For any batch size and page size.
     """
     monkeypatch.setattr("vse.index.upgrade.encode.PAGE", batch_size - 1)
     with EmbeddedCollection.open(index) as reader:
@@ -97,7 +97,7 @@ def test_upgrade_equals_indexing_again(index, upgrade, tmp_path, monkeypatch, ba
 
 
 def test_captions_come_from_the_collection(index, upgrade, root):
-    """The files of captions may be gone; and a file that has got new ones meanwhile has them after indexing."""
+    """Captions are kept even if the caption file is gone."""
     (root / "captions.csv").unlink()
     upgrade()
     with EmbeddedCollection.open(index) as reader:
@@ -109,7 +109,7 @@ def test_captions_come_from_the_collection(index, upgrade, root):
 
 
 def test_a_changed_file_is_taken_as_it_is_now(index, upgrade, root, tmp_path):
-    """With the vector of its new content and an id of its own; a new file is left to indexing."""
+    """It gets the embedding of its new content and a new id; new files are left to indexing."""
     with EmbeddedCollection.open(index) as reader:
         before = ids_of(reader)
     later(save_picture(root, "a.png", 50))
@@ -124,12 +124,12 @@ def test_a_changed_file_is_taken_as_it_is_now(index, upgrade, root, tmp_path):
 
 
 def test_missing_files_are_refused_before_anything_is_encoded(index, upgrade, root, more):
-    """Their number, the first, and the ways out; with ``drop_missing`` they are left out and counted."""
+    """The error has their number, the first, and the fixes; with ``drop_missing`` they are dropped and counted."""
     more.rename(more.parent / "away")
     counting = Counting(other())
     with pytest.raises(InputError, match=rf"1 files of .* those of {more} .*mount the disk.*--drop-missing"):
         upgrade(counting)
-    (root / "trip/note.txt").touch()  # otherwise the folder might be where a disk is mounted
+    (root / "trip/note.txt").touch()  # otherwise the folder could be a mount point
     (root / "trip/c.png").unlink()
     with pytest.raises(InputError, match=r"2 files of ") as caught:
         upgrade(counting)
@@ -152,7 +152,7 @@ def test_missing_files_are_refused_before_anything_is_encoded(index, upgrade, ro
 
 @pytest.mark.parametrize("drop_missing", [False, True])
 def test_a_disk_that_is_pulled_out_meanwhile(index, many, upgrade, root, drop_missing):
-    """Its files do not pass for corrupt ones, whatever was allowed; put back, the upgrade goes on."""
+    """Its files are never mistaken for corrupt ones; once the disk is back, the upgrade resumes."""
 
     def pull_out(images):
         if images and root.exists():
@@ -169,7 +169,7 @@ def test_a_disk_that_is_pulled_out_meanwhile(index, many, upgrade, root, drop_mi
 
 @pytest.mark.parametrize("drop_missing", [False, True])
 def test_a_file_that_is_deleted_meanwhile(index, many, upgrade, root, drop_missing):
-    """It may be left out if that was allowed, and stops the upgrade if not."""
+    """It is dropped if that was allowed, and aborts the upgrade if not."""
 
     def delete(images):
         (root / "é.png").unlink(missing_ok=True)
@@ -186,7 +186,7 @@ def test_a_file_that_is_deleted_meanwhile(index, many, upgrade, root, drop_missi
 
 
 def test_files_that_can_no_longer_be_used(index, upgrade, root):
-    """They are left out and listed with their place; the others are there."""
+    """Corrupt files are dropped and reported with their path; the others are there."""
     (root / "b.bmp").write_bytes(b"damaged")
     (root / "d.mp4").write_bytes(b"damaged as well")
     report = upgrade()
@@ -197,7 +197,7 @@ def test_files_that_can_no_longer_be_used(index, upgrade, root):
 
 
 def test_nothing_that_could_be_used(index, upgrade, root, more):
-    """A collection is not emptied: something else is wrong then."""
+    """An upgrade that would empty the collection is an error."""
     for path in (*root.rglob("*.*"), *more.iterdir()):
         path.write_bytes(b"damaged")
     with pytest.raises(VSEError, match=r"none of the 6 files .*still serve"):
@@ -211,7 +211,6 @@ def test_nothing_that_could_be_used(index, upgrade, root, more):
 
 
 def test_upgrade_of_empty_collection(tmp_path):
-    """It changes over as well."""
     (tmp_path / "photos").mkdir()
     with filled(tmp_path / "index.vse", tmp_path / "photos") as collection:
         report = upgrade_collection(collection, other(), "other")
@@ -220,8 +219,8 @@ def test_upgrade_of_empty_collection(tmp_path):
 
 
 def test_upgrade_refuses_unsuitable_models(index, upgrade):
-    """The model that it has already, one that takes features, a size of batches that is none: nothing is touched."""
-    with pytest.raises(InputError, match="holds vectors of that model already"):
+    """The same model, one that takes features and an invalid batch size are errors that change nothing."""
+    with pytest.raises(InputError, match="holds embeddings of that model already"):
         upgrade(model())
     with pytest.raises(InputError, match="sets of features"):
         upgrade(build())
@@ -234,7 +233,7 @@ def test_upgrade_refuses_unsuitable_models(index, upgrade):
 
 
 def test_another_process_searches_meanwhile(index, upgrade):
-    """At every moment of the upgrade it finds the old vectors, whole; it cannot write; afterwards it finds the new."""
+    """During the upgrade it finds the old embeddings, intact, and cannot write; afterwards it finds the new ones."""
     script = """
         import sys
         import numpy as np
@@ -279,7 +278,7 @@ def test_another_process_searches_meanwhile(index, upgrade):
 
 @pytest.mark.slow
 def test_a_collection_in_milvus(tmp_path, root):
-    """The same way, whatever keeps the collection: interrupted, gone on with, ids kept, vectors of the new model."""
+    """With Milvus too, an interrupted upgrade resumes, ids stay, and embeddings are those of the new model."""
     pytest.importorskip("pymilvus")
     pytest.importorskip("milvus_lite")
     where = tmp_path / "photos.db"
@@ -309,7 +308,7 @@ def test_a_collection_in_milvus(tmp_path, root):
 
 
 def test_upgrade_reports_progress(index, upgrade):
-    """One stage for looking, one for encoding with a rate, others for what makes searches fast; each to its end."""
+    """One stage for checking, one for encoding with a rate, others for building the index; each completes."""
     from vse.progress import SilentProgress
 
     class Recording(SilentProgress):

@@ -240,7 +240,7 @@ def _look(
 
     on_touched([as_found(each.known, root, each) for each in plan.recaptioned if each.known is not None])
     contents = match_contents(root, plan.candidates, plan.gone, on_touched, progress)
-    notes = (f"{plan.kept:,} files could not be looked for and stay in the index",) if plan.kept else ()
+    notes = (f"{plan.kept:,} files could not be checked and stay in the index",) if plan.kept else ()
     problems = (*captions.problems, *scan.problems, *contents.problems)
     return _Looked(root, plan, contents, touched, problems, notes)
 
@@ -280,7 +280,7 @@ def check_overlap(known: Sequence[str], root: str, given: Sequence[str] = ()) ->
 def _kept(where: str, folder: str, count: int) -> str:
     command = f"vse collection remove {shlex.quote(where)} {shlex.quote(folder)}"
     return (
-        f"{folder}: empty, but held {count:,} files, which stay in the index: is a disk to be mounted there? "
+        f"{folder}: empty, but held {count:,} files, which stay in the index: is its disk mounted? "
         f"To forget them: {command}"
     )
 

@@ -127,7 +127,7 @@ Move = tuple[Place, MediaFile]
 """The old place, and the file as it is now."""
 AT_ONCE = 64
 """Touched files per commit."""
-CHANGING = "changed since the folder was read: it will be read again next time"
+CHANGING = "changed since the folder was read: it will be retried next time"
 
 
 @dataclass

@@ -57,7 +57,7 @@ Moments = list[tuple[Moment, ...]]
 """The moments of each part of a call."""
 DECODERS = min(16, os.cpu_count() or 1)
 """One per core: decoding a camera image takes longer than encoding it with a small model."""
-NO_VECTOR = "the model gives no finite vector for it"
+NO_VECTOR = "the model returns no finite embedding for it"
 
 
 @dataclass

@@ -48,7 +48,7 @@ def digest_of(content: bytes) -> str:
 
 
 Content = TypeVar("Content")
-CHANGED = "changed while it was read: it will be read again next time"
+CHANGED = "changed while it was read: it will be retried next time"
 
 
 def describe(

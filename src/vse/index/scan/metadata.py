@@ -196,7 +196,7 @@ def clip_facts(path: str | Path, limits: VideoLimits) -> Facts:
     with open_video(path, limits) as clip, closing(FrameReader(clip)) as reader:
         frame = reader.at(0.0)
         if frame is None:
-            raise BadMediaError(str(path), f"not one frame can be decoded ({reader.remark or 'there is none'})")
+            raise BadMediaError(str(path), f"no frame can be decoded ({reader.remark or 'there is none'})")
         width, height = reader.orientation.size(*square(frame.width, frame.height, clip.aspect))
         tags = {**clip.stream.metadata, **clip.container.metadata}
         place = place_of(tags)

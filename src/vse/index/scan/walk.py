@@ -194,7 +194,7 @@ class Scan(Iterator[Found]):
                 yield found
             self._listed = len(self.problems)
         if identity is None or folder_identity(self.root) != identity:
-            self._problem("", "the folder was exchanged or unmounted while it was read", unseen=True)
+            self._problem("", "the folder was replaced or unmounted while it was read", unseen=True)
 
     def _enter(self, path: str, depth: int) -> bool | None:
         """Return whether a folder is a symlink, None to skip it."""
@@ -237,7 +237,7 @@ class Scan(Iterator[Found]):
             self._problem(path, "its name is not UTF-8: rename it")
             return None
         if dangling:
-            self._problem(path, "a link that leads nowhere at present", unseen=True)
+            self._problem(path, "a dangling symlink", unseen=True)
             return None
         return is_folder
 
@@ -283,7 +283,9 @@ class Scan(Iterator[Found]):
         own_kind = real.is_dir() or kind_of_name(real.name) is not None or worth_sniffing(real.name)
         if not real.is_relative_to(self._real_root):
             if not self._outside and own_kind:
-                reason = f"a link to {printable(str(real))}, out of the folder: allow such links, or scan that place"
+                reason = (
+                    f"a symlink to {printable(str(real))}, outside the folder: allow such symlinks, or scan that folder"
+                )
                 self._problem(path, reason)
             return self._outside
         visible = self._hidden or not any(part.startswith(".") for part in real.relative_to(self._real_root).parts)

@@ -75,7 +75,7 @@ class Missing:
             return self._fix_for_folder(f"{root}/{place}")
         if _is_closed(Path(root) / path):
             return "allow reading it"
-        return f"let the collection take note of deletions ({self._command('index', root, '--into', self.where)})"
+        return f"remove deleted files from the index ({self._command('index', root, '--into', self.where)})"
 
     def _command(self, name: str, *arguments: str) -> str:
         return printable(f"vse {name} {shlex.join(arguments)}")
@@ -106,7 +106,7 @@ def find_missing(collection: Collection, progress: ProgressReporter) -> Missing:
 def note_absent(missing: Missing, collection: Collection, root: str) -> int:
     """Record an absent folder, and return the number of its files."""
     count = sum(1 for _ in collection.files(root))
-    missing.absent[root] = count, why_absent(root, known=count) or "was not there for a moment"
+    missing.absent[root] = count, why_absent(root, known=count) or "was briefly absent"
     return count
 
 
@@ -119,7 +119,7 @@ def why_missing(file: MediaFile) -> str | None:
         return "no such file"
     except OSError as error:
         return os_reason(error)
-    return None if os.access(path, os.R_OK) else "may not be read"
+    return None if os.access(path, os.R_OK) else "no permission to read it"
 
 
 def _is_closed(path: Path) -> bool:

@@ -112,7 +112,7 @@ def upgrade_collection(
     check_reads_pictures(model)
     info, fingerprint, reporter = collection.info(), model.fingerprint(), progress or SilentProgress()
     if info.model == fingerprint:
-        raise InputError(f"{info.where} holds vectors of that model already ({fingerprint}): choose another one")
+        raise InputError(f"{info.where} holds embeddings of that model already ({fingerprint}): choose another one")
     missing = find_missing(collection, reporter)
     if missing.count and not drop_missing:
         raise missing.refusal()
@@ -167,7 +167,7 @@ def _switched(
     if before and not info.files:
         first = f", first {encoded.problems[0]}" if encoded.problems else ""
         raise VSEError(
-            f"none of the {before:,} files of {info.where} could be encoded{first}: the old vectors still serve"
+            f"none of the {before:,} files of {info.where} could be encoded{first}: the old embeddings are still served"
         )
     new.commit(progress=progress)
     return UpgradeReport(

@@ -128,7 +128,7 @@ def _frames(
                     break
             remark = "; ".join(filter(None, (remark, reader.remark))) or None
             if ready is None:
-                raise BadMediaError(str(path), f"not one frame can be decoded ({remark})" if remark else "no frames")
+                raise BadMediaError(str(path), f"no frame can be decoded ({remark})" if remark else "no frames")
             yield replace(ready, remark=remark)
     except TooSlowError as error:
         yield Problem(str(path), error.reason)
