@@ -104,7 +104,7 @@ class Generations:
             reader.settle()
         reader.close()
 
-    def test_what_is_not_committed_is_gone_on_with(self, writer: Collection, backend: Backend) -> None:
+    def test_uncommitted_generation_is_resumed(self, writer: Collection, backend: Backend) -> None:
         """It is resumed, even after closing and after changes to the old generation; another model discards it."""
         writer.add(batch(VECTORS))
         new = next_generation(writer)

@@ -209,7 +209,7 @@ def test_searching_with_the_coefficients_of_a_folder(tmp_path):
 
 
 @pytest.mark.parametrize("content", ["", "[]", '{"intercept": 1}', None, {"query": -1.0}, {"items": float("nan")}])
-def test_a_damaged_file_is_named(tmp_path, content):
+def test_corrupt_coefficients_file_is_named(tmp_path, content):
     """One line with its path and the command that writes it; no silent fallback to the bundled coefficients."""
     if content is None:
         (tmp_path / FILE).mkdir()

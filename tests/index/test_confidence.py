@@ -189,7 +189,7 @@ def test_the_background_is_kept_while_the_collection_is_much_the_same(tmp_path):
         assert background_of(collection).items == len(background_of(collection).sample) == 125
 
 
-def test_the_background_is_drawn_anew_when_vectors_are_replaced(tmp_path):
+def test_background_is_redrawn_when_embeddings_are_replaced(tmp_path):
     """Even if the number of items stays the same, and for a concurrent reader; a few changes do not count."""
     with create(tmp_path / "c") as writer, EmbeddedCollection.open(tmp_path / "c") as reader:
         writer.add(batch(directions(100, seed=12)))

@@ -108,7 +108,7 @@ def test_files_that_are_gone_or_have_changed(collection, tmp_path):
         explain_item(torch_model(), collection.items([2])[0], results.vector)
 
 
-def test_results_that_are_gone(collection):
+def test_removed_result_is_noted_in_explanation(collection):
     """A result removed by a concurrent writer gets a note; the others are explained."""
     results = search(collection, QUERY, 10, model=torch_model())
     collection.remove([(str(Path(results.results[1].path).parent), Path(results.results[1].path).name)])

@@ -272,7 +272,7 @@ def test_search_names_invalid_values(collection, options, words):
     assert "\n" not in str(caught.value)
 
 
-def test_a_query_that_is_none(collection):
+def test_search_names_invalid_query_type(collection):
     """The error states the type and what was expected."""
     with pytest.raises(InputError, match="query is list, expected a text or a Query"):
         search(collection, ["a dog"])

@@ -65,7 +65,7 @@ def test_the_frames_are_those_that_were_indexed(tmp_path, name, options):
         assert found.times[-1] <= window.end
 
 
-def test_a_clip_that_is_cut_off(tmp_path):
+def test_moment_frames_of_truncated_video(tmp_path):
     """The last window of a truncated video has the frames that were indexed."""
     write_clip(tmp_path / "a.mkv", seconds=12.0, rate=5)
     content = (tmp_path / "a.mkv").read_bytes()

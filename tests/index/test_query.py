@@ -158,7 +158,7 @@ def test_the_longest_text_is_accepted():
     assert Query(("x" * MAX_CHARACTERS,)).texts
 
 
-def test_words_that_the_model_does_not_know_are_told():
+def test_query_reports_unknown_words():
     """Unique and in order, of wanted and excluded texts; punctuation and contractions are not words."""
     query = Query(("A zebra runs, in the blorf's snow! Zebra?",), exclude=("a quokka on a chair",))
     assert encode_query(query, model()).unknown == ("zebra", "blorf", "quokka")
@@ -180,7 +180,7 @@ def test_a_text_of_unknown_words_alone_is_an_error():
             encode_query(query, model())
 
 
-def test_a_text_that_is_cut_is_told():
+def test_query_reports_truncated_text():
     """A text longer than the model reads, but within the limit, is reported as truncated."""
     text = "snow " * 30
     assert len(text) <= MAX_CHARACTERS
@@ -188,7 +188,7 @@ def test_a_text_that_is_cut_is_told():
     assert encode_query(Query((text,)), model()).cut == (text,)
 
 
-def test_parts_that_are_not_there_are_one_line(tmp_path):
+def test_query_with_missing_parts_is_an_error(tmp_path):
     """A file that is not an image, an id that no longer exists, a missing model or collection."""
     (tmp_path / "no.jpg").write_text("no picture")
     with create(tmp_path / "c", SIZE) as collection:

@@ -53,7 +53,7 @@ def replaced_after(monkeypatch, reader: EmbeddedCollection, writer: EmbeddedColl
 
 
 @pytest.mark.parametrize("threshold", [None, 0.9])
-def test_results_that_are_replaced_are_found_anew(monkeypatch, reader, writer, threshold):
+def test_search_retries_when_hits_are_replaced(monkeypatch, reader, writer, threshold):
     """The results are complete and of the last state, however often it changed before."""
     replaced_after(monkeypatch, reader, writer, 3)
     found = search(reader, Query(like=(1,)), 20, group_duplicates=threshold)
@@ -64,14 +64,14 @@ def test_results_that_are_replaced_are_found_anew(monkeypatch, reader, writer, t
     assert found.results == search(writer, Query(like=(1,)), 20, group_duplicates=threshold).results
 
 
-def test_captions_that_are_replaced_are_found_anew(monkeypatch, reader, writer):
+def test_caption_search_retries_when_hits_are_replaced(monkeypatch, reader, writer):
     """The same for captions."""
     replaced_after(monkeypatch, reader, writer, 3)
     found = search_captions(reader, Query(like=(1,)), 20)
     assert found.captions == search_captions(writer, Query(like=(1,)), 20).captions
 
 
-def test_a_collection_that_never_rests_is_one_line(monkeypatch, reader, writer):
+def test_search_gives_up_after_max_tries(monkeypatch, reader, writer):
     """Retries are bounded; the error suggests a fix."""
     replaced_after(monkeypatch, reader, writer, MAX_TRIES)
     with pytest.raises(VSEError, match=f"changed {MAX_TRIES} times") as caught:
@@ -79,7 +79,7 @@ def test_a_collection_that_never_rests_is_one_line(monkeypatch, reader, writer):
     assert "\n" not in str(caught.value)
 
 
-def test_an_id_that_was_named_and_is_gone_is_an_error(reader, writer):
+def test_search_does_not_retry_stale_query_id(reader, writer):
     """A stale id given by the caller is not retried."""
     writer.remove([("/photos", "00002.jpg")])
     with pytest.raises(InputError, match="no item has id 3"):

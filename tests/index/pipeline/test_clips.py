@@ -64,7 +64,7 @@ def test_a_moved_clip_keeps_its_ids(collection, root):
     assert ids_of(collection)["z.mkv"] == before["d.mkv"]
 
 
-def test_clips_that_are_damaged(collection, root):
+def test_corrupt_videos_are_problems_or_partly_indexed(collection, root):
     """A file that is not a video is a problem; a truncated video is used as far as it goes, with a note."""
     (root / "no.mp4").write_bytes(b"no clip at all")
     whole = (root / "d.mkv").read_bytes()
@@ -105,7 +105,7 @@ def test_a_clip_that_changes_while_it_is_read(collection, tmp_path):
     assert collection.info().items == 7
 
 
-def test_whoever_is_slow_gets_whole_clips(root, monkeypatch):
+def test_slow_consumer_gets_all_video_parts(root, monkeypatch):
     """Time between two parts, such as the model's, does not count against the decoding timeout."""
     clock, found = Clock(monkeypatch), next(each for each in walk(root) if each.path == "d.mkv")
     parts = []
@@ -116,7 +116,7 @@ def test_whoever_is_slow_gets_whole_clips(root, monkeypatch):
     assert parts[-1].remark is None
 
 
-def test_a_clip_that_takes_too_long_is_tried_again(collection, root, monkeypatch):
+def test_video_that_times_out_is_retried(collection, root, monkeypatch):
     """On a timeout nothing of it is committed, even if windows were encoded, and its known state stays."""
     limits = ScanLimits(video=VideoLimits(max_time=100))  # d.mkv has 140 packets, b.mp4 40
     Clock(monkeypatch, step=1.0)

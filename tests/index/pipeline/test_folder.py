@@ -84,7 +84,7 @@ def test_a_touched_file_is_only_updated(index, collection, root):
 
 
 @pytest.mark.parametrize("path", ["b.bmp", "a.png"])
-def test_a_changed_file_is_encoded_anew(index, collection, root, path):
+def test_a_changed_file_is_encoded_again(index, collection, root, path):
     """With the same size (BMP) or another (PNG)."""
     index()
     before = vectors_of(collection, path)

@@ -43,7 +43,7 @@ def change(root: Path, random: np.random.Generator, step: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_the_collection_equals_one_made_anew(tmp_path, seed):
+def test_updated_collection_equals_rebuilt_one(tmp_path, seed):
     """Compare paths, digests, times and embeddings; another run finds nothing to do."""
     random, root = np.random.default_rng(seed), tmp_path / "photos"
     save_picture(root, "stays.bmp", 99)

@@ -95,7 +95,7 @@ def test_a_call_that_fails(collection, root):
     assert sorted(ids_of(collection)) == [f"{seed:02}.png" for seed in range(PICTURES)]
 
 
-def test_problems_are_told_as_they_come(collection, tmp_path):
+def test_unreadable_files_advance_progress(collection, tmp_path):
     """A folder full of unreadable files reports progress as it goes."""
     root = tmp_path / "broken"
     root.mkdir()

@@ -164,7 +164,7 @@ def test_describe_accepts_truncated_image(tmp_path):
     assert (file.width, file.height) == (300, 200)
 
 
-def test_a_file_that_changes_meanwhile(tmp_path, monkeypatch):
+def test_describe_reports_file_that_changes_while_read(tmp_path, monkeypatch):
     """A file that changes during the read is a problem, so that metadata and digest never disagree."""
     module = sys.modules["vse.index.scan.describe"]
     reading = module.file_content

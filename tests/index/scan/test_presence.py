@@ -17,14 +17,14 @@ def test_a_folder_is_there(tmp_path):
     assert why_absent(str(tmp_path)) is None
 
 
-def test_an_empty_mount_point_is_not(tmp_path):
+def test_empty_mount_point_counts_as_absent(tmp_path):
     """A folder that held files and is now empty, except for hidden entries, counts as unmounted."""
     assert why_absent(tmp_path, known=3) is not None
     (tmp_path / ".Trash").mkdir()
     assert "held 3 files" in why_absent(tmp_path, known=3)
 
 
-def test_a_missing_folder_is_not(tmp_path):
+def test_missing_folder_counts_as_absent(tmp_path):
     """A missing path, a file, an impossible name."""
     (tmp_path / "file").touch()
     assert why_absent(tmp_path / "none") == "no such folder"
@@ -34,7 +34,7 @@ def test_a_missing_folder_is_not(tmp_path):
 
 
 @pytest.mark.parametrize("error", [PermissionError(13, "Permission denied"), OSError(107, "not connected")])
-def test_an_unreadable_folder_is_not(tmp_path, monkeypatch, error):
+def test_unreadable_folder_counts_as_absent(tmp_path, monkeypatch, error):
     """Lost connections and missing permissions, simulated because root can read everything."""
 
     def scandir(_place):

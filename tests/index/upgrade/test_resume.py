@@ -157,7 +157,7 @@ def test_files_that_left_with_their_disk(index, root):
         assert [file.path for file in reader.files()] == ["m.png"]
 
 
-def test_another_model_begins_anew(index):
+def test_upgrade_to_another_model_starts_over(index):
     """An upgrade to another model starts over, and so does a later one to the first."""
     assert interrupted(index, 9) > 0
     third = other(seed=2)

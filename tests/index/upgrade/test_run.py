@@ -196,7 +196,7 @@ def test_files_that_can_no_longer_be_used(index, upgrade, root):
         assert reader.info().files == 4
 
 
-def test_nothing_that_could_be_used(index, upgrade, root, more):
+def test_upgrade_never_empties_collection(index, upgrade, root, more):
     """An upgrade that would empty the collection is an error."""
     for path in (*root.rglob("*.*"), *more.iterdir()):
         path.write_bytes(b"damaged")
