@@ -18,7 +18,7 @@ import vse
 from vse.cli.main import main
 from vse.cli.options import named_after
 from vse.index.open import open_collection
-from vse.models.sources import DEFAULT, MODELS
+from vse.models.sources import DEFAULT, MODELS, PREVIOUS
 
 HEAVY = ("torch", "transformers", "timm", "matplotlib", "scipy", "huggingface_hub")
 ALONE = f"""
@@ -168,6 +168,27 @@ def test_index_of_former_weights_suggests_upgrade(made, home, capsys, tmp_path, 
     assert info.model == vse.load(saved_folder()).fingerprint()
     assert reported("search", "My Photos.vse", "a dog", "-k", 1)["results"]
     assert reported("index", folder)["folders"][0]["skipped"] == 3
+
+
+def test_index_of_previous_bundled_model_works_and_offers_upgrade(made, home, capsys):
+    """It is searched and updated with the model that encoded it, and one command upgrades it to the current one."""
+    folder = made[0] / "My Photos"
+    assert main(["index", str(folder), "--into", "old.vse", "--model", str(MODELS / PREVIOUS[DEFAULT][-1])]) == 0
+    with closing(open_collection("old.vse", write=True)) as collection:
+        collection.set_model_source(DEFAULT)  # as the version that bundled it recorded it
+    capsys.readouterr()
+    assert main(["search", "old.vse", "a dog", "-k", "1"]) == 0
+    shown = capsys.readouterr()
+    assert shown.out
+    assert "'vse collection upgrade old.vse' re-encodes it with the current one" in shown.err
+    assert main(["index", str(folder), "--into", "old.vse"]) == 0
+    assert "vse collection upgrade old.vse" in capsys.readouterr().err
+    assert main(["collection", "upgrade", "old.vse"]) == 0
+    assert info_of("old.vse").model == vse.load(DEFAULT).fingerprint()
+    capsys.readouterr()
+    assert main(["search", "old.vse", "a dog", "-k", "1"]) == 0
+    assert capsys.readouterr().err == ""
+    assert "--model MODEL is needed" in error_line(capsys, 2, "collection", "upgrade", "old.vse")
 
 
 def test_bundled_model_is_not_modified(home, capsys):

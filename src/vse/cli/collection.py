@@ -111,7 +111,10 @@ def remove(
 @collection_app.command("upgrade")
 def upgrade(
     index: IndexArgument,
-    model: Annotated[str | None, typer.Option(metavar="MODEL", help="The new model: a folder or hub id.")] = None,
+    model: Annotated[
+        str | None,
+        typer.Option(metavar="MODEL", help="The new model: a folder or hub id [default: a newer bundled one]."),
+    ] = None,
     drop_missing: Annotated[
         bool, typer.Option("--drop-missing", help="Drop files that are missing; otherwise they are an error.")
     ] = False,
@@ -127,13 +130,15 @@ def upgrade(
             raise UsageError("--discard encodes nothing: leave out --model and --drop-missing")
         _discard(index, as_json)
         return
-    if model is None:
-        raise UsageError("--model MODEL is needed: the model to upgrade to (or --discard an unfinished upgrade)")
     from vse.index.build import named_model
-    from vse.index.open import open_collection
+    from vse.index.open import open_collection, upgrade_hint
     from vse.index.upgrade.run import upgrade_collection
 
-    open_collection(index).close()  # reports a mistyped name before a model is loaded
+    with closing(open_collection(index)) as opened:  # reports a mistyped name before a model is loaded
+        if model is None and upgrade_hint(info := opened.info()) is not None:
+            model = info.model_source
+    if model is None:
+        raise UsageError("--model MODEL is needed: the model to upgrade to (or --discard an unfinished upgrade)")
     with progress_on_stderr() as progress:
         encoder, source = named_model(model)
         with closing(open_collection(index, write=True)) as collection:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 import posixpath
+import sys
 from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -172,13 +173,16 @@ def search(
 
     from vse.index.duplicates import NEAR
     from vse.index.item_search import search as find
-    from vse.index.open import load_collection_model, open_collection
+    from vse.index.open import load_collection_model, open_collection, upgrade_hint
     from vse.index.query import Query
 
     query = Query(*parts, factors)
     offset = (page - 1) * k
     with closing(open_collection(index)) as collection:
-        where = in_folder(where, folder, collection.info().roots)
+        info = collection.info()
+        where = in_folder(where, folder, info.roots)
+        if model is None and (hint := upgrade_hint(info)) is not None:
+            print(hint, file=sys.stderr)
         if captions:
             from vse.index.caption_search import search_captions
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -65,6 +66,14 @@ def serve(
     from vse.service.server import run_service
 
     where = only_index_here() if index is None else index
+
+    if model is None:
+        from vse.index.open import open_collection, upgrade_hint
+
+        with closing(open_collection(where)) as collection:
+            hint = upgrade_hint(collection.info())
+        if hint is not None:
+            print(hint, file=sys.stderr)
 
     def ready(address: str) -> None:
         show(Listening(where, address), as_json=as_json)

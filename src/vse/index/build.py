@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from vse.errors import InputError
 from vse.index.checks import model_mismatch_error
-from vse.index.open import collection_exists, create_collection, open_collection
+from vse.index.open import collection_exists, create_collection, open_collection, upgrade_hint
 from vse.index.pipeline.folder import IndexReport, check_overlap, root_of
 from vse.index.pipeline.folder import index_folders as index_roots
 from vse.index.scan import why_absent
@@ -111,6 +111,8 @@ def open_index(
     encoder, source = _load(where, model, known)
     if known is not None and known.model != encoder.fingerprint():
         raise model_mismatch_error(known.where, known.model, known.model_source, encoder.fingerprint(), source)
+    if known is not None and model is None and (hint := upgrade_hint(known)) is not None:
+        progress.note(hint)
     with closing(_open(where, encoder, source, new=known is None)) as collection:
         if known is not None and source != known.model_source and _is_gone(known.model_source):
             collection.set_model_source(source)
@@ -154,13 +156,13 @@ def named_model(name: str) -> tuple[IndexModel, str]:
     return recorded_model(source), source
 
 
-def recorded_model(source: str) -> IndexModel:
-    """Load the model that a collection records as ``source``.
+def recorded_model(source: str, fingerprint: str | None = None) -> IndexModel:
+    """Load the model that a collection records as ``source``, with ``fingerprint`` if a bundled one has versions.
 
     Raises:
         InputError: It cannot be loaded, or it does not read images.
     """
-    model = load(place_of(source))
+    model = load(place_of(source, fingerprint))
     if model.preprocessing is None:
         raise InputError(f"{source} reads features, not images: use a model that reads images")
     return model
@@ -172,7 +174,7 @@ def _load(where: str, model: str | None, known: CollectionInfo | None) -> tuple[
     if known is None:
         return recorded_model(DEFAULT), DEFAULT
     try:
-        return recorded_model(known.model_source), known.model_source
+        return recorded_model(known.model_source, known.model), known.model_source
     except InputError as error:
         raise InputError(f"{error}; {where} was created with it: give its new location with --model") from None
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -156,8 +157,18 @@ def collection_coefficients(
 
 
 def model_place(info: CollectionInfo, source: str | None = None) -> str:
-    """Return the folder or hub id of the model ``source``, by default of the one used when indexing."""
-    return named_place(source) if source else place_of(info.model_source)
+    """Return the folder or hub id of the model ``source`` or, if None, of the one that was used when indexing."""
+    return named_place(source) if source else place_of(info.model_source, info.model)
+
+
+def upgrade_hint(info: CollectionInfo) -> str | None:
+    """Return the line that offers an upgrade if an earlier version of a bundled model encoded the collection."""
+    if place_of(info.model_source, info.model) == place_of(info.model_source):
+        return None
+    return (
+        f"{info.where} uses an earlier version of the {info.model_source!r} model: "
+        f"'vse collection upgrade {shlex.quote(info.where)}' re-encodes it with the current one"
+    )
 
 
 def _load(info: CollectionInfo, source: str | None) -> Model:

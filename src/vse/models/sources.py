@@ -21,6 +21,8 @@ MODELS = Path(__file__).with_name("shipped")
 DEFAULT = "photo"
 """The bundled model for photos; the default of ``vse index``."""
 NAMES = (DEFAULT,)
+PREVIOUS = {DEFAULT: ("photo-v1",)}
+"""Earlier versions of bundled models: a collection that one of them encoded works until it is upgraded."""
 
 
 def load(
@@ -145,7 +147,26 @@ def named_place(source: str | Path) -> str:
     return str(source) if name is None else place_of(name)
 
 
-def place_of(source: str) -> str:
-    """Return where the model that a collection stores as ``source`` is: a bundled model's folder, else ``source``."""
+def place_of(source: str, fingerprint: str | None = None) -> str:
+    """Return where the model that a collection stores as ``source`` is.
+
+    Args:
+        source: A folder, a hub id or the name of a bundled model.
+        fingerprint: The model that encoded the collection; selects an earlier version of a bundled model.
+
+    Returns:
+        The folder of a bundled model, else ``source``.
+    """
     folder = shipped_folder(source)
-    return source if folder is None else str(folder)
+    if folder is None:
+        return source
+    if fingerprint is not None and _recorded_fingerprint(folder) != fingerprint:
+        for older in PREVIOUS.get(source, ()):
+            if is_model(MODELS / older) and _recorded_fingerprint(MODELS / older) == fingerprint:
+                return str(MODELS / older)
+    return str(folder)
+
+
+def _recorded_fingerprint(folder: Path) -> object:
+    """Return the fingerprint that an export records, without loading it."""
+    return read_json(folder / "config.json").get("fingerprint")
