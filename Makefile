@@ -32,13 +32,18 @@ demo: setup  ## train and compare on generated scenes, then open the search page
 
 # Every step resumes after an interruption and skips what is done.
 photo: export VSE_DATA := $(value DATA)
-photo: setup  ## retrain the bundled photo model and replace it (DATA=the Flickr8k folder); an hour or two
-	@test -n "$$VSE_DATA" || { echo "make photo DATA=DIR: the Flickr8k folder is needed"; exit 2; }
-	@$(BIN)/vse features "$$VSE_DATA" --backbone efficientnet-lite2 --into runs/flickr8k-lite2
-	@$(BIN)/vse train photo-features --data "$$VSE_DATA" --features runs/flickr8k-lite2 --into runs/photo-features
-	@$(BIN)/vse train photo --data "$$VSE_DATA" --into runs/photo
-	@$(BIN)/vse calibrate runs/photo/best --data "$$VSE_DATA" --split dev
-	@$(BIN)/vse export runs/photo/best src/vse/models/shipped/photo --precision mixed --data "$$VSE_DATA" --split test
+photo: export VSE_COCO := $(value COCO)
+photo: setup  ## retrain the bundled photo model and replace it (DATA=the Flickr8k folder, COCO=the COCO folder)
+	@test -n "$$VSE_DATA" && test -n "$$VSE_COCO" || { echo "make photo DATA=DIR COCO=DIR: the folders of Flickr8k and COCO are needed"; exit 2; }
+	@$(BIN)/python tools/photo_features.py --flickr8k "$$VSE_DATA" --coco "$$VSE_COCO" --into runs/photo-features
+	@$(BIN)/python tools/photo_train.py runs/photo-features --into runs/photo-joint --set most_steps=72
+	@$(BIN)/python tools/photo_train.py runs/photo-features --into runs/photo-text --set start=runs/photo-joint/last \
+	  --set frozen_image=true --set text_layers=3 --set text_factor=0.1 --set least_cells=12 --set temperature=0.0485 \
+	  --set epochs=6 --set warmup=15 --set most_steps=28
+	@$(BIN)/python tools/photo_heads.py runs/photo-features runs/photo-text/last --into runs/photo
+	@$(BIN)/vse calibrate runs/photo/last --data "$$VSE_COCO" --split dev
+	@$(BIN)/vse export runs/photo/last src/vse/models/shipped/photo --precision mixed --data "$$VSE_DATA" --split test
+	@$(BIN)/python benchmarks/everyday.py src/vse/models/shipped/photo --data "$$VSE_COCO"
 
 test: setup browser lint  ## lint, then run the tests (PYTEST_ARGS="-k name" selects, WORKERS=0 uses one process)
 	@$(BIN)/python -m pytest -n $(WORKERS) $(PYTEST_ARGS)

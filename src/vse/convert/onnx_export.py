@@ -129,7 +129,8 @@ def export_onnx(
             if precision == "fp16" or (precision == "mixed" and name == IMAGE_FILE):
                 halve_weights(staging / name)
             elif precision in {"int8", "mixed"}:
-                quantize(staging / name, _batches(samples) if samples is not None and name == IMAGE_FILE else None)
+                batches = _batches(samples) if samples is not None and name == IMAGE_FILE else None
+                quantize(staging / name, batches, tables=precision == "int8")
         mark = fingerprint(model) if precision == "fp32" else f"{fingerprint(model)}-{precision}"
         for name in (IMAGE_FILE, TEXT_FILE):
             write_mark(staging / name, mark)

@@ -7,7 +7,8 @@ no faster in half precision, so this halves the file and loses almost nothing.
 convolutions need the range of their activations in advance, measured on calibration images. The recurrence of a GRU
 has no 8-bit operator in ONNX Runtime and keeps half-precision weights.
 
-``mixed`` is fp16 for images and int8 for texts, whose weights dominate a model with a transformer.
+``mixed`` is fp16 for images and int8 for texts, whose weights dominate a model with a transformer. The table of word
+embeddings stays in fp16.
 """
 
 from __future__ import annotations
@@ -51,8 +52,14 @@ def halve_weights(path: Path) -> None:
     onnx.save(model, str(path))
 
 
-def quantize(path: Path, calibration: Iterable[NDArray[np.float32]] | None) -> None:
-    """Rewrite the model in ``path`` in 8 bits; ``calibration`` are batches of pixels for its convolutions."""
+def quantize(path: Path, calibration: Iterable[NDArray[np.float32]] | None, *, tables: bool = True) -> None:
+    """Rewrite the model in ``path`` in 8 bits.
+
+    Args:
+        path: The ONNX file.
+        calibration: Batches of pixels for its convolutions.
+        tables: Also quantize tables of word embeddings. One scale for a whole table costs more than 8-bit products do.
+    """
     require("onnx", "train", "exporting to ONNX")
     from onnxruntime.quantization import (
         QuantFormat,
@@ -80,7 +87,7 @@ def quantize(path: Path, calibration: Iterable[NDArray[np.float32]] | None) -> N
             quantize_dynamic(
                 str(source),
                 str(target),
-                op_types_to_quantize=["MatMul", "Gemm", "Gather"],
+                op_types_to_quantize=["MatMul", "Gemm", *(["Gather"] if tables else [])],
                 per_channel=True,
                 weight_type=QuantType.QInt8,
             )
