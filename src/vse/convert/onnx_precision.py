@@ -30,12 +30,15 @@ SMALLEST = 1024  # values; smaller weights are not worth converting
 
 
 def halve_weights(path: Path) -> None:
-    """Rewrite the model in ``path`` with its large float32 weights in half precision."""
+    """Rewrite the model in ``path`` with its large float32 weights in half precision.
+
+    A weight is widened when the model is loaded. A table of embeddings is not: the rows that are looked up are.
+    """
     onnx = require("onnx", "train", "exporting to ONNX")
     model = onnx.load(str(path))
     graph = model.graph
     taken = {name for node in graph.node for name in (*node.input, *node.output)}
-    casts = []
+    halves: dict[str, str] = {}
     for weight in graph.initializer:
         if weight.data_type != onnx.TensorProto.FLOAT or np.prod(weight.dims) < SMALLEST:
             continue
@@ -45,11 +48,36 @@ def halve_weights(path: Path) -> None:
         half = f"{weight.name}.half"
         if half in taken:
             continue
-        casts.append(onnx.helper.make_node("Cast", [half], [weight.name], to=onnx.TensorProto.FLOAT))
+        halves[weight.name] = half
         weight.CopyFrom(onnx.numpy_helper.from_array(values.astype(np.float16), half))
-    for position, node in enumerate(casts):
-        graph.node.insert(position, node)
+    tables = _lookup_tables(graph, halves)
+
+    def widened(source: str, target: str) -> Any:
+        return onnx.helper.make_node("Cast", [source], [target], to=onnx.TensorProto.FLOAT)
+
+    nodes = [widened(half, name) for name, half in halves.items() if name not in tables]
+    for node in graph.node:
+        nodes.append(node)
+        if node.op_type == "Gather" and node.input[0] in tables:
+            output, node.input[0] = node.output[0], halves[node.input[0]]
+            node.output[0] = f"{output}.half"
+            nodes.append(widened(f"{output}.half", output))
+    rewritten = [onnx.NodeProto.FromString(node.SerializeToString()) for node in nodes]
+    del graph.node[:]
+    graph.node.extend(rewritten)
     onnx.save(model, str(path))
+
+
+def _lookup_tables(graph: Any, names: Iterable[str]) -> set[str]:
+    """Return which weights are only ever read by rows, at the top level of the graph."""
+    wanted = set(names)
+    read: set[str] = set()
+    for node in graph.node:
+        inner = {name for each in node.attribute for part in each.g.node for name in part.input}
+        by_row = {node.input[0]} if node.op_type == "Gather" and node.input[0] not in node.input[1:] else set()
+        read |= by_row & wanted
+        wanted -= (inner | set(node.input)) - by_row
+    return read & wanted
 
 
 def quantize(path: Path, calibration: Iterable[NDArray[np.float32]] | None, *, tables: bool = True) -> None:
