@@ -10,7 +10,7 @@ import pytest
 from vse.encoders.third_party import repair_torchvision
 
 CODE = """
-from vse.encoders.torchvision_operators import repair_torchvision
+from vse.encoders.third_party import repair_torchvision
 first = repair_torchvision()
 assert repair_torchvision() == first
 repair_torchvision.cache_clear()

@@ -25,7 +25,7 @@ def test_speed_experiment_quick_run(tmp_path):
     assert all(entry["seconds"] > 0 for entry in result["table"])
     assert {e["candidates"] for e in result["table"] if not e["measured"]} == {300, 1000}
     assert json.loads((tmp_path / "speed" / "result.json").read_text()) == result
-    assert (tmp_path / "speed" / "table.md").read_text().count("(continued)") == 4
+    assert (tmp_path / "speed" / "table.md").read_text().count("(extrapolated)") == 4
     assert (tmp_path / "speed" / "speed.png").read_bytes().startswith(b"\x89PNG")
 
 

@@ -187,12 +187,17 @@ def losses(folder: Path) -> list[float]:
 
 
 def test_a_run_of_two_processes_is_a_run_of_one(data, alone, tmp_path):
-    """The first 50 losses to 1e-4, recall at the end within a few points; only the first rank speaks and writes."""
+    """The losses agree until rounding grows, recall at the end within a few points; only the first rank writes.
+
+    Both runs add in another order. At this learning rate the difference grows, faster on some CPUs than on others.
+    """
     recipe = write_toml(tmp_path / "tiny.toml", recipe_values(data))
     command = torchrun("-m", "vse", "train", recipe, "--into", tmp_path / "run", "--json", logs=tmp_path / "logs")
     done = subprocess.run(command, env=environment(), timeout=120, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    np.testing.assert_allclose(losses(tmp_path / "run")[:50], losses(alone)[:50], rtol=1e-4)
+    ours, theirs = losses(tmp_path / "run"), losses(alone)
+    np.testing.assert_allclose(ours[:30], theirs[:30], rtol=1e-4)
+    np.testing.assert_allclose(ours[:50], theirs[:50], rtol=2e-3)
     result = json.loads(output(tmp_path / "logs", 0, "stdout"))
     written = json.loads((tmp_path / "run" / "result.json").read_text())
     assert result == written

@@ -60,7 +60,7 @@ def test_the_command_in_the_note_forgets_them(collection, root, tmp_path, capsys
     command = shlex.split(note.partition("To forget them: ")[2])
     assert command[0] == "vse"
     assert main(command[1:]) == 0
-    assert "3 files forgotten" in capsys.readouterr().out
+    assert "3 files removed" in capsys.readouterr().out
     with type(collection).open(tmp_path / "index.vse", write=True) as again:
         assert counts(index_folder(again, model(), root)) == {"skipped": 1}
 
