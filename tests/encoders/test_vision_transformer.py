@@ -94,7 +94,7 @@ def test_a_pretrained_tower_brings_its_preprocessing(tmp_path):
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({}, "either its architecture or"),
+        ({}, "either an architecture or"),
         ({"architecture": {"model_type": "bert", "hidden_size": 16, "num_attention_heads": 2}}, "no patches"),
         ({"architecture": {"model_type": "nonsense"}}, "no vision transformer from 'this architecture'"),
         ({"architecture": {}}, "no vision transformer from 'this architecture'"),

@@ -102,7 +102,7 @@ def test_an_old_cache_is_not_trusted(folder: Path) -> None:
         np.testing.assert_array_equal(reader.search(QUERIES[0], 1000).ids, expected)
         report = reader.verify()
         assert report.problems == ()
-        assert all("too old" in line for line in report.cache_problems)
+        assert all("too stale" in line for line in report.cache_problems)
         assert report.cache_problems
     EmbeddedCollection.open(folder, write=True).close()
     with EmbeddedCollection.open(folder) as reader:

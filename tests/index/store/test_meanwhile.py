@@ -182,7 +182,7 @@ def test_verifying_beside_a_writer_finds_no_damage(folder: Path, monkeypatch: py
         watched = Watched(lambda stage, done: writer.add(batch(VECTORS[:1], f"{stage}{done}/")))
         report = reader.verify(progress=watched)
         assert report.problems == ()
-        assert ["another vector" in line for line in report.cache_problems] == [True]
+        assert ["a different vector" in line for line in report.cache_problems] == [True]
 
 
 def replaced_before(step: str, target: Any, writer: EmbeddedCollection, monkeypatch: pytest.MonkeyPatch) -> None:
