@@ -23,14 +23,17 @@ CHILD = textwrap.dedent(
     from vse.index.pipeline import index_folder
     from vse.progress import SilentProgress
 
+    def tell(line):  # one write: threads must not mix their lines
+        print(line + "\\n", end="", flush=True)
+
     class Telling(SilentProgress):
         def advance(self, steps=1, description=None):
-            print("encoded", flush=True)
+            tell("encoded")
 
     class Collection(EmbeddedCollection):
         def add(self, entries):
             super().add(entries)
-            print("added", len(entries), flush=True)
+            tell(f"added {len(entries)}")
 
     collection = Collection(EmbeddedCollection.open(sys.argv[1], write=True).session)
     try:
@@ -38,7 +41,7 @@ CHILD = textwrap.dedent(
             collection, model(), sys.argv[2], batch_size=4, commit_files=int(sys.argv[3]), progress=Telling()
         )
     except KeyboardInterrupt:
-        print("interrupted", flush=True)
+        tell("interrupted")
     collection.close()
     """
 )

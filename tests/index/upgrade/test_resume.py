@@ -240,13 +240,16 @@ CHILD = textwrap.dedent(
     from vse.index.store import EmbeddedCollection, generations
     from vse.index.upgrade import upgrade_collection
 
+    def tell(line):  # one write: threads must not mix their lines
+        print(line + "\\n", end="", flush=True)
+
     class Telling(generations.NewGeneration):
         def add(self, entries):
             super().add(entries)
-            print("added", len(entries), flush=True)
+            tell(f"added {len(entries)}")
 
         def commit(self, **options):
-            print("switching", flush=True)
+            tell("switching")
             super().commit(**options)
 
     class Counting:
@@ -257,7 +260,7 @@ CHILD = textwrap.dedent(
             return getattr(self._model, name)
 
         def embed_images(self, batch, lengths=None):
-            print("encoding", len(batch), flush=True)
+            tell(f"encoding {len(batch)}")
             return self._model.embed_images(batch, lengths)
 
     generations.NewGeneration = Telling
