@@ -1,11 +1,11 @@
-"""Compute what tools/photo_train.py trains on: the feature maps of the first six stages of EfficientNet-Lite2.
+"""Compute what tools/photo_train.py trains on: the feature maps of the first five stages of EfficientNet-Lite2.
 
     python tools/photo_features.py --flickr8k DATA/flickr8k --coco DATA/coco --into features/photo
 
 Both folders are datasets as ``vse data check`` reads them: train and dev of each are used, and no test split is
 opened. Written are, in float16,
 
-- ``base.f16``: a map of 9 × 9 cells and 208 channels for every image, as the model sees it;
+- ``base.f16``: a map of 17 × 17 cells and 120 channels for every image, as the model sees it;
 - ``view1.f16`` and so on: the same of random views (a crop, perhaps mirrored) of the training images;
 - ``base.meta.json``: split, file and captions of every image, in the order of the maps.
 
@@ -27,8 +27,8 @@ from typing import Any
 
 import numpy as np
 
-ROW = 9 * 9 * 208 * 2  # bytes of one map
-STAGES = 6
+ROW = 17 * 17 * 120 * 2  # bytes of one map
+STAGES = 5
 TOGETHER = 2  # images in one call: more are slower, their maps leave the cache
 NOTED = 200  # images between two notes of how far a worker is
 
@@ -38,7 +38,7 @@ def main() -> int:
     parser.add_argument("--flickr8k", type=Path, required=True, metavar="DIR")
     parser.add_argument("--coco", type=Path, required=True, metavar="DIR")
     parser.add_argument("--into", type=Path, required=True, metavar="DIR")
-    parser.add_argument("--views", type=int, default=1, help="of a training image, the plain one included [default: 1]")
+    parser.add_argument("--views", type=int, default=3, help="of a training image, the plain one included [default: 3]")
     parser.add_argument("--workers", type=int, default=2, help="processes [default: 2]")
     options = parser.parse_args()
     options.into.mkdir(parents=True, exist_ok=True)
@@ -75,7 +75,7 @@ def list_images(flickr8k: Path, coco: Path) -> list[dict[str, Any]]:
 
 
 def export_stages(path: Path) -> None:
-    """The stem and the first six stages, with their published weights, for ONNX Runtime."""
+    """The stem and the first five stages, with their published weights, for ONNX Runtime."""
     import torch
 
     from vse.encoders.backbones.efficientnet_lite import EfficientNetLite
