@@ -31,7 +31,7 @@ from vse.convert.onnx_graph import (
     write_mark,
 )
 from vse.convert.onnx_precision import halve_weights, quantize
-from vse.convert.onnx_towers import FeatureTower, PixelTower, TextTower
+from vse.convert.onnx_towers import DualTower, FeatureTower, PixelTower, TextTower
 from vse.errors import InputError, VSEError, unknown_choice
 from vse.models.card import write_card
 from vse.models.coefficients import FILE as CONFIDENCE
@@ -129,7 +129,8 @@ def export_onnx(
             if precision == "fp16" or (precision == "mixed" and name == IMAGE_FILE):
                 halve_weights(staging / name)
             elif precision in {"int8", "mixed"}:
-                batches = _batches(samples) if samples is not None and name == IMAGE_FILE else None
+                convolutional = samples is not None and model.config.image.kind != "dual"  # a ViT is matrix products
+                batches = _batches(samples) if convolutional and name == IMAGE_FILE else None
                 quantize(staging / name, batches, tables=precision == "int8")
         mark = fingerprint(model) if precision == "fp32" else f"{fingerprint(model)}-{precision}"
         for name in (IMAGE_FILE, TEXT_FILE):
@@ -162,13 +163,16 @@ def _write_towers(model: VSEModel, folder: Path, largest: int, report: ProgressR
     batch, length = torch.export.Dim("batch"), torch.export.Dim("length")
     how = model.preprocessing
     encoder = cast(Any, model.image_encoder)
-    tower: FeatureTower | PixelTower
+    tower: FeatureTower | PixelTower | DualTower
     example: tuple[torch.Tensor, ...]
     dynamic: tuple[dict[int, Any], ...]
     if how is None:
         grid, tower = None, FeatureTower(encoder, largest)
         example = (torch.randn(3, 4, model.feature_size), torch.tensor([4, 2, 3]))
         dynamic, inputs = ({0: batch, 1: length}, {0: batch}), ["features", "lengths"]
+    elif model.config.image.kind == "dual":
+        grid, tower = None, DualTower(encoder)
+        example, dynamic, inputs = (torch.randn(2, 3, *how.size),), ({0: batch},), ["pixels"]
     else:
         grid = encoder.backbone.grid(*how.size)
         largest = grid[0] * grid[1]
@@ -270,6 +274,8 @@ def _with_score(model: VSEModel, data: CaptionedImages, values: dict[str, float]
 
 def _vocabulary(model: VSEModel) -> int:
     text = model.config.text
+    if text.kind == "dual":
+        return int(cast(Any, model.text_encoder).vocabulary_size)
     return text.vocabulary_size if text.kind != "transformer" else int(text.architecture.get("vocab_size", 1000))
 
 

@@ -98,6 +98,7 @@ def quantize(path: Path, calibration: Iterable[NDArray[np.float32]] | None, *, t
 
     source, target = path.with_suffix(".float.onnx"), path.with_suffix(".int8.onnx")
     path.replace(source)
+    _forget_shapes(source)
     logging.getLogger().addFilter(_advice)
     try:
         if calibration is not None and "Conv" in _operators(source):
@@ -136,6 +137,14 @@ class _Reader:
     def get_next(self) -> dict[str, Any] | None:
         batch = next(self._batches, None)
         return None if batch is None else {"pixels": batch}
+
+
+def _forget_shapes(path: Path) -> None:
+    """Remove the shapes of intermediate values: fused layers leave stale ones, and quantization infers them anew."""
+    onnx = require("onnx", "train", "exporting to ONNX")
+    model = onnx.load(str(path), load_external_data=False)
+    del model.graph.value_info[:]
+    onnx.save(model, str(path))
 
 
 def _operators(path: Path) -> set[str]:

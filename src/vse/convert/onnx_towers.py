@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from vse.encoders.dual import DualTextEncoder
 from vse.encoders.functional import unit_norm
 from vse.encoders.text import BiGRUEncoder, WordEncoder
 from vse.errors import require
@@ -165,15 +166,36 @@ class FeatureTower(nn.Module):
         return embed(self.encoder.pooling, elements, mask, explain=self.explains)
 
 
+class DualTower(nn.Module):
+    """The image half of a dual encoder: ``pixels (B, 3, H, W)`` → ``embedding (B, D)``."""
+
+    explains = False
+
+    def __init__(self, encoder: Any) -> None:
+        super().__init__()
+        self.encoder = copy.deepcopy(encoder).eval().requires_grad_(False)
+        if has_contributions(self.encoder.pooling):
+            rows = self.encoder.patches
+            self.encoder.pooling = self.encoder.pooling.freeze(rows)
+
+    def forward(self, pixels: Tensor) -> Tensor:
+        return self.encoder(pixels)
+
+
 class TextTower(nn.Module):
     """``tokens (B, L)`` and ``lengths (B,)`` → ``embedding (B, D)``."""
 
     def __init__(self, encoder: Any, longest: int) -> None:
         super().__init__()
+        if isinstance(encoder, DualTextEncoder):
+            self.encoder: Any = copy.deepcopy(encoder).eval().requires_grad_(False)
+            return
         frozen = _frozen(encoder, longest)
         self.encoder = ExportableBiGRU(frozen) if isinstance(frozen, BiGRUEncoder | WordEncoder) else frozen
 
     def forward(self, tokens: Tensor, lengths: Tensor) -> Tensor:
+        if isinstance(self.encoder, DualTextEncoder):
+            return self.encoder(tokens, lengths)
         elements, mask = self.encoder.elements(tokens, lengths)
         return unit_norm(self.encoder.pooling.pool(elements, mask))
 

@@ -15,6 +15,7 @@ from vse.inputs.resizing import Method, resize
 
 Fit = Literal["stretch", "crop"]
 Channels = Literal["rgb", "bgr"]
+Rounding = Literal["even", "down"]
 Triple = tuple[float, float, float]
 
 # A training crop keeps at least this share of either side.
@@ -29,8 +30,9 @@ class ImagePreprocessing:
     """How a model's images are prepared; saved with the model.
 
     ``size`` is (h, w). ``fit`` "stretch" resizes to it, ignoring the aspect ratio; "crop" resizes so that the image
-    just covers ``floor(size / crop_ratio)`` and crops the centre. Then, per channel in the order of ``channels`` and
-    in units of 0 … 255, ``x = (x - mean) / std``.
+    just covers ``floor(size / crop_ratio)`` and crops the centre. ``rounding`` says where a centre between two pixels
+    is: "even" as in torchvision and open_clip, "down" as in Hugging Face's processors. Then, per channel in the order
+    of ``channels`` and in units of 0 … 255, ``x = (x - mean) / std``.
     """
 
     size: tuple[int, int]
@@ -41,12 +43,14 @@ class ImagePreprocessing:
     fit: Fit = "stretch"
     channels: Channels = "rgb"
     crop_ratio: float = 1.0
+    rounding: Rounding = "even"
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "size", _pair(self.size))
         object.__setattr__(self, "mean", _triple("mean", self.mean))
         object.__setattr__(self, "std", _triple("std", self.std))
-        for name, choices in (("resize", get_args(Method)), ("fit", get_args(Fit)), ("channels", get_args(Channels))):
+        kinds = {"resize": Method, "fit": Fit, "channels": Channels, "rounding": Rounding}
+        for name, choices in ((name, get_args(kind)) for name, kind in kinds.items()):
             if getattr(self, name) not in choices:
                 raise InputError(unknown_choice(f"{name} of the preprocessing", getattr(self, name), choices))
         if min(self.std) <= 0:
@@ -57,8 +61,11 @@ class ImagePreprocessing:
             raise InputError(f"crop_ratio {self.crop_ratio} goes with fit 'crop'; fit is 'stretch'")
 
     def to_json(self) -> dict[str, Any]:
-        """Return a dictionary for ``json.dumps``."""
-        return {key: list(value) if isinstance(value, tuple) else value for key, value in asdict(self).items()}
+        """Return a dictionary for ``json.dumps``; the usual ``rounding`` is left out, as files before it had none."""
+        plain = {key: list(value) if isinstance(value, tuple) else value for key, value in asdict(self).items()}
+        if self.rounding == "even":
+            del plain["rounding"]
+        return plain
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> ImagePreprocessing:
@@ -112,7 +119,9 @@ def prepare(image: np.ndarray, how: ImagePreprocessing, augment: np.random.Gener
         pixels = resize(image, how.size, how.resize)
     else:
         size = _covering(image, how.resized)
-        pixels = resize(image, size, how.resize, window=_centre(size, how.size))  # a narrow image covers far more
+        pixels = resize(
+            image, size, how.resize, window=_centre(size, how.size, how.rounding)
+        )  # a narrow image covers far more
     return _normalised(pixels, how)
 
 
@@ -156,9 +165,12 @@ def _covering(image: np.ndarray, box: tuple[int, int]) -> tuple[int, int]:
     return max(height, rows * width // max(columns, 1)), width
 
 
-def _centre(whole: tuple[int, int], size: tuple[int, int]) -> tuple[slice, slice]:
+def _centre(whole: tuple[int, int], size: tuple[int, int], rounding: Rounding) -> tuple[slice, slice]:
     (rows, columns), (height, width) = whole, size
-    top, left = round((rows - height) / 2), round((columns - width) / 2)
+    if rounding == "down":
+        top, left = (rows - height) // 2, (columns - width) // 2
+    else:
+        top, left = round((rows - height) / 2), round((columns - width) / 2)
     return slice(top, top + height), slice(left, left + width)
 
 

@@ -108,6 +108,11 @@ class TextTokenizer:
         self.special = special or SpecialIds.of(tokenizer)
 
     @property
+    def pipeline(self) -> Tokenizer:
+        """The pipeline of the ``tokenizers`` library."""
+        return self._tokenizer
+
+    @property
     def vocab_size(self) -> int:
         return self._tokenizer.get_vocab_size()
 

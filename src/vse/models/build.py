@@ -8,6 +8,7 @@ from typing import Any
 from torch import nn
 
 from vse.encoders.backbones import VisionTransformer, create_backbone
+from vse.encoders.dual import DualImageEncoder, DualTextEncoder, create_dual
 from vse.encoders.image import GridEncoder, RegionEncoder, create_projection
 from vse.encoders.text import BiGRUEncoder, WordEncoder
 from vse.encoders.transformer_text import (
@@ -19,8 +20,12 @@ from vse.encoders.transformer_text import (
 from vse.encoders.video import FrameEncoder
 from vse.errors import InputError
 from vse.models.config import (
+    OWN,
+    DualImageConfig,
+    DualTextConfig,
     FramesConfig,
     ImageConfig,
+    ModelConfig,
     PoolingConfig,
     RegionConfig,
     TextConfig,
@@ -37,8 +42,27 @@ def build_pooling(config: PoolingConfig, size: int) -> Pooling:
     return create_pooling(config.name, **options)
 
 
-def build_image_encoder(config: ImageConfig, size: int, *, pretrained: bool = False) -> tuple[nn.Module, ImageConfig]:
-    """Build an image encoder; return it with its configuration, preprocessing and architecture filled in."""
+def shared_dual(config: ModelConfig) -> Any:
+    """Return the network whose halves both towers are, so that it is built once; None for other models."""
+    image, text = config.image, config.text
+    if not isinstance(image, DualImageConfig) or not isinstance(text, DualTextConfig):
+        return None
+    same = (image.library, image.architecture) == (text.library, text.architecture)
+    return create_dual(image.library, image.architecture) if same else None
+
+
+def build_image_encoder(
+    config: ImageConfig, size: int, *, pretrained: bool = False, dual: Any = None
+) -> tuple[nn.Module, ImageConfig]:
+    """Build an image encoder; return it with its configuration, preprocessing and architecture filled in.
+
+    ``dual`` is the network of a dual encoder, if it exists already.
+    """
+    if isinstance(config, DualImageConfig):
+        network = dual if dual is not None else create_dual(config.library, config.architecture)
+        own = config.pooling.name == OWN
+        pooling = None if own else build_pooling(config.pooling, size)
+        return DualImageEncoder(config.library, network, pooling), config
     pooling = build_pooling(config.pooling, size)
     if isinstance(config, RegionConfig):
         projection = create_projection(config.head, config.feature_size, size, config.hidden_size)
@@ -56,8 +80,11 @@ def build_image_encoder(config: ImageConfig, size: int, *, pretrained: bool = Fa
     return GridEncoder(backbone, projection, pooling), config.model_copy(update=update)
 
 
-def build_text_encoder(config: TextConfig, size: int) -> tuple[nn.Module, TextConfig]:
+def build_text_encoder(config: TextConfig, size: int, *, dual: Any = None) -> tuple[nn.Module, TextConfig]:
     """Build a text encoder; return it with its configuration, a transformer's architecture filled in."""
+    if isinstance(config, DualTextConfig):
+        network = dual if dual is not None else create_dual(config.library, config.architecture)
+        return DualTextEncoder(config.library, network, config.pad_to, config.pad_id), config
     pooling = build_pooling(config.pooling, size)
     if not isinstance(config, TransformerConfig):
         words, width = config.vocabulary_size, config.word_size

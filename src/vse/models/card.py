@@ -48,6 +48,8 @@ def image_tower(config: ImageConfig, feature_size: int | None = None, parameters
     elif config.kind == "frames":
         origin = "from disk" if config.backbone is None else f"seen by {config.backbone.name}"
         network, feature_size = f"frames of videos {origin}, linear", config.feature_size
+    elif config.kind == "dual":
+        network = f"{config.architecture.get('model_type', config.library)}, image half"
     else:
         architecture = config.backbone.options.get("architecture", {})
         model_type = architecture.get("model_type") if isinstance(architecture, dict) else None
@@ -60,6 +62,8 @@ def text_tower(config: TextConfig, feature_size: int | None = None, parameters: 
     if config.kind == "transformer":
         model_type = config.architecture.get("model_type", "transformer")
         network = f"{model_type}{f' from {config.pretrained}' if config.pretrained else ''}"
+    elif config.kind == "dual":
+        network = f"{config.architecture.get('model_type', config.library)}, text half"
     else:
         network, feature_size = f"bidirectional GRU, {config.vocabulary_size:,} words", config.word_size
     return TowerReport("text", config.kind, network, describe_pooling(config.pooling), feature_size, parameters)

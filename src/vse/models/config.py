@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, Field, model_serializer, model_validator
 
 from vse._util.strict import Strict, parse
 
@@ -121,6 +121,35 @@ class TransformerConfig(Strict):
     pooling: PoolingConfig = PoolingConfig()
 
 
+OWN = "own"
+"""The pooling of a public dual encoder: what the model was published with."""
+
+
+class DualImageConfig(Strict):
+    """The image tower of a public dual encoder, such as CLIP or SigLIP; see :mod:`vse.encoders.dual`.
+
+    ``architecture`` is the library's configuration of the whole dual encoder. A ``pooling`` other than ``own`` is added
+    to the model's own, over patch tokens.
+    """
+
+    kind: Literal["dual"] = "dual"
+    library: Literal["transformers", "open_clip"] = "transformers"
+    architecture: dict[str, Any]
+    preprocessing: Annotated[dict[str, Any], AfterValidator(_known_preprocessing)]
+    pooling: PoolingConfig = PoolingConfig(name=OWN)
+
+
+class DualTextConfig(Strict):
+    """The text tower of a public dual encoder; all texts are padded to ``pad_to`` tokens with ``pad_id``, if set."""
+
+    kind: Literal["dual"] = "dual"
+    library: Literal["transformers", "open_clip"] = "transformers"
+    architecture: dict[str, Any]
+    pad_to: Annotated[int, Field(ge=1, le=LARGEST)] | None = None
+    pad_id: Annotated[int, Field(ge=0)] = 0
+    pooling: PoolingConfig = PoolingConfig(name=OWN)
+
+
 class Score(Strict):
     """Measured scores and their protocol."""
 
@@ -151,12 +180,15 @@ def split_marks(raw: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     return {key: value for key, value in raw.items() if key not in MARKS}, marks
 
 
-ImageConfig = Annotated[RegionConfig | GridConfig | FramesConfig, Field(discriminator="kind")]
-TextConfig = Annotated[BiGRUConfig | TransformerConfig | WordsConfig, Field(discriminator="kind")]
+ImageConfig = Annotated[RegionConfig | GridConfig | FramesConfig | DualImageConfig, Field(discriminator="kind")]
+TextConfig = Annotated[BiGRUConfig | TransformerConfig | WordsConfig | DualTextConfig, Field(discriminator="kind")]
 
 
 class ModelConfig(Strict):
-    """Two towers with a joint space of ``embed_size`` dimensions."""
+    """Two towers with a joint space of ``embed_size`` dimensions.
+
+    ``foreign`` says where a model comes from that was not trained with vse: source, revision, library, type.
+    """
 
     format: Literal[1] = 1
     runtime: Literal["torch"] = "torch"
@@ -164,10 +196,17 @@ class ModelConfig(Strict):
     image: ImageConfig
     text: TextConfig
     about: About = About()
+    foreign: dict[str, Any] | None = None
+
+    @model_serializer(mode="wrap")
+    def _without_absent(self, write: Any) -> dict[str, Any]:
+        """Leave ``foreign`` out of the configuration of other models."""
+        plain: dict[str, Any] = write(self)
+        return {key: value for key, value in plain.items() if key != "foreign" or value is not None}
 
     def preprocessing(self) -> ImagePreprocessing | None:
         """Return how images are prepared; None for a model of features."""
-        if self.image.kind != "grid" or self.image.preprocessing is None:
+        if not isinstance(self.image, GridConfig | DualImageConfig) or self.image.preprocessing is None:
             return None
         from vse.inputs.preprocessing import ImagePreprocessing
 
@@ -226,6 +265,8 @@ def published_traits(raw: Mapping[str, Any]) -> dict[str, str]:
         "image_pooling": _pooling_name(image["pooling"]),
         "text_pooling": _pooling_name(text["pooling"]),
     }
+    if image["kind"] == "dual":
+        traits["backbone"] = str(image["architecture"].get("model_type", image["library"]))
     if image.get("backbone") is not None:
         traits["backbone"] = _backbone_name(image["backbone"], raw.get("about", {}).get("recipe", {}))
     return traits

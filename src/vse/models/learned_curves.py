@@ -23,6 +23,7 @@ REGION_SIZES = (10, 20, 36, 50, 100)
 FRAME_SIZES = (5, 10, 20)
 TEXT_SIZES = (6, 12, 24, 48)
 REASONS = {
+    "own": "the model was published with a pooling of its own",
     "attention": "each element decides its own weight by its values",
     "cls": "it takes the first element, whatever its values",
     "self-attention": "its elements look at each other before they are averaged",

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vse._util.schema import read_json
-from vse.errors import InputError, first_line, require
+from vse.errors import InputError, require
 
 if TYPE_CHECKING:
     from vse.hgr.model import HGRModel
@@ -14,27 +14,31 @@ if TYPE_CHECKING:
     from vse.models.protocols import EmbeddingModel
     from vse.models.vse_model import VSEModel
 
-# Files that are downloaded from the hub: never code, never pickles.
-FILES = ["*.json", "*.safetensors", "*.onnx", "*.onnx.data", "*.txt", "*.md", "*.png"]
-
 MODELS = Path(__file__).with_name("shipped")
 DEFAULT = "photo"
 """The bundled model for photos; the default of ``vse index``."""
 NAMES = (DEFAULT,)
+MARKERS = ("config.json", "open_clip_config.json", "modules.json", "visual.onnx")
+"""Files that make a folder a model."""
+OPEN_CLIP = "open_clip:"
 PREVIOUS = {DEFAULT: ("photo-v1",)}
 """Earlier versions of bundled models: a collection that one of them encoded works until it is upgraded."""
 
 
 def load(
-    source: str | Path, *, device: str | None = None, threads: int | None = None
+    source: str | Path, *, device: str | None = None, threads: int | None = None, revision: str | None = None
 ) -> VSEModel | OnnxModel | HGRModel:
     """Load a model.
 
     Args:
-        source: A local folder, a bundled model (``"photo"``) or a hub id (``"owner/model"``). A folder of
-            ``vse export`` is run by ONNX Runtime without torch, any other by torch.
+        source: A local folder, a bundled model (``"photo"``), a model of ``vse pull`` or a hub id (``"owner/model"``,
+            or ``"hub:owner/model"`` where a local folder has that name). Models of vse, public dual encoders (CLIP,
+            SigLIP, open_clip, …) and pairs of ONNX files are recognised, see :mod:`vse.models.foreign`.
+            ``"open_clip:NAME/TAG"`` is one of open_clip's own list. Exports and ONNX pairs run on ONNX Runtime without
+            torch, any other model on torch.
         device: Device of a torch model; the CPU by default.
         threads: Threads of ONNX Runtime; all cores by default.
+        revision: Commit, tag or branch on the hub.
 
     Returns:
         The model.
@@ -42,8 +46,11 @@ def load(
     Raises:
         InputError: If the model does not exist, or its files do not belong together.
     """
-    folder = model_folder(source)
-    if read_json(folder / "config.json").get("runtime") == "onnx":
+    folder = model_folder(source, revision=revision)
+    runtime = recorded_runtime(folder)
+    if runtime is None:
+        return _load_foreign(folder, str(source), revision, device=device, threads=threads)
+    if runtime == "onnx":
         from vse.models.onnx import OnnxModel
 
         if device not in {None, "cpu"}:
@@ -67,11 +74,51 @@ def load_towers(source: str | Path) -> EmbeddingModel:
     return model
 
 
-def model_folder(source: str | Path) -> Path:
-    """Return the folder of a model: a local folder, else a bundled model, else a hub id, which is downloaded.
+def _load_foreign(
+    folder: Path, source: str, revision: str | None, *, device: str | None, threads: int | None
+) -> VSEModel | OnnxModel:
+    """Load a public model with the runtime that its files are for."""
+    from vse.models.foreign import recognise_folder
+
+    found = recognise_folder(folder)
+    if found is None:
+        raise InputError(f"{source!r}: config.json describes no model that vse knows")
+    if found.pair is not None:
+        from vse.models.onnx_pair import OnnxPair
+
+        return OnnxPair.open(folder, found, source=source, threads=threads, device=device)
+    require("torch", "train", f"the model in {str(folder)!r}")
+    from vse.models.dual_model import foreign_model
+
+    return foreign_model(folder, found, source=source, revision=revision, device=device or "cpu")
+
+
+def recorded_runtime(folder: Path) -> str | None:
+    """Return the runtime of a model of ours, ``torch`` or ``onnx``; None for a public model."""
+    path = folder / "config.json"
+    if not path.is_file():
+        return None
+    config = read_json(path)
+    if "runtime" not in config and ("model_type" in config or "architectures" in config or not config):
+        return None
+    ours = {"format", "image", "text", "kind", "fingerprint"} & config.keys() or "runtime" in config
+    return str(config.get("runtime", "torch")) if ours else None
+
+
+def model_folder(source: str | Path, *, revision: str | None = None) -> Path:
+    """Return the folder of a model: a local folder, a bundled or pulled model, else a hub id, which is downloaded.
 
     A folder of images with the name of a bundled model does not hide the model.
     """
+    from vse.models.hub import PREFIX, download, hub_name
+
+    if str(source).startswith(OPEN_CLIP):
+        return _open_clip_folder(str(source).removeprefix(OPEN_CLIP), revision)
+    if str(source).startswith(PREFIX):
+        name = hub_name(str(source))
+        if name is None:
+            raise InputError(f"{str(source)!r}: expected {PREFIX}owner/model")
+        return download(name, revision)
     folder = Path(source).expanduser()
     if is_model(folder):
         return folder
@@ -79,8 +126,9 @@ def model_folder(source: str | Path) -> Path:
     if shipped is not None:
         return shipped
     if folder.is_dir():
+        other = f"; the hub's model of that name is {PREFIX}{source}" if hub_name(str(source)) else ""
         raise InputError(
-            f"{str(source)!r}: a folder without config.json, so no model ('vse convert' or 'vse train' make one)"
+            f"{str(source)!r}: a folder without config.json, so no model ('vse convert' or 'vse train' make one){other}"
         )
     if folder.is_file():
         hint = (
@@ -89,39 +137,50 @@ def model_folder(source: str | Path) -> Path:
             else ""
         )
         raise InputError(f"{str(source)!r}: a file, expected the folder of a model{hint}")
-    name = str(source)
-    if name.count("/") != 1 or name.startswith((".", "/", "~")) or Path(name).suffix in {".pth", ".pt", ".tar"}:
-        raise InputError(f"{name!r}: no such folder")
-
-    folder = download(name)
+    pulled = pulled_folder(str(source), revision)
+    if pulled is not None:
+        return pulled
+    name = hub_name(str(source))
+    if name is None:
+        raise InputError(f"{str(source)!r}: no such folder")
+    folder = download(name, revision)
     if not is_model(folder):
         raise InputError(f"{name!r}: the hub has it, but without config.json it is no model of ours")
     return folder
 
 
-def download(name: str) -> Path:
-    """Download the hub model ``owner/model``, with the local cache as fallback.
+def pulled_folder(source: str, revision: str | None = None) -> Path | None:
+    """Return the folder of a model that ``vse pull`` fetched; None if it was not pulled, or another revision was."""
+    from vse.models.catalogue import pulled_models
 
-    Returns:
-        The folder of the model.
+    for each in pulled_models():
+        if each.problem is None and each.source == source and revision in {None, each.revision}:
+            return Path(each.folder)
+    return None
 
-    Raises:
-        InputError: If neither the hub nor the cache has it.
-    """
-    hub = require("huggingface_hub", "train", f"loading {name!r} from the hub")
-    try:
-        return Path(hub.snapshot_download(name, allow_patterns=FILES))
-    except Exception as error:  # the hub's client raises errors of several libraries
-        try:
-            return Path(hub.snapshot_download(name, allow_patterns=FILES, local_files_only=True))
-        except Exception:  # noqa: BLE001 (the first error is the one that explains)
-            reason = first_line(error)
-        raise InputError(f"{name!r} is neither a local folder nor a model that the hub gave: {reason}") from error
+
+def _open_clip_folder(name: str, revision: str | None) -> Path:
+    """Return the folder of a model of open_clip's own list, ``ARCHITECTURE/TAG``, downloaded from the hub."""
+    from vse.encoders.third_party import repair_torchvision
+    from vse.models.hub import download
+
+    repair_torchvision()
+    open_clip = require("open_clip", "open-clip", f"the model {OPEN_CLIP}{name}")
+    architecture, _, tag = name.partition("/")
+    known = open_clip.get_pretrained_cfg(architecture, tag)
+    if not known:
+        tags = open_clip.list_pretrained_tags_by_model(architecture)
+        expected = f"one of {', '.join(tags[:8])}" if tags else "an architecture of open_clip.list_models()"
+        raise InputError(f"{OPEN_CLIP}{name}: open_clip knows no such weights; expected NAME/TAG, {expected}")
+    place = str(known.get("hf_hub") or "").rstrip("/")
+    if not place:
+        raise InputError(f"{OPEN_CLIP}{name}: these weights are not on the hub as safetensors; choose another tag")
+    return download(place, revision)
 
 
 def is_model(folder: Path) -> bool:
-    """Return whether a folder holds a model."""
-    return (folder / "config.json").is_file()
+    """Return whether a folder holds a model of ours, or what looks like a public one."""
+    return any((folder / name).is_file() for name in MARKERS)
 
 
 def shipped_folder(name: str | Path) -> Path | None:

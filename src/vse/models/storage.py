@@ -179,7 +179,7 @@ def _check_self_contained(config: ModelConfig, where: str) -> None:
     """Reject a configuration that would open other files or ask a hub: the folder may be untrusted."""
     if config.text.kind == "transformer" and not config.text.architecture:
         raise InputError(f"{where}: 'text.architecture' is missing; a saved model describes its transformer itself")
-    if config.image.kind == "region" or config.image.backbone is None:
+    if config.image.kind == "region" or config.image.kind == "dual" or config.image.backbone is None:  # noqa: PLR1714
         return
     name, outside = config.image.backbone.name, other_files(config.image.backbone.options)
     own = config.image.kind == "grid"  # frames are seen by published weights, which are fetched when videos are encoded
@@ -250,7 +250,12 @@ def fingerprint(model: TorchModel) -> str:
     What follows from names and shapes of the weights is excluded, so that a library version that spells an architecture
     differently does not change it.
     """
-    derived: Any = {"about": True, "text": {"architecture", "pretrained"}, "image": {"backbone": {"options"}}}
+    derived: Any = {
+        "about": True,
+        "foreign": True,
+        "text": {"architecture", "pretrained"},
+        "image": {"architecture": True, "backbone": {"options"}},
+    }
     image = model.config.image if isinstance(model.config, ModelConfig) else None
     if image is not None and image.kind == "frames" and image.backbone is None:
         derived["image"] = {"backbone"}  # models saved before it was recorded keep their names

@@ -13,11 +13,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from vse.encoders.dual import DualTextEncoder
 from vse.encoders.functional import SMALLEST_NORM, evaluation_mode, state_fingerprint
 from vse.encoders.image import GridEncoder
 from vse.encoders.text import BiGRUEncoder, WordEncoder
 from vse.errors import InputError
-from vse.models.build import build_image_encoder, build_text_encoder
+from vse.models.build import build_image_encoder, build_text_encoder, shared_dual
 from vse.models.config import ModelConfig
 from vse.models.encode import EncodingMethods, VideoMethods
 from vse.models.protocols import ParallelCalls, Vectors
@@ -73,8 +74,9 @@ class VSEModel(EncodingMethods, VideoMethods, nn.Module):
         Raises:
             InputError: If configuration and tokenizer do not match.
         """
-        image_encoder, image = build_image_encoder(config.image, config.embed_size, pretrained=pretrained)
-        text_encoder, text = build_text_encoder(config.text, config.embed_size)
+        dual = shared_dual(config)
+        image_encoder, image = build_image_encoder(config.image, config.embed_size, pretrained=pretrained, dual=dual)
+        text_encoder, text = build_text_encoder(config.text, config.embed_size, dual=dual)
         if tokenizer is not None:
             _check_tokenizer(tokenizer, text_encoder)
         complete = config.model_copy(update={"image": image, "text": text})
@@ -207,6 +209,8 @@ class VSEModel(EncodingMethods, VideoMethods, nn.Module):
             InputError: If the pooling does not weight ranks.
         """
         encoder: Any = self.image_encoder
+        if not isinstance(encoder, GridEncoder):
+            raise InputError("this model has no evidence: its embedding is not a sum over the cells of an image")
         with evaluation_mode(encoder):
             batch = torch.from_numpy(pixels).to(self.device, next(self.parameters()).dtype)
             pooled, shares = pool_with_contributions(encoder.pooling, *encoder.elements(batch))
@@ -265,7 +269,9 @@ def _check_tokenizer(tokenizer: TextTokenizer, encoder: Any) -> None:
         if known != expected:
             raise InputError(f"the tokenizer knows {known} words, the text encoder {expected}")
         return
-    known, expected = tokenizer.vocab_size, int(encoder.transformer.config.vocab_size)
+    dual = isinstance(encoder, DualTextEncoder)
+    known = tokenizer.vocab_size
+    expected = encoder.vocabulary_size if dual else int(encoder.transformer.config.vocab_size)
     if known > expected:
         raise InputError(f"the tokenizer knows {known} pieces of words, the text encoder {expected}: another model's?")
     longest = encoder.max_tokens

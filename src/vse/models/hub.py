@@ -1,0 +1,80 @@
+"""Fetch models from the Hugging Face hub: judged before their weights are downloaded, never code, never pickles."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+from vse.errors import InputError, first_line, require
+from vse.models.foreign import JSON_FILES, recognise
+
+FILES = ["*.json", "*.safetensors", "*.onnx", "*.onnx.data", "*.txt", "*.md", "*.png"]
+"""Files of a model of ours."""
+NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
+PREFIX = "hub:"
+"""``hub:owner/model`` is never a local folder."""
+
+
+def hub_name(source: str) -> str | None:
+    """Return the repository that a source may mean; None if it cannot be one."""
+    name = source.removeprefix(PREFIX)
+    return name if NAME.fullmatch(name) and Path(name).suffix not in {".pth", ".pt", ".tar"} else None
+
+
+def download(name: str, revision: str | None = None, *, precision: str | None = None) -> Path:
+    """Download a model, with the local cache as fallback.
+
+    The configuration is fetched and judged first; of a model that cannot be used nothing else is downloaded.
+
+    Args:
+        name: ``owner/model``.
+        revision: Commit, tag or branch; the main branch by default.
+        precision: Of ONNX files, where the repository has several.
+
+    Returns:
+        The folder of the model.
+
+    Raises:
+        InputError: If neither the hub nor the cache has it, or it is no model that can be used.
+    """
+    hub = require("huggingface_hub", "hub", f"loading {name!r} from the hub")
+    try:
+        wanted = _wanted_files(hub, name, revision, precision)
+        return Path(hub.snapshot_download(name, revision=revision, allow_patterns=wanted))
+    except InputError:
+        raise
+    except Exception as error:  # the hub's client raises errors of several libraries
+        try:
+            return Path(hub.snapshot_download(name, revision=revision, local_files_only=True))
+        except Exception:  # noqa: BLE001 (the first error is the one that explains)
+            reason = first_line(error)
+        at = f" at revision {revision!r}" if revision else ""
+        raise InputError(f"{name!r} is neither a local folder nor a model that the hub gave{at}: {reason}") from error
+
+
+def _wanted_files(hub: Any, name: str, revision: str | None, precision: str | None) -> list[str]:
+    """Return what to download, judged by the names of the files and the configuration."""
+    names = set(hub.HfApi().list_repo_files(name, revision=revision))
+    read: dict[str, Any] = {}
+
+    def content(file: str) -> Any:
+        if file not in read:
+            path = Path(hub.hf_hub_download(name, file, revision=revision))
+            try:
+                read[file] = json.loads(path.read_text(encoding="utf-8"))
+            except ValueError as error:
+                raise InputError(f"{name!r}: {file} is not JSON ({first_line(error)})") from None
+        return read[file]
+
+    if "config.json" in names and "runtime" in content("config.json"):
+        return FILES
+    found = recognise(names, content, name, precision=precision)
+    if found is None:
+        listed = ", ".join(JSON_FILES)
+        raise InputError(f"{name!r}: the hub has it, but it is no image–text model: none of {listed} describes one")
+    missing = [file for file in found.needed if file not in names]
+    if missing:
+        raise InputError(f"{name!r}: the repository has no {missing[0]}")
+    return [*found.needed, *(file for file in found.wanted if file in names), "README.md"]
