@@ -73,9 +73,7 @@ class HGRModel(nn.Module):
     @property
     def capabilities(self) -> Capabilities:
         """What the model can do: it scores frame features of videos with texts."""
-        return Capabilities(
-            images=False, texts=self.tokenizer is not None, videos=False, evidence=False, features=True
-        )
+        return Capabilities(images=False, texts=self.tokenizer is not None, videos=False, evidence=False, features=True)
 
     @property
     def device(self) -> torch.device:
