@@ -123,14 +123,7 @@ def inspect_folder(path: str | Path) -> ModelReport:
         curves=read_curves(curves) if curves.is_file() else (),
         file_sizes={file.name: file.stat().st_size for file in weights},
         confidence=own.source if (own := own_coefficients(folder)) else None,
-        capabilities=Capabilities(
-            images=preprocessing is not None,
-            texts=tokenizer is not None,
-            videos=preprocessing is not None or (not exported and _knows_frame_backbone(config)),
-            evidence=preprocessing is not None
-            and (raw.get("explains") is True if exported else _weights_ranks(config)),
-            features=preprocessing is None or not exported,
-        ),
+        capabilities=_capabilities(raw, config, preprocessing is not None, tokenizer is not None),
         foreign=is_foreign(folder),
     )
 
@@ -166,13 +159,14 @@ def _preprocessing(config: AnyConfig | None) -> ImagePreprocessing | None:
     return None if config is None or isinstance(config, HGRConfig) else config.preprocessing()
 
 
-def _knows_frame_backbone(config: AnyConfig | None) -> bool:
-    """Whether video files can be read by the backbone of the frame features."""
-    return isinstance(config, ModelConfig) and config.image.kind == "frames" and config.image.backbone is not None
-
-
-def _weights_ranks(config: AnyConfig | None) -> bool:
-    return isinstance(config, ModelConfig) and config.image.pooling.weights_ranks
+def _capabilities(raw: Mapping[str, Any], config: AnyConfig | None, images: bool, texts: bool) -> Capabilities:
+    """Return what the loaded model can do, given whether it takes images and texts."""
+    if raw.get("runtime") == "onnx":
+        return Capabilities(images, texts, images, images and raw.get("explains") is True, not images)
+    tower = config.image if isinstance(config, ModelConfig) else None
+    reads_videos = tower is not None and tower.kind == "frames" and tower.backbone is not None
+    explains = tower is not None and tower.pooling.weights_ranks
+    return Capabilities(images, texts, images or reads_videos, images and explains, True)
 
 
 def _towers(config: AnyConfig, shapes: Shapes, feature_size: Any) -> tuple[TowerReport, ...]:

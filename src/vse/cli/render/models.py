@@ -20,13 +20,7 @@ if TYPE_CHECKING:
 
 UNCALIBRATED = "default ('vse calibrate' fits it to the model)"
 NO_COEFFICIENTS = "none: results have ranks and scores ('vse calibrate' fits it to the model)"
-ABILITIES = {
-    "images": "images",
-    "texts": "texts",
-    "videos": "video files",
-    "features": "precomputed features",
-    "evidence": "evidence of image cells",
-}
+INPUTS = {"images": "images", "texts": "texts", "videos": "video files", "features": "precomputed features"}
 
 
 def render_model(report: ModelReport, console: Console) -> None:
@@ -48,7 +42,8 @@ def _summary(report: ModelReport) -> Table:
         "model": about.name or Path(report.folder).resolve().name,
         "runtime": report.runtime + (f", {report.precision}" if report.precision else ""),
         "embeddings": _embeddings(report),
-        **_abilities(report),
+        "takes": ", ".join(name for ability, name in INPUTS.items() if getattr(report.capabilities, ability)),
+        "evidence": _evidence(report),
         "files": f"{sum(report.file_sizes.values()) / 1e6:,.1f} MB ({', '.join(report.file_sizes)})",
         "fingerprint": report.fingerprint,
         "data": about.data,
@@ -63,11 +58,11 @@ def _summary(report: ModelReport) -> Table:
     return table
 
 
-def _abilities(report: ModelReport) -> dict[str, str]:
-    """What the model can do, and what it cannot."""
-    able = report.capabilities._asdict()
-    can, cannot = ([name for key, name in ABILITIES.items() if able[key] is wanted] for wanted in (True, False))
-    return {"can do": ", ".join(can) or "nothing", **({"cannot do": ", ".join(cannot)} if cannot else {})}
+def _evidence(report: ModelReport) -> str:
+    """Frames need no ability of the model: a moment is the mean of its frames."""
+    if report.capabilities.evidence:
+        return "cells of images, frames of videos"
+    return "frames of videos; none for images" if report.capabilities.images else "none"
 
 
 def _confidence(report: ModelReport) -> str:
