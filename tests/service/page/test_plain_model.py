@@ -88,9 +88,12 @@ def test_shared_address_with_likely_matches_works_without_confidence(opened):
 
 
 def test_about_names_missing_confidence(opened):
-    """And the keys that work."""
+    """It lists the keys that work, and does not explain curves that the model lacks."""
     page = opened()
     page.page.click("#about-open")
     names, values = (page.page.locator(f"#about-facts {tag}").all_text_contents() for tag in ("dt", "dd"))
     assert dict(zip(names, values, strict=True))["Confidence"].startswith("none")
     assert page.page.locator("#key-why").is_visible()  # the collection has videos
+    page.page.wait_for_selector("#curves p")
+    assert page.text("#curves") == "This model has no pooling curves."
+    assert not page.page.locator("#curves-note").is_visible()
