@@ -48,7 +48,7 @@ def test_search_without_coefficients_prints_rank_and_score(plain, capsys):
 
 def test_min_confidence_without_coefficients_names_calibrate(plain, capsys):
     """One line; the same from Python, for any query."""
-    line = error_line(capsys, 2, "search", plain / "photos.vse", "a dog", "--min-confidence", "0.3")
+    line = error_line(capsys, 1, "search", plain / "photos.vse", "a dog", "--min-confidence", "0.3")
     assert "'vse calibrate MODEL --data DIR'" in line
     with vse.open_collection(plain / "photos.vse") as collection:
         for query in ("a dog", Query(like=(1,))):
