@@ -83,8 +83,8 @@ def test_evidence_refuses_unsuitable_models():
     """Features without positions, pooling without ranks, query embeddings of another width."""
     attention = build(grid_config(pooling=PoolingConfig(name="self-attention")))
     for model, source, query, words in (
-        (build(), feature_sets(3)[0], QUERIES[0], "sets of features"),
-        (attention, picture(), QUERIES[0], "rank"),
+        (build(), feature_sets(3)[0], QUERIES[0], "no evidence"),
+        (attention, picture(), QUERIES[0], "no evidence"),
         (torch_model(), picture(), QUERIES[0][:5], r"\(5,\)"),
         (torch_model(), b"no picture", QUERIES[0], "not an image"),
     ):

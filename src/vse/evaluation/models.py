@@ -128,7 +128,7 @@ def embed_model(
     """Return the embeddings of a split of images, from features or from image files as the model needs them."""
     loaded = load_towers(os.fspath(model)) if isinstance(model, (str, os.PathLike)) else model
     opened: CaptionedImages
-    if loaded.preprocessing is None:
+    if not loaded.capabilities.images:
         opened = open_data(data, split, use="features")
     else:
         opened = open_data(data, split, images=images, use="files")
@@ -154,7 +154,7 @@ def _score_videos(
     graphs_of = cache(lambda limit: SentenceGraphs.of(test.texts, annotation_folder(Path(data)), limit=limit))
     for model in models:
         loaded = load(os.fspath(model)) if isinstance(model, (str, os.PathLike)) else model
-        if loaded.preprocessing is not None:
+        if loaded.capabilities.images:
             held = f"{opened.name} holds frame features of videos"
             raise InputError(f"{_name(model)} reads images, and {held}: use a model that reads frames")
         graphs = None

@@ -27,6 +27,7 @@ from vse.index.types import Collection, Entry, MediaFile, Moment
 from vse.inputs.pretrained import wordpiece
 from vse.inputs.tokenizer import TextTokenizer
 from vse.inputs.vocabulary import Vocabulary
+from vse.models.coefficients import shipped_coefficients
 from vse.models.config import BiGRUConfig, ModelConfig, RegionConfig, TextConfig, TransformerConfig
 from vse.models.vse_model import VSEModel
 
@@ -100,7 +101,8 @@ class VSEContestant:
         """Return the ids of the best, found by comparing the sentence with every embedding."""
         # Not search(), which rejects a collection of random embeddings that two models share.
         query = encode_query(as_query(sentence), self.model)
-        return [result.id for result in search_encoded(self.collection, query, self._results).results]
+        found = search_encoded(self.collection, query, self._results, coefficients=shipped_coefficients())
+        return [result.id for result in found.results]
 
 
 class CrossEncoder(nn.Module):

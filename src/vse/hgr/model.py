@@ -23,7 +23,7 @@ from vse.hgr.encoders import (
 )
 from vse.hgr.scores import level_scores
 from vse.models.config import HGRConfig
-from vse.models.protocols import NO_VECTORS, Items
+from vse.models.protocols import NO_VECTORS, Capabilities, Items
 from vse.pooling.functional import Lengths
 from vse.progress import ProgressReporter
 
@@ -69,6 +69,11 @@ class HGRModel(nn.Module):
     def feature_size(self) -> int:
         """The width of a frame's features."""
         return self.config.feature_size
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """What the model can do: it scores frame features of videos with texts."""
+        return Capabilities(images=False, texts=self.tokenizer is not None, videos=False, evidence=False, features=True)
 
     @property
     def device(self) -> torch.device:

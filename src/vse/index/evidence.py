@@ -18,6 +18,7 @@ from vse.inputs.video.file import open_video
 from vse.inputs.video.reader import FrameReader
 from vse.inputs.video.windows import WINDOW_SECONDS, WINDOWS, Window, read_window, spans
 from vse.models.encode import SHORTEST
+from vse.models.protocols import NO_EVIDENCE
 
 if TYPE_CHECKING:
     from vse.inputs.images import ImageSource
@@ -48,9 +49,11 @@ def cell_evidence(model: Model, picture: ImageSource, vector: Vectors) -> NDArra
         vector: Embedding of the query ``(D,)``.
 
     Raises:
-        InputError: The model does not read images, has no grid, or has embeddings of another width.
+        InputError: The model cannot tell (``capabilities.evidence``), or has embeddings of another width.
     """
-    how = _preprocessing(model)
+    how = model.preprocessing
+    if how is None or not model.capabilities.evidence:
+        raise InputError(NO_EVIDENCE)
     if vector.shape != (model.embed_size,):
         raise InputError(f"query vector of shape {vector.shape}, expected ({model.embed_size},): that of this model")
     from vse.inputs.preprocessing import load_pixels
@@ -123,12 +126,6 @@ def _reduced(image: NDArray[np.uint8]) -> NDArray[np.float32]:
         return image.astype(np.float32)
     height, width = (max(1, round(side * LONGEST / longer)) for side in image.shape[:2])
     return resize(image, (height, width), "bilinear")
-
-
-def _preprocessing(model: Model) -> ImagePreprocessing:
-    if model.preprocessing is None:
-        raise InputError("this model takes sets of features without known positions: use one that reads images")
-    return model.preprocessing
 
 
 SAME_START = 1e-3

@@ -15,6 +15,7 @@ from vse.index.results import SearchResults, clock
 from vse.index.scan import digest
 from vse.index.types import Collection, Item, MediaFile, Vectors, full_path
 from vse.inputs.video.windows import Window
+from vse.models.protocols import NO_EVIDENCE
 from vse.progress import ProgressReporter, SilentProgress
 
 if TYPE_CHECKING:
@@ -167,17 +168,18 @@ def explain_item(model: Model, item: Item, vector: Vectors) -> tuple[Explanation
     """Return the evidence of one item for the query ``vector (D,)``, and the image ``(H, W, 3)`` that shows it.
 
     Raises:
-        InputError: The file is gone or has changed, so its evidence would not match the stored embedding.
+        InputError: The model has no evidence for images, or the file is gone or has changed, so that its evidence
+            would not match the stored embedding.
     """
     path = full_path(item.file)
+    how = model.preprocessing
+    if item.start is None and (how is None or not model.capabilities.evidence):
+        raise InputError(NO_EVIDENCE)
     _check_unchanged(item.file)
-    if item.start is None:
+    if item.start is None and how is not None:
         cells = cell_evidence(model, path, vector)
-        how = model.preprocessing
-        if how is None:
-            raise InputError("this model takes sets of features, not images")
         return Explanation(cells=tuple(map(tuple, cells.tolist()))), heat_map(path, cells, how)
-    frames = moment_frames(path, item.start)
+    frames = moment_frames(path, item.start or 0.0)
     shares = frame_evidence(model, frames, vector)
     pairs = tuple(zip(frames.times, shares.tolist(), strict=True))
     return Explanation(frames=pairs), timeline(frames, shares)

@@ -31,6 +31,10 @@ DEPTH = 256
 SAMPLED_ITEMS = 256
 """Items that supply folder names for suggestions; listing all files would take too long."""
 NAMED_FOLDERS = 3
+NO_CONFIDENCE = (
+    "a minimum confidence was given, but results have none: the collection's model has no coefficients; "
+    "'vse calibrate MODEL --data DIR' fits them"
+)
 
 
 def search(
@@ -58,17 +62,18 @@ def search(
             from where it was when indexing, once per open collection. A query of ids needs no model.
         offset: Results to skip.
         where: Restricts the items.
-        cutoff: Minimum confidence of a result, from 0 to 1.
+        cutoff: Minimum confidence of a result, from 0 to 1; needs a model with coefficients.
         group_duplicates: Cosine from which a result is grouped under a better, near-duplicate one. Groups are formed
             among the hits that were read: :data:`DEPTH`, or more if a page needs them.
-        coefficients: Turn scores into confidence. Default: those beside the model, else the bundled ones.
+        coefficients: Turn scores into confidence. Default: those of :func:`collection_coefficients`. A foreign model
+            that was not calibrated has none, and its results have no confidence.
 
     Returns:
         One page of results, best first.
 
     Raises:
-        InputError: ``model`` is not the one that encoded the collection, the folder of ``where`` holds no file, or an
-            argument is out of range.
+        InputError: ``model`` is not the one that encoded the collection, the folder of ``where`` holds no file, an
+            argument is out of range, or ``cutoff`` is given for a model without coefficients.
 
     >>> from vse.index import open_collection, search
     >>> collection = open_collection("photos.vse")  # doctest: +SKIP
@@ -77,9 +82,10 @@ def search(
     """
     wanted = as_query(query)
     page = _Page(*check_page(k, offset), where, cutoff, group_duplicates, wanted.like)  # before anything is encoded
-    loaded = load_collection_model(collection, model) if wanted.needs_model else None
     if coefficients is None:
         coefficients = collection_coefficients(collection, model)
+    check_cutoff(cutoff, coefficients)
+    loaded = load_collection_model(collection, model) if wanted.needs_model else None
     return _search(collection, encode_query(wanted, loaded, collection), page, coefficients)
 
 
@@ -96,10 +102,18 @@ def search_encoded(
 ) -> SearchResults:
     """Run :func:`search` for a query already encoded.
 
-    Neither the model of ``query`` nor that of ``coefficients`` is checked; the latter default to the bundled ones.
+    Neither the model of ``query`` nor that of ``coefficients`` is checked. Without coefficients, results have no
+    confidence; :func:`collection_coefficients` returns those of the collection's model.
     """
+    check_cutoff(cutoff, coefficients)
     page = _Page(*check_page(k, offset), where, cutoff, group_duplicates, query.like)
     return _search(collection, query, page, coefficients)
+
+
+def check_cutoff(cutoff: float | None, coefficients: Coefficients | None) -> None:
+    """Raise :class:`InputError` if a minimum confidence is given where results have no confidence."""
+    if cutoff is not None and coefficients is None:
+        raise InputError(NO_CONFIDENCE)
 
 
 def _search(
@@ -107,8 +121,8 @@ def _search(
 ) -> SearchResults:
     background = background_of(collection)
 
-    def confidence_of(scores: NDArray[np.float32]) -> Floats:
-        return confidences(background, query.vector, scores, coefficients)
+    def confidence_of(scores: NDArray[np.float32]) -> Floats | None:
+        return None if coefficients is None else confidences(background, query.vector, scores, coefficients)
 
     results: tuple[Result, ...] = ()
     more, exact = False, True
@@ -154,7 +168,7 @@ def _read(
     vector: Vectors,
     page: _Page,
     total: int,
-    confidence_of: Callable[[NDArray[np.float32]], Floats],
+    confidence_of: Callable[[NDArray[np.float32]], Floats | None],
 ) -> tuple[tuple[Result, ...], bool, bool]:
     """Return one page of ``total`` items, whether more follow, and whether every embedding was compared."""
     need = page.offset + page.k + 1  # one extra shows whether another page follows
@@ -162,7 +176,9 @@ def _read(
     while True:
         hits = _hits(collection, vector, depth, page.where)
         confidence = confidence_of(hits.scores)
-        enough = confidence >= (0.0 if page.cutoff is None else page.cutoff)
+        enough = np.ones(len(hits.ids), bool)
+        if confidence is not None and page.cutoff is not None:
+            enough = confidence >= page.cutoff
         kept = np.flatnonzero(enough & ~np.isin(hits.ids, np.array(page.left_out, np.int64)))
         groups = _grouped(collection, hits, kept, page.group_duplicates)
         exhausted = len(hits.ids) < depth or not enough.all()
@@ -208,7 +224,7 @@ def _grouped(
 
 
 def _results(
-    collection: Collection, hits: Hits, confidence: Floats, groups: list[tuple[int, list[int]]]
+    collection: Collection, hits: Hits, confidence: Floats | None, groups: list[tuple[int, list[int]]]
 ) -> tuple[Result, ...]:
     rows = [each for row, others in groups for each in (row, *others[:NAMED])]
     ids = hits.ids[rows].tolist()
@@ -217,7 +233,7 @@ def _results(
         Result(
             item_of[row],
             float(hits.scores[row]),
-            float(confidence[row]),
+            None if confidence is None else float(confidence[row]),
             tuple(hits.ids[others].tolist()),
             tuple(full_path(item_of[each].file) for each in others[:NAMED]),
         )

@@ -151,8 +151,8 @@ def load_collection_model(collection: Collection, model: Model | str | os.PathLi
 
 def collection_coefficients(
     collection: Collection, model: Model | str | os.PathLike[str] | None = None
-) -> Coefficients:
-    """Return the confidence coefficients beside the collection's model, or the bundled ones if it has none."""
+) -> Coefficients | None:
+    """Return the confidence coefficients of the collection's model, as :func:`vse.models.coefficients_of` does."""
     return coefficients_of(model_place(collection.info(), _source_or_model(model)[0]))
 
 

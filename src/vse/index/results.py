@@ -19,14 +19,15 @@ class Result:
     Attributes:
         item: The item.
         score: Cosine with the query.
-        confidence: Probability that it is what was meant; see :mod:`vse.index.confidence`.
+        confidence: Probability that it is what was meant; see :mod:`vse.index.confidence`. None if the model has no
+            coefficients.
         group: Ids of lower-ranked near-duplicates, if results are grouped.
         alike: Files of the first :data:`NAMED` of them, for display.
     """
 
     item: Item
     score: float
-    confidence: float
+    confidence: float | None
     group: tuple[int, ...] = ()
     alike: tuple[str, ...] = ()
 

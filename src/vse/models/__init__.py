@@ -16,7 +16,7 @@ from vse._util.lazy import lazy_names
 
 if TYPE_CHECKING:
     from vse.models.card import push, save_with_card, write_card
-    from vse.models.coefficients import Coefficients, coefficients_of
+    from vse.models.coefficients import Coefficients, coefficients_of, is_foreign
     from vse.models.config import (
         About,
         BackboneConfig,
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from vse.models.encode import BadImage, BadImageWarning
     from vse.models.inspection import ModelReport, inspect_folder
     from vse.models.onnx import OnnxModel
-    from vse.models.protocols import AnyModel, EmbeddingModel, PairScorer
+    from vse.models.protocols import AnyModel, Capabilities, EmbeddingModel, PairScorer
     from vse.models.sources import load
     from vse.models.storage import TorchModel, load_model, save_model
     from vse.models.vse_model import VSEModel
@@ -48,6 +48,7 @@ __all__ = [
     "BadImage",
     "BadImageWarning",
     "BiGRUConfig",
+    "Capabilities",
     "Coefficients",
     "EmbeddingModel",
     "FrameBackboneConfig",
@@ -68,6 +69,7 @@ __all__ = [
     "WordsConfig",
     "coefficients_of",
     "inspect_folder",
+    "is_foreign",
     "load",
     "load_model",
     "nearest_named",
@@ -82,7 +84,7 @@ __getattr__ = lazy_names(
     __name__,
     {
         "card": ("push", "save_with_card", "write_card"),
-        "coefficients": ("Coefficients", "coefficients_of"),
+        "coefficients": ("Coefficients", "coefficients_of", "is_foreign"),
         "config": (
             "About",
             "BackboneConfig",
@@ -102,7 +104,7 @@ __getattr__ = lazy_names(
         "encode": ("BadImage", "BadImageWarning"),
         "inspection": ("ModelReport", "inspect_folder"),
         "onnx": ("OnnxModel",),
-        "protocols": ("AnyModel", "EmbeddingModel", "PairScorer"),
+        "protocols": ("AnyModel", "Capabilities", "EmbeddingModel", "PairScorer"),
         "sources": ("load",),
         "storage": ("TorchModel", "load_model", "save_model"),
         "vse_model": ("VSEModel",),

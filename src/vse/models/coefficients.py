@@ -19,6 +19,10 @@ from vse.models.sources import named_place
 
 FILE = "confidence.json"
 """Its name, in a model's folder and beside this module."""
+CONFIG = "config.json"
+OWN_KEYS = {"runtime", "vse_version"}
+"""They occur in configurations of this package only."""
+FOREIGN_FILES = ("open_clip_config.json", "modules.json")
 
 Floats = NDArray[np.float64]
 
@@ -46,13 +50,42 @@ def shipped_coefficients() -> Coefficients:
     return read_coefficients(Path(__file__).with_name(FILE))
 
 
-def coefficients_of(folder: str | Path) -> Coefficients:
-    """Return the coefficients of a model, with the bundled ones as fallback.
+def coefficients_of(folder: str | Path) -> Coefficients | None:
+    """Return the coefficients of a model, with the bundled ones as fallback for models of this package.
 
     Args:
-        folder: Local folder of a model, or the name of a bundled one; a hub id has no coefficients.
+        folder: Local folder of a model, or the name of a bundled one; a hub id has no coefficients of its own.
+
+    Returns:
+        The coefficients; None for a foreign model that was not calibrated, whose scores the bundled ones do not fit.
     """
-    return own_coefficients(folder) or shipped_coefficients()
+    return own_coefficients(folder) or (None if is_foreign(folder) else shipped_coefficients())
+
+
+def is_foreign(folder: str | Path) -> bool:
+    """Return whether a local folder holds a model that another library trained.
+
+    Our configuration marks such a model by an object ``foreign``, in an export by ``source.foreign``. A folder without
+    our configuration holds one if it has the files of transformers, sentence-transformers or open_clip, or ONNX files.
+
+    Args:
+        folder: Local folder of a model, or the name of a bundled one; False for anything else, such as a hub id.
+    """
+    place = Path(named_place(folder)).expanduser()
+    try:
+        config = read_json(place / CONFIG)
+    except InputError:  # absent or corrupt: loading the model reports it
+        config = {}
+    described = (config, config.get("source"))
+    if any(isinstance(part, dict) and isinstance(part.get("foreign"), dict) for part in described):
+        return True
+    if not OWN_KEYS.isdisjoint(config):
+        return False
+    return (
+        "architectures" in config
+        or any((place / name).is_file() for name in FOREIGN_FILES)
+        or any(next(place.glob(pattern), None) is not None for pattern in ("*.onnx", "onnx/*.onnx"))
+    )
 
 
 def own_coefficients(folder: str | Path) -> Coefficients | None:

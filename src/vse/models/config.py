@@ -32,10 +32,18 @@ class Named(Strict):
         return {"name": value} if isinstance(value, str) else value
 
 
+RANK_POOLINGS = ("avg", "max", "k-max", "top-percent", "linear", "fspool", "gpo")
+
+
 class PoolingConfig(Named):
     """A pooling by name, see :func:`vse.pooling.create_pooling`."""
 
     name: str = "gpo"
+
+    @property
+    def weights_ranks(self) -> bool:
+        """Whether its weights depend on ranks alone, so that the contribution of each element is defined."""
+        return self.name in RANK_POOLINGS and not self.options.get("data_dependent")
 
 
 class RegionConfig(Strict):

@@ -18,9 +18,10 @@ from vse.models.card import (
     image_tower,
     text_tower,
 )
-from vse.models.coefficients import own_coefficients
-from vse.models.config import About, AnyConfig, HGRConfig, read_config, split_marks
+from vse.models.coefficients import is_foreign, own_coefficients
+from vse.models.config import About, AnyConfig, HGRConfig, ModelConfig, read_config, split_marks
 from vse.models.curves import CURVES_FILE, PoolingCurve, read_curves
+from vse.models.protocols import Capabilities
 
 if TYPE_CHECKING:
     from vse.inputs.tokenizer import TextTokenizer
@@ -39,7 +40,8 @@ BUFFERS = ("running_mean", "running_var", "num_batches_tracked", "position_ids",
 class ModelReport:
     """What the files of a model say about it.
 
-    ``confidence`` is what its own coefficients were fitted on; None if search uses the bundled ones.
+    ``confidence`` is what its own coefficients were fitted on; None if search uses the bundled ones or, for a
+    ``foreign`` model, none. ``capabilities`` are those of the loaded model.
     """
 
     folder: str
@@ -55,6 +57,8 @@ class ModelReport:
     curves: tuple[PoolingCurve, ...]
     file_sizes: dict[str, int]
     confidence: str | None
+    capabilities: Capabilities
+    foreign: bool = False
     plot: str | None = None
 
     def to_json(self) -> dict[str, Any]:
@@ -65,6 +69,7 @@ class ModelReport:
         read = self.tokenizer
         plain["tokenizer"] = read and {name: getattr(read, name) for name in ("kind", "vocab_size", "max_length")}
         plain["about"] = self.about.model_dump(mode="json")
+        plain["capabilities"] = self.capabilities._asdict()
         plain["curves"] = [curve.to_json() for curve in self.curves]
         return dict(_finite(plain))
 
@@ -90,7 +95,7 @@ def inspect_folder(path: str | Path) -> ModelReport:
     # An exported folder keeps the configuration of the model that it was made from.
     described = raw.get("source") if exported else raw
     config = None
-    if isinstance(described, dict):
+    if isinstance(described, dict) and not isinstance(described.get("foreign"), dict):
         config = read_config(split_marks(described)[0], str(folder / CONFIG))
     shapes: Shapes = {}
     if not exported:
@@ -100,6 +105,8 @@ def inspect_folder(path: str | Path) -> ModelReport:
                 f"{folder}: {CONFIG} and {WEIGHTS} belong to different models (was saving interrupted?); save it again"
             )
     how = raw.get("preprocessing") if exported else None
+    preprocessing = ImagePreprocessing.from_json(how) if how else _preprocessing(config)
+    tokenizer = _tokenizer(folder)
     curves = folder / CURVES_FILE
     weights = sorted(folder.glob("*.onnx*")) if exported else [folder / WEIGHTS]
     return ModelReport(
@@ -110,12 +117,14 @@ def inspect_folder(path: str | Path) -> ModelReport:
         version=_text(raw, "vse_version"),
         precision=_text(raw, "precision"),
         towers=_towers(config, shapes, raw.get("feature_size")) if config else (),
-        preprocessing=ImagePreprocessing.from_json(how) if how else _preprocessing(config),
-        tokenizer=_tokenizer(folder),
+        preprocessing=preprocessing,
+        tokenizer=tokenizer,
         about=config.about if config else About(),
         curves=read_curves(curves) if curves.is_file() else (),
         file_sizes={file.name: file.stat().st_size for file in weights},
         confidence=own.source if (own := own_coefficients(folder)) else None,
+        capabilities=_capabilities(raw, config, preprocessing is not None, tokenizer is not None),
+        foreign=is_foreign(folder),
     )
 
 
@@ -148,6 +157,16 @@ def read_header(path: Path) -> tuple[Shapes, dict[str, str]]:
 
 def _preprocessing(config: AnyConfig | None) -> ImagePreprocessing | None:
     return None if config is None or isinstance(config, HGRConfig) else config.preprocessing()
+
+
+def _capabilities(raw: Mapping[str, Any], config: AnyConfig | None, images: bool, texts: bool) -> Capabilities:
+    """Return what the loaded model can do, given whether it takes images and texts."""
+    if raw.get("runtime") == "onnx":
+        return Capabilities(images, texts, images, images and raw.get("explains") is True, not images)
+    tower = config.image if isinstance(config, ModelConfig) else None
+    reads_videos = tower is not None and tower.kind == "frames" and tower.backbone is not None
+    explains = tower is not None and tower.pooling.weights_ranks
+    return Capabilities(images, texts, images or reads_videos, images and explains, True)
 
 
 def _towers(config: AnyConfig, shapes: Shapes, feature_size: Any) -> tuple[TowerReport, ...]:

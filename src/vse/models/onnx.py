@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from vse._util.schema import Positive, parse_plain, read_json
 from vse.errors import InputError, VSEError, first_line
 from vse.models.encode import EncodingMethods, VideoMethods
-from vse.models.protocols import ParallelCalls, Vectors
+from vse.models.protocols import NO_EVIDENCE, Capabilities, ParallelCalls, Vectors
 
 if TYPE_CHECKING:
     from vse.inputs.preprocessing import ImagePreprocessing
@@ -38,6 +38,7 @@ Precision = Literal["fp32", "fp16", "int8", "mixed"]
 """Of both towers; ``mixed`` is fp16 for images and int8 for texts."""
 IMAGE_FILE = "image.onnx"
 TEXT_FILE = "text.onnx"
+TOKENIZER_FILE = "tokenizer.json"
 WEIGHTS_ENDING = ".onnx.data"
 MARK = "vse_fingerprint"  # under which a tower carries the fingerprint of its model
 QUIET = 3  # ONNX Runtime's level for errors alone
@@ -103,6 +104,18 @@ class OnnxModel(EncodingMethods, VideoMethods):
         """Whether features are those of video frames."""
         return self.config.source.get("image", {}).get("kind") == "frames"
 
+    @property
+    def capabilities(self) -> Capabilities:
+        """What the export can do; one that reads images takes no features of its backbone."""
+        reads_images = self.config.preprocessing is not None
+        return Capabilities(
+            images=reads_images,
+            texts=(self.folder / TOKENIZER_FILE).is_file(),
+            videos=reads_images,
+            evidence=reads_images and self.config.explains,
+            features=not reads_images,
+        )
+
     @cached_property
     def preprocessing(self) -> ImagePreprocessing | None:
         """How images are prepared; None for a model of features."""
@@ -115,7 +128,7 @@ class OnnxModel(EncodingMethods, VideoMethods):
     @cached_property
     def tokenizer(self) -> TextTokenizer | None:
         """How texts become tokens; None without a vocabulary."""
-        if not (self.folder / "tokenizer.json").is_file():
+        if not (self.folder / TOKENIZER_FILE).is_file():
             return None
         from vse.inputs.tokenizer import TextTokenizer
 
@@ -156,7 +169,7 @@ class OnnxModel(EncodingMethods, VideoMethods):
     def contributions(self, batch: NDArray[Any], lengths: NDArray[np.int64] | None = None) -> NDArray[np.float32]:
         """Return what each cell adds to the embedding, ``(B, N, D)``; times a query, the evidence of each cell."""
         if not self.config.explains:
-            raise InputError("this model's pooling does not weight ranks, so it has no evidence to show")
+            raise InputError(NO_EVIDENCE)
         return self._run(self._image_session, self._image_inputs(batch, lengths), ["contributions"])[0]
 
     def cell_contributions(self, pixels: NDArray[np.float32]) -> tuple[NDArray[np.float32], tuple[int, int] | None]:

@@ -24,6 +24,10 @@ NO_VECTORS = (
     "an HGR model scores pairs of a video and a sentence and has no single vector of either: ask it with score_pairs "
     "or 'vse eval', or use a VSE model, which can be indexed and searched"
 )
+NO_EVIDENCE = (
+    "this model cannot tell what each cell of an image contributes to the score, so images have no evidence "
+    "('vse inspect MODEL' lists what a model can do)"
+)
 IMAGES_PER_CALL = 4  # where several threads call at once
 
 
@@ -62,6 +66,25 @@ class ParallelCalls(NamedTuple):
         """
         images = min(batch_size, IMAGES_PER_CALL)
         return cls(max(min(cores, batch_size // images), 1), images)
+
+
+class Capabilities(NamedTuple):
+    """What a model can do.
+
+    Attributes:
+        images: It takes images.
+        texts: It takes texts; without a vocabulary it takes token ids only.
+        videos: It encodes video files.
+        evidence: It tells what each grid cell of an image contributes (``cell_contributions``). The contributions of
+            video frames need no such ability: a moment is the mean of its frames.
+        features: It takes precomputed features of cells, regions or frames.
+    """
+
+    images: bool
+    texts: bool
+    videos: bool
+    evidence: bool
+    features: bool
 
 
 class Towers(Protocol):
@@ -104,6 +127,10 @@ class VideoTowers(Towers, Protocol):
 class EmbeddingModel(VideoTowers, Protocol):
     """A model with one embedding per image, video and text; the score of a pair is their cosine."""
 
+    @property
+    def capabilities(self) -> Capabilities:
+        """What the model can do."""
+
     def encode_images(
         self,
         images: Images,
@@ -140,7 +167,11 @@ class EmbeddingModel(VideoTowers, Protocol):
         """Share the cores between concurrent calls of ``embed_images`` within the context."""
 
     def cell_contributions(self, pixels: NDArray[np.float32]) -> tuple[NDArray[np.float32], tuple[int, int] | None]:
-        """Return what each grid cell of one image adds to its embedding, ``(N, D)``, and the grid's shape."""
+        """Return what each grid cell of one image adds to its embedding, ``(N, D)``, and the grid's shape.
+
+        Raises:
+            InputError: If ``capabilities.evidence`` is false.
+        """
 
     def backbone_fingerprint(self) -> str | None:
         """Return the fingerprint of the backbone that computes cell features; None if it cannot take its features."""
@@ -158,6 +189,10 @@ class EmbeddingModel(VideoTowers, Protocol):
 @runtime_checkable
 class PairScorer(Protocol):
     """A model that scores pairs of videos and texts and has no single embedding of either."""
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """What the model can do."""
 
     @property
     def tokenizer(self) -> TextTokenizer | None:

@@ -21,8 +21,8 @@ from vse.errors import InputError
 from vse.models.build import build_image_encoder, build_text_encoder, shared_dual
 from vse.models.config import ModelConfig
 from vse.models.encode import EncodingMethods, VideoMethods
-from vse.models.protocols import ParallelCalls, Vectors
-from vse.pooling.functional import pool_with_contributions
+from vse.models.protocols import NO_EVIDENCE, Capabilities, ParallelCalls, Vectors
+from vse.pooling.functional import has_contributions, pool_with_contributions
 
 if TYPE_CHECKING:
     from vse.encoders.video import FrameBackbone
@@ -131,6 +131,19 @@ class VSEModel(EncodingMethods, VideoMethods, nn.Module):
         return self._preprocessing
 
     @property
+    def capabilities(self) -> Capabilities:
+        """What the model can do; evidence needs a grid and a pooling that weights ranks."""
+        encoder, image = self.image_encoder, self.config.image
+        reads_images = self.preprocessing is not None
+        return Capabilities(
+            images=reads_images,
+            texts=self.tokenizer is not None,
+            videos=reads_images or (image.kind == "frames" and image.backbone is not None),
+            evidence=reads_images and isinstance(encoder, GridEncoder) and has_contributions(encoder.pooling),
+            features=True,
+        )
+
+    @property
     def device(self) -> torch.device:
         """Device of the parameters."""
         return next(self.parameters()).device
@@ -206,8 +219,10 @@ class VSEModel(EncodingMethods, VideoMethods, nn.Module):
             The contributions ``(cells, D)``, which add up to the embedding, and the rows and columns of the grid.
 
         Raises:
-            InputError: If the pooling does not weight ranks.
+            InputError: If the model has no grid, or its pooling does not weight ranks.
         """
+        if not self.capabilities.evidence:
+            raise InputError(NO_EVIDENCE)
         encoder: Any = self.image_encoder
         if not isinstance(encoder, GridEncoder):
             raise InputError("this model has no evidence: its embedding is not a sum over the cells of an image")

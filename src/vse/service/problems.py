@@ -11,12 +11,15 @@ from typing import Any
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 from starlette.exceptions import HTTPException
 
 from vse.errors import InputError, VSEError
 
 MEDIA_TYPE = "application/problem+json"
+UNTYPED = "about:blank"
+NO_EVIDENCE_TYPE = "urn:vse:problem:no-evidence"
+NO_CONFIDENCE_TYPE = "urn:vse:problem:no-confidence"
 UNKNOWN_PATH = "unknown path: /openapi.json lists the endpoints"
 _FOLDERS = re.compile(r"(?<![\w/.])/(?:[^\s/'\"]+/)+")
 
@@ -24,7 +27,7 @@ _FOLDERS = re.compile(r"(?<![\w/.])/(?:[^\s/'\"]+/)+")
 class Problem(BaseModel):
     """The body of an error response."""
 
-    type: str = "about:blank"
+    type: str = Field(UNTYPED, description="identifies the kind of problem, if the status alone does not")
     title: str
     status: int
     detail: str
@@ -39,15 +42,21 @@ class ProblemError(HTTPException):
         status: The HTTP status.
         detail: One line: the value, what was expected, how to fix it.
         headers: Headers of the response.
+        kind: The ``type`` of the problem: a URI where the status does not tell, such as :data:`NO_EVIDENCE_TYPE`.
     """
 
-    def __init__(self, status: int, detail: str, headers: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, status: int, detail: str, headers: Mapping[str, str] | None = None, *, kind: str = UNTYPED
+    ) -> None:
         super().__init__(status, detail, dict(headers or {}))
+        self.kind = kind
 
 
-def problem_response(status: int, detail: str, headers: Mapping[str, str] | None = None) -> JSONResponse:
+def problem_response(
+    status: int, detail: str, headers: Mapping[str, str] | None = None, *, kind: str = UNTYPED
+) -> JSONResponse:
     """Return an error response that no cache stores."""
-    body = Problem(title=HTTPStatus(status).phrase, status=status, detail=detail)
+    body = Problem(type=kind, title=HTTPStatus(status).phrase, status=status, detail=detail)
     all_headers = {"Cache-Control": "no-store", **(headers or {})}
     return JSONResponse(body.model_dump(), status, headers=all_headers, media_type=MEDIA_TYPE)
 
@@ -64,7 +73,8 @@ def install(app: FastAPI) -> None:
     @app.exception_handler(HTTPException)
     async def _http_error(_: Request, error: HTTPException) -> JSONResponse:
         unknown = error.status_code == HTTPStatus.NOT_FOUND and error.detail == HTTPStatus.NOT_FOUND.phrase
-        return problem_response(error.status_code, UNKNOWN_PATH if unknown else str(error.detail), error.headers)
+        detail = UNKNOWN_PATH if unknown else str(error.detail)
+        return problem_response(error.status_code, detail, error.headers, kind=getattr(error, "kind", UNTYPED))
 
     @app.exception_handler(RequestValidationError)
     async def _invalid_parameters(_: Request, error: RequestValidationError) -> JSONResponse:

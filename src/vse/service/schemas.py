@@ -17,7 +17,9 @@ class ResultModel(BaseModel):
     folder: str
     kind: Kind
     score: float | None = Field(description="cosine similarity to the query; null without a query")
-    confidence: float | None = Field(description="calibrated probability of a match, from 0 to 1")
+    confidence: float | None = Field(
+        description="calibrated probability of a match, from 0 to 1; null without a query, or if the model has none"
+    )
     start: float | None = Field(description="start of the segment in seconds; null for an image")
     end: float | None
     taken: float | None = Field(description="local time of capture, in seconds since 1970 as if it were UTC")
@@ -135,12 +137,24 @@ class FolderModel(BaseModel):
     files: int
 
 
+class CapabilitiesModel(BaseModel):
+    """What the model can do."""
+
+    images: bool = Field(description="takes images")
+    texts: bool = Field(description="takes texts")
+    videos: bool = Field(description="encodes video files")
+    evidence: bool = Field(description="has evidence for images; videos always have it")
+    features: bool = Field(description="takes precomputed features")
+    confidence: bool = Field(description="results have a confidence, and min_confidence is accepted")
+
+
 class ModelModel(BaseModel):
     """The model that the embeddings come from."""
 
     name: str
     fingerprint: str
     dimensions: int
+    capabilities: CapabilitiesModel
 
 
 class CollectionModel(BaseModel):

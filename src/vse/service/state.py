@@ -88,13 +88,13 @@ class LoadedCollection:
         collection: The collection, open for reading.
         model: The model that its embeddings come from.
         source: Where the model was loaded from.
-        coefficients: What turns scores into confidences.
+        coefficients: What turns scores into confidences; None if the model has none.
     """
 
     collection: Collection
     model: Model
     source: str
-    coefficients: Coefficients
+    coefficients: Coefficients | None
     _by_id: LRU[str, CachedQuery] = field(default_factory=_query_cache, repr=False)
     _by_query: LRU[Query, CachedQuery] = field(default_factory=_query_cache, repr=False)
     _facets: LRU[tuple[int, int, int], Facets] = field(default_factory=lambda: LRU(1, lambda _: 1), repr=False)

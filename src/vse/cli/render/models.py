@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from vse.models.inspection import ModelReport
 
 UNCALIBRATED = "default ('vse calibrate' fits it to the model)"
+NO_COEFFICIENTS = "none: results have ranks and scores ('vse calibrate' fits it to the model)"
+INPUTS = {"images": "images", "texts": "texts", "videos": "video files", "features": "precomputed features"}
 
 
 def render_model(report: ModelReport, console: Console) -> None:
@@ -40,18 +42,33 @@ def _summary(report: ModelReport) -> Table:
         "model": about.name or Path(report.folder).resolve().name,
         "runtime": report.runtime + (f", {report.precision}" if report.precision else ""),
         "embeddings": _embeddings(report),
+        "takes": ", ".join(name for ability, name in INPUTS.items() if getattr(report.capabilities, ability)),
+        "evidence": _evidence(report),
         "files": f"{sum(report.file_sizes.values()) / 1e6:,.1f} MB ({', '.join(report.file_sizes)})",
         "fingerprint": report.fingerprint,
         "data": about.data,
         "source": about.source,
         "recipe": ", ".join(f"{key} = {value}" for key, value in about.recipe.items()),
         "scores": None if not about.scores else "below",
-        "confidence": f"fitted on {report.confidence}" if report.confidence else UNCALIBRATED,
+        "confidence": _confidence(report),
         **({"notes": "; ".join(about.notes)} if about.notes else {}),
     }
     for key, value in rows.items():
         table.add_row(key, _plain(value))
     return table
+
+
+def _evidence(report: ModelReport) -> str:
+    """Frames need no ability of the model: a moment is the mean of its frames."""
+    if report.capabilities.evidence:
+        return "cells of images, frames of videos"
+    return "frames of videos; none for images" if report.capabilities.images else "none"
+
+
+def _confidence(report: ModelReport) -> str:
+    if report.confidence:
+        return f"fitted on {report.confidence}"
+    return NO_COEFFICIENTS if report.foreign else UNCALIBRATED
 
 
 def _embeddings(report: ModelReport) -> str | None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from vse.cli.render import lines_of
 from vse.index.results import clock
 from vse.inputs.text import printable
+from vse.models.protocols import NO_EVIDENCE
 
 if TYPE_CHECKING:
     from vse.cli.search import Page
@@ -38,6 +39,8 @@ def search_lines(results: SearchResults) -> list[str]:
 def explained_lines(explained: Explained) -> list[str]:
     """Return the lines of the results, then the evidence files under the numbers of the results."""
     lines = search_lines(explained.results)
+    if explained.explanations and all(each.note == NO_EVIDENCE for each in explained.explanations):
+        return [*lines, f"no evidence: {NO_EVIDENCE}"]
     for number, each in enumerate(explained.explanations, explained.results.offset + 1):
         file = f"{each.file} (replaced)" if each.replaced else each.file
         text = "; ".join(part for part in (file, each.note) if part is not None)
@@ -63,8 +66,9 @@ def _query_notes(unknown: tuple[str, ...], cut: tuple[str, ...]) -> list[str]:
 
 
 def _result_line(number: int, result: Result) -> str:
-    """Rank, confidence, score, id, date, path, time within a video, duplicates."""
-    parts = [f"{number:>4}.  {result.confidence:>4.0%}  {result.score:.3f}  {result.id:>7}"]
+    """Rank, confidence if known, score, id, date, path, time within a video, duplicates."""
+    confidence = "" if result.confidence is None else f"{result.confidence:>4.0%}  "
+    parts = [f"{number:>4}.  {confidence}{result.score:.3f}  {result.id:>7}"]
     if result.taken is not None:
         parts.append(_date(result.taken))
     parts.append(printable(result.path))

@@ -13,6 +13,7 @@ from vse.service.context import Ctx
 from vse.service.problems import responses
 from vse.service.routes.results import PREFIX
 from vse.service.schemas import (
+    CapabilitiesModel,
     CollectionModel,
     CurveModel,
     CurveSizeModel,
@@ -68,7 +69,7 @@ def metrics(context: Ctx) -> Response:
 
 
 def _overview(loaded: LoadedCollection) -> CollectionModel:
-    info = loaded.collection.info()
+    info, abilities = loaded.collection.info(), loaded.model.capabilities
     facets = loaded.facets(info.changes, MAX_FOLDERS)
     return CollectionModel(
         name=_name(info.where),
@@ -80,8 +81,13 @@ def _overview(loaded: LoadedCollection) -> CollectionModel:
         folders=[FolderModel(path=readable(each.path), files=each.files) for each in facets.folders],
         first=facets.first,
         last=facets.last,
-        model=ModelModel(name=_name(info.model_source), fingerprint=info.model, dimensions=info.dimensions),
-        searches_text=loaded.model.tokenizer is not None,
+        model=ModelModel(
+            name=_name(info.model_source),
+            fingerprint=info.model,
+            dimensions=info.dimensions,
+            capabilities=CapabilitiesModel(**abilities._asdict(), confidence=loaded.coefficients is not None),
+        ),
+        searches_text=abilities.texts,
     )
 
 

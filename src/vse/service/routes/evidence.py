@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Annotated
 from fastapi import APIRouter
 from fastapi import Query as Parameter
 
-from vse.errors import InputError
 from vse.index.evidence import cell_evidence, frame_evidence, moment_frames, seen
 from vse.index.scan.describe import digest_of
 from vse.index.types import Item, Vectors
 from vse.inputs.images import ImageLimits
 from vse.inputs.video.file import VideoLimits
+from vse.models.protocols import NO_EVIDENCE
 from vse.service.context import Ctx
 from vse.service.media import open_media
-from vse.service.problems import ProblemError, responses
+from vse.service.problems import NO_EVIDENCE_TYPE, ProblemError, responses
 from vse.service.routes.items import ERRORS, ItemId
 from vse.service.routes.results import PREFIX
 from vse.service.schemas import ClipEvidenceModel, FrameModel, PictureEvidenceModel, SeenModel
@@ -49,13 +49,13 @@ async def evidence(
 
 
 def _explain_image(model: Model, item: Item, vector: Vectors) -> PictureEvidenceModel:
+    if model.preprocessing is None or not model.capabilities.evidence:
+        raise ProblemError(422, NO_EVIDENCE, kind=NO_EVIDENCE_TYPE)
     opened = open_media(item.file)
     with opened.stream:
         content = opened.read(ImageLimits().max_bytes)
     if digest_of(content) != item.file.digest:
         raise ProblemError(409, CHANGED)
-    if model.preprocessing is None:
-        raise InputError("this model encodes precomputed features, not images")
     cells = cell_evidence(model, content, vector)
     height, width = item.file.height, item.file.width
     top, left, rows, columns = seen((height, width), model.preprocessing)

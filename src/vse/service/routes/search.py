@@ -12,17 +12,18 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from vse.index.caption_search import search_captions_encoded
 from vse.index.duplicates import NEAR
-from vse.index.item_search import search_encoded
+from vse.index.item_search import NO_CONFIDENCE, search_encoded
 from vse.index.query import HIGHEST_ID, MAX_CHARACTERS, Query, UnknownWordsError
 from vse.inputs.images import ImageLimits, check_image
 from vse.service.context import Ctx
-from vse.service.problems import ProblemError, responses
+from vse.service.problems import NO_CONFIDENCE_TYPE, ProblemError, responses
 from vse.service.routes.results import PREFIX, FilterParameters, item_result, json_response
 from vse.service.schemas import CaptionModel, CaptionsModel, SearchModel
 from vse.service.settings import MAX_IMAGES, MAX_OFFSET, MAX_PARTS, MAX_RESULTS, Limits
 from vse.service.state import CachedQuery, LoadedCollection
 
 EMPTY_QUERY = "empty query: give 'q', 'like', 'query' or an image"
+MIN_CONFIDENCE = "omit results with a lower confidence; an error if the model has none (see /collection)"
 ERRORS = responses(401, 403, 404, 413, 421, 422, 429, 503)
 
 Text = Annotated[str, Field(min_length=1, max_length=MAX_CHARACTERS)]
@@ -66,7 +67,7 @@ class SearchParameters(QueryParameters, FilterParameters):
 
     k: int = Field(40, ge=1, le=MAX_RESULTS, description="results per page")
     offset: int = Field(0, ge=0, le=MAX_OFFSET, description="results before the page")
-    min_confidence: float | None = Field(None, ge=0, le=1, description="omit results with a lower confidence")
+    min_confidence: float | None = Field(None, ge=0, le=1, description=MIN_CONFIDENCE)
     group: bool = Field(False, description="group near-duplicates")
 
 
@@ -137,6 +138,8 @@ def _check_images(contents: tuple[bytes, ...], limits: Limits) -> None:
 
 def _search(loaded: LoadedCollection, parameters: SearchParameters, images: tuple[bytes, ...] = ()) -> SearchModel:
     start = time.perf_counter()
+    if parameters.min_confidence is not None and loaded.coefficients is None:
+        raise ProblemError(422, NO_CONFIDENCE, kind=NO_CONFIDENCE_TYPE)
     where = parameters.to_filter()
     cached, dropped = _encode_known_words(loaded, parameters, images)
     if cached is None:

@@ -24,6 +24,7 @@ export function describe(collection) {
     ["Taken", collection.first === null ? "" : `${day(collection.first)} – ${day(collection.last)}`],
     ["Model", collection.model.name],
     ["Dimensions", number(collection.model.dimensions)],
+    ["Confidence", collection.model.capabilities.confidence ? "" : "none: results are ranked by their score"],
   ]);
   const option = ({ path, files }) => element("option", { value: path, text: `${path} (${number(files)})` });
   const chosen = byId("folder").value;
@@ -37,7 +38,8 @@ async function showCurves() {
   if (place.querySelector("figure")) return;
   try {
     const { curves } = await get("model/curves", [], { cached: true });
-    const none = element("p", { className: "small", text: "This model was saved without pooling curves." });
+    const none = element("p", { className: "small", text: "This model has no pooling curves." });
+    byId("curves-note").hidden = !curves.length;
     place.replaceChildren(...(curves.length ? curves.map(figure) : [none]));
   } catch (problem) {
     place.replaceChildren(element("p", { className: "small", text: problem.message }));

@@ -194,6 +194,10 @@ async function introduce() {
   describe(collection);
   byId("words").disabled = !collection.searches_text;
   if (!collection.searches_text) byId("words").placeholder = "This model does not read text: search by image";
+  const { evidence, confidence } = collection.model.capabilities;
+  viewer.setEvidence(evidence);
+  byId("key-why").hidden = !evidence && !collection.videos;
+  if (query.setConfidence(confidence)) search({ write: false });
   if (grid.isEmpty) showEmpty();
 }
 

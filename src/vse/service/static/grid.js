@@ -104,9 +104,10 @@ function tile(result, index, offset) {
   if (result.group.length) badge(`+${duplicates(result)}`);
   const below = element("span", { className: "name", "aria-hidden": "true" }, element("span", { text: result.name }));
   if (result.score !== null) below.append(element("b", { text: scored(result.score), title: "score" }));
-  const attributes = { type: "button", "data-index": index, "aria-label": label(result) };
+  const attributes = { type: "button", "data-index": index, "aria-label": label(result, index) };
   const button = element("button", attributes, image(result, ratio, offset), badges, below);
   if (result.confidence !== null) button.append(confidenceRing(result.confidence));
+  else if (result.score !== null) button.append(rankBadge(index));
   const item = element("li", { className: "tile" }, button);
   item.style.setProperty("--ratio", ratio.toFixed(4));
   return item;
@@ -134,14 +135,17 @@ function confidenceRing(confidence) {
   return element("span", { className: "sure", "aria-hidden": "true" }, ring, percent(confidence));
 }
 
+const rankBadge = (index) => element("span", { className: "rank", "aria-hidden": "true", text: rank(index) });
 const duplicates = ({ group }) => `${group.length} ${group.length === 1 ? "duplicate" : "duplicates"}`;
+export const rank = (index) => `#${index + 1}`;
 export const span = (result) => (result.start === null ? "" : `${clock(result.start)} – ${clock(result.end)}`);
 
-function label(result) {
+function label(result, index) {
   const parts = [result.name];
   if (result.kind === "video") parts.push("video");
   if (result.start !== null) parts.push(`from ${clock(result.start)} to ${clock(result.end)}`);
   if (result.confidence !== null) parts.push(`${percent(result.confidence)} likely`);
+  else if (result.score !== null) parts.push(`rank ${index + 1}`);
   if (result.score !== null) parts.push(`score ${scored(result.score)}`);
   if (result.taken !== null) parts.push(day(result.taken));
   if (result.group.length) parts.push(duplicates(result));

@@ -14,6 +14,7 @@ export class Query {
     this.like = null; // {id, thumbnail}
     this.image = null; // {blob, url}; the server knows its embedding as queryId
     this.queryId = null;
+    this.hasConfidence = true; // until the collection is loaded; without it, the switch for likely matches is hidden
   }
 
   // "beach -people" excludes people, as the field "Exclude" does.
@@ -41,7 +42,7 @@ export class Query {
     const found = this.image && queryId ? [["query", queryId]] : this.#texts();
     if (this.like) found.push(["like", this.like.id]);
     if (byId("group").checked) found.push(["group", "true"]);
-    if (byId("sure").checked) found.push(["min_confidence", UNLIKELY]);
+    if (byId("sure").checked && this.hasConfidence) found.push(["min_confidence", UNLIKELY]);
     return [...found, ...this.filters()];
   }
 
@@ -76,6 +77,14 @@ export class Query {
     for (const name of FIELDS.slice(1)) byId(name).value = given.get(name) ?? "";
     for (const name of SWITCHES) byId(name).checked = given.has(name);
     this.show();
+  }
+
+  // Returns whether the results change.
+  setConfidence(exists) {
+    const changed = exists !== this.hasConfidence && byId("sure").checked;
+    this.hasConfidence = exists;
+    byId("sure").closest(".pill").hidden = !exists;
+    return changed;
   }
 
   setLike(like) {

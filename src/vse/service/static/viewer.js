@@ -4,10 +4,11 @@ import { get } from "./api.js";
 import { byId, bytes, clock, closeOnOutsideClick, day, element, pairs, percent, scored } from "./dom.js";
 import { Duplicates } from "./duplicates.js";
 import { bars } from "./evidence.js";
-import { span } from "./grid.js";
+import { rank, span } from "./grid.js";
 import { Media } from "./media.js";
 
 const CONFIDENCE = "Estimated probability that this is the one you mean. Equally good matches share it.";
+const RANKED = "The model has no calibrated confidence: results are ranked by their score.";
 const NO_RESPONSE = "The server is not responding.";
 const LEGENDS = {
   image: "Red areas support the match, blue areas count against it.",
@@ -24,6 +25,7 @@ export class Viewer {
     this.index = -1;
     this.result = null; // the one shown: results[index], or a duplicate of it
     this.why = false;
+    this.explainsImages = false; // until the collection is loaded; videos have evidence with every model
     this.closedByPage = false; // not by the user
     this.media = new Media();
     this.duplicates = new Duplicates((result) => this.#show(result));
@@ -50,6 +52,14 @@ export class Viewer {
     return this.dialog.open;
   }
 
+  setEvidence(ofImages) {
+    const changed = ofImages !== this.explainsImages;
+    this.explainsImages = ofImages;
+    if (!changed || !this.isOpen) return;
+    byId("viewer-why").hidden = !this.#explainable;
+    this.#explain();
+  }
+
   open(results, index, query) {
     this.results = results;
     this.query = query;
@@ -68,6 +78,10 @@ export class Viewer {
     if (next >= 0 && next < this.results.length) this.#go(next);
   }
 
+  get #explainable() {
+    return Boolean(this.query.queryId) && (this.explainsImages || this.result.kind === "video");
+  }
+
   #go(index) {
     this.index = index;
     this.#show(this.results[index]);
@@ -83,7 +97,7 @@ export class Viewer {
     // Not disabled: that would lose the focus, and with it the keyboard shortcuts of the dialog.
     byId("viewer-previous").setAttribute("aria-disabled", this.index === 0);
     byId("viewer-next").setAttribute("aria-disabled", this.index === count - 1);
-    byId("viewer-why").hidden = !this.query.queryId;
+    byId("viewer-why").hidden = !this.#explainable;
     byId("viewer-captions").replaceChildren();
     pairs(byId("viewer-facts"), []);
     this.#meter(result);
@@ -94,12 +108,17 @@ export class Viewer {
 
   #meter(result) {
     const meter = byId("viewer-meter");
-    meter.hidden = result.confidence === null;
+    meter.hidden = result.score === null;
     if (meter.hidden) return;
+    const score = element("span", { text: `score ${scored(result.score)}` });
+    if (result.confidence === null) {
+      const place = element("strong", { text: rank(this.index) });
+      meter.replaceChildren(element("p", {}, place, score), element("p", { className: "small", text: RANKED }));
+      return;
+    }
     const bar = element("i");
     bar.style.setProperty("--part", result.confidence);
     const likely = element("strong", { text: percent(result.confidence) });
-    const score = element("span", { text: `score ${scored(result.score)}` });
     meter.replaceChildren(
       element("p", {}, likely, " likely", score),
       element("div", { className: "bar", "aria-hidden": "true" }, bar),
@@ -139,7 +158,7 @@ export class Viewer {
     byId("viewer-why").setAttribute("aria-pressed", this.why);
     byId("viewer-timeline").hidden = byId("viewer-legend").hidden = true;
     this.media.hideEvidence();
-    if (!this.why || !this.query.queryId) return;
+    if (!this.why || !this.#explainable) return;
     let found = null;
     let problem = null;
     try {
@@ -177,7 +196,7 @@ export class Viewer {
     const key = event.key.toLowerCase();
     if (key === "arrowleft" && !inVideo) this.step(-1);
     else if (key === "arrowright" && !inVideo) this.step(1);
-    else if (key === "e" && this.query.queryId) this.#toggle();
+    else if (key === "e" && this.#explainable) this.#toggle();
     else if (key === "m") byId("viewer-like").click();
     else return;
     event.preventDefault();
