@@ -44,6 +44,8 @@ def search(
     cutoff: float | None = None,
     group_duplicates: float | None = None,
     coefficients: Coefficients | None = None,
+    device: str | None = None,
+    threads: int | None = None,
 ) -> SearchResults:
     """Return the items of a collection that match a query best, with their confidence.
 
@@ -62,6 +64,8 @@ def search(
         group_duplicates: Cosine from which a result is grouped under a better, near-duplicate one. Groups are formed
             among the hits that were read: :data:`DEPTH`, or more if a page needs them.
         coefficients: Turn scores into confidence. Default: those beside the model, else the bundled ones.
+        device: Where a model that is loaded here runs, as for :func:`vse.load`; the CPU by default.
+        threads: Threads on the CPU of a model that is loaded here; all cores by default.
 
     Returns:
         One page of results, best first.
@@ -77,7 +81,7 @@ def search(
     """
     wanted = as_query(query)
     page = _Page(*check_page(k, offset), where, cutoff, group_duplicates, wanted.like)  # before anything is encoded
-    loaded = load_collection_model(collection, model) if wanted.needs_model else None
+    loaded = load_collection_model(collection, model, device=device, threads=threads) if wanted.needs_model else None
     if coefficients is None:
         coefficients = collection_coefficients(collection, model)
     return _search(collection, encode_query(wanted, loaded, collection), page, coefficients)

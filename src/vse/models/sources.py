@@ -33,35 +33,34 @@ def load(
     Args:
         source: A local folder, a bundled model (``"photo"``) or a hub id (``"owner/model"``). A folder of
             ``vse export`` is run by ONNX Runtime without torch, any other by torch.
-        device: Device of a torch model; the CPU by default.
-        threads: Threads of ONNX Runtime; all cores by default.
+        device: Where it runs, by a name of :mod:`vse.models.devices`: ``"auto"``, ``"cpu"``, ``"cuda"`` …; the CPU by
+            default.
+        threads: Threads on the CPU; all cores by default. For a torch model it counts for the whole process.
 
     Returns:
         The model.
 
     Raises:
-        InputError: If the model does not exist, or its files do not belong together.
+        InputError: If the model does not exist, its files do not belong together, or the device is missing.
     """
     folder = model_folder(source)
     if read_json(folder / "config.json").get("runtime") == "onnx":
         from vse.models.onnx import OnnxModel
 
-        if device not in {None, "cpu"}:
-            raise InputError(f"device {device!r}: an export runs on the CPU; load the model it was made from instead")
-        return OnnxModel.load(folder, threads=threads)
+        return OnnxModel.load(folder, device=device, threads=threads)
     require("torch", "train", f"the model in {str(folder)!r}")
+    from vse.models.devices import set_torch_threads
     from vse.models.storage import load_model
 
-    if threads is not None:
-        raise InputError("threads= is for exports; for a torch model call torch.set_num_threads")
+    set_torch_threads(threads)
     return load_model(folder, device=device or "cpu")
 
 
-def load_towers(source: str | Path) -> EmbeddingModel:
+def load_towers(source: str | Path, *, device: str | None = None, threads: int | None = None) -> EmbeddingModel:
     """Load a model that has embeddings; raise :class:`InputError` for one that only scores pairs."""
     from vse.models.protocols import NO_VECTORS, PairScorer  # loads numpy, which the name ``vse.load`` does not need
 
-    model = load(source)
+    model = load(source, device=device, threads=threads)
     if isinstance(model, PairScorer):
         raise InputError(f"{source}: {NO_VECTORS}")
     return model
