@@ -12,6 +12,7 @@ from tests.cli.search_support import saved_folder
 from tests.support_models import picture
 
 import vse
+from vse._util.prefetch import available_cores
 from vse.convert.onnx_export import export_onnx
 from vse.errors import InputError
 from vse.models import devices
@@ -20,7 +21,6 @@ from vse.models.devices import (
     PROVIDERS,
     DeviceError,
     OnnxDevice,
-    available_cores,
     check_device,
     onnx_device,
     torch_device,

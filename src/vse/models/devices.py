@@ -7,7 +7,6 @@ A name is ``auto``, ``cpu``, a device of torch (``cuda``, ``cuda:1``, ``mps``) o
 from __future__ import annotations
 
 import io
-import os
 import re
 from collections.abc import Mapping
 from contextlib import redirect_stdout
@@ -100,13 +99,6 @@ def check_threads(threads: int | None) -> int | None:
     if threads is not None and (not isinstance(threads, int) or threads < 1):
         raise InputError(f"threads must be a whole number from 1 up, got {threads!r}")
     return threads
-
-
-def available_cores() -> int:
-    """Return how many cores this process may use, which a container or ``taskset`` may limit."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0)) or 1
-    return os.cpu_count() or 1
 
 
 def onnx_device(name: str | None, threads: int | None = None) -> OnnxDevice:

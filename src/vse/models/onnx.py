@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from vse._util.prefetch import available_cores
 from vse._util.schema import Positive, parse_plain, read_json
 from vse.errors import InputError, VSEError, first_line
 from vse.models.devices import (
@@ -30,7 +31,6 @@ from vse.models.devices import (
     QUIET,
     DeviceError,
     OnnxDevice,
-    available_cores,
     check_threads,
     onnx_device,
 )
