@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import deque
 from collections.abc import Callable, Generator, Iterable
 from typing import TYPE_CHECKING, TypeVar
@@ -11,6 +12,13 @@ if TYPE_CHECKING:
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
+
+
+def available_cores() -> int:
+    """Return how many cores this process may use, which ``taskset`` or the cpuset of a container may limit."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0)) or 1
+    return os.cpu_count() or 1
 
 
 def prefetch(

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from vse.cli.console import progress_on_stderr, show
-from vse.cli.options import JsonOption
+from vse.cli.options import DeviceOption, JsonOption, ThreadsOption
 from vse.errors import InputError
 
 
@@ -22,6 +22,8 @@ def calibrate(
     features: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Features from 'vse features' to use instead of images.")
     ] = None,
+    device: DeviceOption = None,
+    threads: ThreadsOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Fit the confidence of search results to a model.
@@ -36,7 +38,9 @@ def calibrate(
     from vse.index.calibration import calibrate_embeddings, write_coefficients
 
     with progress_on_stderr() as progress:
-        found = embed_model(str(folder), data, split, features=features, progress=progress)
+        found = embed_model(
+            str(folder), data, split, features=features, device=device, threads=threads, progress=progress
+        )
         report = calibrate_embeddings(found, progress)
     show(replace(report, written=write_coefficients(folder, report.coefficients)), as_json=as_json)
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from vse.cli.console import progress_on_stderr, show
-from vse.cli.options import JsonOption
+from vse.cli.options import DeviceOption, JsonOption, ThreadsOption
 from vse.errors import InputError, UsageError
 
 if TYPE_CHECKING:
@@ -119,6 +119,8 @@ def upgrade(
         bool, typer.Option("--drop-missing", help="Drop files that are missing; otherwise they are an error.")
     ] = False,
     discard: Annotated[bool, typer.Option("--discard", help="Discard an unfinished upgrade and exit.")] = False,
+    device: DeviceOption = None,
+    threads: ThreadsOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Encode all files of a collection with another model.
@@ -140,7 +142,7 @@ def upgrade(
     if model is None:
         raise UsageError("--model MODEL is needed: the model to upgrade to (or --discard an unfinished upgrade)")
     with progress_on_stderr() as progress:
-        encoder, source = named_model(model)
+        encoder, source = named_model(model, device=device, threads=threads)
         with closing(open_collection(index, write=True)) as collection:
             try:
                 report = upgrade_collection(collection, encoder, source, progress=progress, drop_missing=drop_missing)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from vse.cli.console import progress_on_stderr, show
-from vse.cli.options import JsonOption
+from vse.cli.options import DeviceOption, JsonOption, ThreadsOption
 from vse.errors import UsageError, unknown_choice
 
 if TYPE_CHECKING:
@@ -79,6 +79,8 @@ def evaluate(
     markdown: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Append the results to this Markdown table.")
     ] = None,
+    device: DeviceOption = None,
+    threads: ThreadsOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Measure retrieval: recall, ranks and rsum with intervals."""
@@ -143,6 +145,8 @@ def evaluate(
             images=images,
             features=features,
             save=save_embeddings,
+            device=device,
+            threads=threads,
             progress=progress,
         )
         report = run_evaluation(

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 import typer
 
 from vse.cli.console import progress_on_stderr, show
-from vse.cli.options import JsonOption
+from vse.cli.options import JsonOption, ThreadsOption, check_device_option
 from vse.errors import InputError, UsageError, require, unknown_choice
 
 Kind = Literal["auto", "images", "videos"]
@@ -30,6 +30,16 @@ def features(
     batch_size: Annotated[int, typer.Option(min=1, metavar="N", help="Images or frames in a batch.")] = 16,
     layout: Annotated[str, typer.Option(metavar="NAME", help="The layout of a dataset.")] = "auto",
     split: Annotated[str | None, typer.Option(metavar="NAME", help="One split of a dataset [default: all].")] = None,
+    device: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            envvar="VSE_DEVICE",
+            callback=check_device_option,
+            help="Where the backbone runs: auto, cpu, cuda or mps [default: cuda if there is one, else cpu].",
+        ),
+    ] = None,
+    threads: ThreadsOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Extract features of images or videos for training.
@@ -54,7 +64,15 @@ def features(
     found = find_videos(place) if kind == "videos" else find_images(place, layout=layout, split=split)
     with progress_on_stderr() as progress:
         report = extract_features(
-            found, backbone, into, frames=frames or FRAMES, size=size, batch_size=batch_size, progress=progress
+            found,
+            backbone,
+            into,
+            frames=frames or FRAMES,
+            size=size,
+            batch_size=batch_size,
+            device=device,
+            threads=threads,
+            progress=progress,
         )
     show(report, as_json=as_json)
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from vse.cli.console import progress_on_stderr, show
-from vse.cli.options import JsonOption
+from vse.cli.options import DeviceOption, JsonOption, ThreadsOption
 from vse.errors import UsageError
 
 if TYPE_CHECKING:
@@ -37,6 +37,8 @@ def index(
         ),
     ] = None,
     watch: Annotated[bool, typer.Option("--watch", help="Keep running, and index changes until Ctrl-C.")] = False,
+    device: DeviceOption = None,
+    threads: ThreadsOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Index folders of images and videos for search.
@@ -55,7 +57,10 @@ def index(
         check_named_after(where, roots[0], known.roots)
     result = None
     try:
-        with progress_on_stderr() as progress, open_index(where, roots, model=model, progress=progress) as opened:
+        with (
+            progress_on_stderr() as progress,
+            open_index(where, roots, model=model, device=device, threads=threads, progress=progress) as opened,
+        ):
             try:
                 result = replace(opened.index(roots, progress=progress), new=opened.new or into is None)
                 opened.collection.settle(progress=progress)

@@ -6,17 +6,39 @@ import os
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from vse.errors import InputError, UsageError
 
-if TYPE_CHECKING:
-    pass
+
+def check_device_option(name: str | None) -> str | None:
+    """Return the value of --device; raise an error if no device is called so."""
+    if name is None:
+        return None
+    from vse.models.devices import DeviceError, check_device
+
+    try:
+        return check_device(name)
+    except DeviceError as error:
+        raise UsageError(f"--device: {error}") from None
 
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")]
+DeviceOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME",
+        envvar="VSE_DEVICE",
+        callback=check_device_option,
+        help="Where the model runs: auto, cpu, cuda, mps; exports: tensorrt, openvino, coreml, dml, too "
+        "[default: cpu].",
+    ),
+]
+ThreadsOption = Annotated[
+    int | None, typer.Option(metavar="N", min=1, help="Threads of the model on the CPU [default: all cores].")
+]
 
 
 def output_folder(path: Path) -> Path:

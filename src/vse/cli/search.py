@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from vse.cli.console import Result, progress_on_stderr, show
-from vse.cli.options import JsonOption
+from vse.cli.options import DeviceOption, JsonOption, ThreadsOption
 from vse.errors import InputError, UsageError
 
 if TYPE_CHECKING:
@@ -152,6 +152,8 @@ def search(
     model: Annotated[
         str | None, typer.Option(metavar="MODEL", help="The model of the collection, if it has moved.")
     ] = None,
+    device: DeviceOption = None,
+    threads: ThreadsOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Search images and video moments by text or image."""
@@ -177,6 +179,7 @@ def search(
     from vse.index.query import Query
 
     query = Query(*parts, factors)
+    at: dict[str, Any] = {"model": model, "device": device, "threads": threads}
     offset = (page - 1) * k
     with closing(open_collection(index)) as collection:
         info = collection.info()
@@ -186,18 +189,18 @@ def search(
         if captions:
             from vse.index.caption_search import search_captions
 
-            sentences = search_captions(collection, query, k, model=model, offset=offset)
+            sentences = search_captions(collection, query, k, offset=offset, **at)
             show(Page(sentences, page, sentences.more), as_json=as_json)
             return
         results = find(
             collection,
             query,
             k,
-            model=model,
             offset=offset,
             where=where,
             cutoff=min_confidence,
             group_duplicates=NEAR if group_duplicates else None,
+            **at,
         )
         if evidence is None:
             show(Page(results, page, results.more), as_json=as_json)
@@ -206,6 +209,6 @@ def search(
 
         with progress_on_stderr() as progress:
             explained = explain(
-                collection, load_collection_model(collection, model), results, evidence, progress=progress
+                collection, load_collection_model(collection, **at), results, evidence, progress=progress
             )
     show(Page(explained, page, results.more), as_json=as_json)

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from vse.cli.console import show
-from vse.cli.options import JsonOption
+from vse.cli.options import DeviceOption, JsonOption, ThreadsOption
 from vse.errors import InputError, UsageError
 
 KEY_VARIABLE = "VSE_API_KEY"
@@ -51,6 +51,8 @@ def serve(
         ),
     ] = None,
     log_queries: Annotated[bool, typer.Option("--log-queries", help="Log the queries, too.")] = False,
+    device: DeviceOption = None,
+    threads: ThreadsOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Serve a search page and an HTTP API until Ctrl-C."""
@@ -79,7 +81,7 @@ def serve(
         show(Listening(where, address), as_json=as_json)
         sys.stdout.flush()  # the parent process may wait for this line
 
-    run_service(where, settings, model=model, ready=ready)
+    run_service(where, settings, model=model, device=device, threads=threads, ready=ready)
 
 
 @dataclass(frozen=True)

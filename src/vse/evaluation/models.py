@@ -39,6 +39,8 @@ def evaluate(
     against_paper: bool = False,
     samples: int = 1000,
     seed: int = 0,
+    device: str | None = None,
+    threads: int | None = None,
     progress: ProgressReporter | None = None,
 ) -> EvaluationReport:
     """Measure image–text or video–text retrieval of models on a dataset.
@@ -55,13 +57,16 @@ def evaluate(
         against_paper: Look up the closest published rows.
         samples: Bootstrap draws for the intervals.
         seed: The seed of the draws.
+        device: Where a model that is loaded here runs, as for :func:`vse.load`; the CPU by default.
+        threads: Threads on the CPU of a model that is loaded here; all cores by default.
         progress: Receives progress and notes.
 
     Returns:
         Recall, ranks and rsum with intervals; ``.results[0].metrics.rsum`` is the sum of the six recalls.
 
     Raises:
-        InputError: The dataset, the split or a model cannot be read, or they do not fit each other.
+        InputError: The dataset, the split or a model cannot be read, they do not fit each other, or the device is
+            missing.
 
     Example:
         >>> import vse
@@ -71,7 +76,16 @@ def evaluate(
     """
     single = isinstance(models, (str, os.PathLike, PairScorer)) or not isinstance(models, Iterable)
     given = [models] if single else models
-    members = score_models(given, data, split, images=images, features=features, progress=progress or SilentProgress())
+    members = score_models(
+        given,
+        data,
+        split,
+        images=images,
+        features=features,
+        device=device,
+        threads=threads,
+        progress=progress or SilentProgress(),
+    )
     return run_evaluation(
         members,
         protocol=protocol,
@@ -92,6 +106,8 @@ def score_models(
     images: StrPath | None = None,
     features: StrPath | None = None,
     save: Path | None = None,
+    device: str | None = None,
+    threads: int | None = None,
     progress: ProgressReporter,
 ) -> Iterator[ScoredModel]:
     """Yield the scores of one model after the other, so that a caller may release each before the next.
@@ -103,13 +119,17 @@ def score_models(
         images: The folder of the image files, if it is elsewhere.
         features: A feature store, or the frame features of videos.
         save: Also save the embeddings of images and captions here, one folder per model.
+        device: Where a model that is loaded here runs, as for :func:`vse.load`; the CPU by default.
+        threads: Threads on the CPU of a model that is loaded here; all cores by default.
         progress: Receives progress and notes.
     """
     if holds_videos(data):
-        yield from _score_videos(models, data, split, features, progress)
+        yield from _score_videos(models, data, split, features, device, threads, progress)
         return
     for model in models:
-        embedded = embed_model(model, data, split, images=images, features=features, progress=progress)
+        embedded = embed_model(
+            model, data, split, images=images, features=features, device=device, threads=threads, progress=progress
+        )
         if save is not None:
             header = embedded.header
             embedded.save(save / f"{header.model}-{header.data}-{header.split}-{header.fingerprint}")
@@ -123,10 +143,13 @@ def embed_model(
     *,
     images: StrPath | None = None,
     features: StrPath | None = None,
+    device: str | None = None,
+    threads: int | None = None,
     progress: ProgressReporter,
 ) -> Embeddings:
     """Return the embeddings of a split of images, from features or from image files as the model needs them."""
-    loaded = load_towers(os.fspath(model)) if isinstance(model, (str, os.PathLike)) else model
+    named = isinstance(model, (str, os.PathLike))
+    loaded = load_towers(os.fspath(model), device=device, threads=threads) if named else model
     opened: CaptionedImages
     if not loaded.capabilities.images:
         opened = open_data(data, split, use="features")
@@ -143,7 +166,13 @@ def embed_model(
 
 
 def _score_videos(
-    models: Iterable[Any], data: StrPath, split: str, features: StrPath | None, progress: ProgressReporter
+    models: Iterable[Any],
+    data: StrPath,
+    split: str,
+    features: StrPath | None,
+    device: str | None,
+    threads: int | None,
+    progress: ProgressReporter,
 ) -> Iterator[ScoredModel]:
     """Score videos; models that read role graphs share those of the split."""
     from vse.hgr.graphs import SentenceGraphs
@@ -153,7 +182,8 @@ def _score_videos(
     progress.note(f"{opened.name} {opened.split}: {len(opened.images)} videos, {len(test.texts)} distinct sentences")
     graphs_of = cache(lambda limit: SentenceGraphs.of(test.texts, annotation_folder(Path(data)), limit=limit))
     for model in models:
-        loaded = load(os.fspath(model)) if isinstance(model, (str, os.PathLike)) else model
+        named = isinstance(model, (str, os.PathLike))
+        loaded = load(os.fspath(model), device=device, threads=threads) if named else model
         if loaded.capabilities.images:
             held = f"{opened.name} holds frame features of videos"
             raise InputError(f"{_name(model)} reads images, and {held}: use a model that reads frames")

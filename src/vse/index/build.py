@@ -16,6 +16,7 @@ from vse.index.pipeline.folder import IndexReport, check_overlap, root_of
 from vse.index.pipeline.folder import index_folders as index_roots
 from vse.index.scan import why_absent
 from vse.index.types import Collection, CollectionInfo
+from vse.models.devices import DeviceError
 from vse.models.sources import DEFAULT, load, place_of, shipped_name
 from vse.progress import ProgressReporter, SilentProgress
 
@@ -47,6 +48,8 @@ def index_folders(
     into: str | os.PathLike[str],
     *,
     model: str | None = None,
+    device: str | None = None,
+    threads: int | None = None,
     progress: ProgressReporter | None = None,
 ) -> Indexed:
     """Index folders of images and videos into a collection, creating it on first use.
@@ -58,13 +61,15 @@ def index_folders(
         folders: One folder, or several.
         into: Address of the collection: a folder, or a URL such as ``milvus+http://…``.
         model: A model folder, a hub id or a bundled model. Default: the collection's own, ``"photo"`` for a new one.
+        device: Where the model runs, as for :func:`vse.load`; the CPU by default.
+        threads: Threads on the CPU; all cores by default.
         progress: Receives progress and notes.
 
     Returns:
         The contents of the collection, with one report per folder.
 
     Raises:
-        InputError: A folder is missing, or the collection belongs to another model.
+        InputError: A folder or the device is missing, or the collection belongs to another model.
 
     Example:
         >>> import vse
@@ -77,7 +82,7 @@ def index_folders(
         raise InputError("folders is empty: expected at least one folder of images and videos")
     roots = list(dict.fromkeys(root_of(folder) for folder in given))
     reporter = progress or SilentProgress()
-    with open_index(os.fspath(into), roots, model=model, progress=reporter) as opened:
+    with open_index(os.fspath(into), roots, model=model, device=device, threads=threads, progress=reporter) as opened:
         result = opened.index(roots, progress=reporter)
         opened.collection.settle(progress=reporter)
     return result
@@ -99,16 +104,22 @@ class OpenIndex:
 
 @contextmanager
 def open_index(
-    where: str, roots: Sequence[str], *, model: str | None, progress: ProgressReporter
+    where: str,
+    roots: Sequence[str],
+    *,
+    model: str | None,
+    device: str | None = None,
+    threads: int | None = None,
+    progress: ProgressReporter,
 ) -> Iterator[OpenIndex]:
     """Open or create the collection at ``where`` to index ``roots`` into it.
 
     Raises:
-        InputError: A folder is missing or the model does not match; nothing has been written yet.
+        InputError: A folder or the device is missing or the model does not match; nothing has been written yet.
     """
     known = known_collection(where)
     check_folders(roots, known)
-    encoder, source = _load(where, model, known)
+    encoder, source = _load(where, model, known, device, threads)
     if known is not None and known.model != encoder.fingerprint():
         raise model_mismatch_error(known.where, known.model, known.model_source, encoder.fingerprint(), source)
     if known is not None and model is None and (hint := upgrade_hint(known)) is not None:
@@ -150,31 +161,38 @@ def check_folders(roots: Sequence[str], known: CollectionInfo | None) -> None:
             raise InputError(f"{root}: {reason}: expected a folder of images and videos")
 
 
-def named_model(name: str) -> tuple[IndexModel, str]:
+def named_model(name: str, *, device: str | None = None, threads: int | None = None) -> tuple[IndexModel, str]:
     """Load a model named by the user; also return its source in a form valid from any working directory."""
     source = shipped_name(name) or (root_of(name) if Path(name).expanduser().exists() else name)
-    return recorded_model(source), source
+    return recorded_model(source, device=device, threads=threads), source
 
 
-def recorded_model(source: str, fingerprint: str | None = None) -> IndexModel:
+def recorded_model(
+    source: str, fingerprint: str | None = None, *, device: str | None = None, threads: int | None = None
+) -> IndexModel:
     """Load the model that a collection records as ``source``, with ``fingerprint`` if a bundled one has versions.
 
     Raises:
         InputError: It cannot be loaded, or it does not read images.
     """
-    model = load(place_of(source, fingerprint))
+    model = load(place_of(source, fingerprint), device=device, threads=threads)
     if model.preprocessing is None:
         raise InputError(f"{source} reads features, not images: use a model that reads images")
     return model
 
 
-def _load(where: str, model: str | None, known: CollectionInfo | None) -> tuple[IndexModel, str]:
+def _load(
+    where: str, model: str | None, known: CollectionInfo | None, device: str | None, threads: int | None
+) -> tuple[IndexModel, str]:
     if model is not None:
-        return named_model(model)
+        return named_model(model, device=device, threads=threads)
     if known is None:
-        return recorded_model(DEFAULT), DEFAULT
+        return recorded_model(DEFAULT, device=device, threads=threads), DEFAULT
     try:
-        return recorded_model(known.model_source, known.model), known.model_source
+        encoder = recorded_model(known.model_source, known.model, device=device, threads=threads)
+        return encoder, known.model_source
+    except DeviceError:
+        raise
     except InputError as error:
         raise InputError(f"{error}; {where} was created with it: give its new location with --model") from None
 

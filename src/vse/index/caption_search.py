@@ -55,6 +55,8 @@ def search_captions(
     *,
     model: Model | str | os.PathLike[str] | None = None,
     offset: int = 0,
+    device: str | None = None,
+    threads: int | None = None,
 ) -> CaptionResults:
     """Return the captions of a collection that match a query best.
 
@@ -67,6 +69,8 @@ def search_captions(
         k: Captions per page.
         model: The collection's model, as for :func:`vse.index.search`.
         offset: Captions to skip.
+        device: Where a model that is loaded here runs, as for :func:`vse.load`; the CPU by default.
+        threads: Threads on the CPU of a model that is loaded here; all cores by default.
 
     Returns:
         One page of captions, best first.
@@ -77,7 +81,7 @@ def search_captions(
     k, offset = check_page(k, offset)
     wanted = as_query(query)
     captions = _expect_captions(collection)
-    loaded = load_collection_model(collection, model) if wanted.needs_model else None
+    loaded = load_collection_model(collection, model, device=device, threads=threads) if wanted.needs_model else None
     return _search(collection, encode_query(wanted, loaded, collection), k, offset, captions)
 
 

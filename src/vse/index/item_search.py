@@ -48,6 +48,8 @@ def search(
     cutoff: float | None = None,
     group_duplicates: float | None = None,
     coefficients: Coefficients | None = None,
+    device: str | None = None,
+    threads: int | None = None,
 ) -> SearchResults:
     """Return the items of a collection that match a query best, with their confidence.
 
@@ -67,6 +69,8 @@ def search(
             among the hits that were read: :data:`DEPTH`, or more if a page needs them.
         coefficients: Turn scores into confidence. Default: those of :func:`collection_coefficients`. A foreign model
             that was not calibrated has none, and its results have no confidence.
+        device: Where a model that is loaded here runs, as for :func:`vse.load`; the CPU by default.
+        threads: Threads on the CPU of a model that is loaded here; all cores by default.
 
     Returns:
         One page of results, best first.
@@ -85,7 +89,7 @@ def search(
     if coefficients is None:
         coefficients = collection_coefficients(collection, model)
     check_cutoff(cutoff, coefficients)
-    loaded = load_collection_model(collection, model) if wanted.needs_model else None
+    loaded = load_collection_model(collection, model, device=device, threads=threads) if wanted.needs_model else None
     return _search(collection, encode_query(wanted, loaded, collection), page, coefficients)
 
 

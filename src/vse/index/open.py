@@ -14,6 +14,7 @@ from vse.errors import InputError, VSEError
 from vse.index.checks import model_mismatch_error
 from vse.index.types import Backend, Collection, CollectionInfo
 from vse.models.coefficients import Coefficients, coefficients_of
+from vse.models.devices import DeviceError
 from vse.models.sources import named_place, place_of
 
 if TYPE_CHECKING:
@@ -123,29 +124,51 @@ def folder_at(where: str | os.PathLike[str]) -> Path:
     return folder
 
 
-_loaded: WeakKeyDictionary[Collection, tuple[str | None, Model]] = WeakKeyDictionary()
+@dataclass(frozen=True)
+class _Loaded:
+    """A model, and as what it was loaded."""
+
+    model: Model
+    source: str | None
+    device: str | None
+    threads: int | None
+
+    def serves(self, source: str | None, device: str | None, threads: int | None) -> bool:
+        """Return whether it is what is asked for; None leaves device and threads as they are."""
+        return source == self.source and device in {None, self.device} and threads in {None, self.threads}
 
 
-def load_collection_model(collection: Collection, model: Model | str | os.PathLike[str] | None = None) -> Model:
+_loaded: WeakKeyDictionary[Collection, _Loaded] = WeakKeyDictionary()
+
+
+def load_collection_model(
+    collection: Collection,
+    model: Model | str | os.PathLike[str] | None = None,
+    *,
+    device: str | None = None,
+    threads: int | None = None,
+) -> Model:
     """Return the model that encoded a collection, loaded once per open collection.
 
     Args:
         collection: An open collection.
         model: A folder or hub id where the model is now, or a loaded model; by default where it was when indexing.
+        device: Where a model that is loaded here runs, as for :func:`vse.load`; the CPU by default.
+        threads: Threads on the CPU of a model that is loaded here; all cores by default.
 
     Raises:
-        InputError: The model cannot be loaded, or its fingerprint differs from the collection's.
+        InputError: The model or the device cannot be loaded, or its fingerprint differs from the collection's.
     """
     source, loaded = _source_or_model(model)
-    known_source, known = _loaded.get(collection, (None, None))
-    if known is not None and (loaded is known or (loaded is None and source == known_source)):
-        return known
+    known = _loaded.get(collection)
+    if known is not None and (loaded is known.model or (loaded is None and known.serves(source, device, threads))):
+        return known.model
     info = collection.info()
-    found = loaded or _load(info, source)
+    found = loaded or _load(info, source, device, threads)
     if found.fingerprint() != info.model:
         given_source = None if loaded else source or info.model_source
         raise model_mismatch_error(info.where, info.model, info.model_source, found.fingerprint(), given_source)
-    _loaded[collection] = source, found
+    _loaded[collection] = _Loaded(found, source, None if loaded else device, None if loaded else threads)
     return found
 
 
@@ -171,11 +194,13 @@ def upgrade_hint(info: CollectionInfo) -> str | None:
     )
 
 
-def _load(info: CollectionInfo, source: str | None) -> Model:
+def _load(info: CollectionInfo, source: str | None, device: str | None, threads: int | None) -> Model:
     from vse.models.sources import load_towers
 
     try:
-        return load_towers(model_place(info, source))
+        return load_towers(model_place(info, source), device=device, threads=threads)
+    except DeviceError:
+        raise
     except InputError as error:
         if source is not None:
             raise

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from vse._util.prefetch import available_cores
 from vse.errors import InputError, VSEError, unknown_choice
 from vse.models.protocols import Images, Items, TensorLike, Towers, Vectors, VideoTowers
 from vse.progress import ProgressReporter, SilentProgress
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
 Item = TypeVar("Item")
 TEXT_CHUNK = 4096  # texts tokenized at once: bounds memory, and is enough to sort by length
-READERS = min(4, os.cpu_count() or 1)
+READERS = min(4, available_cores())
 SHORTEST = 1e-6
 """Length below which a mean embedding has no direction."""
 

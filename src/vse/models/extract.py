@@ -23,6 +23,7 @@ from vse.errors import InputError, VSEError
 from vse.inputs.files import BadMediaError, os_reason
 from vse.inputs.preprocessing import ImagePreprocessing
 from vse.inputs.video.windows import FRAMES, check_frame_count
+from vse.models.devices import set_torch_threads, torch_device
 from vse.models.encode import check_batch_size, read_ahead, read_pixels
 from vse.models.encode_videos import read_video
 from vse.models.protocols import Items
@@ -102,6 +103,7 @@ def extract_features(
     name: str | None = None,
     options: Mapping[str, Any] | None = None,
     device: str | torch.device | None = None,
+    threads: int | None = None,
     progress: ProgressReporter | None = None,
 ) -> FeaturesReport:
     """Write the features of all images or videos into the folder ``into``, or resume an interrupted run.
@@ -122,7 +124,8 @@ def extract_features(
         batch_size: Images or frames that are computed at once.
         name: How the folder names a backbone that is given as an object.
         options: The options of the backbone.
-        device: Where to compute; a named backbone uses the GPU by default if there is one.
+        device: Where to compute, as for :func:`vse.load`; a named backbone uses a CUDA GPU by default if there is one.
+        threads: Threads on the CPU; all cores by default. They count for the whole process.
         progress: Receives the number of images or videos.
 
     Returns:
@@ -134,6 +137,7 @@ def extract_features(
     """
     check_batch_size(batch_size)
     check_frame_count("frames", frames)
+    set_torch_threads(threads)
     videos = images if isinstance(images, VideoFiles) else None
     opened = _open_backbone(backbone, size, name, options, device)
     plan = FeaturePlan(
@@ -304,11 +308,12 @@ def _open_backbone(
 ) -> _OpenedBackbone:
     if size is not None and size < 1:
         raise InputError(f"size must be a whole number from 1 up, got {size!r}")
+    place = torch_device(device) if isinstance(device, str) else device
     given = dict(options or {})
     ready = isinstance(backbone, Backbone)
     network = create_backbone(backbone, pretrained=True, **({} if ready else given))
-    if device is not None or not ready:
-        network.to(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+    if place is not None or not ready:
+        network.to(place or ("cuda" if torch.cuda.is_available() else "cpu"))
     preprocessing = network.preprocessing(size)
     called = name or (type(network).__name__ if ready else str(backbone))
     return _OpenedBackbone(network, called, given, preprocessing, _grid(network, preprocessing.size))

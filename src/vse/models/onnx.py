@@ -12,19 +12,28 @@ The folder that ``vse export`` writes:
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from threading import Lock
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from vse._util.prefetch import available_cores
 from vse._util.schema import Positive, parse_plain, read_json
 from vse.errors import InputError, VSEError, first_line
+from vse.models.devices import (
+    PROVIDERS,
+    QUIET,
+    DeviceError,
+    OnnxDevice,
+    check_threads,
+    onnx_device,
+)
 from vse.models.encode import EncodingMethods, VideoMethods
 from vse.models.protocols import NO_EVIDENCE, Capabilities, ParallelCalls, Vectors
 
@@ -41,7 +50,6 @@ TEXT_FILE = "text.onnx"
 TOKENIZER_FILE = "tokenizer.json"
 WEIGHTS_ENDING = ".onnx.data"
 MARK = "vse_fingerprint"  # under which a tower carries the fingerprint of its model
-QUIET = 3  # ONNX Runtime's level for errors alone
 FEW = 4
 """So many texts at most are a query: one thread reads them, and weights are not packed, which takes longer still."""
 
@@ -70,24 +78,39 @@ class OnnxConfig:
 class OnnxModel(EncodingMethods, VideoMethods):
     """Encode images and texts with ONNX Runtime; a tower is loaded on first use."""
 
-    def __init__(self, folder: Path, config: OnnxConfig, threads: int | None = None) -> None:
+    def __init__(
+        self, folder: Path, config: OnnxConfig, threads: int | None = None, device: OnnxDevice | None = None
+    ) -> None:
         self.folder = folder
         self.config = config
         self.threads = threads
+        self._device = device or OnnxDevice()
+        # DirectML allows one call of a session at a time; the other providers allow several.
+        self._turn = Lock() if self._device.provider == PROVIDERS["dml"].provider else nullcontext()
         self._parallel: Any = None  # a session while several threads call
         self._parallel_sessions: dict[int, Any] = {}  # by the threads of a call
 
     @classmethod
-    def load(cls, folder: str | Path, *, threads: int | None = None) -> OnnxModel:
-        """Load the export in ``folder``; ``threads`` limits the threads of one call (default: all cores)."""
+    def load(cls, folder: str | Path, *, device: str | None = None, threads: int | None = None) -> OnnxModel:
+        """Load the export in ``folder``.
+
+        Args:
+            folder: Folder of an export.
+            device: A name of :data:`vse.models.devices.ONNX_DEVICES`; the CPU by default.
+            threads: Limits the threads of one call; all cores of this process by default.
+        """
         folder = Path(folder)
-        if threads is not None and (not isinstance(threads, int) or threads < 1):
-            raise InputError(f"threads must be a whole number from 1 up, got {threads!r}")
+        check_threads(threads)
         config = parse_plain(OnnxConfig, read_json(folder / "config.json"), str(folder / "config.json"))
         for name in (IMAGE_FILE, TEXT_FILE):
             if not (folder / name).is_file():
                 raise InputError(f"{folder}: {name} is missing; export the model again")
-        return cls(folder, config, threads)
+        return cls(folder, config, threads, onnx_device(device, threads))
+
+    @property
+    def device(self) -> str:
+        """Name of the device that it runs on, such as ``cpu`` or ``cuda``."""
+        return self._device.name
 
     @property
     def embed_size(self) -> int:
@@ -141,7 +164,14 @@ class OnnxModel(EncodingMethods, VideoMethods):
 
     @contextmanager
     def parallel_calls(self, batch_size: int) -> Iterator[ParallelCalls]:
-        """Share the cores between concurrent calls of :meth:`embed_images` within the context."""
+        """Share the cores between concurrent calls of :meth:`embed_images` within the context.
+
+        Devices other than the CPU are called by one thread.
+        """
+        if not self._device.is_cpu:
+            _ = self._image_session  # a failure is reported before anything is read
+            yield ParallelCalls(1, batch_size)
+            return
         cores = self._cores()
         calls = ParallelCalls.sharing(cores, batch_size)
         threads = cores // calls.threads
@@ -163,7 +193,7 @@ class OnnxModel(EncodingMethods, VideoMethods):
         if tokens.size and not (int(tokens.min()) >= 0 and int(tokens.max()) < known):
             bad = int(tokens.min()) if tokens.min() < 0 else int(tokens.max())
             raise InputError(f"token id {bad} is outside the vocabulary of {known}: tokenized for another model?")
-        session = self._query_session if len(tokens) <= FEW else self._text_session
+        session = self._query_session if len(tokens) <= FEW and self._device.is_cpu else self._text_session
         return self._run(session, {"tokens": tokens, "lengths": lengths}, ["vectors"])[0]
 
     def contributions(self, batch: NDArray[Any], lengths: NDArray[np.int64] | None = None) -> NDArray[np.float32]:
@@ -229,7 +259,8 @@ class OnnxModel(EncodingMethods, VideoMethods):
         if not len(next(iter(inputs.values()))):
             return [np.zeros((0, self.embed_size), dtype=np.float32)]
         try:
-            return session.run(outputs, inputs, options)
+            with self._turn:
+                return session.run(outputs, inputs, options)
         except Exception as error:  # its errors have no common base
             raise VSEError(f"ONNX Runtime failed: {first_line(error)}") from error
 
@@ -246,7 +277,7 @@ class OnnxModel(EncodingMethods, VideoMethods):
         return self._session(TEXT_FILE, threads=1, packing=False)
 
     def _cores(self) -> int:
-        return self.threads or os.cpu_count() or 1
+        return self.threads or available_cores()
 
     def _session(self, name: str, *, threads: int | None = None, spinning: bool = True, packing: bool = True) -> Any:
         """Create a session for one tower.
@@ -261,10 +292,11 @@ class OnnxModel(EncodingMethods, VideoMethods):
         options.intra_op_num_threads = threads or self._cores()
         options.add_session_config_entry("session.intra_op.allow_spinning", "1" if spinning else "0")
         options.add_session_config_entry("session.disable_prepacking", "0" if packing else "1")
+        options.enable_mem_pattern = self._device.provider != PROVIDERS["dml"].provider  # DirectML refuses it
         try:
-            session = onnxruntime.InferenceSession(
-                str(self.folder / name), sess_options=options, providers=["CPUExecutionProvider"]
-            )
+            session = self._device.session(str(self.folder / name), options)
+        except DeviceError:
+            raise
         except Exception as error:  # noqa: BLE001 (ONNX Runtime's errors have no common base)
             reason = first_line(error)
             raise InputError(f"{self.folder / name}: not a complete ONNX model ({reason}); export it again") from None

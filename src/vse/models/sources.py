@@ -36,15 +36,16 @@ def load(
             SigLIP, open_clip, …) and pairs of ONNX files are recognised, see :mod:`vse.models.foreign`.
             ``"open_clip:NAME/TAG"`` is one of open_clip's own list. Exports and ONNX pairs run on ONNX Runtime without
             torch, any other model on torch.
-        device: Device of a torch model; the CPU by default.
-        threads: Threads of ONNX Runtime; all cores by default.
+        device: Where it runs, by a name of :mod:`vse.models.devices`: ``"auto"``, ``"cpu"``, ``"cuda"`` …; the CPU by
+            default.
+        threads: Threads on the CPU; all cores by default. For a torch model it counts for the whole process.
         revision: Commit, tag or branch on the hub.
 
     Returns:
         The model.
 
     Raises:
-        InputError: If the model does not exist, or its files do not belong together.
+        InputError: If the model does not exist, its files do not belong together, or the device is missing.
     """
     folder = model_folder(source, revision=revision)
     runtime = recorded_runtime(folder)
@@ -53,22 +54,20 @@ def load(
     if runtime == "onnx":
         from vse.models.onnx import OnnxModel
 
-        if device not in {None, "cpu"}:
-            raise InputError(f"device {device!r}: an export runs on the CPU; load the model it was made from instead")
-        return OnnxModel.load(folder, threads=threads)
+        return OnnxModel.load(folder, device=device, threads=threads)
     require("torch", "train", f"the model in {str(folder)!r}")
+    from vse.models.devices import set_torch_threads
     from vse.models.storage import load_model
 
-    if threads is not None:
-        raise InputError("threads= is for exports; for a torch model call torch.set_num_threads")
+    set_torch_threads(threads)
     return load_model(folder, device=device or "cpu")
 
 
-def load_towers(source: str | Path) -> EmbeddingModel:
+def load_towers(source: str | Path, *, device: str | None = None, threads: int | None = None) -> EmbeddingModel:
     """Load a model that has embeddings; raise :class:`InputError` for one that only scores pairs."""
     from vse.models.protocols import NO_VECTORS, PairScorer  # loads numpy, which the name ``vse.load`` does not need
 
-    model = load(source)
+    model = load(source, device=device, threads=threads)
     if isinstance(model, PairScorer):
         raise InputError(f"{source}: {NO_VECTORS}")
     return model

@@ -30,6 +30,7 @@ from vse.hgr.model import HGRModel
 from vse.models.coefficients import FILE as CONFIDENCE
 from vse.models.config import HGRConfig, ModelConfig, read_config, split_marks
 from vse.models.curves import CARD_FILE, CURVES_FILE, FIGURE_FILE
+from vse.models.devices import torch_device
 from vse.models.protocols import NO_VECTORS
 from vse.models.vse_model import VSEModel
 
@@ -113,7 +114,7 @@ def load_model(folder: Path, *, device: str | torch.device = "cpu") -> TorchMode
 
     Args:
         folder: Folder of a saved model.
-        device: Where to put it.
+        device: Where to put it: a name for :func:`~vse.models.devices.torch_device`, or any device of torch.
 
     Returns:
         The model, in evaluation mode.
@@ -121,6 +122,7 @@ def load_model(folder: Path, *, device: str | torch.device = "cpu") -> TorchMode
     Raises:
         InputError: If files are missing, corrupt or of different models, or the device is unavailable.
     """
+    place = torch_device(device) if isinstance(device, str) else device
     raw = read_json(folder / CONFIG)
     if raw.get("runtime") == "onnx":
         raise InputError(f"{folder}: already an export for ONNX Runtime; this needs the torch model it was made from")
@@ -143,8 +145,8 @@ def load_model(folder: Path, *, device: str | torch.device = "cpu") -> TorchMode
         )
     load_state(model, state, str(folder / WEIGHTS))
     try:
-        return model.to(device).eval()
-    except (RuntimeError, AssertionError) as error:  # an unknown device, or one that this torch was built without
+        return model.to(place).eval()
+    except (RuntimeError, AssertionError) as error:  # it is there, but full or broken
         raise InputError(f"device {str(device)!r}: {str(error).splitlines()[0]}") from None
 
 

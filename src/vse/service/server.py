@@ -39,7 +39,13 @@ M_ARENA_MAX = -8
 
 
 def run_service(
-    where: str, settings: ServiceSettings, *, model: str | None = None, ready: Callable[[str], None] | None = None
+    where: str,
+    settings: ServiceSettings,
+    *,
+    model: str | None = None,
+    device: str | None = None,
+    threads: int | None = None,
+    ready: Callable[[str], None] | None = None,
 ) -> None:
     """Serve a collection until SIGTERM or SIGINT.
 
@@ -47,6 +53,8 @@ def run_service(
         where: The collection.
         settings: Address, key and limits. Port 0 takes a free one.
         model: Where the collection's model is now, if it was moved.
+        device: Where the model runs, as for :func:`vse.load`; the CPU by default.
+        threads: Threads on the CPU; all cores by default.
         ready: Called with the URL of the page once connections are accepted.
 
     Raises:
@@ -56,7 +64,7 @@ def run_service(
     listener = listen(settings)
     try:
         settings = replace(settings, port=listener.getsockname()[1])
-        app = create_app(Reloader(loader(where, model)), settings)
+        app = create_app(Reloader(loader(where, model, device=device, threads=threads)), settings)
         with until_sigterm(), exit_if_stuck(lambda: app.state.service.workers.stuck):
             if ready is not None:
                 ready(settings.address)
@@ -65,18 +73,20 @@ def run_service(
         listener.close()
 
 
-def loader(where: str, model: str | None) -> Callable[[], LoadedCollection]:
+def loader(
+    where: str, model: str | None, *, device: str | None = None, threads: int | None = None
+) -> Callable[[], LoadedCollection]:
     """Return a function that opens the collection with ``model``, or with its own model after an upgrade."""
     loaded_once = False
 
     def load() -> LoadedCollection:
         nonlocal loaded_once
         try:
-            loaded = load_collection(where, model)
+            loaded = load_collection(where, model, device=device, threads=threads)
         except InputError:
             if not loaded_once or model is None:
                 raise
-            loaded = load_collection(where)
+            loaded = load_collection(where, device=device, threads=threads)
         loaded_once = True
         return loaded
 

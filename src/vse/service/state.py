@@ -150,19 +150,23 @@ class LoadedCollection:
             raise ProblemError(404, f"no item has id {item_id}") from None
 
 
-def load_collection(where: str, model: str | None = None) -> LoadedCollection:
+def load_collection(
+    where: str, model: str | None = None, *, device: str | None = None, threads: int | None = None
+) -> LoadedCollection:
     """Open a collection for reading and load its model.
 
     Args:
         where: A folder, or the address of a server.
         model: Where the model is now, if it is no longer where the collection was indexed with it.
+        device: Where the model runs, as for :func:`vse.load`; the CPU by default.
+        threads: Threads on the CPU; all cores by default.
     """
     from vse.index.open import load_collection_model, model_place, open_collection
 
     collection = open_collection(where)
     try:
         source = model_place(collection.info(), model)
-        loaded = load_collection_model(collection, model)
+        loaded = load_collection_model(collection, model, device=device, threads=threads)
         return LoadedCollection(collection, loaded, source, coefficients_of(source))
     except BaseException:
         collection.close()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import closing, suppress
@@ -12,7 +11,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from vse._util.prefetch import prefetch
+from vse._util.prefetch import available_cores, prefetch
 from vse.errors import InputError, VSEError
 from vse.index.pipeline.commits import Commits, IndexModel
 from vse.index.pipeline.plan import Candidate
@@ -55,7 +54,7 @@ Parts = Iterator[Part | Problem]
 Taken = tuple[Candidate, Part | Problem]
 Moments = list[tuple[Moment, ...]]
 """The moments of each part of a call."""
-DECODERS = min(16, os.cpu_count() or 1)
+DECODERS = min(16, available_cores())
 """One per core: decoding a camera image takes longer than encoding it with a small model."""
 NO_VECTOR = "the model returns no finite embedding for it"
 
