@@ -109,7 +109,7 @@ def model_folder(source: str | Path, *, revision: str | None = None) -> Path:
 
     A folder of images with the name of a bundled model does not hide the model.
     """
-    from vse.models.hub import PREFIX, download, hub_name
+    from vse.models.fetch import PREFIX, download, hub_name
 
     if str(source).startswith(OPEN_CLIP):
         return _open_clip_folder(str(source).removeprefix(OPEN_CLIP), revision)
@@ -161,7 +161,7 @@ def pulled_folder(source: str, revision: str | None = None) -> Path | None:
 def _open_clip_folder(name: str, revision: str | None) -> Path:
     """Return the folder of a model of open_clip's own list, ``ARCHITECTURE/TAG``, downloaded from the hub."""
     from vse.encoders.third_party import repair_torchvision
-    from vse.models.hub import download
+    from vse.models.fetch import download
 
     repair_torchvision()
     open_clip = require("open_clip", "open-clip", f"the model {OPEN_CLIP}{name}")
