@@ -19,6 +19,7 @@ LIBRARY = "vse"
 PIPELINE = "feature-extraction"
 TAGS = ("vse", "image-text-retrieval", "visual-semantic-embedding")
 TASK = {"type": "image-text-retrieval", "name": "Image-Text Retrieval"}
+DECIMALS, LARGEST = 4, 1e15  # YAML takes 1e-05 and 1e+16, as JSON writes them, for texts; it has no NaN
 UNNAMED = "A visual semantic embedding"
 LICENCE_ID = re.compile(r"[a-z0-9][a-z0-9.+-]*")
 _PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9._/-]*")
@@ -58,9 +59,9 @@ def model_index(about: About) -> list[dict[str, Any]]:
 def _result(score: Score) -> dict[str, Any]:
     dataset = {"type": _slug(score.data), "name": score.data, "config": score.protocol, "split": score.split}
     metrics = [
-        _metric(name) | {"value": value}
+        _metric(name) | {"value": round(value, DECIMALS)}
         for name, value in score.values.items()
-        if math.isfinite(value)  # YAML has no NaN
+        if math.isfinite(value) and abs(value) < LARGEST
     ]
     return {"task": dict(TASK), "dataset": dataset, "metrics": metrics}
 
