@@ -29,7 +29,7 @@ def push(
     private: Annotated[bool, typer.Option("--private", help="Make a new repository private.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Upload a model or an export with its card to the Hugging Face hub.
+    """Upload a model or an export to the Hugging Face hub.
 
     Log in first: 'hf auth login', or the environment variable HF_TOKEN.
     """

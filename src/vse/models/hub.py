@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import tempfile
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import unquote
 
 from vse.errors import LONGEST_REASON, InputError, VSEError, first_line, require
 from vse.models.curves import CARD_FILE
-from vse.models.sources import FILES, is_model, model_folder
+from vse.models.sources import FILES, is_model, load, model_folder
 
 if TYPE_CHECKING:
     from vse.models.storage import TorchModel
@@ -120,10 +120,7 @@ def push_saved(source: str | Path, repo_id: str, *, private: bool | None = None,
     inspect_folder(folder)
     if (folder / CARD_FILE).is_file():
         return push_folder(folder, repo_id, private=private, token=token)
-    require("torch", EXTRA, f"writing the card of {str(source)!r}")
-    from vse.models.storage import load_model
-
-    return push(load_model(folder), repo_id, private=private, token=token)
+    return push(cast("TorchModel", load(folder)), repo_id, private=private, token=token)
 
 
 def pretrained_folder(source: str | Path, *, revision: str | None = None, token: str | None = None) -> Path:
