@@ -101,6 +101,7 @@ def test_pulled_models_are_listed(home):
     one, two = list_models().pulled
     assert (one.name, one.revision, one.precision, one.bytes) == ("owner/model", "abc", "fp16", 12_000_000)
     assert (two.name, two.licence, two.problem) == (RECOMMENDED[0].name, RECOMMENDED[0].licence, None)
+    assert (one.languages, two.languages) == ((), ("en",))
     listed = {model["name"]: model["pulled"] for model in list_models().to_json()["recommended"]}
     assert listed[two.name]
     assert sum(listed.values()) == 1

@@ -306,12 +306,16 @@ def _installed(folder: Path, name: str, record: Mapping[str, Any] | None = None)
         bytes=recorded if isinstance(recorded, int) and not isinstance(recorded, bool) else _size(folder),
         precision=_text(record, "precision") or _text(config, "precision"),
         embed_size=config["embed_size"] if isinstance(config.get("embed_size"), int) else None,
-        languages=tuple(map(str, languages)) if isinstance(languages, list) else (),
+        languages=tuple(map(str, languages)) if isinstance(languages, list) and languages else _languages(known),
         licence=_text(about, "license") or (known.licence if known else None),
         scores=tuple(each for each in scores if isinstance(each, dict)) if isinstance(scores, list) else (),
         revision=_text(record, "revision"),
         problem=problem,
     )
+
+
+def _languages(known: Recommended | None) -> tuple[str, ...]:
+    return () if known is None else tuple(known.languages.split(", "))
 
 
 def _mapping(value: Mapping[str, Any], key: str) -> Mapping[str, Any]:
