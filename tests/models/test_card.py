@@ -7,13 +7,14 @@ import subprocess
 import sys
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from vse.inputs.vocabulary import FIRST, Vocabulary
 from vse.models.card import card_text, escaped, save_with_card, table, write_card
-from vse.models.config import About, BiGRUConfig, GridConfig, ModelConfig, RegionConfig, Score
+from vse.models.config import About, BiGRUConfig, GridConfig, ModelConfig, RegionConfig, Score, read_config
 from vse.models.curves import CARD_FILE, CURVES_FILE, FIGURE_FILE, read_curves
+from vse.models.front_matter import front_matter
 from vse.models.learned_curves import curves_of
 from vse.models.vse_model import VSEModel
 
@@ -96,6 +97,81 @@ def test_front_matter_is_valid_for_the_hub():
         "pipeline_tag": "feature-extraction",
         "tags": ["vse", "image-text-retrieval", "visual-semantic-embedding"],
     }
+
+
+def hub_data(about: About) -> dict:
+    """The front matter as the hub's own parser reads and writes it."""
+    hub = pytest.importorskip("huggingface_hub")
+    data = hub.ModelCard(card_of(tiny(about))).data
+    assert hub.ModelCardData(**data.to_dict()).to_dict() == data.to_dict()
+    return data.to_dict()
+
+
+def test_front_matter_holds_what_is_known():
+    """Licence, data, languages and base model; Norwegian is not false."""
+    about = About(license="apache-2.0", datasets=("a/coco",), languages=("en", "no"), base_model="a/b", name="Toy")
+    found = hub_data(about)
+    assert (found["license"], found["datasets"]) == ("apache-2.0", ["a/coco"])
+    assert (found["language"], found["base_model"]) == (["en", "no"], "a/b")
+    assert section(card_of(tiny(about)), "Licence") == "apache-2.0"
+    other = hub_data(About(license="Research use: no money"))
+    assert (other["license"], other["license_name"]) == ("other", "research-use-no-money")
+
+
+def test_front_matter_lists_scores_as_model_index(tmp_path):
+    """A result for each protocol, as the hub's evaluation results; what is no number is left out."""
+    hub = pytest.importorskip("huggingface_hub")
+    scores = (
+        Score(protocol="1K, mean of 5", data="COCO: 1k", split="test", values={"i2t_r1": 76.54, "rsum": 512.3}),
+        Score(protocol="5K", data="COCO: 1k", split="test", values={"t2i R@10": 40.25, "loss": 0.00001}),
+        Score(protocol="5K", data="broken", split="test", values={"rsum": float("nan")}),
+    )
+    write_card(tmp_path, tiny(About(name='A "toy"', scores=scores)), draw=False)
+    data = hub.ModelCard.load(tmp_path / CARD_FILE).data
+    assert data.model_name == 'A "toy"'
+    found = [(each.dataset_config, each.metric_type, each.metric_name, each.metric_value) for each in data.eval_results]
+    assert found == [
+        ("1K, mean of 5", "recall_at_1", "i2t R@1", 76.54),
+        ("1K, mean of 5", "rsum", "rsum", 512.3),
+        ("5K", "recall_at_10", "t2i R@10", 40.25),
+        ("5K", "loss", "loss", 0.0),
+    ]
+    first = data.eval_results[0]
+    assert (first.task_type, first.dataset_type, first.dataset_name) == ("image-text-retrieval", "coco-1k", "COCO: 1k")
+    assert first.dataset_split == "test"
+
+
+@given(text=st.text(min_size=1))
+@settings(max_examples=50)
+def test_front_matter_survives_any_text(text):
+    """Whatever was recorded, the front matter stays YAML with the same keys."""
+    yaml = pytest.importorskip("yaml")
+    score = Score(protocol=text, data=text, split=text, values={text: 1.5})
+    written = front_matter(About(name=text, license=text, datasets=(text,), languages=(text,), scores=(score,)))
+    start, _, rest = written.partition("\n")
+    assert (start, rest[-4:]) == ("---", "---\n")
+    found = yaml.safe_load(rest.removesuffix("---\n"))
+    assert isinstance(found["license"], str)
+    assert [type(each) for each in (*found["datasets"], *found["language"])] == [str, str]
+    assert found["model-index"][0]["results"][0]["metrics"][0]["value"] == 1.5
+
+
+def test_about_does_not_change_fingerprint():
+    """A licence that is added later leaves collections valid."""
+    model = tiny()
+    before = model.fingerprint()
+    about = model.config.about.model_copy(update={"license": "mit", "languages": ("en",)})
+    model.config = model.config.model_copy(update={"about": about})
+    assert model.fingerprint() == before
+
+
+def test_configuration_written_before_licences_loads():
+    """Fields of ``about`` that an earlier version did not write are unknown."""
+    raw = tiny().config.model_dump(mode="json")
+    for name in ("license", "datasets", "languages", "base_model"):
+        del raw["about"][name]
+    about = read_config(raw, "config.json").about
+    assert (about.license, about.datasets, about.languages, about.base_model) == (None, (), (), None)
 
 
 def test_card_invents_nothing():

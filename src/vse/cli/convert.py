@@ -35,10 +35,16 @@ class Converted:
 
 
 def convert(
-    checkpoint: Annotated[Path, typer.Argument(metavar="FILE.pth", help="A checkpoint of the authors' code.")],
+    checkpoint: Annotated[
+        str,
+        typer.Argument(
+            metavar="FILE.pth",
+            help="A checkpoint of the authors' code: a file, or hub:OWNER/REPOSITORY[@REVISION]/PATH.",
+        ),
+    ],
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="Where the model is written.")],
     vocab: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="The vocabulary JSON of a BiGRU checkpoint.")
+        str | None, typer.Option(metavar="FILE", help="The vocabulary JSON of a BiGRU checkpoint: a file or hub:….")
     ] = None,
     tokenizer: Annotated[
         str | None, typer.Option(metavar="DIR", help="The tokenizer of a BERT checkpoint: a folder or hub id.")

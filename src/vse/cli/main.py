@@ -118,6 +118,8 @@ COMMANDS = {
     "calibrate": "calibrate:calibrate",
     "inspect": "inspect:inspect",
     "export": "export:export",
+    "models": "models:models",
+    "push": "push:push",
     "index": "index:index",
     "search": "search:search",
     "serve": "serve:serve",

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -28,6 +28,7 @@ from vse.models.config import (
     Score,
     TransformerConfig,
 )
+from vse.models.hub import FILE_PREFIX, local_file, split_reference
 from vse.models.storage import load_state
 from vse.models.vse_model import VSEModel
 
@@ -131,8 +132,8 @@ def load_official(
     """Load a checkpoint of the released code, strictly, without executing anything in the file.
 
     Args:
-        path: The checkpoint (.pth).
-        vocabulary: JSON vocabulary of a BiGRU checkpoint.
+        path: The checkpoint (.pth): a path, or a file on the hub as ``hub:OWNER/REPOSITORY[@REVISION]/PATH``.
+        vocabulary: JSON vocabulary of a BiGRU checkpoint, given in the same ways.
         tokenizer: Folder or hub id of the tokenizer of a BERT checkpoint. Without a vocabulary or tokenizer the model
             encodes tokens but no texts.
 
@@ -140,9 +141,10 @@ def load_official(
         The model.
 
     Raises:
-        InputError: If the file is not such a checkpoint, or tensors and options disagree.
+        InputError: If the file is not such a checkpoint or cannot be fetched, or tensors and options disagree.
     """
-    path = Path(path)
+    given, path = str(path), local_file(path)
+    vocabulary = None if vocabulary is None else local_file(vocabulary)
     checkpoint = read_checkpoint(path)
     where = str(path)
     for switch in ("no_imgnorm", "no_txtnorm"):
@@ -153,7 +155,7 @@ def load_official(
     if size != text_size:
         raise InputError(f"{where}: image embeddings have {size} dimensions, text embeddings {text_size}")
     _agree(where, checkpoint.options, "embed_size", size)
-    config = ModelConfig(embed_size=size, image=image, text=text, about=_about(checkpoint, path))
+    config = ModelConfig(embed_size=size, image=image, text=text, about=_about(checkpoint, given, path))
     model = VSEModel.build(config, _tokenizer(text, vocabulary, tokenizer))
     load_state(model.image_encoder, image_state, f"{where} (image half)")
     load_state(model.text_encoder, text_state, f"{where} (text half)")
@@ -282,7 +284,7 @@ def _tokenizer(
     return found
 
 
-def _about(checkpoint: Checkpoint, path: Path) -> About:
+def _about(checkpoint: Checkpoint, given: str, path: Path) -> About:
     options = checkpoint.options
     kept = (
         "margin",
@@ -307,8 +309,11 @@ def _about(checkpoint: Checkpoint, path: Path) -> About:
     grid = any(name.startswith("backbone.") for name in checkpoint.image)
     if grid and "input_scale_factor" not in options:
         notes = ("the checkpoint does not record the size of its images; 512 is assumed, as in the paper",)
-    source = f"converted from {path.name}"
-    return About(name=path.stem, data=data, source=source, recipe=recipe, scores=scores, notes=notes)
+    name, source = path.stem, f"converted from {path.name}"
+    if given.startswith(FILE_PREFIX):  # every file there is called model_best.pth; its folder says which model it is
+        inside = PurePosixPath(split_reference(given)[2])
+        name, source = "-".join(inside.with_suffix("").parts), f"converted from {given}"
+    return About(name=name, data=data, source=source, recipe=recipe, scores=scores, notes=notes)
 
 
 def _shape(state: Mapping[str, Tensor], name: str, dims: int, where: str) -> tuple[int, ...]:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from vse._util.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from vse.models.card import push, save_with_card, write_card
+    from vse.models.card import save_with_card, write_card
     from vse.models.coefficients import Coefficients, coefficients_of, is_foreign
     from vse.models.config import (
         About,
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     )
     from vse.models.curves import PoolingCurve, nearest_named, read_curves
     from vse.models.encode import BadImage, BadImageWarning
+    from vse.models.hub import push, push_folder
     from vse.models.inspection import ModelReport, inspect_folder
     from vse.models.onnx import OnnxModel
     from vse.models.protocols import AnyModel, Capabilities, EmbeddingModel, PairScorer
@@ -74,6 +75,7 @@ __all__ = [
     "load_model",
     "nearest_named",
     "push",
+    "push_folder",
     "read_curves",
     "save_model",
     "save_with_card",
@@ -83,7 +85,7 @@ __all__ = [
 __getattr__ = lazy_names(
     __name__,
     {
-        "card": ("push", "save_with_card", "write_card"),
+        "card": ("save_with_card", "write_card"),
         "coefficients": ("Coefficients", "coefficients_of", "is_foreign"),
         "config": (
             "About",
@@ -102,6 +104,7 @@ __getattr__ = lazy_names(
         ),
         "curves": ("PoolingCurve", "nearest_named", "read_curves"),
         "encode": ("BadImage", "BadImageWarning"),
+        "hub": ("push", "push_folder"),
         "inspection": ("ModelReport", "inspect_folder"),
         "onnx": ("OnnxModel",),
         "protocols": ("AnyModel", "Capabilities", "EmbeddingModel", "PairScorer"),

@@ -6,7 +6,6 @@ What is unknown about a model is shown as not recorded; nothing is guessed.
 from __future__ import annotations
 
 import json
-import tempfile
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,11 +13,12 @@ from typing import TYPE_CHECKING
 
 from vse._util.atomic import write_text
 from vse._version import __version__
-from vse.errors import MissingDependencyError, VSEError, first_line, require
+from vse.errors import MissingDependencyError
 from vse.inputs.preprocessing import ImagePreprocessing
 from vse.models.config import HGRConfig, ImageConfig, PoolingConfig, TextConfig
 from vse.models.curves import CARD_FILE, CURVES_FILE, FIGURE_FILE, PoolingCurve, Tower, write_curves
 from vse.models.curves_plot import plot_curves
+from vse.models.front_matter import UNNAMED, front_matter
 
 if TYPE_CHECKING:
     from vse.inputs.tokenizer import TextTokenizer
@@ -103,15 +103,6 @@ def describe_tokenizer(tokenizer: TextTokenizer | None) -> str:
     return f"{tokenizer.kind}, {tokenizer.vocab_size:,} of them known, at most {tokenizer.max_length} tokens a text"
 
 
-FRONT_MATTER = """---
-library_name: vse
-pipeline_tag: feature-extraction
-tags:
-- vse
-- image-text-retrieval
-- visual-semantic-embedding
----
-"""
 SPECIAL = str.maketrans({character: f"\\{character}" for character in "\\`*_[]|#~$"} | {"<": "&lt;", ">": "&gt;"})
 
 
@@ -131,33 +122,6 @@ def save_with_card(model: TorchModel, folder: str | Path, *, draw: bool = True) 
     saved = save_model(model, Path(folder))
     write_card(saved, model, draw=draw)
     return saved
-
-
-def push(model: TorchModel, name: str, *, private: bool, token: str | None) -> str:
-    """Upload a model and its card to the hub.
-
-    Args:
-        model: The model to upload.
-        name: Repository, ``"owner/model"``; created if needed.
-        private: Whether a new repository is private.
-        token: Access token; by default the one of the logged-in user.
-
-    Returns:
-        The address of the repository.
-
-    Raises:
-        VSEError: If the upload fails.
-    """
-    hub = require("huggingface_hub", "train", "uploading to the hub")
-    api = hub.HfApi(token=token)
-    with tempfile.TemporaryDirectory() as folder:
-        save_with_card(model, folder)
-        try:
-            address = api.create_repo(name, private=private, exist_ok=True)
-            api.upload_folder(repo_id=name, folder_path=folder, commit_message="Upload a vse model")
-        except Exception as error:
-            raise VSEError(f"could not upload to {name!r}: {first_line(error)}") from error
-    return str(address)
 
 
 def write_card(folder: Path, model: TorchModel, *, draw: bool = True) -> None:
@@ -185,10 +149,11 @@ def card_text(model: TorchModel, curves: Sequence[PoolingCurve], *, figure: bool
     """Return the card as Markdown; ``figure`` includes ``pooling.png``."""
     about = model.config.about
     parts = [
-        f"{FRONT_MATTER}\n# {escaped(about.name or '') or 'A visual semantic embedding'}",
+        f"{front_matter(about)}\n# {escaped(about.name or '') or UNNAMED}",
         _what_it_is(model),
         f"## Use\n\n{_usage(model)}",
         f"## Data\n\n{escaped(about.data or NOT_RECORDED)}",
+        *([f"## Licence\n\n{escaped(about.license)}"] if about.license else []),
         f"## Recipe\n\n{_recipe(about)}",
         f"## Scores\n\n{_scores(about)}",
         f"## Inputs\n\n{_inputs(model)}",

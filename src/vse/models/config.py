@@ -168,7 +168,11 @@ class Score(Strict):
 
 
 class About(Strict):
-    """What is known about a model beyond its architecture."""
+    """What is known about a model beyond its architecture.
+
+    ``license`` is an identifier of the hub such as ``mit``, or any other name; ``datasets`` and ``base_model`` are hub
+    ids, ``languages`` codes such as ``en``.
+    """
 
     name: str | None = None
     data: str | None = None
@@ -176,6 +180,10 @@ class About(Strict):
     recipe: dict[str, Any] = Field(default_factory=dict)
     scores: tuple[Score, ...] = ()
     notes: tuple[str, ...] = ()
+    license: str | None = None
+    datasets: tuple[str, ...] = ()
+    languages: tuple[str, ...] = ()
+    base_model: str | None = None
 
 
 MARKS = ("vse_version", "fingerprint", "tokenizer")

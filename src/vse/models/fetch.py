@@ -23,7 +23,9 @@ def hub_name(source: str) -> str | None:
     return name if NAME.fullmatch(name) and Path(name).suffix not in {".pth", ".pt", ".tar"} else None
 
 
-def download(name: str, revision: str | None = None, *, precision: str | None = None) -> Path:
+def download(
+    name: str, revision: str | None = None, *, precision: str | None = None, token: str | None = None
+) -> Path:
     """Download a model, with the local cache as fallback.
 
     The configuration is fetched and judged first; of a model that cannot be used nothing else is downloaded.
@@ -32,6 +34,7 @@ def download(name: str, revision: str | None = None, *, precision: str | None = 
         name: ``owner/model``.
         revision: Commit, tag or branch; the main branch by default.
         precision: Of ONNX files, where the repository has several.
+        token: Access token of a private repository.
 
     Returns:
         The folder of the model.
@@ -41,8 +44,8 @@ def download(name: str, revision: str | None = None, *, precision: str | None = 
     """
     hub = require("huggingface_hub", "hub", f"loading {name!r} from the hub")
     try:
-        wanted = _wanted_files(hub, name, revision, precision)
-        return Path(hub.snapshot_download(name, revision=revision, allow_patterns=wanted))
+        wanted = _wanted_files(hub, name, revision, precision, token)
+        return Path(hub.snapshot_download(name, revision=revision, token=token, allow_patterns=wanted))
     except InputError:
         raise
     except Exception as error:  # the hub's client raises errors of several libraries
@@ -54,14 +57,16 @@ def download(name: str, revision: str | None = None, *, precision: str | None = 
         raise InputError(f"{name!r} is neither a local folder nor a model that the hub gave{at}: {reason}") from error
 
 
-def _wanted_files(hub: Any, name: str, revision: str | None, precision: str | None) -> list[str]:
+def _wanted_files(
+    hub: Any, name: str, revision: str | None, precision: str | None, token: str | None
+) -> list[str]:
     """Return what to download, judged by the names of the files and the configuration."""
-    names = set(hub.HfApi().list_repo_files(name, revision=revision))
+    names = set(hub.HfApi(token=token).list_repo_files(name, revision=revision))
     read: dict[str, Any] = {}
 
     def content(file: str) -> Any:
         if file not in read:
-            path = Path(hub.hf_hub_download(name, file, revision=revision))
+            path = Path(hub.hf_hub_download(name, file, revision=revision, token=token))
             try:
                 read[file] = json.loads(path.read_text(encoding="utf-8"))
             except ValueError as error:

@@ -232,6 +232,15 @@ class OnnxModel(EncodingMethods, VideoMethods):
         """Return the fingerprint of the exported model, with the precision unless it is fp32."""
         return self.config.fingerprint
 
+    def push_to_hub(self, repo_id: str, *, private: bool | None = None, token: str | None = None, **commit: Any) -> str:
+        """Upload the export with its card to a hub repository ("owner/model"), created if needed; return its address.
+
+        ``commit_message``, ``branch`` and ``create_pr`` are passed on to the hub.
+        """
+        from vse.models.hub import push_folder
+
+        return push_folder(self.folder, repo_id, private=private, token=token, **commit)
+
     def _image_inputs(self, batch: NDArray[Any], lengths: NDArray[np.int64] | None) -> dict[str, NDArray[Any]]:
         if self.config.preprocessing is not None:
             if batch.ndim != 4:

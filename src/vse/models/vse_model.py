@@ -253,11 +253,61 @@ class VSEModel(EncodingMethods, VideoMethods, nn.Module):
 
         return save_model(self, Path(folder))
 
-    def push_to_hub(self, name: str, *, private: bool = False, token: str | None = None) -> str:
-        """Upload the model and its card to the hub repository ``name`` ("owner/model") and return the address."""
-        from vse.models.card import push
+    @classmethod
+    def from_pretrained(
+        cls,
+        source: str | Path,
+        *,
+        revision: str | None = None,
+        device: str | torch.device = "cpu",
+        token: str | None = None,
+    ) -> VSEModel:
+        """Load a saved model from a folder or the hub.
 
-        return push(self, name, private=private, token=token)
+        Args:
+            source: A local folder or a hub id, ``"owner/model"``.
+            revision: Branch, tag or commit of the hub repository.
+            device: Where to put the model.
+            token: Access token of a private repository; by default the one of the logged-in user.
+
+        Returns:
+            The model, in evaluation mode.
+
+        Raises:
+            InputError: If there is no such model, it is an export (:func:`vse.load` runs it) or it only scores pairs.
+        """
+        from vse.models.hub import pretrained_folder
+        from vse.models.storage import load_towers
+
+        return load_towers(pretrained_folder(source, revision=revision, token=token), device=device)
+
+    def save_pretrained(
+        self, save_directory: str | Path, *, repo_id: str | None = None, push_to_hub: bool = False, **commit: Any
+    ) -> str | None:
+        """Save the model with its card, and upload it if asked.
+
+        Args:
+            save_directory: Where to save it; created if needed.
+            repo_id: Repository to upload to; by default the name of the folder.
+            push_to_hub: Whether to upload it.
+            commit: Arguments of :meth:`push_to_hub`.
+
+        Returns:
+            The address of the repository; None without an upload.
+        """
+        from vse.models.card import save_with_card
+
+        folder = save_with_card(self, save_directory)
+        return self.push_to_hub(repo_id or folder.name, **commit) if push_to_hub else None
+
+    def push_to_hub(self, repo_id: str, *, private: bool | None = None, token: str | None = None, **commit: Any) -> str:
+        """Upload the model and its card to a hub repository ("owner/model"), created if needed; return its address.
+
+        ``commit_message``, ``branch`` and ``create_pr`` are passed on to the hub.
+        """
+        from vse.models.hub import push
+
+        return push(self, repo_id, private=private, token=token, **commit)
 
     def fingerprint(self) -> str:
         """Return a short name for these weights and inputs: equal fingerprints mean equal embeddings."""

@@ -1,4 +1,4 @@
-"""Reports about models: what a folder holds, a conversion, an export."""
+"""Reports about models: what a folder holds, a conversion, an export, an upload, the models that there are."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from vse.cli.convert import Converted
+    from vse.cli.push import Pushed
     from vse.convert.onnx_export import ExportReport
+    from vse.models.catalogue import Installed, ModelList, Recommended
     from vse.models.inspection import ModelReport
 
 UNCALIBRATED = "default ('vse calibrate' fits it to the model)"
@@ -144,3 +146,75 @@ def render_export(report: ExportReport, console: Console) -> None:
     for name, lost in report.recall_lost().items():
         before, after = (report.recalls[side][name] for side in ("torch", "export"))
         console.print(f"{name}: {before:.1f} → {after:.1f} ({-lost:+.1f})")
+
+
+def pushed_lines(pushed: Pushed) -> list[str]:
+    """Return where the model is and how to load it."""
+    return [f"{pushed.model} uploaded to {pushed.address}", f"'vse.load(\"{pushed.repository}\")' loads it."]
+
+
+def render_list(models: ModelList, console: Console) -> None:
+    """Draw the models on this machine and the recommended ones with their sources, and how to get one of these."""
+    sources = list(dict.fromkeys(model.source for model in models.recommended if model.source))
+    pulled = {model.name for model in models.pulled if not model.problem}
+    console.print(_installed("Bundled", models.bundled))
+    if models.pulled:
+        console.print(_installed(f"Pulled, in {models.home}", models.pulled))
+    for model in (*models.bundled, *models.pulled):
+        if model.problem:
+            console.print(f"{model.name}: {model.problem}", markup=False, soft_wrap=True)
+    console.print(_recommended(models.recommended, sources, pulled))
+    console.print("R@1: share of zero-shot queries, texts for images / images for texts, whose match comes first.")
+    for number, source in enumerate(sources, 1):
+        console.print(f"[{number}] {source}", markup=False, soft_wrap=True)
+    console.print("'vse pull NAME', then 'vse index FOLDER --model NAME' uses one.")
+
+
+def _installed(title: str, models: tuple[Installed, ...]) -> Table:
+    table = _names_first(title, "name", "size", "precision", "languages", "licence", "recorded R@1")
+    for model in models:
+        cells = (
+            model.name,
+            f"{model.bytes / 1e6:,.0f} MB",
+            "damaged" if model.problem else model.precision,
+            ", ".join(model.languages),
+            model.licence,
+            _recorded(model),
+        )
+        table.add_row(*map(_plain, cells))
+    return table
+
+
+def _recorded(model: Installed) -> str | None:
+    """Return the first recorded recalls at rank 1, on test data where there are any."""
+    for score in sorted(model.scores, key=lambda score: score.get("split") != "test"):
+        values = score.get("values")
+        pair = [values.get(f"{side}_r1") for side in ("t2i", "i2t")] if isinstance(values, dict) else []
+        if pair and all(isinstance(value, int | float) for value in pair):
+            return f"{pair[0]:.1f} / {pair[1]:.1f} {score.get('data')} {score.get('split')}"
+    return None
+
+
+def _recommended(models: tuple[Recommended, ...], sources: list[str], pulled: set[str]) -> Table:
+    table = _names_first("Recommended", "name", "for", "size", "languages", "licence", "published R@1")
+    for model in models:
+        name = f"{model.name} (pulled)" if model.name in pulled else model.name
+        recalls = "none" if model.source is None else f"{_first_recalls(model)} [{sources.index(model.source) + 1}]"
+        cells = (name, model.need, f"{model.megabytes:,} MB", model.languages, model.licence, recalls)
+        table.add_row(*map(_plain, cells))
+    return table
+
+
+def _first_recalls(model: Recommended) -> str:
+    """Return R@1 in both directions on the first dataset."""
+    data = next(iter(model.figures)).partition(" t2i")[0]
+    return f"{model.figures[f'{data} t2i R@1']:.1f} / {model.figures[f'{data} i2t R@1']:.1f} {data}"
+
+
+def _names_first(title: str, name: str, *columns: str) -> Table:
+    """Return a table whose first column is never broken: names are copied from it."""
+    table = Table(title=title, title_justify="left", box=None, pad_edge=False)
+    table.add_column(name, no_wrap=True)
+    for column in columns:
+        table.add_column(column, overflow="fold")
+    return table
