@@ -228,6 +228,15 @@ class TestLoadedModels:
         with pytest.raises(DeviceError, match="cannot load its CUDAExecutionProvider"):
             model.encode_texts(["a dog"])
 
+    def test_failure_of_a_provider_does_not_blame_the_export(self, monkeypatch, export_folder):
+        def fail(*_):
+            raise RuntimeError("CUDA failure 2: out of memory\nfile=cuda_call.cc")
+
+        monkeypatch.setattr(devices, "_loaded", lambda *_: OnnxDevice("cuda", "CUDAExecutionProvider"))
+        monkeypatch.setattr(OnnxDevice, "session", fail)
+        with pytest.raises(DeviceError, match=r"'cuda': .*text.onnx cannot be loaded there \(CUDA failure 2.*cpu"):
+            vse.load(export_folder, device="cuda").encode_texts(["a dog"])
+
 
 def _create(device, model, options):
     return onnxruntime.InferenceSession(model, sess_options=options, providers=[device.provider])

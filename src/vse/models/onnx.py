@@ -308,6 +308,10 @@ class OnnxModel(EncodingMethods, VideoMethods):
             raise
         except Exception as error:  # noqa: BLE001 (ONNX Runtime's errors have no common base)
             reason = first_line(error)
+            if not self._device.is_cpu:  # its memory, or an operator that it takes and cannot run
+                raise DeviceError(
+                    f"device {self.device!r}: {self.folder / name} cannot be loaded there ({reason}); use --device cpu"
+                ) from None
             raise InputError(f"{self.folder / name}: not a complete ONNX model ({reason}); export it again") from None
         mark = session.get_modelmeta().custom_metadata_map.get(MARK)
         if mark != self.config.fingerprint:
