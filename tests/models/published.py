@@ -145,5 +145,94 @@ def save_open_clip(folder: Path, seed: int = 0) -> Any:
     preprocess = {"mean": mean, "std": std, "interpolation": "bicubic", "resize_mode": "shortest"}
     described = {"model_cfg": open_clip_config(), "preprocess_cfg": preprocess}
     (folder / "open_clip_config.json").write_text(json.dumps(described))
-    save_file({name: value.contiguous() for name, value in model.state_dict().items()}, folder / "open_clip_model.safetensors")
+    save_file(
+        {name: value.contiguous() for name, value in model.state_dict().items()}, folder / "open_clip_model.safetensors"
+    )
+    return model
+
+
+def _export(module: Any, example: Any, path: Path, inputs: list[str], output: str) -> None:
+    import warnings
+
+    import torch
+
+    path.parent.mkdir(parents=True, exist_ok=True)
+    axes = {name: {0: "batch"} for name in (*inputs, output)}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        torch.onnx.export(
+            module, example, str(path), input_names=inputs, output_names=[output], dynamic_axes=axes, dynamo=False
+        )
+
+
+class _Call:
+    """A function as a module for the exporter."""
+
+    def __new__(cls, model: Any, function: Any) -> Any:
+        import torch
+
+        class Module(torch.nn.Module):
+            def __init__(self) -> None:
+                super().__init__()
+                self.model = model
+
+            def forward(self, *inputs: Any) -> Any:
+                return function(*inputs)
+
+        return Module().eval()
+
+
+def save_transformers_js(folder: Path, seed: int = 0) -> tuple[Any, Any]:
+    """Save a CLIP as transformers.js and optimum do: ``onnx/vision_model.onnx`` and ``onnx/text_model.onnx``."""
+    import torch
+
+    model, tokenizer, _ = save_transformers(folder, seed=seed)
+    (folder / "model.safetensors").unlink()
+    image = _Call(model, lambda pixels: model.get_image_features(pixel_values=pixels).pooler_output)
+    text = _Call(model, lambda ids: model.get_text_features(input_ids=ids).pooler_output)
+    _export(image, torch.zeros(1, 3, SIZE, SIZE), folder / "onnx/vision_model.onnx", ["pixel_values"], "image_embeds")
+    example = torch.full((1, 77), 49407)
+    _export(text, example, folder / "onnx/text_model.onnx", ["input_ids"], "text_embeds")
+    return model, tokenizer
+
+
+def save_immich(folder: Path, seed: int = 0) -> Any:
+    """Save an open_clip model as immich does: ``visual/model.onnx`` and ``textual/model.onnx``, token ids int32."""
+    import torch
+
+    model = save_open_clip(folder / "original", seed)
+    image = _Call(model, lambda pixels: model.encode_image(pixels, normalize=True))
+    text = _Call(model, lambda ids: model.encode_text(ids.long(), normalize=True))
+    _export(image, torch.zeros(1, 3, SIZE, SIZE), folder / "visual/model.onnx", ["image"], "embedding")
+    _export(text, torch.zeros(1, 77, dtype=torch.int32), folder / "textual/model.onnx", ["text"], "embedding")
+    (folder / "config.json").write_text(json.dumps(open_clip_config()))
+    described = json.loads((folder / "original/open_clip_config.json").read_text())
+    (folder / "visual/preprocess_cfg.json").write_text(
+        json.dumps({"size": [SIZE, SIZE], **described["preprocess_cfg"]})
+    )
+    clip_tokenizer().save_pretrained(folder / "textual")
+    for path in (folder / "original").iterdir():
+        path.unlink()
+    (folder / "original").rmdir()
+    return model
+
+
+def save_rclip(folder: Path, seed: int = 0) -> Any:
+    """Save an open_clip model as rclip does: ``visual.onnx``, ``textual.onnx``, the vocabulary in ``../tokenizer``."""
+    import shutil
+
+    import open_clip
+    import torch
+
+    torch.manual_seed(seed)
+    described = open_clip_config()
+    described["vision_cfg"] |= {"image_size": 256, "patch_size": 64}
+    model = open_clip.CLIP(**described).eval()
+    image = _Call(model, lambda pixels: model.visual(pixels))
+    text = _Call(model, lambda ids: model.encode_text(ids))
+    _export(image, torch.zeros(1, 3, 256, 256), folder / "visual.onnx", ["input"], "output")
+    _export(text, torch.zeros(1, 77, dtype=torch.long), folder / "textual.onnx", ["input"], "output")
+    place = folder.parent / "tokenizer"
+    place.mkdir(exist_ok=True)
+    shutil.copy(Path(open_clip.__file__).with_name("bpe_simple_vocab_16e6.txt.gz"), place)
     return model

@@ -129,8 +129,8 @@ def export_onnx(
             if precision == "fp16" or (precision == "mixed" and name == IMAGE_FILE):
                 halve_weights(staging / name)
             elif precision in {"int8", "mixed"}:
-                convolutional = samples is not None and model.config.image.kind != "dual"  # a ViT is matrix products
-                batches = _batches(samples) if convolutional and name == IMAGE_FILE else None
+                measured = None if model.config.image.kind == "dual" else samples  # a ViT is matrix products
+                batches = _batches(measured) if measured is not None and name == IMAGE_FILE else None
                 quantize(staging / name, batches, tables=precision == "int8")
         mark = fingerprint(model) if precision == "fp32" else f"{fingerprint(model)}-{precision}"
         for name in (IMAGE_FILE, TEXT_FILE):

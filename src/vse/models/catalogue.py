@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 from vse._util.schema import read_json
 from vse.errors import InputError
+from vse.models.foreign import recognise_folder
 from vse.models.onnx import IMAGE_FILE, TEXT_FILE
 from vse.models.sources import NAMES, shipped_folder
 
@@ -288,10 +289,13 @@ def _installed(folder: Path, name: str, record: Mapping[str, Any] | None = None)
     problem, config = None, {}
     try:
         config = read_json(folder / "config.json")
-        if config.get("runtime") != "onnx":
+        pair = "runtime" not in config and recognise_folder(folder)
+        if pair:
+            config = {}
+        elif config.get("runtime") != "onnx":
             problem = f"{folder / 'config.json'}: not an export; pull the model again"
         missing = [part for part in (IMAGE_FILE, TEXT_FILE) if not (folder / part).is_file()]
-        if missing and problem is None:
+        if missing and problem is None and not pair:
             problem = f"{folder}: {' and '.join(missing)} missing; pull the model again"
     except InputError as error:
         problem = str(error)

@@ -23,9 +23,7 @@ def hub_name(source: str) -> str | None:
     return name if NAME.fullmatch(name) and Path(name).suffix not in {".pth", ".pt", ".tar"} else None
 
 
-def download(
-    name: str, revision: str | None = None, *, precision: str | None = None, token: str | None = None
-) -> Path:
+def download(name: str, revision: str | None = None, *, precision: str | None = None, token: str | None = None) -> Path:
     """Download a model, with the local cache as fallback.
 
     The configuration is fetched and judged first; of a model that cannot be used nothing else is downloaded.
@@ -57,9 +55,7 @@ def download(
         raise InputError(f"{name!r} is neither a local folder nor a model that the hub gave{at}: {reason}") from error
 
 
-def _wanted_files(
-    hub: Any, name: str, revision: str | None, precision: str | None, token: str | None
-) -> list[str]:
+def _wanted_files(hub: Any, name: str, revision: str | None, precision: str | None, token: str | None) -> list[str]:
     """Return what to download, judged by the names of the files and the configuration."""
     names = set(hub.HfApi(token=token).list_repo_files(name, revision=revision))
     read: dict[str, Any] = {}

@@ -93,9 +93,9 @@ def recognise(names: Collection[str], read: ReadJson, where: str, *, precision: 
     torch_files = _torch_files(inside, read, root)
     if pair is not None and (torch_files is None or precision is not None or find_spec("torch") is None):
         return pair
-    if torch_files is not None:
-        return torch_files
-    return _refused(inside, read, root, where)
+    if torch_files is None:
+        _refuse(inside, read, root, where)
+    return torch_files
 
 
 def recognise_folder(folder: Path, *, precision: str | None = None) -> Foreign | None:
@@ -194,8 +194,8 @@ def _pair(
     )
 
 
-def _refused(inside: dict[str, str], read: ReadJson, root: str, where: str) -> None:
-    """Say why a model cannot be used; return None for what is no model of a library."""
+def _refuse(inside: dict[str, str], read: ReadJson, root: str, where: str) -> None:
+    """Say why a model cannot be used; do nothing for what is no model of a library."""
     config = read(inside["config.json"]) if "config.json" in inside else {}
     model_type = config.get("model_type")
     pickled = [name for name in inside if re.fullmatch(r"(pytorch_model|open_clip_pytorch_model).*\.bin", name)]

@@ -186,6 +186,12 @@ class OnnxModel(EncodingMethods, VideoMethods):
     def embed_tokens(self, tokens: NDArray[np.int64], lengths: NDArray[np.int64]) -> Vectors:
         """Return the embeddings of one batch of tokens."""
         tokens, lengths = np.asarray(tokens, dtype=np.int64), np.asarray(lengths, dtype=np.int64)
+        self._check_tokens(tokens, lengths)
+        session = self._query_session if len(tokens) <= FEW and self._device.is_cpu else self._text_session
+        return self._run(session, {"tokens": tokens, "lengths": lengths}, ["vectors"])[0]
+
+    def _check_tokens(self, tokens: NDArray[np.int64], lengths: NDArray[np.int64]) -> None:
+        """Reject token ids and lengths that the text tower does not take."""
         _check_lengths(lengths, tokens.shape)
         if int(lengths.max(initial=0)) > self.config.longest_text:
             raise InputError(f"a text of {int(lengths.max())} tokens; this export reads {self.config.longest_text}")
@@ -193,8 +199,6 @@ class OnnxModel(EncodingMethods, VideoMethods):
         if tokens.size and not (int(tokens.min()) >= 0 and int(tokens.max()) < known):
             bad = int(tokens.min()) if tokens.min() < 0 else int(tokens.max())
             raise InputError(f"token id {bad} is outside the vocabulary of {known}: tokenized for another model?")
-        session = self._query_session if len(tokens) <= FEW and self._device.is_cpu else self._text_session
-        return self._run(session, {"tokens": tokens, "lengths": lengths}, ["vectors"])[0]
 
     def contributions(self, batch: NDArray[Any], lengths: NDArray[np.int64] | None = None) -> NDArray[np.float32]:
         """Return what each cell adds to the embedding, ``(B, N, D)``; times a query, the evidence of each cell."""
@@ -302,24 +306,33 @@ class OnnxModel(EncodingMethods, VideoMethods):
         options.add_session_config_entry("session.intra_op.allow_spinning", "1" if spinning else "0")
         options.add_session_config_entry("session.disable_prepacking", "0" if packing else "1")
         options.enable_mem_pattern = self._device.provider != PROVIDERS["dml"].provider  # DirectML refuses it
+        path = self._tower_file(name)
         try:
-            session = self._device.session(str(self.folder / name), options)
+            session = self._device.session(str(path), options)
         except DeviceError:
             raise
         except Exception as error:  # noqa: BLE001 (ONNX Runtime's errors have no common base)
             reason = first_line(error)
             if not self._device.is_cpu:  # its memory, or an operator that it takes and cannot run
                 raise DeviceError(
-                    f"device {self.device!r}: {self.folder / name} cannot be loaded there ({reason}); use --device cpu"
+                    f"device {self.device!r}: {path} cannot be loaded there ({reason}); use --device cpu"
                 ) from None
-            raise InputError(f"{self.folder / name}: not a complete ONNX model ({reason}); export it again") from None
+            raise InputError(f"{path}: not a complete ONNX model ({reason}); export it again") from None
+        self._check_session(session, name)
+        return session
+
+    def _tower_file(self, name: str) -> Path:
+        """Return the ONNX file of a tower."""
+        return self.folder / name
+
+    def _check_session(self, session: Any, name: str) -> None:
+        """Reject a tower of another model than the configuration."""
         mark = session.get_modelmeta().custom_metadata_map.get(MARK)
         if mark != self.config.fingerprint:
             raise InputError(
                 f"{self.folder}: {name} and config.json belong to different models (was exporting interrupted?); "
                 "export it again"
             )
-        return session
 
 
 def _check_lengths(lengths: NDArray[np.int64], shape: tuple[int, ...]) -> None:

@@ -18,9 +18,10 @@ from numpy.typing import NDArray
 from vse._version import __version__
 from vse.errors import InputError
 from vse.inputs.tokenizer import TextTokenizer
+from vse.models.devices import check_threads, onnx_device
 from vse.models.foreign import Foreign, embedding_size, image_inputs, padded_length, text_inputs
-from vse.models.onnx import OnnxConfig, OnnxModel
-from vse.models.protocols import Vectors
+from vse.models.onnx import FEW, IMAGE_FILE, OnnxConfig, OnnxModel
+from vse.models.protocols import Capabilities, Vectors
 
 OUTPUTS = ("image_embeds", "text_embeds", "embedding", "output", "pooler_output")
 """Names of the embedding among a graph's outputs; the first output of a graph that has none of them."""
@@ -70,7 +71,8 @@ class OnnxPair(OnnxModel):
             agreement={},
             source={"foreign": foreign, "image": {"kind": "dual"}, "text": {"kind": "dual"}},
         )
-        return cls(folder, config, found, tokenizer, threads=threads, device=device)
+        run = {"threads": check_threads(threads), "device": onnx_device(device, threads)}
+        return cls(folder, config, found, tokenizer, **run)
 
     @cached_property
     def embed_size(self) -> int:
@@ -86,6 +88,11 @@ class OnnxPair(OnnxModel):
         return image
 
     @property
+    def capabilities(self) -> Capabilities:
+        """What the pair can do: images, videos frame by frame, and texts."""
+        return Capabilities(images=True, texts=True, videos=True, evidence=False, features=False)
+
+    @property
     def tokenizer(self) -> TextTokenizer:
         """How texts become tokens."""
         return self._text_inputs
@@ -98,12 +105,16 @@ class OnnxPair(OnnxModel):
 
     def embed_tokens(self, tokens: NDArray[np.int64], lengths: NDArray[np.int64]) -> Vectors:
         """Return the embeddings of one batch of tokens."""
+        tokens, lengths = np.asarray(tokens, dtype=np.int64), np.asarray(lengths, dtype=np.int64)
         self._check_tokens(tokens, lengths)
-        width = self._padded or tokens.shape[1]
+        session = self._query_session if len(tokens) <= FEW and self._device.is_cpu else self._text_session
+        fixed = session.get_inputs()[0].shape[1]  # a number in graphs that take one length only
+        width = fixed if isinstance(fixed, int) else self._padded or tokens.shape[1]
+        if width < int(lengths.max(initial=0)):
+            raise InputError(f"{self.folder}: a text of {int(lengths.max())} tokens; the text tower reads {width}")
         ids = np.full((len(tokens), width), self.tokenizer.pad_id, np.int64)
         mask = np.arange(width) < lengths[:, None]
         ids[mask] = tokens[np.arange(tokens.shape[1]) < lengths[:, None]]
-        session = self._query_session if len(tokens) == 1 else self._text_session
         given: dict[str, NDArray[Any]] = {}
         for each in session.get_inputs():
             if each.type not in INTEGERS:
@@ -138,16 +149,23 @@ class OnnxPair(OnnxModel):
             return np.zeros((0, self.embed_size), np.float32)
         outputs = [each.name for each in session.get_outputs()]
         name = next((known for known in OUTPUTS if known in outputs), outputs[0])
-        vectors = self._run(session, inputs, [name])[0].astype(np.float32, copy=False)
+        fixed = session.get_inputs()[0].shape[0]  # a number in graphs that take a fixed number of inputs
+        step = fixed if isinstance(fixed, int) else count
+        if count % step:
+            raise InputError(f"{self.folder}: its graph takes {step} inputs at a time; export it with a dynamic batch")
+        parts = [
+            self._run(session, {key: value[start : start + step] for key, value in inputs.items()}, [name])[0]
+            for start in range(0, count, step)
+        ]
+        vectors = np.concatenate(parts).astype(np.float32, copy=False)
         if vectors.ndim != 2 or len(vectors) != count:
             raise InputError(f"{self.folder}: output {name!r} has shape {vectors.shape}, expected ({count}, D)")
         norms = np.linalg.norm(vectors, axis=1, keepdims=True)
         return vectors / np.maximum(norms, SHORTEST)
 
     def _tower_file(self, name: str) -> Path:
-        pair = self._found.pair
-        assert_pair = pair if pair is not None else ("", "")
-        return self.folder / assert_pair[0 if name.startswith("image") else 1]
+        image, text = self._found.pair or ("", "")
+        return self.folder / (image if name == IMAGE_FILE else text)
 
     def _check_session(self, session: Any, name: str) -> None:
         """Accept any graph: files of others carry no fingerprint of ours."""

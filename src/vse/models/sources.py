@@ -87,9 +87,11 @@ def _load_foreign(
 
         return OnnxPair.open(folder, found, source=source, threads=threads, device=device)
     require("torch", "train", f"the model in {str(folder)!r}")
+    from vse.models.devices import set_torch_threads, torch_device
     from vse.models.dual_model import foreign_model
 
-    return foreign_model(folder, found, source=source, revision=revision, device=device or "cpu")
+    set_torch_threads(threads)
+    return foreign_model(folder, found, source=source, revision=revision, device=torch_device(device))
 
 
 def recorded_runtime(folder: Path) -> str | None:
@@ -150,12 +152,10 @@ def model_folder(source: str | Path, *, revision: str | None = None) -> Path:
 
 def pulled_folder(source: str, revision: str | None = None) -> Path | None:
     """Return the folder of a model that ``vse pull`` fetched; None if it was not pulled, or another revision was."""
-    from vse.models.catalogue import pulled_models
+    from vse.models.catalogue import list_models
 
-    for each in pulled_models():
-        if each.problem is None and each.source == source and revision in {None, each.revision}:
-            return Path(each.folder)
-    return None
+    found = [each for each in list_models().pulled if each.problem is None and each.name == source]
+    return next((Path(each.folder) for each in found if revision in {None, each.revision}), None)
 
 
 def _open_clip_folder(name: str, revision: str | None) -> Path:
