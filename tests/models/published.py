@@ -228,8 +228,8 @@ def save_rclip(folder: Path, seed: int = 0) -> Any:
     described = open_clip_config()
     described["vision_cfg"] |= {"image_size": 256, "patch_size": 64}
     model = open_clip.CLIP(**described).eval()
-    image = _Call(model, lambda pixels: model.visual(pixels))
-    text = _Call(model, lambda ids: model.encode_text(ids))
+    image = _Call(model, model.visual)
+    text = _Call(model, model.encode_text)
     _export(image, torch.zeros(1, 3, 256, 256), folder / "visual.onnx", ["input"], "output")
     _export(text, torch.zeros(1, 77, dtype=torch.long), folder / "textual.onnx", ["input"], "output")
     place = folder.parent / "tokenizer"
