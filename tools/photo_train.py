@@ -100,6 +100,7 @@ class Trainer:
         torch.manual_seed(settings.seed)
         self.model = build(start, pooling=settings.pooling, seed=settings.seed)
         self.towers = Towers(self.model)
+        self.towers.fold_norms()
         data.tokenize(self.model.tokenizer)
         self.words = Words(data, certain_classes(data), self.model.tokenizer)
         self.scale = nn.Parameter(torch.tensor(math.log(1 / settings.temperature)))
@@ -116,7 +117,8 @@ class Trainer:
         backbone, transformer = "image_encoder.backbone.model.", "text_encoder.transformer."
         stages = tuple(f"{backbone}{part}" for part in (*(f"blocks.{n}." for n in range(FIRST, 7)), "conv_head", "bn2"))
         if name.startswith(backbone):
-            return self.settings.backbone_factor if name.startswith(stages) else 0.0
+            scale = re.search(r"bn\d\.weight$", name)  # folded into the convolution
+            return self.settings.backbone_factor if name.startswith(stages) and not scale else 0.0
         if name.startswith(transformer):  # the embeddings of words stay: most words are rare
             return self.settings.text_factor if re.search(r"layer\.\d+\.", name) else 0.0
         return self.settings.pooling_factor if ".pooling." in name else 1.0
