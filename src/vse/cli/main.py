@@ -119,6 +119,7 @@ COMMANDS = {
     "inspect": "inspect:inspect",
     "export": "export:export",
     "models": "models:models",
+    "pull": "pull:pull",
     "push": "push:push",
     "index": "index:index",
     "search": "search:search",

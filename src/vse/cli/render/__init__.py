@@ -26,6 +26,7 @@ PLAIN = {
     "Overview": ".collection:overview_lines",
     "Page": ".search:page_lines",
     "PhotosResult": ".collection:photos_lines",
+    "PullReport": ".models:pull_lines",
     "Pushed": ".models:pushed_lines",
     "SearchResults": ".search:search_lines",
     "UpgradeReport": ".collection:upgrade_lines",

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from vse.cli.convert import Converted
     from vse.cli.push import Pushed
     from vse.convert.onnx_export import ExportReport
+    from vse.convert.pull import PullReport
     from vse.models.catalogue import Installed, ModelList, Recommended
     from vse.models.inspection import ModelReport
 
@@ -146,6 +147,17 @@ def render_export(report: ExportReport, console: Console) -> None:
     for name, lost in report.recall_lost().items():
         before, after = (report.recalls[side][name] for side in ("torch", "export"))
         console.print(f"{name}: {before:.1f} → {after:.1f} ({-lost:+.1f})")
+
+
+def pull_lines(report: PullReport) -> list[str]:
+    """Return where the model is, how well it agrees with torch, and how to use it."""
+    size = f"{report.bytes / 1e6:.1f} MB, {report.precision}"
+    done = "pulled" if report.fetched else "is there already"
+    lines = [f"{report.source} {done}: {report.folder} ({size})"]
+    if report.agreement:
+        differences = ", ".join(f"{tower} {value:.1e}" for tower, value in report.agreement.items())
+        lines.append(f"largest difference to torch: {differences}")
+    return [*lines, f"'vse index FOLDER --model {report.source}' uses it."]
 
 
 def pushed_lines(pushed: Pushed) -> list[str]:
