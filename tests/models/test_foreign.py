@@ -78,6 +78,10 @@ def by_open_clip(folder: Path, model: Any, size: int = published.SIZE) -> Layout
 def make(kind: str, root: Path, seed: int = 0) -> Layout:
     """Save the tiny model of a layout."""
     folder = root / "model"
+    if kind in {"open_clip", "immich", "rclip"}:
+        folder.mkdir(parents=True)
+        save = {"open_clip": published.save_open_clip, "immich": published.save_immich, "rclip": published.save_rclip}
+        return by_open_clip(folder, save[kind](folder, seed), 256 if kind == "rclip" else published.SIZE)
     if kind in FAMILIES:
         return by_transformers(folder, published.save_transformers(folder, kind, seed), kind)
     if kind == "sharded":
@@ -91,19 +95,21 @@ def make(kind: str, root: Path, seed: int = 0) -> Layout:
         modules = [{"idx": 0, "name": "0", "path": path, "type": "sentence_transformers.models.CLIPModel"}]
         (folder / "modules.json").write_text(json.dumps(modules))
         return by_transformers(folder / path, parts)
-    if kind == "transformers.js":
-        model, tokenizer = published.save_transformers_js(folder, seed)
-        return by_transformers(folder, (model, tokenizer, None))
-    if kind == "open_clip":
-        return by_open_clip(folder, published.save_open_clip(folder, seed))
-    if kind == "immich":
-        return by_open_clip(folder, published.save_immich(folder, seed))
-    folder.mkdir(parents=True)
-    return by_open_clip(folder, published.save_rclip(folder, seed), 256)
+    model, tokenizer = published.save_transformers_js(folder, seed)
+    return by_transformers(folder, (model, tokenizer, None))
 
 
 def top(kind: str, layout: Layout) -> Path:
     return layout.folder.parent if kind == "sentence-transformers" else layout.folder
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _one_thread():
+    """For networks of this size, threads cost more than they save."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
 
 
 @pytest.fixture(scope="module")
@@ -126,7 +132,7 @@ def loaded(layouts):
 
     def get(kind: str) -> Any:
         if kind not in made:
-            made[kind] = vse.load(top(kind, layouts(kind)))
+            made[kind] = vse.load(top(kind, layouts(kind)), threads=1)
         return made[kind]
 
     return get
