@@ -65,7 +65,9 @@ class FakeHub:
 def fake_hub(monkeypatch: pytest.MonkeyPatch, folder: Path, cache: Path) -> FakeHub:
     """Let the hub's library answer from ``folder``; uploading stays what it is."""
     fake = FakeHub(folder, cache)
-    monkeypatch.setattr(hub.HfApi, "list_repo_files", lambda self, name, **options: fake.list_repo_files(name, **options))
+    monkeypatch.setattr(
+        hub.HfApi, "list_repo_files", lambda self, name, **options: fake.list_repo_files(name, **options)
+    )
     monkeypatch.setattr(hub, "hf_hub_download", fake.hf_hub_download)
     monkeypatch.setattr(hub, "snapshot_download", fake.snapshot_download)
     return fake
