@@ -17,13 +17,17 @@ from vse.errors import InputError
 LIMIT = 500  # characters of a message
 
 
+def use(folder: Path) -> None:
+    model = vse.load(folder)
+    model.encode_images([np.zeros((40, 40, 3), np.uint8)])  # an ONNX file is opened on first use
+    model.encode_texts(["a dog"])
+
+
 def refused(folder: Path, *said: str) -> None:
     """Loading fails in one line with the folder and each of ``said``; the folder stays as it is."""
     before = sorted(path for path in folder.rglob("*"))
     with pytest.raises(InputError) as caught:
-        model = vse.load(folder)
-        model.encode_images([np.zeros((40, 40, 3), np.uint8)])  # an ONNX file is opened on first use
-        model.encode_texts(["a dog"])
+        use(folder)
     message = str(caught.value)
     assert "\n" not in message
     assert len(message) < LIMIT
