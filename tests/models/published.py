@@ -7,7 +7,13 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from vse.encoders.third_party import import_transformers, repair_torchvision
+
+repair_torchvision()
+pytest.importorskip("transformers")
+pytest.importorskip("open_clip")
 
 SIZE, PATCH, WIDTH, DIMS = 32, 8, 16, 12
 TOWER = {"hidden_size": WIDTH, "intermediate_size": 24, "num_hidden_layers": 2, "num_attention_heads": 2}
@@ -25,7 +31,6 @@ def transformers() -> Any:
 
 
 def bpe_lines() -> list[str]:
-    repair_torchvision()
     import open_clip
 
     path = Path(open_clip.__file__).with_name("bpe_simple_vocab_16e6.txt.gz")
@@ -36,7 +41,6 @@ def clip_tokenizer() -> Any:
     """CLIP's own tokenizer, from the vocabulary in the open_clip package."""
     import open_clip
 
-    repair_torchvision()
     numbers = open_clip.tokenizer.SimpleTokenizer().encoder
     names = {"<start_of_text>": "<|startoftext|>", "<end_of_text>": "<|endoftext|>"}
     vocabulary = {names.get(piece, piece): number for piece, number in numbers.items()}
@@ -109,6 +113,12 @@ def save_transformers(folder: Path, family: str = "clip", seed: int = 0, **chang
         config = hf.ChineseCLIPConfig(text_config=text, vision_config=vision, projection_dim=DIMS, **changed)
         model = hf.ChineseCLIPModel(config)
         processor = hf.ChineseCLIPImageProcessor(size={"height": SIZE, "width": SIZE}, do_center_crop=False)
+    elif family == "metaclip_2":
+        tokenizer = trained_tokenizer("unigram")
+        text = {**TOWER, "vocab_size": len(tokenizer), "max_position_embeddings": 16, "eos_token_id": 2}
+        config = hf.MetaClip2Config(text_config=text, vision_config=vision, projection_dim=DIMS, **changed)
+        model = hf.MetaClip2Model(config)
+        processor = hf.CLIPImageProcessor(size={"shortest_edge": SIZE}, crop_size={"height": SIZE, "width": SIZE})
     else:
         tokenizer = trained_tokenizer("unigram")
         text = {**TOWER, "vocab_size": len(tokenizer), "max_position_embeddings": 32, "project_dim": WIDTH}
@@ -118,6 +128,7 @@ def save_transformers(folder: Path, family: str = "clip", seed: int = 0, **chang
     with torch.no_grad():  # the initial values of some biases and positions are zero
         for parameter in model.parameters():
             parameter.add_(0.05 * torch.randn_like(parameter))
+    hf.utils.logging.disable_progress_bar()
     model.eval().save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     processor.save_pretrained(folder)
@@ -132,11 +143,9 @@ def open_clip_config() -> dict[str, Any]:
 
 def save_open_clip(folder: Path, seed: int = 0) -> Any:
     """Save an open_clip model as its hub repositories hold it; return the network."""
+    import open_clip
     import torch
     from safetensors.torch import save_file
-
-    repair_torchvision()
-    import open_clip
 
     torch.manual_seed(seed)
     model = open_clip.CLIP(**open_clip_config()).eval()

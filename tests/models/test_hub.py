@@ -8,6 +8,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from tests.support_hub import FakeHub, fake_hub
 from tests.support_models import assert_same_model, build, contents, draw_nothing
 
 from vse.cli.main import main
@@ -15,8 +16,9 @@ from vse.convert.onnx_export import export_onnx
 from vse.errors import InputError, MissingDependencyError, VSEError
 from vse.models import OnnxModel, VSEModel
 from vse.models.card import save_with_card
+from vse.models.fetch import FILES
 from vse.models.hub import local_file, push_saved, split_reference
-from vse.models.sources import FILES, shipped_folder
+from vse.models.sources import shipped_folder
 
 hub = pytest.importorskip("huggingface_hub")
 
@@ -50,6 +52,13 @@ def api(monkeypatch, tmp_path):
     return told
 
 
+@pytest.fixture
+def online(monkeypatch, tmp_path) -> FakeHub:
+    """A hub with one repository."""
+    (tmp_path / "online").mkdir()
+    return fake_hub(monkeypatch, tmp_path / "online", tmp_path / "snapshot")
+
+
 @pytest.fixture(scope="module")
 def export(tmp_path_factory):
     """An exported model with its card."""
@@ -76,38 +85,27 @@ class TestPretrained:
         build().save_pretrained(tmp_path / "mine", push_to_hub=True, repo_id="owner/other")
         assert api.created == ("owner/other", None, True)
 
-    def test_from_pretrained_fetches_revision(self, tmp_path, monkeypatch):
+    def test_from_pretrained_fetches_revision(self, online):
         """Revision and token reach the hub, which is asked for model files only."""
         model = build()
-        model.save(tmp_path / "snapshot")
-        asked = []
-
-        def download(name, **options):
-            asked.append((name, options))
-            return str(tmp_path / "snapshot")
-
-        monkeypatch.setattr(hub, "snapshot_download", download)
+        model.save(online.folder)
         assert_same_model(VSEModel.from_pretrained("owner/model", revision="abc", token="secret"), model)
-        assert asked == [("owner/model", {"revision": "abc", "token": "secret", "allow_patterns": FILES})]
+        assert [function for function, *_ in online.asked] == ["list", "file", "snapshot"]
+        assert {options["revision"] for *_, options in online.asked} == {"abc"}
+        chosen = {"revision": "abc", "token": "secret", "allow_patterns": FILES, "local_files_only": False}
+        assert online.options("snapshot") == [chosen]
 
-    def test_from_pretrained_without_network_names_revision(self, monkeypatch):
+    def test_from_pretrained_without_network_names_revision(self, online):
         """One line without the token."""
-
-        def down(name, **options):
-            raise ConnectionError("no route\nto anywhere")
-
-        monkeypatch.setattr(hub, "snapshot_download", down)
-        with pytest.raises(
-            InputError, match=r"'owner/model' at revision 'abc' could not be fetched.*no route"
-        ) as caught:
+        online.down = True
+        with pytest.raises(InputError, match=r"'owner/model'.*at revision 'abc'.*cannot reach the hub") as caught:
             VSEModel.from_pretrained("owner/model", revision="abc", token="secret")
         assert "\n" not in str(caught.value)
         assert "secret" not in str(caught.value)
 
-    def test_from_pretrained_refuses_repository_of_others(self, tmp_path, monkeypatch):
-        """A snapshot without our configuration."""
-        monkeypatch.setattr(hub, "snapshot_download", lambda name, **options: str(tmp_path))
-        with pytest.raises(InputError, match=r"'owner/model' at revision 'v1'.*no model of ours"):
+    def test_from_pretrained_refuses_repository_of_others(self, online):
+        """A repository without a configuration of a model."""
+        with pytest.raises(InputError, match=r"'owner/model'.*no image–text model"):
             VSEModel.from_pretrained("owner/model", revision="v1")
 
     def test_from_pretrained_refuses_revision_of_folder(self, tmp_path):

@@ -9,12 +9,13 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from tests.support_hub import FakeHub, fake_hub
 from tests.support_models import assert_same_model, build, contents, draw_nothing
 
 import vse
 from vse.errors import InputError, VSEError
 from vse.models.card import save_with_card
-from vse.models.sources import FILES
+from vse.models.fetch import FILES
 
 hub = pytest.importorskip("huggingface_hub")
 
@@ -25,16 +26,11 @@ def _no_picture(monkeypatch):
 
 
 @pytest.fixture(autouse=True)
-def asked(monkeypatch):
-    """What was asked of the hub, which is down."""
-    calls = []
-
-    def down(name, **options):
-        calls.append((name, options))
-        raise ConnectionError(f"cannot reach the hub for {name}\nand a long story about it")
-
-    monkeypatch.setattr(hub, "snapshot_download", down)
-    return calls
+def online(monkeypatch, tmp_path) -> FakeHub:
+    """A hub that is down unless a test turns it on."""
+    fake = fake_hub(monkeypatch, tmp_path / "online", tmp_path / "snapshot")
+    fake.down = True
+    return fake
 
 
 def refused(source, *said: str) -> None:
@@ -58,10 +54,10 @@ class TestFolders:
         for source in (tmp_path / "owner" / "model", str(tmp_path / "owner" / "model"), "owner/model", "~/owner/model"):
             assert_same_model(vse.load(source), model)
 
-    def test_load_refuses_folder_without_model(self, tmp_path, asked):
+    def test_load_refuses_folder_without_model(self, tmp_path, online):
         """It is not looked for on the hub."""
         refused(tmp_path, "without config.json", "vse convert")
-        assert asked == []
+        assert online.asked == []
 
     @pytest.mark.parametrize("name", ["model.pth", "model.pt", "model.pth.tar"])
     def test_load_of_checkpoint_suggests_convert(self, tmp_path, name):
@@ -79,55 +75,58 @@ class TestFolders:
     @pytest.mark.parametrize(
         "source", ["nowhere", "./nowhere/model", "/nowhere/model", "a/b/c", "~/nowhere", "runs/best.pth", "", "../x/y"]
     )
-    def test_load_refuses_missing_folder(self, source, asked, tmp_path, monkeypatch):
+    def test_load_refuses_missing_folder(self, source, online, tmp_path, monkeypatch):
         """What cannot be a hub id is not asked for."""
         monkeypatch.chdir(tmp_path)
         refused(source)
-        assert asked == []
+        assert online.asked == []
 
 
 class TestHub:
     """A model by its id."""
 
-    def test_load_offline_names_hub_id(self, asked):
+    def test_load_offline_names_hub_id(self, online):
         """One line with the id and the first line of the reason; the local cache was tried too."""
         refused("nobody/nothing", "neither a local folder nor", "cannot reach the hub")
-        assert [name for name, _ in asked] == ["nobody/nothing", "nobody/nothing"]
-        assert asked[1][1]["local_files_only"] is True
+        assert [(function, name) for function, name, _ in online.asked] == [
+            ("list", "nobody/nothing"),
+            ("snapshot", "nobody/nothing"),
+        ]
+        assert online.options("snapshot")[0]["local_files_only"] is True
 
-    def test_hub_download_is_limited_to_model_files(self, asked):
+    def test_hub_download_is_limited_to_model_files(self, online):
         """No code, no pickles."""
-        refused("nobody/nothing")
-        for _, options in asked:
-            assert options["allow_patterns"] == FILES
+        online.down = False
+        build().save(online.folder)
+        for name in ("code.py", "weights.bin", "weights.pth"):
+            (online.folder / name).write_bytes(b"x")
+        vse.load("owner/model")
+        assert [options["allow_patterns"] for options in online.options("snapshot")] == [FILES]
         assert not any(
             pattern.endswith(bad) for pattern in FILES for bad in ("*", ".py", ".bin", ".pt", ".pth", ".pkl")
         )
+        assert not {"code.py", "weights.bin", "weights.pth"} & set(online.fetched)
 
-    def test_load_from_hub_cache(self, tmp_path, monkeypatch):
+    def test_load_from_hub_cache(self, online):
         """What the hub's client puts on the disk is loaded like a folder."""
+        online.down = False
         model = build()
-        model.save(tmp_path / "snapshot")
-        monkeypatch.setattr(hub, "snapshot_download", lambda name, **options: str(tmp_path / "snapshot"))
+        model.save(online.folder)
         assert_same_model(vse.load("owner/model"), model)
 
-    def test_hub_cache_is_the_fallback(self, tmp_path, monkeypatch):
+    def test_hub_cache_is_the_fallback(self, online):
         """Fetched once, a model loads without a network."""
         model = build()
-        model.save(tmp_path / "snapshot")
-
-        def cached(name, *, local_files_only=False, **options):
-            if not local_files_only:
-                raise ConnectionError("offline")
-            return str(tmp_path / "snapshot")
-
-        monkeypatch.setattr(hub, "snapshot_download", cached)
+        model.save(online.cache)
         assert_same_model(vse.load("owner/model"), model)
 
-    def test_hub_repository_without_model_is_refused(self, tmp_path, monkeypatch):
-        """A snapshot without our configuration names the id, not the folder of the cache."""
-        monkeypatch.setattr(hub, "snapshot_download", lambda name, **options: str(tmp_path))
+    def test_hub_repository_without_model_is_refused(self, online):
+        """A repository without a configuration names the id, not the folder of the cache; nothing is downloaded."""
+        online.down = False
+        online.folder.mkdir()
+        (online.folder / "data.csv").write_text("x")
         refused("owner/model", "config.json")
+        assert online.fetched == []
 
 
 class TestPush:
@@ -154,6 +153,7 @@ class TestPush:
                 told.folder = Path(shutil.copytree(folder_path, tmp_path / "hub"))
 
         monkeypatch.setattr(hub, "HfApi", Fake)
+        told.uploads = Fake
         return told
 
     def test_push_uploads_model_and_card(self, api, tmp_path):
@@ -166,11 +166,13 @@ class TestPush:
         save_with_card(model, tmp_path / "here")
         assert api.files == contents(tmp_path / "here")
 
-    def test_pushed_model_can_be_loaded(self, api, monkeypatch):
+    def test_pushed_model_can_be_loaded(self, api, online, monkeypatch):
         """A round trip through the hub keeps the model."""
         model = build()
         model.push_to_hub("owner/model")
-        monkeypatch.setattr(hub, "snapshot_download", lambda name, **options: str(api.folder))
+        online.folder, online.down = api.folder, False
+        listed = lambda self, name, **options: online.list_repo_files(name, **options)  # noqa: E731
+        monkeypatch.setattr(api.uploads, "list_repo_files", listed, raising=False)
         assert_same_model(vse.load("owner/model"), model)
 
     def test_push_failure_is_one_line_without_token(self, api):

@@ -74,15 +74,28 @@ def load_pretrained(transformers: Any, source: str, **options: Any) -> Any:
     safetensors = require("safetensors", "train", f"loading {source!r}")
     try:
         with quiet_loading(transformers):
+            # Mismatched sizes are reported instead of raised: the report has the names of the tensors.
             model, report = transformers.AutoModel.from_pretrained(
-                source, output_loading_info=True, use_safetensors=True, trust_remote_code=False, **options
+                source,
+                output_loading_info=True,
+                use_safetensors=True,
+                trust_remote_code=False,
+                ignore_mismatched_sizes=True,
+                **options,
             )
-    except (OSError, ValueError, KeyError, RuntimeError, safetensors.SafetensorError) as error:
+    except safetensors.SafetensorError as error:
+        reason = first_line(error)
+        raise InputError(
+            f"{source!r}: its weights are no complete safetensors file ({reason}); fetch it again"
+        ) from None
+    except (OSError, ValueError, KeyError, RuntimeError) as error:
         raise InputError(f"no pretrained model could be loaded from {source!r}: {first_line(error)}") from None
     absent = [*report["missing_keys"], *(name for name, *_ in report["mismatched_keys"])]
     if absent:
         names = ", ".join(sorted(map(str, absent))[:3])
-        raise InputError(f"{source!r}: {len(absent)} tensors of the model are not in its file ({names}, …)")
+        raise InputError(
+            f"{source!r}: {len(absent)} tensors of the model are not in its file or of another shape ({names}, …)"
+        )
     return model
 
 

@@ -43,8 +43,10 @@ def processor_preprocessing(config: Mapping[str, Any], where: str) -> ImagePrepr
     Raises:
         InputError: If it asks for something else than resizing, a centre crop and normalization.
     """
-    if "image_processor" in config:  # of a processor for images and texts
+    if isinstance(config, Mapping) and "image_processor" in config:  # of a processor for images and texts
         config = config["image_processor"]
+    if not isinstance(config, Mapping):
+        raise InputError(f"{where}: holds a {type(config).__name__}, expected a JSON object")
     size = _size(config.get("size"), where)
     resample = config.get("resample", 3)
     if resample not in _RESAMPLING:

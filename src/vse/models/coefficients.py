@@ -22,6 +22,7 @@ FILE = "confidence.json"
 CONFIG = "config.json"
 OWN_KEYS = {"runtime", "vse_version"}
 """They occur in configurations of this package only."""
+FOREIGN_KEYS = {"architectures", "model_type"}
 FOREIGN_FILES = ("open_clip_config.json", "modules.json")
 
 Floats = NDArray[np.float64]
@@ -82,9 +83,9 @@ def is_foreign(folder: str | Path) -> bool:
     if not OWN_KEYS.isdisjoint(config):
         return False
     return (
-        "architectures" in config
+        not FOREIGN_KEYS.isdisjoint(config)
         or any((place / name).is_file() for name in FOREIGN_FILES)
-        or any(next(place.glob(pattern), None) is not None for pattern in ("*.onnx", "onnx/*.onnx"))
+        or any(next(place.glob(pattern), None) is not None for pattern in ("*.onnx", "*/*.onnx"))
     )
 
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -57,6 +57,7 @@ class Foreign:
         needed: Files that must be there, relative to the repository.
         wanted: Files that are read if they are there.
         pair: Its ONNX files (images, texts), if it is made for ONNX Runtime.
+        where: What it is called in messages.
     """
 
     kind: Kind
@@ -65,6 +66,7 @@ class Foreign:
     needed: tuple[str, ...]
     wanted: tuple[str, ...]
     pair: tuple[str, str] | None = None
+    where: str = ""
 
     @property
     def model_type(self) -> str:
@@ -89,13 +91,21 @@ def recognise(names: Collection[str], read: ReadJson, where: str, *, precision: 
     """
     root = _clip_module(read("modules.json"), where) if "modules.json" in names else ""
     inside = {name.removeprefix(root): name for name in names if name.startswith(root)}
-    pair = _onnx_pair(inside, read, root, where, precision)
-    torch_files = _torch_files(inside, read, root)
+
+    def read_object(name: str) -> dict[str, Any]:
+        content = read(name)
+        if not isinstance(content, dict):
+            raise InputError(f"{where}: {name} holds a {type(content).__name__}, expected a JSON object")
+        return content
+
+    pair = _onnx_pair(inside, read_object, root, where, precision)
+    torch_files = _torch_files(inside, read_object, root, where)
     if pair is not None and (torch_files is None or precision is not None or find_spec("torch") is None):
-        return pair
+        return replace(pair, where=where)
     if torch_files is None:
-        _refuse(inside, read, root, where)
-    return torch_files
+        _refuse(inside, read_object, root, where)
+        return None
+    return replace(torch_files, where=where)
 
 
 def recognise_folder(folder: Path, *, precision: str | None = None) -> Foreign | None:
@@ -126,7 +136,7 @@ def _clip_module(modules: Any, where: str) -> str:
     raise InputError(f"{where}: a sentence-transformers model without a CLIPModel: it has no image tower")
 
 
-def _torch_files(inside: dict[str, str], read: ReadJson, root: str) -> Foreign | None:
+def _torch_files(inside: dict[str, str], read: ReadJson, root: str, where: str) -> Foreign | None:
     """Return the model for torch, if its configuration is supported and its weights are safetensors."""
     config = read(inside["config.json"]) if "config.json" in inside else {}
     if config.get("model_type") in MODEL_TYPES:
@@ -134,8 +144,7 @@ def _torch_files(inside: dict[str, str], read: ReadJson, root: str) -> Foreign |
         if "model.safetensors" in inside:
             weights: tuple[str, ...] = ("model.safetensors",)
         elif shards in inside:
-            listed = read(inside[shards]).get("weight_map", {}).values()
-            weights = (shards, *sorted({str(name) for name in listed if str(name).endswith(".safetensors")}))
+            weights = (shards, *_shards(read(inside[shards]).get("weight_map"), f"{where}: {inside[shards]}"))
         else:
             weights = ()
         if weights:
@@ -146,6 +155,17 @@ def _torch_files(inside: dict[str, str], read: ReadJson, root: str) -> Foreign |
         needed = (root + "open_clip_config.json", root + "open_clip_model.safetensors")
         return Foreign("open_clip", root, described, needed, tuple(root + name for name in INPUT_FILES))
     return None
+
+
+def _shards(listed: Any, where: str) -> list[str]:
+    """Return the files that an index of weights names; they lie beside it."""
+    names = sorted(set(map(str, listed.values()))) if isinstance(listed, dict) else []
+    if not names:
+        raise InputError(f"{where} lists no files of weights in 'weight_map'; fetch it again")
+    for name in names:
+        if "/" in name or "\\" in name or not name.endswith(".safetensors"):
+            raise InputError(f"{where} names {name!r}, which is outside of the model's folder or no safetensors file")
+    return names
 
 
 def _onnx_pair(inside: dict[str, str], read: ReadJson, root: str, where: str, precision: str | None) -> Foreign | None:
@@ -236,7 +256,7 @@ def embedding_size(found: Foreign) -> int:
         image_size = int(vision.get("hidden_size", 768))
         text_size = int(text.get("projection_size", image_size) or text.get("hidden_size", 768))
         if image_size != text_size:
-            raise InputError(f"{found.model_type}: images have {image_size} dimensions and texts {text_size}")
+            raise InputError(f"{found.where}: images have {image_size} dimensions and texts {text_size}")
         return image_size
     return int(config.get("projection_dim", 512))
 
@@ -245,7 +265,7 @@ def open_clip_network(found: Foreign) -> dict[str, Any]:
     """Return open_clip's description of the network."""
     described = found.config.get("model_cfg", found.config)
     if not isinstance(described, dict) or not {"embed_dim", "vision_cfg", "text_cfg"} <= described.keys():
-        raise InputError("open_clip_config.json has no 'model_cfg' with embed_dim, vision_cfg and text_cfg")
+        raise InputError(f"{found.where}: its configuration has no 'model_cfg' with embed_dim, vision_cfg and text_cfg")
     return described
 
 

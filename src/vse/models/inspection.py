@@ -166,7 +166,8 @@ def _capabilities(raw: Mapping[str, Any], config: AnyConfig | None, images: bool
     tower = config.image if isinstance(config, ModelConfig) else None
     reads_videos = tower is not None and tower.kind == "frames" and tower.backbone is not None
     explains = tower is not None and tower.pooling.weights_ranks
-    return Capabilities(images, texts, images or reads_videos, images and explains, True)
+    dual = tower is not None and tower.kind == "dual"
+    return Capabilities(images, texts, images or reads_videos, images and explains and not dual, not dual)
 
 
 def _towers(config: AnyConfig, shapes: Shapes, feature_size: Any) -> tuple[TowerReport, ...]:

@@ -140,7 +140,7 @@ class VSEModel(EncodingMethods, VideoMethods, nn.Module):
             texts=self.tokenizer is not None,
             videos=reads_images or (image.kind == "frames" and image.backbone is not None),
             evidence=reads_images and isinstance(encoder, GridEncoder) and has_contributions(encoder.pooling),
-            features=True,
+            features=image.kind != "dual",
         )
 
     @property
