@@ -65,6 +65,7 @@ class FakeHub:
 def fake_hub(monkeypatch: pytest.MonkeyPatch, folder: Path, cache: Path) -> FakeHub:
     """Let the hub's library answer from ``folder``; uploading stays what it is."""
     fake = FakeHub(folder, cache)
+    monkeypatch.setattr("vse.models.fetch._check_network", lambda: None)
     monkeypatch.setattr(
         hub.HfApi, "list_repo_files", lambda self, name, **options: fake.list_repo_files(name, **options)
     )

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import socket
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from vse.errors import InputError, first_line, require
 from vse.models.foreign import JSON_FILES, recognise
@@ -42,6 +45,7 @@ def download(name: str, revision: str | None = None, *, precision: str | None = 
     """
     hub = require("huggingface_hub", "hub", f"loading {name!r} from the hub")
     try:
+        _check_network()
         wanted = _wanted_files(hub, name, revision, precision, token)
         return Path(hub.snapshot_download(name, revision=revision, token=token, allow_patterns=wanted))
     except InputError:
@@ -53,6 +57,14 @@ def download(name: str, revision: str | None = None, *, precision: str | None = 
             reason = first_line(error)
         at = f" at revision {revision!r}" if revision else ""
         raise InputError(f"{name!r} is neither a local folder nor a model that the hub gave{at}: {reason}") from error
+
+
+def _check_network() -> None:
+    """Raise OSError where the hub's name does not resolve: its client would try again for half a minute."""
+    proxies = {"HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"}  # with one of them, names are resolved elsewhere
+    if proxies.isdisjoint(name.upper() for name in os.environ):
+        endpoint = require("huggingface_hub.constants", "hub", "loading a model from the hub").ENDPOINT
+        socket.getaddrinfo(urlsplit(endpoint).hostname, 443)
 
 
 def _wanted_files(hub: Any, name: str, revision: str | None, precision: str | None, token: str | None) -> list[str]:

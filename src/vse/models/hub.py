@@ -20,7 +20,7 @@ from vse.models.sources import load, model_folder, recorded_runtime
 if TYPE_CHECKING:
     from vse.models.storage import TorchModel
 
-EXTRA = "train"
+EXTRA = "hub"
 MESSAGE = "Upload a vse model"
 FILE_PREFIX = "hub:"
 FILE_FORM = "hub:OWNER/REPOSITORY[@REVISION]/PATH"
