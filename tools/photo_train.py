@@ -46,7 +46,7 @@ CELLS = 81
 class Settings:
     """Settings of a run. The ``_factor`` of a part multiplies ``lr``."""
 
-    epochs: float = 8
+    epochs: float = 8.0
     batch: int = 512
     lr: float = 5e-4
     text_factor: float = 0.1
