@@ -112,10 +112,6 @@ class DualImageEncoder(nn.Module):
         super().__init__()
         self.library: Library = library
         self.pooling = pooling
-        if library == "open_clip":
-            self.backbone: Any = model.visual
-        else:
-            self.backbone = _half(model, drop=("text",))
         if pooling is not None:
             if library == "open_clip":
                 raise InputError(
@@ -123,6 +119,7 @@ class DualImageEncoder(nn.Module):
                     "model from transformers"
                 )
             self.gate = nn.Parameter(torch.zeros(()))
+        self.backbone: Any = model.visual if library == "open_clip" else _half(model, drop=("text",))
 
     @classmethod
     def around(cls, encoder: DualImageEncoder, pooling: Pooling) -> DualImageEncoder:

@@ -8,7 +8,6 @@ tokenizer exists in an old format only.
 from __future__ import annotations
 
 import gzip
-import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -49,17 +48,19 @@ def processor_preprocessing(config: Mapping[str, Any], where: str) -> ImagePrepr
         raise InputError(f"{where}: holds a {type(config).__name__}, expected a JSON object")
     size = _size(config.get("size"), where)
     resample = config.get("resample", 3)
-    if resample not in _RESAMPLING:
+    if not isinstance(resample, int) or resample not in _RESAMPLING:
         raise InputError(f"{where}: 'resample' is {resample!r}, expected 2 (bilinear) or 3 (bicubic)")
     if not config.get("do_resize", True):
         raise InputError(f"{where}: images are not resized ('do_resize' is false), and the model needs one size")
-    scale = float(config.get("rescale_factor", 1 / 255)) if config.get("do_rescale", True) else 1.0
+    scale = config.get("rescale_factor", 1 / 255) if config.get("do_rescale", True) else 1.0
+    if not isinstance(scale, (int, float)) or not scale > 0:
+        raise InputError(f"{where}: 'rescale_factor' is {scale!r}, expected a number above 0")
     plain = not config.get("do_normalize", True)
     mean = (0.0, 0.0, 0.0) if plain else config.get("image_mean", CLIP_MEAN)
     std = (1.0, 1.0, 1.0) if plain else config.get("image_std", CLIP_STD)
     common: dict[str, Any] = {
         "mean": _scaled(mean, scale, where),
-        "std": _scaled(std, scale, where),
+        "std": _scaled(std, scale, where, above_zero=True),
         "resize": _RESAMPLING[resample],
     }
     cropped = config.get("do_center_crop", "shortest_edge" in size)
@@ -87,7 +88,10 @@ def open_clip_preprocessing(config: Mapping[str, Any], size: int | tuple[int, in
         where: The name of the file, for messages.
     """
     found = config.get("size", size)
-    box = (found, found) if isinstance(found, int) else (int(found[0]), int(found[1]))
+    sides = (found, found) if isinstance(found, int) else tuple(found) if isinstance(found, (list, tuple)) else ()
+    if len(sides) != 2 or not all(map(_is_side, sides)):
+        raise InputError(f"{where}: 'size' is {found!r}, expected a number of pixels, or height and width")
+    box = (sides[0], sides[1])
     interpolation, mode = config.get("interpolation", "bicubic"), config.get("resize_mode", "shortest")
     if interpolation not in {"bicubic", "bilinear", "random"}:
         raise InputError(f"{where}: interpolation {interpolation!r}, expected 'bicubic' or 'bilinear'")
@@ -96,7 +100,7 @@ def open_clip_preprocessing(config: Mapping[str, Any], size: int | tuple[int, in
     return ImagePreprocessing(
         box,
         mean=_scaled(config.get("mean", CLIP_MEAN), 1 / 255, where),
-        std=_scaled(config.get("std", CLIP_STD), 1 / 255, where),
+        std=_scaled(config.get("std", CLIP_STD), 1 / 255, where, above_zero=True),
         resize="bilinear" if interpolation == "bilinear" else "bicubic",
         fit="stretch" if mode == "squash" else "crop",
     )
@@ -245,11 +249,17 @@ def _optional(path: Path) -> dict[str, Any]:
 
 def _size(value: Any, where: str) -> dict[str, int]:
     """Return ``{"height", "width"}`` or ``{"shortest_edge"}``; older files have a number."""
-    if isinstance(value, int) and not isinstance(value, bool):
+    if _is_side(value):
         return {"shortest_edge": value, "height": value, "width": value}
     if isinstance(value, Mapping) and ("shortest_edge" in value or {"height", "width"} <= set(value)):
-        return {key: int(side) for key, side in value.items() if re.fullmatch(r"shortest_edge|height|width", key)}
+        sides = {key: value[key] for key in ("shortest_edge", "height", "width") if key in value}
+        if all(map(_is_side, sides.values())):
+            return sides
     raise InputError(f"{where}: 'size' is {value!r}, expected height and width, or shortest_edge")
+
+
+def _is_side(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
 
 
 def _box(size: Mapping[str, int]) -> tuple[int, int]:
@@ -258,9 +268,12 @@ def _box(size: Mapping[str, int]) -> tuple[int, int]:
     return size["shortest_edge"], size["shortest_edge"]
 
 
-def _scaled(values: Any, scale: float, where: str) -> Triple:
+def _scaled(values: Any, scale: float, where: str, *, above_zero: bool = False) -> Triple:
     """Return values for pixels of 0 … 255 instead of ``scale`` times that."""
-    if not isinstance(values, (list, tuple)) or len(values) != 3:
+    numbers = values if isinstance(values, (list, tuple)) else ()
+    if len(numbers) != 3 or not all(isinstance(each, (int, float)) for each in numbers):
         raise InputError(f"{where}: mean and std need three numbers, one for each channel, got {values!r}")
-    first, second, third = (float(value) / scale for value in values)
+    if above_zero and not all(each > 0 for each in numbers):
+        raise InputError(f"{where}: std must be above 0 in every channel, got {values!r}")
+    first, second, third = (float(value) / scale for value in numbers)
     return first, second, third

@@ -117,6 +117,8 @@ def push_saved(source: str | Path, repo_id: str, *, private: bool | None = None,
     folder = model_folder(source)
     if recorded_runtime(folder) == "onnx":
         return OnnxModel.load(folder).push_to_hub(repo_id, private=private, token=token)
+    if recorded_runtime(folder) is None:
+        raise InputError(f"{str(source)!r}: a model of others; 'vse.load(...).save(DIR)' makes one that can be pushed")
     inspect_folder(folder)
     if (folder / CARD_FILE).is_file():
         return push_folder(folder, repo_id, private=private, token=token)

@@ -7,7 +7,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from vse._util.strict import read_json
 from vse.errors import InputError, unknown_choice
@@ -19,9 +19,11 @@ from vse.models.card import (
     text_tower,
 )
 from vse.models.coefficients import is_foreign, own_coefficients
-from vse.models.config import About, AnyConfig, HGRConfig, ModelConfig, read_config, split_marks
+from vse.models.config import OWN, About, AnyConfig, HGRConfig, ModelConfig, read_config, split_marks
 from vse.models.curves import CURVES_FILE, PoolingCurve, read_curves
+from vse.models.foreign import Foreign, embedding_size, image_inputs, recognise_folder, text_inputs
 from vse.models.protocols import Capabilities
+from vse.models.sources import is_model, recorded_runtime
 
 if TYPE_CHECKING:
     from vse.inputs.tokenizer import TextTokenizer
@@ -78,7 +80,7 @@ def inspect_folder(path: str | Path) -> ModelReport:
     """Describe the model in a folder.
 
     Args:
-        path: Folder of a saved or exported model.
+        path: Folder of a saved or exported model, or of a public one (:mod:`vse.models.foreign`).
 
     Returns:
         The report.
@@ -87,6 +89,8 @@ def inspect_folder(path: str | Path) -> ModelReport:
         InputError: If files are missing, corrupt or of different models.
     """
     folder = Path(path)
+    if is_model(folder) and recorded_runtime(folder) is None and (found := recognise_folder(folder)) is not None:
+        return _public_report(folder, found)
     raw = read_json(folder / CONFIG)
     runtime = raw.get("runtime", "torch")
     if runtime not in RUNTIMES:
@@ -95,7 +99,7 @@ def inspect_folder(path: str | Path) -> ModelReport:
     # An exported folder keeps the configuration of the model that it was made from.
     described = raw.get("source") if exported else raw
     config = None
-    if isinstance(described, dict) and not isinstance(described.get("foreign"), dict):
+    if isinstance(described, dict) and ("foreign" not in described or "image" in described):
         config = read_config(split_marks(described)[0], str(folder / CONFIG))
     shapes: Shapes = {}
     if not exported:
@@ -125,6 +129,42 @@ def inspect_folder(path: str | Path) -> ModelReport:
         confidence=own.source if (own := own_coefficients(folder)) else None,
         capabilities=_capabilities(raw, config, preprocessing is not None, tokenizer is not None),
         foreign=is_foreign(folder),
+    )
+
+
+def _public_report(folder: Path, found: Foreign) -> ModelReport:
+    """Describe a public model; its fingerprint needs the weights, so it has none here."""
+    weights = [folder / name for name in found.needed if not name.endswith(".json")]
+    shapes: Shapes = {}
+    for file in weights if found.pair is None else ():
+        shapes |= read_header(file)[0]
+
+    def tower(name: Literal["image", "text"]) -> TowerReport:
+        half = [key for key in shapes if key.startswith("vis") == (name == "image") and not key.endswith(BUFFERS)]
+        return TowerReport(
+            name,
+            "dual",
+            f"{found.model_type}, {name} half",
+            OWN,
+            parameters=sum(math.prod(shapes[key]) for key in half) if shapes else None,
+        )
+
+    return ModelReport(
+        folder=str(folder),
+        runtime="torch" if found.pair is None else "onnx",
+        embed_size=None if found.kind == "rclip" else embedding_size(found),
+        fingerprint=None,
+        version=None,
+        precision=None,
+        towers=(tower("image"), tower("text")),
+        preprocessing=image_inputs(folder, found),
+        tokenizer=text_inputs(folder, found),
+        about=About(name=folder.resolve().name, notes=(f"a public model in the layout of {found.kind}",)),
+        curves=(),
+        file_sizes={file.relative_to(folder).as_posix(): file.stat().st_size for file in weights},
+        confidence=own.source if (own := own_coefficients(folder)) else None,
+        capabilities=Capabilities(images=True, texts=True, videos=True, evidence=False, features=False),
+        foreign=True,
     )
 
 
