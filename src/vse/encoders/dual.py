@@ -110,6 +110,10 @@ class DualImageEncoder(nn.Module):
 
     def __init__(self, library: Library, model: Any, pooling: Pooling | None = None) -> None:
         super().__init__()
+        if library == "open_clip" and pooling is not None:
+            raise InputError(
+                "model.image.pooling: patches of open_clip models cannot be pooled; use the same model from transformers"
+            )
         self.library: Library = library
         self.pooling = pooling
         if library == "open_clip":
@@ -117,11 +121,6 @@ class DualImageEncoder(nn.Module):
         else:
             self.backbone = _half(model, drop=("text",))
         if pooling is not None:
-            if library == "open_clip":
-                raise InputError(
-                    "model.image.pooling: patches of open_clip models cannot be pooled; use the same "
-                    "model from transformers"
-                )
             self.gate = nn.Parameter(torch.zeros(()))
 
     @classmethod
