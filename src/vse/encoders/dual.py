@@ -112,7 +112,7 @@ class DualImageEncoder(nn.Module):
         super().__init__()
         if library == "open_clip" and pooling is not None:
             raise InputError(
-                "model.image.pooling: patches of open_clip models cannot be pooled; use the same model from transformers"
+                "model.image.pooling: patches of open_clip models cannot be pooled; take the model from transformers"
             )
         self.library: Library = library
         self.pooling = pooling
