@@ -21,7 +21,7 @@ from vse._util.strict import parse
 from vse.cli.main import main
 from vse.evaluation.retrieval_test import evaluate_split
 from vse.models.config import PoolingConfig
-from vse.models.dual_model import with_pooling
+from vse.models.dual_model import base_repository, with_pooling
 from vse.training import Recipe, train
 from vse.training.data import build_tokenizer, open_splits, training_pairs
 from vse.training.log import read_metrics
@@ -111,7 +111,14 @@ class TestDualStart:
         about = model.config.about
         assert (about.name, about.source) == ("mine", "trained with vse")
         assert about.recipe["model.embed_size"] == published.embed_size
-        assert about.recipe["model.start"] == str(start)
+        assert (about.recipe["model.start"], about.base_model) == (start.name, None)
+
+    def test_a_model_of_the_hub_is_named_as_the_base(self, clip):
+        """By its id, whichever name of it the recipe has; a folder is none."""
+        model = vse.load(clip)
+        assert base_repository(model, "anything") is None
+        model.config = model.config.model_copy(update={"foreign": {"source": "hub:openai/clip"}})
+        assert base_repository(model, "runs/mine/best") == "openai/clip"
 
     def test_a_saved_dual_model_is_a_start_too(self, tmp_path, clip):
         """Its pooling is kept as trained, and another one is refused."""

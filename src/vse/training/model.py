@@ -76,8 +76,10 @@ def _dual_model(recipe: Recipe, wanted: ModelRecipe, image: DualImageRecipe, abo
         )
     with _drawn_from(recipe):
         model = with_pooling(model, image.pooling)
-    shown = about.recipe | {"model.embed_size": model.embed_size, "model.start": start}
-    known = about.model_copy(update={"recipe": shown, "base_model": base_repository(model, start)})
+    base = base_repository(model, start)
+    origin = base or Path(start).name  # a card shows no paths of this machine
+    shown = about.recipe | {"model.embed_size": model.embed_size, "model.start": origin}
+    known = about.model_copy(update={"recipe": shown, "base_model": base})
     model.config = model.config.model_copy(update={"about": known})
     return model
 
