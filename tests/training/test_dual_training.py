@@ -20,6 +20,7 @@ import vse
 from vse._util.strict import parse
 from vse.cli.main import main
 from vse.evaluation.retrieval_test import evaluate_split
+from vse.models import inspect_folder
 from vse.models.config import PoolingConfig
 from vse.models.dual_model import base_repository, with_pooling
 from vse.training import Recipe, train
@@ -210,6 +211,10 @@ class TestDualRuns:
         options = ["--data", "data/table.jsonl", "--split", "dev", "--out", "scores.json"]
         assert main(["eval", "run/best", *options, "--samples", "5"]) == 0
         assert main(["export", "run/best", "exported"]) == 0
+        for folder in ("run/best", "exported"):
+            report = inspect_folder(tmp_path / folder)
+            assert (report.about.name, report.embed_size, len(report.towers)) == ("run", 12, 2)
+            assert report.towers[0].pooling == "gpo"
         exported = vse.load(tmp_path / "exported")
         texts = ["a red stripe at the top", "a green stripe"]
         np.testing.assert_allclose(exported.encode_texts(texts), model.encode_texts(texts), atol=1e-4)
