@@ -146,6 +146,9 @@ VIDEO = {
     for method in ("vse-plus-plus", "vse-infinity", "hgr", "hgr-infinity")
 }
 
+DUAL = {"clip-gpo", "siglip-gpo"}
+"""Public models that are fine-tuned; they describe themselves."""
+
 ALL = [(data, *key) for data in DATA for key in (SINGLE | ENSEMBLES)]
 
 
@@ -154,7 +157,7 @@ class TestShipped:
 
     def test_every_configuration_of_the_paper_is_there_and_no_other(self):
         """Every row of its tables, for all datasets; besides them what anybody can run."""
-        assert set(list_recipes()) == {"-".join(key) for key in ALL} | OWN | PROJECTED | PHOTO | VIDEO
+        assert set(list_recipes()) == {"-".join(key) for key in ALL} | OWN | PROJECTED | PHOTO | VIDEO | DUAL
 
     @pytest.mark.parametrize("name", list_recipes())
     def test_each_can_be_read_and_says_what_it_is(self, name):
@@ -173,7 +176,7 @@ class TestShipped:
 
         configs = {
             describe(recipe).model_dump_json(): recipe
-            for recipe in map(read_recipe, sorted(set(list_recipes()) - VIDEO))
+            for recipe in map(read_recipe, sorted(set(list_recipes()) - VIDEO - DUAL))
             if isinstance(recipe, Recipe)
         }
         for text, recipe in configs.items():
@@ -239,6 +242,18 @@ class TestShipped:
         assert (ours.loss, ours.guard.action) == (Recipe().loss, "soften")
         assert (paper.loss.objective, paper.loss.negatives, paper.loss.warmup_epochs) == ("triplet", "hardest", 1)
         assert (paper.guard.action, paper.model) == ("warn", ours.model)
+
+
+@pytest.mark.parametrize("name", sorted(DUAL))
+def test_recipes_of_public_models_add_gpo_at_low_rates(name):
+    """GPO is added to towers that change little; a recipe names the model, and nothing of its architecture."""
+    recipe = read_recipe(name)
+    assert (recipe.model.image.kind, recipe.model.text.kind) == ("dual", "dual")
+    assert recipe.model.image.pooling.name == "gpo"
+    assert recipe.model.start
+    optimizer = recipe.optimizer
+    for factor in (optimizer.backbone_factor, optimizer.transformer_factor):
+        assert optimizer.lr * factor <= 1e-5
 
 
 def describe(recipe: Recipe) -> ModelConfig:

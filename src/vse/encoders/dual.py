@@ -110,14 +110,13 @@ class DualImageEncoder(nn.Module):
 
     def __init__(self, library: Library, model: Any, pooling: Pooling | None = None) -> None:
         super().__init__()
+        if library == "open_clip" and pooling is not None:
+            raise InputError(
+                "model.image.pooling: patches of open_clip models cannot be pooled; take the model from transformers"
+            )
         self.library: Library = library
         self.pooling = pooling
         if pooling is not None:
-            if library == "open_clip":
-                raise InputError(
-                    "model.image.pooling: patches of open_clip models cannot be pooled; use the same "
-                    "model from transformers"
-                )
             self.gate = nn.Parameter(torch.zeros(()))
         self.backbone: Any = model.visual if library == "open_clip" else _half(model, drop=("text",))
 

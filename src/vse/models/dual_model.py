@@ -7,7 +7,7 @@ the architecture, so that a saved copy needs no files of the original.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -15,9 +15,22 @@ from vse.encoders.dual import DualImageEncoder, DualTextEncoder, Library, dual_a
 from vse.errors import InputError
 from vse.models.build import build_pooling
 from vse.models.config import OWN, About, DualImageConfig, DualTextConfig, ModelConfig, PoolingConfig
-from vse.models.foreign import Foreign, embedding_size, image_inputs, open_clip_network, padded_length, text_inputs
+from vse.models.fetch import hub_name
+from vse.models.foreign import (
+    Foreign,
+    embedding_size,
+    image_inputs,
+    open_clip_network,
+    padded_length,
+    recognise_folder,
+    text_inputs,
+)
+from vse.models.sources import load, model_folder, recorded_runtime
 from vse.models.vse_model import VSEModel
 from vse.pooling import GPO
+
+if TYPE_CHECKING:
+    from vse.inputs.tokenizer import TextTokenizer
 
 
 def foreign_model(
@@ -67,19 +80,57 @@ def foreign_model(
     return VSEModel(image_encoder, text_encoder, config, tokenizer).to(device).eval()
 
 
+def start_dual(source: str) -> VSEModel:
+    """Load a dual encoder to fine-tune: a public one, or a saved one of ours.
+
+    Raises:
+        InputError: If it is another kind of model, or one that runs on ONNX Runtime and cannot be trained.
+    """
+    model = load(source)
+    if not isinstance(model, VSEModel) or not isinstance(model.config.image, DualImageConfig):
+        raise InputError(
+            f"{source!r}: expected a public dual encoder for torch (CLIP, SigLIP, …) to fine-tune, which this is not"
+        )
+    return model
+
+
+def start_tokenizer(source: str) -> TextTokenizer:
+    """Return the tokenizer of what :func:`start_dual` loads, without its weights."""
+    folder = model_folder(source)
+    if recorded_runtime(folder) is None:
+        found = recognise_folder(folder)
+        if found is not None and found.pair is None:
+            return text_inputs(folder, found)
+    tokenizer = start_dual(source).tokenizer
+    if tokenizer is None:
+        raise InputError(f"{source!r}: the model has no tokenizer")
+    return tokenizer
+
+
+def base_repository(model: VSEModel, source: str) -> str | None:
+    """Return the hub id of the public model that a dual encoder comes from; None if it came from a folder."""
+    origin = str((model.config.foreign or {}).get("source", source))
+    return None if Path(origin).expanduser().exists() else hub_name(origin)
+
+
 def with_pooling(model: VSEModel, pooling: PoolingConfig) -> VSEModel:
     """Add a pooling over patch tokens to a dual encoder; its weight starts at 0, so that the model is unchanged.
 
     A GPO starts as the average.
 
     Raises:
-        InputError: If the model is no dual encoder of transformers.
+        InputError: If the model is no dual encoder of transformers, or has another pooling over patch tokens already.
     """
     image = model.config.image
     if not isinstance(image, DualImageConfig) or not isinstance(model.image_encoder, DualImageEncoder):
         raise InputError("a pooling can be added to a public dual encoder (CLIP, SigLIP, …); this is another model")
-    if pooling.name == OWN:
+    if pooling == image.pooling:
         return model
+    if image.pooling.name != OWN:
+        raise InputError(
+            f"the model pools patches with {image.pooling.name!r} already, and {pooling.name!r} was asked for: name "
+            "the same pooling, or start from the published model"
+        )
     added: Any = build_pooling(pooling, model.embed_size)
     if isinstance(added, GPO):
         added.begin_as_average()

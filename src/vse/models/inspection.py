@@ -99,7 +99,8 @@ def inspect_folder(path: str | Path) -> ModelReport:
     # An exported folder keeps the configuration of the model that it was made from.
     described = raw.get("source") if exported else raw
     config = None
-    if isinstance(described, dict) and ("foreign" not in described or "image" in described):
+    # What is known of other libraries' exports may be their origin alone.
+    if isinstance(described, dict) and ("embed_size" in described or not isinstance(described.get("foreign"), dict)):
         config = read_config(split_marks(described)[0], str(folder / CONFIG))
     shapes: Shapes = {}
     if not exported:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from vse.encoders.image import GridEncoder
 from vse.errors import InputError
 from vse.models.config import HGRConfig
 from vse.models.curves import PoolingCurve, Tower
@@ -38,9 +37,9 @@ DIGITS = 7  # of a float32
 def curves_of(model: TorchModel) -> list[PoolingCurve]:
     """Return the curves of both towers, or one entry with a note for a pooling without curves.
 
-    Image sizes are the model's number of cells, half and a quarter of it; :data:`REGION_SIZES` for a model of regions
-    and :data:`FRAME_SIZES` for one of videos. Sizes that the pooling does not support are skipped. HGR has the poolings
-    of whole videos and sentences.
+    Image sizes are the model's number of cells or patches, half and a quarter of it; :data:`REGION_SIZES` for a model
+    of regions and :data:`FRAME_SIZES` for one of videos. Sizes that the pooling does not support are skipped. HGR has
+    the poolings of whole videos and sentences.
     """
     given: Any = model
     if not isinstance(given.config, HGRConfig):
@@ -56,13 +55,11 @@ def curves_of(model: TorchModel) -> list[PoolingCurve]:
 
 
 def _image_sizes(model: VSEModel) -> tuple[int, ...]:
-    encoder, how = model.image_encoder, model.preprocessing
     if model.config.image.kind == "frames":
         return FRAME_SIZES
-    if not isinstance(encoder, GridEncoder) or how is None:
+    cells = model.grid_cells
+    if cells is None:
         return REGION_SIZES
-    rows, columns = encoder.backbone.grid(*how.size)
-    cells = rows * columns
     return tuple(sorted({max(1, cells // 4), max(1, cells // 2), cells}))
 
 

@@ -127,7 +127,7 @@ class OnnxPair(OnnxModel):
         """Return what is known of the model: where it comes from."""
         own = {"name": "own", "options": {}}
         network = {"kind": "dual", "library": self._found.kind, "architecture": self._found.config, "pooling": own}
-        return {"embed_size": self.embed_size, "image": network, "text": network, **self.config.source}
+        return {**self.config.source, "embed_size": self.embed_size, "image": network, "text": network}
 
     @cached_property
     def _mark(self) -> str:

@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from vse.encoders.dual import DualTextEncoder
+from vse.encoders.dual import DualImageEncoder, DualTextEncoder
 from vse.encoders.functional import SMALLEST_NORM, evaluation_mode, state_fingerprint
 from vse.encoders.image import GridEncoder
 from vse.encoders.text import BiGRUEncoder, WordEncoder
@@ -114,7 +114,9 @@ class VSEModel(EncodingMethods, VideoMethods, nn.Module):
 
     @property
     def grid_cells(self) -> int | None:
-        """The number of cells of an image; None for a model of features."""
+        """The number of cells or patches that the pooling of images takes; None for a model of features."""
+        if isinstance(self.image_encoder, DualImageEncoder):
+            return None if self.image_encoder.pooling is None else self.image_encoder.patches
         if self.preprocessing is None or not isinstance(self.image_encoder, GridEncoder):
             return None
         rows, columns = self.image_encoder.backbone.grid(*self.preprocessing.size)

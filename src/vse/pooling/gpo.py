@@ -189,6 +189,10 @@ class GPO(RankPooling):
 
     def begin_as_average(self) -> None:
         """Reset all scores to zero, which makes this average pooling."""
+        if self.decoder == "interpolation":
+            with torch.no_grad():
+                self.knots.zero_()
+            return
         last = (
             self.linear if isinstance(self.linear, nn.Linear) else cast(nn.Linear, cast(nn.Sequential, self.linear)[-1])
         )

@@ -102,7 +102,7 @@ class TrainingPairs:
         recipe: the augmentation.
         seed: of the run.
         preprocessing: of images; None for features.
-        cells: the number of grid cells of an image; None for features.
+        cells: the number of grid cells or patches of an image; None for features, and where none are pooled.
         graphs: the role graph of each caption, for models that read them.
     """
 
@@ -209,7 +209,7 @@ class TrainingPairs:
         self, epoch: int, samples: Samples, owners: Samples
     ) -> tuple[NDArray[np.float32], NDArray[np.bool_] | None]:
         how = self._preprocessing
-        if how is None or self._cells is None:
+        if how is None:
             raise InputError("this model takes features and the data has images: set data.features, or a grid model")
         views = self._recipe.views
         pixels = [
@@ -220,7 +220,8 @@ class TrainingPairs:
             )
             for sample, owner in zip(samples.tolist(), owners.tolist(), strict=True)
         ]
-        return np.stack(pixels), None if self._keep is None else self._kept(epoch, samples, self._cells)
+        whole = self._keep is None or self._cells is None
+        return np.stack(pixels), None if whole else self._kept(epoch, samples, self._cells or 0)
 
     def _kept(self, epoch: int, samples: Samples, count: int) -> NDArray[np.bool_]:
         keep = self._keep

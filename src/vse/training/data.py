@@ -18,6 +18,7 @@ from vse.evaluation.embeddings import split_hash
 from vse.hgr.graphs import SentenceGraphs
 from vse.inputs.tokenizer import TextTokenizer
 from vse.inputs.vocabulary import DEFAULT_LENGTH, Vocabulary
+from vse.models.dual_model import start_tokenizer
 from vse.models.storage import TorchModel
 from vse.progress import ProgressReporter, SilentProgress
 from vse.training.augmentation import TextAugmentation
@@ -114,8 +115,10 @@ def graphs_of(recipe: Recipe, sentences: Sequence[str]) -> SentenceGraphs | None
 def build_tokenizer(
     recipe: Recipe, captions: tuple[str, ...], progress: ProgressReporter | None = None
 ) -> TextTokenizer:
-    """Return the tokenizer of the recipe's model: of a pretrained transformer, or of the words of the captions."""
+    """Return the tokenizer of the recipe's model: of a pretrained model, or of the words of the captions."""
     data, tokens = recipe.data, recipe.model.token_source
+    if tokens == "start":
+        return start_tokenizer(str(recipe.model.start))
     if tokens == "video words":
         return _video_words(data, captions, progress or SilentProgress()).tokenizer(data.max_tokens or WORD_LIMIT)
     if tokens == "transformer":

@@ -19,10 +19,13 @@ from vse.errors import InputError, require
 from vse.inputs.tokenizer import TextTokenizer
 from vse.models.checkpoint import read_state
 from vse.models.config import About, FrameBackboneConfig
+from vse.models.dual_model import base_repository, start_dual, with_pooling
 from vse.models.sources import model_folder
 from vse.models.storage import WEIGHTS, TorchModel, create_model, load_state, other_files, read_weights
+from vse.models.vse_model import VSEModel
 from vse.training.data import Splits
 from vse.training.keyed import Purpose, keyed_seed
+from vse.training.model_recipe import DualImageRecipe, ModelRecipe
 from vse.training.recipe import Recipe, flat
 
 PREFIXES = {"module", "image_encoder", "backbone", "resnet", "model"}
@@ -45,6 +48,9 @@ def build_model(recipe: Recipe, tokenizer: TextTokenizer, splits: Splits, name: 
     notes = () if splits.graphs is None else (splits.graphs.note,)
     about = About(name=name, data=splits.train.name, source="trained with vse", recipe=shown, notes=notes)
     wanted = recipe.model
+    if isinstance(wanted, ModelRecipe) and isinstance(wanted.image, DualImageRecipe):
+        dual = _dual_model(recipe, wanted, wanted.image, about)
+        return dual.double() if recipe.run.precision == "fp64" else dual
     config = wanted.config(tokenizer.vocab_size, about, frame_backbone_of(splits.train.images))
     with _drawn_from(recipe):
         model = create_model(config, tokenizer, pretrained=wanted.pretrained and wanted.start is None)
@@ -57,6 +63,25 @@ def build_model(recipe: Recipe, tokenizer: TextTokenizer, splits: Splits, name: 
     if splits.store is not None:
         _check_store(splits.store, model)
     return model.double() if recipe.run.precision == "fp64" else model
+
+
+def _dual_model(recipe: Recipe, wanted: ModelRecipe, image: DualImageRecipe, about: About) -> VSEModel:
+    """Return the public model that the recipe starts from, with the recipe's pooling; its embeddings are unchanged."""
+    start = str(wanted.start)
+    model = start_dual(start)
+    if "embed_size" in wanted.model_fields_set and wanted.embed_size != model.embed_size:
+        raise InputError(
+            f"model.embed_size is {wanted.embed_size}, and model.start {start} has {model.embed_size} dimensions: "
+            "leave it out"
+        )
+    with _drawn_from(recipe):
+        model = with_pooling(model, image.pooling)
+    base = base_repository(model, start)
+    origin = base or Path(start).name  # a card shows no paths of this machine
+    shown = about.recipe | {"model.embed_size": model.embed_size, "model.start": origin}
+    known = about.model_copy(update={"recipe": shown, "base_model": base})
+    model.config = model.config.model_copy(update={"about": known})
+    return model
 
 
 def frame_backbone_of(images: ImageSet) -> FrameBackboneConfig | None:

@@ -11,12 +11,13 @@ from vse.errors import InputError
 from vse.models.config import (
     ATTENTION,
     LARGEST,
+    OWN,
     About,
     BiGRUConfig,
     FrameBackboneConfig,
     FramesConfig,
+    GridConfig,
     HGRConfig,
-    ImageConfig,
     ModelConfig,
     PoolingConfig,
     RegionConfig,
@@ -55,24 +56,45 @@ class WordsRecipe(Table):
     pooling: PoolingConfig = PoolingConfig()
 
 
+class DualImageRecipe(Table):
+    """The image tower of the public dual encoder that ``model.start`` names.
+
+    A ``pooling`` other than ``own`` is added to the model's own, over patch tokens; its weight starts at 0.
+    """
+
+    kind: Literal["dual"] = "dual"
+    pooling: PoolingConfig = PoolingConfig(name=OWN)
+
+
+class DualTextRecipe(Table):
+    """The text tower of the public dual encoder that ``model.start`` names, with its tokenizer."""
+
+    kind: Literal["dual"] = "dual"
+
+
+ImageRecipe = Annotated[RegionConfig | GridConfig | FramesConfig | DualImageRecipe, Field(discriminator="kind")]
+TextRecipe = Annotated[BiGRURecipe | TransformerConfig | WordsRecipe | DualTextRecipe, Field(discriminator="kind")]
+
+
 class ModelRecipe(Table):
     """Two towers whose embeddings are compared.
 
     Attributes:
         kind: ``vse``.
-        embed_size: dimensions of an embedding.
-        image: regions, the grid cells of an image, or the frames of a video.
+        embed_size: dimensions of an embedding; those of ``start`` for a dual encoder.
+        image: regions, the grid cells of an image, the frames of a video, or the image half of a dual encoder.
         text: how captions are encoded.
         pretrained: load the published weights of the image backbone.
         backbone_weights: load them from a file (``.safetensors`` or a state saved by torch) or, as ``timm:NAME``, from
             a timm model with the same layer names.
-        start: the folder of a model of the same shape, from which all weights are loaded instead.
+        start: the folder of a model of the same shape, from which all weights are loaded instead. For a dual encoder
+            the model that is trained: anything that :func:`vse.load` runs on torch, such as a hub id of CLIP.
     """
 
     kind: Literal["vse"] = "vse"
     embed_size: Annotated[int, Field(ge=1, le=LARGEST)] = 1024
-    image: ImageConfig = RegionConfig()
-    text: Annotated[BiGRURecipe | TransformerConfig | WordsRecipe, Field(discriminator="kind")] = BiGRURecipe()
+    image: ImageRecipe = RegionConfig()
+    text: TextRecipe = BiGRURecipe()
     pretrained: bool = False
     backbone_weights: str | None = None
     start: str | None = None
@@ -84,16 +106,29 @@ class ModelRecipe(Table):
         """Raise ValueError for other parts of a recipe that the model does not go with."""
         if recipe.data.features is not None and self.item_input == "region":
             raise ValueError("data.features is for grid models and videos; region features are read from data.path")
+        if isinstance(self.image, DualImageRecipe):
+            self._check_dual(recipe, self.image)
+
+    def _check_dual(self, recipe: Recipe, image: DualImageRecipe) -> None:
+        for name in ("features", "vocabulary", "max_tokens"):
+            if getattr(recipe.data, name) is not None:
+                raise ValueError(f"data.{name} is not for a dual encoder, which reads images and texts its own way")
+        if image.pooling.name == OWN and recipe.augmentation.image != "none":
+            raise ValueError(
+                f'augmentation.image "{recipe.augmentation.image}" drops patches before a pooling over them: set '
+                'augmentation.image to "none", or model.image.pooling to "gpo"'
+            )
 
     @property
     def item_input(self) -> str:
-        """What the model takes of an image or video: ``region``, ``grid`` or ``frames``."""
-        return self.image.kind
+        """What the model takes of an image or video: ``region``, ``grid`` (image files) or ``frames``."""
+        return "grid" if self.image.kind == "dual" else self.image.kind
 
     @property
     def token_source(self) -> str:
-        """Where tokens come from: ``transformer``, ``words`` or ``video words``."""
-        return {"transformer": "transformer", "words": "video words"}.get(self.text.kind, "words")
+        """Where tokens come from: ``transformer``, ``words``, ``video words`` or ``start``."""
+        known = {"transformer": "transformer", "words": "video words", "dual": "start"}
+        return known.get(self.text.kind, "words")
 
     @property
     def pretrained_text(self) -> str | None:
@@ -103,6 +138,8 @@ class ModelRecipe(Table):
     def config(self, vocabulary_size: int, about: About, frames: FrameBackboneConfig | None) -> ModelConfig:
         """Return the configuration of the model for a vocabulary and the backbone of frame features."""
         text: TextConfig
+        if isinstance(self.image, DualImageRecipe) or isinstance(self.text, DualTextRecipe):
+            raise InputError('the configuration of a model of kind "dual" is that of model.start')
         if isinstance(self.text, BiGRURecipe):
             text = BiGRUConfig(vocabulary_size=vocabulary_size, **self.text.model_dump())
         elif isinstance(self.text, WordsRecipe):
@@ -125,6 +162,9 @@ class ModelRecipe(Table):
         if not isinstance(value, dict):
             return value
         usual = {"image": "grid" if "backbone" in _table(value.get("image")) else "region", "text": "bigru"}
+        if _table(value.get("image")).get("kind") == "dual":
+            usual["text"] = "dual"
+            value = {"text": {}, **value}
         return value | {
             side: {"kind": kind, **value[side]} for side, kind in usual.items() if isinstance(value.get(side), dict)
         }
@@ -132,7 +172,25 @@ class ModelRecipe(Table):
     @model_validator(mode="after")
     def _known_poolings(self) -> ModelRecipe:
         for side in (self.image, self.text):
+            if isinstance(side, DualTextRecipe) or (isinstance(side, DualImageRecipe) and side.pooling.name == OWN):
+                continue
             pooling_builder(side.pooling.name)
+        return self
+
+    @model_validator(mode="after")
+    def _whole_dual(self) -> ModelRecipe:
+        kinds = (self.image.kind, self.text.kind)
+        if "dual" not in kinds:
+            return self
+        if kinds != ("dual", "dual"):
+            raise ValueError(
+                f'image.kind is "{kinds[0]}" and text.kind "{kinds[1]}": both towers of a dual encoder are trained '
+                'together, so both kinds are "dual"'
+            )
+        if self.start is None:
+            raise ValueError('start is missing: kind "dual" needs a public model, such as openai/clip-vit-base-patch32')
+        if self.pretrained or self.backbone_weights is not None:
+            raise ValueError('pretrained and backbone_weights are not for kind "dual": all weights come from start')
         return self
 
 
