@@ -48,14 +48,15 @@ def calibrate(
 def _local_folder(model: str) -> Path:
     """The folder of a model, checked to be writable before anything is encoded."""
     from vse.cli.options import reject_bundled
-    from vse.models.sources import model_folder
+    from vse.models.sources import model_folder, pulled_folder
 
     reject_bundled(model, "the next install would overwrite the fitted coefficients")
     folder = Path(model).expanduser()
     if (folder / "ensemble.json").is_file() and not (folder / "config.json").is_file():
         raise InputError(f"{model!r}: an ensemble cannot be used for search: calibrate one of its models")
+    folder = folder if folder.exists() else pulled_folder(model) or folder
     if not folder.exists():
-        raise InputError(f"{model!r}: no such folder; 'vse export {model} DIR' writes a hub model to one")
+        raise InputError(f"{model!r}: no such folder; 'vse pull {model}' keeps a copy of a hub model in one")
     model_folder(folder)
     if not os.access(folder, os.W_OK):
         raise InputError(f"{model!r}: is not writable, and the coefficients are stored there: copy the folder first")

@@ -59,6 +59,22 @@ def download(name: str, revision: str | None = None, *, precision: str | None = 
         raise InputError(f"{name!r} is neither a local folder nor a model that the hub gave{at}: {reason}") from error
 
 
+def cached_folder(name: str) -> Path | None:
+    """Return the folder of a repository's main branch in the hub's cache; None if it was not downloaded.
+
+    Only file names are looked at, so that search does not load the hub's library.
+    """
+    home = Path(os.environ.get("HF_HOME") or Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache") / "huggingface")
+    cache = Path(os.environ.get("HF_HUB_CACHE") or home / "hub").expanduser()
+    repository = cache / f"models--{name.replace('/', '--')}"
+    try:
+        commit = (repository / "refs" / "main").read_text(encoding="utf-8").strip()
+    except OSError:
+        return None
+    folder = repository / "snapshots" / commit
+    return folder if folder.is_dir() else None
+
+
 def _check_network() -> None:
     """Raise OSError where the hub's name does not resolve: its client would try again for half a minute."""
     proxies = {"HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"}  # with one of them, names are resolved elsewhere

@@ -200,9 +200,21 @@ def shipped_name(source: str | Path) -> str | None:
 
 
 def named_place(source: str | Path) -> str:
-    """Return where the model that a user calls ``source`` is: the folder of a bundled model, else ``source``."""
+    """Return where the model that a user calls ``source`` is, without asking the hub.
+
+    Returns:
+        The folder of a bundled model, of a pulled one or of one in the hub's cache; else ``source``.
+    """
+    from vse.models.fetch import cached_folder, hub_name
+
     name = shipped_name(source)
-    return str(source) if name is None else place_of(name)
+    if name is not None:
+        return place_of(name)
+    if Path(source).expanduser().exists():
+        return str(source)
+    repository = hub_name(str(source))
+    found = pulled_folder(str(source)) or (None if repository is None else cached_folder(repository))
+    return str(source if found is None else found)
 
 
 def place_of(source: str, fingerprint: str | None = None) -> str:

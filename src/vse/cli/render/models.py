@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from vse.cli.convert import Converted
-    from vse.cli.push import Pushed
+    from vse.cli.models import Pushed
     from vse.convert.onnx_export import ExportReport
     from vse.convert.pull import PullReport
     from vse.models.catalogue import Installed, ModelList, Recommended
