@@ -46,15 +46,14 @@ def export(
     from vse.convert.onnx_export import export_onnx
     from vse.data import open_data
     from vse.models.coefficients import own_coefficients
-    from vse.models.sources import model_folder
-    from vse.models.storage import load_towers
+    from vse.models.sources import load_torch, model_folder
 
-    source = model_folder(model)
+    source = model_folder(model, pulled=False)
     captioned = None if data is None else open_data(data, split)
     chosen = None if pictures is None else open_data(pictures, "all", layout="folder").images
     with progress_on_stderr() as progress:
         result = export_onnx(
-            load_towers(source),
+            load_torch(model, folder=source),
             folder,
             precision=cast("Precision", precision),
             data=captioned,

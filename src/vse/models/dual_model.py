@@ -25,7 +25,7 @@ from vse.models.foreign import (
     recognise_folder,
     text_inputs,
 )
-from vse.models.sources import load, model_folder, recorded_runtime
+from vse.models.sources import load_torch, model_folder, recorded_runtime
 from vse.models.vse_model import VSEModel
 from vse.pooling import GPO
 
@@ -86,8 +86,8 @@ def start_dual(source: str) -> VSEModel:
     Raises:
         InputError: If it is another kind of model, or one that runs on ONNX Runtime and cannot be trained.
     """
-    model = load(source)
-    if not isinstance(model, VSEModel) or not isinstance(model.config.image, DualImageConfig):
+    model = load_torch(source)
+    if not isinstance(model.config.image, DualImageConfig):
         raise InputError(
             f"{source!r}: expected a public dual encoder for torch (CLIP, SigLIP, …) to fine-tune, which this is not"
         )
@@ -96,7 +96,7 @@ def start_dual(source: str) -> VSEModel:
 
 def start_tokenizer(source: str) -> TextTokenizer:
     """Return the tokenizer of what :func:`start_dual` loads, without its weights."""
-    folder = model_folder(source)
+    folder = model_folder(source, pulled=False)
     if recorded_runtime(folder) is None:
         found = recognise_folder(folder)
         if found is not None and found.pair is None:

@@ -137,7 +137,7 @@ def pretrained_folder(source: str | Path, *, revision: str | None = None, token:
         InputError: If there is no such model, or ``revision`` is given for a local folder.
     """
     if revision is None and token is None:
-        return model_folder(source)
+        return model_folder(source, pulled=False)
     if Path(source).expanduser().exists():
         if revision is not None:
             raise InputError(f"revision {revision!r}: {str(source)!r} is a local folder, which has none; leave it out")

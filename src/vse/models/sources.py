@@ -73,6 +73,34 @@ def load_towers(source: str | Path, *, device: str | None = None, threads: int |
     return model
 
 
+def load_torch(
+    source: str | Path, *, revision: str | None = None, device: str | None = None, folder: Path | None = None
+) -> VSEModel:
+    """Load a model with embeddings for torch, to train, export or change it.
+
+    Args:
+        source: What :func:`load` takes; of a model that was pulled, the original is loaded.
+        revision: Commit, tag or branch on the hub.
+        device: Where to put it; the CPU by default.
+        folder: Its files, if they are known.
+
+    Raises:
+        InputError: If there is no such model, it is made for ONNX Runtime, or it only scores pairs.
+    """
+    folder = folder or model_folder(source, revision=revision, pulled=False)
+    require("torch", "train", f"the model in {str(folder)!r}")
+    if recorded_runtime(folder) is not None:
+        from vse.models.storage import load_towers as load_saved
+
+        return load_saved(folder, device=device or "cpu")
+    from vse.models.vse_model import VSEModel
+
+    model = _load_foreign(folder, str(source), revision, device=device, threads=None)
+    if not isinstance(model, VSEModel):
+        raise InputError(f"{str(source)!r}: made for ONNX Runtime; this needs a model with torch weights (safetensors)")
+    return model
+
+
 def _load_foreign(
     folder: Path, source: str, revision: str | None, *, device: str | None, threads: int | None
 ) -> VSEModel | OnnxModel:
@@ -106,10 +134,11 @@ def recorded_runtime(folder: Path) -> str | None:
     return str(config.get("runtime", "torch")) if ours else None
 
 
-def model_folder(source: str | Path, *, revision: str | None = None) -> Path:
+def model_folder(source: str | Path, *, revision: str | None = None, pulled: bool = True) -> Path:
     """Return the folder of a model: a local folder, a bundled or pulled model, else a hub id, which is downloaded.
 
-    A folder of images with the name of a bundled model does not hide the model.
+    A folder of images with the name of a bundled model does not hide the model. ``pulled=False`` passes over pulled
+    models, which are exports.
     """
     from vse.models.fetch import PREFIX, download, hub_name
 
@@ -138,9 +167,9 @@ def model_folder(source: str | Path, *, revision: str | None = None) -> Path:
             else ""
         )
         raise InputError(f"{str(source)!r}: a file, expected the folder of a model{hint}")
-    pulled = pulled_folder(str(source), revision)
-    if pulled is not None:
-        return pulled
+    kept = pulled_folder(str(source), revision) if pulled else None
+    if kept is not None:
+        return kept
     name = hub_name(str(source))
     if name is None:
         raise InputError(f"{str(source)!r}: no such folder")

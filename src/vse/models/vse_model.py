@@ -264,7 +264,7 @@ class VSEModel(EncodingMethods, VideoMethods, nn.Module):
         device: str | torch.device = "cpu",
         token: str | None = None,
     ) -> VSEModel:
-        """Load a saved model from a folder or the hub.
+        """Load a saved model or a public dual encoder from a folder or the hub.
 
         Args:
             source: A local folder or a hub id, ``"owner/model"``.
@@ -279,9 +279,10 @@ class VSEModel(EncodingMethods, VideoMethods, nn.Module):
             InputError: If there is no such model, it is an export (:func:`vse.load` runs it) or it only scores pairs.
         """
         from vse.models.hub import pretrained_folder
-        from vse.models.storage import load_towers
+        from vse.models.sources import load_torch
 
-        return load_towers(pretrained_folder(source, revision=revision, token=token), device=device)
+        folder = pretrained_folder(source, revision=revision, token=token)
+        return load_torch(source, folder=folder, revision=revision).to(device)
 
     def save_pretrained(
         self, save_directory: str | Path, *, repo_id: str | None = None, push_to_hub: bool = False, **commit: Any
