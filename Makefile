@@ -36,11 +36,8 @@ photo: export VSE_COCO := $(value COCO)
 photo: setup  ## retrain the bundled photo model and replace it (DATA=the Flickr8k folder, COCO=the COCO folder)
 	@test -n "$$VSE_DATA" && test -n "$$VSE_COCO" || { echo "make photo DATA=DIR COCO=DIR: the folders of Flickr8k and COCO are needed"; exit 2; }
 	@$(BIN)/python tools/photo_features.py --flickr8k "$$VSE_DATA" --coco "$$VSE_COCO" --into runs/photo-features
-	@$(BIN)/python tools/photo_train.py runs/photo-features --into runs/photo-joint --set most_steps=72
-	@$(BIN)/python tools/photo_train.py runs/photo-features --into runs/photo-text --set start=runs/photo-joint/last \
-	  --set frozen_image=true --set text_layers=3 --set text_factor=0.1 --set least_cells=12 --set temperature=0.0485 \
-	  --set epochs=6 --set warmup=15 --set most_steps=28
-	@$(BIN)/python tools/photo_heads.py runs/photo-features runs/photo-text/last --into runs/photo
+	@$(BIN)/python tools/photo_heads.py runs/photo-features --into runs/photo-heads
+	@$(BIN)/python tools/photo_train.py runs/photo-features --start runs/photo-heads/last --into runs/photo --set epochs=3.5
 	@$(BIN)/vse calibrate runs/photo/last --data "$$VSE_COCO" --split dev
 	@$(BIN)/vse export runs/photo/last src/vse/models/shipped/photo --precision mixed --data "$$VSE_DATA" --split test
 	@$(BIN)/python benchmarks/everyday.py src/vse/models/shipped/photo --data "$$VSE_COCO"

@@ -3,6 +3,7 @@
     python benchmarks/everyday.py photo --data DATA/coco                    # one model, 60 queries
     python benchmarks/everyday.py photo runs/photo/best --stock             # two models and the stock classifier
     python benchmarks/everyday.py photo --sheets runs/sheets --json runs/everyday.json
+    python benchmarks/everyday.py photo previous --chart docs/images/everyday.png
 
 MODEL is any model that takes images: a name, a folder or a hub id. Every image of the split is encoded once, every
 query is one or a few words as people type them. An image is relevant when at least ``--mentions`` of its captions
@@ -11,7 +12,8 @@ number of relevant images where there are fewer.
 
 ``--stock`` adds the classifier that EfficientNet-Lite2 was published with: images ranked by the probability of the
 ImageNet classes that the query names, for the queries that have such a class. ``--sheets`` writes the first eight hits
-of every query as images in a grid, one file for each model, with a green frame around relevant ones.
+of every query as images in a grid, one file for each model, with a green frame around relevant ones. ``--chart`` draws
+the precision of every query, the weakest first, as a dot for each model.
 """
 
 from __future__ import annotations
@@ -136,6 +138,7 @@ def main() -> int:
     parser.add_argument("--mentions", type=int, default=1, metavar="N", help="captions that must agree [default: 1]")
     parser.add_argument("--stock", action="store_true", help="the stock classifier, too")
     parser.add_argument("--sheets", type=Path, metavar="DIR", help="contact sheets as PNG files")
+    parser.add_argument("--chart", type=Path, metavar="FILE", help="precision of each query as a PNG file")
     parser.add_argument("--json", type=Path, metavar="FILE", help="the results as JSON")
     options = parser.parse_args()
     if options.mentions < 1:
@@ -159,6 +162,8 @@ def main() -> int:
     if options.sheets is not None:
         for name, scores in ranked.items():
             print(contact_sheets(name, scores, relevant, data, options.sheets))
+    if options.chart is not None:
+        chart(results["models"], options.chart)
     if options.json is not None:
         options.json.parent.mkdir(parents=True, exist_ok=True)
         options.json.write_text(json.dumps(results, indent=2) + "\n", "utf-8")
@@ -259,6 +264,29 @@ def lines(results: dict[str, Any], relevant: NDArray[np.bool_]) -> list[str]:
         said.append(f"| {query.text} | {int(right.sum())} | " + " | ".join(cells) + " |")
     means = " | ".join(f"**{model['precision_at_8']:.3f}**" for model in models.values())
     return [*said, f"| mean precision@8 | | {means} |"]
+
+
+def chart(models: dict[str, Any], path: Path) -> None:
+    """Draw the precision of every query as a dot for each model, ordered by the first model."""
+    from matplotlib.figure import Figure
+
+    first = next(iter(models.values()))["queries"]
+    order = sorted(first, key=lambda text: first[text]["hits"] / first[text]["of"])
+    figure = Figure(figsize=(11, 3.6), layout="constrained")
+    axes = figure.subplots()
+    marks = ("o", "x", "_", "s")
+    for mark, (name, found) in zip(marks, models.items(), strict=False):
+        shown = [text for text in order if text in found["queries"]]
+        values = [found["queries"][text]["hits"] / found["queries"][text]["of"] for text in shown]
+        label = f"{Path(name).name} ({found['precision_at_8']:.3f})"
+        axes.plot([order.index(text) for text in shown], values, mark, label=label, markersize=6)
+    axes.set_xticks(range(len(order)), order, rotation=90, fontsize=7)
+    axes.set_ylim(-0.05, 1.05)
+    axes.set_ylabel("precision@8")
+    axes.grid(axis="y", alpha=0.3)
+    axes.legend(loc="lower right", fontsize=8)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=110)
 
 
 def contact_sheets(name: str, scores: Scores, relevant: NDArray[np.bool_], data: CaptionedImages, folder: Path) -> Path:

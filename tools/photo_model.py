@@ -182,7 +182,16 @@ def describe(model: VSEModel, recipe: dict[str, Any], found: dict[str, Any]) -> 
     ]
     everyday = {"precision_at_8": found["everyday"]}
     scores.append(Score(protocol="60 everyday queries", data="coco", split="dev", values=everyday))
-    about = About(name="photo", data=DATA, source="trained with vse", recipe=recipe, scores=tuple(scores), notes=NOTES)
+    about = About(
+        name="photo",
+        data=DATA,
+        source="trained with vse",
+        recipe=recipe,
+        scores=tuple(scores),
+        notes=NOTES,
+        license="apache-2.0",
+        languages=("en",),
+    )
     model.config = model.config.model_copy(update={"about": about})
 
 
