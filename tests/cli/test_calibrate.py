@@ -159,7 +159,7 @@ def test_calibrate_refuses_unsuitable_models_and_data(place, folder, tmp_path, c
     (tmp_path / "ensemble").mkdir()
     (tmp_path / "ensemble" / "ensemble.json").write_text("{}")
     data = ("--data", place.scenes)
-    assert "'vse export owner/model DIR'" in error_line(capsys, 1, "calibrate", "owner/model", *data)
+    assert "'vse pull owner/model'" in error_line(capsys, 1, "calibrate", "owner/model", *data)
     assert "an ensemble" in error_line(capsys, 1, "calibrate", tmp_path / "ensemble", *data)
     assert "no model" in error_line(capsys, 1, "calibrate", tmp_path, *data)
     assert "--help" in error_line(capsys, 2, "calibrate", folder, folder, *data)
