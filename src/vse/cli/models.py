@@ -54,9 +54,10 @@ def pull(
     force: Annotated[bool, typer.Option("--force", help="Fetch it again, and replace what is there.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Fetch a model and export it to ONNX; later commands need neither torch nor a network.
+    """Fetch a model once, as an export for ONNX Runtime.
 
-    CLIP, SigLIP, open_clip and similar models work, and pairs of ONNX files. 'vse models' lists recommended ones.
+    Later commands need neither torch nor a network. CLIP, SigLIP, open_clip and similar models work, and pairs of ONNX
+    files. 'vse models' lists recommended ones.
     """
     if precision not in PRECISIONS:
         raise UsageError(f"--precision: {unknown_choice('precision', precision, PRECISIONS)}")

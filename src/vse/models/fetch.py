@@ -12,17 +12,16 @@ from urllib.parse import urlsplit
 
 from vse.errors import InputError, first_line, require
 from vse.models.foreign import JSON_FILES, recognise
+from vse.models.sources import HUB
 
 FILES = ["*.json", "*.safetensors", "*.onnx", "*.onnx.data", "*.txt", "*.md", "*.png"]
 """Files of a model of ours."""
 NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
-PREFIX = "hub:"
-"""``hub:owner/model`` is never a local folder."""
 
 
 def hub_name(source: str) -> str | None:
     """Return the repository that a source may mean; None if it cannot be one."""
-    name = source.removeprefix(PREFIX)
+    name = source.removeprefix(HUB)
     return name if NAME.fullmatch(name) and Path(name).suffix not in {".pth", ".pt", ".tar"} else None
 
 

@@ -21,6 +21,8 @@ NAMES = (DEFAULT,)
 MARKERS = ("config.json", "open_clip_config.json", "modules.json", "visual.onnx")
 """Files that make a folder a model."""
 OPEN_CLIP = "open_clip:"
+HUB = "hub:"
+"""``hub:owner/model`` is never a local folder."""
 PREVIOUS = {DEFAULT: ("photo-v1",)}
 """Earlier versions of bundled models: a collection that one of them encoded works until it is upgraded."""
 
@@ -140,23 +142,24 @@ def model_folder(source: str | Path, *, revision: str | None = None, pulled: boo
     A folder of images with the name of a bundled model does not hide the model. ``pulled=False`` passes over pulled
     models, which are exports.
     """
-    from vse.models.fetch import PREFIX, download, hub_name
-
     if str(source).startswith(OPEN_CLIP):
         return _open_clip_folder(str(source).removeprefix(OPEN_CLIP), revision)
-    if str(source).startswith(PREFIX):
-        name = hub_name(str(source))
-        if name is None:
-            raise InputError(f"{str(source)!r}: expected {PREFIX}owner/model")
-        return download(name, revision)
     folder = Path(source).expanduser()
-    if is_model(folder):
+    named = str(source).startswith(HUB)
+    if is_model(folder) and not named:
         return folder
     shipped = shipped_folder(source)
     if shipped is not None:
         return shipped
+    from vse.models.fetch import download, hub_name  # not for bundled and local models, which are loaded most often
+
+    if named:
+        name = hub_name(str(source))
+        if name is None:
+            raise InputError(f"{str(source)!r}: expected {HUB}owner/model")
+        return download(name, revision)
     if folder.is_dir():
-        other = f"; the hub's model of that name is {PREFIX}{source}" if hub_name(str(source)) else ""
+        other = f"; the hub's model of that name is {HUB}{source}" if hub_name(str(source)) else ""
         raise InputError(
             f"{str(source)!r}: a folder without config.json, so no model ('vse convert' or 'vse train' make one){other}"
         )
@@ -234,13 +237,13 @@ def named_place(source: str | Path) -> str:
     Returns:
         The folder of a bundled model, of a pulled one or of one in the hub's cache; else ``source``.
     """
-    from vse.models.fetch import cached_folder, hub_name
-
     name = shipped_name(source)
     if name is not None:
         return place_of(name)
     if Path(source).expanduser().exists():
         return str(source)
+    from vse.models.fetch import cached_folder, hub_name
+
     repository = hub_name(str(source))
     found = pulled_folder(str(source)) or (None if repository is None else cached_folder(repository))
     return str(source if found is None else found)
