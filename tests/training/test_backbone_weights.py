@@ -72,6 +72,37 @@ def test_a_classifier_is_left_out(pictures, weights, tmp_path, prefix):
     check_loaded(with_weights(pictures, tmp_path / "weights.pth"), weights)
 
 
+def two_parts(weights: dict[str, torch.Tensor]) -> dict[str, dict[str, torch.Tensor]]:
+    """The form of the authors' ``original_updown_backbone.pth``: stages by their place, in two parts."""
+    places = {"conv1": "0", "bn1": "1", "layer1": "4", "layer2": "5", "layer3": "6", "layer4": "0"}
+    parts: dict[str, dict[str, torch.Tensor]] = {"base": {}, "top": {}}
+    for name, value in weights.items():
+        stage, _, rest = name.partition(".")
+        parts["top" if stage == "layer4" else "base"][f"{places[stage]}.{rest}"] = value
+    return parts
+
+
+def test_backbone_of_the_authors_detector_in_two_parts(pictures, weights, tmp_path):
+    """``{"base", "top"}`` gives every tensor its usual name; an unknown one or a part without tensors is refused."""
+    torch.save(two_parts(weights), tmp_path / "original_updown_backbone.pth")
+    check_loaded(with_weights(pictures, tmp_path / "original_updown_backbone.pth"), weights)
+    strange = two_parts(weights)
+    strange["base"]["9.weight"] = torch.zeros(1)
+    torch.save(strange, tmp_path / "strange.pth")
+    torch.save({"base": two_parts(weights)["base"], "top": 3}, tmp_path / "empty.pth")
+    short = two_parts(weights)
+    del short["top"]["0.0.conv1.weight"]
+    torch.save(short, tmp_path / "short.pth")
+    for file, said in (
+        ("strange", r"unknown tensor '9\.weight'"),
+        ("empty", "'top' must hold"),
+        ("short", "1 missing"),
+    ):
+        with pytest.raises(InputError, match=said) as caught:
+            with_weights(pictures, tmp_path / f"{file}.pth")
+        one_line(caught)
+
+
 def test_weights_that_do_not_fit_are_refused(pictures, weights, tmp_path):
     """A tensor that is missing, one too many, one of another shape, a file that is not there: named in one line."""
     path = tmp_path / "weights.safetensors"

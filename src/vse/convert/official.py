@@ -17,7 +17,7 @@ from torch import Tensor
 
 from vse.encoders.backbones.caffe_resnet import BLOCKS
 from vse.errors import InputError, unknown_choice
-from vse.models.checkpoint import Checkpoint, read_checkpoint
+from vse.models.checkpoint import SEQUENTIAL_NAMES, Checkpoint, read_checkpoint
 from vse.models.config import (
     About,
     BackboneConfig,
@@ -38,15 +38,6 @@ if TYPE_CHECKING:
 
 DEPTHS = {"imagenet": 101, "imagenet_res50": 50, "imagenet_res152": 152}
 USUAL_LAYOUT = ("wsl", "imagenet_resnext")
-# The same tensors are saved a second time in the order in which the released code runs them.
-COPIES = {
-    "base.0.": "conv1.",
-    "base.1.": "bn1.",
-    "base.4.": "layer1.",
-    "base.5.": "layer2.",
-    "base.6.": "layer3.",
-    "top.0.": "layer4.",
-}
 UNUSED = "fc."
 
 
@@ -56,10 +47,10 @@ def resnet_tensors(image: Mapping[str, Tensor], where: str) -> dict[str, Tensor]
     tensors = {name.removeprefix(prefix): value for name, value in image.items() if name.startswith(prefix)}
     copied = {name.removeprefix("backbone."): value for name, value in image.items() if not name.startswith(prefix)}
     for name, value in copied.items():
-        start = next((start for start in COPIES if name.startswith(start)), None)
+        start = next((start for start in SEQUENTIAL_NAMES if name.startswith(start)), None)
         if start is None:
             raise InputError(f"{where}: 'backbone.{name}' is not expected in a grid checkpoint")
-        usual = COPIES[start] + name.removeprefix(start)
+        usual = SEQUENTIAL_NAMES[start] + name.removeprefix(start)
         if usual in tensors and not torch.equal(tensors[usual], value):
             raise InputError(f"{where}: 'backbone.{name}' and '{prefix}{usual}' should be the same tensor but differ")
         tensors.setdefault(usual, value)

@@ -33,6 +33,17 @@ _ALLOWED: list[Any] = [
 ]
 
 
+SEQUENTIAL_NAMES = {
+    "base.0.": "conv1.",
+    "base.1.": "bn1.",
+    "base.4.": "layer1.",
+    "base.5.": "layer2.",
+    "base.6.": "layer3.",
+    "top.0.": "layer4.",
+}
+"""Names of a ResNet's parts in the order in which the released code runs them, and their usual names."""
+
+
 @dataclass(frozen=True)
 class Checkpoint:
     """What the released training script saves."""
@@ -50,14 +61,34 @@ def read_checkpoint(path: Path) -> Checkpoint:
 
 
 def read_state(path: Path) -> dict[str, Tensor]:
-    """Return the tensors by name of a file with one network's state, also under ``state_dict`` or ``model``."""
+    """Return the tensors by name of a file with one network's state, also under ``state_dict`` or ``model``.
+
+    The authors' ``original_updown_backbone.pth`` is ``{"base": …, "top": …}``: a ResNet in two parts, whose tensors get
+    their usual names.
+    """
     content = _read(path)
+    if isinstance(content, Mapping) and content.keys() == {"base", "top"}:
+        return _usual_names(path, content)
     for key in ("state_dict", "model"):
         if isinstance(content, Mapping) and isinstance(content.get(key), Mapping):
             content = content[key]
     if not isinstance(content, Mapping):
         raise InputError(f"{path}: expected tensors by name, {_found(content)}")
     return _tensors(path, content)
+
+
+def _usual_names(path: Path, parts: Mapping[str, Any]) -> dict[str, Tensor]:
+    """Return the tensors of a ResNet in two parts under their usual names."""
+    found: dict[str, Tensor] = {}
+    for part, state in parts.items():
+        if not isinstance(state, Mapping):
+            raise InputError(f"{path}: {part!r} must hold tensors by name, {_found(state)}")
+        for name, value in _tensors(path, state).items():
+            start = next((start for start in SEQUENTIAL_NAMES if f"{part}.{name}".startswith(start)), None)
+            if start is None:
+                raise InputError(f"{path}: unknown tensor {name!r} in {part!r}, expected the stages of a ResNet")
+            found[SEQUENTIAL_NAMES[start] + f"{part}.{name}".removeprefix(start)] = value
+    return found
 
 
 def _read(path: Path) -> Any:
