@@ -37,7 +37,7 @@ photo: setup  ## retrain the bundled photo model and replace it (DATA=the Flickr
 	@test -n "$$VSE_DATA" && test -n "$$VSE_COCO" || { echo "make photo DATA=DIR COCO=DIR: the folders of Flickr8k and COCO are needed"; exit 2; }
 	@$(BIN)/python tools/photo_features.py --flickr8k "$$VSE_DATA" --coco "$$VSE_COCO" --into runs/photo-features
 	@$(BIN)/python tools/photo_heads.py runs/photo-features --into runs/photo-heads
-	@$(BIN)/python tools/photo_train.py runs/photo-features --start runs/photo-heads/last --into runs/photo --set epochs=3.5
+	@$(BIN)/python tools/photo_train.py runs/photo-features --start runs/photo-heads/last --into runs/photo --set epochs=4
 	@$(BIN)/vse calibrate runs/photo/last --data "$$VSE_COCO" --split dev
 	@$(BIN)/vse export runs/photo/last src/vse/models/shipped/photo --precision mixed --data "$$VSE_DATA" --split test
 	@$(BIN)/python benchmarks/everyday.py src/vse/models/shipped/photo --data "$$VSE_COCO"

@@ -8,6 +8,7 @@ import os
 import pickle
 import struct
 import threading
+import tracemalloc
 import warnings
 import zlib
 from pathlib import Path
@@ -21,6 +22,7 @@ from tests.inputs.pictures import encoded, gradient, with_orientation
 
 from vse.errors import InputError
 from vse.inputs import BadImageError, ImageLimits, read_image
+from vse.inputs.images import file_content
 
 PICTURE = gradient(24, 40)
 FILES = {
@@ -147,7 +149,7 @@ def test_unreadable_image_file_is_refused(tmp_path, monkeypatch):
     def forbidden(*_args):
         raise PermissionError(13, "Permission denied", str(path))
 
-    monkeypatch.setattr(Path, "open", forbidden)
+    monkeypatch.setattr(os, "open", forbidden)
     assert refused(path).reason == "no permission to read it"
 
 
@@ -289,3 +291,28 @@ def test_images_are_read_concurrently():
     for thread in threads:
         thread.join()
     assert results == [True] * 80
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes with names here")
+def test_pipe_that_takes_the_place_of_an_image_does_not_block(tmp_path, monkeypatch):
+    """Between looking at a file and opening it, another program may replace it."""
+    path = tmp_path / "image.png"
+    path.write_bytes(FILES["PNG"])
+    before = path.stat()
+    path.unlink()
+    os.mkfifo(path)
+    monkeypatch.setattr(Path, "stat", lambda self, **options: before)
+    with pytest.raises(BadImageError, match="not a regular file"):
+        file_content(path, "image.png", ImageLimits())
+
+
+def test_reading_a_small_file_allocates_no_more_than_it_needs(tmp_path):
+    """The limit is 200 MB; the memory follows the file. One that has grown is read to the limit."""
+    path = tmp_path / "image.bin"
+    path.write_bytes(b"x" * 10_000)
+    tracemalloc.start()
+    try:
+        assert len(file_content(path, "image.bin", ImageLimits())) == 10_000
+        assert tracemalloc.get_traced_memory()[1] < 1_000_000
+    finally:
+        tracemalloc.stop()

@@ -192,8 +192,14 @@ def file_content(path: Path, name: str, limits: ImageLimits) -> bytes:
     try:
         found = path.stat()
         if stat.S_ISREG(found.st_mode) and found.st_size <= limits.max_bytes:
-            with path.open("rb") as file:
-                return file.read(limits.max_bytes + 1)  # it may have grown in the meantime
+            # A pipe may have taken its place: opening one would block.
+            descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
+            with os.fdopen(descriptor, "rb") as file:
+                found = os.fstat(descriptor)
+                if stat.S_ISREG(found.st_mode) and found.st_size <= limits.max_bytes:
+                    content = file.read(found.st_size + 1)  # not the limit: so much would be allocated
+                    grown = len(content) > found.st_size
+                    return content + file.read(limits.max_bytes + 1 - len(content)) if grown else content
     except FileNotFoundError:
         raise BadImageError(name, "no such file") from None
     except PermissionError:

@@ -162,7 +162,7 @@ def matches(if_none_match: str | None, tag: str) -> bool:
     return if_none_match.strip() == "*" or tag in tags
 
 
-_RANGE = re.compile(r"bytes=(\d*)-(\d*)")
+_RANGE = re.compile(r"bytes=([0-9]{0,18})-([0-9]{0,18})")  # Python refuses to read numbers of thousands of digits
 
 
 def _parse_range(header: str | None, size: int) -> tuple[int, int] | None:
