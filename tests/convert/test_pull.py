@@ -19,7 +19,7 @@ from vse.errors import InputError, VSEError
 from vse.models.catalogue import PULLED_FILE, list_models
 from vse.models.coefficients import coefficients_of, shipped_coefficients
 from vse.models.onnx import OnnxModel
-from vse.models.sources import load_torch, named_place
+from vse.models.sources import load_torch, model_folder, named_place
 from vse.models.vse_model import VSEModel
 
 NAME = "owner/tiny-clip"
@@ -86,6 +86,17 @@ def test_pulled_model_loads_by_name_without_network_and_torch(home, originals):
     assert loaded.strip() == "False"
     expected = vse.load(originals / "clip").encode_texts(texts)
     np.testing.assert_allclose(json.loads(vectors), expected, atol=1e-4)
+
+
+def test_pulled_models_are_found_with_their_prefixes(home):
+    """``hub:`` means the same model; one of open_clip's list is found under its whole name."""
+    folder = home / "owner--tiny-clip"
+    assert model_folder(f"hub:{NAME}") == model_folder(NAME) == folder
+    record = json.loads((folder / PULLED_FILE).read_text())
+    (folder / PULLED_FILE).write_text(json.dumps(record | {"source": "open_clip:ViT-B-32/openai"}))
+    assert model_folder("open_clip:ViT-B-32/openai") == folder
+    with pytest.raises(InputError, match="expected hub:owner/model"):
+        model_folder("hub:nonsense")
 
 
 def test_pull_again_fetches_nothing_unless_forced(home):

@@ -142,10 +142,8 @@ def model_folder(source: str | Path, *, revision: str | None = None, pulled: boo
     A folder of images with the name of a bundled model does not hide the model. ``pulled=False`` passes over pulled
     models, which are exports.
     """
-    if str(source).startswith(OPEN_CLIP):
-        return _open_clip_folder(str(source).removeprefix(OPEN_CLIP), revision)
     folder = Path(source).expanduser()
-    named = str(source).startswith(HUB)
+    named = str(source).startswith((HUB, OPEN_CLIP))
     if is_model(folder) and not named:
         return folder
     shipped = shipped_folder(source)
@@ -153,17 +151,12 @@ def model_folder(source: str | Path, *, revision: str | None = None, pulled: boo
         return shipped
     from vse.models.fetch import download, hub_name  # not for bundled and local models, which are loaded most often
 
-    if named:
-        name = hub_name(str(source))
-        if name is None:
-            raise InputError(f"{str(source)!r}: expected {HUB}owner/model")
-        return download(name, revision)
-    if folder.is_dir():
+    if folder.is_dir() and not named:
         other = f"; the hub's model of that name is {HUB}{source}" if hub_name(str(source)) else ""
         raise InputError(
             f"{str(source)!r}: a folder without config.json, so no model ('vse convert' or 'vse train' make one){other}"
         )
-    if folder.is_file():
+    if folder.is_file() and not named:
         hint = (
             f"; a checkpoint becomes a model with 'vse convert {source} DIR'"
             if folder.suffix in {".pth", ".pt", ".tar"}
@@ -173,9 +166,11 @@ def model_folder(source: str | Path, *, revision: str | None = None, pulled: boo
     kept = pulled_folder(str(source), revision) if pulled else None
     if kept is not None:
         return kept
+    if str(source).startswith(OPEN_CLIP):
+        return _open_clip_folder(str(source).removeprefix(OPEN_CLIP), revision)
     name = hub_name(str(source))
     if name is None:
-        raise InputError(f"{str(source)!r}: no such folder")
+        raise InputError(f"{str(source)!r}: {f'expected {HUB}owner/model' if named else 'no such folder'}")
     folder = download(name, revision)
     if not is_model(folder):
         raise InputError(f"{name!r}: the hub has it, but without config.json it is no model of ours")
@@ -186,7 +181,8 @@ def pulled_folder(source: str, revision: str | None = None) -> Path | None:
     """Return the folder of a model that ``vse pull`` fetched; None if it was not pulled, or another revision was."""
     from vse.models.catalogue import list_models
 
-    found = [each for each in list_models().pulled if each.problem is None and each.name == source]
+    name = source.removeprefix(HUB)
+    found = [each for each in list_models().pulled if each.problem is None and each.name.removeprefix(HUB) == name]
     return next((Path(each.folder) for each in found if revision in {None, each.revision}), None)
 
 
