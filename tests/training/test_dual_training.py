@@ -184,7 +184,7 @@ class TestDualRefusals:
         """Another width that was asked for, an export, a region model, patches of open_clip."""
         assert "leave it out" in refusal(lambda: built(dual_recipe(tmp_path, clip, model={"embed_size": 64})))
         assert built(dual_recipe(tmp_path, clip, model={"embed_size": 12})).embed_size == 12
-        assert "which this is not" in refusal(lambda: built(dual_recipe(tmp_path, Path("photo"))))
+        assert "already an export" in refusal(lambda: built(dual_recipe(tmp_path, Path("photo"))))
         save_open_clip(tmp_path / "open")
         assert "patches of open_clip" in refusal(lambda: built(dual_recipe(tmp_path, tmp_path / "open")))
 
