@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -28,11 +27,13 @@ def home(tmp_path, monkeypatch):
 
 
 def pulled(folder: Path, source: str = "owner/model", **changes: object) -> Path:
-    """An export in the place of a pulled model, with links to the files of the bundled one."""
+    """An export in the place of a pulled model that records neither licence nor languages, with the bundled towers."""
     shipped = shipped_folder("photo")
     assert shipped is not None
     folder.mkdir(parents=True)
-    shutil.copy(shipped / "config.json", folder)
+    config = json.loads((shipped / "config.json").read_text())
+    config["source"]["about"] |= {"license": None, "languages": []}
+    (folder / "config.json").write_text(json.dumps(config))
     for name in ("image.onnx", "text.onnx"):
         (folder / name).symlink_to(shipped / name)
     record = {"source": source, "revision": "abc", "precision": "fp16", "bytes": 12_000_000} | changes
