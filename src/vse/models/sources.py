@@ -95,10 +95,10 @@ def load_torch(
         from vse.models.storage import load_towers as load_saved
 
         return load_saved(folder, device=device or "cpu")
-    from vse.models.vse_model import VSEModel
+    from vse.models.onnx import OnnxModel
 
     model = _load_foreign(folder, str(source), revision, device=device, threads=None)
-    if not isinstance(model, VSEModel):
+    if isinstance(model, OnnxModel):
         raise InputError(f"{str(source)!r}: made for ONNX Runtime; this needs a model with torch weights (safetensors)")
     return model
 
