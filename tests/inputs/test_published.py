@@ -126,7 +126,11 @@ class TestTokenizers:
         with pytest.raises(InputError, match="names no 'pad_token'"):
             published_tokenizer(tmp_path, 77)
 
-    @pytest.mark.parametrize("content", [b"", b"no gzip", gzip.compress(b"a b\nc d\n"), gzip.compress(b"\xff\xfe")])
+    @pytest.mark.parametrize(
+        "content",
+        [b"", b"no gzip", gzip.compress(b"a b\nc d\n"), gzip.compress(b"\xff\xfe")],
+        ids=["empty", "not compressed", "too few merges", "not text"],
+    )
     def test_broken_clip_vocabulary_is_refused(self, tmp_path, content):
         """The message names the file."""
         path = tmp_path / "bpe_simple_vocab_16e6.txt.gz"
