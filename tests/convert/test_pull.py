@@ -108,6 +108,17 @@ def test_pull_again_fetches_nothing_unless_forced(home):
     assert vse.load(NAME).embed_size == published.DIMS
 
 
+def test_tag_of_a_pulled_model_and_its_commit_mean_the_same(home):
+    """The commit is recorded beside the tag or branch that was asked for."""
+    record = home / "owner--tiny-clip" / PULLED_FILE
+    record.write_text(json.dumps(json.loads(record.read_text()) | {"revision": "abc123", "asked": "v1"}))
+    for revision in (None, "v1", "abc123"):
+        assert pull_model(NAME, revision=revision).fetched is False
+        assert model_folder(NAME, revision=revision) == record.parent
+    with pytest.raises(InputError, match="exists and is not"):
+        pull_model(NAME, revision="v2")
+
+
 def test_failed_export_leaves_neither_model_nor_staging(originals, tmp_path, monkeypatch):
     """What was there stays, and nothing half-made is left."""
 

@@ -233,3 +233,40 @@ class TestKinds:
         monkeypatch.chdir(tmp_path)
         with pytest.raises(InputError, match="hub:owner/model"):
             vse.load("owner/model")
+
+
+def test_saved_dual_encoders_name_no_code_and_no_hub():
+    """Keys that would fetch attention kernels or classes are ignored; a text tower of the hub is refused unasked."""
+    from tests.models.published import TOWER, open_clip_config
+
+    from vse.encoders import dual
+    from vse.models import foreign
+
+    assert dual.MODEL_TYPES == foreign.MODEL_TYPES
+    text = {**TOWER, "vocab_size": 30, "attn_implementation": "somebody/kernels"}
+    config = {
+        "model_type": "clip",
+        "text_config": text,
+        "_attn_implementation": "somebody/kernels",
+        "auto_map": {"x": "y"},
+    }
+    network = dual.create_dual("transformers", config)
+    assert "somebody" not in str(network.config.to_dict())
+    open_clip = open_clip_config()
+    open_clip["text_cfg"]["hf_model_name"] = "somebody/encoder"
+    with pytest.raises(InputError, match="somebody/encoder"):
+        dual.create_dual("open_clip", open_clip)
+
+
+def test_missing_onnx_precision_does_not_matter_for_torch_weights():
+    """Only a repository without weights for torch is refused for it."""
+    from vse.models.foreign import recognise
+
+    names = ["config.json", "onnx/vision_model.onnx", "onnx/text_model.onnx"]
+    with pytest.raises(InputError, match="no ONNX files in fp16"):
+        recognise(names, lambda name: {"model_type": "clip"}, "owner/model", precision="fp16")
+    found = recognise(
+        [*names, "model.safetensors"], lambda name: {"model_type": "clip"}, "owner/model", precision="fp16"
+    )
+    assert found is not None
+    assert found.pair is None

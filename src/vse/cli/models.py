@@ -9,13 +9,11 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 import typer
 
 from vse.cli.console import progress_on_stderr, show
-from vse.cli.options import JsonOption
+from vse.cli.options import PRECISIONS, JsonOption
 from vse.errors import UsageError, unknown_choice
 
 if TYPE_CHECKING:
     from vse.models.onnx import Precision
-
-PRECISIONS = ("fp32", "fp16", "int8", "mixed")
 
 
 @dataclass(frozen=True)

@@ -25,6 +25,9 @@ def check_device_option(name: str | None) -> str | None:
         raise UsageError(f"--device: {error}") from None
 
 
+PRECISIONS = ("fp32", "fp16", "int8", "mixed")
+"""Of exports; :data:`vse.models.onnx.Precision`, without loading it."""
+
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")]
 DeviceOption = Annotated[
     str | None,

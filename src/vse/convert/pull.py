@@ -101,7 +101,7 @@ def pull_model(
         agreement = _fill(staging / "model", folder, source, precision, report)
         size = sum(path.stat().st_size for path in (staging / "model").rglob("*") if path.is_file())
         commit = folder.name if folder.parent.name == "snapshots" else revision
-        record = {"source": source, "revision": commit, "precision": precision, "bytes": size}
+        record = {"source": source, "revision": commit, "asked": revision, "precision": precision, "bytes": size}
         write_json(staging / "model" / PULLED_FILE, record)
         _replace(staging / "model", target, staging / "old")
     finally:
@@ -127,7 +127,7 @@ def _present(target: Path, source: str, precision: str, revision: str | None) ->
         return None
     if record.get("source") != source or record.get("precision") != precision:
         return None
-    if revision not in {None, record.get("revision")}:
+    if revision not in {None, record.get("revision"), record.get("asked")}:  # a tag or branch, and its commit
         return None
     return PullReport(
         source, str(target), precision, record.get("revision"), int(record.get("bytes") or 0), {}, fetched=False

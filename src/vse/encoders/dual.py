@@ -36,9 +36,15 @@ def create_dual(library: Library, architecture: Mapping[str, Any]) -> Any:
         InputError: If the library does not know the architecture.
     """
     if library == "open_clip":
+        text = architecture.get("text_cfg", {})
+        if isinstance(text, Mapping) and "hf_model_name" in text:
+            raise InputError(
+                f"this open_clip model has a text tower of the hub ({text['hf_model_name']}), which a saved model does "
+                "not describe: use an export of the original ('vse pull')"
+            )
         return _open_clip(dict(architecture))
     transformers = import_transformers("a CLIP-like model")
-    options = dict(architecture)
+    options = _without_code(architecture)
     model_type = options.pop("model_type", None)
     if model_type not in MODEL_TYPES:
         raise InputError(f"model type {model_type!r} is not a supported dual encoder ({', '.join(MODEL_TYPES)})")
@@ -47,6 +53,15 @@ def create_dual(library: Library, architecture: Mapping[str, Any]) -> Any:
         return transformers.AutoModel.from_config(config)
     except (ValueError, KeyError, TypeError, RuntimeError) as error:
         raise InputError(f"transformers cannot build this {model_type!r} model: {first_line(error)}") from None
+
+
+def _without_code(architecture: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a configuration without what could fetch code: attention kernels of the hub and custom classes."""
+    return {
+        key: _without_code(value) if isinstance(value, Mapping) else value
+        for key, value in architecture.items()
+        if key.lstrip("_") not in {"attn_implementation", "experts_implementation", "auto_map", "custom_pipelines"}
+    }
 
 
 def load_dual(library: Library, folder: Path, architecture: Mapping[str, Any]) -> Any:

@@ -216,6 +216,7 @@ class Installed:
     licence: str | None = None
     scores: tuple[dict[str, Any], ...] = ()
     revision: str | None = None
+    asked: str | None = None
     problem: str | None = None
 
 
@@ -314,6 +315,7 @@ def _installed(folder: Path, name: str, record: Mapping[str, Any] | None = None)
         licence=_text(about, "license") or (known.licence if known else None),
         scores=tuple(each for each in scores if isinstance(each, dict)) if isinstance(scores, list) else (),
         revision=_text(record, "revision"),
+        asked=_text(record, "asked"),
         problem=problem,
     )
 

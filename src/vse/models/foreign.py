@@ -98,11 +98,14 @@ def recognise(names: Collection[str], read: ReadJson, where: str, *, precision: 
             raise InputError(f"{where}: {name} holds a {type(content).__name__}, expected a JSON object")
         return content
 
-    pair = _onnx_pair(inside, read_object, root, where, precision)
+    pair = _onnx_pair(inside, read_object, root, precision)
     torch_files = _torch_files(inside, read_object, root, where)
     if pair is not None and (torch_files is None or precision is not None or find_spec("torch") is None):
         return replace(pair, where=where)
     if torch_files is None:
+        others = sorted(name for name in inside if re.fullmatch(r"onnx/vision_model\w*\.onnx", name))
+        if precision and others:
+            raise InputError(f"{where}: no ONNX files in {precision}; it has {', '.join(others)}")
         _refuse(inside, read_object, root, where)
         return None
     return replace(torch_files, where=where)
@@ -168,7 +171,7 @@ def _shards(listed: Any, where: str) -> list[str]:
     return names
 
 
-def _onnx_pair(inside: dict[str, str], read: ReadJson, root: str, where: str, precision: str | None) -> Foreign | None:
+def _onnx_pair(inside: dict[str, str], read: ReadJson, root: str, precision: str | None) -> Foreign | None:
     """Return the model for ONNX Runtime, if both towers are there."""
     for kind, (image, text) in PAIRS.items():
         if image in inside and text in inside and not (kind == "rclip" and "config.json" in inside):
@@ -188,9 +191,6 @@ def _onnx_pair(inside: dict[str, str], read: ReadJson, root: str, where: str, pr
                 return None
             needed = ["config.json", image, text]
             return _pair("transformers.js", root, config, needed, list(INPUT_FILES), (image, text), inside)
-    if precision and any(re.fullmatch(r"onnx/vision_model\w*\.onnx", name) for name in inside):
-        found = ", ".join(sorted(name for name in inside if name.startswith("onnx/vision_model")))
-        raise InputError(f"{where}: no ONNX files in {precision}; it has {found}")
     return None
 
 

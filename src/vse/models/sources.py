@@ -183,7 +183,7 @@ def pulled_folder(source: str, revision: str | None = None) -> Path | None:
 
     name = source.removeprefix(HUB)
     found = [each for each in list_models().pulled if each.problem is None and each.name.removeprefix(HUB) == name]
-    return next((Path(each.folder) for each in found if revision in {None, each.revision}), None)
+    return next((Path(each.folder) for each in found if revision in {None, each.revision, each.asked}), None)
 
 
 def _open_clip_folder(name: str, revision: str | None) -> Path:
