@@ -16,7 +16,16 @@ from tests.support_models import SIDE, SIZE, build, feature_sets, grid_config, p
 
 from vse.convert.onnx_export import export_onnx
 from vse.errors import InputError
-from vse.index.evidence import LONGEST, cell_evidence, heat_map, seen, write_png
+from vse.index.evidence import (
+    LONGEST,
+    BoxEvidence,
+    box_map,
+    cell_evidence,
+    heat_map,
+    image_evidence,
+    seen,
+    write_png,
+)
 from vse.inputs.preprocessing import ImagePreprocessing, imagenet, load_pixels
 from vse.models.config import PoolingConfig
 from vse.models.onnx import OnnxModel
@@ -143,3 +152,37 @@ def test_evidence_is_written_as_png(tmp_path):
     assert [each.name for each in path.parent.iterdir()] == ["map.png"]
     with pytest.raises(InputError, match="jpg"):
         write_png(tmp_path / "map.jpg", drawn)
+
+
+@pytest.mark.parametrize("runtime", ["torch", "onnx"])
+def test_windows_add_up_to_the_score(runtime, tmp_path):
+    """A model that pools windows tells the share of each box; shares and their spread both sum to the score."""
+    model = build(grid_config(image_size=LARGER, windows=6))
+    if runtime == "onnx":
+        export_onnx(model, tmp_path / "export")
+        model = OnnxModel.load(tmp_path / "export", threads=1)
+    score = float(model.encode_images([picture(2)])[0] @ QUERIES[0])
+    found = image_evidence(model, picture(2), QUERIES[0])
+    assert isinstance(found, BoxEvidence)
+    assert found.boxes.shape == (6, 4)
+    assert float(found.shares.sum()) == pytest.approx(score, abs=1e-5)
+    assert float(found.density(28, 28).sum()) == pytest.approx(score, abs=1e-5)
+    np.testing.assert_allclose(
+        found.shares,
+        naive_evidence(build(grid_config(image_size=LARGER, windows=6)), picture(2), QUERIES[0]),
+        atol=1e-5,
+    )
+    with pytest.raises(InputError, match="6 windows, not cells"):
+        cell_evidence(model, picture(2), QUERIES[0])
+
+
+def test_the_strongest_boxes_are_outlined():
+    """Red for the query, blue against it, at the sides of the box; a weak box has no outline."""
+    image = np.full((60, 90, 3), 128, np.uint8)
+    boxes = np.array([[0, 0, 0.5, 0.5], [0.5, 0.5, 1, 1], [0, 0.5, 0.5, 1], [0.5, 0, 1, 0.5]], np.float32)
+    shares = np.array([0.4, -0.3, 0.0001, 0.00001], np.float32)
+    drawn = box_map(image, BoxEvidence(boxes, shares), imagenet(SIDE)).astype(int)
+    assert drawn.shape == (60, 90, 3)
+    red, blue = drawn[15, 0], drawn[59, 70]
+    assert red[0] - red[2] > 150
+    assert blue[2] - blue[0] > 150

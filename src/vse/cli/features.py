@@ -10,6 +10,7 @@ import typer
 from vse.cli.console import progress_on_stderr, show
 from vse.cli.options import JsonOption, ThreadsOption, check_device_option
 from vse.errors import InputError, UsageError, require, unknown_choice
+from vse.inputs.regions import BoxMethod
 
 Kind = Literal["auto", "images", "videos"]
 
@@ -23,6 +24,17 @@ def features(
     kind: Annotated[Kind, typer.Option(help="What to read if a folder holds both.")] = "auto",
     size: Annotated[
         int | None, typer.Option(min=1, metavar="PIXELS", help="The input size [default: that of the backbone].")
+    ] = None,
+    regions: Annotated[
+        int | None,
+        typer.Option(min=1, metavar="N", help="Store N regions of each image, means of the cells inside boxes."),
+    ] = None,
+    boxes: Annotated[
+        BoxMethod, typer.Option(help="The boxes of regions: a grid of windows, or proposals by selective search.")
+    ] = "windows",
+    precomp: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Also write the features and captions of a dataset in the layout precomp."),
     ] = None,
     frames: Annotated[
         int | None, typer.Option(min=1, max=256, metavar="N", help="Evenly spaced frames of each video [default: 20].")
@@ -44,7 +56,7 @@ def features(
 ) -> None:
     """Extract features of images or videos for training.
 
-    Images get grid features, videos frame features. The same command resumes a run that stopped.
+    Images get grid or region features, videos frame features. The same command resumes a run that stopped.
     """
     from vse.data.open import AUTO, LAYOUTS
 
@@ -57,6 +69,12 @@ def features(
         kind = "images" if is_dataset else _kind_of(place)
     if kind == "images" and frames is not None:
         raise UsageError("--frames is for videos, and these are images: leave it out, or add --kind videos")
+    for option, given in (("--regions", regions), ("--precomp", precomp)):
+        if kind == "videos" and given is not None:
+            raise UsageError(f"{option} is for images, and these are videos: leave it out")
+    if regions is None and boxes != "windows":
+        raise UsageError(f"--boxes {boxes} is for regions: add --regions N")
+    captioned = _captioned_splits(place, layout, split) if precomp is not None else ()
     require("torch", "train", "vse features")
     from vse.inputs.video.windows import FRAMES
     from vse.models.extract import extract_features, find_images, find_videos
@@ -68,13 +86,39 @@ def features(
             backbone,
             into,
             frames=frames or FRAMES,
+            regions=regions,
+            boxes=boxes,
             size=size,
             batch_size=batch_size,
             device=device,
             threads=threads,
             progress=progress,
         )
+    if precomp is not None:
+        _write_precomp(place, layout, captioned, into, precomp)
     show(report, as_json=as_json)
+
+
+def _captioned_splits(place: Path, layout: str, split: str | None) -> tuple[str, ...]:
+    """Return the splits to write, before anything is computed; images without captions are an error."""
+    from vse.data.open import list_splits, open_data
+
+    splits = (split,) if split is not None else list_splits(place, layout=layout)
+    found = tuple(each for each in splits if open_data(place, each, layout=layout, use="files").captions)
+    if not found:
+        raise InputError(f"{place}: no captions, which the layout precomp holds beside features: leave out --precomp")
+    return found
+
+
+def _write_precomp(place: Path, layout: str, splits: tuple[str, ...], features: Path, into: Path) -> None:
+    from vse.data import FeatureStore, attach
+    from vse.data.layouts import precomp
+    from vse.data.open import open_data
+
+    store = FeatureStore.open(features)
+    into.mkdir(parents=True, exist_ok=True)
+    for split in splits:
+        precomp.write(into, attach(open_data(place, split, layout=layout, use="files"), store, on_bad="drop"))
 
 
 def _kind_of(place: Path) -> Literal["images", "videos"]:

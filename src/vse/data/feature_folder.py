@@ -24,6 +24,7 @@ from vse._util.locks import FolderLock
 from vse._util.strict import parse, read_json
 from vse.data.features import FeaturesHeader
 from vse.errors import InputError, VSEError
+from vse.inputs.regions import BoxMethod
 
 Header = TypeVar("Header", bound=FeaturesHeader)
 _DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
@@ -33,7 +34,8 @@ _DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 class FeaturePlan:
     """What a folder of features shall hold: the images or videos ``ids``, seen by one backbone in one way.
 
-    Images have a ``grid`` of cells. Videos have at most ``frames`` each and a modification time ``modified`` (ns since
+    Images have a ``grid`` of cells, or ``regions`` averaged over it (their number and where their boxes come from).
+    Videos have at most ``frames`` each and a modification time ``modified`` (ns since
     1970, None for one that cannot be read).
     """
 
@@ -46,6 +48,7 @@ class FeaturePlan:
     grid: tuple[int, int] | None = None
     frames: int = 1
     modified: tuple[int | None, ...] = ()
+    regions: tuple[int, BoxMethod] | None = None
 
     def __post_init__(self) -> None:
         what = "videos" if self.grid is None else "images"
@@ -66,13 +69,15 @@ class FeaturePlan:
 class Extracted:
     """The ``features (n, channels)`` of an image or video, or the ``reason`` why it has none.
 
-    ``modified`` is when the file was last changed before it was read, ``note`` what of it could not be read.
+    ``modified`` is when the file was last changed before it was read, ``note`` what of it could not be read. ``boxes
+    (n, 4)`` are those of regions.
     """
 
     features: NDArray[np.float16] | None
     reason: str = ""
     modified: int = 0
     note: str | None = None
+    boxes: NDArray[np.float32] | None = None
 
 
 class FeatureWriter(ABC, Generic[Header]):

@@ -5,11 +5,11 @@ says what the folder is for: a call with another backbone, preprocessing or fing
 
 Commit protocol for images. After the header come ``ids.json`` and the empty ``features.npy``; ``done.npy`` is renamed
 into place last, so that its presence means that the folder is laid out. A batch is committed in two steps: its rows of
-``features.npy`` and its lines of ``problems.jsonl`` are written and synced to disk, and only then are its marks in
-``done.npy`` written and synced. A mark therefore stands for features that are there, whenever the process is killed or
-the power fails; only the batch in progress is lost and computed again. ``complete`` in ``store.json`` becomes true when
-no mark is 0. Rows are written with ordinary writes and not through a mapping: on a full disk a write raises an error,
-while a store into a mapped page ends the process with a bus error.
+``features.npy`` and ``boxes.npy`` and its lines of ``problems.jsonl`` are written and synced to disk, and only then are
+its marks in ``done.npy`` written and synced. A mark therefore stands for features that are there, whenever the process
+is killed or the power fails; only the batch in progress is lost and computed again. ``complete`` in ``store.json``
+becomes true when no mark is 0. Rows are written with ordinary writes and not through a mapping: on a full disk a write
+raises an error, while a store into a mapped page ends the process with a bus error.
 
 Commit protocol for videos. An array is synced, given the modification time of its video and renamed into place: an
 array with the time of its video stands for that video. A note about a video is in ``features.json`` before its array
@@ -34,6 +34,7 @@ from vse._util.atomic import settle, sync_folder, write_json, write_text
 from vse.data.feature_folder import Extracted, FeaturePlan, FeatureWriter, one_line_errors, other_plan
 from vse.data.features import (
     BAD,
+    BOXES,
     DONE,
     DONE_WELL,
     FEATURES,
@@ -43,8 +44,10 @@ from vse.data.features import (
     START_AGAIN,
     TO_DO,
     VIDEO_HEADER,
+    RegionsHeader,
     StoreHeader,
     VideoFeaturesHeader,
+    map_boxes,
     map_features,
     read_ids,
     read_marks,
@@ -72,7 +75,8 @@ def open_writer(folder: str | os.PathLike[str], plan: FeaturePlan) -> FeatureWri
         VSEError: If another process is writing it, or it cannot be written.
     """
     if plan.grid is not None:
-        header = StoreHeader(**plan.described(), grid=plan.grid, count=len(plan.ids))
+        regions = None if plan.regions is None else RegionsHeader(count=plan.regions[0], boxes=plan.regions[1])
+        header = StoreHeader(**plan.described(), grid=plan.grid, regions=regions, count=len(plan.ids))
         return GridWriter(Path(folder), plan, header)
     return VideoWriter(Path(folder), plan, VideoFeaturesHeader(**plan.described(), frames=plan.frames))
 
@@ -95,6 +99,10 @@ class GridWriter(FeatureWriter[StoreHeader]):
         marks = np.load(self.folder / DONE, mmap_mode="r", allow_pickle=False)
         self._features = _RowFile(self.folder / FEATURES, features.offset, self.header.nbytes // self.header.count)
         self._done = _RowFile(self.folder / DONE, marks.offset, 1)
+        self._boxes: _RowFile | None = None
+        if self.header.regions is not None:
+            boxes = map_boxes(self.folder, self.header)
+            self._boxes = _RowFile(self.folder / BOXES, boxes.offset, boxes.nbytes // len(boxes))
 
     @property
     def problems(self) -> Mapping[str, str]:
@@ -107,10 +115,15 @@ class GridWriter(FeatureWriter[StoreHeader]):
         for features in good.values():
             if features.dtype != np.float16 or features.shape != shape:
                 raise InputError(f"features are {features.dtype} {features.shape}: expected float16 {shape}")
+        boxes = {row: self._checked_boxes(batch[row].boxes) for row in good} if self._boxes is not None else {}
         with one_line_errors(self.folder):
             for row, features in good.items():
                 self._features.write(row, features.tobytes())
             self._features.flush()
+            if self._boxes is not None:
+                for row, data in boxes.items():
+                    self._boxes.write(row, data)
+                self._boxes.flush()
             bad = {row: one.reason for row, one in batch.items() if row not in good}
             if bad:
                 self._append_problems({self.plan.ids[row]: reason for row, reason in bad.items()})
@@ -133,7 +146,16 @@ class GridWriter(FeatureWriter[StoreHeader]):
     def close(self) -> None:
         self._features.close()
         self._done.close()
+        if self._boxes is not None:
+            self._boxes.close()
         super().close()
+
+    def _checked_boxes(self, boxes: NDArray[np.float32] | None) -> bytes:
+        expected = (self.header.elements, 4)
+        if boxes is None or boxes.dtype != np.float32 or boxes.shape != expected:
+            found = "missing" if boxes is None else f"{boxes.dtype} {boxes.shape}"
+            raise InputError(f"boxes are {found}: expected float32 {expected}")
+        return boxes.tobytes()
 
     def _lay_out(self) -> None:
         """Create the files that are missing, in the order of the protocol."""
@@ -147,6 +169,9 @@ class GridWriter(FeatureWriter[StoreHeader]):
             raise InputError(f"{self.folder / DONE} is missing: {START_AGAIN}")
         write_json(self.folder / IDS, list(self.plan.ids))
         open_memmap(self.folder / FEATURES, mode="w+", dtype=np.float16, shape=self.header.shape).flush()
+        if self.header.regions is not None:
+            shape = (self.header.count, self.header.elements, 4)
+            open_memmap(self.folder / BOXES, mode="w+", dtype=np.float32, shape=shape).flush()
         beside = self.folder / f".{DONE}"
         open_memmap(beside, mode="w+", dtype=np.uint8, shape=(self.header.count,)).flush()
         beside.replace(self.folder / DONE)

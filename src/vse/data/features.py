@@ -1,10 +1,11 @@
-"""Features on disk, extracted once by ``vse features``: grid features of images and frame features of videos.
+"""Features on disk, extracted once by ``vse features``: features of cells or regions of images, of frames of videos.
 
-Images have the same number of cells each, so that their features are rows of one array::
+Images have the same number of cells or regions each, so that their features are rows of one array::
 
     FOLDER/store.json      backbone, preprocessing, grid, fingerprint of the weights, whether it is complete
     FOLDER/ids.json        the id of the image in each row
-    FOLDER/features.npy    float16 (count, cells, channels), to be memory-mapped
+    FOLDER/features.npy    float16 (count, cells or regions, channels), to be memory-mapped
+    FOLDER/boxes.npy       float32 (count, regions, 4), only of regions: left, top, right, bottom as shares of the image
     FOLDER/done.npy        uint8 (count,): 0 to do, 1 done, 2 the image cannot be used
     FOLDER/problems.jsonl  {"id", "reason"} of every image that cannot be used
 
@@ -33,14 +34,16 @@ from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field, PositiveInt
+from pydantic import Field, PositiveInt, model_serializer
 
 from vse._util.strict import Strict, parse, read_json
 from vse.data.dataset import CaptionedImages, FeatureRows, ImageFiles
 from vse.data.files import open_features
 from vse.errors import InputError, unknown_choice
+from vse.inputs.regions import BoxMethod
 
 HEADER, IDS, FEATURES, DONE, PROBLEMS = "store.json", "ids.json", "features.npy", "done.npy", "problems.jsonl"
+BOXES = "boxes.npy"
 VIDEO_HEADER = "features.json"
 VIDEO_KIND: Literal["clip features"] = "clip features"
 TO_DO, DONE_WELL, BAD = 0, 1, 2
@@ -59,17 +62,41 @@ class FeaturesHeader(Strict):
     fingerprint: str
 
 
+class RegionsHeader(Strict):
+    """How many regions an image has, and where their boxes come from; see :mod:`vse.inputs.regions`."""
+
+    count: PositiveInt
+    boxes: BoxMethod
+
+
 class StoreHeader(FeaturesHeader):
-    """``store.json``; ``grid`` is rows × columns of cells."""
+    """``store.json``; ``grid`` is rows × columns of cells, over which ``regions``, if there are any, were averaged."""
 
     grid: tuple[PositiveInt, PositiveInt]
+    regions: RegionsHeader | None = None
     count: PositiveInt
     complete: bool = False
 
+    @model_serializer(mode="wrap")
+    def _without_absent(self, write: Any) -> dict[str, Any]:
+        """Leave ``regions`` out of the header of cells, which earlier releases read too."""
+        plain: dict[str, Any] = write(self)
+        return {key: value for key, value in plain.items() if key != "regions" or value is not None}
+
+    @property
+    def elements(self) -> int:
+        """Cells or regions of an image."""
+        return self.grid[0] * self.grid[1] if self.regions is None else self.regions.count
+
+    @property
+    def described_elements(self) -> str:
+        """Such as ``49 cells`` or ``36 regions (selective-search)``."""
+        return f"{self.elements} cells" if self.regions is None else f"{self.elements} regions ({self.regions.boxes})"
+
     @property
     def shape(self) -> tuple[int, int, int]:
-        """Of the features: (count, cells, channels)."""
-        return self.count, self.grid[0] * self.grid[1], self.channels
+        """Of the features: (count, cells or regions, channels)."""
+        return self.count, self.elements, self.channels
 
     @property
     def nbytes(self) -> int:
@@ -90,7 +117,8 @@ class VideoFeaturesHeader(FeaturesHeader):
 class FeatureStore:
     """A complete store of image features: row i of ``array``, which stays on disk, belongs to image ``ids[i]``.
 
-    ``bad`` are the reasons, by id, of images that could not be used; their rows are empty.
+    ``bad`` are the reasons, by id, of images that could not be used; their rows are empty. ``boxes`` are those of the
+    regions, ``(count, regions, 4)`` in the same order; None for cells.
     """
 
     folder: Path
@@ -98,6 +126,7 @@ class FeatureStore:
     ids: tuple[str, ...]
     array: NDArray[np.float16]
     bad: Mapping[str, str]
+    boxes: NDArray[np.float32] | None = None
 
     @classmethod
     def open(cls, folder: str | os.PathLike[str]) -> FeatureStore:
@@ -120,7 +149,8 @@ class FeatureStore:
         ids = read_ids(where, header)
         reasons = read_problems(where)
         bad = {ids[row]: reasons.get(ids[row], "reason unknown") for row in np.flatnonzero(marks == BAD)}
-        return cls(where, header, ids, map_features(where, header), bad)
+        boxes = None if header.regions is None else map_boxes(where, header)
+        return cls(where, header, ids, map_features(where, header), bad, boxes)
 
     def rows_for(self, ids: Sequence[str]) -> FeatureRows:
         """Return the features of these images in this order.
@@ -144,6 +174,17 @@ class FeatureStore:
             )
         rows = np.array([self._row_of[name] for name in ids], dtype=np.int64)
         return FeatureRows(self.array, rows, tuple(ids))
+
+    def expect_windows(self, windows: int | None) -> None:
+        """Refuse a model that takes other elements of an image: that many ``windows``, or cells if None."""
+        regions = self.header.regions
+        same = regions is None if windows is None else regions == RegionsHeader(count=windows, boxes="windows")
+        if not same:
+            wanted = "cells" if windows is None else f"{windows} windows"
+            raise InputError(
+                f"{self.folder} holds {self.header.described_elements} of each image, and the model takes {wanted}: "
+                "set model.image.windows to the number of windows in the store, or extract the features again"
+            )
 
     @cached_property
     def _row_of(self) -> dict[str, int]:
@@ -243,6 +284,17 @@ def map_features(folder: Path, header: StoreHeader) -> np.memmap[Any, Any]:
         raise InputError(
             f"{folder / FEATURES} holds {array.dtype} {array.shape}, {HEADER} promises {header.dtype} "
             f"{header.shape}: {START_AGAIN}"
+        )
+    return array
+
+
+def map_boxes(folder: Path, header: StoreHeader) -> np.memmap[Any, Any]:
+    """Map ``boxes.npy`` read-only."""
+    array = open_features(folder / BOXES)
+    expected = (header.count, header.elements, 4)
+    if array.shape != expected or array.dtype != np.float32:
+        raise InputError(
+            f"{folder / BOXES} holds {array.dtype} {array.shape}, expected float32 {expected}: {START_AGAIN}"
         )
     return array
 

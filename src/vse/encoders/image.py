@@ -11,6 +11,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from vse.encoders.backbones.base import Backbone
 from vse.encoders.functional import unit_norm
 from vse.errors import InputError, unknown_choice
+from vse.inputs.regions import window_weights
 from vse.pooling import Pooling
 from vse.pooling.functional import Lengths, compiled, read_sets
 
@@ -155,15 +156,20 @@ def check_features(features: Tensor, width: int, dtype: torch.dtype) -> Tensor:
 class GridEncoder(nn.Module):
     """``pixels (B, 3, H, W)`` → backbone ``(B, h·w, C)`` → projection → pooling → unit norm ``(B, D)``.
 
-    Precomputed cell features ``(B, N, C)`` are accepted instead of pixels and skip the backbone. In training, the
-    backbone's batch norms keep their running statistics fixed; their scale and shift are trained.
+    With ``windows`` the cells are first averaged inside that many windows of several sizes,
+    :func:`vse.inputs.regions.window_boxes`, which take their place. Precomputed features ``(B, N, C)`` of cells or
+    windows are accepted instead of pixels and skip the backbone. In training, the backbone's batch norms keep their
+    running statistics fixed; their scale and shift are trained.
     """
 
-    def __init__(self, backbone: Backbone, projection: Projection, pooling: Pooling) -> None:
+    def __init__(
+        self, backbone: Backbone, projection: Projection, pooling: Pooling, windows: int | None = None
+    ) -> None:
         super().__init__()
         self.backbone = backbone
         self.projection = projection
         self.pooling = pooling
+        self.windows = windows
 
     @property
     def feature_size(self) -> int:
@@ -181,11 +187,17 @@ class GridEncoder(nn.Module):
         if pixels.dim() == 4:
             if pixels.shape[1] != 3:
                 raise InputError(f"pixels must have shape (B, 3, H, W), got {tuple(pixels.shape)}")
-            cells = self.backbone(pixels)
+            cells = self.backbone(pixels) if self.windows is None else self._window_means(pixels, self.windows)
         else:
             cells = check_features(pixels, self.feature_size, self.projection.fc.weight.dtype)
         mask = read_sets(cells, lengths, mask)
         return self.projection(cells, mask), mask
+
+    def _window_means(self, pixels: Tensor, windows: int) -> Tensor:
+        """Return the mean of the cells in each window, ``(B, windows, C)``."""
+        cells = self.backbone.feature_map(pixels)  # (B, C, h, w)
+        weights = torch.tensor(window_weights(windows, *cells.shape[2:]), dtype=cells.dtype, device=cells.device)
+        return weights @ cells.flatten(2).transpose(1, 2)
 
     def train(self, mode: bool = True) -> GridEncoder:
         super().train(mode)

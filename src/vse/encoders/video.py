@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from vse.encoders.backbones import Backbone, create_backbone
 from vse.encoders.functional import evaluation_mode, state_fingerprint, unit_norm
 from vse.encoders.image import check_features
+from vse.encoders.third_party import offline
 from vse.errors import InputError
 from vse.pooling import Pooling
 from vse.pooling.functional import Lengths, read_sets
@@ -95,13 +96,15 @@ class FrameBackbone:
         fingerprint: Fingerprint of the published weights that the features were computed with.
 
     Raises:
-        InputError: If the backbone is unavailable, or its weights have another fingerprint.
+        InputError: If the backbone is in no package and not in the hub's cache, or its weights have another
+            fingerprint.
     """
 
     def __init__(self, name: str, options: Mapping[str, Any], fingerprint: str) -> None:
         used = f"this model encodes frames with {name!r}"
         try:
-            self._backbone = create_backbone(name, pretrained=True, **options)
+            with offline():  # a model's folder names the backbone, not the user
+                self._backbone = create_backbone(name, pretrained=True, **options)
         except InputError as error:
             raise InputError(f"{used}, which is unavailable here ({error}): {OTHERWISE}") from None
         found = state_fingerprint(self._backbone.state_dict())

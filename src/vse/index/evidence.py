@@ -5,7 +5,7 @@ from __future__ import annotations
 import tempfile
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +14,7 @@ from vse.errors import InputError
 from vse.index.pipeline.reading import FRAMES
 from vse.index.scan import VideoLimits
 from vse.index.types import Vectors
+from vse.inputs.regions import Boxes, region_weights, window_boxes
 from vse.inputs.video.file import open_video
 from vse.inputs.video.reader import FrameReader
 from vse.inputs.video.windows import WINDOW_SECONDS, WINDOWS, Window, read_window, spans
@@ -32,6 +33,10 @@ AGAINST = np.array([29, 78, 216], np.float32)
 LUMINANCE = np.array([0.299, 0.587, 0.114], np.float32)
 STRONGEST = 0.65
 """Opacity of the colour on the strongest cell."""
+OUTLINED = 3
+"""Boxes that are outlined in a drawing; more hide each other."""
+SPREAD = 28
+"""Rows and columns of the heat map of windows."""
 LONGEST = 1600
 """Longest side of the drawing in pixels: blending at full resolution can take gigabytes."""
 
@@ -51,6 +56,41 @@ def cell_evidence(model: Model, picture: ImageSource, vector: Vectors) -> NDArra
     Raises:
         InputError: The model cannot tell (``capabilities.evidence``), or has embeddings of another width.
     """
+    evidence = image_evidence(model, picture, vector)
+    if isinstance(evidence, BoxEvidence):
+        raise InputError(f"this model weighs {len(evidence.shares)} windows, not cells: use image_evidence")
+    return evidence
+
+
+class BoxEvidence(NamedTuple):
+    """The contribution ``shares (N,)`` of each of the windows ``boxes (N, 4)`` to the score of an image.
+
+    A box is left, top, right and bottom as shares of what the model sees; the contributions sum to the score.
+    """
+
+    boxes: Boxes
+    shares: NDArray[np.float32]
+
+    def density(self, rows: int, columns: int) -> NDArray[np.float32]:
+        """Return the shares spread evenly over the area of their boxes, ``(rows, columns)``; the sum is the score."""
+        weights = region_weights(self.boxes, (rows, columns))
+        return (self.shares @ weights).reshape(rows, columns).astype(np.float32)
+
+
+def image_evidence(model: Model, picture: ImageSource, vector: Vectors) -> NDArray[np.float32] | BoxEvidence:
+    """Return the contributions of the parts of an image to its score: of its cells, or of the model's windows.
+
+    Args:
+        model: A model that encodes images as cells or windows and pools them by weights on ranks.
+        picture: The image.
+        vector: Embedding of the query ``(D,)``.
+
+    Returns:
+        ``(rows, columns)`` as :func:`cell_evidence` describes it, or the windows with theirs.
+
+    Raises:
+        InputError: The model cannot tell (``capabilities.evidence``), or has embeddings of another width.
+    """
     how = model.preprocessing
     if how is None or not model.capabilities.evidence:
         raise InputError(NO_EVIDENCE)
@@ -60,10 +100,12 @@ def cell_evidence(model: Model, picture: ImageSource, vector: Vectors) -> NDArra
 
     pixels = load_pixels(picture, how)[None]
     shares, grid = model.cell_contributions(pixels)
-    if grid is None or grid[0] * grid[1] != len(shares):
-        raise InputError(f"{len(shares)} cells for a grid of {grid}: their positions are unknown")
-    cells = shares.astype(np.float64) @ vector.astype(np.float64)
-    return cells.reshape(grid).astype(np.float32)
+    parts = (shares.astype(np.float64) @ vector.astype(np.float64)).astype(np.float32)
+    if grid is None:
+        return BoxEvidence(window_boxes(len(parts)), parts)
+    if grid[0] * grid[1] != len(parts):
+        raise InputError(f"{len(parts)} cells for a grid of {grid}: their positions are unknown")
+    return parts.reshape(grid)
 
 
 def heat_map(picture: ImageSource, cells: NDArray[Any], how: ImagePreprocessing) -> NDArray[np.uint8]:
@@ -90,6 +132,27 @@ def heat_map(picture: ImageSource, cells: NDArray[Any], how: ImagePreprocessing)
     part = image[top : top + height, left : left + width]
     image[top : top + height, left : left + width] = (1 - cover) * part + cover * np.where(smooth > 0, FOR, AGAINST)
     return image.round().clip(0, 255).astype(np.uint8)
+
+
+def box_map(picture: ImageSource, evidence: BoxEvidence, how: ImagePreprocessing) -> NDArray[np.uint8]:
+    """Draw the evidence of windows over the image in grey, ``(H, W, 3)``: a heat map, and the strongest boxes.
+
+    Colour is the sum of the boxes at a place, each spread over its area. The :data:`OUTLINED` boxes that contribute
+    most, for or against, are outlined with their contribution.
+    """
+    from PIL import Image, ImageDraw
+
+    drawn = Image.fromarray(heat_map(picture, evidence.density(SPREAD, SPREAD), how))
+    top, left, height, width = seen((drawn.height, drawn.width), how)
+    pen = ImageDraw.Draw(drawn)
+    for number in np.argsort(-np.abs(evidence.shares), kind="stable")[:OUTLINED][::-1].tolist():
+        share = float(evidence.shares[number])
+        sides = evidence.boxes[number] * np.array([width - 1, height - 1, width - 1, height - 1])
+        x0, y0, x1, y1 = (sides + np.array([left, top, left, top])).round().astype(int).tolist()
+        colour = tuple((FOR if share > 0 else AGAINST).astype(int).tolist())
+        pen.rectangle((x0, y0, x1, y1), outline=colour, width=2)
+        pen.text((x0 + 4, y0 + 2), f"{share:+.3f}", fill=colour, stroke_width=1, stroke_fill=(255, 255, 255))
+    return np.asarray(drawn)
 
 
 def write_png(path: Path, pixels: NDArray[np.uint8]) -> Path:

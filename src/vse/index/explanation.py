@@ -10,7 +10,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vse.errors import InputError, VSEError
-from vse.index.evidence import AGAINST, FOR, cell_evidence, frame_evidence, heat_map, moment_frames, write_png
+from vse.index.evidence import (
+    AGAINST,
+    FOR,
+    BoxEvidence,
+    box_map,
+    frame_evidence,
+    heat_map,
+    image_evidence,
+    moment_frames,
+    write_png,
+)
 from vse.index.results import SearchResults, clock
 from vse.index.scan import digest
 from vse.index.types import Collection, Item, MediaFile, Vectors, full_path
@@ -84,6 +94,7 @@ class Explanation:
 
     Attributes:
         cells: Grid of contributions, for an image.
+        boxes: (left, top, right, bottom, contribution) of each window, for an image of a model that pools windows.
         frames: (second in the video, contribution) of each frame, for a moment.
         file: The evidence image that was written, if any.
         replaced: Whether it overwrote an older file.
@@ -91,6 +102,7 @@ class Explanation:
     """
 
     cells: tuple[tuple[float, ...], ...] = ()
+    boxes: tuple[tuple[float, float, float, float, float], ...] = ()
     frames: tuple[tuple[float, float], ...] = ()
     file: str | None = None
     replaced: bool = False
@@ -99,12 +111,15 @@ class Explanation:
     @property
     def total(self) -> float:
         """Sum of the contributions, equal to the score of the result."""
-        return sum(map(sum, self.cells)) + sum(share for _, share in self.frames)
+        parts = (share for _, share in self.frames) if self.frames else (share for *_, share in self.boxes)
+        return sum(map(sum, self.cells)) + sum(parts)
 
     def to_json(self) -> dict[str, Any]:
         found: dict[str, Any] = {}
         if self.cells:
             found = {"cells": [[round(cell, DECIMALS) for cell in row] for row in self.cells]}
+        elif self.boxes:
+            found = {"boxes": [[round(value, DECIMALS) for value in box] for box in self.boxes]}
         elif self.frames:
             found = {"frames": [[round(second, 3), round(share, DECIMALS)] for second, share in self.frames]}
         return {**found, "file": self.file, "replaced": self.replaced, "note": self.note}
@@ -177,8 +192,11 @@ def explain_item(model: Model, item: Item, vector: Vectors) -> tuple[Explanation
         raise InputError(NO_EVIDENCE)
     _check_unchanged(item.file)
     if item.start is None and how is not None:
-        cells = cell_evidence(model, path, vector)
-        return Explanation(cells=tuple(map(tuple, cells.tolist()))), heat_map(path, cells, how)
+        evidence = image_evidence(model, path, vector)
+        if isinstance(evidence, BoxEvidence):
+            sides = ((*box, share) for box, share in zip(*map(np.ndarray.tolist, evidence), strict=True))
+            return Explanation(boxes=tuple(sides)), box_map(path, evidence, how)
+        return Explanation(cells=tuple(map(tuple, evidence.tolist()))), heat_map(path, evidence, how)
     frames = moment_frames(path, item.start or 0.0)
     shares = frame_evidence(model, frames, vector)
     pairs = tuple(zip(frames.times, shares.tolist(), strict=True))

@@ -77,7 +77,7 @@ def build_image_encoder(
         update["backbone"] = config.backbone.model_copy(update={"name": "transformers", "options": described})
     if config.preprocessing is None:
         update["preprocessing"] = backbone.preprocessing(config.image_size).to_json()
-    return GridEncoder(backbone, projection, pooling), config.model_copy(update=update)
+    return GridEncoder(backbone, projection, pooling, config.windows), config.model_copy(update=update)
 
 
 def build_text_encoder(config: TextConfig, size: int, *, dual: Any = None) -> tuple[nn.Module, TextConfig]:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 from pydantic import AfterValidator, Field, model_serializer, model_validator
 
 from vse._util.strict import Strict, parse
+from vse.inputs.regions import LARGEST as MOST_REGIONS
 
 if TYPE_CHECKING:
     from vse.inputs.preprocessing import ImagePreprocessing
@@ -90,15 +91,25 @@ class FramesConfig(Strict):
 
 
 class GridConfig(Strict):
-    """Images through a backbone; building a model fills in the ``preprocessing`` of the backbone."""
+    """Images through a backbone; building a model fills in the ``preprocessing`` of the backbone.
+
+    With ``windows``, the elements are means of the cells inside that many windows of several sizes.
+    """
 
     kind: Literal["grid"] = "grid"
     backbone: BackboneConfig
     image_size: Annotated[int, Field(ge=1, le=LARGEST)] | None = None
     preprocessing: Annotated[dict[str, Any] | None, AfterValidator(_known_preprocessing)] = None
+    windows: Annotated[int, Field(ge=1, le=MOST_REGIONS)] | None = None
     head: Literal["linear", "residual-mlp", "class-words"] = "linear"
     hidden_size: Annotated[int, Field(ge=1, le=LARGEST)] = 512
     pooling: PoolingConfig = PoolingConfig()
+
+    @model_serializer(mode="wrap")
+    def _without_absent(self, write: Any) -> dict[str, Any]:
+        """Leave ``windows`` out of the configuration of other models."""
+        plain: dict[str, Any] = write(self)
+        return {key: value for key, value in plain.items() if key != "windows" or value is not None}
 
 
 class BiGRUConfig(Strict):

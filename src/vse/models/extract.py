@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, Protocol
@@ -22,6 +22,7 @@ from vse.encoders.video import NAN, as_float16, see_cells, see_frames
 from vse.errors import InputError, VSEError
 from vse.inputs.files import BadMediaError, os_reason
 from vse.inputs.preprocessing import ImagePreprocessing
+from vse.inputs.regions import Boxes, BoxMethod, check_count, check_method, propose_boxes, region_weights
 from vse.inputs.video.windows import FRAMES, check_frame_count
 from vse.models.devices import set_torch_threads, torch_device
 from vse.models.encode import check_batch_size, read_ahead, read_pixels
@@ -56,8 +57,9 @@ class FeaturesReport:
 
     ``count`` is the number of images or videos, of which this run ``computed`` some and found others ``kept``.
     ``clipped`` counts the values of this run that exceed float16. ``problems`` are the reasons, by id, of those
-    without features; ``notes`` are what of a video could not be read. Images have a ``grid`` of cells; of videos at
-    most ``frames_each`` were used, and this run computed ``frames``.
+    without features; ``notes`` are what of a video could not be read. Images have a ``grid`` of cells, or that many
+    ``regions`` with ``boxes`` by one of :data:`~vse.inputs.regions.BOX_METHODS`; of videos at most ``frames_each``
+    were used, and this run computed ``frames``.
     """
 
     kind: Literal["image", "video"]
@@ -74,6 +76,8 @@ class FeaturesReport:
     grid: tuple[int, int] | None = None
     frames_each: int | None = None
     frames: int = 0
+    regions: int | None = None
+    boxes: BoxMethod | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return the report with the keys of ``vse features --json``, which differ for images and videos."""
@@ -83,6 +87,8 @@ class FeaturesReport:
         about = {"folder": str(self.folder), "backbone": self.backbone}
         if self.kind == "image":
             seen: dict[str, Any] = {"grid": list(self.grid or ()), "channels": self.channels, "images": self.count}
+            if self.regions is not None:
+                seen |= {"regions": self.regions, "boxes": self.boxes}
             return {**about, **seen, **counted, "bad": problems}
         seen = {"frames_per_clip": self.frames_each, "channels": self.channels, "clips": self.count}
         notes = [{"id": name, "note": note} for name, note in self.notes.items()]
@@ -98,6 +104,8 @@ def extract_features(
     into: str | os.PathLike[str],
     *,
     frames: int = FRAMES,
+    regions: int | None = None,
+    boxes: BoxMethod = "windows",
     size: int | None = None,
     batch_size: int = 16,
     name: str | None = None,
@@ -120,6 +128,8 @@ def extract_features(
             weights, or a backbone that ``name`` and ``options`` then describe in the folder.
         into: A new or empty folder, or that of an earlier run with the same arguments.
         frames: At most this many frames of a video, evenly spaced.
+        regions: Store that many regions of each image instead of its cells, each the mean of the cells inside a box.
+        boxes: Where the boxes come from, see :mod:`vse.inputs.regions`. They are stored beside the features.
         size: The side to which images are resized; the backbone's own by default.
         batch_size: Images or frames that are computed at once.
         name: How the folder names a backbone that is given as an object.
@@ -139,6 +149,11 @@ def extract_features(
     check_frame_count("frames", frames)
     set_torch_threads(threads)
     videos = images if isinstance(images, VideoFiles) else None
+    if regions is not None:
+        if videos is not None:
+            raise InputError("regions are parts of images: leave them out for videos")
+        check_count(regions)
+        check_method(boxes)
     opened = _open_backbone(backbone, size, name, options, device)
     plan = FeaturePlan(
         backbone=opened.name,
@@ -150,8 +165,9 @@ def extract_features(
         grid=opened.grid if videos is None else None,
         frames=frames,
         modified=() if videos is None else tuple(map(_modified, videos.paths)),
+        regions=None if regions is None else (regions, boxes),
     )
-    source = _Images(images, opened) if videos is None else _Videos(videos, opened, frames, batch_size)
+    source = _Images(images, opened, plan.regions) if videos is None else _Videos(videos, opened, frames, batch_size)
     with evaluation_mode(opened.network), open_writer(into, plan) as writer:
         report = _fill(writer, source, batch_size if videos is None else 1, progress or SilentProgress())
     if videos is None:
@@ -209,6 +225,8 @@ def _fill(
         grid=plan.grid,
         frames_each=plan.frames if plan.grid is None else None,
         frames=frames if plan.grid is None else 0,
+        regions=None if plan.regions is None else plan.regions[0],
+        boxes=None if plan.regions is None else plan.regions[1],
     )
 
 
@@ -220,37 +238,45 @@ class _Read:
     reason: str = ""
     modified: int = 0
     note: str | None = None
+    boxes: Boxes | None = None
 
 
 class _Images:
-    """Images: ``(3, H, W)`` each, computed together."""
+    """Images: ``(3, H, W)`` each, computed together; cells, or regions averaged over them."""
 
     noun = "images"
 
-    def __init__(self, images: Items, opened: _OpenedBackbone) -> None:
-        self._images, self._opened = images, opened
+    def __init__(self, images: Items, opened: _OpenedBackbone, regions: tuple[int, BoxMethod] | None) -> None:
+        self._images, self._opened, self._regions = images, opened, regions
 
     def amount(self, count: int) -> str:
         rows, columns = self._opened.grid
-        return f"{count * rows * columns * self._opened.network.channels * 2 / 1e9:.2f} GB of features"
+        elements = rows * columns if self._regions is None else self._regions[0]
+        return f"{count * elements * self._opened.network.channels * 2 / 1e9:.2f} GB of features"
 
     def read(self, position: int) -> _Read:
         found = read_pixels(self._images[position], self._opened.preprocessing)
         if isinstance(found, VSEError):
             return _Read(reason=getattr(found, "reason", str(found)))
-        return _Read(found)
+        if self._regions is None:
+            return _Read(found)
+        return _Read(found, boxes=propose_boxes(found, self._opened.preprocessing, *self._regions))
 
-    def compute(self, loaded: Iterable[_Read]) -> tuple[list[Extracted], int]:
+    def compute(self, loaded: Sequence[_Read]) -> tuple[list[Extracted], int]:
         results = [Extracted(None, one.reason) for one in loaded]
         usable = {k: one.pixels for k, one in enumerate(loaded) if one.pixels is not None}
         if not usable:
             return results, 0
         cells = see_cells(self._opened.network, np.stack(list(usable.values())))  # (B, h·w, C)
+        found = [loaded[k].boxes for k in usable]
+        if self._regions is not None:
+            weights = region_weights(np.stack([each for each in found if each is not None]), self._opened.grid)
+            cells = torch.from_numpy(weights).to(cells.device) @ cells  # (B, regions, C)
         broken = cells.isnan().flatten(1).any(1)
         features, clipped = as_float16(cells[~broken])
         rows = iter(features)
-        for k, is_broken in zip(usable, broken.tolist(), strict=True):
-            results[k] = Extracted(None, NAN) if is_broken else Extracted(next(rows))
+        for k, is_broken, boxes in zip(usable, broken.tolist(), found, strict=True):
+            results[k] = Extracted(None, NAN) if is_broken else Extracted(next(rows), boxes=boxes)
         return results, clipped
 
 
@@ -276,7 +302,7 @@ class _Videos:
             return _Read(reason=os_reason(error))
         return _Read(found.pixels, modified=modified, note=found.remark)
 
-    def compute(self, loaded: Iterable[_Read]) -> tuple[list[Extracted], int]:
+    def compute(self, loaded: Sequence[_Read]) -> tuple[list[Extracted], int]:
         results, clipped = [], 0
         for one in loaded:
             seen = None if one.pixels is None else see_frames(self._opened.network, one.pixels, self._batch_size)

@@ -73,8 +73,11 @@ def features_lines(report: FeaturesReport) -> list[str]:
     kept = f"{report.kept} already existed"
     if report.grid is not None:
         rows, columns = report.grid
+        parts = f"{rows} × {columns} cells"
+        if report.regions is not None:
+            parts = f"{report.regions} regions ({report.boxes}) over {parts}"
         lines = [
-            f"{counted}, {rows} × {columns} cells of {report.channels} channels each",
+            f"{counted}, {parts} of {report.channels} channels each",
             f"{report.computed} computed now{rate}, {kept}",
         ]
     else:

@@ -8,14 +8,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.lib import format as npy_format
 from numpy.typing import NDArray
 
+from vse._util.atomic import settle, write_text
 from vse.data.dataset import CaptionedImages, FeatureRows, ImageFiles
 from vse.data.files import open_features, parse_json, read_captions, read_lines, read_text
 from vse.data.reading import ReadOptions, first_folder, in_usual_order
@@ -25,6 +27,7 @@ COMPLETE_BYTES = 64 << 20
 """Files up to this size are compared completely."""
 WINDOWS = 17
 WINDOW_ROWS = 16
+Change = Callable[[NDArray[Any]], NDArray[Any]]
 _PREFIX = 256  # values compared first: two images nearly always differ there, and they fit one page of the file
 
 
@@ -240,6 +243,42 @@ def read(path: Path, split: str, options: ReadOptions) -> CaptionedImages:
         names = assignment.ids or tuple(f"{split}/{i}" for i in range(len(assignment.rows)))
         images, owners = FeatureRows(array, assignment.rows, names), assignment.owners
     return CaptionedImages(_data_name(folder), split, NAME, images, tuple(captions), owners)
+
+
+def write(folder: Path, split: CaptionedImages, change: Change | None = None) -> None:
+    """Write the features and captions of a split into ``folder``, as float16 with one row for each image.
+
+    Args:
+        folder: An existing folder; files of a split with the same name are replaced, each atomically.
+        split: Images with stored features, all with equally many captions, which the layout demands.
+        change: Applied to the features ``(N, C)`` of each image, such as a projection.
+
+    Raises:
+        InputError: If images have no features, or not equally many captions.
+    """
+    rows = split.images
+    if not isinstance(rows, FeatureRows):
+        raise InputError(f"{split.name}, split {split.split!r}: image files, expected their features")
+    owners = np.asarray(split.caption_to_image)
+    counts = np.bincount(owners, minlength=len(rows))
+    if counts.min() != counts.max() or not counts.min():
+        raise InputError(
+            f"{split.name}, split {split.split!r}: between {counts.min()} and {counts.max()} captions for an image: "
+            "the layout precomp needs equally many"
+        )
+    lines = [" ".join(split.captions[place].split()) for place in np.argsort(owners, kind="stable").tolist()]
+    changed = change or (lambda features: features)
+    first = np.asarray(changed(rows[0]))
+    header = {"descr": "<f2", "fortran_order": False, "shape": (len(rows), *first.shape)}
+    part = folder / f"{split.split}{_FEATURES}.part"
+    with part.open("wb") as file:
+        npy_format.write_array_header_2_0(file, header)
+        for number in range(len(rows)):
+            file.write(np.ascontiguousarray(changed(rows[number]), dtype=np.float16).data)
+    settle(part)
+    part.replace(folder / f"{split.split}{_FEATURES}")
+    write_text(folder / f"{split.split}{_IDS}", "".join(f"{each}\n" for each in rows.ids))
+    write_text(folder / f"{split.split}{_CAPTIONS}", "\n".join(lines) + "\n")
 
 
 def _folder(path: Path) -> Path:
