@@ -246,6 +246,11 @@ class TestCoco:
         assert (found["eccv"][0]["i2t"]["queries"], found["eccv"][0]["t2i"]["queries"]) == (2, 2)
         assert found["cxc"][0]["i2t"]["queries"] == len(place.test.images)
         assert found["cxc"][1]["card"]["models"][0]["name"] == "second"
+        for task, figure in (("cxc", "i2i_r10"), ("eccv", "t2i_map_at_r")):
+            low, high = found[task][0]["intervals"][figure]
+            assert 0 <= low <= high <= 100
+            assert found[task][0]["card"]["bootstrap"]["unit"].startswith("images with all their captions")
+        assert "95 %" in done.stdout.split("ECCV Caption")[1]
 
     def test_eval_cxc_and_eccv_of_ensemble(self, place, saved, tmp_path):
         """The scores are averaged for these tasks too."""

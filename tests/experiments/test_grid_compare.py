@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import json
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from tests.training.support import tiny_recipe, write_pairs
 
 from vse.errors import InputError
 from vse.evaluation.bootstrap import FIGURES
 from vse.evaluation.metrics import DirectionMetrics, RetrievalMetrics
-from vse.experiments.grid.compare import RSUM, MeasuredSeed, Row, contrast, still_rising
+from vse.evaluation.scores import DotScores
+from vse.experiments.grid.compare import RSUM, MeasuredSeed, Row, TestSplit, contrast, measured, still_rising
 from vse.experiments.plan import Claim, Variant
+from vse.training.recipe import Recipe
 
 SAMPLES = 400
 
@@ -23,7 +27,8 @@ def row(label, rsums, noise, *, first_seed=0, rising=False):
         side = DirectionMetrics(rsum / 6, rsum / 6, rsum / 6, 1.0, 1.0, 10)
         draws = np.zeros((SAMPLES, len(FIGURES)))
         draws[:, RSUM] = rsum + noise
-        seeds.append(MeasuredSeed(SimpleNamespace(seed=number), RetrievalMetrics(side, side), draws))
+        trained = SimpleNamespace(seed=number, recipe=Recipe())
+        seeds.append(MeasuredSeed(trained, RetrievalMetrics(side, side), draws))
     return Row(Variant(label, label), tuple(seeds), (rising,) * len(rsums))
 
 
@@ -107,3 +112,85 @@ def test_equal_recipes_share_run_folder():
     plain, changed = Variant("a", "recipe"), Variant("b", "recipe", ("x=1",))
     assert plain.key == Variant("another label", "recipe").key == "recipe"
     assert len({plain.key, changed.key, Variant("c", "recipe", ("x=2",)).key}) == 3
+
+
+def write_coco(folder, **splits):
+    """COCO's usual layout, one region and one caption for each image."""
+    write_pairs(folder, train=4, dev=4)
+    for split, count in splits.items():
+        features = np.random.default_rng(count).standard_normal((count, 1, 4)).astype(np.float32)
+        np.save(folder / f"{split}_ims.npy", features)
+        (folder / f"{split}_caps.txt").write_text("".join(f"caption {n}\n" for n in range(count)))
+        (folder / f"{split}_ids.txt").write_text("".join(f"{n}\n" for n in range(count)))
+    return folder
+
+
+def naive_recall(scores, k):
+    """The share of rows whose own column is among the ``k`` best; ties count against."""
+    return 100 * float(np.mean([(row >= row[n]).sum() <= k for n, row in enumerate(scores)]))
+
+
+def test_coco_is_ranked_by_both_protocols_of_the_paper(tmp_path):
+    """``testall`` as the mean of five folds and as a whole, against loops; ``test`` is not looked at."""
+    where = TestSplit.of(tiny_recipe(write_coco(tmp_path / "coco", test=1000, testall=5000)))
+    assert (where.data.split, [each.name for each in where.protocols]) == ("testall", ["coco-1k-5fold", "coco-5k"])
+    generator = np.random.default_rng(5)
+    images = generator.standard_normal((5000, 8))
+    texts = images + generator.standard_normal((5000, 8))
+    ranked = where.rank(DotScores(images, texts))
+    matrix = images @ texts.T
+    folds = [matrix[first : first + 1000, first : first + 1000] for first in range(0, 5000, 1000)]
+    for name, parts in (("coco-1k-5fold", folds), ("coco-5k", [matrix])):
+        figures = measured(SimpleNamespace(), ranked[name], samples=2).metrics.figures()
+        for k in (1, 10):
+            assert figures[f"i2t_r{k}"] == pytest.approx(np.mean([naive_recall(part, k) for part in parts]))
+            assert figures[f"t2i_r{k}"] == pytest.approx(np.mean([naive_recall(part.T, k) for part in parts]))
+    about = where.about(where.protocols[0], 2)
+    assert (about["protocol"], about["folds"], about["images"]) == ("coco-1k-5fold", 5, 1000)
+
+
+def test_first_thousand_of_coco_needs_its_name(tmp_path):
+    """Without ``testall`` nothing is ranked unless the protocol is asked for, which then tells what it is."""
+    recipe = tiny_recipe(write_coco(tmp_path / "coco_precomp", test=1000))
+    with pytest.raises(InputError, match="which is not COCO 1K: add the split 'testall'") as caught:
+        TestSplit.of(recipe)
+    assert "\n" not in str(caught.value)
+    where = TestSplit.of(recipe, "coco-1k-first-fold")
+    about = where.about(where.protocols[0], 1)
+    assert about["protocol"] == "coco-1k-first-fold"
+    assert any("need all 5,000 test images" in remark for remark in about["remarks"])
+
+
+@pytest.mark.parametrize(("name", "protocol"), [("f30k", "flickr30k-1k"), ("flickr8k-projected-256-0", "flickr8k-1k")])
+def test_flickr_protocols_are_named(tmp_path, name, protocol):
+    """1,000 test images of a known dataset, also where its cells were projected."""
+    where = TestSplit.of(tiny_recipe(write_coco(tmp_path / name, test=1000)))
+    assert [each.name for each in where.protocols] == [protocol]
+
+
+def test_protocol_of_another_size_is_refused_before_training(tmp_path):
+    """The message names the size that the protocol is defined for."""
+    with pytest.raises(InputError, match="defined for 5000 images, this split has 40"):
+        TestSplit.of(tiny_recipe(write_coco(tmp_path / "coco", test=40)), "coco-5k")
+
+
+def test_vatex_is_ranked_on_the_other_half_of_its_dev_split(tmp_path):
+    """``val-1500`` chooses, ``test-1500`` tests, and how the halves were drawn is told."""
+    folder = tmp_path / "vatex"
+    folder.mkdir()
+    videos = [{"videoID": f"v{n}", "enCap": [f"sentence {n}"]} for n in range(12)]
+    for part in ("training", "validation", "public_test_english"):
+        (folder / f"vatex_{part}_v1.0.json").write_text(json.dumps(videos))
+    frames = tmp_path / "frames"
+    frames.mkdir()
+    for video in videos:
+        np.save(frames / f"{video['videoID']}.npy", np.ones((2, 8), dtype=np.float32))
+    data = {"path": str(folder), "features": str(frames), "dev": "val-1500"}
+    model = {"image": {"kind": "frames", "feature_size": 8}, "text": {"kind": "words"}}
+    recipe = tiny_recipe(folder, data=data, model=model, augmentation={"image": "none", "text": "none"})
+    where = TestSplit.of(recipe)
+    assert (where.data.split, where.test.items) == ("test-1500", 6)
+    (remark,) = where.about(where.protocols[0], 1)["remarks"]
+    assert "drawn with seed 0; the halves of published results are unknown" in remark
+    official = recipe.model_copy(update={"data": recipe.data.model_copy(update={"dev": "val"})})
+    assert TestSplit.of(official).data.split == "test"

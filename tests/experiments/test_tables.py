@@ -21,7 +21,7 @@ from vse.progress import SilentProgress
 from vse.training.result import TrainingResult
 
 ROWS = {
-    "headline": 5,
+    "headline": 6,
     "aggregators": 6,
     "poolings": 18,
     "either-side": 4,
@@ -51,10 +51,11 @@ def no_pictures_of_runs(monkeypatch):
     monkeypatch.setattr(TrainingResult, "draw", lambda *_: None)
 
 
-def run(place, name, *options):
+def run(place, name, *options, out=None):
+    out = out or place / name
     given = ["--data", str(place / "data"), "--recipe", str(place / "tiny.toml"), "--runs", str(place / "runs")]
-    code = main(["experiment", name, "--quick", "--jobs", "1", *given, "--out", str(place / name), *options])
-    return code, json.loads((place / name / "result.json").read_text()) if code == 0 else None
+    code = main(["experiment", name, "--quick", "--jobs", "1", *given, "--out", str(out), *options])
+    return code, json.loads((out / "result.json").read_text()) if code == 0 else None
 
 
 def own_recipe(place, row):
@@ -73,7 +74,9 @@ def test_image_table_trains_ranks_and_compares_rows(place, name):
     assert result["claims"]
     assert all(part in labels for claim in result["claims"] for part in claim["claim"].split(" above "))
     table = (place / name / "table.md").read_text()
-    assert table.startswith("|  | seeds | i→t R@1 |")
+    assert table.startswith("|  | augmentation | seeds | i→t R@1 |")
+    assert result["test"]["protocol"] == "all"
+    assert "Protocol all on data test: every image of the split at once." in table
     assert all(f"| {label}" in table for label in labels)
     assert all((place / name / f"{picture}.png").stat().st_size for picture in ("seeds", "dev"))
 
@@ -90,6 +93,88 @@ def test_k_max_search_selects_on_dev(place):
         "text": result["text_ks"][column],
         "dev_rsum": dev.max(),
     }
+
+
+def test_k_max_search_holds_average_and_max_on_both_sides(place):
+    """K = 1 and K = all are searched whatever K is asked for, and rows and columns are full."""
+    code, result = run(place, "k-max-search", "--image-ks", "3", "--text-ks", "4,2")
+    assert code == 0
+    assert (result["image_ks"], result["text_ks"]) == ([1, 3, "all"], [1, 2, 4, "all"])
+    assert np.array(result["dev_rsum"]).shape == (3, 4)
+    assert (result["protocol"], result["augmentation"]) == ("rsum on the dev split, every image at once", "drop + drop")
+
+
+def test_aggregators_follow_the_first_table_of_the_paper(place):
+    """Words averaged and no augmentation in every row; the best simple pooling is that with the highest dev rsum."""
+    _, result = run(place, "aggregators")
+    recipes = {row["label"]: own_recipe(place, row) for row in result["rows"]}
+    for recipe in recipes.values():
+        assert recipe["model"]["text"]["pooling"]["name"] == "avg"
+        assert (recipe["augmentation"]["image"], recipe["augmentation"]["text"]) == ("none", "none")
+    (label,) = (label for label in recipes if label.startswith("best simple pooling"))
+    simple = {}
+    for folder in (place / "runs").iterdir():
+        told = json.loads((folder / "run.json").read_text())["recipe"]
+        pooled = told["model"]["image"]["pooling"]
+        alike = told["augmentation"] == recipes[label]["augmentation"]
+        if alike and told["model"]["text"]["pooling"]["name"] == "avg" and pooled["name"] in {"avg", "max", "k-max"}:
+            simple[json.dumps(pooled)] = json.loads((folder / "result.json").read_text())["best"]["rsum"]
+    assert len(simple) == 3
+    assert simple[json.dumps(recipes[label]["model"]["image"]["pooling"])] == max(simple.values())
+
+
+def test_headline_compares_poolings_at_equal_augmentation(place):
+    """Of two rows with different poolings and different augmentation the claim says so; all others differ in one."""
+    _, result = run(place, "headline")
+    differs = {claim["claim"]: claim["differs"] for claim in result["claims"]}
+    assert differs["VSE∞ above VSE++ with augmentation"] == ["pooling"]
+    assert differs["VSE∞ without augmentation above VSE++"] == ["pooling"]
+    assert differs["VSE∞ above VSE∞ without augmentation"] == ["augmentation"]
+    mixed = [claim for claim, kinds in differs.items() if len(kinds) > 1]
+    assert mixed == ["VSE∞ above VSE++"]
+    assert "| VSE∞ above VSE++ (pooling and augmentation together) |" in (place / "headline/table.md").read_text()
+    told = {row["label"]: row["augmentation"] for row in result["rows"]}
+    assert told["VSE++"] == {"image": "none", "text": "none", "rate": 0.2}
+    assert told["VSE++ with augmentation"] == {"image": "drop", "text": "drop", "rate": 0.2}
+
+
+@pytest.mark.parametrize("own", ["average", "random", None])
+def test_variants_of_gpo_keep_the_other_options_of_a_recipe(place, tmp_path, own):
+    """What a recipe says decides, not its name: a GPO that begins as the average differs from a random one."""
+    options = {"temperature": 0.5} | ({} if own is None else {"start": own})
+    values = tiny_values(place / "data", schedule={"epochs": 1, "batch_size": 16, "decay_epochs": 0})
+    for side in ("image", "text"):
+        values["model"][side]["pooling"] = {"name": "gpo", "options": options}
+    path = str(write_toml(tmp_path / f"gpo-{own}.toml", values))
+    _, result = run(place, "gpo-start", "--recipe", path, out=tmp_path / "start")
+    for row, start in zip(result["rows"], ("average", "random"), strict=True):
+        for side in ("image", "text"):
+            found = own_recipe(place, row)["model"][side]["pooling"]["options"]
+            assert {"start": "random"} | found == {"temperature": 0.5, "start": start}
+    unchanged = [row["label"] for row in result["rows"] if not row["changes"]]
+    assert unchanged == ["GPO begun as the average" if own == "average" else "GPO begun at random"]
+
+
+def test_variant_of_gpo_needs_gpo(place, tmp_path, capsys):
+    """A recipe of another pooling is named."""
+    values = tiny_values(place / "data")
+    values["model"]["image"]["pooling"] = "avg"
+    path = str(write_toml(tmp_path / "average.toml", values))
+    code, _ = run(place, "per-dimension", "--recipe", path)
+    assert code == 1
+    assert 'the pooling of the image tower is "avg", and this experiment varies GPO' in capsys.readouterr().err
+
+
+def test_quick_shortens_any_recipe(place, tmp_path):
+    """``--quick`` with ``--recipe`` trains one epoch of one caption of each image; ``--set`` has the last word."""
+    values = tiny_values(place / "data", schedule={"epochs": 5, "batch_size": 16, "decay_epochs": 1})
+    path = str(write_toml(tmp_path / "long.toml", values))
+    _, result = run(place, "gpo-start", "--recipe", path, out=tmp_path / "short")
+    schedule = own_recipe(place, result["rows"][0])
+    assert (schedule["schedule"]["epochs"], schedule["data"]["captions_per_image"]) == (1, 1)
+    options = ("--set", "data.captions_per_image=2", "--runs", str(tmp_path / "runs"))
+    _, result = run(place, "gpo-start", "--recipe", path, *options, out=tmp_path / "other")
+    assert own_recipe(place, result["rows"][0])["data"]["captions_per_image"] == 2
 
 
 def test_coefficients_experiment_draws_both_sides(place):

@@ -70,7 +70,7 @@ def test_video_experiment_figures_match_loops(finished):
     rsum = {row["label"]: row["mean"]["rsum"] for row in result["rows"]}
     assert [claim["claim"] for claim in result["claims"]] == ["VSE∞ above VSE++", "HGR∞ above HGR"]
     assert result["claims"][0]["difference"] == pytest.approx(rsum["VSE∞"] - rsum["VSE++"])
-    assert (folder / "out/table.md").read_text().startswith("|  | seeds | v→t R@1 |")
+    assert (folder / "out/table.md").read_text().startswith("|  | augmentation | seeds | v→t R@1 |")
     assert all((folder / "out" / name).stat().st_size for name in ("seeds.png", "dev.png"))
 
 

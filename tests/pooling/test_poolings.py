@@ -219,3 +219,28 @@ class TestGeM:
         features = torch.rand(2, 6, DIM) + 0.1
         torch.testing.assert_close(create_pooling("gem", p=1)(features), features.mean(dim=1))
         torch.testing.assert_close(create_pooling("gem", p=2000)(features), features.amax(dim=1), rtol=2e-3, atol=0)
+
+
+@given(sets=set_batches(batch=3, total=9, dim=DIM))
+@settings(max_examples=12)
+def test_gcn_seq2seq_normalises_as_vsrn(sets):
+    """Before the blocks and before the GRU each dimension of a set is divided by its norm over the elements."""
+    pool = create_pooling("gcn-seq2seq", dim=DIM, normalised=True).eval()
+    own = pool.state_dict()
+
+    def scaled(x: Tensor) -> Tensor:
+        columns = [[float(value) for value in column] for column in x.T]
+        norms = [max(sum(value**2 for value in column) ** 0.5, 1e-12) for column in columns]
+        return torch.tensor(
+            [[value / norm for value in column] for column, norm in zip(columns, norms, strict=True)],
+            dtype=torch.float64,
+        ).T
+
+    def vsrn(x: Tensor) -> Tensor:
+        x = scaled(x)
+        for block in range(4):
+            x = naive.relation_block(x, own, f"blocks.{block}.")
+        return naive.seq2seq(scaled(x), own, "readout.gru.")
+
+    expected = naive.over_batch(vsrn, sets.features, sets.mask)
+    torch.testing.assert_close(pool(sets.features, mask=sets.mask).double(), expected, rtol=1e-4, atol=1e-4)

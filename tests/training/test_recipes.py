@@ -84,7 +84,6 @@ class TestErrors:
             ("[data]\npath = 3", "'data.path' is 3"),
             ('[model.image]\nkind = "gird"', "gird"),
             ('[model.image]\nkind = "grid"', "backbone' is missing"),
-            ('[data]\nfeatures = "a"', "data.features is for grid models"),
             ('[[members]]\nrecipe = "a"', "members"),
             ('members = "a"', "members"),
             ('[[members]]\n[[members]]\nrecipe = "a"', "recipe' is missing"),

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from vse.cli.console import print_json, progress_on_stderr, show
-from vse.cli.options import JsonOption, output_folder, parse_seeds
+from vse.cli.options import JsonOption, output_folder, parse_numbers, parse_seeds
 from vse.errors import UsageError, unknown_choice
 
 
@@ -43,6 +43,18 @@ def experiment(
         list[str] | None,
         typer.Option("--set", metavar="KEY=VALUE", help="Change a value of all recipes; may be repeated."),
     ] = None,
+    protocol: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="How the test split is ranked [default: the paper's for the dataset]."),
+    ] = None,
+    image_ks: Annotated[
+        str | None,
+        typer.Option("--image-ks", metavar="K,K,…", help="K-max poolings of images to search, beside Max and Avg."),
+    ] = None,
+    text_ks: Annotated[
+        str | None,
+        typer.Option("--text-ks", metavar="K,K,…", help="K-max poolings of words to search, beside Max and Avg."),
+    ] = None,
 ) -> None:
     """Reproduce a table or figure of the paper."""
     from vse.experiments import EXPERIMENTS
@@ -60,12 +72,17 @@ def experiment(
     if name not in EXPERIMENTS:
         raise UsageError(unknown_choice("experiment", name, EXPERIMENTS))
     given = {"--data": data, "--features": features, "--recipe": recipe, "--runs": runs, "--set": changes}
+    given |= {"--protocol": protocol, "--image-ks": image_ks, "--text-ks": text_ks}
     trains = EXPERIMENTS[name].trains
     if not trains:
         for option in (option for option, value in given.items() if value):
             raise UsageError(f"{option}: the experiment {name!r} takes no dataset: leave it out")
     folder = output_folder(out or Path("runs") / name)
     chosen_seeds = None if seeds is None else parse_seeds(seeds)
+    ks = tuple(
+        None if text is None else parse_numbers(option, text, least=1)
+        for option, text in (("--image-ks", image_ks), ("--text-ks", text_ks))
+    )
 
     from importlib import import_module
 
@@ -73,10 +90,26 @@ def experiment(
     run = getattr(import_module(module), function)
     with progress_on_stderr() as report:
         if trains:
+            from vse.evaluation.protocols import AUTO, PROTOCOLS
             from vse.experiments.plan import Call
 
-            more = tuple(changes or ())
-            called = Call(folder, report, quick, chosen_seeds, jobs, data, features, recipe, runs, more)
+            if protocol is not None and protocol not in {AUTO, *PROTOCOLS}:
+                raise UsageError(f"--protocol: {unknown_choice('protocol', protocol, (AUTO, *PROTOCOLS))}")
+            called = Call(
+                out=folder,
+                report=report,
+                quick=quick,
+                seeds=chosen_seeds,
+                jobs=jobs,
+                data=data,
+                features=features,
+                recipe=recipe,
+                runs=runs,
+                changes=tuple(changes or ()),
+                protocol=protocol or AUTO,
+                image_ks=ks[0],
+                text_ks=ks[1],
+            )
             result = run(called)
         else:
             result = run(quick=quick, out=folder, seeds=chosen_seeds, jobs=jobs, report=report)

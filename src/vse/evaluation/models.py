@@ -152,7 +152,8 @@ def embed_model(
     loaded = load_towers(os.fspath(model), device=device, threads=threads) if named else model
     opened: CaptionedImages
     if not loaded.capabilities.images:
-        opened = open_data(data, split, use="features")
+        opened = open_data(data, split, use="features" if features is None else "files", images=images)
+        opened = opened if features is None else attach(opened, FeatureStore.open(features))
     else:
         opened = open_data(data, split, images=images, use="files")
         if features is not None:
@@ -212,3 +213,4 @@ def _check_store(store: FeatureStore, model: Any, name: str) -> None:
     if store.header.fingerprint != backbone:
         other = f"features of another backbone ({store.header.backbone})"
         raise InputError(f"{store.folder}: {other} than that of {name}: extract them again")
+    store.expect_windows(model.architecture()["image"].get("windows"))

@@ -11,8 +11,11 @@ from vse.data.dataset import IMAGES, ItemKind
 from vse.errors import InputError, unknown_choice
 
 AUTO = "auto"
+FIRST_FOLD = "coco-1k-first-fold"
+WHOLE_COCO = "testall"
+"""The split of COCO's usual layout with all 5,000 test images; its ``test`` is the first 1,000 of them."""
 COCO, F30K, F8K = ("coco",), ("f30k", "flickr30k"), ("f8k", "flickr8k")
-TEST_SPLITS = ("test", "testall")
+TEST_SPLITS = ("test", WHOLE_COCO)
 
 
 @dataclass(frozen=True)
@@ -45,9 +48,7 @@ PROTOCOLS = {
     for protocol in (
         Protocol("coco-1k-5fold", "COCO 1K: mean over five folds of 1,000 images", 5000, 1000, 5, COCO),
         Protocol("coco-5k", "COCO 5K: all 5,000 images at once", 5000, data=COCO),
-        Protocol(
-            "coco-1k-first-fold", "the first 1,000 of COCO's 5,000 images only; not what 1K means", 5000, 1000, 1, COCO
-        ),
+        Protocol(FIRST_FOLD, "the first 1,000 of COCO's 5,000 images only; not what 1K means", 5000, 1000, 1, COCO),
         Protocol("flickr30k-1k", "Flickr30K: all 1,000 test images", 1000, data=F30K),
         Protocol("flickr8k-1k", "Flickr8k: all 1,000 test images", 1000, data=F8K),
         Protocol("all", "every image of the split at once"),
@@ -85,10 +86,10 @@ def choose_protocols(
             raise InputError(unknown_choice("protocol", name, (AUTO, *PROTOCOLS)))
         return [PROTOCOLS[name]]
     if split in TEST_SPLITS:
-        if is_known_as(data, COCO) and images == 5000:
+        if (is_known_as(data, COCO) or split == WHOLE_COCO) and images == 5000:
             return [PROTOCOLS["coco-1k-5fold"], PROTOCOLS["coco-5k"]]
         if images == 1000:
-            for usual in ("coco-1k-first-fold", "flickr30k-1k", "flickr8k-1k"):
+            for usual in (FIRST_FOLD, "flickr30k-1k", "flickr8k-1k"):
                 if is_known_as(data, PROTOCOLS[usual].data):
                     return [PROTOCOLS[usual]]
     return [PROTOCOLS["all"]]
@@ -97,10 +98,10 @@ def choose_protocols(
 def remarks(protocol: Protocol, data: str, split: str) -> list[str]:
     """Return remarks for readers of the figures, such as a protocol on a dataset that it is not defined for."""
     found = []
-    if protocol.data and not is_known_as(data, protocol.data):
+    if protocol.data and not is_known_as(data, protocol.data) and split != WHOLE_COCO:
         found.append(f"{protocol.name} is defined for {protocol.data[0]}, this is {data}")
     if protocol.data and split not in TEST_SPLITS:
         found.append(f"{protocol.name} is defined for the test split, this is {split}")
-    if protocol.name == "coco-1k-first-fold":
+    if protocol.name == FIRST_FOLD:
         found.append("COCO 1K and 5K need all 5,000 test images: use the split 'testall' where there is one")
     return found

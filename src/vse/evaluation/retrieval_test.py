@@ -101,12 +101,14 @@ class RetrievalTest:
             texts, positives = _part(self.positives, gallery)
             scores = scores.select(gallery, texts)
         rows, columns = ranks_both_ways(scores, positives, ties=ties, progress=progress)
-        return self.fold(rows, columns, positives)
+        return _fold(rows, columns, positives)
 
-    def fold(self, items: NDArray[np.int64], texts: NDArray[np.int64], positives: Positives | None = None) -> FoldRanks:
-        """Return known ranks of all items and texts as :meth:`rank` does."""
-        owners = (positives or self.positives).T
-        return FoldRanks(items, texts, owners.columns if (owners.counts == 1).all() else owners)
+    def fold(
+        self, items: NDArray[np.int64], texts: NDArray[np.int64], gallery: NDArray[np.int64] | None = None
+    ) -> FoldRanks:
+        """Return known ranks of the items and texts of a gallery as :meth:`rank` does."""
+        whole = gallery is None or len(gallery) == self.items
+        return _fold(items, texts, self.positives if whole else _part(self.positives, np.asarray(gallery))[1])
 
     def is_same(self, other: RetrievalTest) -> bool:
         """Return whether scores on both tests may be averaged or compared."""
@@ -276,6 +278,11 @@ def _distinct_test(data: CaptionedImages, kind: ItemKind) -> RetrievalTest:
         "candidates": f"distinct sentences; one that several {kind.plural} share is right for each",
     }
     return RetrievalTest(kind, sentences, positives, about)
+
+
+def _fold(items: NDArray[np.int64], texts: NDArray[np.int64], positives: Positives) -> FoldRanks:
+    owners = positives.T
+    return FoldRanks(items, texts, owners.columns if (owners.counts == 1).all() else owners)
 
 
 def _spread(counts: NDArray[np.int64]) -> dict[str, Any]:

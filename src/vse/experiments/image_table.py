@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import hashlib
+import inspect
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.lib import format as npy_format
 from numpy.typing import NDArray
 
-from vse._util.atomic import settle, write_json, write_text
+from vse._util.atomic import write_json
 from vse._util.schema import read_json
 from vse.data import CaptionedImages, FeatureRows, FeatureStore, attach, open_data
+from vse.data.layouts import precomp
+from vse.data.open import list_splits
 from vse.errors import InputError
+from vse.evaluation.protocols import WHOLE_COCO
 from vse.experiments.plan import Call
+from vse.pooling import GPO
 from vse.progress import ProgressReporter
 from vse.training.recipe import Recipe
 from vse.training.recipes import read_recipe, toml_text
@@ -39,25 +43,26 @@ def project_features(data: Path, features: Path, into: Path, size: int, report: 
         report: shows messages.
 
     Returns:
-        The folder, whose name depends on the inputs; an existing one is reused.
+        The folder, whose name begins with that of the dataset and depends on the inputs; an existing one is reused.
 
     Raises:
         InputError: the cells have fewer than ``size`` values.
     """
     store = FeatureStore.open(features)
-    splits = {split: attach(open_data(data, split, use="files"), store, on_bad="drop") for split in SPLITS}
+    names = (*SPLITS, *({WHOLE_COCO} & set(list_splits(data))))
+    splits = {split: attach(open_data(data, split, use="files"), store, on_bad="drop") for split in names}
     channels = store.header.channels
     if size > channels:
         raise InputError(f"{features}: cells of {channels} values, which cannot be projected onto {size}")
     inputs = json.dumps([store.header.fingerprint, size, {name: each.images.ids for name, each in splits.items()}])
-    folder = into / f"projected-{size}-{hashlib.sha256(inputs.encode()).hexdigest()[:8]}"
+    folder = into / f"{splits['train'].name}-projected-{size}-{hashlib.sha256(inputs.encode()).hexdigest()[:8]}"
     if (folder / ABOUT).is_file():
         return folder
     folder.mkdir(parents=True, exist_ok=True)
     mean, directions, kept = _main_directions(_rows(splits["train"]), size)
     report.note(f"projecting cells of {channels} values onto {size}, which hold {100 * kept:.1f} % of their variance")
     for name, split in splits.items():
-        _write_split(folder, name, split, mean, directions)
+        precomp.write(folder, replace(split, split=name), lambda cells: (cells - mean) @ directions)
     about = {"features": str(features), "fingerprint": store.header.fingerprint, "size": size, "variance_kept": kept}
     write_json(folder / ABOUT, about)  # last: its presence means that the folder is complete
     return folder
@@ -94,33 +99,12 @@ def _main_directions(rows: FeatureRows, size: int) -> tuple[NDArray[np.float32],
     return mean.astype(np.float32), vectors[:, ::-1][:, :size].astype(np.float32).copy(), share
 
 
-def _write_split(
-    folder: Path, name: str, split: CaptionedImages, mean: NDArray[np.float32], directions: NDArray[np.float32]
-) -> None:
-    rows = _rows(split)
-    owners = np.asarray(split.caption_to_image)
-    counts = np.bincount(owners, minlength=len(rows))
-    if counts.min() != counts.max():
-        raise InputError(f"{split.name} {name}: between {counts.min()} and {counts.max()} captions for an image")
-    order = np.argsort(owners, kind="stable")
-    lines = [" ".join(split.captions[place].split()) for place in order.tolist()]
-    cells = len(rows[0])
-    header = {"descr": "<f2", "fortran_order": False, "shape": (len(rows), cells, directions.shape[1])}
-    part = folder / f"{name}_ims.npy.part"
-    with part.open("wb") as file:
-        npy_format.write_array_header_2_0(file, header)
-        for number in range(len(rows)):
-            file.write(np.ascontiguousarray((rows[number] - mean) @ directions, dtype=np.float16).data)
-    settle(part)
-    part.replace(folder / f"{name}_ims.npy")
-    write_text(folder / f"{name}_caps.txt", "\n".join(lines) + "\n")
-    write_text(folder / f"{name}_ids.txt", "".join(f"{each}\n" for each in rows.ids))
-
-
 RECIPE = "flickr8k-small"
 """VSE∞ on projected cells, small enough to train a hundred on two cores."""
 BACKBONE = "efficientnet-lite0"
-QUICK = ("schedule.epochs=1", "schedule.decay_epochs=0", "model.embed_size=32")
+SHORT = ("schedule.epochs=1", "schedule.decay_epochs=0", "data.captions_per_image=1")
+"""What ``--quick`` changes in every recipe."""
+QUICK = (*SHORT, "model.embed_size=32")
 
 Changes = tuple[str, ...]
 IMAGE_AVG: Changes = ('model.image.pooling="avg"',)
@@ -131,11 +115,11 @@ NO_TEXT_DROP: Changes = ('augmentation.text="none"',)
 VSE_PLUS_PLUS: Changes = (*IMAGE_AVG, *TEXT_AVG, *NO_IMAGE_DROP, *NO_TEXT_DROP)
 
 
-def pooling(side: str, name: str, **options: float) -> Changes:
+def pooling(side: str, name: str, **options: Any) -> Changes:
     """Return the change of the pooling of a side, ``image`` or ``text``."""
     if not options:
         return (f'model.{side}.pooling="{name}"',)
-    table = ", ".join(f"{option} = {value}" for option, value in options.items())
+    table = ", ".join(f"{option} = {json.dumps(value)}" for option, value in options.items())
     return (f'model.{side}.pooling={{name = "{name}", options = {{{table}}}}}',)
 
 
@@ -146,13 +130,49 @@ class Place:
     recipe: str
     changes: Changes = field(default=())
 
+    def resolved(self) -> Recipe:
+        """Return the recipe with all its values.
+
+        Raises:
+            InputError: it is an ensemble, or no model of two towers.
+        """
+        recipe = read_recipe(self.recipe, self.changes)
+        if not isinstance(recipe, Recipe) or recipe.model.kind != "vse":
+            raise InputError(f"{self.recipe}: expected a recipe of one model with two towers, whose poolings vary")
+        return recipe
+
+    def with_gpo(self, options: dict[str, Any]) -> Changes:
+        """Return the changes that set options of the recipe's GPO on both sides and keep its others.
+
+        They depend on what the recipe says, not on its name. There are none if it has these options already: such a row
+        shares its runs with other experiments.
+
+        Raises:
+            InputError: a side has another pooling.
+        """
+        usual = {name: each.default for name, each in inspect.signature(GPO).parameters.items()}
+        own = {side: self._gpo_options(side) for side in ("image", "text")}
+        if all((usual | known).get(name) == value for known in own.values() for name, value in options.items()):
+            return ()
+        return tuple(change for side, known in own.items() for change in pooling(side, "gpo", **(known | options)))
+
+    def _gpo_options(self, side: str) -> dict[str, Any]:
+        found = getattr(getattr(self.resolved().model, side), "pooling", None)
+        if found is None or found.name != "gpo":
+            other = "none" if found is None else f'"{found.name}"'
+            raise InputError(
+                f"{self.recipe}: the pooling of the {side} tower is {other}, and this experiment varies GPO: name a "
+                "recipe of VSE∞"
+            )
+        return dict(found.options)
+
 
 def prepare(call: Call) -> Place:
     """Return the recipe and its data; for the small recipe, features are computed and projected once."""
     name = call.recipe or RECIPE
     data = call.needed_data("Flickr8k's")
     if name != RECIPE:
-        return Place(name, (*data_changes(call, data), *call.changes))
+        return Place(name, (*data_changes(call, data), *(SHORT if call.quick else ()), *call.changes))
     recipe = read_recipe(name)
     if not isinstance(recipe, Recipe) or recipe.model.kind != "vse" or recipe.model.image.kind != "region":
         raise InputError(f"{name}: expected a recipe of region features")

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from vse.errors import InputError
+from vse.evaluation.protocols import AUTO
 from vse.progress import ProgressReporter
 
 
@@ -27,6 +28,9 @@ class Call:
             their recipes' names.
         runs: training runs, which several experiments may share.
         changes: KEY=VALUE for all recipes.
+        protocol: by which the test split is ranked; ``auto`` takes the usual ones of the dataset.
+        image_ks: of K-max poolings of images that are searched; None leaves the choice to the search.
+        text_ks: the same for words.
     """
 
     out: Path
@@ -39,6 +43,9 @@ class Call:
     recipe: str | None = None
     runs: Path | None = None
     changes: tuple[str, ...] = ()
+    protocol: str = AUTO
+    image_ks: tuple[int, ...] | None = None
+    text_ks: tuple[int, ...] | None = None
 
     @property
     def runs_folder(self) -> Path:

@@ -11,15 +11,23 @@ from typing import Any
 from vse._util.atomic import write_json
 from vse.data.open import find_layout
 from vse.errors import InputError, require
-from vse.evaluation.retrieval_test import RetrievalTest, model_scores
+from vse.evaluation.bootstrap import SAMPLES
+from vse.evaluation.retrieval_test import model_scores
 from vse.evaluation.scores import MeanScores
-from vse.experiments.grid.compare import MeasuredSeed, Row, contrast, measure_grid, measured, train_grid
-from vse.experiments.grid.report import GridResult, common_values, rows_of, run_grid
+from vse.experiments.grid.compare import Row, contrast, measure_grid, measured, train_grid
+from vse.experiments.grid.report import (
+    GridResult,
+    common_values,
+    rows_of,
+    run_grid,
+    save_result,
+    train_for_test,
+)
 from vse.experiments.image_table import (
     IMAGE_AVG,
     NO_IMAGE_DROP,
     NO_TEXT_DROP,
-    RECIPE,
+    SHORT,
     TEXT_AVG,
     TEXT_CLS,
     VSE_PLUS_PLUS,
@@ -29,13 +37,12 @@ from vse.experiments.image_table import (
     pooling,
     prepare,
 )
-from vse.experiments.k_max_search import search_k
+from vse.experiments.k_max_search import k_name, k_pooling, search_image_k, search_k
 from vse.experiments.plan import Call, Claim, Grid, Variant
 from vse.models.curves import PoolingCurve
 from vse.models.curves_plot import plot_curves
 from vse.models.learned_curves import curves_of
 from vse.models.storage import load_model
-from vse.training.data import open_split
 
 IMAGE_K_MAX: Changes = ("best K of the search for images",)
 TEXT_K_MAX: Changes = ("best K of the search for words",)
@@ -50,9 +57,10 @@ class Table:
     Attributes:
         name: of the experiment.
         title: shown above the table.
-        panels: panel → label → changes; ``{image}`` and ``{text}`` in a label stand for the best K of the search.
+        panels: panel → label → changes; ``{image}`` and ``{text}`` in a label stand for the best pooling of the search.
         claims: pairs of labels, the better row first.
         seeds: of a call that names none.
+        searched_with: the rest of the model in a search over image poolings alone; None searches pairs of K.
     """
 
     name: str
@@ -60,6 +68,7 @@ class Table:
     panels: Panels
     claims: tuple[tuple[str, str], ...]
     seeds: tuple[int, ...] = (0, 1)
+    searched_with: Changes | None = None
 
     @property
     def needs_search(self) -> bool:
@@ -74,13 +83,16 @@ def run_table(table: Table, call: Call) -> GridResult:
 
 
 def _run_at(place: Place, table: Table, call: Call) -> GridResult:
-    labels: dict[str, int] = {}
+    labels: dict[str, str] = {}
     known: dict[str, Changes] = {}
-    if table.needs_search:
+    if table.searched_with is not None:
+        image = search_image_k(call, place, table.searched_with)
+        labels["image"], known[IMAGE_K_MAX[0]] = k_name(image), k_pooling("image", image)
+    elif table.needs_search:
         best = search_k(call, place)
-        labels = {"image": best.image, "text": best.text}
-        known[IMAGE_K_MAX[0]] = pooling("image", "k-max", k=best.image)
-        known[TEXT_K_MAX[0]] = pooling("text", "k-max", k=best.text)
+        labels = {"image": k_name(best.image), "text": k_name(best.text)}
+        known[IMAGE_K_MAX[0]] = k_pooling("image", best.image)
+        known[TEXT_K_MAX[0]] = k_pooling("text", best.text)
     variants = tuple(
         Variant(
             label.format(**labels),
@@ -96,24 +108,26 @@ def _run_at(place: Place, table: Table, call: Call) -> GridResult:
     return run_grid(grid, call.chosen_seeds(table.seeds), call)
 
 
-COMPLEX = {
-    "Seq2Seq": "seq2seq",
-    "SelfAttn": "self-attention",
-    "GCN + AvgPool": "gcn-avg",
-    "GCN + Seq2Seq": "gcn-seq2seq",
+COMPLEX: dict[str, tuple[str, dict[str, Any]]] = {
+    "Seq2Seq": ("seq2seq", {}),
+    "SelfAttn": ("self-attention", {}),
+    "GCN + AvgPool": ("gcn-avg", {}),
+    "GCN + Seq2Seq": ("gcn-seq2seq", {"normalised": True}),  # as VSRN does
 }
-BEST_POOLING = "best simple pooling ({image}-max)"
+BEST_POOLING = "best simple pooling ({image})"
+PLAIN_TEXT: Changes = (*TEXT_AVG, *NO_IMAGE_DROP, *NO_TEXT_DROP)
 AGGREGATORS = Table(
-    name="aggregators",  # tab:intro; texts are averaged in every row
+    name="aggregators",  # tab:intro; words are averaged and sets keep their size in every row, as in its VSE++
     title="Visual aggregators",
     panels={
         "": {
-            "AvgPool": (*IMAGE_AVG, *TEXT_AVG),
-            **{label: (*pooling("image", name), *TEXT_AVG) for label, name in COMPLEX.items()},
-            BEST_POOLING: (*IMAGE_K_MAX, *TEXT_AVG),
+            "AvgPool": (*IMAGE_AVG, *PLAIN_TEXT),
+            **{label: (*pooling("image", name, **options), *PLAIN_TEXT) for label, (name, options) in COMPLEX.items()},
+            BEST_POOLING: (*IMAGE_K_MAX, *PLAIN_TEXT),
         }
     },
     claims=tuple((BEST_POOLING, other) for other in ("AvgPool", *COMPLEX)),
+    searched_with=PLAIN_TEXT,
 )
 
 AUGMENTATION = Table(
@@ -149,22 +163,28 @@ EITHER_SIDE = Table(
     claims=tuple(("GPO + GPO", other) for other in ("Avg + CLS", "Avg + GPO", "GPO + CLS")),
 )
 
-BEST_PAIR, PLAIN, ONE_SIDE = "{image}-max + {text}-max", "VSE∞ without augmentation", "GPO on images alone"
+BEST_PAIR, ONE_SIDE = "best K-max ({image} + {text})", "GPO on images alone"
+PLAIN, AUGMENTED = "VSE∞ without augmentation", "VSE++ with augmentation"
 HEADLINE = Table(
     name="headline",
     title="Headline contrasts",
     panels={
         "": {
             "VSE++": VSE_PLUS_PLUS,
+            AUGMENTED: (*IMAGE_AVG, *TEXT_AVG),
             "VSE∞": (),
-            BEST_PAIR: (*IMAGE_K_MAX, *TEXT_K_MAX),
             PLAIN: (*NO_IMAGE_DROP, *NO_TEXT_DROP),
+            BEST_PAIR: (*IMAGE_K_MAX, *TEXT_K_MAX),
             ONE_SIDE: TEXT_AVG,
         }
     },
     claims=(
-        *(("VSE∞", other) for other in ("VSE++", BEST_PAIR, PLAIN, ONE_SIDE)),
-        (PLAIN, "VSE++"),  # the pooling alone
+        ("VSE∞", AUGMENTED),  # GPO against the average, both with augmentation
+        (PLAIN, "VSE++"),  # both without
+        ("VSE∞", BEST_PAIR),
+        ("VSE∞", ONE_SIDE),
+        ("VSE∞", PLAIN),  # augmentation alone
+        ("VSE∞", "VSE++"),  # both at once: marked as mixed
     ),
     seeds=(0, 1, 2, 3, 4),
 )
@@ -173,7 +193,7 @@ LEARNED = {"GeM": "gem", "FSPool": "fspool", "SelfAttn": "self-attention", "Seq2
 IMAGE_POOLINGS: dict[str, Changes] = {
     "Avg": IMAGE_AVG,
     "Max": pooling("image", "max"),
-    "{image}-max": IMAGE_K_MAX,
+    "best K-max ({image})": IMAGE_K_MAX,
     **{label: pooling("image", name) for label, name in LEARNED.items()},
     "GCN": pooling("image", "gcn-avg"),
     "GPO": (),
@@ -182,7 +202,7 @@ TEXT_POOLINGS: dict[str, Changes] = {
     "Avg": TEXT_AVG,
     "CLS": TEXT_CLS,
     "Max": pooling("text", "max"),
-    "{text}-max": TEXT_K_MAX,
+    "best K-max ({text})": TEXT_K_MAX,
     **{label: pooling("text", name) for label, name in LEARNED.items()},
     "GPO": (),
 }
@@ -214,28 +234,24 @@ run_headline = partial(run_table, HEADLINE)
 run_poolings = partial(run_table, POOLINGS)
 
 
-FROM_AVERAGE = 'start = "average"'
-"""The option of a GPO whose initial coefficients are those of the average; the small recipe has it."""
-
-
 def run_sequence_model(call: Call) -> GridResult:
     """Compare the BiGRU that reads the ranks with a Transformer."""
     return _run_gpo_variant(
-        call, "sequence-model", "The sequence model of GPO", "GPO (Transformer)", 'decoder = "transformer"'
+        call, "sequence-model", "The sequence model of GPO", "GPO (Transformer)", {"decoder": "transformer"}
     )
 
 
 def run_per_dimension(call: Call) -> GridResult:
     """Compare with coefficients for each dimension."""
     return _run_gpo_variant(
-        call, "per-dimension", "Coefficients per dimension", "GPO per dimension", "per_dimension = true"
+        call, "per-dimension", "Coefficients per dimension", "GPO per dimension", {"per_dimension": True}
     )
 
 
 def run_data_dependent(call: Call) -> GridResult:
     """Compare with coefficients that depend on the features, not on the ranks alone."""
     return _run_gpo_variant(
-        call, "data-dependent", "Data-dependent coefficients", "GPO data-dependent", "data_dependent = true"
+        call, "data-dependent", "Data-dependent coefficients", "GPO data-dependent", {"data_dependent": True}
     )
 
 
@@ -243,23 +259,15 @@ def run_start(call: Call) -> GridResult:
     """Compare initial coefficients of the average with random ones, as released."""
     place = prepare(call)
     average, random = "GPO begun as the average", "GPO begun at random"
-    if place.recipe == RECIPE:  # the recipe without changes shares its runs with other experiments
-        rows = {average: (), random: _gpo_on_both('start = "random"')}
-    else:
-        rows = {average: _gpo_on_both(FROM_AVERAGE), random: ()}
+    rows = {average: place.with_gpo({"start": "average"}), random: place.with_gpo({"start": "random"})}
     return _run_at(place, Table("gpo-start", "The start of GPO", {"": rows}, ((average, random),)), call)
 
 
-def _run_gpo_variant(call: Call, name: str, title: str, label: str, option: str) -> GridResult:
+def _run_gpo_variant(call: Call, name: str, title: str, label: str, options: dict[str, Any]) -> GridResult:
     """Compare a variant of GPO with GPO, which the paper finds as good or better."""
     place = prepare(call)
-    options = f"{FROM_AVERAGE}, {option}" if place.recipe == RECIPE else option
-    rows: dict[str, Changes] = {"GPO (BiGRU)": (), label: _gpo_on_both(options)}
+    rows: dict[str, Changes] = {"GPO (BiGRU)": (), label: place.with_gpo(options)}
     return _run_at(place, Table(name, title, {"": rows}, (("GPO (BiGRU)", label),)), call)
-
-
-def _gpo_on_both(options: str) -> Changes:
-    return tuple(f'model.{side}.pooling={{name = "gpo", options = {{{options}}}}}' for side in ("image", "text"))
 
 
 @dataclass(frozen=True)
@@ -290,7 +298,7 @@ IMAGE_MODELS = Family(
     title="VSE++ and VSE∞, {}",
     models={"VSE++": "vse-plus-plus", "VSE∞": "vse-infinity"},
     claims=(Claim("VSE∞", "VSE++"),),
-    quick=("schedule.epochs=1", "schedule.decay_epochs=0"),
+    quick=SHORT,
     seeds=(0, 1),
 )
 VIDEO_MODELS = Family(
@@ -328,21 +336,22 @@ def run_ensemble(call: Call) -> GridResult:
     seeds = call.seeds if call.seeds is not None else (0, 1) if call.quick else (0, 1, 2, 3)
     if len(seeds) < 2 or len(seeds) % 2:
         raise InputError(f"{len(seeds)} seeds cannot be paired: give an even number")
-    trained = train_grid(grid, seeds, call.runs_folder, jobs=call.jobs, report=call.report)
-    singles, about = measure_grid(trained, "test", call.report)
-    data = open_split(trained[0].recipe, "test")
-    test = RetrievalTest.of(data)
-    pairs: list[MeasuredSeed] = []
+    where, trained = train_for_test(grid, seeds, call)
+    singles = measure_grid(trained, where, call.report)
+    ranked = []
     for first, second in zip(trained[::2], trained[1::2], strict=True):
-        scores = MeanScores([model_scores(load_model(each.result.model), data, test) for each in (first, second)])
-        pairs.append(measured(first, test.rank(scores)))
-    (alone,) = rows_of(grid, singles)
-    together = Row(Variant(TWO, place.recipe), tuple(pairs), alone.rising[::2])
-    firsts = Row(alone.variant, alone.seeds[::2], alone.rising[::2])
-    claims = (contrast(grid.claims[0], together, firsts),)
-    result = GridResult(grid, (alone, together), claims, about, common_values([alone]), call.out, call.quick)
-    result.save()
-    return result
+        scores = [model_scores(load_model(each.result.model), where.data, where.test) for each in (first, second)]
+        ranked.append((first, where.rank(MeanScores(scores))))
+    results = []
+    for protocol in where.protocols:
+        (alone,) = rows_of(grid, singles[protocol.name])
+        pairs = tuple(measured(first, folds[protocol.name]) for first, folds in ranked)
+        together = Row(Variant(TWO, place.recipe), pairs, alone.rising[::2])
+        firsts = Row(alone.variant, alone.seeds[::2], alone.rising[::2])
+        claims = (contrast(grid.claims[0], together, firsts),)
+        about = where.about(protocol, SAMPLES)
+        results.append(GridResult(grid, (alone, together), claims, about, common_values([alone]), call.out, call.quick))
+    return save_result(results)
 
 
 @dataclass(frozen=True)

@@ -77,14 +77,31 @@ class RelationBlock(nn.Module):
         return torch.zeros_like(message, dtype=rows.dtype).masked_scatter(mask.unsqueeze(-1), rows)
 
 
+SMALLEST = 1e-12  # a norm below it counts as this
+
+
+def unit_dimensions(features: Tensor, mask: Tensor | None) -> Tensor:
+    """Scale each dimension of a set ``(B, N, D)`` so that its values over the N elements have norm 1.
+
+    VSRN's released code normalises along this axis, not along the dimensions of an element. Padding becomes zero.
+    """
+    if mask is not None:
+        features = features.masked_fill(~mask.unsqueeze(-1), 0)
+    return nn.functional.normalize(features, dim=1, eps=SMALLEST)
+
+
 class GraphPool(Pooling):
     """Apply ``blocks`` relation blocks, then the mean (``gcn-avg``) or a GRU's last state (``gcn-seq2seq``).
 
-    In training mode the batch norm needs at least two valid elements in the batch.
+    With ``normalised`` the values are scaled by :func:`unit_dimensions` before the first block and before the readout,
+    as VSRN does on COCO. In training mode the batch norm needs at least two valid elements in the batch.
     """
 
-    def __init__(self, dim: int, *, blocks: int, readout: Pooling, check_finite: bool = False) -> None:
+    def __init__(
+        self, dim: int, *, blocks: int, readout: Pooling, normalised: bool = False, check_finite: bool = False
+    ) -> None:
         super().__init__(check_finite=check_finite)
+        self.normalised = normalised
         positive_int("dim", dim)
         self.blocks = nn.ModuleList(RelationBlock(dim) for _ in range(positive_int("blocks", blocks)))
         self.dim = dim
@@ -94,8 +111,12 @@ class GraphPool(Pooling):
         check_width(features, self.dim, type(self).__name__)
         if features.shape[0] == 0:
             return features.new_empty(0, features.shape[2])
+        if self.normalised:
+            features = unit_dimensions(features, mask)
         for block in self.blocks:
             features = block(features, mask)
+        if self.normalised:
+            features = unit_dimensions(features, mask)
         return self.readout.pool(features, mask)
 
 
@@ -104,6 +125,9 @@ def gcn_avg(dim: int, *, blocks: int = 1, check_finite: bool = False) -> GraphPo
     return GraphPool(dim, blocks=blocks, readout=AvgPool(), check_finite=check_finite)
 
 
-def gcn_seq2seq(dim: int, *, blocks: int = 4, check_finite: bool = False) -> GraphPool:
-    """Create GCN+Seq2Seq as in VSRN: four blocks and a GRU, 23.1 M parameters at D = 1024."""
-    return GraphPool(dim, blocks=blocks, readout=Seq2SeqPool(dim), check_finite=check_finite)
+def gcn_seq2seq(dim: int, *, blocks: int = 4, normalised: bool = False, check_finite: bool = False) -> GraphPool:
+    """Create GCN+Seq2Seq as in VSRN: four blocks and a GRU, 23.1 M parameters at D = 1024.
+
+    VSRN also normalises: that is ``normalised=True``. Without it, models that were saved before keep their embeddings.
+    """
+    return GraphPool(dim, blocks=blocks, readout=Seq2SeqPool(dim), normalised=normalised, check_finite=check_finite)

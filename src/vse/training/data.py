@@ -84,7 +84,7 @@ def open_split(recipe: Recipe, split: str, store: FeatureStore | None = None) ->
         split,
         layout=data.layout,
         images=data.images,
-        use="files" if model.item_input == "grid" else "features",
+        use="files" if model.item_input == "grid" or _reads_store(recipe) else "features",
         features=data.features if model.item_input == "frames" else None,
     )
     if model.item_input == "frames" and found.kind != VIDEOS:
@@ -94,8 +94,12 @@ def open_split(recipe: Recipe, split: str, store: FeatureStore | None = None) ->
 
 
 def _store(recipe: Recipe) -> FeatureStore | None:
-    features = recipe.data.features
-    return None if features is None or recipe.model.item_input == "frames" else FeatureStore.open(features)
+    return FeatureStore.open(str(recipe.data.features)) if _reads_store(recipe) else None
+
+
+def _reads_store(recipe: Recipe) -> bool:
+    """Whether features come from a store of images, matched by id, and not from the dataset itself."""
+    return recipe.data.features is not None and recipe.model.item_input != "frames"
 
 
 def _split_identity(data: CaptionedImages, *, stored: bool) -> dict[str, Any]:

@@ -60,7 +60,7 @@ def build_model(recipe: Recipe, tokenizer: TextTokenizer, splits: Splits, name: 
     elif wanted.backbone_weights is not None:
         _load_backbone(model, wanted.backbone_weights)
     _expect_features(recipe, splits, model.feature_size)
-    if splits.store is not None:
+    if splits.store is not None and wanted.item_input != "region":  # a model of regions takes any of the right width
         _check_store(splits.store, model)
     return model.double() if recipe.run.precision == "fp64" else model
 
@@ -139,6 +139,7 @@ def _check_store(store: FeatureStore, model: TorchModel) -> None:
     how = model.preprocessing
     if how is None or store.header.preprocessing != how.to_json():
         raise InputError(f"{store.folder}: its images were preprocessed in another way than the recipe's")
+    store.expect_windows(getattr(model.image_encoder, "windows", None))
 
 
 def _load_backbone(model: TorchModel, source: str) -> None:

@@ -104,8 +104,6 @@ class ModelRecipe(Table):
 
     def check(self, recipe: Recipe) -> None:
         """Raise ValueError for other parts of a recipe that the model does not go with."""
-        if recipe.data.features is not None and self.item_input == "region":
-            raise ValueError("data.features is for grid models and videos; region features are read from data.path")
         if isinstance(self.image, DualImageRecipe):
             self._check_dual(recipe, self.image)
 

@@ -23,8 +23,9 @@ class DataRecipe(Table):
         path: the dataset.
         layout: how it is laid out; ``auto`` detects it.
         images: the folder of the image files, if it is elsewhere.
-        features: a store of ``vse features`` in place of images (the backbone is then not trained); for videos their
-            frames: a file, a folder, or the name of a kind that the dataset has.
+        features: a store of ``vse features`` in place of images (the backbone is then not trained), or of the features
+            of the dataset for a model of regions; for videos their frames: a file, a folder, or the name of a kind
+            that the dataset has.
         train: the split to train on.
         dev: the split by which the best epoch is chosen.
         vocabulary: a word list for a BiGRU. Default: the ``word2int.json`` of a video dataset, if there is one, else
@@ -150,7 +151,8 @@ class RunRecipe(Table):
         precision: ``fp16`` needs a GPU.
         micro_batches: split a batch to save memory; negatives stay those of the whole batch.
         average: decay of an EMA of the weights, which is evaluated and saved beside the trained weights.
-        compile: compile the image tower, and the text tower of a transformer.
+        compile: compile the image tower, and the text tower of a transformer. The batch norm of a residual head then
+            takes its statistics over padded rows too, so a run resumes with the value that it began with.
         device: torch's name of a device; ``auto`` is the GPU if there is one.
         threads: of torch; None leaves them unchanged.
         readers: threads that prepare batches.
@@ -173,7 +175,7 @@ FREE: Any = {
     "about": True,
     "data": {"path", "images", "features", "vocabulary"},
     "model": {"backbone_weights", "start"},
-    "run": {"micro_batches", "compile", "device", "threads", "readers", "checkpoint_minutes", "tensorboard"},
+    "run": {"micro_batches", "device", "threads", "readers", "checkpoint_minutes", "tensorboard"},
 }
 """What may differ when a run resumes: paths (the data itself is compared), and how the machine is used."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import itertools
 import math
+import statistics
 
 import numpy as np
 import pytest
@@ -28,6 +29,7 @@ from vse.evaluation.coco.cxc import (
     text_text_positives,
 )
 from vse.evaluation.coco.ids import CocoIds, read_coco_ids
+from vse.evaluation.ranks import NO_POSITIVE, ranks
 from vse.evaluation.scores import DotScores, MeanScores
 
 IDS = CocoIds(("a.jpg", "b.jpg", "c.jpg", "d.jpg"), (1, 2, 3, 4), ((10, 11), (20, 21), (30, 31), (40, 41)))
@@ -202,6 +204,39 @@ def test_the_bootstrap_draws_half_of_the_queries_and_one_partner_of_each():
     assert (found.queries, found.pairs) == (7, 14)
     assert found.mean == pytest.approx(100 * mean, abs=5 * 100 * deviation / np.sqrt(4000))
     assert found.deviation == pytest.approx(100 * deviation, rel=0.1)
+
+
+def test_cxc_intervals_resample_images_with_their_captions():
+    """A draw repeats each query as often as its image is drawn; the gallery and the ranks stay as they are."""
+    ids, ratings, images, texts = random_case(3)
+    samples, seed = 60, 7
+    found = cxc_metrics(images, texts, ids, ratings, samples=samples, seed=seed)
+    owners = {"i": list(range(len(images))), "t": ids.caption_to_image.tolist()}
+    between = DotScores(images, texts)
+    right = image_text_positives(ratings, ids)
+    ranked = {
+        "i2t": ranks(between, right),
+        "t2i": ranks(between.T, right.T),
+        "t2t": ranks(DotScores(texts, texts), text_text_positives(ratings, ids), exclude_self=True),
+        "i2i": ranks(DotScores(images, images), image_image_positives(ratings, ids), exclude_self=True),
+    }
+    for task, places in ranked.items():
+        asked = [(o, r) for o, r in zip(owners[task[0]], places.tolist(), strict=True) if r != NO_POSITIVE]
+        generator = np.random.Generator(np.random.Philox(key=np.array([seed, 0], dtype=np.uint64)))
+        drawn = []
+        for _ in range(samples):
+            row = generator.integers(0, len(images), size=len(images)).tolist()
+            drawn.append([r for image in row for o, r in asked if o == image] or [r for _, r in asked])
+        measures = {
+            "r1": lambda each: 100 * sum(rank <= 1 for rank in each) / len(each),
+            "r5": lambda each: 100 * sum(rank <= 5 for rank in each) / len(each),
+            "median_rank": statistics.median,
+            "mean_rank": statistics.fmean,
+        }
+        for name, measure in measures.items():
+            expected = np.quantile([measure(each) for each in drawn], [0.025, 0.975])
+            assert found.intervals[f"{task}_{name}"].to_json() == pytest.approx(expected), (task, name)
+    assert found.to_json()["intervals"]["t2t_r5"] == found.intervals["t2t_r5"].to_json()
 
 
 def test_correlations_depend_on_the_seed_alone():

@@ -184,6 +184,36 @@ def test_vectors_for_the_release(release):
         assert (side.map_at_r, side.r_precision, side.r1) == pytest.approx(tuple(np.mean(figures, axis=0)))
 
 
+def test_eccv_intervals_resample_images_with_their_captions():
+    """A draw repeats each query as often as its image is drawn; a draw without a query counts each query once."""
+    generator = np.random.default_rng(5)
+    ids = CocoIds(tuple(f"{i}.jpg" for i in range(8)), tuple(range(8)), tuple((10 * i, 10 * i + 1) for i in range(8)))
+    answers = EccvPositives(
+        {i: tuple({10 * i, 10 * ((i + 1) % 8) + 1, 21}) for i in range(0, 8, 3)},
+        {10 * i + j: tuple({i, (3 * i + 1) % 8}) for i in range(0, 8, 2) for j in (0, 1)},
+    )
+    matrix = generator.random((8, 16))
+    samples, seed = 80, 2
+    found = eccv_metrics_of_scores(MatrixScores(matrix), ids, answers, samples=samples, seed=seed)
+    captions = [sentid for each in ids.sentids for sentid in each]
+    queries = {
+        "i2t": [(i, matrix[i], {captions.index(c) for c in right}) for i, right in answers.i2t.items()],
+        "t2i": [(c // 10, matrix[:, captions.index(c)], set(right)) for c, right in answers.t2i.items()],
+    }
+    for way, asked in queries.items():
+        figures = [(image, naive_figures(naive_positions(row.tolist(), right))) for image, row, right in asked]
+        drawn = []
+        generator = np.random.Generator(np.random.Philox(key=np.array([seed, 0], dtype=np.uint64)))
+        for _ in range(samples):
+            row = generator.integers(0, 8, size=8).tolist()
+            chosen = [values for image in row for owner, values in figures if owner == image]
+            drawn.append(np.mean(chosen or [values for _, values in figures], axis=0))
+        for column, name in enumerate(("map_at_r", "r_precision", "r1")):
+            expected = np.quantile([each[column] for each in drawn], [0.025, 0.975])
+            assert found.intervals[f"{way}_{name}"].to_json() == pytest.approx(expected), (way, name)
+    assert found.to_json()["intervals"]["i2t_r1"] == found.intervals["i2t_r1"].to_json()
+
+
 def write(folder, i2t, t2i):
     for name, value in (("image_to_caption", i2t), ("caption_to_image", t2i)):
         text = value if isinstance(value, str) else json.dumps(value)

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from vse.cli.render import render
 from vse.evaluation.coco.cxc import CORRELATION
-from vse.evaluation.coco.eccv import DEFINITION
+from vse.evaluation.coco.eccv import DEFINITION, FIGURES
 from vse.evaluation.evaluate import directed
 from vse.evaluation.metrics import CUTOFFS
 from vse.evaluation.report import COLUMNS, RANKS, heads_of
@@ -124,7 +124,7 @@ def _card(cards: list[dict[str, Any]]) -> str:
         f"Models: {models}.",
     ]
     if "bootstrap" in card:
-        lines[-1] += f" Intervals: {card['bootstrap']['samples']} bootstrap samples of {card['bootstrap']['unit']}."
+        lines[-1] += f" {_bootstrap(card)}"
     notes = list(card["remarks"])
     if card.get("dropped"):
         notes.append(f"{len(card['dropped'])} videos without frames are excluded, the first is {card['dropped'][0]}")
@@ -162,8 +162,9 @@ def render_cxc(report: CxcReport, console: Console) -> None:
     for task, label in TASKS.items():
         side = getattr(report.metrics, task)
         table.add_row(label, *(f"{value:.1f}" for value in side.recalls), f"{side.queries:,}")
+        columns = [f"{task}_r{cutoff}" for cutoff in CUTOFFS]
+        _add_intervals(table, report.metrics.intervals, columns)
         if report.published is not None:
-            columns = [f"{task}_r{cutoff}" for cutoff in CUTOFFS]
             table.add_row("  paper", *_published_cells(report.published, columns), style="italic")
     console.print(table)
     if report.published is not None:
@@ -171,6 +172,7 @@ def render_cxc(report: CxcReport, console: Console) -> None:
     found = report.metrics.correlations.items()
     console.print("; ".join(f"{task.upper()} {each.mean:.1f} ± {each.deviation:.1f}" for task, each in found))
     console.print(CORRELATION, style="dim")
+    console.print(_bootstrap(report.card), style="dim")
 
 
 def render_eccv(report: EccvReport, console: Console) -> None:
@@ -182,5 +184,17 @@ def render_eccv(report: EccvReport, console: Console) -> None:
         side = getattr(report.metrics, task)
         figures = (side.map_at_r, side.r_precision, side.r1)
         table.add_row(TASKS[task], *(f"{value:.1f}" for value in figures), f"{side.queries:,}")
+        _add_intervals(table, report.metrics.intervals, [f"{task}_{name}" for name in FIGURES])
     console.print(table)
     console.print(DEFINITION, style="dim")
+    console.print(_bootstrap(report.card), style="dim")
+
+
+def _add_intervals(table: Table, intervals: Mapping[str, Interval], columns: Sequence[str]) -> None:
+    spread = [intervals[name] for name in columns if name in intervals]
+    if spread:
+        table.add_row("  95 %", *(f"{each.low:.1f}–{each.high:.1f}" for each in spread), style="dim")
+
+
+def _bootstrap(card: dict[str, Any]) -> str:
+    return f"Intervals: {card['bootstrap']['samples']} bootstrap samples of {card['bootstrap']['unit']}."

@@ -18,16 +18,27 @@ TOO_FEW_STEPS = "This was the quick version: too few steps for meaningful figure
 
 
 def render_grid(result: GridResult, console: Console) -> None:
-    """Draw the table, the claims, what was ranked, and where the files are."""
+    """Draw the table and the claims under each protocol, and where the files are."""
+    for each in (result, *result.further):
+        _render_ranking(each, console)
+    if result.quick:
+        console.print(TOO_LITTLE_TRAINING)
+    console.print(f"Tables, figures and runs are in {result.folder}", soft_wrap=True)
+
+
+def _render_ranking(result: GridResult, console: Console) -> None:
+    """Draw the table, the claims, and what was ranked by which protocol."""
     from rich.table import Table
     from rich.text import Text
 
-    from vse.experiments.grid.report import UNFINISHED, contrast_cells
+    from vse.experiments.grid.report import ROW_HEADS, UNFINISHED, contrast_cells
 
     test = result.test
-    table = Table(title=Text(f"{result.grid.title}, {test['data']} {test['split']}"), title_justify="left")
-    for head in ("", "seeds", *result.heads):
-        table.add_column(head, justify="right" if head else "left", no_wrap=True)
+    table = Table(
+        title=Text(f"{result.grid.title}, {test['data']} {test['split']}, {test['protocol']}"), title_justify="left"
+    )
+    for head in (*ROW_HEADS, *result.heads):
+        table.add_column(head, justify="left" if head in ROW_HEADS[:2] else "right", no_wrap=True)
     for panel, rows in result.panels():
         if panel:
             table.add_row(Text(panel, style="bold"))
@@ -42,25 +53,25 @@ def render_grid(result: GridResult, console: Console) -> None:
         console.print(f"{claim}: {value} (95 %: {interval}), {verdict}", markup=False, highlight=False)
     unit = "videos" if test["videos"] else "images"
     drawn = f"{unit} and seeds" if any(len(row.seeds) > 1 for row in result.rows) else unit
-    ranked = f"{test['images']} {unit}, {test['texts']} texts"
+    console.print(result.describe_test(), style="dim", markup=False, highlight=False)
+    folds = f"{test['folds']} folds of " if test["folds"] > 1 else ""
+    ranked = f"{folds}{test['images']} {unit}, {test['texts']} texts"
     console.print(f"{ranked}; intervals over {test['samples']} bootstrap samples of {drawn}", style="dim")
-    if result.quick:
-        console.print(TOO_LITTLE_TRAINING)
-    console.print(f"Tables, figures and runs are in {result.folder}", soft_wrap=True)
 
 
 def render_k_max_search(result: SearchResult, console: Console) -> None:
     """Draw rsum for every pair of K, the best pair, and GPO."""
     from rich.table import Table
 
-    table = Table(title="Rsum on dev: K of images (rows) and of words", title_justify="left")
-    for head in ("", *map(str, result.text_ks)):
+    from vse.experiments.k_max_search import k_name
+
+    table = Table(title="Rsum on dev: poolings of images (rows) and of words", title_justify="left")
+    for head in ("", *map(k_name, result.text_ks)):
         table.add_column(head, justify="right")
     for k, values in zip(result.image_ks, result.dev, strict=True):
-        table.add_row(str(k), *(f"{value:.1f}" for value in values))
+        table.add_row(k_name(k), *(f"{value:.1f}" for value in values))
     console.print(table)
-    best = f"best pair {result.best.image} and {result.best.text}: {result.highest:.1f}"
-    console.print(f"{best}; GPO: {result.gpo:.1f} (one seed each)")
+    console.print(result.summary(), soft_wrap=True)
     if result.quick:
         console.print(TOO_LITTLE_TRAINING)
     console.print(f"Table and plot are in {result.folder}", soft_wrap=True)

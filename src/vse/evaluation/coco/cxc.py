@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vse.errors import InputError
+from vse.evaluation.bootstrap import Interval, Queries, query_intervals
 from vse.evaluation.coco.ids import CocoIds, read_plain_or_gzip
 from vse.evaluation.metrics import DirectionMetrics
 from vse.evaluation.positives import Indices, Positives
@@ -108,19 +109,29 @@ class CxcScores:
 
 @dataclass(frozen=True)
 class CxcMetrics:
-    """Four retrieval tasks and three correlations."""
+    """Four retrieval tasks and three correlations.
+
+    ``intervals`` has those of each retrieval figure, ``i2t_r1`` to ``i2i_mean_rank``: images resampled with all their
+    captions (:mod:`vse.evaluation.bootstrap`).
+    """
 
     i2t: DirectionMetrics
     t2i: DirectionMetrics
     t2t: DirectionMetrics
     i2i: DirectionMetrics
     correlations: Mapping[Task, Correlation] = field(hash=False)
+    intervals: Mapping[str, Interval] = field(default_factory=dict, hash=False)
 
     def to_json(self) -> dict[str, Any]:
         """Return everything, and the definition of the correlations."""
         retrieval = {name: getattr(self, name).to_json() for name in ("i2t", "t2i", "t2t", "i2i")}
         correlations = {task: each.to_json() for task, each in self.correlations.items()}
-        return {**retrieval, "correlations": correlations, "correlation_definition": CORRELATION}
+        return {
+            **retrieval,
+            "intervals": {name: each.to_json() for name, each in self.intervals.items()},
+            "correlations": correlations,
+            "correlation_definition": CORRELATION,
+        }
 
 
 def read_cxc(folder: str | Path) -> CxcRatings:
@@ -203,8 +214,12 @@ def cxc_metrics_of_scores(
     images_alike = ranks(
         among_images, image_image_positives(ratings, ids), exclude_self=True, ties=ties, progress=progress
     )
-    i2t, t2i, t2t, i2i = map(DirectionMetrics.of, (to_text, to_image, texts_alike, images_alike))
-    return CxcMetrics(i2t, t2i, t2t, i2i, correlations)
+    found = {"i2t": to_text, "t2i": to_image, "t2t": texts_alike, "i2i": images_alike}
+    directions = {task: DirectionMetrics.of(each) for task, each in found.items()}
+    owners = {"i": np.arange(images), "t": ids.caption_to_image}
+    queries = {task: Queries.of_ranks(each, owners[task[0]]) for task, each in found.items()}
+    spread = query_intervals(queries, images, samples=samples, seed=seed)
+    return CxcMetrics(**directions, correlations=correlations, intervals=spread)
 
 
 def sampled_correlation(

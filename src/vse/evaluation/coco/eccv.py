@@ -15,7 +15,7 @@ by 0.01.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 
 from vse.data.files import parse_json
 from vse.errors import InputError
+from vse.evaluation.bootstrap import SAMPLES, Interval, Queries, query_intervals
 from vse.evaluation.coco.ids import CocoIds, read_plain_or_gzip, whole_number
 from vse.evaluation.positives import Indices, Positives
 from vse.evaluation.ranks import check_positives
@@ -31,6 +32,7 @@ from vse.evaluation.scores import DotScores, Scores, checked_vectors
 from vse.progress import ProgressReporter, SilentProgress
 
 BLOCK_QUERIES = 256
+FIGURES = ("map_at_r", "r_precision", "r1")
 ABSENT = 0.01  # share of right candidates that may be unknown to the ids; more of them mean another split
 DEFINITION = (
     "mAP@R, R-Precision, R@1 over the queries of ECCV Caption; R is the number of a query's right candidates in the "
@@ -61,10 +63,10 @@ class EccvDirection:
     @classmethod
     def of(cls, positions: Iterable[Indices], absent: int = 0) -> EccvDirection:
         """Return the metrics of ascending ranks of right candidates; a query without any is left out."""
-        figures = np.array([_figures(each) for each in positions if len(each)])
+        figures = query_figures(positions)[0]
         if not len(figures):
             raise InputError("no query has a right candidate: there is nothing to measure")
-        map_at_r, r_precision, r1 = (100.0 * float(value) for value in figures.mean(axis=0))
+        map_at_r, r_precision, r1 = map(float, figures.mean(axis=0))
         return cls(map_at_r, r_precision, r1, len(figures), absent)
 
     def to_json(self) -> dict[str, float]:
@@ -80,14 +82,24 @@ class EccvDirection:
 
 @dataclass(frozen=True)
 class EccvMetrics:
-    """Image to text and text to image."""
+    """Image to text and text to image.
+
+    ``intervals`` has those of each figure, ``i2t_map_at_r`` to ``t2i_r1``: images resampled with all their captions
+    (:mod:`vse.evaluation.bootstrap`).
+    """
 
     i2t: EccvDirection
     t2i: EccvDirection
+    intervals: Mapping[str, Interval] = field(default_factory=dict, hash=False)
 
     def to_json(self) -> dict[str, Any]:
-        """Return both directions, and the definition of the figures."""
-        return {"i2t": self.i2t.to_json(), "t2i": self.t2i.to_json(), "definition": DEFINITION}
+        """Return both directions, the intervals and the definition of the figures."""
+        return {
+            "i2t": self.i2t.to_json(),
+            "t2i": self.t2i.to_json(),
+            "intervals": {name: each.to_json() for name, each in self.intervals.items()},
+            "definition": DEFINITION,
+        }
 
 
 def read_eccv(folder: str | Path) -> EccvPositives:
@@ -103,21 +115,41 @@ def eccv_metrics(
     ids: CocoIds,
     positives: EccvPositives,
     *,
+    samples: int = SAMPLES,
+    seed: int = 0,
     progress: ProgressReporter | None = None,
 ) -> EccvMetrics:
     """Return the figures of ``images (I, D)`` and ``texts (T, D)``, rows as in ``ids``, by dot products."""
     scores = DotScores(checked_vectors("images", images), checked_vectors("texts", texts))
-    return eccv_metrics_of_scores(scores, ids, positives, progress=progress)
+    return eccv_metrics_of_scores(scores, ids, positives, samples=samples, seed=seed, progress=progress)
 
 
 def eccv_metrics_of_scores(
-    scores: Scores, ids: CocoIds, positives: EccvPositives, *, progress: ProgressReporter | None = None
+    scores: Scores,
+    ids: CocoIds,
+    positives: EccvPositives,
+    *,
+    samples: int = SAMPLES,
+    seed: int = 0,
+    progress: ProgressReporter | None = None,
 ) -> EccvMetrics:
     """Return the same for any scores ``(images, texts)``."""
     if scores.shape != ids.shape:
         raise InputError(f"scores of shape {scores.shape}: {ids.shape[0]} images and {ids.shape[1]} captions expected")
-    i2t = _direction(scores, positives.i2t, ids.image_rows, ids.caption_rows, progress)
-    return EccvMetrics(i2t, _direction(scores.T, positives.t2i, ids.caption_rows, ids.image_rows, progress))
+    images = np.arange(ids.shape[0])
+    i2t, from_images = _direction(scores, positives.i2t, ids.image_rows, ids.caption_rows, images, progress)
+    t2i, from_texts = _direction(
+        scores.T, positives.t2i, ids.caption_rows, ids.image_rows, ids.caption_to_image, progress
+    )
+    spread = query_intervals({"i2t": from_images, "t2i": from_texts}, len(images), samples=samples, seed=seed)
+    return EccvMetrics(i2t, t2i, spread)
+
+
+def query_figures(positions: Iterable[Indices]) -> tuple[NDArray[np.float64], Indices]:
+    """Return :data:`FIGURES` of each query that has a right candidate, in percent, and which queries these are."""
+    found = [(query, _figures(each)) for query, each in enumerate(positions) if len(each)]
+    rows = np.array([query for query, _ in found], dtype=np.int64)
+    return 100.0 * np.array([figures for _, figures in found]).reshape(-1, len(FIGURES)), rows
 
 
 def positive_positions(
@@ -176,8 +208,10 @@ def _direction(
     answers: Answers,
     query_rows: Mapping[int, int],
     candidate_rows: Mapping[int, int],
+    owners: Indices,
     progress: ProgressReporter | None,
-) -> EccvDirection:
+) -> tuple[EccvDirection, Queries]:
+    """Return the figures, and what a bootstrap over images needs; ``owners`` is the image of each query row."""
     unknown = [query for query in answers if query not in query_rows]
     if unknown:
         raise InputError(
@@ -196,7 +230,8 @@ def _direction(
     queries = np.array([query_rows[query] for query in answers], dtype=np.int64)
     chosen = scores.select(queries, np.arange(scores.shape[1]))
     positions = positive_positions(chosen, Positives.from_lists(lists, scores.shape[1]), progress=progress)
-    return EccvDirection.of(positions, absent)
+    figures, measured = query_figures(positions)
+    return EccvDirection.of(positions, absent), Queries.of_means(figures, FIGURES, owners[queries[measured]])
 
 
 def _read(path: Path) -> Answers:

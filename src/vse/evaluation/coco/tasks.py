@@ -11,10 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vse.errors import InputError
+from vse.evaluation.bootstrap import LEVEL
 from vse.evaluation.coco.cxc import CxcMetrics, CxcRatings, CxcScores, cxc_metrics_of_scores, read_cxc
 from vse.evaluation.coco.eccv import EccvMetrics, EccvPositives, eccv_metrics_of_scores, read_eccv
 from vse.evaluation.coco.ids import CocoIds, read_coco_ids
 from vse.evaluation.embeddings import Embeddings
+from vse.evaluation.evaluate import CAPTION_UNIT
 from vse.evaluation.published import ClosestRow
 from vse.evaluation.ranks import Ties
 from vse.evaluation.report import Shown, closest_published, published_json
@@ -118,7 +120,8 @@ class CocoTasks:
             row = closest_published("cxc-retrieval", card["models"]) if against_paper else None
             yield "cxc", CxcReport(name, metrics, card, row)
         if self.eccv is not None:
-            yield "eccv", EccvReport(name, eccv_metrics_of_scores(between, ids, self.eccv, progress=progress), card)
+            found = eccv_metrics_of_scores(between, ids, self.eccv, samples=samples, seed=seed, progress=progress)
+            yield "eccv", EccvReport(name, found, card)
 
 
 class _Split(NamedTuple):
@@ -144,6 +147,7 @@ def _card(members: Sequence[Embeddings], ties: Ties, samples: int, seed: int) ->
         "images": len(members[0].images),
         "texts": len(members[0].texts),
         "ties": ties,
+        "bootstrap": {"level": LEVEL, "samples": samples, "seed": seed, "unit": CAPTION_UNIT},
         "correlation_samples": samples,
         "correlation_seed": seed,
         "models": [

@@ -13,16 +13,19 @@ from numpy.typing import NDArray
 from vse._util.atomic import write_json
 from vse._util.schema import read_json
 from vse.data import CaptionedImages
+from vse.data.open import LAYOUTS, find_layout
 from vse.errors import InputError, require
 from vse.evaluation.bootstrap import FIGURES, LEVEL, SAMPLES, FoldRanks, Interval, resample
-from vse.evaluation.metrics import RetrievalMetrics
+from vse.evaluation.metrics import RetrievalMetrics, mean_metrics
+from vse.evaluation.protocols import AUTO, FIRST_FOLD, TEST_SPLITS, WHOLE_COCO, Protocol, choose_protocols, remarks
 from vse.evaluation.retrieval_test import RetrievalTest, model_scores
+from vse.evaluation.scores import Scores
 from vse.experiments.plan import Claim, Grid, Variant
 from vse.models.storage import load_model
 from vse.progress import ProgressReporter
 from vse.training.data import graphs_of, open_split
 from vse.training.parallel import Run, train_several
-from vse.training.recipe import Recipe
+from vse.training.recipe import Recipe, flat
 from vse.training.recipes import read_recipe
 from vse.training.result import TrainingResult
 
@@ -50,17 +53,21 @@ def train_grid(
         raise InputError("seeds is empty; give at least one")
     wanted = [(variant, seed) for seed in seeds for variant in grid.variants]
     runs = [
-        Run(_recipe(grid, variant, seed), folder / f"{variant.key}-seed{seed}", f"{variant.label} seed {seed}")
+        Run(recipe_of(grid, variant, seed), folder / f"{variant.key}-seed{seed}", f"{variant.label} seed {seed}")
         for variant, seed in wanted
     ]
-    results = train_several(runs, jobs=jobs, progress=report)
+    distinct = list({run.folder: run for run in runs}.values())  # rows with equal recipes are trained once
+    results = dict(
+        zip((run.folder for run in distinct), train_several(distinct, jobs=jobs, progress=report), strict=True)
+    )
     return [
-        TrainedSeed(variant, seed, run.recipe, result)
-        for (variant, seed), run, result in zip(wanted, runs, results, strict=True)
+        TrainedSeed(variant, seed, run.recipe, results[run.folder])
+        for (variant, seed), run in zip(wanted, runs, strict=True)
     ]
 
 
-def _recipe(grid: Grid, variant: Variant, seed: int) -> Recipe:
+def recipe_of(grid: Grid, variant: Variant, seed: int) -> Recipe:
+    """Return the recipe of a row with a seed."""
     recipe = read_recipe(variant.recipe, [*variant.changes, *grid.changes, f"seed={seed}"])
     if not isinstance(recipe, Recipe):
         raise InputError(f"{variant.recipe}: an ensemble; a row of an experiment must be one model")
@@ -72,6 +79,82 @@ TEST = "test.json"
 
 
 @dataclass(frozen=True, eq=False)
+class TestSplit:
+    """The split that every row is ranked on, and the protocols by which; the first one decides claims."""
+
+    __test__ = False  # no test class for pytest
+
+    data: CaptionedImages
+    test: RetrievalTest
+    protocols: tuple[Protocol, ...]
+
+    @classmethod
+    def of(cls, recipe: Recipe, protocol: str = AUTO) -> TestSplit:
+        """Open the test split of a recipe's data.
+
+        COCO in its usual layout is ranked on ``testall``. Where splits belong together, as VATEX's halves do, the test
+        split is that of the recipe's dev split.
+
+        Args:
+            recipe: names the data and the model.
+            protocol: a name, or ``auto`` for the usual protocols of the dataset.
+
+        Raises:
+            InputError: there is no test split, or it holds only the first 1,000 of COCO's test images and no protocol
+                was named.
+        """
+        data = open_split(recipe, _test_name(recipe))
+        test = RetrievalTest.of(data)
+        chosen = choose_protocols(protocol, data.name, test.items, data.split, kind=test.kind)
+        if protocol == AUTO and chosen[0].name == FIRST_FOLD:
+            raise InputError(
+                f"{data.name}, split {data.split!r}: the first 1,000 of COCO's test images, which is not COCO 1K: "
+                f"add the split {WHOLE_COCO!r}, or choose this test by its name, --protocol {FIRST_FOLD}"
+            )
+        for each in chosen:
+            each.galleries(test.items)  # an error now, not after hours of training
+        return cls(data, test, tuple(chosen))
+
+    def rank(self, scores: Scores) -> dict[str, list[FoldRanks]]:
+        """Return the ranks of each fold of each protocol."""
+        return {
+            each.name: [self.test.rank(scores, gallery) for gallery in each.galleries(self.test.items)]
+            for each in self.protocols
+        }
+
+    def about(self, protocol: Protocol, samples: int) -> dict[str, Any]:
+        """Return what was ranked under a protocol, for readers of the figures."""
+        galleries = protocol.galleries(self.test.items)
+        return {
+            "data": self.data.name,
+            "split": self.data.split,
+            "split_hash": self.test.about["split_hash"],
+            "protocol": protocol.name,
+            "protocol_summary": protocol.summary,
+            "folds": len(galleries),
+            "images": len(galleries[0]),
+            "videos": self.data.kind.noun == "video",
+            "captions": len(self.data.captions),
+            "texts": self.test.positives.candidates,
+            "remarks": [*self.test.about["remarks"], *remarks(protocol, self.data.name, self.data.split)],
+            "ties": "pessimistic",
+            "samples": samples,
+        }
+
+
+def _test_name(recipe: Recipe) -> str:
+    """Return the name of the test split that belongs to the splits that a recipe trains with."""
+    if not recipe.data.path:
+        return TEST_SPLITS[0]  # opening it explains what is missing
+    path = Path(recipe.data.path)
+    layout = LAYOUTS[find_layout(path, recipe.data.layout)]
+    for together in layout.protocols:
+        if recipe.data.train in together and recipe.data.dev in together:
+            return together[-1]
+    return WHOLE_COCO if WHOLE_COCO in layout.splits(path) else TEST_SPLITS[0]
+
+
+@dataclass(frozen=True, eq=False)
 class MeasuredSeed:
     """The figures of one model on the test split, and of draws of its images ``(samples, figures)``."""
 
@@ -80,49 +163,58 @@ class MeasuredSeed:
     draws: NDArray[np.float64]
 
 
+Measured = dict[str, list[MeasuredSeed]]
+"""The models of a grid by the name of the protocol."""
+
+
 def measure_grid(
-    trained: Sequence[TrainedSeed], split: str, report: ProgressReporter, *, samples: int = SAMPLES
-) -> tuple[list[MeasuredSeed], dict[str, Any]]:
-    """Measure every model on ``split``; also return a description of the split."""
-    data = open_split(trained[0].recipe, split)
-    test = RetrievalTest.of(data)
-    report.start(len(trained), f"measuring on {data.name} {data.split}")
-    found = []
+    trained: Sequence[TrainedSeed], where: TestSplit, report: ProgressReporter, *, samples: int = SAMPLES
+) -> Measured:
+    """Measure every model by every protocol of the test."""
+    report.start(len(trained), f"measuring on {where.data.name} {where.data.split}")
+    found: Measured = {each.name: [] for each in where.protocols}
     for each in trained:
-        found.append(measured(each, _ranks(each, data, test), samples=samples))
+        for name, folds in _ranks(each, where).items():
+            found[name].append(measured(each, folds, samples=samples))
         report.advance(1)
     report.finish()
-    return found, {
-        "data": data.name,
-        "split": data.split,
-        "split_hash": test.about["split_hash"],
-        "images": len(data.images),
-        "videos": data.kind.noun == "video",
-        "captions": len(data.captions),
-        "texts": test.positives.candidates,
-        "ties": "pessimistic",
-        "samples": samples,
-    }
+    return found
 
 
-def measured(trained: TrainedSeed, ranks: FoldRanks, *, samples: int = SAMPLES) -> MeasuredSeed:
-    """Return the figures of ranks; the draws are the same for all models of a split."""
-    return MeasuredSeed(trained, ranks.metrics, resample([ranks], samples=samples))
+def measured(trained: TrainedSeed, folds: Sequence[FoldRanks], *, samples: int = SAMPLES) -> MeasuredSeed:
+    """Return the means over folds; the draws are the same for all models of a split."""
+    metrics = mean_metrics([fold.metrics for fold in folds])
+    return MeasuredSeed(trained, metrics, resample(folds, samples=samples))
 
 
-def _ranks(trained: TrainedSeed, data: CaptionedImages, test: RetrievalTest) -> FoldRanks:
-    """Return the stored ranks if they belong to these weights and this split; otherwise compute and store them."""
+def _ranks(trained: TrainedSeed, where: TestSplit) -> dict[str, list[FoldRanks]]:
+    """Return the stored ranks if they belong to these weights and this test; otherwise compute and store them."""
     path = trained.result.folder / TEST
-    what = {"model": read_json(trained.result.model / "config.json")["fingerprint"], "split": test.about["split_hash"]}
+    model = read_json(trained.result.model / "config.json")["fingerprint"]
+    what = {"model": model, "split": where.test.about["split_hash"], "data": where.data.split}
     if path.is_file():
         kept = read_json(path)
-        if all(kept.get(name) == value for name, value in what.items()):
-            return test.fold(np.array(kept["images"]), np.array(kept["texts"]))
-    model = load_model(trained.result.model)
-    graphs = graphs_of(trained.recipe, data.captions)
-    ranks = test.rank(model_scores(model, data, test, graphs=graphs))
-    write_json(path, {**what, "images": ranks.images.tolist(), "texts": ranks.texts.tolist()})
+        known = kept.get("protocols", {})
+        if (
+            all(kept.get(name) == value for name, value in what.items())
+            and {each.name for each in where.protocols} <= known.keys()
+        ):
+            return {each.name: _stored(known[each.name], each, where.test) for each in where.protocols}
+    graphs = graphs_of(trained.recipe, where.data.captions)
+    ranks = where.rank(model_scores(load_model(trained.result.model), where.data, where.test, graphs=graphs))
+    lists = {
+        name: [{"images": fold.images.tolist(), "texts": fold.texts.tolist()} for fold in folds]
+        for name, folds in ranks.items()
+    }
+    write_json(path, {**what, "protocols": lists})
     return ranks
+
+
+def _stored(folds: list[dict[str, list[int]]], protocol: Protocol, test: RetrievalTest) -> list[FoldRanks]:
+    return [
+        test.fold(np.array(fold["images"]), np.array(fold["texts"]), gallery)
+        for fold, gallery in zip(folds, protocol.galleries(test.items), strict=True)
+    ]
 
 
 RSUM = FIGURES.index("rsum")
@@ -159,6 +251,11 @@ class Row:
         return dict(zip(FIGURES, self.figures.std(axis=0, ddof=1).tolist(), strict=True))
 
     @property
+    def augmentation(self) -> dict[str, Any]:
+        """How training changed the sets of both sides."""
+        return self.seeds[0].trained.recipe.augmentation.model_dump(include={"image", "text", "rate"})
+
+    @property
     def finished(self) -> bool:
         """Whether dev had stopped rising in every run."""
         return not any(self.rising)
@@ -172,6 +269,13 @@ class Contrast:
     value: float
     interval: Interval
     by_seed: tuple[float, ...]
+    differs: tuple[str, ...] = ()
+    """What the rows differ in, of ``pooling`` and ``augmentation``; with both, the claim is not about either alone."""
+
+    @property
+    def mixed(self) -> bool:
+        """Whether poolings are compared at unequal augmentation."""
+        return len(self.differs) > 1
 
     @property
     def verdict(self) -> Verdict:
@@ -183,6 +287,7 @@ class Contrast:
     def to_json(self) -> dict[str, Any]:
         return {
             "claim": self.claim.text,
+            "differs": list(self.differs),
             "difference": self.value,
             "interval": self.interval.to_json(),
             "by_seed": list(self.by_seed),
@@ -213,4 +318,14 @@ def contrast(claim: Claim, better: Row, worse: Row) -> Contrast:
     chosen = generator.integers(0, seeds, size=(seeds, samples))
     values = np.take_along_axis(drawn, chosen, axis=0).mean(axis=0)  # (samples,)
     low, high = np.quantile(values, [(1 - LEVEL) / 2, (1 + LEVEL) / 2]).tolist()
-    return Contrast(claim, float(by_seed.mean()), Interval(low, high), tuple(by_seed.tolist()))
+    return Contrast(
+        claim, float(by_seed.mean()), Interval(low, high), tuple(by_seed.tolist()), _differences(better, worse)
+    )
+
+
+def _differences(better: Row, worse: Row) -> tuple[str, ...]:
+    """Return whether the recipes of two rows differ in poolings, in augmentation, or in both."""
+    first, second = (flat(row.seeds[0].trained.recipe.identity()) for row in (better, worse))
+    changed = [key for key in first.keys() | second.keys() if first.get(key) != second.get(key)]
+    kinds = {"pooling": lambda key: "pooling" in key, "augmentation": lambda key: key.startswith("augmentation.")}
+    return tuple(kind for kind, is_of in kinds.items() if any(map(is_of, changed)))

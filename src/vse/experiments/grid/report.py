@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from vse._util.atomic import write_json, write_text
 from vse._version import __version__
 from vse.data.dataset import IMAGES, VIDEOS
-from vse.evaluation.bootstrap import LEVEL
+from vse.errors import InputError
+from vse.evaluation.bootstrap import LEVEL, SAMPLES
 from vse.evaluation.report import COLUMNS, heads_of
 from vse.experiments.grid.compare import (
     Contrast,
     MeasuredSeed,
     Row,
+    TestSplit,
+    TrainedSeed,
     contrast,
     measure_grid,
+    recipe_of,
     still_rising,
     train_grid,
 )
@@ -27,11 +31,25 @@ from vse.training.recipe import flat
 
 UNFINISHED = "*"
 """Marks a row whose dev score was still rising."""
+ROW_HEADS = ("", "augmentation", "seeds")
+MIXED = " (pooling and augmentation together)"
+"""Marks a claim about poolings whose rows also differ in augmentation."""
 
 
 @dataclass(frozen=True)
 class GridResult:
-    """The result of a plan: its rows, the ``test`` that was ranked, and the ``profile`` that all runs share."""
+    """The result of a plan under one protocol.
+
+    Attributes:
+        grid: the plan.
+        rows: of the table.
+        contrasts: the claims.
+        test: what was ranked, and by which protocol.
+        profile: the values that all recipes share.
+        folder: where it is written.
+        quick: whether training was shortened.
+        further: the same models under further protocols of the dataset.
+    """
 
     grid: Grid
     rows: tuple[Row, ...]
@@ -40,6 +58,7 @@ class GridResult:
     profile: dict[str, Any]
     folder: Path
     quick: bool = False
+    further: tuple[GridResult, ...] = ()
 
     @property
     def heads(self) -> tuple[str, ...]:
@@ -57,11 +76,18 @@ class GridResult:
         return [(name, [row for row in self.rows if row.variant.panel == name]) for name in names]
 
     def cells(self, row: Row) -> list[str]:
-        """Return label, seeds and figures; rsum with its deviation."""
+        """Return label, augmentation, seeds and figures; rsum with its deviation."""
         figures = [f"{row.mean[name]:.1f}" for name in COLUMNS]
         if row.deviation is not None:
             figures[-1] += f" ± {row.deviation['rsum']:.1f}"
-        return [row.variant.label + ("" if row.finished else UNFINISHED), str(len(row.seeds)), *figures]
+        label = row.variant.label + ("" if row.finished else UNFINISHED)
+        return [label, augmentation_text(row.augmentation), str(len(row.seeds)), *figures]
+
+    def describe_test(self) -> str:
+        """Return the protocol and the split in one sentence, with what readers must know about them."""
+        test = self.test
+        notes = "".join(f"; {remark}" for remark in test["remarks"])
+        return f"Protocol {test['protocol']} on {test['data']} {test['split']}: {test['protocol_summary']}{notes}."
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -70,26 +96,33 @@ class GridResult:
             "quick": self.quick,
             "test": self.test,
             "profile": self.profile,
-            "rows": [self._row_json(row) for row in self.rows],
-            "claims": [each.to_json() for each in self.contrasts],
+            **self._figures_json(),
+            "further": [{"test": each.test, **each._figures_json()} for each in self.further],
             "level": LEVEL,
             "training_seconds": self.training_seconds,
             "vse_version": __version__,
             "files": [str(self.folder / name) for name in ("result.json", "table.md", "seeds.png", "dev.png")],
         }
 
+    def _figures_json(self) -> dict[str, Any]:
+        return {
+            "rows": [self._row_json(row) for row in self.rows],
+            "claims": [each.to_json() for each in self.contrasts],
+        }
+
     def markdown(self) -> str:
-        """Return both tables as Markdown."""
-        lines = [_line(("", "seeds", *self.heads)), _line(("---",) * 2 + ("--:",) * len(self.heads))]
+        """Return the tables of rows and of claims as Markdown, under each protocol."""
+        lines = [_line((*ROW_HEADS, *self.heads)), _line(("---",) * 3 + ("--:",) * len(self.heads))]
         for panel, rows in self.panels():
-            lines += [_line([f"**{panel}**", *[""] * (len(self.heads) + 1)])] if panel else []
+            lines += [_line([f"**{panel}**", *[""] * (len(self.heads) + 2)])] if panel else []
             lines += [_line(self.cells(row)) for row in rows]
+        lines += ["", self.describe_test()]
         if not all(row.finished for row in self.rows):
             lines += ["", f"\\{UNFINISHED} unfinished: rsum on dev was still rising at the end of a run."]
         if self.contrasts:
             lines += ["", _line(("claim", "difference in rsum", "95 %", "seed by seed", "")), _line(("---",) * 5)]
             lines += [_line(contrast_cells(each)) for each in self.contrasts]
-        return "\n".join(lines) + "\n"
+        return "\n".join(lines) + "\n" + "".join(f"\n{each.markdown()}" for each in self.further)
 
     def save(self) -> None:
         """Write ``result.json``, ``table.md`` and the plots."""
@@ -104,6 +137,7 @@ class GridResult:
             "label": row.variant.label,
             "recipe": row.variant.recipe,
             "changes": list(row.variant.changes),
+            "augmentation": row.augmentation,
             "mean": row.mean,
             "deviation": row.deviation,
             "finished": row.finished,
@@ -121,28 +155,59 @@ class GridResult:
         }
 
 
+def augmentation_text(values: dict[str, Any]) -> str:
+    """Return the size augmentation of images and of words.
+
+    >>> augmentation_text({"image": "drop", "text": "released", "rate": 0.2})
+    'drop + released'
+    >>> augmentation_text({"image": "none", "text": "none", "rate": 0.2})
+    'none'
+    """
+    image, text = values["image"], values["text"]
+    return "none" if image == text == "none" else f"{image} + {text}"
+
+
 def contrast_cells(each: Contrast) -> tuple[str, ...]:
     """Return claim, difference, interval, differences by seed, and verdict as text."""
+    claim = each.claim.text + (MIXED if each.mixed else "")
     seeds = ", ".join(f"{value:+.1f}" for value in each.by_seed)
     interval = f"{each.interval.low:+.1f} to {each.interval.high:+.1f}"
-    return (each.claim.text, f"{each.value:+.1f}", interval, seeds, each.verdict)
+    return (claim, f"{each.value:+.1f}", interval, seeds, each.verdict)
 
 
 def _line(cells: Sequence[str]) -> str:
     return "| " + " | ".join(cells) + " |"
 
 
-def run_grid(grid: Grid, seeds: Sequence[int], call: Call, *, split: str = "test") -> GridResult:
+def run_grid(grid: Grid, seeds: Sequence[int], call: Call) -> GridResult:
     """Train and measure what is missing, compare, and write the result into ``call.out``.
 
     The test split is used once, with the model that dev has selected in each run.
     """
-    trained = train_grid(grid, seeds, call.runs_folder, jobs=call.jobs, report=call.report)
-    measured, test = measure_grid(trained, split, call.report)
-    rows = rows_of(grid, measured)
-    called = {row.variant.label: row for row in rows}
-    contrasts = tuple(contrast(claim, called[claim.better], called[claim.worse]) for claim in grid.claims)
-    result = GridResult(grid, rows, contrasts, test, common_values(rows), call.out, call.quick)
+    where, trained = train_for_test(grid, seeds, call)
+    found = measure_grid(trained, where, call.report)
+    results = []
+    for protocol in where.protocols:
+        rows = rows_of(grid, found[protocol.name])
+        called = {row.variant.label: row for row in rows}
+        contrasts = tuple(contrast(claim, called[claim.better], called[claim.worse]) for claim in grid.claims)
+        about = where.about(protocol, SAMPLES)
+        results.append(GridResult(grid, rows, contrasts, about, common_values(rows), call.out, call.quick))
+    return save_result(results)
+
+
+def train_for_test(grid: Grid, seeds: Sequence[int], call: Call) -> tuple[TestSplit, list[TrainedSeed]]:
+    """Open the test split, which may be missing, before the hours of training; then train every row."""
+    if not seeds:
+        raise InputError("seeds is empty; give at least one")
+    where = TestSplit.of(recipe_of(grid, grid.variants[0], seeds[0]), call.protocol)
+    return where, train_grid(grid, seeds, call.runs_folder, jobs=call.jobs, report=call.report)
+
+
+def save_result(results: Sequence[GridResult]) -> GridResult:
+    """Return the first result with the others as its further protocols, and write it."""
+    first, *others = results
+    result = replace(first, further=tuple(others))
     result.save()
     return result
 
