@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+import textwrap
 import warnings
 
 import pytest
@@ -102,6 +105,47 @@ def test_batch_norm_statistics_are_those_of_eager_mode(name):
     torch.testing.assert_close(found, expected, rtol=1e-3, atol=1e-4)
     for (key, one), other in zip(twin.named_buffers(), eager.buffers(), strict=True):
         torch.testing.assert_close(one, other, rtol=1e-3, atol=1e-4, msg=key)
+
+
+FIRST = """
+    import torch
+    from vse.pooling import GPO
+    from vse.pooling.kernels import runtime
+    from vse.pooling.kernels.threads import run_in_ranges
+    import vse.pooling.sorted_sum as module
+
+    pool, features = GPO(), torch.randn(8, 20, 128)
+    compiled = torch.compile(pool, backend="aot_eager")
+    found = compiled(features)
+    assert runtime._available is True, runtime._available  # the graph was recorded with the kernels, and eager has them
+    seen = []
+    module.run_in_ranges = lambda *arguments, **options: (seen.append(1), run_in_ranges(*arguments, **options))[1]
+    torch.testing.assert_close(pool(features), found, rtol=1e-4, atol=1e-5)
+    assert seen  # eager mode after it uses them
+"""
+
+
+def test_kernels_survive_a_compiled_first_call():
+    """A process whose first call is compiled has the compiled kernels afterwards, and prints nothing."""
+    pytest.importorskip("numba")
+    script = textwrap.dedent(FIRST)
+    command = [sys.executable, "-W", "error::UserWarning", "-c", script]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_kernel_failure_while_compiling_is_forgotten(monkeypatch, caplog):
+    """What fails during compilation is tried again outside of it, and is no warning."""
+    from vse.pooling.kernels import runtime
+
+    pytest.importorskip("numba")
+    monkeypatch.setattr(runtime, "_available", None)
+    with monkeypatch.context() as patch:
+        patch.setattr(torch.compiler, "is_compiling", lambda: True)
+        patch.setattr("vse.pooling.kernels.sorted_sum.sum_sorted", None)  # calling it raises TypeError
+        assert not runtime.kernels_available()
+    assert runtime.kernels_available()
+    assert not caplog.records
 
 
 @pytest.mark.slow

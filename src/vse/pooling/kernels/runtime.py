@@ -15,15 +15,23 @@ PLAIN_TENSORS = (torch.Tensor, torch.nn.Parameter)
 _available: bool | None = None
 
 
+@torch.compiler.assume_constant_result  # Dynamo calls it; it would trace into numba otherwise, and numba would fail
 def kernels_available() -> bool:
-    """Return whether the kernels load; checked once, on first use."""
+    """Return whether the kernels load; checked once, on first use.
+
+    A failure while torch compiles is not remembered: outside of it they may load.
+    """
     global _available
     if _available is None:
-        _available = _try_kernels()
+        compiling = torch.compiler.is_compiling()
+        found = _try_kernels(quiet=compiling)
+        if compiling and not found:
+            return False
+        _available = found
     return _available
 
 
-def _try_kernels() -> bool:
+def _try_kernels(*, quiet: bool = False) -> bool:
     try:
         import numba
         import numpy as np
@@ -42,7 +50,11 @@ def _try_kernels() -> bool:
         logger.debug("numba is not installed: vse.pooling uses its plain torch path")
         return False
     except Exception as error:  # noqa: BLE001 (an incompatible numba may raise anything)
-        logger.warning("the compiled kernels do not load (%s): vse.pooling uses its plain torch path", error)
+        logger.log(
+            logging.DEBUG if quiet else logging.WARNING,
+            "the compiled kernels do not load (%s): vse.pooling uses its plain torch path",
+            error,
+        )
         return False
     return True
 
