@@ -174,8 +174,8 @@ def _write_towers(model: VSEModel, folder: Path, largest: int, report: ProgressR
         grid, tower = None, DualTower(encoder)
         example, dynamic, inputs = (torch.randn(2, 3, *how.size),), ({0: batch},), ["pixels"]
     else:
-        grid = encoder.backbone.grid(*how.size)
-        largest = grid[0] * grid[1]
+        grid = encoder.backbone.grid(*how.size) if encoder.windows is None else None
+        largest = encoder.windows if grid is None else grid[0] * grid[1]
         tower = PixelTower(encoder, largest)
         example, dynamic, inputs = (torch.randn(2, 3, *how.size),), ({0: batch},), ["pixels"]
     outputs = ["vectors", "contributions"] if tower.explains else ["vectors"]

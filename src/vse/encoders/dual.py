@@ -7,7 +7,7 @@ are used through ``get_image_features`` and ``get_text_features``, open_clip's t
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -16,7 +16,17 @@ from torch import Tensor, nn
 
 from vse.encoders.functional import unit_norm
 from vse.encoders.text import check_tokens
-from vse.encoders.third_party import describe_config, import_transformers, load_pretrained, repair_torchvision
+from vse.encoders.third_party import (
+    check_numbers,
+    check_size,
+    describe_config,
+    import_transformers,
+    load_pretrained,
+    network_config,
+    offline,
+    repair_torchvision,
+    stored_shapes,
+)
 from vse.errors import InputError, first_line, require
 from vse.pooling import Pooling
 from vse.pooling.functional import Lengths, read_sets
@@ -27,6 +37,7 @@ MODEL_TYPES = ("clip", "siglip", "chinese_clip", "altclip", "metaclip_2")
 UNMASKED = ("siglip",)
 """Models that were trained without an attention mask: padding is a part of the text."""
 OPEN_CLIP_WEIGHTS = "open_clip_model.safetensors"
+OPEN_CLIP_CONFIG = "open_clip_config.json"
 
 
 def create_dual(library: Library, architecture: Mapping[str, Any]) -> Any:
@@ -44,31 +55,46 @@ def create_dual(library: Library, architecture: Mapping[str, Any]) -> Any:
             )
         return _open_clip(dict(architecture))
     transformers = import_transformers("a CLIP-like model")
-    options = _without_code(architecture)
-    model_type = options.pop("model_type", None)
-    if model_type not in MODEL_TYPES:
-        raise InputError(f"model type {model_type!r} is not a supported dual encoder ({', '.join(MODEL_TYPES)})")
+    config = network_config(transformers, architecture, MODEL_TYPES, "a dual encoder")
     try:
-        config = transformers.AutoConfig.for_model(model_type, **options)
         return transformers.AutoModel.from_config(config)
-    except (ValueError, KeyError, TypeError, RuntimeError) as error:
-        raise InputError(f"transformers cannot build this {model_type!r} model: {first_line(error)}") from None
+    except (ValueError, KeyError, TypeError, RuntimeError, AttributeError) as error:
+        raise InputError(f"transformers cannot build this {config.model_type!r} model: {first_line(error)}") from None
 
 
-def _without_code(architecture: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a configuration without what could fetch code: attention kernels of the hub and custom classes."""
-    return {
-        key: _without_code(value) if isinstance(value, Mapping) else value
-        for key, value in architecture.items()
-        if key.lstrip("_") not in {"attn_implementation", "experts_implementation", "auto_map", "custom_pipelines"}
-    }
+def load_dual(library: Library, folder: Path, architecture: Mapping[str, Any], weights: Sequence[Path]) -> Any:
+    """Load a dual encoder from a folder of published files; only safetensors are read, and nothing is fetched.
 
+    Args:
+        library: What it was published for.
+        folder: Its files.
+        architecture: Its configuration.
+        weights: Its safetensors files.
 
-def load_dual(library: Library, folder: Path, architecture: Mapping[str, Any]) -> Any:
-    """Load a dual encoder from a folder of published files; only safetensors are read."""
+    Raises:
+        InputError: If files do not belong together, or the configuration asks for other ones.
+    """
+    shapes = stored_shapes(weights)
     if library == "transformers":
-        return load_pretrained(import_transformers("a CLIP-like model"), str(folder), local_files_only=True)
-    model = _open_clip(dict(architecture))
+        transformers = import_transformers("a CLIP-like model")
+        config = network_config(transformers, architecture, MODEL_TYPES, str(folder), parts=len(shapes))
+        with offline():
+            check_size(lambda: transformers.AutoModel.from_config(config), shapes, str(folder))
+            return load_pretrained(transformers, str(folder), config=config, local_files_only=True)
+    check_numbers(architecture, len(shapes), str(folder / OPEN_CLIP_CONFIG))
+    text = architecture.get("text_cfg", {})
+    outside = text.get("hf_model_name") if isinstance(text, Mapping) else None
+    try:
+        with offline():
+            check_size(lambda: _open_clip(dict(architecture)), shapes, str(folder))
+            model = _open_clip(dict(architecture))
+    except InputError as error:
+        if outside is None:
+            raise
+        raise InputError(
+            f"{folder}: its text tower is that of {outside!r}, whose configuration has to be in the hub's cache "
+            f"('hf download {outside} config.json'): {error}"
+        ) from None
     safetensors = require("safetensors.torch", "train", f"loading {str(folder)!r}")
     path = folder / OPEN_CLIP_WEIGHTS
     try:

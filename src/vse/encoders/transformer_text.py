@@ -10,7 +10,14 @@ from torch import Tensor, nn
 
 from vse.encoders.functional import unit_norm
 from vse.encoders.text import check_tokens
-from vse.encoders.third_party import describe_config, import_transformers, load_pretrained, quiet_loading
+from vse.encoders.third_party import (
+    TEXT_TYPES,
+    describe_config,
+    import_transformers,
+    load_pretrained,
+    network_config,
+    published_config,
+)
 from vse.errors import InputError, first_line
 from vse.inputs.pretrained import packaged_folder
 from vse.pooling import Pooling
@@ -85,28 +92,24 @@ class TransformerTextEncoder(nn.Module):
 
 
 def create_transformer(architecture: Mapping[str, Any]) -> Any:
-    """Create a transformer with random weights from its configuration, ``{"model_type": "bert", …}``."""
+    """Create a transformer with random weights from its configuration, ``{"model_type": "bert", …}``.
+
+    Raises:
+        InputError: If it is no text encoder of :data:`~vse.encoders.third_party.TEXT_TYPES`.
+    """
     transformers = import_transformers("a transformer text encoder")
-    options = dict(architecture)
-    model_type = options.pop("model_type", None)
-    if not isinstance(model_type, str):
-        raise InputError("the transformer's configuration has no 'model_type', such as 'bert'")
+    config = network_config(transformers, architecture, TEXT_TYPES, "a transformer text encoder")
     try:
-        config = transformers.AutoConfig.for_model(model_type, **options)
-        return transformers.AutoModel.from_config(config, **_without_pooler(model_type))
-    except (ValueError, KeyError) as error:
-        raise InputError(f"transformers cannot build a {model_type!r} encoder: {first_line(error)}") from None
+        return transformers.AutoModel.from_config(config, **_without_pooler(config.model_type))
+    except (ValueError, KeyError, TypeError, RuntimeError, AttributeError) as error:
+        raise InputError(f"transformers cannot build a {config.model_type!r} encoder: {first_line(error)}") from None
 
 
 def load_transformer(source: str) -> Any:
     """Load a pretrained transformer from a local folder, a package (``all-minilm-l6-v2``) or a hub id."""
     transformers = import_transformers("a transformer text encoder")
     source = str(packaged_folder(source) or source)
-    try:
-        with quiet_loading(transformers):
-            config = transformers.AutoConfig.from_pretrained(source, trust_remote_code=False)
-    except (OSError, ValueError) as error:
-        raise InputError(f"no pretrained encoder could be loaded from {source!r}: {first_line(error)}") from None
+    config = published_config(transformers, source, TEXT_TYPES, "a transformer text encoder")
     return load_pretrained(transformers, source, config=config, **_without_pooler(config.model_type))
 
 

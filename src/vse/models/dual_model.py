@@ -59,7 +59,8 @@ def foreign_model(
     how, tokenizer, size = image_inputs(folder, found), text_inputs(folder, found), embedding_size(found)
     library: Library = "open_clip" if found.kind == "open_clip" else "transformers"
     given = open_clip_network(found) if library == "open_clip" else found.config
-    network = load_dual(library, folder / found.root, given)
+    weights = [folder / name for name in found.needed if name.endswith(".safetensors")]
+    network = load_dual(library, folder / found.root, given, weights)
     architecture = dual_architecture(library, network, given)
     image_encoder = DualImageEncoder(library, network)
     text_encoder = DualTextEncoder(library, network, padded_length(found, tokenizer), tokenizer.pad_id)

@@ -169,6 +169,8 @@ class EmbeddingModel(VideoTowers, Protocol):
     def cell_contributions(self, pixels: NDArray[np.float32]) -> tuple[NDArray[np.float32], tuple[int, int] | None]:
         """Return what each grid cell of one image adds to its embedding, ``(N, D)``, and the grid's shape.
 
+        A shape of None stands for N windows, :func:`vse.inputs.regions.window_boxes`, in place of cells.
+
         Raises:
             InputError: If ``capabilities.evidence`` is false.
         """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -263,6 +264,36 @@ def place_of(source: str, fingerprint: str | None = None) -> str:
             if is_model(MODELS / older) and _recorded_fingerprint(MODELS / older) == fingerprint:
                 return str(MODELS / older)
     return str(folder)
+
+
+def recorded_place(source: str, fingerprint: str | None = None) -> str:
+    """Return the folder of the model that a collection stores as ``source``, without asking the hub.
+
+    A collection may come from somebody else, so what it names is looked for on this machine only: bundled, in a folder,
+    pulled, or in the hub's cache.
+
+    Args:
+        source: A folder, a hub id or the name of a bundled model.
+        fingerprint: The model that encoded the collection; selects an earlier version of a bundled model.
+
+    Raises:
+        InputError: It is not on this machine.
+    """
+    place = place_of(source, fingerprint)
+    if place == source and not Path(source).expanduser().exists():
+        place = named_place(source)
+        if place == source and _is_hub_name(source):
+            raise InputError(
+                f"the model {source!r} is not on this machine, and a collection's model is not fetched unasked: "
+                f"'vse pull {shlex.quote(source)}' fetches it, or name it with --model"
+            )
+    return place
+
+
+def _is_hub_name(source: str) -> bool:
+    from vse.models.fetch import hub_name
+
+    return source.startswith((HUB, OPEN_CLIP)) or hub_name(source) is not None
 
 
 def _recorded_fingerprint(folder: Path) -> object:

@@ -25,6 +25,7 @@ from vse._util.atomic import settle, write_json
 from vse._util.strict import read_json
 from vse._version import __version__
 from vse.encoders.functional import DIGITS, state_fingerprint
+from vse.encoders.third_party import check_numbers, check_size, offline
 from vse.errors import InputError, require
 from vse.hgr.model import HGRModel
 from vse.models.coefficients import FILE as CONFIDENCE
@@ -71,6 +72,7 @@ def save_model(model: TorchModel, folder: Path) -> Path:
     staging = Path(tempfile.mkdtemp(prefix=".saving-", dir=folder))
     try:
         safetensors.save_file(state, staging / WEIGHTS, metadata={"format": "pt", "fingerprint": mark})
+        _order_header(staging / WEIGHTS)
         settle(staging / WEIGHTS)
         if model.tokenizer is not None:
             model.tokenizer.save(staging)
@@ -92,6 +94,18 @@ def save_model(model: TorchModel, folder: Path) -> Path:
     finally:
         shutil.rmtree(staging, ignore_errors=True)
     return folder
+
+
+def _order_header(path: Path) -> None:
+    """Sort the metadata of a safetensors file, whose order is random: equal models are equal files."""
+    with path.open("r+b") as file:
+        length = int.from_bytes(file.read(8), "little")
+        header = json.loads(file.read(length))
+        header["__metadata__"] = dict(sorted(header["__metadata__"].items()))
+        ordered = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
+        if len(ordered) <= length:
+            file.seek(8)
+            file.write(ordered.ljust(length))
 
 
 def create_model(
@@ -134,11 +148,11 @@ def load_model(folder: Path, *, device: str | torch.device = "cpu") -> TorchMode
     tokenizer = load_tokenizer(folder)
     if tokenizer_digest(folder) != marks.get("tokenizer"):
         raise InputError(f"{folder}: {CONFIG} and the tokenizer belong to different models; save the model again")
+    state, metadata = read_weights(folder / WEIGHTS)
     try:
-        model = create_model(config, tokenizer)
+        model = _create_bounded(config, tokenizer, state)
     except InputError as error:
         raise InputError(f"{folder}: {error}") from None
-    state, metadata = read_weights(folder / WEIGHTS)
     if mark is not None and metadata.get("fingerprint", mark) != mark:
         raise InputError(
             f"{folder}: {CONFIG} and {WEIGHTS} belong to different models (was saving interrupted?); save it again"
@@ -148,6 +162,16 @@ def load_model(folder: Path, *, device: str | torch.device = "cpu") -> TorchMode
         return model.to(place).eval()
     except (RuntimeError, AssertionError) as error:  # it is there, but full or broken
         raise InputError(f"device {str(device)!r}: {str(error).splitlines()[0]}") from None
+
+
+def _create_bounded(
+    config: ModelConfig | HGRConfig, tokenizer: TextTokenizer | None, state: Mapping[str, torch.Tensor]
+) -> TorchModel:
+    """Build a model that its own folder describes: without the hub, and not larger than its weights."""
+    check_numbers(config.model_dump(exclude={"about", "foreign"}), len(state), CONFIG)
+    with offline():
+        check_size(lambda: create_model(config, tokenizer), [tuple(each.shape) for each in state.values()], CONFIG)
+        return create_model(config, tokenizer)
 
 
 def load_towers(folder: Path, *, device: str | torch.device = "cpu") -> VSEModel:

@@ -114,11 +114,13 @@ class VSEModel(EncodingMethods, VideoMethods, nn.Module):
 
     @property
     def grid_cells(self) -> int | None:
-        """The number of cells or patches that the pooling of images takes; None for a model of features."""
+        """The number of cells, windows or patches that the pooling of images takes; None for a model of features."""
         if isinstance(self.image_encoder, DualImageEncoder):
             return None if self.image_encoder.pooling is None else self.image_encoder.patches
         if self.preprocessing is None or not isinstance(self.image_encoder, GridEncoder):
             return None
+        if self.image_encoder.windows is not None:
+            return self.image_encoder.windows
         rows, columns = self.image_encoder.backbone.grid(*self.preprocessing.size)
         return int(rows * columns)
 
@@ -212,13 +214,14 @@ class VSEModel(EncodingMethods, VideoMethods, nn.Module):
 
     @torch.inference_mode()
     def cell_contributions(self, pixels: NDArray[np.float32]) -> tuple[NDArray[np.float32], tuple[int, int] | None]:
-        """Return what each grid cell adds to the embedding of one image.
+        """Return what each grid cell or window adds to the embedding of one image.
 
         Args:
             pixels: The image, ``(1, 3, H, W)``.
 
         Returns:
-            The contributions ``(cells, D)``, which add up to the embedding, and the rows and columns of the grid.
+            The contributions ``(cells, D)``, which add up to the embedding, and the rows and columns of the grid; None
+            if they are those of windows.
 
         Raises:
             InputError: If the model has no grid, or its pooling does not weight ranks.
@@ -232,7 +235,8 @@ class VSEModel(EncodingMethods, VideoMethods, nn.Module):
             batch = torch.from_numpy(pixels).to(self.device, next(self.parameters()).dtype)
             pooled, shares = pool_with_contributions(encoder.pooling, *encoder.elements(batch))
             relative = shares[0] / (pooled[0].norm() + SMALLEST_NORM)
-        return relative.float().cpu().numpy(), encoder.backbone.grid(*pixels.shape[2:])
+        grid = encoder.backbone.grid(*pixels.shape[2:]) if encoder.windows is None else None
+        return relative.float().cpu().numpy(), grid
 
     def pooling_curves(self) -> list[PoolingCurve]:
         """Return the weights that the poolings of both towers give to each rank."""

@@ -11,7 +11,14 @@ from torch import Tensor
 
 from vse.encoders.backbones.base import Backbone
 from vse.encoders.backbones.timm_model import scaled, tokens_to_map
-from vse.encoders.third_party import describe_config, import_transformers, load_pretrained
+from vse.encoders.third_party import (
+    VISION_TYPES,
+    describe_config,
+    import_transformers,
+    load_pretrained,
+    network_config,
+    published_config,
+)
 from vse.errors import InputError, first_line, require
 
 if TYPE_CHECKING:
@@ -27,6 +34,8 @@ USUAL: dict[str, tuple[Triple, Triple]] = {
     "dinov2_with_registers": IMAGENET,
     "deit": IMAGENET,
 }
+WHOLE_TYPES = (*VISION_TYPES, "altclip", "chinese_clip", "clip", "metaclip_2", "siglip", "siglip2")
+"""Published models whose image tower can be taken."""
 
 
 class VisionTransformer(Backbone):
@@ -51,13 +60,15 @@ class VisionTransformer(Backbone):
             raise InputError("a vision transformer needs either an architecture or the name of a pretrained model")
         try:
             if pretrained is not None:
-                model = load_pretrained(transformers, pretrained)
+                config = published_config(transformers, pretrained, WHOLE_TYPES, "a vision transformer")
+                model = load_pretrained(transformers, pretrained, config=config)
                 normalise = normalise or _published_preprocessing(pretrained)
             else:
-                options = dict(architecture or {})
-                config = transformers.AutoConfig.for_model(options.pop("model_type", ""), **options)
+                config = network_config(transformers, architecture or {}, VISION_TYPES, "a vision transformer")
                 model = transformers.AutoModel.from_config(config)
-        except (OSError, ValueError, KeyError) as error:
+        except InputError:
+            raise
+        except (OSError, ValueError, KeyError, TypeError, RuntimeError, AttributeError) as error:
             source = pretrained or "this architecture"
             raise InputError(f"no vision transformer from {source!r}: {first_line(error)}") from None
         self.model: Any = getattr(model, "vision_model", model)
