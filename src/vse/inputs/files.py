@@ -12,16 +12,30 @@ from vse.inputs.text import printable
 
 MediaKind = Literal["image", "video"]
 
-IMAGE_ENDINGS = frozenset(
-    "jpg jpeg jpe jfif png webp gif tif tiff bmp heic heif hif avif".split()  # noqa: SIM905 - a list is unreadable
+RAW_ENDINGS = frozenset(
+    "3fr ari arw cr2 cr3 crw dcr dng erf fff iiq k25 kdc mef mos mrw nef nrw orf pef raf raw rw2 rwl sr2 "  # noqa: SIM905
+    "srf srw x3f".split()
 )
-VIDEO_ENDINGS = frozenset("mp4 m4v mov webm mkv avi".split())  # noqa: SIM905
+IMAGE_ENDINGS = RAW_ENDINGS | frozenset(
+    "jpg jpeg jpe jfif mpo png apng webp gif tif tiff bmp dib heic heif hif avif jxl jp2 j2k jpf jpx "  # noqa: SIM905
+    "ppm pgm pbm pnm psd qoi".split()
+)
+VIDEO_ENDINGS = frozenset(
+    "mp4 m4v mov qt webm mkv avi 3gp 3g2 mts m2ts m2t mpg mpeg mpe vob wmv asf flv f4v ogv dv".split()  # noqa: SIM905
+)
 
 SNIFFED_BYTES = 16
 
-_IMAGE_STARTS = (b"\xff\xd8\xff", b"\x89PNG\r\n\x1a\n", b"GIF87a", b"GIF89a", b"II*\0", b"MM\0*")
-_IMAGE_BRANDS = (b"heic", b"heix", b"heim", b"heis", b"hevc", b"mif1", b"msf1", b"avif", b"avis")
-_VIDEO_BRANDS = (b"isom", b"iso2", b"iso4", b"iso5", b"iso6", b"mp41", b"mp42", b"avc1", b"M4V ", b"qt  ", b"MSNV")
+_IMAGE_STARTS = (
+    b"\xff\xd8\xff", b"\x89PNG\r\n\x1a\n", b"GIF87a", b"GIF89a", b"II*\0", b"MM\0*", b"\0\0\0\x0cJXL ",
+    b"FUJIFILMCCD-RAW", b"IIRO", b"IIRS", b"IIU\0",
+)  # fmt: skip
+_IMAGE_BRANDS = (b"heic", b"heix", b"heim", b"heis", b"hevc", b"mif1", b"msf1", b"avif", b"avis", b"crx ")
+_VIDEO_STARTS = (b"\x1aE\xdf\xa3", b"\0\0\1\xba", b"0&\xb2u\x8ef\xcf\x11", b"FLV\1")  # Matroska, MPEG, ASF, Flash
+_VIDEO_BRANDS = (
+    b"isom", b"iso2", b"iso4", b"iso5", b"iso6", b"mp41", b"mp42", b"avc1", b"M4V ", b"qt  ", b"MSNV",
+    b"3gp4", b"3gp5", b"3gp6", b"3g2a", b"3g2b", b"3g2c",
+)  # fmt: skip
 
 
 def kind_of_name(name: str) -> MediaKind | None:
@@ -41,7 +55,7 @@ def kind_of_bytes(start: bytes) -> MediaKind | None:
     """Return the kind of file that starts with these :data:`SNIFFED_BYTES`; BMP's two bytes are too few."""
     if start.startswith(_IMAGE_STARTS) or (start[:4] == b"RIFF" and start[8:12] == b"WEBP"):
         return "image"
-    if start.startswith(b"\x1aE\xdf\xa3") or (start[:4] == b"RIFF" and start[8:12] == b"AVI "):
+    if start.startswith(_VIDEO_STARTS) or (start[:4] == b"RIFF" and start[8:12] == b"AVI "):
         return "video"
     if start[4:8] == b"ftyp":
         if start[8:12] in _IMAGE_BRANDS:

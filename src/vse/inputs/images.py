@@ -86,8 +86,11 @@ def _grey(values: np.ndarray) -> np.ndarray:
 ImageSource: TypeAlias = "str | os.PathLike[str] | bytes | Image.Image | np.ndarray"
 
 # Formats are detected by content, common ones first. Other formats of Pillow are excluded: EPS would run Ghostscript on
-# an untrusted file, and TGA accepts any bytes. HEIF follows, from another library.
-FORMATS = ("JPEG", "PNG", "GIF", "WEBP", "TIFF", "BMP", "AVIF", "JPEG2000", "PPM", "ICO")
+# an untrusted file, and TGA accepts any bytes. HEIF, RAW and JPEG XL come from other libraries.
+FORMATS = ("JPEG", "PNG", "GIF", "WEBP", "TIFF", "BMP", "AVIF", "JPEG2000", "PPM", "ICO", "PSD", "QOI")
+KNOWN_FORMATS = f"{', '.join(FORMATS)}, HEIF, camera RAW, JPEG XL"
+_OPTIONAL_STARTS = (b"II", b"MM", b"FUJIFILMCCD-RAW", b"FOVb", b"\0MRM", b"\xff\x0a", b"\0\0\0\x0cJXL ")
+_DRAFTED = ("JPEG", "MPO", "RAW")
 
 _ORIENTATION_TAG = 0x0112
 _UPRIGHT = {  # EXIF orientation → the operation that makes the stored image upright
@@ -183,7 +186,7 @@ def _opened(data: bytes, name: str, limits: ImageLimits) -> ImageFile.ImageFile:
     except Exception as error:  # a decoder may raise anything on hostile bytes
         raise BadImageError(name, _reason(error)) from error
     if image is None:
-        raise BadImageError(name, f"no known format; known are {', '.join(FORMATS)}, HEIF")
+        raise BadImageError(name, f"no known format; known are {KNOWN_FORMATS}")
     return image
 
 
@@ -221,6 +224,12 @@ def identify(stream: io.BytesIO) -> ImageFile.ImageFile | None:
     """
     prefix = stream.read(16)
     broken = None
+    if prefix.startswith(_OPTIONAL_STARTS) or prefix[4:12] == b"ftypcrx ":  # before TIFF, which would find a thumbnail
+        from vse.inputs.optional_formats import open_optional
+
+        found = open_optional(stream, prefix)
+        if found is not None:
+            return found
     Image.preinit()
     for name in FORMATS:
         if name not in Image.OPEN:
@@ -267,7 +276,7 @@ def _check_size(image: Image.Image, name: str, limits: ImageLimits) -> None:
 def _decode(image: Image.Image, name: str, limits: ImageLimits, at_least: tuple[int, int] | None) -> np.ndarray:
     _check_size(image, name, limits)
     try:
-        if at_least is not None and image.format in ("JPEG", "MPO"):
+        if at_least is not None and image.format in _DRAFTED:
             lying = _orientation(image) in _LYING
             image.draft(None, at_least if lying else at_least[::-1])  # takes (width, height) of the stored image
         image.load()

@@ -23,6 +23,9 @@ KINDS = {
     "clip.mkv": {},
     "clip.webm": {"codec": "libvpx-vp9"},
     "clip.avi": {"codec": "mpeg4"},
+    "clip.3gp": {},
+    "clip.mts": {},
+    "clip.m2ts": {},
     "fragments.mp4": {"options": {"movflags": "frag_keyframe+empty_moov"}},
     "live.webm": {"codec": "libvpx-vp9", "options": {"live": "1"}},
 }

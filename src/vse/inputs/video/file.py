@@ -60,7 +60,8 @@ class DecodingTime:
 
 
 # Only the formats of the supported suffixes: libav also reads playlists, which would open further files.
-_DEMUXERS = "mov,mp4,m4a,3gp,3g2,mj2,matroska,webm,avi"
+_DEMUXERS = "mov,mp4,m4a,3gp,3g2,mj2,matroska,webm,avi,mpegts,mpeg,asf,flv,ogg,dv"
+_EXPECTED = "mp4, mov, 3gp, webm, mkv, avi, mts, mpg, wmv, flv or ogv"
 _TIMEOUT = 30.0  # seconds, for slow disks
 
 
@@ -122,7 +123,7 @@ def _why_closed(error: Exception) -> str:
     import av
 
     if isinstance(error, (av.InvalidDataError, av.EOFError, av.ArgumentError)):  # the last for unsupported formats
-        return "not a video, without frames, or truncated before its index: expected mp4, m4v, mov, webm, mkv or avi"
+        return f"not a video, without frames, or truncated before its index: expected {_EXPECTED}"
     reason = getattr(error, "strerror", None) or first_line(error)
     return f"cannot be opened ({reason})"
 
