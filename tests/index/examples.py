@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 from hypothesis import strategies as st
 
@@ -52,12 +54,12 @@ longitudes = st.sampled_from([-180.0, -170.0, 0.0, 11.5, 175.0, 180.0])
 
 
 @st.composite
-def files(draw: st.DrawFn) -> MediaFile:
-    """Draw a file at one of few places, so that files are often replaced."""
+def files(draw: st.DrawFn, words: bool = False) -> MediaFile:
+    """Draw a file at one of few places, so that files are often replaced; ``words`` adds what metadata say."""
     root, path = draw(places)
     located = draw(st.booleans())
     captions = draw(st.lists(st.sampled_from(["a dog", "ein Hund", "a cat"]), max_size=2, unique=True))
-    return MediaFile(
+    file = MediaFile(
         root, path, draw(st.sampled_from(["image", "video"])), draw(st.integers(0, 2**40)), draw(st.integers(0, 2**62)),
         draw(st.text("0123456789abcdef", min_size=1, max_size=8)), draw(st.integers(1, 9)), draw(st.integers(1, 9)),
         taken=draw(optional_time),
@@ -66,12 +68,23 @@ def files(draw: st.DrawFn) -> MediaFile:
         duration=draw(st.none() | st.just(3.5)),
         captions=tuple(captions),
     )  # fmt: skip
+    if not words:
+        return file
+    return replace(
+        file,
+        camera=draw(st.none() | st.sampled_from(["Canon EOS 80D", "Apple iPhone 12"])),
+        place=draw(st.none() | st.sampled_from(["Quito, Pichincha, Ecuador"])),
+        title=draw(st.none() | st.sampled_from(["", "Canon law", "\udcff é"])),
+        keywords=tuple(draw(st.lists(st.sampled_from(["dog", "big cat", "Quito"]), max_size=2))),
+        ocr=draw(st.none() | st.sampled_from(["", "NO DOGS"])),
+        metadata_version=draw(st.integers(0, 2)),
+    )
 
 
 @st.composite
-def entries(draw: st.DrawFn) -> Entry:
+def entries(draw: st.DrawFn, words: bool = False) -> Entry:
     """Draw a file with one embedding, or with several moments."""
-    file = draw(files())
+    file = draw(files(words))
     if draw(st.booleans()):
         moments = [Moment(draw(vectors))]
     else:
@@ -93,4 +106,16 @@ def filters(draw: st.DrawFn) -> Filter:
         draw(optional_time),
         box,
         draw(st.none() | st.sampled_from(ROOTS)),
+    )
+
+
+@st.composite
+def word_filters(draw: st.DrawFn) -> Filter:
+    """Draw a filter with conditions on words."""
+    return replace(
+        draw(filters()),
+        name=draw(st.none() | st.sampled_from(["a", "a.jpg", "e", "b*"])),
+        camera=draw(st.none() | st.sampled_from(["canon", "EOS 80d", "iphone 1*"])),
+        place=draw(st.none() | st.just("pichincha")),
+        words=tuple(draw(st.lists(st.sampled_from(["dog", "a dog", "quito", "canon", "holiday", "dogs"]), max_size=2))),
     )

@@ -10,7 +10,7 @@ from typing import Protocol
 import numpy as np
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
-from tests.index.examples import DIMENSIONS, QUERIES, entries, files, filters, places, queries
+from tests.index.examples import DIMENSIONS, QUERIES, entries, files, filters, places, queries, word_filters
 from tests.index.twin import Twin
 
 from vse.index.filters import Filter
@@ -27,8 +27,12 @@ class Backend(Protocol):
         """Open the collection."""
 
 
-def history(backend_in: Callable[[Path], Backend]) -> type[RuleBasedStateMachine]:
-    """Return a state machine that runs random operations on collections in their own folder."""
+def history(backend_in: Callable[[Path], Backend], *, words: bool = True) -> type[RuleBasedStateMachine]:
+    """Return a state machine that runs random operations on collections in their own folder.
+
+    ``words`` says whether the backend keeps and finds the words of files.
+    """
+    any_filter = word_filters() if words else filters()
 
     class History(RuleBasedStateMachine):
         def __init__(self) -> None:
@@ -44,7 +48,7 @@ def history(backend_in: Callable[[Path], Backend]) -> type[RuleBasedStateMachine
             self.writer.close()
             self.folder.cleanup()
 
-        @rule(batch=st.lists(entries(), min_size=1, max_size=5))
+        @rule(batch=st.lists(entries(words), min_size=1, max_size=5))
         def add(self, batch: list[Entry]) -> None:
             self.writer.add(batch)
             self.twin.add(batch)
@@ -62,7 +66,7 @@ def history(backend_in: Callable[[Path], Backend]) -> type[RuleBasedStateMachine
             )
             new: dict[tuple[str, str], MediaFile] = {}
             while len(new) < len(old):
-                file = data.draw(files().filter(lambda file: (file.root, file.path) not in new))
+                file = data.draw(files(words).filter(lambda file: (file.root, file.path) not in new))
                 new[file.root, file.path] = file
             moves = list(zip(old, new.values(), strict=True))
             self.writer.move(moves)
@@ -78,7 +82,7 @@ def history(backend_in: Callable[[Path], Backend]) -> type[RuleBasedStateMachine
             self.reader.close()
             self.reader = self.backend.open(write=False)
 
-        @rule(query=queries, k=st.integers(1, 20), where=st.none() | filters(), exact=st.sampled_from([None, True]))
+        @rule(query=queries, k=st.integers(1, 20), where=st.none() | any_filter, exact=st.sampled_from([None, True]))
         def search(self, query: Vectors, k: int, where: Filter | None, exact: bool | None) -> None:
             ids, scores = self.twin.search(query, k, where)
             for collection in (self.writer, self.reader):
@@ -96,7 +100,7 @@ def history(backend_in: Callable[[Path], Backend]) -> type[RuleBasedStateMachine
                 assert len({hit[:2] for hit in found}) == len(found)
                 assert all(abs(everything[hit[:2]] - hit[2]) < 2e-6 for hit in found)
 
-        @rule(k=st.integers(1, 20), offset=st.integers(0, 10), where=st.none() | filters())
+        @rule(k=st.integers(1, 20), offset=st.integers(0, 10), where=st.none() | any_filter)
         def browse(self, k: int, offset: int, where: Filter | None) -> None:
             ids = self.twin.recent(where)[offset : offset + k]
             for collection in (self.writer, self.reader):

@@ -79,12 +79,12 @@ def test_watch_indexes_changes(start, collection, root):
     assert counts(watcher.next()) == {"new": 2}
     before = ids_of(collection)
     save_picture(root, "c.png", 5)
-    assert counts(watcher.next()) == {"new": 1, "skipped": 2}
+    assert counts(watcher.next()) == {"new": 1, "unchanged": 2}
     (root / "trip").rename(root / "journey")
-    assert counts(watcher.next()) == {"moved": 1, "skipped": 2}
+    assert counts(watcher.next()) == {"moved": 1, "unchanged": 2}
     assert ids_of(collection)["journey/b.png"] == before["trip/b.png"]
     (root / "a.png").unlink()
-    assert counts(watcher.next()) == {"removed": 1, "skipped": 2}
+    assert counts(watcher.next()) == {"removed": 1, "unchanged": 2}
     time.sleep(10 * EVERY)
     assert watcher.reports.empty()
 
@@ -94,7 +94,7 @@ def test_captions_are_watched_too(start, collection, root):
     watcher = start()
     watcher.next()
     (root / "captions.csv").write_text("path,caption\na.png,snow\n")
-    assert counts(watcher.next()) == {"changed": 1, "skipped": 1}
+    assert counts(watcher.next()) == {"changed": 1, "unchanged": 1}
     assert collection.info().captions == 1
 
 
@@ -126,7 +126,7 @@ def test_a_file_that_grows_is_left_until_it_rests(collection, root):
     pieces = [partial(grow, begin) for begin in range(0, len(whole), piece)]
     ending = Between([rest, rest, *pieces, rest, rest, rest])
     reports = list(watch(collection, model(), [root], stop=ending, patience=60.0))
-    assert [counts(report) for report in reports] == [{"new": 2}, {"new": 1, "skipped": 2}]
+    assert [counts(report) for report in reports] == [{"new": 2}, {"new": 1, "unchanged": 2}]
     assert "slow.png" in ids_of(collection)
 
 
@@ -180,7 +180,7 @@ def test_a_folder_that_goes_away_and_comes_back(start, collection, root, tmp_pat
     assert len(ids_of(collection)) == 2
     save_picture(tmp_path / "away", "c.png", 3)
     (tmp_path / "away").rename(root)
-    assert counts(watcher.next()) == {"new": 1, "skipped": 2}
+    assert counts(watcher.next()) == {"new": 1, "unchanged": 2}
 
 
 def test_watch_refuses_zero_interval(collection, root):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
@@ -10,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vse.index.filters import Box, Filter
-from vse.index.types import Collection, Entry, Facets, FolderCount, Item, MediaFile, Vectors
+from vse.index.types import Collection, Entry, Facets, FolderCount, Item, MediaFile, NameCount, Vectors
 
 Place = tuple[str, str]
 
@@ -119,7 +121,11 @@ class Twin:
         above = [str(folder) for file in files for folder in PurePosixPath(file.path).parents if str(folder) != "."]
         folders = tuple(FolderCount(each, above.count(each)) for each in sorted(set(above)))
         first, last = (times[0], times[-1]) if times else (None, None)
-        return Facets(kinds.count("image"), kinds.count("video"), first, last, folders)
+        places, cameras = (
+            tuple(NameCount(*each) for each in Counter(sorted(names)).most_common())
+            for names in ([file.place for file in files if file.place], [file.camera for file in files if file.camera])
+        )
+        return Facets(kinds.count("image"), kinds.count("video"), first, last, folders, places, cameras)
 
 
 def newness(file: MediaFile) -> float:
@@ -141,7 +147,37 @@ def passes(file: MediaFile, where: Filter) -> bool:
         and (where.after is None or (file.taken is not None and file.taken >= where.after))
         and (where.before is None or (file.taken is not None and file.taken < where.before))
         and (where.within is None or inside(file.latitude, file.longitude, where.within))
+        and all(
+            getattr(where, field) is None or holds([getattr(file, field) or ""], getattr(where, field))
+            for field in ("camera", "place")
+        )
+        and (where.name is None or holds([file.path.rpartition("/")[2]], where.name))
+        and all(holds(texts(file), text) for text in where.words)
     )
+
+
+def texts(file: MediaFile) -> list[str]:
+    """Return every text of a file."""
+    name, lists = file.path.rpartition("/"), ["\n".join(file.captions), "\n".join(file.keywords)]
+    others = [file.title, file.description, file.camera, file.place, file.ocr]
+    return [name[2], f"{PurePosixPath(file.root).name}/{name[0]}", *lists, *(text or "" for text in others)]
+
+
+def holds(texts: Sequence[str], wanted: str) -> bool:
+    """Return whether the words of ``wanted`` follow each other in one of the texts; ``*`` stands for an ending."""
+    words = plain(wanted)
+    for text in texts:
+        found = plain(text)
+        for start in range(len(found) - len(words) + 1):
+            *rest, last = found[start : start + len(words)]
+            if rest == words[:-1] and (last.startswith(words[-1]) if wanted.endswith("*") else last == words[-1]):
+                return True
+    return False
+
+
+def plain(text: str) -> list[str]:
+    """Return words of the letters and digits that the examples use, without accents."""
+    return re.findall("[a-z0-9]+", text.lower().translate(str.maketrans("äé", "ae")))
 
 
 def inside(latitude: float | None, longitude: float | None, box: Box) -> bool:

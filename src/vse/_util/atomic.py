@@ -41,7 +41,7 @@ def sync_folder(folder: Path) -> None:
 def settle(path: Path) -> None:
     """Sync a file that another library wrote, and give it the permissions of files written here."""
     path.chmod(0o644)
-    with path.open("rb") as file:
+    with path.open("r+b") as file:  # Windows syncs only what is open for writing
         os.fsync(file.fileno())
 
 

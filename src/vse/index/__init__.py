@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from vse.index.calibration import CalibrationReport, calibrate
     from vse.index.caption_search import CaptionResult, CaptionResults, search_captions, search_captions_encoded
     from vse.index.duplicates import Duplicates, near_duplicates
-    from vse.index.evidence import cell_evidence, frame_evidence, heat_map
+    from vse.index.evidence import BoxEvidence, box_map, cell_evidence, frame_evidence, heat_map, image_evidence
     from vse.index.explanation import Explained, Explanation, explain
     from vse.index.filters import Box, Filter, box_around, read_filter
     from vse.index.item_search import search, search_encoded
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Box",
+    "BoxEvidence",
     "CalibrationReport",
     "CaptionResult",
     "CaptionResults",
@@ -64,6 +65,7 @@ __all__ = [
     "SearchResults",
     "UpgradeReport",
     "box_around",
+    "box_map",
     "calibrate",
     "cell_evidence",
     "collection_coefficients",
@@ -74,6 +76,7 @@ __all__ = [
     "explain",
     "frame_evidence",
     "heat_map",
+    "image_evidence",
     "index_folder",
     "index_folders",
     "load_collection_model",
@@ -93,7 +96,7 @@ _MODULES = {
     "calibration": ("CalibrationReport", "calibrate"),
     "caption_search": ("CaptionResult", "CaptionResults", "search_captions", "search_captions_encoded"),
     "duplicates": ("Duplicates", "near_duplicates"),
-    "evidence": ("cell_evidence", "frame_evidence", "heat_map"),
+    "evidence": ("BoxEvidence", "box_map", "cell_evidence", "frame_evidence", "heat_map", "image_evidence"),
     "explanation": ("Explained", "Explanation", "explain"),
     "filters": ("Box", "Filter", "box_around", "read_filter"),
     "item_search": ("search", "search_encoded"),

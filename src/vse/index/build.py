@@ -5,19 +5,21 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from vse.errors import InputError
 from vse.index.checks import model_mismatch_error
+from vse.index.confirmed import confirm_roots
 from vse.index.open import collection_exists, create_collection, open_collection, upgrade_hint
 from vse.index.pipeline.folder import IndexReport, check_overlap, root_of
 from vse.index.pipeline.folder import index_folders as index_roots
-from vse.index.scan import why_absent
+from vse.index.scan import ScanRules, why_absent
+from vse.index.scan.exclude import rules_of, with_rules
 from vse.index.types import Collection, CollectionInfo
 from vse.models.devices import DeviceError
-from vse.models.sources import DEFAULT, load, place_of, shipped_name
+from vse.models.sources import DEFAULT, load, recorded_place, shipped_name
 from vse.progress import ProgressReporter, SilentProgress
 
 if TYPE_CHECKING:
@@ -50,6 +52,8 @@ def index_folders(
     model: str | None = None,
     device: str | None = None,
     threads: int | None = None,
+    exclude: Sequence[str] | None = None,
+    follow_links: bool | None = None,
     progress: ProgressReporter | None = None,
 ) -> Indexed:
     """Index folders of images and videos into a collection, creating it on first use.
@@ -63,6 +67,9 @@ def index_folders(
         model: A model folder, a hub id or a bundled model. Default: the collection's own, ``"photo"`` for a new one.
         device: Where the model runs, as for :func:`vse.load`; the CPU by default.
         threads: Threads on the CPU; all cores by default.
+        exclude: Patterns of files and folders to leave out, as in ``.gitignore``, such as ``"drafts/"``. Indexed files
+            that match are removed. Default: those given last for these folders.
+        follow_links: Follow symlinks that lead out of a folder. Default: as last time, at first not.
         progress: Receives progress and notes.
 
     Returns:
@@ -83,7 +90,7 @@ def index_folders(
     roots = list(dict.fromkeys(root_of(folder) for folder in given))
     reporter = progress or SilentProgress()
     with open_index(os.fspath(into), roots, model=model, device=device, threads=threads, progress=reporter) as opened:
-        result = opened.index(roots, progress=reporter)
+        result = opened.index(roots, exclude=exclude, follow_links=follow_links, progress=reporter)
         opened.collection.settle(progress=reporter)
     return result
 
@@ -96,9 +103,19 @@ class OpenIndex:
     model: IndexModel
     new: bool
 
-    def index(self, roots: Sequence[str], *, progress: ProgressReporter) -> Indexed:
+    def index(
+        self,
+        roots: Sequence[str],
+        *,
+        exclude: Sequence[str] | None = None,
+        follow_links: bool | None = None,
+        progress: ProgressReporter,
+    ) -> Indexed:
         """Bring the collection up to date with ``roots``, given as absolute paths."""
-        reports = index_roots(self.collection, self.model, roots, progress=progress)
+        confirm_roots(self.collection.info().where, roots)
+        reports = index_roots(
+            self.collection, self.model, roots, exclude=exclude, follow_links=follow_links, progress=progress
+        )
         return Indexed(self.collection.info(), reports, self.new)
 
 
@@ -124,6 +141,11 @@ def open_index(
         raise model_mismatch_error(known.where, known.model, known.model_source, encoder.fingerprint(), source)
     if known is not None and model is None and (hint := upgrade_hint(known)) is not None:
         progress.note(hint)
+    if known is not None and known.lost_changes:
+        progress.note(
+            f"{known.lost_changes} committed changes of {where} are missing, its write-ahead log was damaged: files "
+            "that they added are indexed again"
+        )
     with closing(_open(where, encoder, source, new=known is None)) as collection:
         if known is not None and source != known.model_source and _is_gone(known.model_source):
             collection.set_model_source(source)
@@ -161,10 +183,55 @@ def check_folders(roots: Sequence[str], known: CollectionInfo | None) -> None:
             raise InputError(f"{root}: {reason}: expected a folder of images and videos")
 
 
+RELOCATE_SAMPLE = 64
+"""Files looked for at the new place of a folder."""
+
+
+def relocate_root(
+    collection: Collection, old: str | os.PathLike[str], new: str | os.PathLike[str], *, force: bool = False
+) -> int:
+    """Rewrite the place of an indexed folder that was moved or renamed; embeddings, ids and rules stay.
+
+    The files move in one transaction.
+
+    Args:
+        collection: Open for writing.
+        old: The folder as it was indexed.
+        new: Where it is now.
+        force: Do not check that files are there.
+
+    Returns:
+        The number of files.
+
+    Raises:
+        InputError: ``old`` is not indexed, ``new`` overlaps another folder, or most of a sample of files is not there.
+    """
+    before, after, roots = root_of(old), root_of(new), collection.info().roots
+    if before not in roots:
+        known = ", ".join(roots[:3]) or "none"
+        raise InputError(f"{before} is not an indexed folder: expected one of the collection ({known})")
+    if before == after:
+        raise InputError(f"{before}: the old and the new place are the same")
+    check_overlap([root for root in roots if root != before], after)
+    files = list(collection.files(before))
+    sample = files[:: max(1, len(files) // RELOCATE_SAMPLE)]
+    lost = [file for file in sample if not os.path.exists(Path(after) / file.path)]  # noqa: PTH110 - never raises
+    if 2 * len(lost) > len(sample) and not force:
+        raise InputError(
+            f"{after}: {len(lost)} of {len(sample)} files looked for are not there, the first is {lost[0].path}: "
+            "name the folder that holds them now, or add --force"
+        )
+    rules = rules_of(collection.settings(), before)
+    collection.set_settings(with_rules(collection.settings(), after, rules))
+    collection.move([((file.root, file.path), replace(file, root=after)) for file in files])
+    collection.set_settings(with_rules(collection.settings(), before, ScanRules()))
+    return len(files)
+
+
 def named_model(name: str, *, device: str | None = None, threads: int | None = None) -> tuple[IndexModel, str]:
     """Load a model named by the user; also return its source in a form valid from any working directory."""
     source = shipped_name(name) or (root_of(name) if Path(name).expanduser().exists() else name)
-    return recorded_model(source, device=device, threads=threads), source
+    return _loaded(source, source, device, threads), source
 
 
 def recorded_model(
@@ -173,9 +240,13 @@ def recorded_model(
     """Load the model that a collection records as ``source``, with ``fingerprint`` if a bundled one has versions.
 
     Raises:
-        InputError: It cannot be loaded, or it does not read images.
+        InputError: It is not on this machine, cannot be loaded, or does not read images.
     """
-    model = load(place_of(source, fingerprint), device=device, threads=threads)
+    return _loaded(recorded_place(source, fingerprint), source, device, threads)
+
+
+def _loaded(place: str, source: str, device: str | None, threads: int | None) -> IndexModel:
+    model = load(place, device=device, threads=threads)
     if model.preprocessing is None:
         raise InputError(f"{source} reads features, not images: use a model that reads images")
     return model

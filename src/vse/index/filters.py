@@ -10,6 +10,7 @@ from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING, cast
 
 from vse.errors import InputError, unknown_choice
+from vse.index.words import check_words
 from vse.inputs.files import MediaKind
 
 if TYPE_CHECKING:
@@ -72,6 +73,10 @@ class Filter:
         before: Latest time taken (exclusive).
         within: Area. Files without a place do not match.
         root: The root to look in; default: all of them.
+        name: Words of the file name, adjacent and in this order; a last ``*`` matches any ending of the last word.
+        camera: Likewise, words of ``MediaFile.camera``.
+        place: Likewise, words of ``MediaFile.place``.
+        words: Texts each of which occurs in some text of the file, word by word; see :mod:`vse.index.words`.
     """
 
     folder: str | None = None
@@ -80,10 +85,24 @@ class Filter:
     before: float | None = None
     within: Box | None = None
     root: str | None = None
+    name: str | None = None
+    camera: str | None = None
+    place: str | None = None
+    words: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if self.folder is not None:
             object.__setattr__(self, "folder", _below(self.folder))
+        for field in ("name", "camera", "place"):
+            if getattr(self, field) is not None:
+                check_words(field, getattr(self, field))
+        for text in self.words:
+            check_words("words", text)
+
+    @property
+    def needs_words(self) -> bool:
+        """Whether any condition is on words, which not every collection knows."""
+        return bool(self.words) or not self.name is self.camera is self.place is None
 
     @property
     def empty(self) -> bool:

@@ -1,26 +1,26 @@
-"""Search a collection: the best items for a query, page by page, with their confidence."""
+"""Search a collection: the best items for a query, page by page, with their confidence and relevance."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from numbers import Real
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from vse.errors import InputError
 from vse.index.checks import check_page, read_hits, retry_on_stale_hits
-from vse.index.confidence import Floats, background_of, confidences
+from vse.index.confidence import background_of
 from vse.index.duplicates import leaders
 from vse.index.filters import Filter
-from vse.index.open import collection_coefficients, load_collection_model
+from vse.index.judging import Judge, Judged, check_cutoff
+from vse.index.open import collection_coefficients, collection_relevance, load_collection_model
 from vse.index.query import Query, QueryVector, as_query, encode_query
-from vse.index.results import NAMED, Result, SearchResults
-from vse.index.types import Collection, Hits, Vectors, full_path
-from vse.models.coefficients import Coefficients
+from vse.index.results import NAMED, EmptyReason, Result, SearchResults
+from vse.index.types import Collection, Hits, Place, Vectors, full_path
+from vse.models.coefficients import Coefficients, RelevanceCoefficients
 
 if TYPE_CHECKING:
     from vse.index.query import Model
@@ -31,10 +31,6 @@ DEPTH = 256
 SAMPLED_ITEMS = 256
 """Items that supply folder names for suggestions; listing all files would take too long."""
 NAMED_FOLDERS = 3
-NO_CONFIDENCE = (
-    "a minimum confidence was given, but results have none: the collection's model has no coefficients; "
-    "'vse calibrate MODEL --data DIR' fits them"
-)
 
 
 def search(
@@ -46,8 +42,11 @@ def search(
     offset: int = 0,
     where: Filter | None = None,
     cutoff: float | None = None,
+    min_relevance: float | None = None,
     group_duplicates: float | None = None,
+    group_videos: bool = False,
     coefficients: Coefficients | None = None,
+    relevance: RelevanceCoefficients | None = None,
     device: str | None = None,
     threads: int | None = None,
 ) -> SearchResults:
@@ -65,10 +64,14 @@ def search(
         offset: Results to skip.
         where: Restricts the items.
         cutoff: Minimum confidence of a result, from 0 to 1; needs a model with coefficients.
+        min_relevance: Minimum relevance of a result, from 0 to 1; needs a model with coefficients. A query with images
+            or items has no relevance and is not restricted.
         group_duplicates: Cosine from which a result is grouped under a better, near-duplicate one. Groups are formed
             among the hits that were read: :data:`DEPTH`, or more if a page needs them.
+        group_videos: Show each video once, with its best moment; ``Result.moments`` counts those that were read.
         coefficients: Turn scores into confidence. Default: those of :func:`collection_coefficients`. A foreign model
             that was not calibrated has none, and its results have no confidence.
+        relevance: Turn scores into relevance. Default: those of :func:`collection_relevance`.
         device: Where a model that is loaded here runs, as for :func:`vse.load`; the CPU by default.
         threads: Threads on the CPU of a model that is loaded here; all cores by default.
 
@@ -77,7 +80,7 @@ def search(
 
     Raises:
         InputError: ``model`` is not the one that encoded the collection, the folder of ``where`` holds no file, an
-            argument is out of range, or ``cutoff`` is given for a model without coefficients.
+            argument is out of range, or ``cutoff`` or ``min_relevance`` is given for a model without coefficients.
 
     >>> from vse.index import open_collection, search
     >>> collection = open_collection("photos.vse")  # doctest: +SKIP
@@ -85,12 +88,15 @@ def search(
     '/home/ada/photos/2024/winter/IMG_0412.jpg'
     """
     wanted = as_query(query)
-    page = _Page(*check_page(k, offset), where, cutoff, group_duplicates, wanted.like)  # before anything is encoded
+    # Before anything is encoded.
+    page = _Page(*check_page(k, offset), where, cutoff, min_relevance, group_duplicates, wanted.like, group_videos)
     if coefficients is None:
         coefficients = collection_coefficients(collection, model)
-    check_cutoff(cutoff, coefficients)
+    if relevance is None:
+        relevance = collection_relevance(collection, model)
+    check_cutoff(cutoff, coefficients, min_relevance, relevance)
     loaded = load_collection_model(collection, model, device=device, threads=threads) if wanted.needs_model else None
-    return _search(collection, encode_query(wanted, loaded, collection), page, coefficients)
+    return _search(collection, encode_query(wanted, loaded, collection), page, coefficients, relevance)
 
 
 def search_encoded(
@@ -101,39 +107,37 @@ def search_encoded(
     offset: int = 0,
     where: Filter | None = None,
     cutoff: float | None = None,
+    min_relevance: float | None = None,
     group_duplicates: float | None = None,
+    group_videos: bool = False,
     coefficients: Coefficients | None = None,
+    relevance: RelevanceCoefficients | None = None,
 ) -> SearchResults:
     """Run :func:`search` for a query already encoded.
 
-    Neither the model of ``query`` nor that of ``coefficients`` is checked. Without coefficients, results have no
-    confidence; :func:`collection_coefficients` returns those of the collection's model.
+    Neither the model of ``query`` nor that of the coefficients is checked. Without coefficients, results have no
+    confidence or no relevance; :func:`collection_coefficients` and :func:`collection_relevance` return those of the
+    collection's model.
     """
-    check_cutoff(cutoff, coefficients)
-    page = _Page(*check_page(k, offset), where, cutoff, group_duplicates, query.like)
-    return _search(collection, query, page, coefficients)
-
-
-def check_cutoff(cutoff: float | None, coefficients: Coefficients | None) -> None:
-    """Raise :class:`InputError` if a minimum confidence is given where results have no confidence."""
-    if cutoff is not None and coefficients is None:
-        raise InputError(NO_CONFIDENCE)
+    check_cutoff(cutoff, coefficients, min_relevance, relevance)
+    page = _Page(*check_page(k, offset), where, cutoff, min_relevance, group_duplicates, query.like, group_videos)
+    return _search(collection, query, page, coefficients, relevance)
 
 
 def _search(
-    collection: Collection, query: QueryVector, page: _Page, coefficients: Coefficients | None
+    collection: Collection,
+    query: QueryVector,
+    page: _Page,
+    coefficients: Coefficients | None,
+    relevance: RelevanceCoefficients | None,
 ) -> SearchResults:
     background = background_of(collection)
-
-    def confidence_of(scores: NDArray[np.float32]) -> Floats | None:
-        return None if coefficients is None else confidences(background, query.vector, scores, coefficients)
-
+    judge = Judge(collection, query, background, coefficients, relevance)
     results: tuple[Result, ...] = ()
     more, exact = False, True
+    reason: EmptyReason | None = EmptyReason("collection")
     if background.items:
-        results, more, exact = retry_on_stale_hits(
-            lambda: _read(collection, query.vector, page, background.items, confidence_of)
-        )
+        results, more, exact, reason = retry_on_stale_hits(lambda: _read(page, judge))
     return SearchResults(
         query=query.text,
         exact=exact,
@@ -143,6 +147,8 @@ def _search(
         unknown=query.unknown,
         cut=query.cut,
         vector=query.vector,
+        empty_reason=reason,
+        notes=query.notes,
     )
 
 
@@ -154,46 +160,74 @@ class _Page:
     offset: int
     where: Filter | None
     cutoff: float | None
+    min_relevance: float | None
     group_duplicates: float | None
     left_out: tuple[int, ...]
+    group_videos: bool = False
 
     def __post_init__(self) -> None:
-        for name, value in (("cutoff", self.cutoff), ("group_duplicates", self.group_duplicates)):
-            if value is not None and not isinstance(value, Real):
+        for name in ("cutoff", "min_relevance", "group_duplicates"):
+            if (value := getattr(self, name)) is not None and not isinstance(value, Real):
                 raise InputError(f"{name} {str(value)[:60]}: expected a number from 0 to 1")
-        if self.cutoff is not None and not 0 <= self.cutoff <= 1:
-            raise InputError(f"cutoff {self.cutoff}: expected a confidence from 0 to 1")
+        for name, what in (("cutoff", "confidence"), ("min_relevance", "relevance")):
+            if (value := getattr(self, name)) is not None and not 0 <= value <= 1:
+                raise InputError(f"{name} {value}: expected a {what} from 0 to 1")
         if self.group_duplicates is not None and not 0 < self.group_duplicates <= 1:
             raise InputError(f"group_duplicates {self.group_duplicates}: expected a cosine above 0, at most 1")
 
 
-def _read(
-    collection: Collection,
-    vector: Vectors,
-    page: _Page,
-    total: int,
-    confidence_of: Callable[[NDArray[np.float32]], Floats | None],
-) -> tuple[tuple[Result, ...], bool, bool]:
-    """Return one page of ``total`` items, whether more follow, and whether every embedding was compared."""
+def _read(page: _Page, judge: Judge) -> tuple[tuple[Result, ...], bool, bool, EmptyReason | None]:
+    """Return one page, whether more follow, whether every embedding was compared, and why there is no result."""
+    collection, vector, total = judge.collection, judge.query.vector, judge.background.items
     need = page.offset + page.k + 1  # one extra shows whether another page follows
     depth = max(DEPTH, min(need + len(page.left_out), total + 1))
     while True:
         hits = _hits(collection, vector, depth, page.where)
-        confidence = confidence_of(hits.scores)
-        enough = np.ones(len(hits.ids), bool)
-        if confidence is not None and page.cutoff is not None:
-            enough = confidence >= page.cutoff
-        kept = np.flatnonzero(enough & ~np.isin(hits.ids, np.array(page.left_out, np.int64)))
+        judged = judge.judged(hits, page)
+        kept = np.flatnonzero(judged.enough & judged.allowed)
+        moments: dict[int, int] = {}
+        if page.group_videos:
+            kept, moments = _one_per_video(collection, hits, kept)
         groups = _grouped(collection, hits, kept, page.group_duplicates)
-        exhausted = len(hits.ids) < depth or not enough.all()
+        exhausted = len(hits.ids) < depth or not judged.enough.all()
         if len(groups) >= need or exhausted:
             break
         depth *= 2
     if not len(hits.ids):
         suggest_folder(collection, vector, page.where)
     shown = list(groups.items())[page.offset : page.offset + page.k]
-    results = _results(collection, hits, confidence, shown)
-    return results, len(groups) > page.offset + page.k, hits.exact
+    results = _results(collection, hits, judged, shown, moments)
+    reason = None if groups else _empty_reason(page, judge, judged)
+    return results, len(groups) > page.offset + page.k, hits.exact, reason
+
+
+def _empty_reason(page: _Page, judge: Judge, judged: Judged) -> EmptyReason:
+    """Return the condition without which there would be results: a filter first, then a minimum, then an exclusion."""
+    where = page.where or Filter()
+    unset: dict[str, Any] = {field.name: field.default for field in fields(where)}
+    given = [name for name, value in unset.items() if getattr(where, name) != value]
+    for name in given:
+        if count := _count(replace(page, where=replace(where, **{name: unset[name]})), judge):
+            return EmptyReason(name, count)
+    if len(given) > 1 and (count := _count(replace(page, where=None), judge)):
+        return EmptyReason("filters", count)
+    for condition, rest in (
+        ("relevance", judged.confident & judged.allowed),
+        ("confidence", judged.relevant & judged.allowed),
+        ("exclude", judged.enough),
+    ):
+        if rest.any():
+            return EmptyReason(condition, int(rest.sum()))
+    if len(judged.allowed):  # each minimum alone leaves nothing, too
+        return EmptyReason("relevance" if not judged.relevant.any() else "confidence", 0)
+    return EmptyReason("filters" if given else "collection")
+
+
+def _count(page: _Page, judge: Judge) -> int:
+    """Return how many of the best hits a page could show, near-duplicates included."""
+    hits = _hits(judge.collection, judge.query.vector, DEPTH, page.where)
+    judged = judge.judged(hits, page)
+    return int((judged.enough & judged.allowed).sum())
 
 
 def _hits(collection: Collection, vector: Vectors, depth: int, where: Filter | None) -> Hits:
@@ -227,11 +261,36 @@ def _grouped(
     return groups
 
 
+def _one_per_video(
+    collection: Collection, hits: Hits, kept: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], dict[int, int]]:
+    """Return the rows without lower moments of a video, and the number of moments that a row stands for, if several.
+
+    Which rows remain among the first ones does not depend on later ones, so pages are consistent.
+    """
+    info = collection.info()
+    if not len(kept) or info.items == info.files:  # no file has several moments
+        return kept, {}
+    best: dict[Place, int] = {}
+    moments: dict[int, int] = {}
+    rows = kept.tolist()
+    for row, item in zip(rows, read_hits(collection.items, hits.ids[kept].tolist()), strict=True):
+        place = item.file.root, item.file.path
+        first = best.setdefault(place, row)
+        moments[first] = moments.get(first, 0) + 1
+    return np.array([row for row in rows if row in moments], np.int64), moments
+
+
 def _results(
-    collection: Collection, hits: Hits, confidence: Floats | None, groups: list[tuple[int, list[int]]]
+    collection: Collection,
+    hits: Hits,
+    judged: Judged,
+    groups: list[tuple[int, list[int]]],
+    moments: dict[int, int],
 ) -> tuple[Result, ...]:
     rows = [each for row, others in groups for each in (row, *others[:NAMED])]
     ids = hits.ids[rows].tolist()
+    confidence, relevance = judged.confidence, judged.relevance
     item_of = dict(zip(rows, read_hits(collection.items, ids), strict=True))
     return tuple(
         Result(
@@ -240,6 +299,8 @@ def _results(
             None if confidence is None else float(confidence[row]),
             tuple(hits.ids[others].tolist()),
             tuple(full_path(item_of[each].file) for each in others[:NAMED]),
+            None if relevance is None else float(relevance[row]),
+            moments=moments.get(row, 1),
         )
         for row, others in groups
     )

@@ -13,9 +13,9 @@ from weakref import WeakKeyDictionary
 from vse.errors import InputError, VSEError
 from vse.index.checks import model_mismatch_error
 from vse.index.types import Backend, Collection, CollectionInfo
-from vse.models.coefficients import Coefficients, coefficients_of
+from vse.models.coefficients import Coefficients, RelevanceCoefficients, coefficients_of, own_relevance
 from vse.models.devices import DeviceError
-from vse.models.sources import named_place, place_of
+from vse.models.sources import named_place, place_of, recorded_place
 
 if TYPE_CHECKING:
     from vse.index.query import Model
@@ -176,12 +176,26 @@ def collection_coefficients(
     collection: Collection, model: Model | str | os.PathLike[str] | None = None
 ) -> Coefficients | None:
     """Return the confidence coefficients of the collection's model, as :func:`vse.models.coefficients_of` does."""
-    return coefficients_of(model_place(collection.info(), _source_or_model(model)[0]))
+    source, info = _source_or_model(model)[0], collection.info()
+    return coefficients_of(source or place_of(info.model_source, info.model))
+
+
+def collection_relevance(
+    collection: Collection, model: Model | str | os.PathLike[str] | None = None
+) -> RelevanceCoefficients | None:
+    """Return the relevance coefficients of the collection's model; None if it has none."""
+    return own_relevance(model_place(collection.info(), _source_or_model(model)[0]))
 
 
 def model_place(info: CollectionInfo, source: str | None = None) -> str:
-    """Return the folder or hub id of the model ``source`` or, if None, of the one that was used when indexing."""
-    return named_place(source) if source else place_of(info.model_source, info.model)
+    """Return the place of the model ``source`` or, if None, of the one that was used when indexing.
+
+    Only what the user names may be a hub id.
+
+    Raises:
+        InputError: The model that was used when indexing is not on this machine.
+    """
+    return named_place(source) if source else recorded_place(info.model_source, info.model)
 
 
 def upgrade_hint(info: CollectionInfo) -> str | None:

@@ -109,6 +109,9 @@ class QueryVector:
         like: Ids in the query, which are excluded from the results.
         unknown: Words that the model does not know.
         cut: Texts that the model truncated.
+        excluded: Embeddings of the excluded texts ``(E, D)``; None if there are none.
+        words_only: Whether everything that is wanted is text; only then results have a relevance.
+        notes: What should be said about the texts, as in :class:`~vse.index.results.SearchResults`.
     """
 
     vector: Vectors
@@ -116,6 +119,9 @@ class QueryVector:
     like: tuple[int, ...] = ()
     unknown: tuple[str, ...] = ()
     cut: tuple[str, ...] = ()
+    excluded: Vectors | None = None
+    words_only: bool = False
+    notes: tuple[str, ...] = ()
 
 
 def encode_query(query: Query, model: Model | None, collection: Collection | None = None) -> QueryVector:
@@ -149,7 +155,8 @@ def encode_query(query: Query, model: Model | None, collection: Collection | Non
     if query.like and collection is not None:
         wanted.append(collection.vectors(query.like))
     vector = combine(np.concatenate(wanted), query.weights, unwanted)
-    return QueryVector(vector, str(query), query.like, unknown, cut)
+    words_only = not (query.images or query.like)
+    return QueryVector(vector, str(query), query.like, unknown, cut, excluded=unwanted, words_only=words_only)
 
 
 def combine(wanted: Vectors, weights: Sequence[float] | None = None, unwanted: Vectors | None = None) -> Vectors:

@@ -2,14 +2,27 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import os
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from vse.index.types import Item, Vectors, full_path
+from vse.index.relevance import Grade, grade_of
+from vse.index.types import Item, MediaFile, Vectors, full_path
 from vse.inputs.files import MediaKind
 
 NAMED = 3
 """Files named per group."""
+
+
+def is_missing(file: MediaFile) -> bool:
+    """Return whether a file does not exist where it was indexed; one that is merely unreadable does."""
+    try:
+        os.stat(full_path(file))  # noqa: PTH116 - a path of bytes that are no text, often called
+    except (FileNotFoundError, NotADirectoryError, ValueError):
+        return True
+    except OSError:
+        return False
+    return False
 
 
 @dataclass(frozen=True)
@@ -23,6 +36,9 @@ class Result:
             coefficients.
         group: Ids of lower-ranked near-duplicates, if results are grouped.
         alike: Files of the first :data:`NAMED` of them, for display.
+        moments: Matching moments of the same video that it stands for, if videos are grouped.
+        relevance: Probability that it fits the query; see :mod:`vse.index.relevance`. None if the model has no
+            coefficients for it, or the query contains images or items.
     """
 
     item: Item
@@ -30,6 +46,13 @@ class Result:
     confidence: float | None
     group: tuple[int, ...] = ()
     alike: tuple[str, ...] = ()
+    relevance: float | None = None
+    moments: int = 1
+
+    @property
+    def grade(self) -> Grade | None:
+        """Relevance in a word; None below weak, and without relevance."""
+        return grade_of(self.relevance)
 
     @property
     def id(self) -> int:
@@ -58,9 +81,29 @@ class Result:
         """Local time at which it was taken, as in ``MediaFile.taken``."""
         return self.item.file.taken
 
+    @property
+    def missing(self) -> bool:
+        """Whether the file is gone now; looks at the disk."""
+        return is_missing(self.item.file)
+
     def to_json(self) -> dict[str, Any]:
-        names = ("id", "path", "score", "confidence", "start", "end", "kind", "taken")
-        return {**{name: getattr(self, name) for name in names}, "group": list(self.group)}
+        names = ("id", "path", "score", "confidence", "relevance", "grade", "start", "end", "kind", "taken")
+        found = {name: getattr(self, name) for name in names}
+        return {**found, "group": list(self.group), "moments": self.moments, "missing": self.missing}
+
+
+@dataclass(frozen=True)
+class EmptyReason:
+    """Which condition leaves no result.
+
+    Attributes:
+        condition: ``"relevance"`` or ``"confidence"`` (a minimum), ``"exclude"`` (excluded words), the name of a field
+            of :class:`~vse.index.filters.Filter`, ``"filters"`` (several together), or ``"collection"`` (it is empty).
+        without: Results there would be without that condition, counted up to the best 256.
+    """
+
+    condition: str
+    without: int = 0
 
 
 @dataclass(frozen=True)
@@ -76,6 +119,8 @@ class SearchResults:
         unknown: Words of the query that the model does not know.
         cut: Texts that the model truncated.
         vector: Embedding of the query ``(D,)``, needed for evidence.
+        empty_reason: Why there is no result at all; None if there are some, on this page or before it.
+        notes: What should be said about the query, each as ``"code: words"``; see :mod:`vse.index.language`.
     """
 
     query: str
@@ -86,10 +131,13 @@ class SearchResults:
     unknown: tuple[str, ...] = ()
     cut: tuple[str, ...] = ()
     vector: Vectors | None = field(default=None, compare=False, repr=False)
+    empty_reason: EmptyReason | None = None
+    notes: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         results = [result.to_json() for result in self.results]
-        lists = {"unknown": list(self.unknown), "cut": list(self.cut)}
+        lists: dict[str, Any] = {"unknown": list(self.unknown), "cut": list(self.cut), "notes": list(self.notes)}
+        lists["empty_reason"] = None if self.empty_reason is None else asdict(self.empty_reason)
         head = {"query": self.query, "exact": self.exact, "results": results}
         return {**head, "offset": self.offset, "more": self.more, **lists}
 

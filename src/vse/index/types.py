@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import heapq
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,6 +38,13 @@ class MediaFile:
         longitude: Degrees, from the metadata.
         duration: Seconds, of a video.
         captions: Captions found with the file.
+        camera: Make and model, from the metadata.
+        place: Name of the place at the coordinates, like "Munich, Bavaria, Germany".
+        title: From the metadata, as are the next two.
+        description: A longer text.
+        keywords: Each may be several words.
+        ocr: Text recognised in the image; "" if there is none, None if nobody looked.
+        metadata_version: Version of :mod:`vse.index.scan.metadata` that read the fields above; 0 before there were any.
     """
 
     root: str
@@ -53,6 +60,13 @@ class MediaFile:
     longitude: float | None = None
     duration: float | None = None
     captions: tuple[str, ...] = ()
+    camera: str | None = None
+    place: str | None = None
+    title: str | None = None
+    description: str | None = None
+    keywords: tuple[str, ...] = ()
+    ocr: str | None = None
+    metadata_version: int = 0
 
 
 def full_path(file: MediaFile) -> str:
@@ -61,8 +75,11 @@ def full_path(file: MediaFile) -> str:
 
 
 def readable(path: str) -> str:
-    """Return a path as valid text; bytes that are not UTF-8 become replacement characters."""
-    return path.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+    """Return a path as valid text; bytes that are not UTF-8, and lone surrogates, become replacement characters."""
+    try:
+        return path.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+    except UnicodeEncodeError:  # Windows allows any surrogate in a name
+        return "".join("\ufffd" if "\ud800" <= each <= "\udfff" else each for each in path)
 
 
 VectorTable = Literal["items", "captions"]
@@ -78,10 +95,23 @@ class FolderCount:
 
 
 @dataclass(frozen=True)
+class NameCount:
+    """Number of files with this place name or camera."""
+
+    name: str
+    files: int
+
+
+FACET_NAMES = 100
+"""Places and cameras that are counted, at most."""
+
+
+@dataclass(frozen=True)
 class Facets:
     """Files of each kind, and the folders with the most files, ordered by path.
 
-    ``first`` and ``last`` are the smallest and largest ``MediaFile.taken``, None if no file has one.
+    ``first`` and ``last`` are the smallest and largest ``MediaFile.taken``, None if no file has one. ``places`` and
+    ``cameras`` come with the largest first, ties by name, at most :data:`FACET_NAMES` of each; Milvus counts neither.
     """
 
     images: int
@@ -89,6 +119,8 @@ class Facets:
     first: float | None
     last: float | None
     folders: tuple[FolderCount, ...]
+    places: tuple[NameCount, ...] = ()
+    cameras: tuple[NameCount, ...] = ()
 
 
 def folder_counts(paths: Iterable[str], max_folders: int) -> tuple[FolderCount, ...]:
@@ -178,6 +210,7 @@ class CollectionInfo:
         roots: The indexed folders.
         changes: Items added plus items removed within this generation; replacing an item counts 2.
         root_files: Number of files of each root.
+        lost_changes: Committed changes that are missing because the database was damaged; index the folders again.
     """
 
     where: str
@@ -192,6 +225,7 @@ class CollectionInfo:
     roots: tuple[str, ...]
     changes: int
     root_files: tuple[int, ...]
+    lost_changes: int = 0
 
 
 class Collection(Protocol):
@@ -260,6 +294,12 @@ class Collection(Protocol):
     def facets(self, folders: int = 200) -> Facets:
         """Return current counts by kind and folder; only the ``folders`` largest folders."""
 
+    def word_counts(self, words: Sequence[str]) -> dict[str, int]:
+        """Return in how many files each word occurs, as split by :func:`vse.index.words.fold`.
+
+        All are 0 where words cannot be searched: on Milvus, and in a collection that an older version wrote.
+        """
+
     def settle(self, *, progress: ProgressReporter | None = None) -> None:
         """Build whatever makes recently added items fast to search, which may take minutes. Needs write access.
 
@@ -282,6 +322,12 @@ class Collection(Protocol):
 
     def set_model_source(self, model_source: str) -> None:
         """Record where the collection's model is now. Needs write access."""
+
+    def settings(self) -> dict[str, Any]:
+        """Return what :meth:`set_settings` recorded: a JSON object, empty at first; upgrades keep it."""
+
+    def set_settings(self, settings: Mapping[str, Any]) -> None:
+        """Record how the collection is kept up to date, as a JSON object. Needs write access."""
 
     def close(self) -> None:
         """Release all resources; idempotent."""

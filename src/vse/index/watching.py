@@ -14,13 +14,14 @@ from vse.errors import InputError
 from vse.index.pipeline import IndexReport, index_folder
 from vse.index.pipeline.commits import IndexModel
 from vse.index.pipeline.folder import root_of
-from vse.index.scan import Found, walk, why_absent
+from vse.index.scan import Found, ScanRules, walk, why_absent
 from vse.index.scan.captions import CAPTION_FILES
+from vse.index.scan.exclude import rules_of
 from vse.index.types import Collection
 from vse.progress import ProgressReporter, SilentProgress
 
 Snapshot = dict[str, tuple[int, int]]
-"""Size and modification time by path, of images, videos and caption files."""
+"""Size and modification time by path, of images, videos, caption files and ``.vseignore`` files."""
 EVERY = 2.0
 PATIENCE = 30.0
 """Seconds after which stable files no longer wait for others that keep changing."""
@@ -64,7 +65,10 @@ def watch(
     reporter, ending = progress or SilentProgress(), stop or threading.Event()
     if not every > 0:
         raise InputError(f"every must be above 0 seconds, got {every!r}")
-    folders = [_Watched(root_of(root), patience, reporter) for root in roots]
+    settings = collection.settings()
+    folders = [
+        _Watched(folder, rules_of(settings, folder), patience, reporter) for folder in (root_of(root) for root in roots)
+    ]
     while not ending.is_set():
         began = time.monotonic()
         for folder in folders:
@@ -83,12 +87,14 @@ def watch(
         ending.wait(max(every, REST * (time.monotonic() - began)))
 
 
-def snapshot(root: str) -> Snapshot | None:
+def snapshot(root: str, rules: ScanRules | None = None) -> Snapshot | None:
     """Return the current state of a folder, None if it is absent."""
     try:
-        found = {each.path: _state(each) for each in walk(root)}
+        scan = walk(root, rules=rules)
     except InputError:
         return None
+    found = {each.path: _state(each) for each in scan}
+    found.update(scan.exclusion.files)
     for name in CAPTION_FILES:
         with suppress(OSError):
             status = (Path(root) / name).stat()
@@ -99,8 +105,8 @@ def snapshot(root: str) -> Snapshot | None:
 class _Watched:
     """The last state seen of one folder, and the last one indexed."""
 
-    def __init__(self, root: str, patience: float, progress: ProgressReporter) -> None:
-        self.root = root
+    def __init__(self, root: str, rules: ScanRules, patience: float, progress: ProgressReporter) -> None:
+        self.root, self._rules = root, rules
         self._patience, self._progress = patience, progress
         self._seen: Snapshot | None = None
         self._done: Snapshot | None = None
@@ -109,7 +115,7 @@ class _Watched:
 
     def look(self) -> Snapshot | None:
         """Return the stable files if there is something to index, else None."""
-        before, now = self._seen, snapshot(self.root)
+        before, now = self._seen, snapshot(self.root, self._rules)
         self._say_absent(now is None)
         if now is None:
             return None

@@ -55,6 +55,6 @@ def vectors_of(collection: EmbeddedCollection, path: str) -> np.ndarray:
 
 def counts(report) -> dict[str, int]:
     """Return the non-zero counts of a report, problems included."""
-    names = ("new", "changed", "touched", "moved", "removed", "kept", "waiting", "skipped")
+    names = ("new", "changed", "touched", "moved", "removed", "excluded", "kept", "waiting", "unchanged")
     found = {name: getattr(report, name) for name in names} | {"problems": len(report.problems)}
     return {name: count for name, count in found.items() if count}

@@ -61,7 +61,7 @@ def test_new_captions_of_a_known_file(collection, root):
     assert captions_of(collection) == {"a.png": ("snow",), "b.png": ("two cats sleep", "the man")}
     assert best(collection, "two cats sleep")[0][0] == "two cats sleep"
     assert {caption for caption, *_ in best(collection, "snow")} == {"snow", "two cats sleep", "the man"}
-    assert counts(index_folder(collection, model(), root)) == {"skipped": 2}
+    assert counts(index_folder(collection, model(), root)) == {"unchanged": 2}
 
 
 def test_lost_captions_cost_nothing(collection, root):
@@ -80,10 +80,10 @@ def test_a_file_of_captions_that_cannot_be_read(collection, root):
     index_folder(collection, model(), root)
     (root / "captions.csv").write_bytes(b"\xff\xfe broken \x00")
     report = index_folder(collection, model(), root)
-    assert counts(report) == {"skipped": 2, "problems": 1}
+    assert counts(report) == {"unchanged": 2, "problems": 1}
     assert captions_of(collection) == {"a.png": ("a dog runs", "snow")}
     write_captions(root, [("a.png", "snow"), ("", "nobody")])
-    assert counts(index_folder(collection, model(), root)) == {"touched": 1, "skipped": 1, "problems": 1}
+    assert counts(index_folder(collection, model(), root)) == {"touched": 1, "unchanged": 1, "problems": 1}
     assert captions_of(collection) == {"a.png": ("snow",)}
 
 
@@ -93,7 +93,7 @@ def test_a_file_that_moves_with_its_captions(collection, root):
     before = ids_of(collection)
     (root / "a.png").rename(root / "c.png")
     write_captions(root, [("c.png", "a dog runs"), ("c.png", "snow")])
-    assert counts(index_folder(collection, model(), root)) == {"moved": 1, "skipped": 1}
+    assert counts(index_folder(collection, model(), root)) == {"moved": 1, "unchanged": 1}
     assert ids_of(collection)["c.png"] == before["a.png"]
     assert best(collection, "snow")[0][:2] == ("snow", before["a.png"][0])
 

@@ -60,7 +60,7 @@ def test_a_moved_clip_keeps_its_ids(collection, root):
     before = ids_of(collection)
     (root / "d.mkv").rename(root / "z.mkv")
     report = index_folder(collection, model(), root)
-    assert counts(report) == {"moved": 1, "skipped": 4}
+    assert counts(report) == {"moved": 1, "unchanged": 4}
     assert ids_of(collection)["z.mkv"] == before["d.mkv"]
 
 
@@ -124,10 +124,10 @@ def test_video_that_times_out_is_retried(collection, root, monkeypatch):
     assert counts(report) == {"new": 4, "problems": 1}
     assert str(report.problems[0]) == "d.mkv: took longer than 100 s to decode"
     assert "d.mkv" not in ids_of(collection)
-    assert counts(index_folder(collection, model(), root, limits=limits)) == {"skipped": 4, "problems": 1}
-    assert counts(index_folder(collection, model(), root)) == {"new": 1, "skipped": 4}
+    assert counts(index_folder(collection, model(), root, limits=limits)) == {"unchanged": 4, "problems": 1}
+    assert counts(index_folder(collection, model(), root)) == {"new": 1, "unchanged": 4}
     before = ids_of(collection)
     assert len(before["d.mkv"]) == 7
     write_clip(root / "d.mkv", seconds=29.0, rate=5)
-    assert counts(index_folder(collection, model(), root, limits=limits)) == {"skipped": 4, "problems": 1}
+    assert counts(index_folder(collection, model(), root, limits=limits)) == {"unchanged": 4, "problems": 1}
     assert ids_of(collection) == before

@@ -66,7 +66,7 @@ def test_known_files_are_not_read(index, collection, root):
     (root / "a.png").write_bytes(b"x" * status.st_size)
     os.utime(root / "a.png", ns=(status.st_atime_ns, status.st_mtime_ns))
     report = index()
-    assert counts(report) == {"skipped": 3}
+    assert counts(report) == {"unchanged": 3}
     assert report.images == 0
     assert ids_of(collection) == before
 
@@ -77,10 +77,10 @@ def test_a_touched_file_is_only_updated(index, collection, root):
     before = ids_of(collection)
     later(root / "a.png")
     report = index()
-    assert counts(report) == {"touched": 1, "skipped": 2}
+    assert counts(report) == {"touched": 1, "unchanged": 2}
     assert report.images == 0
     assert ids_of(collection) == before
-    assert counts(index()) == {"skipped": 3}
+    assert counts(index()) == {"unchanged": 3}
 
 
 @pytest.mark.parametrize("path", ["b.bmp", "a.png"])
@@ -90,7 +90,7 @@ def test_a_changed_file_is_encoded_again(index, collection, root, path):
     before = vectors_of(collection, path)
     later(save_picture(root, path, seed=7))
     report = index()
-    assert counts(report) == {"changed": 1, "skipped": 2}
+    assert counts(report) == {"changed": 1, "unchanged": 2}
     assert report.images == 1
     np.testing.assert_allclose(vectors_of(collection, path), model().encode_images([root / path]), atol=1e-5)
     assert not np.allclose(vectors_of(collection, path), before)
@@ -104,14 +104,14 @@ def test_a_moved_file_keeps_its_ids(index, collection, root):
     (root / "trip").rename(root / "journey")
     later(root / "z.png")
     report = index()
-    assert counts(report) == {"moved": 2, "skipped": 1}
+    assert counts(report) == {"moved": 2, "unchanged": 1}
     assert report.images == 0
     assert ids_of(collection) == {
         "z.png": before["a.png"],
         "b.bmp": before["b.bmp"],
         "journey/c.png": before["trip/c.png"],
     }
-    assert counts(index()) == {"skipped": 3}
+    assert counts(index()) == {"unchanged": 3}
 
 
 def test_files_that_change_places(index, collection, root):
@@ -127,12 +127,12 @@ def test_files_that_change_places(index, collection, root):
     (root / "trip/c.png").rename(root / "a.png")
     (root / "x").rename(root / "trip/c.png")
     report = index()
-    assert counts(report) == {"moved": 6, "skipped": 1}
+    assert counts(report) == {"moved": 6, "unchanged": 1}
     assert report.images == 0
     after = ids_of(collection)
     assert [after[f"n/{number + 1}.bmp"] for number in range(4)] == [before[f"n/{number}.bmp"] for number in range(4)]
     assert (after["a.png"], after["trip/c.png"]) == (before["trip/c.png"], before["a.png"])
-    assert counts(index()) == {"skipped": 7}
+    assert counts(index()) == {"unchanged": 7}
 
 
 def test_a_file_takes_the_place_of_a_moved_one(index, collection, root):
@@ -142,7 +142,7 @@ def test_a_file_takes_the_place_of_a_moved_one(index, collection, root):
     (root / "a.png").rename(root / "old.png")
     save_picture(root, "a.png", seed=9)
     report = index()
-    assert counts(report) == {"moved": 1, "changed": 1, "skipped": 2}
+    assert counts(report) == {"moved": 1, "changed": 1, "unchanged": 2}
     assert ids_of(collection)["old.png"] == before["a.png"]
     np.testing.assert_allclose(vectors_of(collection, "a.png"), model().encode_images([root / "a.png"]), atol=1e-5)
 
@@ -150,7 +150,7 @@ def test_a_file_takes_the_place_of_a_moved_one(index, collection, root):
 def test_a_deleted_file_is_removed(index, collection, root):
     index()
     (root / "a.png").unlink()
-    assert counts(index()) == {"removed": 1, "skipped": 2}
+    assert counts(index()) == {"removed": 1, "unchanged": 2}
     assert set(ids_of(collection)) == {"b.bmp", "trip/c.png"}
 
 
@@ -159,11 +159,11 @@ def test_equal_contents_at_two_places(index, collection, root):
     shutil.copy2(root / "a.png", root / "copy.png")
     assert counts(index()) == {"new": 4}
     shutil.copy2(root / "a.png", root / "third.png")
-    assert counts(index()) == {"new": 1, "skipped": 4}
+    assert counts(index()) == {"new": 1, "unchanged": 4}
     before = ids_of(collection)
     (root / "copy.png").rename(root / "trip/copy.png")
     (root / "third.png").unlink()
-    assert counts(index()) == {"moved": 1, "removed": 1, "skipped": 3}
+    assert counts(index()) == {"moved": 1, "removed": 1, "unchanged": 3}
     after = ids_of(collection)
     assert after["a.png"] == before["a.png"]
     assert after["trip/copy.png"] == before["copy.png"]
@@ -175,7 +175,7 @@ def test_two_copies_of_a_file_that_is_gone(index, collection, root):
     before = ids_of(collection)
     shutil.copy2(root / "a.png", root / "y.png")
     (root / "a.png").rename(root / "x.png")
-    assert counts(index()) == {"moved": 1, "new": 1, "skipped": 2}
+    assert counts(index()) == {"moved": 1, "new": 1, "unchanged": 2}
     assert ids_of(collection)["x.png"] == before["a.png"]
 
 
@@ -186,7 +186,7 @@ def test_indexing_keeps_odd_names(index, collection, root):
         save_picture(root, name, seed)
     assert counts(index()) == {"new": 3 + len(names)}
     assert set(names) <= set(ids_of(collection))
-    assert counts(index()) == {"skipped": 3 + len(names)}
+    assert counts(index()) == {"unchanged": 3 + len(names)}
     (root / "雪").rename(root / "neige")
     assert counts(index())["moved"] == 1
 
@@ -202,7 +202,7 @@ def test_indexing_lists_and_retries_unreadable_files(index, collection, root):
     assert [problem.path for problem in report.problems] == ["cut.png", "empty.jpg", "text.jpg"]
     assert report.problems[1].reason == "empty"
     (root / "cut.png").write_bytes(whole)
-    assert counts(index()) == {"new": 1, "skipped": 3, "problems": 2}
+    assert counts(index()) == {"new": 1, "unchanged": 3, "problems": 2}
     assert "cut.png" in ids_of(collection)
 
 
@@ -211,10 +211,10 @@ def test_a_known_file_that_became_unreadable(index, collection, root):
     index()
     before = ids_of(collection)
     (root / "a.png").write_bytes(b"half")
-    assert counts(index()) == {"skipped": 2, "problems": 1}
+    assert counts(index()) == {"unchanged": 2, "problems": 1}
     assert ids_of(collection) == before
     save_picture(root, "a.png", seed=3)
-    assert counts(index()) == {"changed": 1, "skipped": 2}
+    assert counts(index()) == {"changed": 1, "unchanged": 2}
 
 
 @pytest.mark.parametrize("how", ["missing", "empty"])
@@ -232,7 +232,7 @@ def test_indexing_keeps_files_of_missing_root(index, collection, root, tmp_path,
     if how == "empty":
         root.rmdir()
     (tmp_path / "away").rename(root)
-    assert counts(index()) == {"skipped": 3}
+    assert counts(index()) == {"unchanged": 3}
 
 
 def test_a_place_that_cannot_be_looked_at(index, collection, root, tmp_path):
@@ -242,7 +242,7 @@ def test_a_place_that_cannot_be_looked_at(index, collection, root, tmp_path):
     (root / "trip").symlink_to(tmp_path / "unplugged")
     (root / "a.png").unlink()
     report = index()
-    assert counts(report) == {"kept": 1, "removed": 1, "skipped": 1, "problems": 1}
+    assert counts(report) == {"kept": 1, "removed": 1, "unchanged": 1, "problems": 1}
     assert set(ids_of(collection)) == {"b.bmp", "trip/c.png"}
     assert "1 files could not be checked" in report.notes[0]
 
@@ -254,8 +254,8 @@ def test_files_that_are_being_written(index, collection, root):
     (root / "a.png").rename(root / "new.png")
     save_picture(root, "other.png", seed=8)
     report = index(settled=lambda found: found.path != "new.png")
-    assert counts(report) == {"new": 1, "waiting": 2, "skipped": 2}
-    assert counts(index()) == {"moved": 1, "skipped": 3}
+    assert counts(report) == {"new": 1, "waiting": 2, "unchanged": 2}
+    assert counts(index()) == {"moved": 1, "unchanged": 3}
     assert ids_of(collection)["new.png"] == before["a.png"]
 
 
@@ -267,7 +267,7 @@ def test_indexing_refuses_missing_and_nested_roots(collection, root, tmp_path):
     for other in (root / "trip", tmp_path):
         with pytest.raises(InputError, match="found twice"):
             index_folder(collection, model(), other)
-    assert counts(index_folder(collection, model(), f"{root}/trip/..")) == {"skipped": 3}
+    assert counts(index_folder(collection, model(), f"{root}/trip/..")) == {"unchanged": 3}
 
 
 def test_indexing_two_roots_independently(collection, root, tmp_path):
@@ -275,7 +275,7 @@ def test_indexing_two_roots_independently(collection, root, tmp_path):
     save_picture(tmp_path / "more", "a.png", 4)
     index_folder(collection, model(), root)
     assert counts(index_folder(collection, model(), tmp_path / "more")) == {"new": 1}
-    assert counts(index_folder(collection, model(), root)) == {"skipped": 3}
+    assert counts(index_folder(collection, model(), root)) == {"unchanged": 3}
     assert collection.info().files == 4
 
 

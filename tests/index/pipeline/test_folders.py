@@ -50,13 +50,13 @@ def test_a_move_between_folders(collection, roots, order):
     later(two / "z.png")
     (one / "clip.mp4").rename(two / "trip" / "clip.mp4")
     reports = index_folders(collection, model(), roots[::order])[::order]
-    assert [counts(report) for report in reports] == [{"skipped": 2}, {"moved": 2, "skipped": 3}]
+    assert [counts(report) for report in reports] == [{"unchanged": 2}, {"moved": 2, "unchanged": 3}]
     assert [report.images for report in reports] == [0, 0]
     after = ids_by_place(collection)
     assert after[f"{two}/z.png"] == before[f"{one}/a.png"]
     assert after[f"{two}/trip/clip.mp4"] == before[f"{one}/clip.mp4"]
     assert len(after) == len(before)
-    assert index(collection, *roots) == [{"skipped": 2}, {"skipped": 5}]
+    assert index(collection, *roots) == [{"unchanged": 2}, {"unchanged": 5}]
 
 
 def test_moves_in_both_directions_and_within(collection, roots):
@@ -69,7 +69,10 @@ def test_moves_in_both_directions_and_within(collection, roots):
     (one / "c.bmp").rename(one / "d.bmp")
     (two / "c.bmp").unlink()
     save_picture(two, "new.png", 30)
-    assert index(collection, *roots) == [{"moved": 2, "skipped": 1}, {"new": 1, "moved": 1, "removed": 1, "skipped": 1}]
+    assert index(collection, *roots) == [
+        {"moved": 2, "unchanged": 1},
+        {"new": 1, "moved": 1, "removed": 1, "unchanged": 1},
+    ]
     after = ids_by_place(collection)
     assert after[f"{two}/from-one.png"] == before[f"{one}/a.png"]
     assert after[f"{one}/from-two.png"] == before[f"{two}/a.png"]
@@ -89,7 +92,7 @@ def test_one_file_for_two_copies(collection, roots):
     before = ids_by_place(collection)
     shutil.copy2(one / "a.png", two / "copy.png")
     (one / "a.png").rename(one / "renamed.png")
-    assert index(collection, *roots) == [{"moved": 1, "skipped": 2}, {"new": 1, "skipped": 3}]
+    assert index(collection, *roots) == [{"moved": 1, "unchanged": 2}, {"new": 1, "unchanged": 3}]
     assert ids_by_place(collection)[f"{one}/renamed.png"] == before[f"{one}/a.png"]
 
 
@@ -102,7 +105,7 @@ def test_moved_file_is_matched_once_across_folders(collection, roots, tmp_path):
     three.mkdir()
     shutil.copy2(one / "trip" / "b.png", three / "b.png")
     (one / "trip" / "b.png").rename(two / "b.png")
-    assert index(collection, *roots, three) == [{"skipped": 2}, {"moved": 1, "skipped": 3}, {"new": 1}]
+    assert index(collection, *roots, three) == [{"unchanged": 2}, {"moved": 1, "unchanged": 3}, {"new": 1}]
     assert ids_by_place(collection)[f"{two}/b.png"] == before[f"{one}/trip/b.png"]
 
 
@@ -112,7 +115,7 @@ def test_swapped_files_are_encoded_again(collection, roots):
     index(collection, *roots)
     (one / "a.png").rename(two / "a.png")
     later(two / "a.png")
-    assert index(collection, *roots) == [{"removed": 1, "skipped": 2}, {"changed": 1, "skipped": 2}]
+    assert index(collection, *roots) == [{"removed": 1, "unchanged": 2}, {"changed": 1, "unchanged": 2}]
 
 
 @pytest.mark.parametrize("how", ["missing", "empty"])
@@ -125,7 +128,7 @@ def test_a_folder_that_is_away(collection, roots, tmp_path, how):
     one.rename(tmp_path / "away")
     if how == "empty":
         one.mkdir()
-    assert index(collection, *roots) == [{"kept": 3}, {"new": 1, "skipped": 3}]
+    assert index(collection, *roots) == [{"kept": 3}, {"new": 1, "unchanged": 3}]
     assert {place: ids for place, ids in ids_by_place(collection).items() if place in before} == before
 
 
@@ -134,8 +137,8 @@ def test_folders_indexed_in_separate_calls(collection, roots):
     one, two = roots
     index(collection, *roots)
     (one / "a.png").rename(two / "z.png")
-    assert counts(index_folder(collection, model(), two)) == {"new": 1, "skipped": 3}
-    assert counts(index_folder(collection, model(), one)) == {"removed": 1, "skipped": 2}
+    assert counts(index_folder(collection, model(), two)) == {"new": 1, "unchanged": 3}
+    assert counts(index_folder(collection, model(), one)) == {"removed": 1, "unchanged": 2}
 
 
 def test_overlapping_folders_are_refused_before_indexing(collection, roots):

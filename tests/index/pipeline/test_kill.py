@@ -82,7 +82,7 @@ def test_killed_indexing_resumes(root, tmp_path, lines):
         assert acknowledged <= len(there) < PICTURES
         assert collection.verify().ok
         report = index_folder(collection, model(), root)
-        assert (report.new, report.skipped) == (PICTURES - len(there), len(there))
+        assert (report.new, report.unchanged) == (PICTURES - len(there), len(there))
         assert len(ids_of(collection)) == PICTURES
 
 
@@ -97,4 +97,4 @@ def test_interrupted_indexing_commits(root, tmp_path):
     assert encoded - 4 <= added <= encoded + 4, "at most the batch under way is told otherwise"
     with EmbeddedCollection.open(tmp_path / "index.vse", write=True) as collection:
         report = index_folder(collection, model(), root)
-        assert (report.new, report.skipped) == (PICTURES - added, added)
+        assert (report.new, report.unchanged) == (PICTURES - added, added)

@@ -140,9 +140,9 @@ def test_a_collection_from_beginning_to_end(tmp_path, name):
         "removed": 1,
         "touched": 1,
         "changed": 1,
-        "skipped": 1,
+        "unchanged": 1,
     }
-    assert counts(index_folder(collection, model(), root)) == {"skipped": 4}
+    assert counts(index_folder(collection, model(), root)) == {"unchanged": 4}
     info = collection.info()
     assert (info.files, info.items, info.captions) == (4, 5, 1)
     assert [caption for caption, *_ in collection.search_captions(model().encode_texts(["snow"])[0], 3)] == ["snow"]

@@ -91,7 +91,7 @@ def test_a_call_that_fails(collection, root):
         index_folder(collection, Uneven(fails_at=9), root, batch_size=6)
     there = len(ids_of(collection))
     assert 0 < there <= 2 * (8 + 2), "the ninth call to begin may be the eleventh in order: three are under way"
-    assert counts(index_folder(collection, model(), root)) == {"new": PICTURES - there, "skipped": there}
+    assert counts(index_folder(collection, model(), root)) == {"new": PICTURES - there, "unchanged": there}
     assert sorted(ids_of(collection)) == [f"{seed:02}.png" for seed in range(PICTURES)]
 
 

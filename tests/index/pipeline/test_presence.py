@@ -43,13 +43,13 @@ def test_an_empty_folder_keeps_its_files(collection, root, tmp_path):
     (root / "disk/.hidden").touch()  # systems put hidden files on mount points
     for _ in range(2):
         report = index_folder(collection, model(), root)
-        assert counts(report) == {"kept": 3, "skipped": 1}
+        assert counts(report) == {"kept": 3, "unchanged": 1}
         assert ids_of(collection) == before
     (note,) = report.notes
     assert note.startswith(f"{root}/disk: empty, but held 3 files")
     shutil.rmtree(root / "disk")
     (tmp_path / "elsewhere").rename(root / "disk")
-    assert counts(index_folder(collection, model(), root)) == {"skipped": 4}
+    assert counts(index_folder(collection, model(), root)) == {"unchanged": 4}
 
 
 def test_the_command_in_the_note_forgets_them(collection, root, tmp_path, capsys):
@@ -62,18 +62,18 @@ def test_the_command_in_the_note_forgets_them(collection, root, tmp_path, capsys
     assert main(command[1:]) == 0
     assert "3 files removed" in capsys.readouterr().out
     with type(collection).open(tmp_path / "index.vse", write=True) as again:
-        assert counts(index_folder(again, model(), root)) == {"skipped": 1}
+        assert counts(index_folder(again, model(), root)) == {"unchanged": 1}
 
 
 def test_a_folder_that_was_removed_is_a_deletion(collection, root):
     """If the folder itself is gone, or other files are left in it, its disk was not unmounted."""
     (root / "disk/trip/c.bmp").unlink()
     (root / "disk/trip").rmdir()
-    assert counts(index_folder(collection, model(), root)) == {"removed": 1, "skipped": 3}
+    assert counts(index_folder(collection, model(), root)) == {"removed": 1, "unchanged": 3}
     (root / "disk/notes.txt").touch()
     (root / "disk/a.bmp").unlink()
     (root / "disk/b.bmp").unlink()
-    assert counts(index_folder(collection, model(), root)) == {"removed": 2, "skipped": 1}
+    assert counts(index_folder(collection, model(), root)) == {"removed": 2, "unchanged": 1}
 
 
 def test_files_that_moved_out_of_a_folder_move(collection, root):
@@ -85,7 +85,7 @@ def test_files_that_moved_out_of_a_folder_move(collection, root):
     (root / "disk/trip").rmdir()
     (root / "disk/b.bmp").unlink()
     report = index_folder(collection, model(), root)
-    assert counts(report) == {"moved": 2, "kept": 1, "skipped": 1}
+    assert counts(report) == {"moved": 2, "kept": 1, "unchanged": 1}
     now = ids_of(collection)
     assert (now["a.bmp"], now["c.bmp"]) == (before["disk/a.bmp"], before["disk/trip/c.bmp"])
     assert now["disk/b.bmp"] == before["disk/b.bmp"]
@@ -96,7 +96,7 @@ def test_every_empty_folder_is_named(collection, root):
     for path in DISK:
         (root / path).unlink()
     report = index_folder(collection, model(), root)
-    assert counts(report) == {"kept": 1, "removed": 2, "skipped": 1}, "disk/trip is empty, disk is not"
+    assert counts(report) == {"kept": 1, "removed": 2, "unchanged": 1}, "disk/trip is empty, disk is not"
     assert report.notes[0].startswith(f"{root}/disk/trip: empty, but held 1 files")
 
 

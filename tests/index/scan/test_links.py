@@ -8,7 +8,7 @@ import sys
 import pytest
 from tests.index.scan.support import make, paths_of, problems_of
 
-from vse.index.scan import walk
+from vse.index.scan import ScanRules, walk
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="links need rights here")
 
@@ -45,7 +45,7 @@ def test_circular_links_end(root):
     link(root, "loop.jpg", "loop.jpg")
     link(root, "above", "..")
     for outside in (False, True):
-        scan = walk(root, outside=outside)
+        scan = walk(root, rules=ScanRules(follow_links=outside))
         above = ["above/other/o.jpg", "above/other/sub/p.jpg"] if outside else []
         assert paths_of(scan) == [*above, "photos/a.jpg", "z.jpg"]
         assert set(problems_of(scan)) == {"x", "y", "loop.jpg"} | ({"above"} if not outside else set())
@@ -87,7 +87,7 @@ def test_links_out_of_the_root_if_asked(root):
     link(root, "yet", "../other/sub")
     link(root.parent / "other", "back", root)
     link(root.parent / "other", "sub/back.jpg", root / "z.jpg")
-    scan = walk(root, outside=True)
+    scan = walk(root, rules=ScanRules(follow_links=True))
     assert paths_of(scan) == ["a.jpg", "more/sub/p.jpg", "photos/a.jpg", "z.jpg"]
     assert scan.problems == []
 

@@ -21,7 +21,8 @@ NO_RIGHTS = pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, 
 def test_walk_finds_images_and_videos(tmp_path):
     """Files are recognised by extension, ignoring case, with their size, time and kind."""
     images = ("a.JPG", "b.jpeg", "c.png", "d.webp", "e.gif", "f.tif", "g.TIFF", "h.bmp", "i.heic", "j.avif")
-    videos = ("k.mp4", "l.m4v", "m.MOV", "n.webm", "o.mkv", "p.avi")
+    images += ("ja.CR2", "jb.nef", "jc.dng", "jd.jxl", "je.jp2")
+    videos = ("k.mp4", "l.m4v", "m.MOV", "n.webm", "o.mkv", "p.avi", "q.3gp", "r.MTS", "s.m2ts", "t.wmv")
     make(tmp_path, *images, *videos, "notes.txt", "song.mp3", "photo.jpg.part", "jpg.", "captions.csv")
     os.utime(tmp_path / "a.JPG", ns=(5, 1_700_000_000_123_456_789))
     scan = walk(tmp_path)
@@ -60,7 +61,7 @@ def test_walk_order_is_sorted(tmp_path_factory, places):
 
 def test_walk_skips_hidden_files(tmp_path):
     """Names that begin with a dot are skipped by default."""
-    make(tmp_path, "a.jpg", ".b.jpg", ".thumbnails/c.jpg", "d/.e/f.jpg", "d/g.jpg")
+    make(tmp_path, "a.jpg", ".b.jpg", ".store/c.jpg", "d/.e/f.jpg", "d/g.jpg")
     assert paths_of(walk(tmp_path)) == ["a.jpg", "d/g.jpg"]
     assert len(paths_of(walk(tmp_path, hidden=True))) == 5
 

@@ -154,7 +154,7 @@ def test_settle_reports_progress_and_can_be_interrupted(
             writer.settle(progress=watched)
         assert watched.told("writing") == [(COUNT, COUNT)] * 2
         assert (watched.told("approximate"), watched.running) == ([(COUNT, 1024)], False)
-        assert sorted({path.suffix for path in cache(place).iterdir()}) == [".ids", ".json", ".vectors"]
+        assert sorted({path.suffix for path in cache(place).iterdir()}) == [".ids", ".json", ".sums1", ".vectors"]
         assert writer.search(QUERIES[0], 5).exact
         watched = Watched()
         writer.settle(progress=watched)

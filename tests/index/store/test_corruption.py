@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import shutil
+import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.index.examples import QUERIES, VECTORS, directions
+from tests.index.examples import QUERIES, VECTORS, directions, entry
 from tests.index.support import batch, cache, create, database
 
 from vse.errors import VSEError
+from vse.index.filters import Filter
 from vse.index.store import EmbeddedCollection
 
 COUNT = 40
@@ -44,6 +47,8 @@ def everything(folder: Path) -> list[object]:
             captions,
             reader.recent(1000),
             reader.facets(),
+            reader.word_counts(["caption", "17", "jpg", "late", "00007"]),
+            reader.search(QUERIES[0], 100, where=Filter(name="00007", words=("caption 7",))).ids.tolist(),
         ]
 
 
@@ -74,15 +79,18 @@ def test_a_flipped_bit_of_a_row_is_found(folder: Path, part: bytes) -> None:
     whole = database(folder).read_bytes()
     places = [place for place in range(len(whole)) if whole.startswith(part, place)]
     assert places
+    found = 0
     for place in places:
         flip(database(folder), place + len(part) // 2)
         with EmbeddedCollection.open(folder, write=True) as writer:
             report = writer.verify()
-            assert report.problems
-            assert all("\n" not in line for line in report.problems)
-            writer.rebuild()
-            assert writer.verify().problems
+            assert not report.ok
+            assert all("\n" not in line for line in (*report.problems, *report.cache_problems))
+            writer.rebuild()  # the words follow from the rest, so they come right again
+            assert bool(writer.verify().problems) == bool(report.problems)
+        found += bool(report.problems)
         database(folder).write_bytes(whole)
+    assert found
 
 
 def test_no_flipped_bit_of_the_database_passes_unseen(folder: Path, tmp_path: Path) -> None:
@@ -97,7 +105,7 @@ def test_no_flipped_bit_of_the_database_passes_unseen(folder: Path, tmp_path: Pa
         flip(database(copy), int(random.choice(used)), int(random.integers(8)))
         try:
             with EmbeddedCollection.open(copy) as reader:
-                found = bool(reader.verify().problems)
+                found = not reader.verify().ok
         except VSEError:
             found = True
         if not found:
@@ -105,6 +113,32 @@ def test_no_flipped_bit_of_the_database_passes_unseen(folder: Path, tmp_path: Pa
         seen += found
         shutil.rmtree(copy)
     assert seen > 75
+
+
+@pytest.mark.parametrize(
+    ("damage", "problem"),
+    [
+        ("UPDATE words SET caption = 'other' WHERE file = 5", "the words of 1 files"),
+        ("DELETE FROM word_index_data WHERE id > 1000", "the word index"),
+        ("DELETE FROM words WHERE file = 5", "the words of 1 files"),
+        ("DROP TRIGGER words_removed", "not as they were created"),
+        ("PRAGMA user_version = 77", "another version"),
+    ],
+)
+def test_words_that_differ_from_the_files_are_found_and_rebuilt(folder, damage, problem):
+    """A reader finds them; writing may already have mended them, and ``rebuild`` certainly does."""
+    with closing(sqlite3.connect(database(folder), isolation_level=None)) as connection:
+        connection.executescript(damage)
+    with EmbeddedCollection.open(folder) as reader:
+        report = reader.verify()
+        assert not report.problems
+        assert problem in " ".join(report.cache_problems)
+    with EmbeddedCollection.open(folder, write=True) as writer:
+        writer.rebuild()
+        assert writer.verify().ok
+        writer.remove([("/photos", "00005.jpg")])
+        assert writer.word_counts(["caption", "00005", "00006"]) == {"caption": COUNT, "00005": 0, "00006": 1}
+        assert writer.verify().ok
 
 
 def test_corrupt_cache_is_reported_and_rebuilt(folder: Path) -> None:
@@ -166,12 +200,17 @@ def test_purged_vectors_are_nowhere_on_disk(tmp_path: Path) -> None:
     """After the writer closes, no file of the collection holds a removed vector or path."""
     vectors = directions(200, seed=12)
     folder = tmp_path / "collection"
+    secret = entry("secret.jpg", vectors[17], keywords=("Zanzibar",), description="hush", captions=("Xylophon",))
     with create(folder) as writer:
         writer.add(batch(vectors))
+        writer.add([secret])
+        writer.move([(("/photos", "secret.jpg"), replace(secret.file, title="Quibble", description=None))])
+        writer.remove([("/photos", "secret.jpg")])
     with EmbeddedCollection.open(folder, write=True) as writer:
         writer.remove([("/photos", "00017.jpg")])
         writer.add(batch(vectors[30:31], "another"))
     kept, gone = vectors[16].tobytes(), vectors[17].tobytes()
     contents = [path.read_bytes() for path in folder.rglob("*") if path.is_file()]
     assert sum(kept in content for content in contents) >= 2
-    assert not any(gone in content or b"00017.jpg" in content for content in contents)
+    words = (b"00017", b"ecret", b"anzibar", b"hush", b"ylophon", b"uibble")
+    assert not any(part in content for part in (gone, *words) for content in contents)

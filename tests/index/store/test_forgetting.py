@@ -13,9 +13,9 @@ from tests.index.examples import QUERIES, VECTORS, directions
 from tests.index.support import batch, cache, create, database
 
 from vse.index.filters import Filter
-from vse.index.store import EmbeddedCollection
+from vse.index.store import EmbeddedCollection, searcher
 from vse.index.store import cache as caches
-from vse.index.store.cache import FilterCache
+from vse.index.store.searcher import FilterCache
 
 KEPT = 5
 
@@ -112,7 +112,7 @@ def test_an_old_cache_is_not_trusted(folder: Path) -> None:
 
 def test_answers_to_filters_are_bound_by_their_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Least recently used entries go first, and all of them after a change; a larger result raises the limit."""
-    monkeypatch.setattr(caches, "MAX_FILTER_BYTES", 8 * 100)
+    monkeypatch.setattr(searcher, "MAX_FILTER_BYTES", 8 * 100)
     filters, asked = FilterCache(), []
 
     def ids(name: str, count: int, changes: int = 1) -> np.ndarray:

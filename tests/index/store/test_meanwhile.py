@@ -207,7 +207,7 @@ def test_reader_retries_when_cache_is_replaced_while_opening(folder: Path, monke
         assert (len(known.base.ids), len(known.fresh.ids)) == (COUNT, 0)
 
 
-@pytest.mark.parametrize(("step", "target"), [("ids", VectorCache), ("matrix", VectorCache), ("load", approximate)])
+@pytest.mark.parametrize(("step", "target"), [("ids", VectorCache), ("vectors", VectorCache), ("load", approximate)])
 def test_verify_retries_when_cache_is_replaced(
     folder: Path, step: str, target: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -321,6 +321,10 @@ class MilvusCollection:
             return vectors_of(sampled.tried(self.reading, state, count), self.dimensions)
         return sampled.chosen(self.all_vectors(), count, self.dimensions)
 
+    def word_counts(self, words: Sequence[str]) -> dict[str, int]:
+        """Return 0 for each word: Milvus collections hold none."""
+        return dict.fromkeys(words, 0)
+
     def settle(self, *, progress: ProgressReporter | None = None) -> None:
         """Do nothing, except check that the collection is open for writing: Milvus maintains its indexes itself."""
         self._writing()
@@ -341,6 +345,14 @@ class MilvusCollection:
     def set_model_source(self, model_source: str) -> None:
         """Record a new location of the model."""
         self._writing().amend(lambda now: replace(now, model_source=model_source))
+
+    def settings(self) -> dict[str, Any]:
+        """Return what :meth:`set_settings` recorded."""
+        return dict(self.tables.ledger.state().settings)
+
+    def set_settings(self, settings: Mapping[str, Any]) -> None:
+        """Record settings as a JSON object; the next generation keeps them."""
+        self._writing().amend(lambda now: replace(now, settings=dict(settings)))
 
     def close(self) -> None:
         """Close the connection and release the lock. Idempotent."""

@@ -212,6 +212,7 @@ class Writer:
                     serving._happen(before, Change(now))
                 item = max(now.next_item, new.next_item)
                 switched = replace(new, batch=now.batch + 1, next_item=item, writer=serving._token)
+                switched = replace(switched, settings=now.settings)
                 serving._happen(now, Change(switched))
 
     def owned(self) -> State:

@@ -7,7 +7,7 @@ import json
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 import numpy as np
@@ -74,6 +74,7 @@ class State:
     captions: int = 0
     roots: Mapping[str, int] = field(default_factory=dict)
     writer: str = ""
+    settings: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def files(self) -> int:
@@ -107,8 +108,8 @@ class State:
         text = json.dumps({"format": FORMAT, **asdict(self)}, allow_nan=False)
         if len(text) > MAX_BYTES:
             raise InputError(
-                f"{len(self.roots)} roots take {len(text)} bytes, expected at most {MAX_BYTES}: index fewer folders "
-                "into one collection"
+                f"{len(self.roots)} roots and their settings take {len(text)} bytes, expected at most {MAX_BYTES}: "
+                "index fewer folders into one collection"
             )
         return text
 
@@ -286,7 +287,7 @@ def caption_row(text: str, vector: Vectors, first: int, batch: int, row: int, ca
 
 def file_of(row: Row) -> MediaFile:
     """Return the file of an item's row."""
-    values = {each.name: row[each.name] for each in fields(MediaFile) if each.name != "captions"}
+    values = {column: row[column] for column in (*_WHOLE, *_REAL)}
     values |= {column: from_stored(row[column]) for column in _TEXTS}
     return MediaFile(**values, captions=captions_of(row))
 

@@ -224,6 +224,8 @@ def condition(where: Filter | None) -> str | None:
     """Return the expression over the columns of items; None when all pass. Null columns pass no comparison."""
     if where is None:
         return None
+    if where.needs_words:
+        raise InputError("name, camera, place and exact words cannot be filtered on Milvus: leave them out")
     parts: list[str] = []
     if where.root is not None:
         parts.append(f"root == {literal(where.root)}")

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import shlex
+import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,15 +22,17 @@ from vse.index.pipeline.plan import (
     make_plan,
     match_across,
     match_contents,
+    match_moved_roots,
     split_gone,
 )
 from vse.index.pipeline.reading import read_files
-from vse.index.scan import Problem, ScanLimits, walk, why_absent
+from vse.index.scan import Problem, ScanLimits, ScanRules, walk, why_absent
+from vse.index.scan.exclude import rules_of, with_rules
 from vse.index.types import Collection
 from vse.models.encode import check_batch_size
 from vse.progress import ProgressReporter, SilentProgress
 
-COUNTS = ("new", "changed", "touched", "moved", "removed", "kept", "waiting", "skipped")
+COUNTS = ("new", "changed", "touched", "moved", "removed", "excluded", "kept", "waiting", "unchanged")
 
 
 @dataclass(frozen=True)
@@ -42,12 +45,13 @@ class IndexReport:
         changed: Files re-encoded.
         touched: Files with the same content, but another time or fewer captions.
         moved: Files found at a new place.
-        removed: Files removed.
+        removed: Files removed because they are gone.
+        excluded: Files removed because patterns leave them out now.
         kept: Files that were not found but may still exist.
         waiting: Files being written, or missing while others are being written.
-        skipped: Unchanged files.
+        unchanged: Files that needed nothing.
         images: Images and frames encoded.
-        seconds: Time spent reading and encoding.
+        seconds: Time by the clock, from looking at the folder to the last commit.
         problems: Files that could not be used; they are retried next time.
         notes: Remarks for the user.
     """
@@ -58,9 +62,10 @@ class IndexReport:
     touched: int = 0
     moved: int = 0
     removed: int = 0
+    excluded: int = 0
     kept: int = 0
     waiting: int = 0
-    skipped: int = 0
+    unchanged: int = 0
     images: int = 0
     seconds: float = 0.0
     problems: tuple[Problem, ...] = ()
@@ -68,7 +73,9 @@ class IndexReport:
 
     @property
     def images_per_second(self) -> float:
-        return self.images / self.seconds if self.images else 0.0
+        """Files read per second of the clock; a video counts once."""
+        files = self.new + self.changed
+        return files / self.seconds if files else 0.0
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -96,6 +103,7 @@ class _Looked:
     touched: int
     problems: tuple[Problem, ...]
     notes: tuple[str, ...]
+    seconds: float
 
 
 def index_folder(
@@ -109,6 +117,8 @@ def index_folder(
     commit_seconds: float = COMMIT_SECONDS,
     limits: ScanLimits | None = None,
     settled: Settled | None = None,
+    exclude: Sequence[str] | None = None,
+    follow_links: bool | None = None,
 ) -> IndexReport:
     """Bring a collection up to date with one folder; see :func:`index_folders` for the arguments.
 
@@ -134,6 +144,8 @@ def index_folder(
         commit_seconds=commit_seconds,
         limits=limits,
         settled=settled,
+        exclude=exclude,
+        follow_links=follow_links,
     )
     return report
 
@@ -149,6 +161,8 @@ def index_folders(
     commit_seconds: float = COMMIT_SECONDS,
     limits: ScanLimits | None = None,
     settled: Settled | None = None,
+    exclude: Sequence[str] | None = None,
+    follow_links: bool | None = None,
 ) -> tuple[IndexReport, ...]:
     """Bring a collection up to date with several folders; :func:`index_folder` describes what happens to a file.
 
@@ -165,12 +179,15 @@ def index_folders(
         commit_seconds: Seconds between two commits.
         limits: Limits on the files that are read.
         settled: Returns whether a file is no longer being written; others wait for the next call.
+        exclude: Patterns of files to leave out, as in ``.gitignore``; indexed ones that match are removed. They are
+            remembered for these folders in place of earlier ones. Default: those remembered.
+        follow_links: Follow symlinks that lead out of a folder; remembered likewise.
 
     Returns:
         One report per folder, in the same order.
 
     Raises:
-        InputError: A folder is absent, folders overlap, or the model is not the collection's.
+        InputError: A folder is absent, folders overlap, a pattern is invalid, or the model is not the collection's.
     """
     check_batch_size(batch_size)
     report, limits = progress or SilentProgress(), limits or ScanLimits()
@@ -178,20 +195,28 @@ def index_folders(
     check_model(collection, model)
     for folder in folders:
         check_overlap(collection.info().roots, folder, folders)
-    states = [_look(collection, folder, limits, settled, report) for folder in folders]
+    rules = remember_rules(collection, folders, exclude, follow_links)
+    states = [_look(collection, folder, rules[folder], limits, settled, report) for folder in folders]
     looked = [state for state in states if isinstance(state, _Looked)]
-    match_across({each.root: each.contents for each in looked}, report)
+    contents = {each.root: each.contents for each in looked}
+    match_across(contents, report)
+    gone_roots = [root for root in collection.info().roots if root not in folders and _is_gone(root)]
+    moved = match_moved_roots(contents, {root: list(collection.files(root)) for root in gone_roots}, report)
+    for root, count in moved.items():
+        report.note(f"{root} is gone: {count:,} of its files were found by content, and keep their embeddings")
     moves = [move for each in looked for move in each.contents.moves]
     if moves:  # all at once, so that files may swap places
         collection.move(moves)
     waiting = any(each.plan.waiting for each in looked)
 
     def bring_in(each: _Looked) -> IndexReport:
+        began = time.perf_counter()
         commits = Commits(collection, model, files=commit_files, seconds=commit_seconds)
-        gone, empty = split_gone(each.root, each.contents.gone)
+        gone, empty = split_gone(each.root, each.contents.gone, each.plan.excluded)
+        excluded = 0 if waiting else sum(file.path in each.plan.excluded for file in gone)
         removed = collection.remove([(each.root, file.path) for file in gone]) if gone and not waiting else 0
         to_read = each.contents.to_read
-        report.note(f"{each.root}: {len(to_read):,} files to read, {each.plan.skipped:,} as they were")
+        report.note(f"{each.root}: {len(to_read):,} files to read, {each.plan.unchanged:,} unchanged")
         reading = read_files(each.root, to_read, model, commits, batch_size=batch_size, limits=limits, progress=report)
         where = collection.info().where
         return IndexReport(
@@ -200,12 +225,13 @@ def index_folders(
             changed=reading.changed,
             touched=each.touched,
             moved=len(each.contents.moves),
-            removed=removed,
+            removed=removed - excluded,
+            excluded=excluded,
             kept=each.plan.kept + sum(empty.values()),
             waiting=each.plan.waiting + (len(gone) if waiting else 0),
-            skipped=each.plan.skipped,
+            unchanged=each.plan.unchanged,
             images=reading.images,
-            seconds=reading.seconds,
+            seconds=each.seconds + time.perf_counter() - began,
             problems=tuple(sorted((*each.problems, *reading.problems), key=lambda problem: problem.path)),
             notes=(
                 *(_kept(where, str(Path(each.root, place)), count) for place, count in empty.items()),
@@ -217,10 +243,33 @@ def index_folders(
     return tuple(bring_in(state) if isinstance(state, _Looked) else state for state in states)
 
 
+def remember_rules(
+    collection: Collection, roots: Sequence[str], exclude: Sequence[str] | None, follow_links: bool | None
+) -> dict[str, ScanRules]:
+    """Return how each root is scanned; what is given replaces what the collection remembers, and is remembered."""
+    before = settings = collection.settings()
+    rules = {root: rules_of(settings, root) for root in roots}
+    for root in roots:
+        if exclude is not None:
+            rules[root] = replace(rules[root], exclude=tuple(pattern for pattern in exclude if pattern.strip()))
+        if follow_links is not None:
+            rules[root] = replace(rules[root], follow_links=follow_links)
+        settings = with_rules(settings, root, rules[root])
+    if settings.get("folders") != before.get("folders", {}):
+        collection.set_settings(settings)
+    return rules
+
+
 def _look(
-    collection: Collection, root: str, limits: ScanLimits, settled: Settled | None, progress: ProgressReporter
+    collection: Collection,
+    root: str,
+    rules: ScanRules,
+    limits: ScanLimits,
+    settled: Settled | None,
+    progress: ProgressReporter,
 ) -> _Looked | IndexReport:
     """Compare a folder with the collection; return the final report if the folder is absent."""
+    began = time.perf_counter()
     absent = _why_absent(collection, root)
     if absent is not None:
         known = sum(1 for _ in collection.files(root))
@@ -228,7 +277,7 @@ def _look(
             raise InputError(f"{root}: {absent}: expected a folder of images and videos")
         return IndexReport(root, kept=known, notes=(f"{root}: {absent}; its {known:,} files stay in the index",))
     captions = folder_captions(root, limits)
-    scan = walk(root, limits=limits)
+    scan = walk(root, rules=rules, limits=limits)
     plan = make_plan(scan, collection.files(root), captions, settled)
     touched = 0
 
@@ -242,7 +291,7 @@ def _look(
     contents = match_contents(root, plan.candidates, plan.gone, on_touched, progress)
     notes = (f"{plan.kept:,} files could not be checked and stay in the index",) if plan.kept else ()
     problems = (*captions.problems, *scan.problems, *contents.problems)
-    return _Looked(root, plan, contents, touched, problems, notes)
+    return _Looked(root, plan, contents, touched, problems, notes, time.perf_counter() - began)
 
 
 def root_of(root: str | os.PathLike[str]) -> str:
@@ -275,6 +324,11 @@ def check_overlap(known: Sequence[str], root: str, given: Sequence[str] = ()) ->
             if other not in known:
                 there, fix = "given too", f"leave out {max(root, other, key=len)}"
             raise InputError(f"{root}: {other} is {there}, and what they share would be found twice: {fix}")
+
+
+def _is_gone(root: str) -> bool:
+    """Return whether a folder does not exist; an unreadable or empty one may be an unmounted disk."""
+    return why_absent(root) == "no such folder"
 
 
 def _kept(where: str, folder: str, count: int) -> str:

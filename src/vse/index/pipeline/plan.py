@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -42,13 +42,15 @@ class Candidate:
 class Plan:
     """Files to look at, known files that are gone, and counts of those that need nothing.
 
-    ``recaptioned`` files have fewer or reordered captions, so no embedding changes.
+    ``recaptioned`` files have fewer or reordered captions, so no embedding changes. ``excluded`` are the paths of files
+    among ``gone`` that the rules of the scan leave out.
     """
 
     candidates: list[Candidate] = field(default_factory=list)
     recaptioned: list[Candidate] = field(default_factory=list)
     gone: list[MediaFile] = field(default_factory=list)
-    skipped: int = 0
+    excluded: set[str] = field(default_factory=set)
+    unchanged: int = 0
     kept: int = 0
     waiting: int = 0
 
@@ -69,12 +71,18 @@ def make_plan(scan: Scan, known: Iterable[MediaFile], captions: FolderCaptions, 
             _look(plan, Candidate(found, file, captions.wanted(found.path, file)))
     plan.gone = [file for file in missing if not scan.hides(file.path)]
     plan.kept = len(missing) - len(plan.gone)
+    plan.excluded = {file.path for file in plan.gone if scan.excludes(file.path)}
     return plan
 
 
-def split_gone(root: str, gone: Sequence[MediaFile]) -> tuple[list[MediaFile], dict[str, int]]:
-    """Return deleted files, and empty folders that may be unmounted disks, each with the number of files to keep."""
-    places = empty_folders(root, (file.path for file in gone))
+def split_gone(
+    root: str, gone: Sequence[MediaFile], excluded: Set[str] = frozenset()
+) -> tuple[list[MediaFile], dict[str, int]]:
+    """Return deleted files, and empty folders that may be unmounted disks, each with the number of files to keep.
+
+    Files that are ``excluded`` count as deleted wherever they were.
+    """
+    places = empty_folders(root, (file.path for file in gone if file.path not in excluded))
     return [file for file in gone if file.path not in places], dict(Counter(places.values()))
 
 
@@ -114,7 +122,7 @@ def _look(plan: Plan, candidate: Candidate) -> None:
     if known is None or not candidate.same_state:
         plan.candidates.append(candidate)
     elif candidate.captions == known.captions:
-        plan.skipped += 1
+        plan.unchanged += 1
     elif have_vectors(candidate.captions, known):
         plan.recaptioned.append(candidate)
     else:
@@ -211,6 +219,34 @@ def match_across(contents: Mapping[str, Contents], progress: ProgressReporter) -
         own.to_read.sort(key=lambda candidate: candidate.found.path)
         for theirs in others:
             theirs.gone = [file for file in theirs.gone if _place(file) not in taken]
+
+
+def match_moved_roots(
+    contents: Mapping[str, Contents], absent: Mapping[str, Sequence[MediaFile]], progress: ProgressReporter
+) -> dict[str, int]:
+    """Match new files with those of indexed folders that no longer exist; updates ``contents`` in place.
+
+    A folder counts as moved if at least half of its files are found by content in one of ``contents``: a few copies
+    of the files on an unplugged disk do not move them.
+
+    Returns:
+        The number of files found of each folder that was moved.
+    """
+    moved: dict[str, int] = {}
+    for root, own in contents.items():
+        digests: dict[str, str] = {}
+        for old, files in absent.items():
+            new = [each for each in own.to_read if each.known is None]
+            if old in moved or not files or 2 * len(new) < len(files):
+                continue
+            result = Contents()
+            taken = _take_over(root, result, new, files, digests, progress)
+            if 2 * len(taken) >= len(files):
+                own.moves += result.moves
+                own.to_read = [each for each in own.to_read if each.known is not None] + result.to_read
+                own.to_read.sort(key=lambda candidate: candidate.found.path)
+                moved[old] = len(taken)
+    return moved
 
 
 def as_found(known: MediaFile, root: str, candidate: Candidate) -> Move:

@@ -183,7 +183,6 @@ class _Receiver:
     def receive(self, taken: Sequence[Taken], moments: Moments) -> None:
         found = iter(moments)
         self._result.images += count_frames(_only_parts(taken))
-        rate = self._result.images / (time.perf_counter() - self._began)
         for candidate, part in taken:
             if isinstance(part, Problem):
                 self._begun.pop(candidate.found.path, None)
@@ -193,6 +192,7 @@ class _Receiver:
             self._begun.setdefault(part.file.path, []).extend(next(found))
             if part.last:
                 self._complete(candidate, part)
+                rate = (self._result.new + self._result.changed) / (time.perf_counter() - self._began)
                 self._progress.advance(1, f"indexing, {rate:.1f} images/s")
         self._commits.commit_if_due()
 

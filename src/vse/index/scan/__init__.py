@@ -9,6 +9,7 @@
 
 from vse.index.scan.captions import read_captions
 from vse.index.scan.describe import describe, digest
+from vse.index.scan.exclude import ScanRules
 from vse.index.scan.walk import Found, Scan, ScanLimits, empty_folders, walk, why_absent
 from vse.inputs.files import BadMediaError, Problem
 from vse.inputs.video.file import VideoLimits
@@ -20,6 +21,7 @@ __all__ = [
     "Problem",
     "Scan",
     "ScanLimits",
+    "ScanRules",
     "VideoLimits",
     "Window",
     "describe",

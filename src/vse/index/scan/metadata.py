@@ -17,7 +17,7 @@ from PIL import Image
 
 from vse.errors import first_line
 from vse.inputs.files import BadMediaError
-from vse.inputs.images import FORMATS, ImageLimits, identify
+from vse.inputs.images import KNOWN_FORMATS, ImageLimits, identify
 from vse.inputs.video.file import VideoLimits, open_video
 from vse.inputs.video.reader import FrameReader
 from vse.inputs.video.windows import square
@@ -137,7 +137,7 @@ def picture_facts(content: bytes, name: str, limits: ImageLimits) -> Facts:
     except Exception as error:  # decoders raise anything on malformed bytes
         raise BadMediaError(name, first_line(error)) from error
     if image is None:
-        raise BadMediaError(name, f"not an image; supported are {', '.join(FORMATS)}, HEIF")
+        raise BadMediaError(name, f"not an image; supported are {KNOWN_FORMATS}")
     with image:
         width, height = _stored_size(image)
         if width < 1 or height < 1:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from vse._util.walk import folder_identity, walk_tree
 from vse.errors import InputError
+from vse.index.scan.exclude import Exclusion, ScanRules
 from vse.inputs.files import (
     SNIFFED_BYTES,
     MediaKind,
@@ -121,7 +122,9 @@ def _is_empty(folder: str | Path) -> bool:
 VANISHED = "gone before it could be read"
 
 
-def walk(root: str | Path, *, hidden: bool = False, outside: bool = False, limits: ScanLimits | None = None) -> Scan:
+def walk(
+    root: str | Path, *, hidden: bool = False, rules: ScanRules | None = None, limits: ScanLimits | None = None
+) -> Scan:
     """Return a scan of the images and videos below ``root``, recognised by extension (see ``vse.inputs.files``).
 
     Symlinks are followed unless the target is found at its own place anyway; each file and folder is visited once.
@@ -129,7 +132,7 @@ def walk(root: str | Path, *, hidden: bool = False, outside: bool = False, limit
     Args:
         root: The folder.
         hidden: Include files and folders whose names begin with a dot.
-        outside: Follow symlinks that lead out of ``root``.
+        rules: What is left out, and whether symlinks that lead out of ``root`` are followed.
         limits: Maximum number of files and depth.
 
     Raises:
@@ -138,7 +141,7 @@ def walk(root: str | Path, *, hidden: bool = False, outside: bool = False, limit
     reason = why_absent(root)
     if reason is not None:
         raise InputError(f"{printable(str(root))}: {reason}: expected a folder of images and videos")
-    return Scan(Path(root), hidden=hidden, outside=outside, limits=limits or ScanLimits())
+    return Scan(Path(root), hidden=hidden, rules=rules or ScanRules(), limits=limits or ScanLimits())
 
 
 class Scan(Iterator[Found]):
@@ -148,12 +151,13 @@ class Scan(Iterator[Found]):
     names in the folders leading to the current file are held in memory.
     """
 
-    def __init__(self, root: Path, *, hidden: bool, outside: bool, limits: ScanLimits) -> None:
+    def __init__(self, root: Path, *, hidden: bool, rules: ScanRules, limits: ScanLimits) -> None:
         self.root = root
+        self.exclusion = Exclusion(root, rules)
         self.problems: list[Problem] = []
         self._real_root = os.path.realpath(root)
         self._hidden = hidden
-        self._outside = outside
+        self._outside = rules.follow_links
         self._limits = limits
         self._unseen: set[str] = set()
         self._visited: set[tuple[int, int]] = set()  # folders and symlinked files, by device and inode
@@ -173,8 +177,14 @@ class Scan(Iterator[Found]):
             return True
         return any(path[:end] in self._unseen for end, letter in enumerate(path) if letter == "/")
 
+    def excludes(self, path: str) -> bool:
+        """Return whether a file that was not found is left out by the rules; call it after the pass."""
+        return self.exclusion.covers(path)
+
     def _pass(self) -> Iterator[Found]:
         count = 0
+        if not self._may_enter(""):
+            return
         identity = folder_identity(self.root)
         paths = walk_tree(
             self.root,
@@ -206,10 +216,17 @@ class Scan(Iterator[Found]):
                 is_link = self._place(path).is_symlink()
             except OSError as error:  # the path is too long
                 self._problem(path, f"the folder cannot be read ({os_reason(error)})", unseen=True)
-            if is_link and not self._follow(path):
+            if (is_link and not self._follow(path)) or (is_link is not None and not self._may_enter(path)):
                 is_link = None
         self._listed = len(self.problems)
         return is_link
+
+    def _may_enter(self, path: str) -> bool:
+        """Read the folder's own patterns. If they cannot be read, what they would leave out must not be taken in."""
+        reason = self.exclusion.entered(path)
+        if reason is not None:
+            self._problem(path, f"{reason}: the folder is left out until it can be used", unseen=True)
+        return reason is None
 
     def _unreadable(self, path: str, error: OSError) -> None:
         vanished = isinstance(error, FileNotFoundError)
@@ -231,7 +248,7 @@ class Scan(Iterator[Found]):
         except OSError:  # a symlink loop, or a symlink through an unreadable folder
             is_folder, dangling = False, True
         wanted = is_folder or dangling or kind_of_name(name) is not None or worth_sniffing(name)
-        if not wanted:
+        if not wanted or self.exclusion.excludes(path, folder=is_folder):
             return None
         if not is_text(name):
             self._problem(path, "its name is not UTF-8: rename it")
@@ -283,9 +300,8 @@ class Scan(Iterator[Found]):
         own_kind = real.is_dir() or kind_of_name(real.name) is not None or worth_sniffing(real.name)
         if not real.is_relative_to(self._real_root):
             if not self._outside and own_kind:
-                reason = (
-                    f"a symlink to {printable(str(real))}, outside the folder: allow such symlinks, or scan that folder"
-                )
+                place = printable(str(real))
+                reason = f"a symlink to {place}, outside the folder: add --follow-links, or index that folder"
                 self._problem(path, reason)
             return self._outside
         visible = self._hidden or not any(part.startswith(".") for part in real.relative_to(self._real_root).parts)

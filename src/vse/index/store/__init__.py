@@ -4,7 +4,7 @@
 
     FOLDER/collection.json               format version and number of the serving generation
     FOLDER/.lock                         held by the single writer
-    FOLDER/generation-0001/items.sqlite  files, items and captions with their vectors: the source of truth
+    FOLDER/generation-0001/items.sqlite  files, items and captions with their vectors: the source of truth; their words
     FOLDER/generation-0001/cache/        the vectors as plain matrices, and approximate indexes: can be rebuilt
 
 A collection is created only in a folder that holds nothing else, and only its own files are ever removed.
@@ -36,7 +36,8 @@ before the switch; at the switch its sequences continue after those of the old g
 
 Purged vectors are overwritten in the database at once (``secure_delete``; the write-ahead log is truncated when the
 writer closes) and in the cache at its next update, at the latest when the writer closes. An approximate index keeps
-their codes, which are never returned, until it is rebuilt.
+their codes, which are never returned, until it is rebuilt. Removed words leave the full-text index in the same
+transaction; :mod:`vse.index.store.words` says how, and how the words are compared with the files they follow from.
 """
 
 from vse.index.store.collection import EmbeddedCollection

@@ -5,10 +5,12 @@
     cache/items.json         the header, which names the other files
     cache/items-….vectors    float32, little endian (rows, D); the row of a purged vector is zero
     cache/items-….ids        int64, little endian (rows,), ascending; negative where the vector was purged
+    cache/items-….sums7      checksums of the vectors as of change 7, see :mod:`vse.index.store.checksums`
     cache/items-….hnsw       an approximate index over the first rows, see :mod:`vse.index.store.approximate`
 
 A file that a reader may have mapped never shrinks. Rows are appended beyond the header's count, and flushed before the
-header counts them. Larger changes write new files and point the header to them.
+header counts them. Larger changes write new files and point the header to them. The header holds checksums of itself,
+of the ids and of the approximate index. The next writer rewrites a cache of an earlier version, which has none.
 """
 
 from __future__ import annotations
@@ -17,20 +19,32 @@ import json
 import os
 import sqlite3
 import threading
-from collections.abc import Callable
+import zlib
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, get_args
+from typing import BinaryIO, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from vse._util.atomic import write_json
-from vse.index.filters import Filter
 from vse.index.store import approximate
 from vse.index.store.approximate import Kind
 from vse.index.store.changes import trim_removed
+from vse.index.store.checksums import (
+    ID,
+    SUM,
+    DamagedCacheError,
+    Sums,
+    VectorFile,
+    block_count,
+    extended,
+    file_checksum,
+    ids_checksum,
+    rows_per_block,
+    sums_of,
+)
 from vse.index.store.database import (
     STORED,
     Ids,
@@ -44,12 +58,8 @@ from vse.index.store.database import (
 from vse.index.types import VECTOR_TABLES, Vectors, VectorTable
 from vse.progress import ProgressReporter, SilentProgress
 
-if TYPE_CHECKING:
-    from cachetools import LRUCache
-
 Signature = tuple[int, int]
 """Inode and modification time of a header; differs whenever the header is replaced."""
-ID = np.dtype("<i8")
 BLOCK = 8192
 MAX_DEAD = 0.25
 """Rewrite the matrix when more than this fraction of its rows is purged."""
@@ -57,7 +67,6 @@ FOLLOW_AFTER = 8192
 """Vectors added or removed before the caches are updated; until then every reader loads them from the database."""
 KEPT_CHANGES = 1000
 """How many changes before the caches' own the removals stay listed, for readers that lag behind."""
-MAX_FILTER_BYTES = 64 * 2**20
 
 
 @dataclass(frozen=True)
@@ -70,16 +79,29 @@ class CacheHeader:
     stem: str
     approximate: Kind | None = None
     approximate_rows: int = 0
+    approximate_checksum: int | None = None
+    ids_checksum: int | None = None
+    purged: int = 0
+    checksum: int | None = None
+
+    def sealed(self) -> CacheHeader:
+        """Return the header with its own checksum."""
+        return replace(self, checksum=zlib.crc32(json.dumps({**asdict(self), "checksum": None}).encode()))
 
 
 @dataclass(frozen=True)
 class OpenCache:
-    """A header with its ``ids (rows,)``, negative where purged, and the memory-mapped ``matrix (rows, D)``."""
+    """A header with its ``ids (rows,)``, negative where purged, and its memory-mapped vectors."""
 
     signature: Signature | None
     header: CacheHeader
     ids: Ids
-    matrix: Vectors
+    vectors: VectorFile
+
+    @property
+    def matrix(self) -> Vectors:
+        """The vectors ``(rows, D)``, not verified."""
+        return self.vectors.matrix
 
 
 class VectorCache:
@@ -87,6 +109,7 @@ class VectorCache:
 
     def __init__(self, folder: Path, table: VectorTable, dimensions: int) -> None:
         self.folder, self.table, self.dimensions = folder, table, dimensions
+        self._checked_stem: str | None = None  # of the files that this writer has verified or written
 
     def header(self) -> CacheHeader | None:
         """Return the header; None when it is missing or invalid."""
@@ -99,6 +122,7 @@ class VectorCache:
                 and header.approximate in (None, *get_args(Kind))
                 and header.approximate_rows <= header.rows
                 and Path(header.stem).name == header.stem
+                and header.checksum in (None, header.sealed().checksum)
             )
         except (OSError, ValueError, TypeError, RecursionError):
             return None
@@ -121,9 +145,9 @@ class VectorCache:
             signature = self.signature()
             header = self.header()
             if header is not None:
-                ids, matrix = self.ids(header), self.matrix(header)
-                if ids is not None and matrix is not None:
-                    return OpenCache(signature, header, ids, matrix)
+                ids, vectors = self.ids(header), self.vectors(header)
+                if ids is not None and vectors is not None:
+                    return OpenCache(signature, header, ids, vectors)
             if self.signature() == signature:
                 return None
 
@@ -133,19 +157,31 @@ class VectorCache:
             ids = np.fromfile(self.path(header, "ids"), ID, header.rows).astype(np.int64)
         except OSError:
             return None
-        return ids if len(ids) == header.rows and (np.diff(np.abs(ids), prepend=0) > 0).all() else None
+        if len(ids) != header.rows or not (np.diff(np.abs(ids), prepend=0) > 0).all():
+            return None
+        # A writer may be purging rows for the next header, which can only add to the negative ones.
+        same = ids_checksum(ids) == header.ids_checksum and (ids < 0).sum() >= header.purged
+        return ids if same or header.checksum is None else None
 
-    def matrix(self, header: CacheHeader) -> Vectors | None:
-        """Return the memory-mapped vectors ``(rows, D)``; None when the file is missing or truncated."""
-        if header.rows == 0:
-            return np.empty((0, self.dimensions), np.float32)
-        path, shape = self.path(header, "vectors"), (header.rows, self.dimensions)
+    def vectors(self, header: CacheHeader) -> VectorFile | None:
+        """Return the memory-mapped vectors; None when a file is missing or truncated."""
         try:
-            if path.stat().st_size < header.rows * self.dimensions * STORED.itemsize:
-                return None
-            return np.asarray(np.memmap(path, STORED, "r", shape=shape))
+            return VectorFile(self.path(header, "vectors"), header.rows, self.dimensions, self.sums(header))
         except (OSError, ValueError):
             return None
+
+    def sums(self, header: CacheHeader) -> Sums | None:
+        """Return the checksums of the vectors; None for a cache of an earlier version.
+
+        Raises:
+            ValueError: They do not match the header.
+        """
+        if header.checksum is None:
+            return None
+        sums = np.fromfile(self.path(header, _sums_ending(header)), SUM).astype(np.uint64)
+        if len(sums) != block_count(header.rows, self.dimensions):
+            raise ValueError(f"{len(sums)} checksums")
+        return sums
 
     def path(self, header: CacheHeader, ending: str) -> Path:
         """Return the path of one of the files that the header names."""
@@ -154,7 +190,7 @@ class VectorCache:
     def follow(self, connection: sqlite3.Connection, progress: ProgressReporter) -> CacheHeader:
         """Bring the cache up to date with the database: append and purge rows where that suffices, else rewrite."""
         opened, now = self.opened(), changes(connection)
-        if opened is None or not trimmed(connection) <= opened.header.changes <= now:
+        if opened is None or not trimmed(connection) <= opened.header.changes <= now or not self._trusted(opened):
             return self.rewrite(connection, progress)
         header, ids = opened.header, opened.ids
         if header.changes == now:
@@ -162,7 +198,22 @@ class VectorCache:
         gone = np.isin(ids, removed_after(connection, self.table, header.changes))
         if ((ids < 0) | gone).sum() > MAX_DEAD * len(ids):
             return self.rewrite(connection, progress)
-        return self._extend(connection, header, ids, np.flatnonzero(gone), now, progress)
+        return self._extend(connection, opened, np.flatnonzero(gone), now, progress)
+
+    def _trusted(self, opened: OpenCache) -> bool:
+        """Return whether everything matches its checksum; looked at once for each set of files."""
+        header = opened.header
+        if header.stem == self._checked_stem:
+            return True
+        try:
+            opened.vectors.verify()
+            path = None if header.approximate is None else self.path(header, header.approximate)
+            intact = path is None or file_checksum(path) == header.approximate_checksum
+        except (DamagedCacheError, OSError):
+            return False
+        if intact and header.checksum is not None:  # an earlier version wrote none
+            self._checked_stem = header.stem
+        return self._checked_stem == header.stem
 
     def rewrite(self, connection: sqlite3.Connection, progress: ProgressReporter) -> CacheHeader:
         """Write new files from the database; an approximate index has to be rebuilt afterwards."""
@@ -171,18 +222,28 @@ class VectorCache:
         new = CacheHeader(changes(connection), 0, self.dimensions, stem)
         try:
             with self.path(new, "vectors").open("wb") as vectors, self.path(new, "ids").open("wb") as ids:
-                rows = self._append(connection, 0, vectors, ids, progress)
-            return self.commit(replace(new, rows=rows))
+                rows, known, sums = self._append(connection, 0, 0, np.empty(0, np.uint64), vectors, ids, progress)
+            header = self.commit(replace(new, rows=rows, ids_checksum=known), sums)
         except BaseException:
-            for ending in ("vectors", "ids"):
+            for ending in ("vectors", "ids", _sums_ending(new)):
                 with suppress(OSError):
                     self.path(new, ending).unlink(missing_ok=True)
             raise
+        self._checked_stem = stem
+        return header
 
-    def commit(self, header: CacheHeader) -> CacheHeader:
-        """Replace the header atomically, then remove the files that it does not name."""
+    def commit(self, header: CacheHeader, sums: Sums | None = None) -> CacheHeader:
+        """Replace the header atomically, with ``sums`` if they changed, and remove the files that it does not name."""
+        if sums is not None:
+            with self.path(header, _sums_ending(header)).open("wb") as file:
+                file.write(sums.astype(SUM).data)
+                _flush(file)
+        header = header.sealed()
         write_json(self.folder / f"{self.table}.json", asdict(header))
-        endings = {"vectors", "ids", header.approximate}
+        for leftover in self.folder.glob(f".{self.table}.json.*"):  # of killed writers
+            with suppress(OSError):
+                leftover.unlink()
+        endings = {"vectors", "ids", _sums_ending(header), header.approximate}
         for path in self.folder.glob(f"{self.table}-*"):
             if path.stem != header.stem or path.suffix[1:] not in endings:  # includes partial files of a killed process
                 with suppress(OSError):  # some systems refuse while a reader has the file open
@@ -192,46 +253,66 @@ class VectorCache:
     def _extend(
         self,
         connection: sqlite3.Connection,
-        header: CacheHeader,
-        ids: Ids,
+        opened: OpenCache,
         gone: NDArray[np.int64],
         now: int,
         progress: ProgressReporter,
     ) -> CacheHeader:
+        header, ids, row_bytes = opened.header, opened.ids, self.dimensions * STORED.itemsize
+        self._checked_stem = None  # until the header is replaced, rows and checksums may not match
+        sums = np.empty(0, np.uint64) if (known := self.sums(header)) is None else known
+        for row in gone.tolist():  # before they are overwritten; a row that is zero already changes nothing
+            block = row // rows_per_block(self.dimensions)
+            sums[block : block + 1] -= sums_of(opened.matrix[row : row + 1], row)
         with self.path(header, "vectors").open("r+b") as vectors, self.path(header, "ids").open("r+b") as column:
-            vectors.seek(header.rows * self.dimensions * STORED.itemsize)
+            vectors.seek(header.rows * row_bytes)
             column.seek(header.rows * ID.itemsize)
-            added = self._append(connection, int(abs(ids[-1])) if len(ids) else 0, vectors, column, progress)
+            last, checksum = int(abs(ids[-1])) if len(ids) else 0, header.ids_checksum or 0
+            added, checksum, sums = self._append(connection, last, checksum, sums, vectors, column, progress)
             for row in gone.tolist():
-                vectors.seek(row * self.dimensions * STORED.itemsize)
-                vectors.write(bytes(self.dimensions * STORED.itemsize))
+                vectors.seek(row * row_bytes)
+                vectors.write(bytes(row_bytes))
                 column.seek(row * ID.itemsize)
                 column.write((-ids[row]).astype(ID).tobytes())
             _flush(vectors)
             _flush(column)
-        return self.commit(replace(header, changes=now, rows=header.rows + added))
+        purged = int((ids < 0).sum()) + len(gone)
+        changed = replace(header, changes=now, rows=header.rows + added, ids_checksum=checksum, purged=purged)
+        header = self.commit(changed, sums)
+        self._checked_stem = header.stem
+        return header
 
     def _append(
         self,
         connection: sqlite3.Connection,
         last: int,
+        checksum: int,
+        sums: Sums,
         vectors: BinaryIO,
         column: BinaryIO,
         progress: ProgressReporter,
-    ) -> int:
-        added = 0
+    ) -> tuple[int, int, Sums]:
+        """Append all vectors with ids above ``last``; return their number and both checksums with them included."""
+        count = 0
+        first = vectors.tell() // (self.dimensions * STORED.itemsize)
         progress.start(count_after(connection, self.table, last), f"writing the cache of {self.table}")
         try:
             for some, block in vectors_after(connection, self.table, last, self.dimensions, BLOCK):
                 vectors.write(block.astype(STORED, copy=False).data)
                 column.write(some.astype(ID, copy=False).data)
-                added += len(some)
+                checksum, sums = ids_checksum(some, checksum), extended(sums, block, first + count)
+                count += len(some)
                 progress.advance(len(some))
         finally:
             progress.finish()
         _flush(vectors)
         _flush(column)
-        return added
+        return count, checksum, sums
+
+
+def _sums_ending(header: CacheHeader) -> str:
+    """Return the suffix of the checksums: a file for each change, since readers use the older one meanwhile."""
+    return f"sums{header.changes}"
 
 
 class Caches:
@@ -304,43 +385,13 @@ def _index(cache: VectorCache, header: CacheHeader, progress: ProgressReporter |
     enough = header.approximate_rows >= (1 - approximate.TAIL) * header.rows
     if kind is None or (kind == header.approximate and enough):
         return
-    matrix = cache.matrix(header)
-    if matrix is not None:
-        approximate.build(kind, matrix, cache.path(header, kind), progress)
-        cache.commit(replace(header, approximate=kind, approximate_rows=header.rows))
-
-
-class FilterCache:
-    """An LRU cache of the ids that pass a filter, valid until the next change.
-
-    It holds 64 MB, or the largest single result if that is larger.
-    """
-
-    def __init__(self) -> None:
-        self._changes = -1
-        self._known: LRUCache[Filter, Ids] | None = None
-
-    def ids(self, where: Filter, changes: int, ask: Callable[[], Ids]) -> Ids:
-        """Return the ids that pass ``where`` as of ``changes``, calling ``ask()`` on a miss.
-
-        The same array is returned until something changes.
-        """
-        from cachetools import LRUCache  # only searches with a filter need it
-
-        known = None if changes != self._changes else self._known
-        found = None if known is None else known.get(where)
-        if found is None:
-            found = ask()
-            if known is None or found.nbytes > known.maxsize:
-                known = LRUCache(max(MAX_FILTER_BYTES, found.nbytes), getsizeof=lambda ids: ids.nbytes)
-            known[where] = found
-            self._known, self._changes = known, changes
-        return found
-
-    @property
-    def bytes(self) -> int:
-        """Memory used by all cached results."""
-        return 0 if self._known is None else int(self._known.currsize)
+    vectors = cache.vectors(header)
+    if vectors is not None:
+        path = cache.path(header, kind)
+        approximate.build(kind, vectors.matrix, path, progress)
+        found = file_checksum(path)
+        rows = header.rows
+        cache.commit(replace(header, approximate=kind, approximate_rows=rows, approximate_checksum=found))
 
 
 def _flush(file: BinaryIO) -> None:

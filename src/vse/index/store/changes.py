@@ -12,6 +12,7 @@ from pathlib import Path
 
 from vse.errors import InputError
 from vse.index.checks import check_distinct
+from vse.index.store import words
 from vse.index.store.database import (
     AT_ONCE,
     FILE_COLUMNS,
@@ -33,6 +34,7 @@ def make_tables(connection: sqlite3.Connection, meta: dict[str, Cell], last_ids:
     """Create the tables of a new generation; ids start after ``last_ids``, so that none is reused."""
     for statement in _statements(TABLES):
         connection.execute(statement)
+    words.make_tables(connection)
     for key, value in {**meta, "changes": 0}.items():
         set_meta(connection, key, value)
     connection.executemany("INSERT INTO sqlite_sequence (name, seq) VALUES (?, ?)", last_ids.items())
@@ -66,6 +68,15 @@ def add_entry(connection: sqlite3.Connection, entry: Entry, item_ids: Sequence[i
     vectors = [None] * len(entry.file.captions) if entry.caption_vectors is None else entry.caption_vectors
     for text, vector in zip(entry.file.captions, vectors, strict=True):
         _insert_caption(connection, file, to_bytes(text), None if vector is None else vector_bytes(vector))
+    words.put(connection, file, entry.file)
+
+
+def purge_removed(connection: sqlite3.Connection) -> None:
+    """Overwrite the words of the files that this change removed; call it last in a transaction."""
+    if connection.execute(
+        "SELECT 1 FROM removed WHERE change = (SELECT value FROM meta WHERE key = 'changes')"
+    ).fetchone():
+        words.purge(connection)
 
 
 def remove_file(connection: sqlite3.Connection, place: Place) -> bool:
@@ -97,6 +108,7 @@ def move_files(connection: sqlite3.Connection, moves: Sequence[tuple[Place, Medi
             f"UPDATE files SET {names}, checksum = ? WHERE id = ?", (*cells, checksum((known, *cells)), known)
         )
         _exchange_captions(connection, known, file.captions)
+        words.put(connection, known, file)
 
 
 def find_file(connection: sqlite3.Connection, place: Place) -> int | None:
@@ -225,6 +237,7 @@ def align_ids(new: sqlite3.Connection, old: sqlite3.Connection, old_file: Path) 
     with _beside(new, old_file), transaction(new, "IMMEDIATE"):
         count_change(new)
         new.execute(f"DELETE FROM main.files WHERE id IN ({_OUTDATED})")
+        purge_removed(new)
         raise_last(new, last_ids(old))
 
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,10 +20,13 @@ from vse.index.checks import check_dimensions, check_entry, check_vectors, model
 from vse.index.filters import Filter
 from vse.index.store import changes as changing
 from vse.index.store import database
-from vse.index.store.cache import Caches, FilterCache
-from vse.index.store.database import Ids, Meta, transaction
-from vse.index.store.layout import CACHE, generation_folder, read_generation
-from vse.index.store.searcher import Searcher, Snapshot
+from vse.index.store import words as indexed_words
+from vse.index.store.cache import Caches
+from vse.index.store.checksums import DamagedCacheError
+from vse.index.store.database import Ids, Meta, one_line, transaction
+from vse.index.store.filtering import allowed_items
+from vse.index.store.layout import CACHE, generation_folder, read_committed, read_generation, write_committed
+from vse.index.store.searcher import FilterCache, Searcher, Snapshot
 from vse.index.store.session import (
     Session,
     create_session,
@@ -39,6 +43,8 @@ from vse.progress import ProgressReporter
 if TYPE_CHECKING:
     from vse.index.store.generations import NewGeneration
     from vse.index.store.verify import VerifyReport
+
+Found = TypeVar("Found")
 
 
 class EmbeddedCollection:
@@ -186,8 +192,10 @@ class EmbeddedCollection:
             Up to ``k`` hits by descending score, then by id. The best 5 are the first 5 of the best 15: always when the
             search is exact, otherwise for ``k`` up to ``approximate.MAX_RESULTS``.
         """
-        snapshot, only = self._prepared("items", vector, k, where)
-        return snapshot.search(np.ascontiguousarray(vector), k, only, exact=bool(exact))
+        self._check_query(vector, k)
+        return self._on_snapshot(
+            "items", where, lambda snapshot, only: snapshot.search(np.ascontiguousarray(vector), k, only, bool(exact))
+        )
 
     def search_captions(self, vector: Vectors, k: int) -> list[tuple[str, int, float]]:
         """Return the ``k`` best captions that have vectors.
@@ -195,8 +203,9 @@ class EmbeddedCollection:
         Returns:
             (caption, id of its file's first item, score) of each, by descending score.
         """
-        snapshot, _ = self._prepared("captions", vector, k, None)
-        hits = snapshot.search(np.ascontiguousarray(vector), k, None, exact=False)
+        self._check_query(vector, k)
+        query = np.ascontiguousarray(vector)
+        hits = self._on_snapshot("captions", None, lambda snapshot, _: snapshot.search(query, k, None, exact=False))
         with self.session.reading() as connection:
             known = database.captions_by_id(connection, hits.ids.tolist())
         found = zip(hits.ids.tolist(), hits.scores.tolist(), strict=True)
@@ -227,9 +236,7 @@ class EmbeddedCollection:
 
     def sample(self, count: int) -> Vectors:
         """Return the vectors of at most ``count`` items, by id: those whose ids have the smallest hashes."""
-        with self.session.using() as connection:
-            snapshot = self._searchers["items"].current(connection)
-        return snapshot.sample(count)
+        return self._on_snapshot("items", None, lambda snapshot, _: snapshot.sample(count))
 
     def files(self, root: str | None = None) -> Iterator[MediaFile]:
         """Iterate over all files by root and path; concurrent changes may or may not be seen."""
@@ -252,7 +259,14 @@ class EmbeddedCollection:
         from vse.index.store.verify import verify_generation
 
         with self.session.apart() as connection:
-            return verify_generation(str(self.folder), connection, self.meta.dimensions, self.caches, progress)
+            committed = read_committed(generation_folder(self.folder, self.generation))
+            place, dimensions = str(self.folder), self.meta.dimensions
+            return verify_generation(place, connection, dimensions, self.caches, progress, committed=committed)
+
+    def word_counts(self, words: Sequence[str]) -> dict[str, int]:
+        """Return in how many files each word occurs, as split by :func:`vse.index.words.fold`."""
+        with self.session.reading() as connection:
+            return indexed_words.counts(connection, words)
 
     def settle(self, *, progress: ProgressReporter | None = None) -> None:
         """Bring the cache up to date, with an approximate index if the collection is large enough.
@@ -264,7 +278,9 @@ class EmbeddedCollection:
             self.caches.index(progress)
 
     def rebuild(self, *, progress: ProgressReporter | None = None) -> None:
-        """Rebuild the cache, with an approximate index if the collection is large enough."""
+        """Rebuild the cache, with an approximate index if the collection is large enough, and the words."""
+        with self._changing() as connection, transaction(connection, "IMMEDIATE"):
+            indexed_words.rebuild(connection)
         with self._writing_cache() as connection:
             self.caches.rewrite(connection, progress)
             self.caches.index(progress)
@@ -291,6 +307,16 @@ class EmbeddedCollection:
                 changing.set_meta(connection, "model_source", model_source)
             self.meta = replace(self.meta, model_source=model_source)
             self._counted = None
+
+    def settings(self) -> dict[str, Any]:
+        """Return what :meth:`set_settings` recorded."""
+        with self.session.reading() as connection:
+            return database.settings(connection)
+
+    def set_settings(self, settings: Mapping[str, Any]) -> None:
+        """Record settings as a JSON object; the next generation keeps them."""
+        with self._changing() as connection, transaction(connection, "IMMEDIATE"):
+            changing.set_meta(connection, "settings", json.dumps(settings))
 
     def close(self) -> None:
         """Close the collection; a writer first does what :meth:`settle` does. Idempotent."""
@@ -340,20 +366,34 @@ class EmbeddedCollection:
         """Run one transaction; the cache update that may follow cannot undo it."""
         with self._changing() as connection:
             with transaction(connection, "IMMEDIATE"):
-                changing.count_change(connection)
+                number = changing.count_change(connection)
                 change(connection)
+                changing.purge_removed(connection)
+            write_committed(generation_folder(self.folder, self.generation), number)
             self.caches.changed(connection, size)
 
-    def _prepared(
-        self, table: VectorTable, vector: Vectors, k: int, where: Filter | None
-    ) -> tuple[Snapshot, Ids | None]:
+    def _check_query(self, vector: Vectors, k: int) -> None:
         check_vectors(vector, (self.meta.dimensions,), "query")
         if k < 1:
             raise InputError(f"k {k}: expected at least 1 result")
-        with self.session.using() as connection:
-            snapshot = self._searchers[table].current(connection)
-            if where is None or where.empty:
-                return snapshot, None
-            return snapshot, self._filters.ids(
-                where, snapshot.changes, lambda: database.allowed_items(connection, where)
-            )
+
+    def _on_snapshot(
+        self, table: VectorTable, where: Filter | None, use: Callable[[Snapshot, Ids | None], Found]
+    ) -> Found:
+        """Return ``use(snapshot, ids that pass)``; a damaged cache is replaced by what the database holds."""
+        while True:
+            with self.session.using() as connection:
+                snapshot = self._searchers[table].current(connection)
+                only = self._passing(connection, where, snapshot.changes)
+            try:
+                with one_line(self.folder):
+                    return use(snapshot, only)
+            except DamagedCacheError as damage:
+                with self.session.using() as connection:
+                    self._searchers[table].handle_damage(connection, damage)
+
+    def _passing(self, connection: sqlite3.Connection, where: Filter | None, changes: int) -> Ids | None:
+        """Return the ids of the items that pass a filter as of ``changes``; None if all do."""
+        if where is None or where.empty:
+            return None
+        return self._filters.ids(where, changes, lambda: allowed_items(connection, where))

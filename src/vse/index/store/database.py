@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 import struct
 import zlib
@@ -16,7 +17,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vse.errors import InputError, VSEError, first_line
-from vse.index.filters import Filter
 from vse.index.types import VECTOR_TABLES, Item, MediaFile, Vectors, VectorTable
 
 DAMAGE = (sqlite3.Error, UnicodeDecodeError)
@@ -61,6 +61,17 @@ END;'''
         for table in VECTOR_TABLES
     )
 }
+"""
+
+DETAIL_COLUMNS = "camera, place, title, description, keywords, ocr, metadata_version"  # as in MediaFile
+# What the metadata says about a file. Collections of the first version lack this table until somebody writes to them.
+DETAILS = """
+CREATE TABLE details (
+    file INTEGER PRIMARY KEY REFERENCES files (id) ON DELETE CASCADE,
+    camera BLOB, place BLOB, title BLOB, description BLOB, keywords BLOB NOT NULL, ocr BLOB,
+    metadata_version INTEGER NOT NULL,
+    checksum INTEGER NOT NULL
+);
 """
 
 
@@ -140,11 +151,40 @@ def file_cells(file: MediaFile) -> tuple[Cell, ...]:
     )  # fmt: skip
 
 
-def file_of(cells: tuple[Cell, ...], captions: tuple[str, ...]) -> MediaFile:
-    """Return the file with these ``FILE_COLUMNS``."""
+def detail_cells(file: MediaFile) -> tuple[Cell, ...]:
+    """Return the values of ``DETAIL_COLUMNS``."""
+    texts = (file.camera, file.place, file.title, file.description, json.dumps(file.keywords), file.ocr)
+    return (*(None if text is None else to_bytes(text) for text in texts), file.metadata_version)
+
+
+def file_of(cells: tuple[Cell, ...], captions: tuple[str, ...], details: tuple[Cell, ...] | None = None) -> MediaFile:
+    """Return the file with these ``FILE_COLUMNS``, captions and ``DETAIL_COLUMNS``."""
     root, path, *others = cells
     values: list[Any] = [to_text(root), to_text(path), *others]
-    return replace(MediaFile(*values), captions=captions)
+    file = MediaFile(*values)
+    if details is None:
+        return replace(file, captions=captions)
+    camera, place, title, description, keywords, ocr = (
+        None if cell is None else to_text(cell) for cell in details[:-1]
+    )
+    return replace(
+        file,
+        captions=captions,
+        camera=camera,
+        place=place,
+        title=title,
+        description=description,
+        keywords=_strings(keywords),
+        ocr=ocr,
+        metadata_version=int(details[-1] or 0),
+    )
+
+
+def _strings(text: str | None) -> tuple[str, ...]:
+    try:
+        return tuple(json.loads(text or ""))
+    except ValueError:
+        raise sqlite3.DatabaseError("the keywords of a file are corrupt") from None
 
 
 def vector_bytes(vector: Vectors) -> bytes:
@@ -164,32 +204,9 @@ def _real(value: float | None) -> float | None:
     return None if value is None else float(value)
 
 
-def condition(where: Filter) -> tuple[str, list[Cell]]:
-    """Return the SQL condition on the table ``files`` and its parameters; the bounds of a box are inclusive."""
-    parts: list[str] = []
-    cells: list[Cell] = []
-
-    def add(part: str, *values: Cell) -> None:
-        parts.append(part)
-        cells.extend(values)
-
-    if where.root is not None:
-        add("root = ?", to_bytes(where.root))
-    if where.folder is not None:
-        folder = to_bytes(where.folder)
-        add("(path >= ? AND path < ?)", folder + b"/", folder + b"0")  # "0" comes right after "/"
-    if where.kind is not None:
-        add("kind = ?", where.kind)
-    if where.after is not None:
-        add("taken >= ?", where.after)
-    if where.before is not None:
-        add("taken < ?", where.before)
-    if where.within is not None:
-        box = where.within
-        add("latitude BETWEEN ? AND ?", box.south, box.north)
-        joined = "AND" if box.west <= box.east else "OR"  # a box across the date line is two boxes
-        add(f"(longitude >= ? {joined} longitude <= ?)", box.west, box.east)
-    return " AND ".join(parts) or "1", cells
+def has_table(connection: sqlite3.Connection, name: str) -> bool:
+    """Return whether there is a table of this name; collections of the first version lack some."""
+    return connection.execute("SELECT 1 FROM sqlite_master WHERE name = ?", (name,)).fetchone() is not None
 
 
 Ids = NDArray[np.int64]
@@ -214,6 +231,15 @@ def read_meta(connection: sqlite3.Connection) -> Meta:
         return Meta(str(values["model"]), str(values["model_source"]), int(values["dimensions"]))
     except (KeyError, ValueError, TypeError):
         raise sqlite3.DatabaseError("its model is not recorded") from None
+
+
+def settings(connection: sqlite3.Connection) -> dict[str, Any]:
+    """Return the recorded settings; none in a collection of an older version."""
+    row = connection.execute("SELECT value FROM meta WHERE key = 'settings'").fetchone()
+    try:
+        return {} if row is None else dict(json.loads(row[0]))
+    except (ValueError, TypeError):
+        raise sqlite3.DatabaseError("its settings are malformed") from None
 
 
 def changes(connection: sqlite3.Connection) -> int:
@@ -266,27 +292,28 @@ def removed_after(connection: sqlite3.Connection, table: VectorTable, change: in
     return np.fromiter((row[0] for row in rows), np.int64)
 
 
-def allowed_items(connection: sqlite3.Connection, where: Filter) -> Ids:
-    """Return the ids of the items whose files pass, ascending."""
-    text, cells = condition(where)
-    # CROSS JOIN fixes the join order: matching files, then the index of their items, never the vectors.
-    rows = connection.execute(
-        f"SELECT items.id FROM files CROSS JOIN items ON items.file = files.id WHERE {text}", cells
-    )
-    return np.sort(np.fromiter((row[0] for row in rows), np.int64))
-
-
 def items_of(connection: sqlite3.Connection, ids: Sequence[int]) -> list[Item]:
     """Return the items with these ids, in this order."""
     rows = _by_id(connection, 'SELECT id, file, start, "end" FROM items WHERE id IN', ids)
     files = files_of(connection, sorted({row[1] for row in rows.values()}))
-    return [Item(row[0], files[row[1]], row[2], row[3]) for row in (_found(rows, each) for each in ids)]
+    found = [_found(rows, each) for each in ids]
+    if lost := [row[0] for row in found if row[1] not in files]:
+        raise sqlite3.DatabaseError(f"item {lost[0]} belongs to no file")
+    return [Item(row[0], files[row[1]], row[2], row[3]) for row in found]
 
 
 def vectors_by_id(connection: sqlite3.Connection, ids: Sequence[int], dimensions: int) -> Vectors:
     """Return the vectors ``(n, D)`` of these items, in this order."""
     rows = _by_id(connection, "SELECT id, vector FROM items WHERE id IN", ids)
     return vectors_of([_found(rows, each)[1] for each in ids], dimensions)
+
+
+def vectors_known(
+    connection: sqlite3.Connection, table: VectorTable, ids: Ids, dimensions: int
+) -> dict[int, NDArray[np.float32]]:
+    """Return the vectors of those of ``ids`` that exist, by id."""
+    rows = _by_id(connection, f"SELECT id, vector FROM {table} WHERE vector IS NOT NULL AND id IN", ids.tolist())
+    return dict(zip(rows, vectors_of([row[1] for row in rows.values()], dimensions), strict=True))
 
 
 def captions_by_id(connection: sqlite3.Connection, ids: Sequence[int]) -> dict[int, tuple[str, int]]:
@@ -328,12 +355,18 @@ def page_of_files(connection: sqlite3.Connection, root: str | None, after: tuple
 
 
 def files_of(connection: sqlite3.Connection, ids: Sequence[int]) -> dict[int, MediaFile]:
-    """Return files by the ids of their rows, with their captions in order."""
+    """Return files by the ids of their rows, with their captions in order and their details."""
     rows = _by_id(connection, f"SELECT id, {FILE_COLUMNS} FROM files WHERE id IN", ids)
     captions: dict[int, list[str]] = {}
     for _, file, text in sorted(_by_id(connection, "SELECT id, file, text FROM captions WHERE file IN", ids).values()):
         captions.setdefault(file, []).append(to_text(text))
-    return {each: file_of(row[1:], tuple(captions.get(each, ()))) for each, row in rows.items()}
+    details: dict[int, tuple[Any, ...]] = {}
+    if has_table(connection, "details"):
+        details = _by_id(connection, f"SELECT file, {DETAIL_COLUMNS} FROM details WHERE file IN", ids)
+    return {
+        each: file_of(row[1:], tuple(captions.get(each, ())), details[each][1:] if each in details else None)
+        for each, row in rows.items()
+    }
 
 
 def _by_id(connection: sqlite3.Connection, statement: str, ids: Sequence[int]) -> dict[int, tuple[Any, ...]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
@@ -13,7 +14,7 @@ from vse.index.checks import check_entry
 from vse.index.store import changes as changing
 from vse.index.store.changes import align_ids, held_elsewhere, ids_before, raise_last, reserve_ids, set_meta
 from vse.index.store.collection import EmbeddedCollection
-from vse.index.store.database import Meta, changes, one_line, read_meta, transaction
+from vse.index.store.database import Meta, changes, one_line, read_meta, settings, transaction
 from vse.index.store.layout import DATABASE, connect_to_write, generation_folder, remove_generation, write_generation
 from vse.index.store.session import Session, make_session
 from vse.index.types import Entry
@@ -142,6 +143,7 @@ class NewGeneration(EmbeddedCollection):
                 return False
             with transaction(connection, "IMMEDIATE"):
                 raise_last(connection, changing.last_ids(before))  # the old generation may have assigned ids since
+                set_meta(connection, "settings", json.dumps(settings(before)))
             connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
             write_generation(self.folder, self.generation)
             self._committed = True

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import sqlite3
+import struct
+import zlib
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -17,6 +20,7 @@ from vse.errors import InputError, VSEError
 from vse.index.types import VECTOR_TABLES
 
 HEADER, DATABASE, CACHE = "collection.json", "items.sqlite", "cache"
+COMMITTED = f"{DATABASE}-committed"
 FORMAT = 1
 _GENERATION = re.compile(r"generation-(\d{4,})")
 
@@ -109,6 +113,33 @@ def _belongs_to_cache(path: Path) -> bool:
 
 def _holds_only(folder: Path, belongs: Callable[[Path], bool]) -> bool:
     return folder.is_dir() and not folder.is_symlink() and all(map(belongs, folder.iterdir()))
+
+
+_RECORD = struct.Struct("<qI")
+
+
+def write_committed(place: Path, changes: int) -> None:
+    """Record in the generation's folder ``place`` that ``changes`` changes were committed.
+
+    A damaged write-ahead log silently loses the commits after the damage; this record is outside the log. It is
+    overwritten in place and not synced: after a power failure it may name fewer changes, never more.
+    """
+    number = struct.pack("<q", changes)
+    with suppress(OSError):  # everything is committed already
+        descriptor = os.open(place / COMMITTED, os.O_WRONLY | os.O_CREAT | getattr(os, "O_BINARY", 0), 0o644)
+        try:
+            os.write(descriptor, _RECORD.pack(changes, zlib.crc32(number)))
+        finally:
+            os.close(descriptor)
+
+
+def read_committed(place: Path) -> int:
+    """Return how many changes were committed as far as is known; 0 without a valid record."""
+    try:
+        changes, checksum = _RECORD.unpack((place / COMMITTED).read_bytes()[: _RECORD.size])
+    except (OSError, struct.error):
+        return 0
+    return changes if checksum == zlib.crc32(struct.pack("<q", changes)) and changes > 0 else 0
 
 
 Kind = TypeVar("Kind", bound=sqlite3.Connection)

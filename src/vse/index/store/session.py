@@ -14,8 +14,9 @@ from vse.errors import InputError, VSEError
 from vse.index.checks import check_page
 from vse.index.filters import Filter
 from vse.index.store import changes as changing
-from vse.index.store import database
-from vse.index.store.database import DAMAGE, Meta, condition, one_line, read_meta, to_text, transaction
+from vse.index.store import database, words
+from vse.index.store.database import DAMAGE, Meta, one_line, read_meta, to_text, transaction
+from vse.index.store.filtering import check_filter, condition
 from vse.index.store.layout import (
     DATABASE,
     FrozenConnection,
@@ -23,6 +24,7 @@ from vse.index.store.layout import (
     connect_to_write,
     generation_folder,
     is_collection,
+    read_committed,
     read_generation,
     remove_generations,
     stranger,
@@ -144,7 +146,11 @@ def _open(folder: Path, write: bool) -> Session:
             if write:
                 remove_generations(folder, before=generation)
             connection = connect_to_write(file) if write else connect_to_read(file)
+            if write:  # what was recovered from the log must not depend on it any longer
+                connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
             try:
+                if write:
+                    words.catch_up(connection)
                 return Session(folder, generation, connection, lock, writable=write)
             except BaseException:
                 connection.close()
@@ -226,6 +232,7 @@ def recent(session: Session, k: int, offset: int, where: Filter | None) -> list[
     check_page(k, offset)
     text, cells = condition(where or Filter())
     with session.apart() as connection, transaction(connection, "DEFERRED"):
+        check_filter(connection, where)
         rows = connection.execute(  # CROSS JOIN as in database.allowed_items, for the same reason
             f"SELECT min(items.id) AS item FROM files CROSS JOIN items ON items.file = files.id WHERE {text} "
             "GROUP BY files.id ORDER BY coalesce(taken, modified / 1e9) DESC, item LIMIT ? OFFSET ?",
@@ -242,7 +249,8 @@ def facets(session: Session, folders: int) -> Facets:
             "SELECT count(*) FILTER (WHERE kind = 'image'), count(*) FILTER (WHERE kind = 'video'), "
             "min(taken), max(taken) FROM files"
         ).fetchone()
-    return Facets(images, videos, first, last, largest)
+        places, cameras = (words.name_counts(connection, column) for column in ("place", "camera"))
+    return Facets(images, videos, first, last, largest, places, cameras)
 
 
 def info_of(folder: Path, generation: int, connection: sqlite3.Connection, meta: Meta) -> CollectionInfo:
@@ -250,6 +258,7 @@ def info_of(folder: Path, generation: int, connection: sqlite3.Connection, meta:
     files, items, captions = database.counts(connection)
     roots = database.files_by_root(connection)
     given = changing.last_ids(connection)["items"]
+    lost = read_committed(generation_folder(folder, generation)) - database.changes(connection)
     return CollectionInfo(
         where=str(folder),
         backend="embedded",
@@ -263,6 +272,7 @@ def info_of(folder: Path, generation: int, connection: sqlite3.Connection, meta:
         roots=tuple(roots),
         changes=given + (given - items),
         root_files=tuple(roots.values()),
+        lost_changes=max(0, lost),
     )
 
 

@@ -14,8 +14,10 @@ from vse.errors import first_line
 from vse.index.store import approximate
 from vse.index.store.cache import Caches, OpenCache, VectorCache
 from vse.index.store.changes import SEQUENCES, find_file, last_ids
+from vse.index.store.checksums import file_checksum
 from vse.index.store.database import (
     DAMAGE,
+    DETAIL_COLUMNS,
     FILE_COLUMNS,
     STORED,
     Cell,
@@ -23,6 +25,7 @@ from vse.index.store.database import (
     changes,
     checksum,
     counts,
+    has_table,
     known_ids,
     page_of_files,
     removed_after,
@@ -30,6 +33,7 @@ from vse.index.store.database import (
     trimmed,
     vectors_after,
 )
+from vse.index.store.words import differences
 from vse.index.types import VECTOR_TABLES, Place, VectorTable
 from vse.inputs.text import printable
 from vse.progress import ProgressReporter, SilentProgress
@@ -98,7 +102,11 @@ def _unreadable(cache: VectorCache, opened: OpenCache | None) -> str | None:
     header = opened.header
     if header.approximate is not None:
         path = cache.path(header, header.approximate)
-        if approximate.load(path, header.approximate_rows, cache.dimensions) is None:
+        try:
+            intact = header.approximate_checksum in (None, file_checksum(path))
+        except OSError:
+            intact = False
+        if not intact or approximate.load(path, header.approximate_rows, cache.dimensions) is None:
             return f"the approximate index {path.name} cannot be read"
     return None
 
@@ -131,7 +139,8 @@ def _differences(
 class VerifyReport:
     """The result of reading everything.
 
-    ``problems`` in the database call for a backup or indexing again, those in the cache only for a rebuild.
+    ``problems`` in the database call for a backup or indexing again, those in the cache or in the words, which follow
+    from the rest, only for a rebuild.
     ``damaged_files`` are the (root, path) of files with corrupt rows.
     """
 
@@ -158,6 +167,7 @@ _COLUMNS = {
     "files": f"id, {FILE_COLUMNS}",
     "items": 'id, file, start, "end", vector',
     "captions": "id, file, text, vector",
+    "details": f"file, {DETAIL_COLUMNS}",
 }
 _WITHOUT_ITEMS = "SELECT id FROM files WHERE NOT EXISTS (SELECT 1 FROM items WHERE items.file = files.id)"
 
@@ -167,6 +177,8 @@ def damaged_rows(
 ) -> Iterator[tuple[str, Place | None]]:
     """Yield a line for each row that fails its checksum or is incomplete, and its file where that is known."""
     for table, columns in _COLUMNS.items():
+        if table == "details" and not has_table(connection, table):
+            continue  # written by the first version
         rows = connection.execute(f"SELECT checksum, {columns} FROM {table} NOT INDEXED")
         for row in _counted(rows, progress or SilentProgress()):
             if checksum(row[1:]) != row[0]:
@@ -177,7 +189,7 @@ def damaged_rows(
                 wrong = f"holds a vector of {len(row[-1])} bytes"
             else:
                 continue
-            place = None if table == "meta" else _place(connection, row[1] if table == "files" else row[2])
+            place = None if table == "meta" else _place(connection, row[1] if table in {"files", "details"} else row[2])
             yield _told(table, row[1], place, wrong), place
     for (file,) in connection.execute(_WITHOUT_ITEMS):
         place = _place(connection, file)
@@ -227,6 +239,8 @@ def verify_generation(
     dimensions: int,
     caches: Caches,
     progress: ProgressReporter | None = None,
+    *,
+    committed: int = 0,
 ) -> VerifyReport:
     """Verify one generation within one snapshot, while a writer may continue.
 
@@ -236,6 +250,7 @@ def verify_generation(
         dimensions: Length of the vectors.
         caches: The caches to compare.
         progress: Receives the rows read, then the vectors compared.
+        committed: Changes that are known to have been committed.
 
     Returns:
         All problems found; a corrupt database is reported, not raised.
@@ -243,11 +258,12 @@ def verify_generation(
     report = progress or SilentProgress()
     found = {table: look_at(cache) for table, cache in caches.by_table.items()}  # first: never newer than the database
     with _one_state(connection):
-        problems = row_problems(connection, dimensions, report)
+        problems = (*_lost(connection, committed), *row_problems(connection, dimensions, report))
         damaged = damaged_files(connection, dimensions) if problems else ()
         try:
             files, items, captions = counts(connection)
             report.start(items + captions, "comparing the cache")
+            in_words = tuple(differences(connection))
             compared = [compare(connection, cache, found[table], report) for table, cache in caches.by_table.items()]
         except DAMAGE:
             return VerifyReport(where, 0, 0, 0, problems or ("the database cannot be read",), ())
@@ -260,9 +276,17 @@ def verify_generation(
         items=items,
         captions=captions,
         problems=problems,
-        cache_problems=tuple(in_cache),
+        cache_problems=(*in_words, *in_cache),
         damaged_files=damaged,
     )
+
+
+def _lost(connection: sqlite3.Connection, committed: int) -> Iterator[str]:
+    """Yield a line if committed changes are missing: SQLite drops what follows a damaged part of its log in silence."""
+    with suppress(*DAMAGE):
+        lost = committed - changes(connection)
+        if lost > 0:
+            yield f"{lost} committed changes are missing: the write-ahead log was damaged, index the folders again"
 
 
 def row_problems(

@@ -1,0 +1,108 @@
+"""Judge hits: their confidence and relevance, and which of them the cut-offs and the excluded words leave."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vse.errors import InputError
+from vse.index.checks import read_hits
+from vse.index.confidence import Background, Floats, confidences
+from vse.index.query import QueryVector
+from vse.index.relevance import GOOD, relevances
+from vse.index.types import Collection, Hits
+from vse.models.coefficients import Coefficients, RelevanceCoefficients
+
+EXCLUDED_FROM = GOOD
+"""Results with this relevance to an excluded text are dropped."""
+NO_CONFIDENCE = (
+    "a minimum confidence was given, but results have none: the collection's model has no coefficients; "
+    "'vse calibrate MODEL --data DIR' fits them"
+)
+NO_RELEVANCE = NO_CONFIDENCE.replace("confidence", "relevance")
+
+
+class Conditions(Protocol):
+    """The minima of a search, and the ids that it leaves out."""
+
+    @property
+    def cutoff(self) -> float | None: ...
+
+    @property
+    def min_relevance(self) -> float | None: ...
+
+    @property
+    def left_out(self) -> tuple[int, ...]: ...
+
+
+def check_cutoff(
+    cutoff: float | None,
+    coefficients: Coefficients | None,
+    min_relevance: float | None = None,
+    relevance: RelevanceCoefficients | None = None,
+) -> None:
+    """Raise :class:`InputError` if a minimum is given for something that results do not have."""
+    if cutoff is not None and coefficients is None:
+        raise InputError(NO_CONFIDENCE)
+    if min_relevance is not None and relevance is None:
+        raise InputError(NO_RELEVANCE)
+
+
+@dataclass(frozen=True)
+class Judged:
+    """Probabilities of hits, and which of them the cut-offs and the excluded words leave.
+
+    ``enough`` falls with the rank: once a hit misses a minimum, all later ones do.
+    """
+
+    confidence: Floats | None
+    relevance: Floats | None
+    confident: NDArray[np.bool_]
+    relevant: NDArray[np.bool_]
+    allowed: NDArray[np.bool_]
+
+    @property
+    def enough(self) -> NDArray[np.bool_]:
+        return self.confident & self.relevant
+
+
+@dataclass(frozen=True)
+class Judge:
+    """What turns the scores of one query into probabilities."""
+
+    collection: Collection
+    query: QueryVector
+    background: Background
+    coefficients: Coefficients | None
+    relevance: RelevanceCoefficients | None
+
+    def judged(self, hits: Hits, conditions: Conditions) -> Judged:
+        """Return the probabilities of hits, and which of them fulfil the conditions."""
+        confidence = relevance = None
+        everything = np.ones(len(hits.ids), bool)
+        if self.coefficients is not None:
+            confidence = confidences(self.background, self.query.vector, hits.scores, self.coefficients)
+        if self.relevance is not None and self.query.words_only:
+            relevance = relevances(self.relevance, self.query.vector, hits.scores)
+        return Judged(
+            confidence,
+            relevance,
+            everything if confidence is None or conditions.cutoff is None else confidence >= conditions.cutoff,
+            everything
+            if relevance is None or conditions.min_relevance is None
+            else relevance >= conditions.min_relevance,
+            everything & ~self.excluded(hits) & ~np.isin(hits.ids, np.array(conditions.left_out, np.int64)),
+        )
+
+    def excluded(self, hits: Hits) -> NDArray[np.bool_]:
+        """Return which hits show something that is excluded; without relevance, none is known to."""
+        shown = np.zeros(len(hits.ids), bool)
+        if self.relevance is None or self.query.excluded is None or not len(hits.ids):
+            return shown
+        vectors = read_hits(self.collection.vectors, hits.ids.tolist())
+        for unwanted in self.query.excluded:
+            shown |= relevances(self.relevance, unwanted, vectors @ unwanted) >= EXCLUDED_FROM
+        return shown

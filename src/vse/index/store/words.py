@@ -1,0 +1,229 @@
+"""The words of one generation: a full-text index over the texts of its files.
+
+The table ``words`` holds the :func:`vse.index.words.texts_of` each file, and the FTS5 table ``word_index`` finds them;
+triggers keep the two equal, also where a file is removed by a cascade. Both follow from files, captions and details, so
+they can be rebuilt. A collection of the first version has none of these tables until it is opened for writing.
+
+FTS5 keeps removed words in its older segments until these are merged. :func:`purge` merges them whenever a change
+removed something. (Its option ``secure-delete`` would do so too, but needs SQLite 3.42 and locks older ones out.)
+
+Functions run inside the caller's transaction; only :func:`catch_up` begins one of its own.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from itertools import islice
+
+from vse.index.store.database import (
+    DAMAGE,
+    DETAIL_COLUMNS,
+    DETAILS,
+    checksum,
+    detail_cells,
+    files_of,
+    has_table,
+    to_text,
+    transaction,
+)
+from vse.index.types import FACET_NAMES, MediaFile, NameCount
+from vse.index.words import FIELDS, WORDS_VERSION, texts_of
+
+_FIELDS = ", ".join(FIELDS)
+_MARKS = ", ".join("?" * (len(FIELDS) + 1))
+_TOKENIZER = "columnsize=0, tokenize='unicode61 remove_diacritics 2'"
+_TABLES = (
+    "CREATE TABLE words (file INTEGER PRIMARY KEY REFERENCES files (id) ON DELETE CASCADE, "
+    f"{', '.join(f'{field} TEXT NOT NULL' for field in FIELDS)})",
+    f"CREATE VIRTUAL TABLE word_index USING fts5({_FIELDS}, content='words', content_rowid='file', {_TOKENIZER})",
+    "CREATE TRIGGER words_added AFTER INSERT ON words BEGIN "
+    f"INSERT INTO word_index (rowid, {_FIELDS}) VALUES (new.file, {', '.join(f'new.{field}' for field in FIELDS)}); "
+    "END",
+    "CREATE TRIGGER words_removed AFTER DELETE ON words BEGIN "
+    f"INSERT INTO word_index (word_index, rowid, {_FIELDS}) "
+    f"VALUES ('delete', old.file, {', '.join(f'old.{field}' for field in FIELDS)}); END",
+)
+_DROP = (
+    "TRIGGER IF EXISTS words_added",
+    "TRIGGER IF EXISTS words_removed",
+    "TABLE IF EXISTS word_index",
+    "TABLE IF EXISTS words",
+)
+BLOCK = 512
+"""Files read at a time to fill the tables."""
+OTHER_VERSION = "the words were split by another version"
+
+
+def make_tables(connection: sqlite3.Connection) -> None:
+    """Create the tables, without words; a build of SQLite without FTS5 gets details alone."""
+    if not has_table(connection, "details"):
+        connection.execute(DETAILS)
+    if connection.execute("SELECT 1 FROM pragma_module_list WHERE name = 'fts5'").fetchone():
+        for statement in _TABLES:
+            connection.execute(statement)
+        connection.execute(f"PRAGMA user_version = {WORDS_VERSION}")
+
+
+def catch_up(connection: sqlite3.Connection) -> None:
+    """Create and fill the tables where an older version left them out; all or nothing.
+
+    On a full disk or a corrupt database they stay as they are: the collection can still be used, and be verified.
+    """
+    with suppress(*DAMAGE):
+        current = has_table(connection, "word_index") and _version(connection) == WORDS_VERSION
+        if current and _last(connection, "files", "id") <= _last(connection, "words", "file"):
+            return
+        with transaction(connection, "IMMEDIATE"):
+            if current:
+                _fill(connection)
+            else:
+                rebuild(connection)
+
+
+def rebuild(connection: sqlite3.Connection) -> None:
+    """Create the words again, from the files as they are."""
+    for thing in _DROP:
+        connection.execute(f"DROP {thing}")
+    make_tables(connection)
+    if has_table(connection, "words"):
+        _fill(connection)
+        purge(connection)
+
+
+def put(connection: sqlite3.Connection, file_id: int, file: MediaFile) -> None:
+    """Write the details and words of a file, new or known."""
+    if has_table(connection, "details"):
+        cells = detail_cells(file)
+        connection.execute(
+            f"INSERT OR REPLACE INTO details (file, {DETAIL_COLUMNS}, checksum) VALUES ({', '.join('?' * 9)})",
+            (file_id, *cells, checksum((file_id, *cells))),
+        )
+    if has_table(connection, "words"):
+        texts = texts_of(file)
+        known = connection.execute(f"SELECT {_FIELDS} FROM words WHERE file = ?", (file_id,)).fetchone()
+        if known == texts:
+            return
+        if known is not None:
+            connection.execute("DELETE FROM words WHERE file = ?", (file_id,))
+        connection.execute(f"INSERT INTO words VALUES ({_MARKS})", (file_id, *texts))
+        if known is not None:
+            purge(connection)
+
+
+def purge(connection: sqlite3.Connection) -> None:
+    """Overwrite the words that were removed since the last call."""
+    if has_table(connection, "word_index"):
+        connection.execute("INSERT INTO word_index (word_index) VALUES ('optimize')")
+
+
+def counts(connection: sqlite3.Connection, words: Sequence[str]) -> dict[str, int]:
+    """Return in how many files each word occurs; a collection without words has none."""
+    if not has_table(connection, "word_index"):
+        return dict.fromkeys(words, 0)
+    connection.execute("CREATE VIRTUAL TABLE IF NOT EXISTS temp.word_counts USING fts5vocab(main, word_index, row)")
+    found: dict[str, int] = {}
+    for word in words:
+        if word.isascii():
+            row = connection.execute("SELECT doc FROM temp.word_counts WHERE term = ?", (word,)).fetchone()
+        else:  # SQLite may split it further
+            statement = "SELECT count(*) FROM word_index WHERE word_index MATCH ?"
+            row = connection.execute(statement, (f'"{word}"',)).fetchone()
+        found[word] = 0 if row is None else int(row[0])
+    return found
+
+
+def name_counts(connection: sqlite3.Connection, column: str) -> tuple[NameCount, ...]:
+    """Return the most frequent values of a column of details, with their numbers of files."""
+    if not has_table(connection, "details"):
+        return ()
+    rows = connection.execute(
+        f"SELECT {column}, count(*) FROM details WHERE {column} IS NOT NULL GROUP BY {column} "
+        "ORDER BY count(*) DESC, 1 LIMIT ?",
+        (FACET_NAMES,),
+    )
+    return tuple(NameCount(to_text(name), files) for name, files in rows)
+
+
+def _version(connection: sqlite3.Connection) -> int:
+    return int(connection.execute("PRAGMA user_version").fetchone()[0])
+
+
+def _last(connection: sqlite3.Connection, table: str, column: str) -> int:
+    return int(connection.execute(f"SELECT coalesce(max({column}), 0) FROM {table}").fetchone()[0])
+
+
+def _fill(connection: sqlite3.Connection) -> None:
+    """Add the words of the files that have none."""
+    ids = (row[0] for row in connection.execute("SELECT id FROM files WHERE id NOT IN (SELECT file FROM words)"))
+    missing = list(ids)  # before the table changes
+    rest = iter(missing)
+    while block := list(islice(rest, BLOCK)):
+        rows = [(each, *texts_of(file)) for each, file in files_of(connection, block).items()]
+        connection.executemany(f"INSERT INTO words VALUES ({_MARKS})", rows)
+
+
+# Instances of a word, summed so that moving one of them changes the sum.
+_SUMS = (
+    'count(*), sum(((doc + 1) * ("offset" + 7) * 40503 + doc * 97 + '
+    f"instr(' {' '.join(FIELDS)} ', ' ' || col || ' ') * 7919) % 4294967291)"
+)
+
+
+def differences(connection: sqlite3.Connection) -> Iterator[str]:
+    """Yield a line for each way in which the words differ from the files; all of them go away with a rebuild.
+
+    The texts are derived again from each file, and each word is looked up and its places compared with an index built
+    from scratch in a temporary table, so the connection may be read-only.
+    """
+    if not has_table(connection, "word_index"):
+        return
+    if _version(connection) != WORDS_VERSION:
+        yield OTHER_VERSION
+        return
+    if not {row[0] for row in connection.execute("SELECT sql FROM sqlite_master")}.issuperset(_TABLES):
+        yield "the tables of the words are not as they were created"
+        return
+    wrong = 0
+    ids = [row[0] for row in connection.execute("SELECT id FROM files UNION SELECT file FROM words")]
+    for start in range(0, len(ids), BLOCK):
+        block = ids[start : start + BLOCK]
+        files = files_of(connection, block)
+        known = {
+            row[0]: row[1:]
+            for row in connection.execute(
+                f"SELECT file, {_FIELDS} FROM words WHERE file BETWEEN ? AND ?", (block[0], block[-1])
+            )
+        }
+        wrong += sum(each not in files or known.get(each) != texts_of(files[each]) for each in block)
+    if wrong:
+        yield f"the words of {wrong} files are not those of the files"
+    with suppress(*DAMAGE):
+        if _same_places(connection):
+            return
+    yield "the word index does not find the words of the files"
+
+
+def _same_places(connection: sqlite3.Connection) -> bool:
+    """Return whether the index has exactly the words of the table, each at its places."""
+    for name in ("fresh_places", "places", "terms", "fresh_index"):
+        connection.execute(f"DROP TABLE IF EXISTS temp.{name}")
+    connection.execute(f"CREATE VIRTUAL TABLE temp.fresh_index USING fts5({_FIELDS}, content='', {_TOKENIZER})")
+    try:
+        connection.execute(
+            f"INSERT INTO temp.fresh_index (rowid, {_FIELDS}) SELECT file, {_FIELDS} FROM main.words NOT INDEXED"
+        )
+        connection.execute("CREATE VIRTUAL TABLE temp.fresh_places USING fts5vocab(temp, fresh_index, instance)")
+        connection.execute("CREATE VIRTUAL TABLE temp.places USING fts5vocab(main, word_index, instance)")
+        connection.execute("CREATE VIRTUAL TABLE temp.terms USING fts5vocab(main, word_index, row)")
+        seen = 0
+        for term, *expected in connection.execute(f"SELECT term, {_SUMS} FROM temp.fresh_places GROUP BY term"):
+            found = connection.execute(f"SELECT {_SUMS} FROM temp.places WHERE term = ?", (term,)).fetchone()
+            if list(found) != expected:
+                return False
+            seen += 1
+        return bool(connection.execute("SELECT count(*) FROM temp.terms").fetchone()[0] == seen)
+    finally:
+        for name in ("fresh_places", "places", "terms", "fresh_index"):
+            connection.execute(f"DROP TABLE IF EXISTS temp.{name}")

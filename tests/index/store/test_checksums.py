@@ -1,0 +1,249 @@
+"""Damage on disk never changes an answer: the cache has checksums, and commits are counted outside the log."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sqlite3
+import struct
+import subprocess
+import sys
+from contextlib import closing
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.index.examples import QUERIES, VECTORS, directions
+from tests.index.support import batch, cache, create, database
+
+from vse.errors import VSEError
+from vse.index.store import EmbeddedCollection, approximate
+from vse.index.store.checksums import BLOCK_BYTES, extended, rows_per_block, sums_of, weights
+
+COUNT, DIMENSIONS = 700, 24
+ROWS = directions(COUNT, seed=3, dimensions=DIMENSIONS)
+QUERY = directions(1, seed=4, dimensions=DIMENSIONS)[0]
+
+
+@pytest.fixture(scope="module")
+def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a closed collection whose cache has several blocks, purged rows and appended ones."""
+    place = tmp_path_factory.mktemp("sound") / "collection"
+    with create(place, DIMENSIONS) as writer:
+        writer.add(batch(ROWS))
+    with EmbeddedCollection.open(place, write=True) as writer:
+        writer.remove([("/photos", f"{row:05}.jpg") for row in (3, 171, 172, 699)])
+        writer.add(batch(ROWS[:5], "late"))
+    return place
+
+
+def answers(folder: Path) -> list[object]:
+    with EmbeddedCollection.open(folder) as reader:
+        hits = reader.search(QUERY, 20)
+        return [hits.ids.tolist(), hits.scores.tolist(), reader.search_captions(QUERY, 20), reader.sample(50).tolist()]
+
+
+def flip(path: Path, place: int, bit: int) -> None:
+    with path.open("r+b") as file:
+        file.seek(place)
+        (value,) = file.read(1)
+        file.seek(place)
+        file.write(bytes([value ^ (1 << bit)]))
+
+
+@given(st.integers(1, 40), st.integers(1, 9), st.integers(0, 2**32 - 1))
+def test_checksums_equal_weighted_sums_in_whole_numbers(rows: int, dimensions: int, seed: int) -> None:
+    """By definition: words times weights, modulo 2^64; appending in two parts gives the same."""
+    vectors = np.random.default_rng(seed).standard_normal((rows, dimensions)).astype("<f4")
+    size, factors = rows_per_block(dimensions), [int(each) for each in weights(dimensions)]
+    expected = []
+    for start in range(0, rows, size):
+        raw = vectors[start : start + size].tobytes()
+        words = struct.unpack(f"<{-(-len(raw) // 8)}Q", raw + bytes(-len(raw) % 8))
+        expected.append(sum(map(int.__mul__, words, factors)) % 2**64)
+    assert sums_of(vectors).tolist() == expected
+    cut = seed % rows
+    assert extended(extended(np.empty(0, np.uint64), vectors[:cut], 0), vectors[cut:], cut).tolist() == expected
+
+
+def test_flipped_bits_of_the_cache_never_change_an_answer(sound: Path, tmp_path: Path) -> None:
+    """In every file, at its ends and at random: the answers are those of the database, for readers and writers."""
+    expected, generator = answers(sound), np.random.default_rng(7)
+    assert ROWS.nbytes > 3 * BLOCK_BYTES
+    for path in sorted(cache(sound).iterdir()):
+        size = path.stat().st_size
+        for place in sorted({0, size - 1, *generator.integers(0, size, 4).tolist()}):
+            copy = tmp_path / "copy"
+            shutil.copytree(sound, copy)
+            flip(cache(copy) / path.name, place, int(generator.integers(8)))
+            assert answers(copy) == expected, f"{path.name} at {place}"
+            EmbeddedCollection.open(copy, write=True).close()
+            with EmbeddedCollection.open(copy) as reader:
+                assert reader.verify().ok, "the writer has rewritten it"
+            shutil.rmtree(copy)
+
+
+@pytest.mark.parametrize("kind", ["hnsw", "ivfpq"])
+def test_flipped_bits_of_an_approximate_index_switch_it_off(
+    tmp_path: Path, kind: approximate.Kind, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A wrong link could lead out of the graph and crash the process, so searches are exact until it is rebuilt."""
+    monkeypatch.setattr(approximate, "kind_for", lambda rows: kind if rows else None)
+    place = tmp_path / "collection"
+    with create(place, DIMENSIONS) as writer:
+        writer.add(batch(ROWS))
+    with EmbeddedCollection.open(place) as reader:
+        assert not reader.search(QUERY, 5).exact
+        expected = reader.search(QUERY, 5, exact=True)
+    (path,) = cache(place).glob(f"items-*.{kind}")
+    flip(path, path.stat().st_size // 2, 3)
+    with EmbeddedCollection.open(place) as reader:
+        found = reader.search(QUERY, 5)
+        assert found.exact
+        assert found.ids.tolist() == expected.ids.tolist()
+        assert path.name in " ".join(reader.verify().cache_problems)
+
+
+SHORTEN = """
+import os, sys
+from pathlib import Path
+import numpy as np
+from vse.index.store import EmbeddedCollection
+
+folder, query = Path(sys.argv[1]), np.array(eval(sys.argv[2]), np.float32)
+reader = EmbeddedCollection.open(folder)
+before = reader.search(query, 20) if sys.argv[3] == "warm" else None
+for path in folder.glob("*/cache/items-*.vectors"):
+    os.truncate(path, 4096)
+after = reader.search(query, 20)
+sys.stdout.write(repr(after.ids.tolist()))
+"""
+
+
+@pytest.mark.parametrize("state", ["warm", "cold"])
+def test_a_cache_that_is_shortened_under_a_reader_does_not_kill_it(sound: Path, tmp_path: Path, state: str) -> None:
+    """Reading a mapped page beyond the end of its file is a signal; the reader uses the database instead."""
+    copy = tmp_path / "copy"
+    shutil.copytree(sound, copy)
+    arguments = [sys.executable, "-c", SHORTEN, str(copy), repr(QUERY.tolist()), state]
+    done = subprocess.run(arguments, capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == repr(answers(sound)[0])
+
+
+def test_a_block_that_is_being_purged_is_not_damage(sound: Path, tmp_path: Path) -> None:
+    """A writer zeroes rows before it replaces the checksums: the reader keeps using the cache."""
+    copy = tmp_path / "copy"
+    shutil.copytree(sound, copy)
+    with EmbeddedCollection.open(copy, write=True) as writer, EmbeddedCollection.open(copy) as reader:
+        writer.remove([("/photos", "00010.jpg")])
+        (path,) = cache(copy).glob("items-*.vectors")
+        with path.open("r+b") as file:
+            file.seek(10 * DIMENSIONS * 4)
+            file.write(bytes(DIMENSIONS * 4))
+        hits = reader.search(QUERY, 1000)
+        assert len(hits.ids) == COUNT
+        known = reader._searchers["items"]._snapshot
+        assert known is not None
+        assert len(known.base.ids) == COUNT + 5
+
+
+def test_a_cache_without_checksums_is_used_and_rewritten(sound: Path, tmp_path: Path) -> None:
+    """As an earlier version wrote it."""
+    copy = tmp_path / "copy"
+    shutil.copytree(sound, copy)
+    for path in cache(copy).glob("*.json"):
+        header = json.loads(path.read_bytes())
+        for name in ("approximate_checksum", "ids_checksum", "purged", "checksum"):
+            del header[name]
+        path.write_text(json.dumps(header))
+    for path in cache(copy).glob("*.sums*"):
+        path.unlink()
+    assert answers(copy) == answers(sound)
+    EmbeddedCollection.open(copy, write=True).close()
+    assert len(list(cache(copy).glob("*.sums*"))) == 2
+    assert answers(copy) == answers(sound)
+
+
+def test_a_vector_that_is_no_direction_is_an_error(tmp_path: Path) -> None:
+    """Read from the database, where a flipped exponent would put one item before all others."""
+    place = tmp_path / "collection"
+    with create(place) as writer:
+        writer.add(batch(VECTORS))
+    shutil.rmtree(cache(place))
+    with closing(sqlite3.connect(database(place))) as connection:
+        (raw,) = connection.execute("SELECT vector FROM items WHERE id = 2").fetchone()
+        spoilt = np.frombuffer(raw, "<f4").copy() * np.float32(1e30)
+        connection.execute("UPDATE items SET vector = ? WHERE id = 2", (spoilt.tobytes(),))
+        connection.commit()
+    with EmbeddedCollection.open(place) as reader, pytest.raises(VSEError, match=r"is corrupt .*unit length.*verify"):
+        reader.search(QUERIES[0], 100)
+
+
+def test_an_item_whose_file_row_is_gone_is_an_error(tmp_path: Path) -> None:
+    """Typed, with the way to find out more."""
+    place = tmp_path / "collection"
+    with create(place) as writer:
+        writer.add(batch(VECTORS))
+    with closing(sqlite3.connect(database(place))) as connection:
+        connection.execute("PRAGMA foreign_keys = OFF")
+        connection.execute("DELETE FROM files WHERE id = 2")
+        connection.commit()
+    with EmbeddedCollection.open(place) as reader, pytest.raises(VSEError, match="item 2 belongs to no file"):
+        reader.items([1, 2])
+
+
+def test_headers_of_killed_writers_are_removed(sound: Path, tmp_path: Path) -> None:
+    """A process that was killed between writing and renaming leaves a temporary file."""
+    copy = tmp_path / "copy"
+    shutil.copytree(sound, copy)
+    left = cache(copy) / ".items.json.k8_x1"
+    left.write_text("{")
+    with EmbeddedCollection.open(copy, write=True) as writer:
+        writer.add(batch(ROWS[:1], "again"))
+    assert not left.exists()
+
+
+KILLED = """
+import os, sys
+from pathlib import Path
+from tests.index.examples import VECTORS
+from tests.index.support import batch, create
+
+writer = create(Path(sys.argv[1]))
+for number in range(12):
+    writer.add(batch(VECTORS[:2], f"{number}/"))
+os._exit(9)  # the log is neither checkpointed nor removed
+"""
+
+
+def test_commits_lost_with_a_damaged_log_are_reported(tmp_path: Path) -> None:
+    """SQLite drops what follows the damage in silence; verify and info say how many commits are missing."""
+    place = tmp_path / "collection"
+    done = subprocess.run([sys.executable, "-c", KILLED, str(place)], check=False, timeout=60)
+    assert done.returncode == 9
+    log = database(place).with_name(database(place).name + "-wal")
+    flip(log, log.stat().st_size // 2, 0)
+    with EmbeddedCollection.open(place) as reader:
+        info, report = reader.info(), reader.verify()
+    assert 0 < info.lost_changes < 12
+    assert info.files + 2 * info.lost_changes == 24
+    assert f"{info.lost_changes} committed changes are missing" in " ".join(report.problems)
+    with EmbeddedCollection.open(place, write=True) as writer:
+        writer.add(batch(VECTORS[:2], "again/"))
+        assert writer.info().lost_changes == 0
+    with EmbeddedCollection.open(place) as reader:
+        assert reader.verify().ok
+
+
+def test_a_sound_log_is_recovered_whole(tmp_path: Path) -> None:
+    """A killed writer loses nothing, and nothing is reported."""
+    place = tmp_path / "collection"
+    subprocess.run([sys.executable, "-c", KILLED, str(place)], check=False, timeout=60)
+    with EmbeddedCollection.open(place, write=True) as writer:
+        assert (writer.info().files, writer.info().lost_changes) == (24, 0)
+        log = database(place).with_name(database(place).name + "-wal")
+        assert log.stat().st_size == 0, "what was recovered does not depend on the log any longer"
+        assert writer.verify().ok
