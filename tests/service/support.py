@@ -111,11 +111,12 @@ def rotated_image() -> NDArray[np.uint8]:
 
 @contextmanager
 def application(index: Path, **settings: Any) -> Iterator[TestClient]:
-    """A client of the application in this process; ``limits`` are arguments of Limits."""
+    """A client of the application in this process; ``limits`` are arguments of Limits, ``peer`` is its address."""
     limits = Limits(**settings.pop("limits", {}))
+    peer = settings.pop("peer", "127.0.0.1")
     reloader = Reloader(lambda: load_collection(str(index)))
     app = create_app(reloader, ServiceSettings(limits=limits, **settings))
-    with TestClient(app, "http://127.0.0.1:8080", raise_server_exceptions=False) as client:
+    with TestClient(app, "http://127.0.0.1:8080", raise_server_exceptions=False, client=(peer, 50000)) as client:
         yield client
 
 

@@ -7,7 +7,8 @@ from tests.service.support import API, KEY, application, assert_problem
 
 from vse.errors import InputError
 from vse.service import ServiceSettings
-from vse.service.auth import cookie_name
+from vse.service.auth import Guesses, cookie_name
+from vse.service.problems import ProblemError
 
 PROTECTED = [f"{API}/search?q=snow", f"{API}/items", f"{API}/items/1/thumbnail", f"{API}/collection", "/metrics"]
 PROTECTED += ["/openapi.json", f"{API}/nothing", "/healthz/", "/static", "/metrics?x=/healthz"]
@@ -48,6 +49,34 @@ def test_public_paths_need_no_key(locked):
         assert locked.get(path).status_code == 200
     assert locked.get("/static/../api/v1/items").status_code in (401, 404)
     assert locked.get("/static/%2e%2e/%2e%2e/metrics").status_code == 404
+
+
+def test_guesses_at_the_key_are_limited(home):
+    """After ten wrong keys a client waits, with the right key too; open sessions and bearer tokens go on."""
+    with application(home.index, key=KEY) as client:
+        for number in range(10):
+            assert_problem(
+                client.post(f"{API}/session", json={"key": f"a wrong key, number {number}"}), 401, "wrong key"
+            )
+        for key in ("one more wrong key", KEY):
+            refused = client.post(f"{API}/session", json={"key": key})
+            assert_problem(refused, 429, "10 wrong keys")
+            assert int(refused.headers["retry-after"]) > 0
+        assert client.get(f"{API}/items", headers=bearer(KEY)).status_code == 200
+
+
+def test_guesses_are_forgotten_after_a_while():
+    """The wait ends by itself, and other clients are not concerned."""
+    now = [0.0]
+    guesses = Guesses(lambda: now[0])
+    for _ in range(10):
+        guesses.check("a")
+        guesses.count("a")
+    with pytest.raises(ProblemError):
+        guesses.check("a")
+    guesses.check("b")
+    now[0] = 61.0
+    guesses.check("a")
 
 
 def test_session_cookie(home):

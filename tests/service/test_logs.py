@@ -89,6 +89,19 @@ def test_keys_are_not_logged(home, tmp_path):
     assert served.client.cookies[cookie_name(KEY)] not in log
 
 
+def test_key_in_a_query_string_is_not_logged(home, lines):
+    """Neither as a parameter of any name, nor within the text of a query; what was asked for is still there."""
+    headers = {"authorization": f"Bearer {KEY}"}
+    with application(home.index, key=KEY, log_queries=True) as client:
+        for name in ("key", "api_key", "Token"):
+            client.get(f"{API}/search", params={"q": "a dog", name: KEY}, headers=headers)
+        client.get(f"{API}/search", params={"q": f"my key is {KEY}"}, headers=headers)
+        client.get(f"{API}/search", params={"q": "a dog", "key": KEY})
+        client.get("/nowhere", params={"key": KEY}, headers=headers)
+        found = [line["query"] for line in lines()]
+    assert found == [*["q=a+dog"] * 3, "q=my+key+is+%2A%2A%2A", "", ""]
+
+
 def test_metrics_count_requests(home):
     """By method, route and status; seconds by route; the size of the collection; requests in progress."""
     with application(home.index) as client:

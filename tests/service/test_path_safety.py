@@ -10,7 +10,7 @@ import pytest
 from tests.service.support import API, application, assert_problem, id_of, service
 
 from vse.index.types import MediaFile
-from vse.service.media import open_media
+from vse.service.media import ServedRoots, open_media, serving
 from vse.service.problems import ProblemError
 
 SECRET = b"root:x:0:0:the secret"
@@ -128,7 +128,7 @@ def test_paths_with_dots_are_not_opened(tmp_path, path):
     (tmp_path / "root" / "a").mkdir(parents=True)
     (tmp_path / "secret").write_bytes(SECRET)
     file = MediaFile(str(tmp_path / "root"), path, "image", 1, 1, "d", 1, 1)
-    with pytest.raises(ProblemError) as error:
+    with serving(ServedRoots("", [file.root])), pytest.raises(ProblemError) as error:
         open_media(file)
     assert error.value.status_code == 404
 

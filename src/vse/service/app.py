@@ -18,7 +18,7 @@ from vse.service import auth, problems
 from vse.service.auth import RequireKey
 from vse.service.context import Service, Workers
 from vse.service.limits import BodyLimits
-from vse.service.media import thumbnail_cache
+from vse.service.media import ServedRoots, serving, thumbnail_cache
 from vse.service.middleware import (
     AllowedHosts,
     CatchErrors,
@@ -29,7 +29,7 @@ from vse.service.middleware import (
     SecurityHeaders,
 )
 from vse.service.problems import Problem
-from vse.service.routes import collection, evidence, items, search
+from vse.service.routes import collection, evidence, files, items, search
 from vse.service.settings import ServiceSettings
 from vse.service.state import Reloader
 
@@ -37,6 +37,7 @@ STATIC = Path(__file__).with_name("static")
 ROUTERS = (
     search.router,
     items.router,
+    files.router,
     evidence.router,
     collection.router,
     auth.router,
@@ -67,7 +68,8 @@ def create_app(reloader: Reloader, settings: ServiceSettings) -> FastAPI:
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        yield
+        with serving(ServedRoots(reloader.where, settings.roots)):
+            yield
         if service.workers.close():
             reloader.close()
 
@@ -80,7 +82,7 @@ def create_app(reloader: Reloader, settings: ServiceSettings) -> FastAPI:
         generate_unique_id_function=_operation_id,
         lifespan=lifespan,
         middleware=[  # outermost first
-            Middleware(RequestLog, metrics=metrics, log_queries=settings.log_queries),
+            Middleware(RequestLog, metrics=metrics, log_queries=settings.log_queries, key=settings.key),
             Middleware(SecurityHeaders),
             Middleware(CatchErrors),
             Middleware(AllowedHosts, names=settings.allowed_hosts),
@@ -91,6 +93,7 @@ def create_app(reloader: Reloader, settings: ServiceSettings) -> FastAPI:
         ],
     )
     app.state.service = service
+    app.state.guesses = auth.Guesses()
     problems.install(app)
     for router in ROUTERS:
         app.include_router(router)

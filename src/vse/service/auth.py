@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import time
+from collections.abc import Callable
 
+from cachetools import TTLCache
 from fastapi import APIRouter, Request, Response
 from starlette.datastructures import Headers
 from starlette.requests import cookie_parser
@@ -18,6 +21,8 @@ from vse.service.schemas import KeyModel
 PUBLIC_PATHS = ("/healthz", "/api/v1/session", "/")
 """Paths that need no key. The page itself shows nothing of the collection until it has one."""
 SESSION_DAYS = 30
+GUESSES, GUESS_SECONDS, CLIENTS = 10, 60, 4096
+"""Wrong keys of one client, after which it has to wait so long; clients that are remembered."""
 
 
 class RequireKey:
@@ -59,6 +64,27 @@ def _equal(given: str, expected: str) -> bool:
     return hmac.compare_digest(given.encode("utf-8", "replace"), expected.encode())
 
 
+class Guesses:
+    """Counts wrong keys by client, and refuses further ones for a while.
+
+    Sessions that are open stay so. The counts of as many clients are kept as :data:`CLIENTS`; a client that tries less
+    often than once in :data:`GUESS_SECONDS` starts anew.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._wrong: TTLCache[str, int] = TTLCache(CLIENTS, GUESS_SECONDS, timer=clock)
+
+    def count(self, client: str) -> None:
+        """Count a wrong key."""
+        self._wrong[client] = self._wrong.get(client, 0) + 1
+
+    def check(self, client: str) -> None:
+        """Raise a problem (429) after too many wrong keys."""
+        if self._wrong.get(client, 0) >= GUESSES:
+            detail = f"{GUESSES} wrong keys: wait {GUESS_SECONDS} s before the next"
+            raise ProblemError(429, detail, {"Retry-After": str(GUESS_SECONDS)})
+
+
 def _is_public(path: str) -> bool:
     return path in PUBLIC_PATHS or path.startswith("/static/")
 
@@ -76,7 +102,10 @@ async def open_session(context: Ctx, request: Request, given: KeyModel) -> Respo
     key = context.service.settings.key
     if key is None:
         return Response(status_code=204)
+    guesses: Guesses = request.app.state.guesses
+    guesses.check(context.client)
     if not _equal(given.key, key):
+        guesses.count(context.client)
         raise ProblemError(401, "wrong key")
     response = Response(status_code=204)
     response.set_cookie(

@@ -13,12 +13,15 @@ from typing import Annotated, Any, TypeVar
 from fastapi import Depends, Request
 from starlette.datastructures import State
 
-from vse.service.middleware import HEAD, Metrics
-from vse.service.problems import ProblemError
-from vse.service.settings import Limits, ServiceSettings
+from vse.service.middleware import HEAD, Metrics, host_name
+from vse.service.problems import NOT_LOCAL_TYPE, ProblemError
+from vse.service.settings import Limits, ServiceSettings, is_local
 from vse.service.state import LRU, LoadedCollection, Reloader
 
 T = TypeVar("T")
+FORWARDED = ("forwarded", "x-forwarded-for", "x-forwarded-host", "x-real-ip", "via")
+"""Headers of a proxy, behind which the client may be anywhere."""
+NO_ORIGINALS = "original files are given to clients on this machine only: 'vse serve --originals' allows others"
 
 
 class Workers:
@@ -115,12 +118,31 @@ class Service:
 
 @dataclass(frozen=True)
 class Context:
-    """The service as one request sees it. ``head`` is True for a HEAD request."""
+    """The service as one request sees it.
+
+    Attributes:
+        service: The running service.
+        client: The address that the request counts for.
+        state: What the middleware shares with the request log.
+        head: Whether it is a HEAD request.
+        local: Whether the service listens on this machine alone and the client is on it, too.
+    """
 
     service: Service
     client: str
     state: State
     head: bool
+    local: bool
+
+    @property
+    def originals(self) -> bool:
+        """Whether the client may have original files, and see the folders that were indexed."""
+        return self.local or self.service.settings.originals
+
+    def require_originals(self) -> None:
+        """Raise a problem (403) unless the client may have original files."""
+        if not self.originals:
+            raise ProblemError(403, NO_ORIGINALS, kind=NOT_LOCAL_TYPE)
 
     async def compute(self, function: Callable[[LoadedCollection], T]) -> T:
         """Run ``function`` on the current collection, in a worker thread and within the limits."""
@@ -137,9 +159,16 @@ class Context:
 
 
 async def _context(request: Request) -> Context:  # FastAPI would run a plain function in a thread
-    client = request.client
+    service: Service = request.app.state.service
+    client = request.client.host if request.client is not None else ""
     head = bool(request.scope.get(HEAD))
-    return Context(request.app.state.service, client.host if client is not None else "", request.state, head)
+    return Context(service, client, request.state, head, _is_on_this_machine(service.settings, client, request))
+
+
+def _is_on_this_machine(settings: ServiceSettings, client: str, request: Request) -> bool:
+    """A proxy on this machine connects from a loopback address, too, but names its client or another host."""
+    hosts = (settings.host, client, host_name(request.headers.get("host", "")))
+    return all(map(is_local, hosts)) and not any(name in request.headers for name in FORWARDED)
 
 
 Ctx = Annotated[Context, Depends(_context)]

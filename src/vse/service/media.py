@@ -11,10 +11,11 @@ import io
 import os
 import re
 import stat
-from collections.abc import Iterator
-from contextlib import closing, suppress
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from time import monotonic
 from typing import Literal
 
 import numpy as np
@@ -22,15 +23,22 @@ from fastapi.responses import Response, StreamingResponse
 from numpy.typing import NDArray
 from starlette.types import Receive, Scope, Send
 
+from vse.index.confirmed import confirmed_roots
 from vse.index.scan.describe import digest_of
 from vse.index.types import Item, MediaFile, full_path
 from vse.inputs.images import BadImageError, ImageLimits, read_image
 from vse.service.problems import ProblemError
 from vse.service.state import LRU
 
+CONFIRMED_SECONDS = 2.0
+NOT_CONFIRMED = (
+    "the folder of this file was not indexed on the service's machine: 'vse serve INDEX --root DIR' confirms a folder"
+)
 NOT_FOUND = "file not found: it was moved or deleted after indexing"
 OUT_OF_RESOURCES = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 BLOCK = 1 << 18
+BY_DESCRIPTOR = os.open in os.supports_dir_fd and hasattr(os, "O_DIRECTORY") and hasattr(os, "O_NOFOLLOW")
+"""Whether files can be opened relative to an open folder, so that no link is ever followed."""
 
 ThumbnailSize = Literal[160, 320, 640]
 PREVIEW = 1600
@@ -75,19 +83,67 @@ class OpenFile:
         return by_descriptor if by_descriptor.exists() else Path(full_path(file))
 
 
+class ServedRoots:
+    """The folders whose files are shown: those confirmed on this machine, see :mod:`vse.index.confirmed`.
+
+    A collection may come from somebody else, and a row of it may name any file. Folders that are confirmed while the
+    service runs are shown from then on.
+
+    Args:
+        where: The collection.
+        given: Folders that the user named when starting the service.
+    """
+
+    def __init__(self, where: str, given: Sequence[str] = ()) -> None:
+        self._where = where
+        self._given = frozenset(given)
+        self._known = confirmed_roots(where)
+        self._checked = monotonic()
+
+    def __contains__(self, root: str) -> bool:
+        if root in self._given or root in self._known:
+            return True
+        if monotonic() - self._checked > CONFIRMED_SECONDS:
+            self._known, self._checked = confirmed_roots(self._where), monotonic()
+        return root in self._known
+
+
+_served: list[ServedRoots] = []  # of the applications of this process
+
+
+@contextmanager
+def serving(roots: ServedRoots) -> Iterator[None]:
+    """Show files of ``roots`` within the context."""
+    _served.append(roots)
+    try:
+        yield
+    finally:
+        _served.remove(roots)
+
+
+def is_served(file: MediaFile) -> bool:
+    """Return whether the file is in a folder that may be shown."""
+    return any(file.root in roots for roots in _served)
+
+
 def open_media(file: MediaFile) -> OpenFile:
     """Open an indexed file, walking down from its root folder and following no link below it.
 
     The file may have been replaced after indexing: by a link to a secret, or by a pipe that blocks forever.
 
     Raises:
-        ProblemError: 404 for those, for missing files and for paths with ``..``; 503 if too many files are open.
+        ProblemError: 403 for a folder that was not indexed on this machine; 404 for those, for missing files and for
+            paths with ``..``; 503 if too many files are open.
     """
+    if not is_served(file):
+        raise ProblemError(403, NOT_CONFIRMED)
     parts = file.path.split("/")
     if any(part in ("", ".", "..") or "\0" in part for part in parts):
         raise ProblemError(404, NOT_FOUND)
     folders: list[int] = []
     try:
+        if not BY_DESCRIPTOR:
+            return _open_by_path(Path(file.root), parts)
         folders.append(os.open(file.root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
         for folder in parts[:-1]:
             flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -108,12 +164,45 @@ def open_media(file: MediaFile) -> OpenFile:
     return OpenFile(io.FileIO(descriptor, "rb"), status.st_size, status.st_mtime_ns)
 
 
+def _open_by_path(root: Path, parts: list[str]) -> OpenFile:
+    """Open a file on systems that cannot open relative to a folder (Windows); raise OSError for links on the way.
+
+    A link could take the place of a folder between the check and the opening: identities are compared afterwards.
+    """
+    place = root.joinpath(*parts)
+    status = os.lstat(place)
+    for each in (place, *list(place.parents)[: len(parts) - 1]):
+        found = os.lstat(each)
+        if stat.S_ISLNK(found.st_mode) or bool(getattr(found, "st_reparse_tag", False)):
+            raise OSError(errno.ELOOP, "a link")
+    flags = os.O_RDONLY | getattr(os, "O_BINARY", 0) | getattr(os, "O_NOINHERIT", 0) | getattr(os, "O_NONBLOCK", 0)
+    opened = io.FileIO(os.open(place, flags), "rb")
+    found = os.fstat(opened.fileno())
+    if not stat.S_ISREG(found.st_mode) or (found.st_dev, found.st_ino) != (status.st_dev, status.st_ino):
+        opened.close()
+        raise OSError(errno.ENOENT, "replaced")
+    return OpenFile(opened, found.st_size, found.st_mtime_ns)
+
+
 def is_available(file: MediaFile) -> bool:
     """Return whether the file can be opened now."""
     with suppress(ProblemError):
         open_media(file).stream.close()
         return True
     return False
+
+
+def is_missing(file: MediaFile) -> bool:
+    """Return whether the file is gone, for pages of many files: one call of the system, and nothing is opened.
+
+    Whether a file of a folder that may not be shown exists is not told.
+    """
+    if not is_served(file):
+        return True
+    try:
+        return not stat.S_ISREG(os.lstat(full_path(file)).st_mode)
+    except (OSError, ValueError):
+        return True
 
 
 @dataclass(frozen=True)

@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import re
 import time
 import traceback
 from datetime import UTC, datetime
+from urllib.parse import parse_qsl, urlencode
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from starlette.datastructures import Headers, MutableHeaders
@@ -73,14 +75,14 @@ class AllowedHosts:
         self.app, self.names = app, names
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http" and self.names and _host(Headers(scope=scope).get("host", "")) not in self.names:
+        if scope["type"] == "http" and self.names and host_name(Headers(scope=scope).get("host", "")) not in self.names:
             await problem_response(421, WRONG_HOST)(scope, receive, send)
             return
         await self.app(scope, receive, send)
 
 
-def _host(header: str) -> str:
-    """The name in a Host header, without the port and the brackets of an IPv6 address."""
+def host_name(header: str) -> str:
+    """Return the name in a Host header, without the port and the brackets of an IPv6 address."""
     name = header.strip().lower()
     if name.startswith("["):
         return name[1:].partition("]")[0]
@@ -198,8 +200,8 @@ class Metrics:
 class RequestLog:
     """Counts and logs requests by route, not by path: ids and queries would create unbounded numbers of series."""
 
-    def __init__(self, app: ASGIApp, metrics: Metrics, *, log_queries: bool) -> None:
-        self.app, self.metrics, self.log_queries = app, metrics, log_queries
+    def __init__(self, app: ASGIApp, metrics: Metrics, *, log_queries: bool, key: str | None = None) -> None:
+        self.app, self.metrics, self.log_queries, self.key = app, metrics, log_queries, key
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -235,8 +237,29 @@ class RequestLog:
             "bytes": sent,
         }
         if self.log_queries:
-            line["query"] = scope.get("state", {}).get("query") or scope["query_string"].decode("ascii", "replace")
+            line["query"] = self._query(scope)
         LOGGER.info(json.dumps(line))
+
+    def _query(self, scope: Scope) -> str:
+        """The query without secrets: no parameter that is called like one, and the key nowhere in the others.
+
+        A request that reached no route, such as one without the key, asked for nothing.
+        """
+        text = scope.get("state", {}).get("query")
+        if text is None:
+            given = parse_qsl(scope["query_string"].decode("ascii", "replace"), keep_blank_values=True)
+            if "route" not in scope:
+                given = []
+            text = urlencode([(self._masked(name), self._masked(value)) for name, value in given if not SECRET(name)])
+        return self._masked(text)
+
+    def _masked(self, text: str) -> str:
+        return text.replace(self.key, MASK) if self.key else text
+
+
+MASK = "***"
+SECRET = re.compile("key|token|auth|secret|passw", re.IGNORECASE).search
+"""Names of parameters whose values are not logged; no parameter of the API is called so."""
 
 
 def _unrouted(path: str) -> str:

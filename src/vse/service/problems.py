@@ -20,6 +20,9 @@ MEDIA_TYPE = "application/problem+json"
 UNTYPED = "about:blank"
 NO_EVIDENCE_TYPE = "urn:vse:problem:no-evidence"
 NO_CONFIDENCE_TYPE = "urn:vse:problem:no-confidence"
+NO_RELEVANCE_TYPE = "urn:vse:problem:no-relevance"
+NOT_LOCAL_TYPE = "urn:vse:problem:not-local"
+NO_DESKTOP_TYPE = "urn:vse:problem:no-desktop"
 UNKNOWN_PATH = "unknown path: /openapi.json lists the endpoints"
 _FOLDERS = re.compile(r"(?<![\w/.])/(?:[^\s/'\"]+/)+")
 

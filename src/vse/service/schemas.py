@@ -15,17 +15,29 @@ class ResultModel(BaseModel):
     id: int
     name: str
     folder: str
+    path: str = Field(description="path below the indexed folder")
+    root: str | None = Field(description="the indexed folder; null unless the client is on the service's machine")
     kind: Kind
     score: float | None = Field(description="cosine similarity to the query; null without a query")
     confidence: float | None = Field(
         description="calibrated probability of a match, from 0 to 1; null without a query, or if the model has none"
     )
+    relevance: float | None = Field(
+        None, description="calibrated probability that it fits the query; null without a text query, or if unknown"
+    )
+    grade: Literal["strong", "good", "weak"] | None = Field(
+        None, description="the relevance in a word; null below weak, and without relevance"
+    )
     start: float | None = Field(description="start of the segment in seconds; null for an image")
     end: float | None
     taken: float | None = Field(description="local time of capture, in seconds since 1970 as if it were UTC")
+    date: str | None = Field(description="the same in ISO 8601, such as 2024-05-31T18:02:00: local time, no zone")
+    modified: float = Field(description="last change of the file, in seconds since 1970; orders files without a date")
     width: int
     height: int
     group: list[int] = Field(description="ids of near-duplicates, if they are grouped")
+    moments: int = Field(1, description="matching moments of the same video that it stands for")
+    missing: bool = Field(description="whether the file is gone: it was moved or deleted after indexing")
     thumbnail: str
 
 
@@ -35,6 +47,13 @@ class PageModel(BaseModel):
     offset: int
     more: bool
     results: list[ResultModel]
+
+
+class EmptyReasonModel(BaseModel):
+    """Which condition leaves no result, and how many there would be without it (at most 256 are counted)."""
+
+    condition: str = Field(description="relevance, confidence, exclude, the name of a filter, filters, or collection")
+    without: int
 
 
 class SearchModel(PageModel):
@@ -49,6 +68,8 @@ class SearchModel(PageModel):
     exact: bool
     unknown: list[str] = Field(description="words that the model does not know")
     cut: list[str] = Field(description="texts that were truncated to what the model reads")
+    notes: list[str] = Field([], description="what should be said about the query, as 'code: words'")
+    empty_reason: EmptyReasonModel | None = Field(None, description="why there is no result at all")
     milliseconds: float
 
 
@@ -78,10 +99,13 @@ class ItemModel(BaseModel):
     id: int
     name: str
     folder: str
+    path: str = Field(description="path below the indexed folder")
+    root: str | None = Field(description="the indexed folder; null unless the client is on the service's machine")
     kind: Kind
     size: int
     modified: float
     taken: float | None
+    date: str | None = Field(description="taken in ISO 8601: local time, no zone")
     width: int
     height: int
     latitude: float | None
@@ -91,9 +115,11 @@ class ItemModel(BaseModel):
     start: float | None
     end: float | None
     available: bool = Field(description="whether the file can be opened now")
+    missing: bool = Field(description="the opposite of available")
     thumbnail: str
     preview: str
     media: str | None = Field(description="URL of the video file; null for an image")
+    original: str | None = Field(description="URL of the original file; null if the client may not have it")
 
 
 class SeenModel(BaseModel):
@@ -105,13 +131,27 @@ class SeenModel(BaseModel):
     width: float
 
 
+class BoxModel(BaseModel):
+    """The contribution of a window of an image; its sides are shares of the part that the model sees."""
+
+    left: float
+    top: float
+    right: float
+    bottom: float
+    share: float
+
+
 class PictureEvidenceModel(BaseModel):
-    """The contribution of each image cell; they add up to the score."""
+    """The contribution of each image cell; they add up to the score.
+
+    A model that weighs windows also tells their contributions, ``boxes``; ``cells`` are these spread over their areas.
+    """
 
     kind: Literal["image"] = "image"
     score: float
     grid: tuple[int, int]
     cells: list[list[float]]
+    boxes: list[BoxModel] = []
     seen: SeenModel
 
 
@@ -146,6 +186,7 @@ class CapabilitiesModel(BaseModel):
     evidence: bool = Field(description="has evidence for images; videos always have it")
     features: bool = Field(description="takes precomputed features")
     confidence: bool = Field(description="results have a confidence, and min_confidence is accepted")
+    relevance: bool = Field(False, description="results have a relevance, and min_relevance is accepted")
 
 
 class ModelModel(BaseModel):
@@ -155,6 +196,25 @@ class ModelModel(BaseModel):
     fingerprint: str
     dimensions: int
     capabilities: CapabilitiesModel
+
+
+class FilesModel(BaseModel):
+    """What the client of this response may do with the files."""
+
+    original: bool = Field(description="open and download original files")
+    roots: bool = Field(description="see the indexed folders in results")
+    reveal: bool = Field(description="show a file in the file manager of the service's machine")
+    lists: bool = Field(description="export a list of items")
+    archives: bool = Field(description="export files as a ZIP archive")
+    max_export: int = Field(description="items per export")
+
+
+class GradesModel(BaseModel):
+    """The smallest relevance of each grade. Below weak, a result counts as not matching."""
+
+    strong: float
+    good: float
+    weak: float
 
 
 class CollectionModel(BaseModel):
@@ -171,6 +231,8 @@ class CollectionModel(BaseModel):
     last: float | None
     model: ModelModel
     searches_text: bool
+    grades: GradesModel | None = Field(description="null if the model has no relevance")
+    original_files: FilesModel
 
 
 class CurveSizeModel(BaseModel):

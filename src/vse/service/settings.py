@@ -16,6 +16,10 @@ MAX_RESULTS = 200
 """Per page."""
 MAX_OFFSET = 10_000
 """Results before a page. Narrow the search to see more."""
+MAX_EXPORT = 2000
+"""Items of one exported list or archive."""
+MAX_JSON_ID = 2**53 - 1
+"""The largest id in a JSON body: larger whole numbers are not exact in JavaScript."""
 
 
 @dataclass(frozen=True)
@@ -37,6 +41,7 @@ class Limits:
         connections: Open connections, of all clients (further ones are closed).
         connections_per_client: Open connections, of one address (further ones are closed).
         drain_seconds: How long running requests may take to finish at shutdown.
+        archive: Bytes of the files in one exported archive (422).
     """
 
     body: int = 24_000_000
@@ -53,6 +58,7 @@ class Limits:
     connections: int = 512
     connections_per_client: int = 128
     drain_seconds: int = 20
+    archive: int = 4_000_000_000
 
 
 @dataclass(frozen=True)
@@ -67,6 +73,9 @@ class ServiceSettings:
             prevents DNS rebinding.
         log_queries: Log the query of each request.
         log_requests: Log a line for each request.
+        originals: Give clients on other machines the original files, which contain place and camera, and the folders
+            that were indexed. Clients on this machine always get them.
+        roots: Folders of the collection whose files are shown, besides those that were indexed on this machine.
         limits: Limits on what clients may send.
 
     Raises:
@@ -79,6 +88,8 @@ class ServiceSettings:
     names: tuple[str, ...] = ()
     log_queries: bool = False
     log_requests: bool = True
+    originals: bool = False
+    roots: tuple[str, ...] = ()
     limits: Limits = field(default_factory=Limits)
 
     def __post_init__(self) -> None:

@@ -16,7 +16,7 @@ from cachetools import LRUCache
 from vse.errors import InputError, VSEError
 from vse.index.query import Query, QueryVector, encode_query
 from vse.index.types import Collection, Facets, Item
-from vse.models.coefficients import Coefficients, coefficients_of
+from vse.models.coefficients import Coefficients, RelevanceCoefficients, coefficients_of, own_relevance
 from vse.service.problems import ProblemError
 
 if TYPE_CHECKING:
@@ -89,12 +89,14 @@ class LoadedCollection:
         model: The model that its embeddings come from.
         source: Where the model was loaded from.
         coefficients: What turns scores into confidences; None if the model has none.
+        relevance: What turns scores into relevances; None if the model has none.
     """
 
     collection: Collection
     model: Model
     source: str
     coefficients: Coefficients | None
+    relevance: RelevanceCoefficients | None = None
     _by_id: LRU[str, CachedQuery] = field(default_factory=_query_cache, repr=False)
     _by_query: LRU[Query, CachedQuery] = field(default_factory=_query_cache, repr=False)
     _facets: LRU[tuple[int, int, int], Facets] = field(default_factory=lambda: LRU(1, lambda _: 1), repr=False)
@@ -167,7 +169,7 @@ def load_collection(
     try:
         source = model_place(collection.info(), model)
         loaded = load_collection_model(collection, model, device=device, threads=threads)
-        return LoadedCollection(collection, loaded, source, coefficients_of(source))
+        return LoadedCollection(collection, loaded, source, coefficients_of(source), own_relevance(source))
     except BaseException:
         collection.close()
         raise

@@ -8,6 +8,7 @@ red.
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +16,7 @@ from onnx import ModelProto, TensorProto, helper, numpy_helper, save_model
 
 from vse.data.scenes.scene import PALETTE
 from vse.inputs import Vocabulary
+from vse.models.coefficients import RELEVANCE_FILE, RelevanceCoefficients, encode_reference
 from vse.models.curves import CURVES_FILE, PoolingCurve, write_curves
 
 SIDE, CELLS = 96, 6
@@ -33,8 +35,8 @@ SENTENCES = [
 ]
 
 
-def write_colour_model(folder: Path) -> Path:
-    """Write an exported model as ``vse.load`` reads it."""
+def write_colour_model(folder: Path, *, graded: bool = False) -> Path:
+    """Write an exported model as ``vse.load`` reads it; with ``graded``, its results have a relevance."""
     folder.mkdir(parents=True)
     tokenizer = Vocabulary.build(SENTENCES, min_count=1).tokenizer(20)
     tokenizer.save(folder)
@@ -45,7 +47,15 @@ def write_colour_model(folder: Path) -> Path:
     _save(folder / "text.onnx", _text_tower(table))
     write_curves(folder / CURVES_FILE, _curves())
     (folder / "config.json").write_text(json.dumps(_config(tokenizer.vocab_size)))
+    if graded:
+        (folder / RELEVANCE_FILE).write_text(json.dumps(asdict(_relevance())))
     return folder
+
+
+def _relevance() -> RelevanceCoefficients:
+    """Strong from a cosine of 0.8, good from 0.71, weak from 0.62, whatever the query."""
+    reference = encode_reference(np.eye(len(COLOURS)))
+    return RelevanceCoefficients(-9.6, 12.0, 0.0, 0.0, len(COLOURS), reference, "a test")
 
 
 def _image_tower() -> ModelProto:

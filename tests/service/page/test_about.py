@@ -82,5 +82,5 @@ def test_empty_collection_shows_how_to_index(browser, tmp_path):
         assert page.names() == ["plain red.png"]
         page.page.wait_for_function("() => document.getElementById('about-facts').textContent.includes('Images1')")
         page.changing(lambda: page.page.locator(".segments").get_by_text("Videos").click())
-        assert "Try other words or fewer filters." in page.text("#results")
+        assert "The filter “videos only” leaves nothing. Without it there is 1 result." in page.text("#results")
         assert page.messages == []

@@ -109,7 +109,7 @@ def test_change_while_the_viewer_closes_is_kept(page):
     """Going back is asynchronous, and a change in the meantime is applied after it."""
     page.open_named("red", "plain red.png")
     act = """() => {
-      const box = document.getElementById("sure");
+      const box = document.getElementById("group");
       document.getElementById("viewer").addEventListener("close", () => setTimeout(() => box.click()), { once: true });
       const { back } = History.prototype; // slower than it is, as on a machine that has much to do
       history.back = () => setTimeout(() => back.call(history), 100);
@@ -118,8 +118,8 @@ def test_change_while_the_viewer_closes_is_kept(page):
     }"""
     page.changing(lambda: page.page.evaluate(act))
     page.page.wait_for_function("() => window.stepped")
-    assert page.page.url.endswith("/?q=red&sure=1")
-    assert page.page.is_checked("#sure")
+    assert page.page.url.endswith("/?q=red&group=1")
+    assert page.page.is_checked("#group")
     assert not page.page.locator("#viewer").is_visible()
     page.changing(page.page.go_back)
     assert page.page.url.endswith("/?q=red")

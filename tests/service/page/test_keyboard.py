@@ -16,7 +16,7 @@ def test_page_can_be_used_by_keyboard_alone(page):
     assert page.focused() == "words"
     page.changing(lambda: keys.type("red"))
     page.page.wait_for_url("**/?q=red")
-    page.page.wait_for_function("() => document.querySelectorAll('.sure').length > 0")
+    page.page.wait_for_function("() => document.querySelectorAll('.rank').length > 0")
     keys.press("ArrowDown")
     assert page.focused() == "0"
     keys.press("ArrowRight")
@@ -99,7 +99,8 @@ def test_accessible_names_and_landmarks(page):
     assert page.page.locator("#notice").get_attribute("role") == "alert"
     nameless = page.page.evaluate(
         """() => [...document.querySelectorAll("button, input, select, dialog")]
-            .filter((each) => !each.hidden && !(each.getAttribute("aria-label") || each.textContent.trim()
+            .filter((each) => !each.hidden && each.type !== "hidden")
+            .filter((each) => !(each.getAttribute("aria-label") || each.textContent.trim()
                 || each.labels?.length || document.getElementById(each.getAttribute("aria-labelledby") ?? "")))
             .map((each) => each.outerHTML)"""
     )

@@ -45,15 +45,16 @@ def test_page_shows_ranks_without_confidence(opened, plain, size):
     found = plain.get("search", ("q", "red"), ("k", 48))["results"]
     assert {each["confidence"] for each in found} == {None}
     assert page.page.locator(".rank").all_text_contents() == [f"#{n}" for n in range(1, len(found) + 1)]
-    assert not page.page.locator(".sure, .divider").count()
-    assert not page.page.locator("#sure").is_visible()
+    assert not page.page.locator(".match, .heading").count()
+    assert not page.page.locator("#good").is_visible()
     assert page.page.locator("#group").is_visible()
     label = page.page.locator("[data-index='1']").get_attribute("aria-label")
-    assert f"rank 2, score {found[1]['score']:.3f}" in label
-    assert "likely" not in label
+    assert "rank 2" in label
+    assert "match" not in label
     assert "%" not in page.page.locator("body").inner_text()
     page.open_first("red")
-    assert page.text("#viewer-meter p:first-child").split() == ["#1", "score", f"{found[0]['score']:.3f}"]
+    assert page.text("#viewer-meter p:first-child") == "#1"
+    assert page.text("#viewer-meter .numbers") == f"score {found[0]['score']:.3f}"
     assert "ranked by their score" in page.text("#viewer-meter")
     assert not page.page.locator("#viewer-meter .bar").count()
     assert "%" not in page.text("#viewer")
@@ -81,8 +82,8 @@ def test_shared_address_with_likely_matches_works_without_confidence(opened):
     page = opened("?q=red&sure=1")
     page.page.wait_for_selector(".rank")
     assert not page.page.locator("#notice").is_visible()
-    assert "min_confidence" not in dict(page.asked()[-1])
-    assert not page.page.locator("#sure").is_visible()
+    assert "min_relevance" not in dict(page.asked()[-1])
+    assert not page.page.locator("#good").is_visible()
     page.search("green")
     assert not page.page.locator("#notice").is_visible()
 

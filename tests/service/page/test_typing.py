@@ -78,7 +78,7 @@ def test_another_letter_restarts_the_delay(paused):
     paused.page.clock.run_for(550)
     paused.page.fill("#words", "blue")
     paused.page.clock.run_for(131)
-    paused.page.wait_for_function("() => document.querySelectorAll('.name span')[1].textContent === 'plain blue.png'")
+    paused.page.wait_for_function("() => document.querySelectorAll('.name')[1].textContent === 'plain blue.png'")
     paused.page.clock.run_for(2000)
     assert paused.page.evaluate("() => said") == []
 

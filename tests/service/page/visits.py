@@ -47,7 +47,7 @@ class Visit:
 
     def names(self) -> list[str]:
         """The file names of the results, in order."""
-        return self.page.locator(".tile .name span").all_text_contents()
+        return self.page.locator(".tile .name").all_text_contents()
 
     def asked(self, path: str = "search") -> list[list[tuple[str, str]]]:
         """The parameters of all requests to a route, in order."""

@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING
 
 from fastapi import APIRouter, Response
 
+from vse.index.relevance import GOOD, STRONG, WEAK
 from vse.index.types import readable
 from vse.models.curves import PoolingCurve
-from vse.service.context import Ctx
+from vse.service.context import Context, Ctx
+from vse.service.files import can_reveal
 from vse.service.problems import responses
 from vse.service.routes.results import PREFIX
 from vse.service.schemas import (
@@ -18,10 +20,13 @@ from vse.service.schemas import (
     CurveModel,
     CurveSizeModel,
     CurvesModel,
+    FilesModel,
     FolderModel,
+    GradesModel,
     HealthModel,
     ModelModel,
 )
+from vse.service.settings import MAX_EXPORT
 from vse.service.state import LoadedCollection
 
 if TYPE_CHECKING:
@@ -36,7 +41,7 @@ operation_router = APIRouter(tags=["operation"])
 
 @router.get("/collection", responses=ERRORS, summary="Describe the collection")
 async def collection(context: Ctx) -> CollectionModel:
-    return await context.compute(_overview)
+    return await context.compute(lambda loaded: _overview(context, loaded))
 
 
 @router.get("/model/curves", responses=ERRORS, summary="Get the learned pooling curves of the model")
@@ -68,7 +73,7 @@ def metrics(context: Ctx) -> Response:
     return Response(generate_latest(metrics.registry), media_type=CONTENT_TYPE_LATEST)
 
 
-def _overview(loaded: LoadedCollection) -> CollectionModel:
+def _overview(context: Context, loaded: LoadedCollection) -> CollectionModel:
     info, abilities = loaded.collection.info(), loaded.model.capabilities
     facets = loaded.facets(info.changes, MAX_FOLDERS)
     return CollectionModel(
@@ -85,9 +90,22 @@ def _overview(loaded: LoadedCollection) -> CollectionModel:
             name=_name(info.model_source),
             fingerprint=info.model,
             dimensions=info.dimensions,
-            capabilities=CapabilitiesModel(**abilities._asdict(), confidence=loaded.coefficients is not None),
+            capabilities=CapabilitiesModel(
+                **abilities._asdict(),
+                confidence=loaded.coefficients is not None,
+                relevance=loaded.relevance is not None,
+            ),
         ),
         searches_text=abilities.texts,
+        grades=None if loaded.relevance is None else GradesModel(strong=STRONG, good=GOOD, weak=WEAK),
+        original_files=FilesModel(
+            original=context.originals,
+            roots=context.originals,
+            reveal=context.local and can_reveal(),
+            lists=True,
+            archives=context.originals,
+            max_export=MAX_EXPORT,
+        ),
     )
 
 

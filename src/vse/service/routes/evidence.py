@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated
 
+import numpy as np
 from fastapi import APIRouter
 from fastapi import Query as Parameter
 
-from vse.index.evidence import cell_evidence, frame_evidence, moment_frames, seen
+from vse.index.evidence import SPREAD, BoxEvidence, frame_evidence, image_evidence, moment_frames, seen
 from vse.index.scan.describe import digest_of
 from vse.index.types import Item, Vectors
 from vse.inputs.images import ImageLimits
@@ -18,7 +19,7 @@ from vse.service.media import open_media
 from vse.service.problems import NO_EVIDENCE_TYPE, ProblemError, responses
 from vse.service.routes.items import ERRORS, ItemId
 from vse.service.routes.results import PREFIX
-from vse.service.schemas import ClipEvidenceModel, FrameModel, PictureEvidenceModel, SeenModel
+from vse.service.schemas import BoxModel, ClipEvidenceModel, FrameModel, PictureEvidenceModel, SeenModel
 from vse.service.state import LoadedCollection
 
 if TYPE_CHECKING:
@@ -56,13 +57,19 @@ def _explain_image(model: Model, item: Item, vector: Vectors) -> PictureEvidence
         content = opened.read(ImageLimits().max_bytes)
     if digest_of(content) != item.file.digest:
         raise ProblemError(409, CHANGED)
-    cells = cell_evidence(model, content, vector)
+    found = image_evidence(model, content, vector)
+    cells = found.density(SPREAD, SPREAD) if isinstance(found, BoxEvidence) else found
+    pairs = zip(*map(np.ndarray.tolist, found), strict=True) if isinstance(found, BoxEvidence) else ()
     height, width = item.file.height, item.file.width
     top, left, rows, columns = seen((height, width), model.preprocessing)
     return PictureEvidenceModel(
         score=float(cells.sum()),
         grid=(cells.shape[0], cells.shape[1]),
         cells=[[round(float(cell), 6) for cell in row] for row in cells],
+        boxes=[
+            BoxModel(left=left, top=top, right=right, bottom=bottom, share=round(share, 6))
+            for (left, top, right, bottom), share in pairs
+        ],
         seen=SeenModel(top=top / height, left=left / width, height=rows / height, width=columns / width),
     )
 

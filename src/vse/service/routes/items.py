@@ -11,7 +11,7 @@ from fastapi.responses import Response
 from pydantic import BeforeValidator, Field
 
 from vse.index.query import HIGHEST_ID
-from vse.index.types import Item
+from vse.index.types import Item, readable
 from vse.service.context import Context, Ctx
 from vse.service.media import (
     PREVIEW,
@@ -27,6 +27,7 @@ from vse.service.problems import ProblemError, responses
 from vse.service.routes.results import (
     PREFIX,
     FilterParameters,
+    iso_date,
     item_result,
     json_response,
     split_path,
@@ -64,7 +65,7 @@ async def browse(context: Ctx, parameters: Annotated[BrowseParameters, Parameter
 
     def list_page(loaded: LoadedCollection) -> Response:
         found = loaded.collection.recent(parameters.k + 1, offset=parameters.offset, where=where)
-        results = [item_result(item) for item in found[: parameters.k]]
+        results = [item_result(context, item) for item in found[: parameters.k]]
         return json_response(PageModel(offset=parameters.offset, more=len(found) > parameters.k, results=results))
 
     return await context.compute(list_page)
@@ -72,7 +73,7 @@ async def browse(context: Ctx, parameters: Annotated[BrowseParameters, Parameter
 
 @router.get("/items/{item_id}", responses=ERRORS, summary="Get the details of an item")
 async def item(context: Ctx, item_id: ItemId) -> ItemModel:
-    return await context.compute(lambda loaded: _details(loaded.item(item_id)))
+    return await context.compute(lambda loaded: _details(context, loaded.item(item_id)))
 
 
 @router.get(
@@ -127,17 +128,21 @@ async def media(
     return await context.compute(open_video)
 
 
-def _details(item: Item) -> ItemModel:
+def _details(context: Context, item: Item) -> ItemModel:
     file, url = item.file, f"{PREFIX}/items/{item.id}"
     folder, name = split_path(file)
+    available = is_available(file)
     return ItemModel(
         id=item.id,
         name=name,
         folder=folder,
+        path=readable(file.path),
+        root=readable(file.root) if context.originals else None,
         kind=file.kind,
         size=file.size,
         modified=file.modified / 1e9,
         taken=file.taken,
+        date=iso_date(file.taken),
         width=file.width,
         height=file.height,
         latitude=file.latitude,
@@ -146,10 +151,12 @@ def _details(item: Item) -> ItemModel:
         captions=list(file.captions),
         start=item.start,
         end=item.end,
-        available=is_available(file),
+        available=available,
+        missing=not available,
         thumbnail=thumbnail_url(item),
         preview=f"{url}/preview",
         media=f"{url}/media" if file.kind == "video" else None,
+        original=f"{url}/original" if context.originals else None,
     )
 
 

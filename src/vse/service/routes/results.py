@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import datetime, timedelta
 
 from fastapi import Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from vse.index.filters import Filter, read_filter
+from vse.index.results import Result
 from vse.index.types import Item, MediaFile, readable
+from vse.service.context import Context
+from vse.service.media import is_missing
 from vse.service.schemas import Kind, ResultModel
 
 PREFIX = "/api/v1"
@@ -36,26 +40,48 @@ class FilterParameters(BaseModel):
         return replace(found, folder=self.folder) if self.folder else found
 
 
-def item_result(
-    item: Item, score: float | None = None, confidence: float | None = None, group: tuple[int, ...] = ()
-) -> ResultModel:
-    """Return an item as a result. Bytes of a file name that are not Unicode become replacement characters."""
+def item_result(context: Context, item: Item, found: Result | None = None) -> ResultModel:
+    """Return an item as a result. Bytes of a file name that are not Unicode become replacement characters.
+
+    Args:
+        context: The request: it decides whether roots are shown.
+        item: The item.
+        found: The item as a search found it; None if the files are listed without a query.
+    """
     folder, name = split_path(item.file)
     return ResultModel(
         id=item.id,
         name=name,
         folder=folder,
+        path=readable(item.file.path),
+        root=readable(item.file.root) if context.originals else None,
         kind=item.file.kind,
-        score=score,
-        confidence=confidence,
+        score=None if found is None else found.score,
+        confidence=None if found is None else found.confidence,
+        relevance=None if found is None else found.relevance,
+        grade=None if found is None else found.grade,
         start=item.start,
         end=item.end,
         taken=item.file.taken,
+        date=iso_date(item.file.taken),
+        modified=item.file.modified / 1e9,
         width=item.file.width,
         height=item.file.height,
-        group=list(group),
+        group=[] if found is None else list(found.group),
+        moments=1 if found is None else found.moments,
+        missing=is_missing(item.file),
         thumbnail=thumbnail_url(item),
     )
+
+
+def iso_date(taken: float | None) -> str | None:
+    """Return a time as in ``MediaFile.taken`` in ISO 8601: local time, so without a zone."""
+    if taken is None:
+        return None
+    try:
+        return (datetime(1970, 1, 1) + timedelta(seconds=taken)).isoformat(timespec="seconds")
+    except OverflowError:  # beyond the years 1 to 9999
+        return None
 
 
 def thumbnail_url(item: Item) -> str:

@@ -12,18 +12,20 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from vse.index.caption_search import search_captions_encoded
 from vse.index.duplicates import NEAR
-from vse.index.item_search import NO_CONFIDENCE, search_encoded
+from vse.index.item_search import search_encoded
+from vse.index.judging import NO_CONFIDENCE, NO_RELEVANCE
 from vse.index.query import HIGHEST_ID, MAX_CHARACTERS, Query, UnknownWordsError
 from vse.inputs.images import ImageLimits, check_image
-from vse.service.context import Ctx
-from vse.service.problems import NO_CONFIDENCE_TYPE, ProblemError, responses
+from vse.service.context import Context, Ctx
+from vse.service.problems import NO_CONFIDENCE_TYPE, NO_RELEVANCE_TYPE, ProblemError, responses
 from vse.service.routes.results import PREFIX, FilterParameters, item_result, json_response
-from vse.service.schemas import CaptionModel, CaptionsModel, SearchModel
+from vse.service.schemas import CaptionModel, CaptionsModel, EmptyReasonModel, SearchModel
 from vse.service.settings import MAX_IMAGES, MAX_OFFSET, MAX_PARTS, MAX_RESULTS, Limits
 from vse.service.state import CachedQuery, LoadedCollection
 
 EMPTY_QUERY = "empty query: give 'q', 'like', 'query' or an image"
 MIN_CONFIDENCE = "omit results with a lower confidence; an error if the model has none (see /collection)"
+MIN_RELEVANCE = "omit results with a lower relevance; an error if the model has none (see /collection)"
 ERRORS = responses(401, 403, 404, 413, 421, 422, 429, 503)
 
 Text = Annotated[str, Field(min_length=1, max_length=MAX_CHARACTERS)]
@@ -68,6 +70,7 @@ class SearchParameters(QueryParameters, FilterParameters):
     k: int = Field(40, ge=1, le=MAX_RESULTS, description="results per page")
     offset: int = Field(0, ge=0, le=MAX_OFFSET, description="results before the page")
     min_confidence: float | None = Field(None, ge=0, le=1, description=MIN_CONFIDENCE)
+    min_relevance: float | None = Field(None, ge=0, le=1, description=MIN_RELEVANCE)
     group: bool = Field(False, description="group near-duplicates")
 
 
@@ -86,7 +89,7 @@ class CaptionParameters(QueryParameters):
 
 @router.get("/search", response_model=SearchModel, responses=ERRORS, summary="Search by text, or by items")
 async def search(context: Ctx, parameters: Annotated[SearchParameters, Parameter()]) -> Response:
-    return await context.compute(lambda loaded: json_response(_search(loaded, parameters)))
+    return await context.compute(lambda loaded: json_response(_search(context, loaded, parameters)))
 
 
 @router.post(
@@ -103,7 +106,7 @@ async def search_with_pictures(
     def search_images(loaded: LoadedCollection) -> Response:
         contents = tuple(upload.file.read() for upload in parameters.image)  # in the worker: few are in memory at once
         _check_images(contents, limits)
-        found = _search(loaded, parameters, contents)
+        found = _search(context, loaded, parameters, contents)
         context.log_query(found.query)
         return json_response(found)
 
@@ -136,10 +139,14 @@ def _check_images(contents: tuple[bytes, ...], limits: Limits) -> None:
         raise ProblemError(422, f"images of {pixels:,} pixels in total: send at most {limits.pixels:,}")
 
 
-def _search(loaded: LoadedCollection, parameters: SearchParameters, images: tuple[bytes, ...] = ()) -> SearchModel:
+def _search(
+    context: Context, loaded: LoadedCollection, parameters: SearchParameters, images: tuple[bytes, ...] = ()
+) -> SearchModel:
     start = time.perf_counter()
     if parameters.min_confidence is not None and loaded.coefficients is None:
         raise ProblemError(422, NO_CONFIDENCE, kind=NO_CONFIDENCE_TYPE)
+    if parameters.min_relevance is not None and loaded.relevance is None:
+        raise ProblemError(422, NO_RELEVANCE, kind=NO_RELEVANCE_TYPE)
     where = parameters.to_filter()
     cached, dropped = _encode_known_words(loaded, parameters, images)
     if cached is None:
@@ -151,9 +158,13 @@ def _search(loaded: LoadedCollection, parameters: SearchParameters, images: tupl
         offset=parameters.offset,
         where=where,
         cutoff=parameters.min_confidence,
+        min_relevance=parameters.min_relevance,
         group_duplicates=NEAR if parameters.group else None,
+        group_videos=True,
         coefficients=loaded.coefficients,
+        relevance=loaded.relevance,
     )
+    reason = found.empty_reason
     return SearchModel(
         query=found.query,
         query_id=cached.id,
@@ -162,8 +173,10 @@ def _search(loaded: LoadedCollection, parameters: SearchParameters, images: tupl
         more=found.more,
         unknown=list(dict.fromkeys((*found.unknown, *dropped))),
         cut=list(found.cut),
+        notes=list(found.notes),
+        empty_reason=None if reason is None else EmptyReasonModel(condition=reason.condition, without=reason.without),
         milliseconds=_milliseconds_since(start),
-        results=[item_result(result.item, result.score, result.confidence, result.group) for result in found.results],
+        results=[item_result(context, result.item, result) for result in found.results],
     )
 
 
@@ -194,6 +207,8 @@ def _no_results(parameters: SearchParameters, unknown: tuple[str, ...], start: f
         more=False,
         unknown=list(unknown),
         cut=[],
+        notes=[],
+        empty_reason=None,
         milliseconds=_milliseconds_since(start),
         results=[],
     )

@@ -2,9 +2,7 @@
 
 import { get } from "./api.js";
 import { figure } from "./curves.js";
-import { byId, choose, closeOnOutsideClick, day, element, pairs } from "./dom.js";
-
-const number = (value) => value.toLocaleString();
+import { byId, closeOnOutsideClick, day, element, number, pairs } from "./dom.js";
 
 export function listenForAbout() {
   byId("about-open").addEventListener("click", () => {
@@ -26,11 +24,6 @@ export function describe(collection) {
     ["Dimensions", number(collection.model.dimensions)],
     ["Confidence", collection.model.capabilities.confidence ? "" : "none: results are ranked by their score"],
   ]);
-  const option = ({ path, files }) => element("option", { value: path, text: `${path} (${number(files)})` });
-  const chosen = byId("folder").value;
-  const all = element("option", { value: "", text: "All" });
-  byId("folder").replaceChildren(all, ...collection.folders.map(option));
-  choose(byId("folder"), chosen);
 }
 
 async function showCurves() {

@@ -1,6 +1,6 @@
 // Calls to the HTTP API. Some responses are cached for a while, so that going back to a query is instant.
 
-const BASE = "api/v1/";
+const ROOT = "api/v1/";
 const CACHE_SIZE = 60;
 const CACHE_TIME = 300_000; // milliseconds: files may be added while the page is open
 const cache = new Map(); // in LRU order
@@ -13,9 +13,19 @@ export class Problem extends Error {
   }
 }
 
-export async function get(path, parameters = [], { signal, cached = false } = {}) {
+let prefix = ROOT; // of the collection that is shown
+
+// Without a name: the only collection, or the first one.
+export function useCollection(name) {
+  prefix = name ? `${ROOT}collections/${encodeURIComponent(name)}/` : ROOT;
+  cache.clear();
+}
+
+export const base = () => prefix;
+
+export async function get(path, parameters = [], { signal, cached = false, everywhere = false } = {}) {
   const search = new URLSearchParams(parameters).toString();
-  const url = BASE + path + (search ? `?${search}` : "");
+  const url = (everywhere ? ROOT : prefix) + path + (search ? `?${search}` : "");
   const known = cached ? lookUp(url) : undefined;
   if (known !== undefined) return known;
   const found = await read(await fetch(url, { signal }));
@@ -24,12 +34,25 @@ export async function get(path, parameters = [], { signal, cached = false } = {}
 }
 
 export async function post(path, body, { signal } = {}) {
-  return read(await fetch(BASE + path, { method: "POST", body, signal }));
+  return read(await fetch(prefix + path, { method: "POST", body, signal }));
+}
+
+// Saves the response to a request as a file.
+export async function download(path, wanted, name) {
+  const headers = { "Content-Type": "application/json" };
+  const response = await fetch(prefix + path, { method: "POST", headers, body: JSON.stringify(wanted) });
+  if (!response.ok) await read(response);
+  const url = URL.createObjectURL(await response.blob());
+  const link = document.createElement("a");
+  link.href = url;
+  link.download = name;
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(url), 60_000); // the browser may still be reading it
 }
 
 export async function openSession(key) {
   const headers = { "Content-Type": "application/json" };
-  await read(await fetch(`${BASE}session`, { method: "POST", headers, body: JSON.stringify({ key }) }));
+  await read(await fetch(`${ROOT}session`, { method: "POST", headers, body: JSON.stringify({ key }) }));
 }
 
 export function clearCache() {

@@ -2,15 +2,21 @@
 
 import { describe, listenForAbout } from "./about.js";
 import { clearCache, get, post } from "./api.js";
+import { Collections } from "./collections.js";
 import { Dates } from "./dates.js";
-import { byId } from "./dom.js";
+import { byId, counted, placeBelow } from "./dom.js";
+import { emptyMessage } from "./empty.js";
 import { Grid } from "./grid.js";
 import { listenForImages } from "./images.js";
 import { listenForKeys } from "./keys.js";
 import { Login } from "./login.js";
+import { flatList, folderTree, Picker } from "./picker.js";
 import { Query } from "./query.js";
 import { pauseAfter } from "./retry.js";
+import { Scroller } from "./scroll.js";
+import { Selection } from "./select.js";
 import { showBrowseStatus, showError, showSearchStatus } from "./status.js";
+import { Suggestions } from "./suggest.js";
 import { PageUrl } from "./url.js";
 import { Viewer } from "./viewer.js";
 
@@ -18,19 +24,29 @@ const DEBOUNCE = 130; // milliseconds without a key press before a search starts
 const KEEP_RESULTS = 600; // milliseconds that results stay when an incomplete word finds nothing
 const SLOW = 180; // milliseconds after which the page shows that it is waiting
 const PAGE_SIZE = 48;
-const HINT = "Try other words or fewer filters.";
-const UNKNOWN_WORDS = "The model does not know any of these words.";
-const HOW_TO_INDEX = "Add a folder with: vse index FOLDER --into NAME";
+const NOTHING = { path: "items", parameters: [], queryId: null, found: {} };
 
-const query = new Query(new Dates(() => search()));
+const changed = () => search();
+const picker = (name) => new Picker(name, { all: "All", changed });
+const pickers = { folder: picker("folder"), place: picker("place"), camera: picker("camera") };
+const query = new Query(new Dates(changed), Object.values(pickers));
 const url = new PageUrl(query, (same) => {
   if (!same || url.opened === null) viewer.close();
   if (same) reopen();
-  else search({ write: false });
+  else begin();
 });
 const grid = new Grid((index) => {
   url.enter(grid.results[index].id);
   viewer.open(grid.results, index, shown);
+});
+const selection = new Selection(grid);
+const scroller = new Scroller({ load: more, moved: (top) => url.remember({ top, count: grid.results.length }) });
+const suggestions = new Suggestions(useText);
+const collections = new Collections((name) => {
+  query.clear();
+  query.collection = name;
+  url.write(false);
+  begin();
 });
 const viewer = new Viewer({
   renew: async (asked) => {
@@ -43,7 +59,17 @@ const viewer = new Viewer({
   like: ({ id, thumbnail }) => {
     query.setLike({ id, thumbnail });
     byId("words").value = "";
+    byId("all").checked = false;
     search();
+  },
+  search: useText,
+  filter: (name, value) => {
+    query.drop(name);
+    pickers[name].value = value;
+    search();
+  },
+  more: async (results) => {
+    if (results === grid.results && shown.found.more) await scroller.run({});
   },
   left: () => url.leave(),
   closed: (result) => grid.focusOn(result),
@@ -52,14 +78,14 @@ const login = new Login({
   unlocked: begin,
   dismissed: () => showError("This collection is locked. Search again to enter the key."),
 });
-let shown = { path: "items", parameters: [], queryId: null };
+let shown = NOTHING; // the query whose results are shown, and the last page of them
 let collection = null; // until it is loaded
 let timer = 0;
 let emptying = 0;
 let introducing = 0;
 let running = null;
 
-async function search({ write = true, typing = false, keep = false } = {}) {
+async function search({ write = true, typing = false, keep = false, restore = null } = {}) {
   clearTimeout(timer);
   clearTimeout(emptying);
   running?.abort();
@@ -73,7 +99,7 @@ async function search({ write = true, typing = false, keep = false } = {}) {
     if (query.image) query.queryId = response.found.query_id;
     const waits = keep && !response.found.results.length && grid.results.length > 0;
     if (waits) emptying = setTimeout(() => show(response), KEEP_RESULTS);
-    else show(response);
+    else await show(response, restore);
     document.body.classList.toggle("busy", waits);
   } catch (problem) {
     if (mine !== running) return;
@@ -84,13 +110,30 @@ async function search({ write = true, typing = false, keep = false } = {}) {
   }
 }
 
-function show({ found, path, parameters }) {
-  shown = { path, parameters, queryId: found.query_id ?? null };
+async function show({ found, path, parameters }, restore = null) {
+  const browsing = path === "items";
+  shown = { path, parameters, queryId: found.query_id ?? null, found };
   document.body.classList.remove("busy");
-  grid.show(found.results);
+  grid.show(found.results, { byDate: browsing || byId("sort").value === "date" });
+  byId("sorting").hidden = browsing || byId("sort").disabled;
+  byId("select").hidden = !found.results.length;
+  suggestions.show(byId("words").value.trim() === "" && query.isEmpty);
   showStatus(found);
+  scroller.reset(found.more);
   scrollTo(0, 0);
+  if (restore?.top) await returnTo(restore);
   reopen();
+}
+
+// Loads as many results as there were, and scrolls to where the user was.
+async function returnTo({ top, count }) {
+  const { parameters } = shown;
+  while (shown.parameters === parameters && shown.found.more && grid.results.length < count) {
+    const before = grid.results.length;
+    await scroller.run({});
+    if (grid.results.length === before) break;
+  }
+  if (shown.parameters === parameters) scrollTo(0, top);
 }
 
 // Opens the result that the current history entry has open: after a reload, and when going forward.
@@ -117,39 +160,41 @@ async function request(signal) {
   return { path: "search", parameters, found };
 }
 
-async function more() {
-  if (byId("more").getAttribute("aria-disabled") === "true") return;
-  const { path, parameters } = shown;
+async function more({ focus = false } = {}) {
+  const { path, parameters, found: last } = shown;
   const first = grid.results.length;
-  byId("more").setAttribute("aria-disabled", true); // not disabled, which would lose the focus
+  const position = last.cursor ? ["cursor", last.cursor] : ["offset", first];
   try {
-    const found = await get(path, [...parameters, ["k", PAGE_SIZE], ["offset", first]]);
+    const found = await get(path, [...parameters, ["k", PAGE_SIZE], position], { cached: path === "search" });
     if (shown.parameters !== parameters) return;
-    const focused = document.activeElement === byId("more");
+    shown.found = found;
     grid.append(found.results);
     showStatus(found);
-    if (focused) grid.focus(first);
+    scroller.offer(found.more);
+    if (focus) grid.focus(first);
   } catch (problem) {
-    if (shown.parameters === parameters) failed(problem, () => shown.parameters === parameters && more());
-  } finally {
-    byId("more").setAttribute("aria-disabled", false);
+    if (shown.parameters === parameters) failed(problem, () => shown.parameters === parameters && scroller.run({ focus }));
   }
 }
 
 function showStatus(found) {
-  const browsing = shown.path === "items";
-  byId("more").hidden = !found.more;
-  if (browsing) showBrowseStatus(grid.results, query.parts().excluded);
+  if (shown.path === "items") showBrowseStatus(found, grid.results, query.parts().excluded);
   else showSearchStatus(found, grid.results);
+  byId("rest").hidden = found.more || !grid.results.length || !query.hides(grid.results);
   showEmpty();
   if (collection?.files === 0) introduce(); // files may have been indexed since
 }
 
 function showEmpty() {
   if (grid.results.length) return;
-  if (collection?.files === 0) grid.showMessage("This collection is empty", HOW_TO_INDEX);
-  else if (shown.path === "items") grid.showMessage("No files", HINT);
-  else grid.showMessage("No results", shown.queryId === null ? UNKNOWN_WORDS : HINT);
+  const browsing = shown.path === "items";
+  grid.showMessage(...emptyMessage({ found: shown.found, query, collection, browsing, drop: dropConditions }));
+}
+
+function dropConditions(...names) {
+  for (const name of names) query.drop(name);
+  search();
+  byId("words").focus();
 }
 
 function failed(problem, retry = () => search({ write: false })) {
@@ -169,15 +214,20 @@ function failed(problem, retry = () => search({ write: false })) {
 }
 
 function clear() {
-  shown = { path: "items", parameters: [], queryId: null };
+  shown = NOTHING;
   grid.show([]);
-  byId("more").hidden = true;
+  scroller.reset(false);
 }
 
-// Called when the page is opened or unlocked. Results do not wait for the description of the collection.
+// Called when the page is opened or unlocked, and after a step in the history. Results do not wait for the description
+// of the collection.
 function begin() {
+  if (collections.use(query.collection)) {
+    collection = null;
+    selection.clear();
+  }
   if (collection === null) introduce();
-  search({ write: false });
+  search({ write: false, restore: url.place });
 }
 
 async function introduce() {
@@ -192,17 +242,45 @@ async function introduce() {
   }
   document.title = `${collection.name} · vse`;
   describe(collection);
+  collections.describe(collection);
+  suggestions.describe(collection);
+  pickers.folder.offer(folderTree(collection.folders));
+  query.searchesWords = collection.places !== undefined;
+  byId("sort").disabled = !query.searchesWords;
+  pickers.place.offer(flatList(collection.places ?? []));
+  pickers.camera.offer(flatList(collection.cameras ?? []));
   byId("words").disabled = !collection.searches_text;
   if (!collection.searches_text) byId("words").placeholder = "This model does not read text: search by image";
-  const { evidence, confidence } = collection.model.capabilities;
-  viewer.setEvidence(evidence);
+  const { evidence } = collection.model.capabilities;
+  viewer.offer({ evidence, files: collection.original_files });
+  selection.offer(collection.original_files);
+  byId("foot-collection").textContent = `${collection.name} · ${counted(collection.files, "file")}`;
   byId("key-why").hidden = !evidence && !collection.videos;
-  if (query.setConfidence(confidence)) search({ write: false });
+  if (query.setGrades(collection.grades ?? null)) search({ write: false });
+  byId("sorting").hidden = shown.path === "items" || byId("sort").disabled;
   if (grid.isEmpty) showEmpty();
 }
 
-function changed() {
+// A text of the page itself: a suggestion, or a keyword of an image.
+function useText(text) {
+  byId("words").value = text;
+  byId("all").checked = false;
+  query.setLike(null);
+  query.setImage(null);
+  search();
+  completed();
+  if (!viewer.isOpen) byId("words").focus();
+}
+
+// What is typed from now on is another query.
+function completed() {
+  url.seal();
+  suggestions.remember(byId("words").value);
+}
+
+function typed() {
   query.queryId = null; // an image is encoded together with the text
+  byId("all").checked = false; // it was asked for with another text
   clearTimeout(timer);
   clearTimeout(emptying); // the next response may have results again
   timer = setTimeout(() => search({ typing: true, keep: true }), DEBOUNCE);
@@ -212,11 +290,11 @@ function listen() {
   byId("ask").addEventListener("submit", (event) => {
     event.preventDefault();
     search({ typing: true });
-    url.seal();
+    completed();
   });
   for (const id of ["words", "exclude"]) {
-    byId(id).addEventListener("input", changed);
-    byId(id).addEventListener("change", () => url.seal());
+    byId(id).addEventListener("input", typed);
+    byId(id).addEventListener("change", completed);
   }
   byId("chips").addEventListener("click", () => {
     query.setLike(null);
@@ -224,8 +302,24 @@ function listen() {
     byId("words").focus();
     search();
   });
-  for (const id of ["type", "folder", "group", "sure"]) byId(id).addEventListener("change", () => search());
-  byId("more").addEventListener("click", more);
+  byId("typed").addEventListener("click", ({ target }) => {
+    const chip = target.closest("[data-name]");
+    if (chip) dropConditions(chip.dataset.name);
+  });
+  byId("help").addEventListener("click", ({ target }) => {
+    const example = target.closest("[data-insert]");
+    if (!example) return;
+    byId("help").hidePopover();
+    byId("words").value = `${byId("words").value} ${example.dataset.insert}`.trim();
+    byId("words").focus();
+  });
+  placeBelow(byId("help"), byId("help-open"), 24);
+  byId("rest-show").addEventListener("click", () => dropConditions("relevance"));
+  byId("to-top").addEventListener("click", () => {
+    scrollTo(0, 0);
+    byId("words").focus();
+  });
+  for (const id of ["type", "group", "good", "sort"]) byId(id).addEventListener("change", () => search());
   listenForKeys(grid);
   listenForAbout();
   listenForImages((file) => {

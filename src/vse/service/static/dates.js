@@ -1,14 +1,12 @@
 // The date filter: a first and a last month, either of which may be empty.
 
-import { byId } from "./dom.js";
-
-const EDGE = 8; // pixels between the popover and the edge of the page
+import { byId, placeBelow } from "./dom.js";
 
 export class Dates {
   constructor(changed) {
     const popover = byId("dates");
     const button = byId("dates-open");
-    popover.addEventListener("beforetoggle", ({ newState }) => newState === "open" && below(popover, button));
+    placeBelow(popover, button, 17);
     for (const name of ["after", "before"]) byId(name).addEventListener("change", changed);
     byId("dates-clear").addEventListener("click", () => {
       byId("after").value = byId("before").value = "";
@@ -38,17 +36,6 @@ export class Dates {
     byId("dates-open").classList.toggle("set", Boolean(first || last));
     byId("dates-clear").disabled = !(first || last);
   }
-}
-
-// Not every browser can anchor a popover to its button.
-function below(popover, button) {
-  const box = button.getBoundingClientRect();
-  const page = document.documentElement;
-  const width = 17 * parseFloat(getComputedStyle(page).fontSize);
-  const left = Math.min(Math.max(box.left, EDGE), page.clientWidth - width - EDGE);
-  popover.style.setProperty("width", `${width}px`);
-  popover.style.setProperty("left", `${left + scrollX}px`);
-  popover.style.setProperty("top", `${box.bottom + scrollY + EDGE}px`);
 }
 
 function label(first, last) {

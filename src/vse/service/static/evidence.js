@@ -7,9 +7,10 @@ const POSITIVE = [214, 40, 40];
 const NEGATIVE = [29, 78, 216];
 const MAX_OPACITY = 0.65;
 const CELL = 16; // pixels per side of a cell
+const OUTLINED = 3; // windows; more would hide each other
 
 // Values are interpolated, not colours: between red and blue lies transparent, not purple.
-export function heatmap({ grid: [rows, columns], cells, seen }) {
+export function heatmap({ grid: [rows, columns], cells, boxes = [], seen }) {
   const label = "Evidence: red areas support the match, blue areas count against it";
   const canvas = element("canvas", { width: columns * CELL, height: rows * CELL, role: "img", "aria-label": label });
   const context = canvas.getContext("2d");
@@ -22,8 +23,20 @@ export function heatmap({ grid: [rows, columns], cells, seen }) {
     }
   }
   context.putImageData(image, 0, 0);
+  outline(context, boxes);
   for (const side of ["left", "top", "width", "height"]) canvas.style.setProperty(side, `${100 * seen[side]}%`);
   return canvas;
+}
+
+// The windows that contribute most, of a model that weighs windows.
+function outline(context, boxes) {
+  const { width, height } = context.canvas;
+  const strongest = [...boxes].sort((a, b) => Math.abs(b.share) - Math.abs(a.share)).slice(0, OUTLINED);
+  for (const { left, top, right, bottom, share } of strongest) {
+    context.strokeStyle = `rgb(${(share > 0 ? POSITIVE : NEGATIVE).join(" ")})`;
+    context.lineWidth = 3;
+    context.strokeRect(left * width, top * height, (right - left) * width, (bottom - top) * height);
+  }
 }
 
 function interpolate(cells, row, column) {

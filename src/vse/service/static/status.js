@@ -1,24 +1,27 @@
 // The lines above the results: how many there are, notes about them, and errors.
 
-import { byId } from "./dom.js";
-import { UNLIKELY } from "./query.js";
+import { byId, counted } from "./dom.js";
+import { isWeak } from "./tile.js";
 
-const NO_CLEAR_MATCH = "No clear match. The closest results come first.";
+const NO_GOOD_MATCH = "No good match. The closest results come first.";
 
 export function showSearchStatus(found, results) {
-  const count = results.length;
-  const notes = [`${count} ${count === 1 ? "result" : "results"}${found.more ? " so far" : ""}`];
-  notes.push(`${Math.max(1, Math.round(found.milliseconds))} ms`);
-  if (!found.exact) notes.push("approximate");
-  if (found.unknown.length) notes.push(`unknown words: ${found.unknown.join(", ")}`);
-  if (found.cut.length) notes.push("the text is too long, its end was ignored");
-  const best = results[0]?.confidence ?? null;
-  show(notes.join(" · "), best !== null && best < UNLIKELY ? NO_CLEAR_MATCH : "");
+  const count = found.total ?? results.length;
+  const open = found.more && (found.total ?? null) === null;
+  const said = [`${counted(count, "result")}${open ? " so far" : ""}`];
+  said.push(`${Math.max(1, Math.round(found.milliseconds))} ms`);
+  if (!found.exact) said.push("approximate");
+  if (found.unknown.length) said.push(`unknown words: ${found.unknown.join(", ")}`);
+  if (found.cut.length) said.push("the text is too long, its end was ignored");
+  const remarks = (found.notes ?? []).map(worded);
+  if (results.length && results.every(isWeak)) remarks.unshift(NO_GOOD_MATCH);
+  show(results.length || said.length > 2 ? said.join(" · ") : "", remarks.join(" "));
 }
 
-export function showBrowseStatus(results, excluded) {
+export function showBrowseStatus(found, results, excluded) {
   const remark = excluded.length ? "Excluded words take effect once you search for something." : "";
-  show(results.length ? "Newest first" : "", remark);
+  const total = (found.total ?? null) === null ? "" : `${counted(found.total, "file")} · `;
+  show(results.length ? `${total}newest first` : "", remark);
 }
 
 export function showError(text) {
@@ -31,7 +34,13 @@ export function showError(text) {
 function show(status, remark) {
   byId("notice").hidden = true;
   byId("notice").textContent = "";
-  byId("status").textContent = status;
+  byId("status").textContent = status.charAt(0).toUpperCase() + status.slice(1);
   byId("remark").textContent = remark;
   byId("remark").hidden = !remark;
+}
+
+// "language: This looks like French…": the code is for programs.
+function worded(note) {
+  const text = note.replace(/^[\w-]+: /, "");
+  return `${text.charAt(0).toUpperCase()}${text.slice(1)}${/[.!?…]$/.test(text) ? "" : "."}`;
 }

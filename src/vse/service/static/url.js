@@ -42,6 +42,16 @@ export class PageUrl {
     this.current = current();
   }
 
+  // Where the user is in the results, for the way back and a reload.
+  remember(place) {
+    if (!this.pending) history.replaceState({ ...history.state, ...place }, "");
+  }
+
+  // {top, count}: the position, and the number of results that were loaded.
+  get place() {
+    return { top: history.state?.top ?? 0, count: history.state?.count ?? 0 };
+  }
+
   // The query is complete: what is typed from now on is another one.
   seal() {
     if (this.#postponed(() => this.seal())) return;

@@ -1,15 +1,21 @@
-// The viewer: one result in full size, its details, its confidence, and why it matches.
+// The viewer: one result in full size, its details, how well it matches, and why.
 
 import { get } from "./api.js";
-import { byId, bytes, clock, closeOnOutsideClick, day, element, pairs, percent, scored } from "./dom.js";
+import { Details } from "./details.js";
+import { byId, closeOnOutsideClick, element, percent, scored } from "./dom.js";
 import { Duplicates } from "./duplicates.js";
 import { bars } from "./evidence.js";
-import { rank, span } from "./grid.js";
+import { FileActions } from "./files.js";
 import { Media } from "./media.js";
+import { Similar } from "./similar.js";
+import { Slideshow } from "./slideshow.js";
+import { fieldName, isGraded, levels, rank } from "./tile.js";
+import { Zoom } from "./zoom.js";
 
-const CONFIDENCE = "Estimated probability that this is the one you mean. Equally good matches share it.";
-const RANKED = "The model has no calibrated confidence: results are ranked by their score.";
+const RELEVANCE = "Estimated probability that this fits the query.";
+const RANKED = "The model has no calibrated relevance: results are ranked by their score.";
 const NO_RESPONSE = "The server is not responding.";
+const AHEAD = 4; // results before the last one from which more are loaded
 const LEGENDS = {
   image: "Red areas support the match, blue areas count against it.",
   video: "Red bars support the match, blue bars count against it. Click a bar to jump there.",
@@ -17,44 +23,62 @@ const LEGENDS = {
 
 export class Viewer {
   // renew(query) repeats a query whose id has expired and returns whether it could; like(result) searches for similar
-  // ones; left() is called when the user closes the viewer, closed(result) also when the page does.
-  constructor({ renew, like, left, closed }) {
+  // ones; search(text) and filter(name, value) start another query; more() loads further results; left() is called
+  // when the user closes the viewer, closed(result) also when the page does.
+  constructor({ renew, like, search, filter, more, left, closed }) {
     this.renew = renew;
-    this.results = []; // a copy: the grid may change below
+    this.more = more;
+    this.results = []; // the grid appends to them, and replaces them by others
     this.query = null; // the query that found them
     this.index = -1;
-    this.result = null; // the one shown: results[index], or a duplicate of it
+    this.result = null; // the one shown: results[index], or one that is similar to it
     this.why = false;
     this.explainsImages = false; // until the collection is loaded; videos have evidence with every model
     this.closedByPage = false; // not by the user
-    this.media = new Media();
-    this.duplicates = new Duplicates((result) => this.#show(result));
+    const leave = (act) => (...given) => {
+      this.close();
+      act(...given);
+    };
     this.dialog = byId("viewer");
+    this.media = new Media();
+    this.files = new FileActions();
+    this.details = new Details({ search: leave(search), filter: leave(filter), found: (item) => this.#found(item) });
+    this.duplicates = new Duplicates((result) => this.#show(result));
+    this.similar = new Similar((result) => this.#show(result));
+    this.slides = new Slideshow(this.dialog, () => this.step(1));
+    this.zoom = new Zoom(byId("stage"), { swiped: (by) => this.step(by), closer: () => this.media.sharpen(this.result) });
     this.dialog.addEventListener("close", () => {
       if (this.dialog.open) return; // reopened: the event is delayed
       this.media.clear();
+      this.similar.clear();
+      this.slides.stop();
       closed(this.results[this.index]);
       if (!this.closedByPage) left();
     });
     this.dialog.addEventListener("keydown", (event) => this.#key(event));
+    this.dialog.addEventListener("cancel", (event) => {
+      if (!this.slides.on) return;
+      event.preventDefault(); // Escape ends the slideshow first
+      this.slides.stop();
+    });
     closeOnOutsideClick(this.dialog);
     byId("viewer-close").addEventListener("click", () => this.dialog.close());
     byId("viewer-previous").addEventListener("click", () => this.step(-1));
     byId("viewer-next").addEventListener("click", () => this.step(1));
     byId("viewer-why").addEventListener("click", () => this.#toggle());
-    byId("viewer-like").addEventListener("click", () => {
-      this.close();
-      like(this.result);
-    });
+    byId("viewer-like").addEventListener("click", () => leave(like)(this.result));
   }
 
   get isOpen() {
     return this.dialog.open;
   }
 
-  setEvidence(ofImages) {
-    const changed = ofImages !== this.explainsImages;
-    this.explainsImages = ofImages;
+  // What the model and the server can do.
+  offer({ evidence, files }) {
+    this.files.offer(files);
+    this.media.originals = Boolean(files?.original);
+    const changed = evidence !== this.explainsImages;
+    this.explainsImages = evidence;
     if (!changed || !this.isOpen) return;
     byId("viewer-why").hidden = !this.#explainable;
     this.#explain();
@@ -64,8 +88,8 @@ export class Viewer {
     this.results = results;
     this.query = query;
     this.closedByPage = false;
+    this.dialog.showModal(); // before anything is measured
     this.#go(index);
-    this.dialog.showModal();
   }
 
   close() {
@@ -73,13 +97,24 @@ export class Viewer {
     this.dialog.close();
   }
 
+  // Returns whether there was a result to step to.
   step(by) {
     const next = this.index + by;
-    if (next >= 0 && next < this.results.length) this.#go(next);
+    const exists = next >= 0 && next < this.results.length;
+    if (exists) this.#go(next);
+    if (by > 0 && next + AHEAD >= this.results.length) this.#loadMore();
+    return exists;
+  }
+
+  async #loadMore() {
+    const { results } = this;
+    await this.more(results);
+    if (this.isOpen && this.results === results) this.#place();
   }
 
   get #explainable() {
-    return Boolean(this.query.queryId) && (this.explainsImages || this.result.kind === "video");
+    const { kind, missing } = this.result;
+    return Boolean(this.query.queryId) && !missing && (this.explainsImages || kind === "video");
   }
 
   #go(index) {
@@ -90,61 +125,55 @@ export class Viewer {
 
   #show(result) {
     this.result = result;
-    const count = this.results.length;
     byId("viewer-name").textContent = result.name;
-    byId("viewer-where").textContent = result.folder;
+    this.#place();
+    byId("viewer-why").hidden = !this.#explainable;
+    this.#meter(result);
+    this.zoom.use(this.media.show(result));
+    this.files.show(result);
+    this.details.show(result);
+    this.similar.show(result);
+    this.#explain();
+    this.slides.shown();
+    byId("facts").scrollTop = 0;
+  }
+
+  #place() {
+    const count = this.results.length;
     byId("viewer-place").textContent = `${this.index + 1} of ${count}`;
     // Not disabled: that would lose the focus, and with it the keyboard shortcuts of the dialog.
     byId("viewer-previous").setAttribute("aria-disabled", this.index === 0);
     byId("viewer-next").setAttribute("aria-disabled", this.index === count - 1);
-    byId("viewer-why").hidden = !this.#explainable;
-    byId("viewer-captions").replaceChildren();
-    pairs(byId("viewer-facts"), []);
-    this.#meter(result);
-    this.media.show(result);
-    this.#details(result);
-    this.#explain();
+  }
+
+  // The details are newer than the results: the file may have disappeared since, or come back.
+  #found(item) {
+    if (item.missing === undefined || Boolean(this.result.missing) === item.missing) return;
+    this.result.missing = item.missing;
+    this.zoom.use(this.media.show(this.result));
+    this.files.show(this.result);
   }
 
   #meter(result) {
     const meter = byId("viewer-meter");
     meter.hidden = result.score === null;
     if (meter.hidden) return;
-    const score = element("span", { text: `score ${scored(result.score)}` });
-    if (result.confidence === null) {
-      const place = element("strong", { text: rank(this.index) });
-      meter.replaceChildren(element("p", {}, place, score), element("p", { className: "small", text: RANKED }));
-      return;
-    }
+    const graded = isGraded(result);
+    const head = graded
+      ? [levels(result.grade), element("strong", { text: percent(result.relevance) }), `${result.grade ?? "unlikely"} match`]
+      : [element("strong", { text: rank(this.index) })];
+    const numbers = [`score ${scored(result.score)}`];
+    if (result.confidence !== null) numbers.unshift(`confidence ${percent(result.confidence)}`);
     const bar = element("i");
-    bar.style.setProperty("--part", result.confidence);
-    const likely = element("strong", { text: percent(result.confidence) });
+    bar.style.setProperty("--part", result.relevance ?? 0);
+    const matched = result.matched ?? [];
     meter.replaceChildren(
-      element("p", {}, likely, " likely", score),
-      element("div", { className: "bar", "aria-hidden": "true" }, bar),
-      element("p", { className: "small", text: CONFIDENCE }),
+      element("p", {}, ...head),
+      graded ? element("div", { className: "bar", "aria-hidden": "true" }, bar) : "",
+      element("p", { className: "small", text: graded ? RELEVANCE : RANKED }),
+      element("p", { className: "small numbers", text: numbers.join(" · ") }),
+      matched.length ? element("p", { className: "small", text: `Words found in ${matched.map(fieldName).join(", ")}.` }) : "",
     );
-  }
-
-  async #details(result) {
-    let rows;
-    let captions = [];
-    try {
-      const item = await get(`items/${result.id}`, [], { cached: true });
-      captions = item.captions;
-      rows = [
-        ["Taken", item.taken === null ? "" : day(item.taken)],
-        ["Location", item.latitude === null ? "" : `${item.latitude.toFixed(4)}, ${item.longitude.toFixed(4)}`],
-        ["Size", `${item.width} × ${item.height}, ${bytes(item.size)}`],
-        ["Duration", item.duration === null ? "" : clock(item.duration)],
-        ["Moment", span(result)],
-      ];
-    } catch (problem) {
-      rows = [["Error", problem.status === undefined ? NO_RESPONSE : problem.message]];
-    }
-    if (this.result !== result) return;
-    pairs(byId("viewer-facts"), rows);
-    byId("viewer-captions").replaceChildren(...captions.map((text) => element("blockquote", { text })));
   }
 
   #toggle() {
@@ -192,12 +221,16 @@ export class Viewer {
 
   #key(event) {
     if (event.ctrlKey || event.metaKey || event.altKey) return;
-    const inVideo = event.target.tagName === "VIDEO"; // which uses the arrow keys itself
+    const inVideo = event.target.tagName === "VIDEO"; // which uses the arrow keys and the space bar itself
     const key = event.key.toLowerCase();
-    if (key === "arrowleft" && !inVideo) this.step(-1);
+    const clicks = { m: "viewer-like", o: "file-open", d: "file-download", c: "file-copy" };
+    if (!inVideo && this.zoom.key(key)) event.preventDefault();
+    else if (key === "arrowleft" && !inVideo) this.step(-1);
     else if (key === "arrowright" && !inVideo) this.step(1);
     else if (key === "e" && this.#explainable) this.#toggle();
-    else if (key === "m") byId("viewer-like").click();
+    else if (key === "s") this.slides.on ? this.slides.stop() : this.slides.start();
+    else if (key === " " && this.slides.on && event.target.tagName !== "BUTTON") this.slides.togglePause();
+    else if (key in clicks && !byId(clicks[key]).hidden) byId(clicks[key]).click();
     else return;
     event.preventDefault();
   }

@@ -1,0 +1,83 @@
+// Suggestions while the search box is empty: recent searches, and examples from what the collection holds.
+
+import { byId, element } from "./dom.js";
+import { written } from "./typed.js";
+
+const KEPT = 8;
+const KEY = "vse.recent";
+
+export class Suggestions {
+  // use(text) puts a text into the search box and searches for it.
+  constructor(use) {
+    this.use = use;
+    this.collection = null;
+    byId("suggest").addEventListener("click", ({ target }) => {
+      const chosen = target.closest("[data-text]");
+      if (chosen) this.use(chosen.dataset.text);
+    });
+    byId("recent-clear").addEventListener("click", () => {
+      write([]);
+      this.show(true);
+      byId("words").focus();
+    });
+  }
+
+  describe(collection) {
+    this.collection = collection;
+    byId("examples").replaceChildren(...examples(collection).map(([kind, label, text]) => example(kind, label, text)));
+    this.show(!byId("suggest").hidden);
+  }
+
+  // Called with each search that the user has completed.
+  remember(text) {
+    const wanted = text.trim();
+    if (wanted) write([wanted, ...read().filter((each) => each !== wanted)].slice(0, KEPT));
+  }
+
+  show(visible) {
+    const recent = read();
+    const chip = (text) => element("button", { type: "button", className: "plain", "data-text": text, text });
+    byId("recent").replaceChildren(...recent.map(chip));
+    byId("recent-part").hidden = !recent.length;
+    byId("examples-part").hidden = !byId("examples").childElementCount;
+    byId("suggest").hidden = !visible || (!recent.length && byId("examples-part").hidden);
+  }
+}
+
+// Storage may be forbidden, full, or hold what another version wrote.
+function read() {
+  try {
+    const found = JSON.parse(localStorage.getItem(KEY) ?? "[]");
+    return Array.isArray(found) ? found.filter((each) => typeof each === "string").slice(0, KEPT) : [];
+  } catch {
+    return [];
+  }
+}
+
+function write(texts) {
+  try {
+    if (texts.length) localStorage.setItem(KEY, JSON.stringify(texts));
+    else localStorage.removeItem(KEY);
+  } catch {
+    // without storage there are no recent searches
+  }
+}
+
+// At most two of each kind: the largest folders, places and cameras, and the last years.
+function examples({ folders = [], places = [], cameras = [], first, last }) {
+  const found = places.slice(0, 2).map(({ name }) => ["place", name, written("place", name)]);
+  if (last !== null && last !== undefined) {
+    const year = (seconds) => new Date(seconds * 1000).getUTCFullYear();
+    const years = [year(last), year(last) - 1].filter((each) => each >= year(first));
+    found.push(...years.map((each) => ["year", String(each), `after:${each} before:${each + 1}`]));
+  }
+  const named = folders.filter(({ path }) => !/^\d{4}$/.test(path)); // years are listed already
+  found.push(...named.slice(0, 2).map(({ path }) => ["folder", path, written("folder", path)]));
+  if (cameras.length > 1) found.push(...cameras.slice(0, 2).map(({ name }) => ["camera", name, written("camera", name)]));
+  return found;
+}
+
+function example(kind, label, text) {
+  const shown = [element("span", { className: "kind", text: `${kind} ` }), label];
+  return element("button", { type: "button", className: "plain", "data-text": text }, ...shown);
+}
