@@ -158,3 +158,13 @@ def test_documentation_anchors_point_to_headings():
                 if line.startswith("#")
             }
             assert anchor in headings, f"{page.name} links to {target}#{anchor}"
+
+
+def test_guarantees_name_tests_that_exist():
+    """Every promise has a row with its test, ``path::name``."""
+    text = (ROOT / "docs/guarantees.md").read_text(encoding="utf-8")
+    named = re.findall(r"`(tests/[\w/]+\.py)::(test_\w+)`", text)
+    rows = [line for line in text.splitlines() if line.startswith("|") and not line.startswith(("| promise", "|---"))]
+    assert len(named) == len(rows) > 20
+    missing = [f"{path}::{name}" for path, name in named if f"def {name}(" not in (ROOT / path).read_text("utf-8")]
+    assert not missing

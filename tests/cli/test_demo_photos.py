@@ -45,7 +45,7 @@ def test_demo_photos_skips_known_files_and_tests_page(indexed, tmp_path, capsys,
     monkeypatch.setenv("HOME", str(photos.parent))
     assert main(["demo", "--photos", "~/my photos", "--out", str(out)]) == 0
     said = capsys.readouterr().out.splitlines()
-    assert f"{photos}: 3 skipped" in said
+    assert f"{photos}: 3 unchanged" in said
     assert said[-1].startswith("the page: http://127.0.0.1:")
     assert ".png in " in said[-1]
     assert main(["demo", "--photos", str(photos), "--out", str(out), "--no-page"]) == 0

@@ -80,7 +80,7 @@ def test_index_json_and_second_run(photos, index, exported, capsys):
     assert (report["index"], report["files"], report["items"]) == (str(index), 3, 3)
     (folder,) = report["folders"]
     assert folder["root"] == str(photos)
-    assert (folder["new"], folder["moved"], folder["skipped"]) == (0, 1, 2)
+    assert (folder["new"], folder["moved"], folder["unchanged"]) == (0, 1, 2)
     assert [problem["path"] for problem in folder["problems"]] == ["[bold]broken.jpg"]
 
 
@@ -96,7 +96,7 @@ def test_index_stores_absolute_paths(photos, index, exported, capsys, monkeypatc
     assert [folder["root"] for folder in report["folders"]] == [str(photos), str(photos.parent / "more")]
     monkeypatch.chdir(photos)
     assert main(["index", str(photos), "--into", str(index), "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["folders"][0]["skipped"] == 3
+    assert json.loads(capsys.readouterr().out)["folders"][0]["unchanged"] == 3
 
 
 def test_index_command_keeps_files_of_missing_folder(photos, index, exported, capsys):

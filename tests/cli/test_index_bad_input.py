@@ -188,7 +188,7 @@ def test_index_uses_first_frame_of_animation(done, tmp_path):
 def test_second_index_run_reports_bad_files_again(done):
     """Bad files are retried; good ones are skipped."""
     (report,) = reported("index", done.root, "--into", done.index)["folders"]
-    assert (report["new"], report["skipped"], report["removed"]) == (0, len(GOOD), 0)
+    assert (report["new"], report["unchanged"], report["removed"]) == (0, len(GOOD), 0)
     assert {problem["path"]: problem["reason"] for problem in report["problems"]} == done.problems
 
 

@@ -80,7 +80,7 @@ def test_index_again_with_bundled_model(made, home, capsys):
     """The same call indexes new files; ``--json`` prints one object; an existing index keeps its model."""
     folder = made[0] / "My Photos"
     report = reported("index", folder)
-    assert (report["index"], report["folders"][0]["skipped"]) == ("My Photos.vse", 3)
+    assert (report["index"], report["folders"][0]["unchanged"]) == ("My Photos.vse", 3)
     shutil.copytree(folder, home / "other" / "My Photos")
     own = home / "own.vse"
     reported("index", home / "other" / "My Photos", "--into", own, "--model", saved_folder())
@@ -167,7 +167,7 @@ def test_index_of_former_weights_suggests_upgrade(made, home, capsys, tmp_path, 
     assert (info.generation, info.model_source) == (2, DEFAULT)
     assert info.model == vse.load(saved_folder()).fingerprint()
     assert reported("search", "My Photos.vse", "a dog", "-k", 1)["results"]
-    assert reported("index", folder)["folders"][0]["skipped"] == 3
+    assert reported("index", folder)["folders"][0]["unchanged"] == 3
 
 
 def test_index_of_previous_bundled_model_works_and_offers_upgrade(made, home, capsys):

@@ -29,13 +29,13 @@ def test_search_lines_show_rank_scores_date_path_and_time():
     unknown, cut, line = lines_of(found)
     assert unknown == "words the model does not know: zebra"
     assert cut == f"truncated by the model: {'long ' * 12} …"
-    assert line == "   5.   25%  0.500        7  1970-01-02  /photos/[x]\\n.mp4  1:01.0–1:02.5"
+    assert line == "   5.   25%  0.500        7  1970-01-02  /photos/[x]\\n.mp4  1:01.0–1:02.5  (the file is missing)"
 
 
 def test_search_lines_name_some_duplicates():
     """Each name once, with an ellipsis for the others."""
     (line,) = lines_of(SearchResults("x", True, (IMAGE,)))
-    assert line.endswith("  /photos/a.jpg  and 4 alike: 1\\n.jpg, 2.jpg …")
+    assert line.endswith("  /photos/a.jpg  and 4 alike: 1\\n.jpg, 2.jpg …  (the file is missing)")
 
 
 def test_search_lines_without_results_and_of_an_approximate_search():

@@ -85,7 +85,7 @@ def paths(found: dict) -> list[str]:
 
 def test_search_command_ranks_by_sentence(place, capsys):
     """All items by score; the JSON has its documented keys."""
-    found = reported(capsys, "search", place.index, "a dog runs in the snow", "-k", 20)
+    found = reported(capsys, "search", place.index, "a dog runs in the snow", "-k", 20, "--all-moments")
     assert found["query"] == "a dog runs in the snow"
     assert found["exact"] is True
     assert len(found["results"]) == 8
@@ -104,7 +104,9 @@ def test_search_command_by_image_and_like(place, capsys):
     assert paths(found) == ["b.png"]
     assert found["results"][0]["score"] == pytest.approx(1, abs=1e-4)
     again = reported(capsys, "search", place.index, "--like", found["results"][0]["id"], "-k", 7, "--model", "nowhere")
-    assert sorted(paths(again)) == ["a.png", "c.png", "copy.png", "d.png", "e.png", "f.mp4", "f.mp4"]
+    assert sorted(paths(again)) == ["a.png", "c.png", "copy.png", "d.png", "e.png", "f.mp4"]
+    (video,) = (result for result in again["results"] if result["path"].endswith("f.mp4"))
+    assert video["moments"] == 2
 
 
 def test_search_command_excludes(place, capsys):

@@ -10,7 +10,7 @@ import io
 import json
 import os
 import shutil
-from contextlib import redirect_stderr, redirect_stdout
+from contextlib import closing, redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,8 @@ import pytest
 
 import vse
 from vse.cli.main import main
+from vse.errors import InputError
+from vse.index.filters import Filter
 
 PREVIOUS = Path(__file__).with_name("previous")
 
@@ -71,12 +73,18 @@ def test_previous_collection_gives_the_same_results(previous, expected):
 
 
 def test_previous_collection_is_indexed_further(previous):
-    """New images are added to the collection of the previous version, which verifies afterwards."""
+    """Its folder is found at its new place, words are added to it, and it verifies afterwards."""
     before = answer("collection", "info", "collection")
+    with closing(vse.open_collection("collection")) as reader:  # it has no words yet
+        assert reader.word_counts(["png"]) == {"png": 0}
+        with pytest.raises(InputError, match="before words were indexed"):
+            reader.search(np.eye(1, reader.info().dimensions, dtype=np.float32)[0], 3, where=Filter(name="png"))
     report = answer("index", "images", "--into", "collection", "--model", "export")
-    assert report["folders"][0]["new"] == 6  # the copy lies elsewhere, so its folder is another root
-    assert report["items"] == before["items"] + 6
+    assert report["folders"][0]["moved"] == 6  # the copy lies elsewhere, and the old folder does not exist
+    assert report["items"] == before["items"]
     assert answer("collection", "verify", "collection")["ok"]
+    with closing(vse.open_collection("collection")) as reader:
+        assert reader.word_counts(["png"]) == {"png": report["items"]}  # old files and new ones
 
 
 def test_previous_features_are_read_and_kept(previous):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,7 +12,7 @@ import typer
 
 from vse.cli.console import progress_on_stderr, show
 from vse.cli.options import DeviceOption, JsonOption, ThreadsOption
-from vse.errors import InputError, UsageError
+from vse.errors import InputError, UsageError, VSEError
 
 if TYPE_CHECKING:
     from vse.index.store import EmbeddedCollection
@@ -32,7 +32,7 @@ collection_app = typer.Typer(
 @collection_app.callback(invoke_without_command=True)
 def _collection(context: typer.Context) -> None:
     if context.invoked_subcommand is None:
-        known = "'info', 'verify', 'rebuild', 'duplicates', 'remove' or 'upgrade'"
+        known = "'info', 'verify', 'rebuild', 'duplicates', 'remove', 'relocate' or 'upgrade'"
         raise UsageError(f"no collection command given: expected {known} (try 'vse collection --help')")
 
 
@@ -78,13 +78,17 @@ def duplicates(
     as_json: JsonOption = False,
 ) -> None:
     """List near-duplicate files. Nothing is changed."""
-    from vse.index.duplicates import NEAR, near_duplicates
-    from vse.index.open import open_collection
+    from vse.index.duplicates import NEAR, flat_vectors, near_duplicates
+    from vse.index.open import load_collection_model, open_collection
 
     if threshold is not None and not 0 < threshold <= 1:
         raise UsageError(f"--threshold {threshold}: expected a cosine above 0, at most 1")
     with closing(open_collection(index)) as collection, progress_on_stderr() as progress:
-        found = near_duplicates(collection, NEAR if threshold is None else threshold, progress=progress)
+        flat = None
+        if (counts := collection.info()).items > counts.files:  # there are videos
+            with suppress(VSEError):  # without its model, uniform moments count like others
+                flat = flat_vectors(load_collection_model(collection, None))
+        found = near_duplicates(collection, NEAR if threshold is None else threshold, flat=flat, progress=progress)
     show(found, as_json=as_json)
 
 
@@ -106,6 +110,26 @@ def remove(
         places = _places_below(collection, paths)
         count = collection.remove(places)
         show(overview_of(collection, f"{count} files removed"), as_json=as_json)
+
+
+@collection_app.command("relocate")
+def relocate(
+    index: IndexArgument,
+    old: Annotated[Path, typer.Argument(metavar="OLD", help="The indexed folder, as 'vse collection info' shows it.")],
+    new: Annotated[Path, typer.Argument(metavar="NEW", help="Where the folder is now.")],
+    force: Annotated[bool, typer.Option("--force", help="Do not check that the files are there.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Tell a collection that an indexed folder was moved or renamed.
+
+    Embeddings and ids stay. Some files are looked for at the new place first.
+    """
+    from vse.index.build import relocate_root
+    from vse.index.open import open_collection, overview_of
+
+    with closing(open_collection(index, write=True)) as collection:
+        count = relocate_root(collection, old, new, force=force)
+        show(overview_of(collection, f"{count:,} files relocated"), as_json=as_json)
 
 
 @collection_app.command("upgrade")
@@ -183,8 +207,8 @@ def _places_below(collection: Collection, paths: list[Path]) -> list[tuple[str, 
     found: list[tuple[str, str]] = []
     matched: set[str] = set()
     for file in collection.files():
-        place = full_path(file)
-        meant = [path for path in wanted if place == path or place.startswith(path.rstrip("/") + "/")]
+        place = os.path.normpath(full_path(file))  # Windows has "\\" between parts
+        meant = [path for path in wanted if place == path or place.startswith(path.rstrip(os.sep) + os.sep)]
         if meant:
             found.append((file.root, file.path))
             matched.update(meant)

@@ -36,6 +36,22 @@ def index(
             help="A model folder or hub id [default: the model of the index; photo for a new one].",
         ),
     ] = None,
+    exclude: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="PATTERN",
+            help="Leave out files and folders that match, as in .gitignore; may be repeated. Remembered for these "
+            'folders in place of earlier ones; "" forgets them.',
+        ),
+    ] = None,
+    follow_links: Annotated[
+        bool | None,
+        typer.Option(
+            "--follow-links/--no-follow-links",
+            help="Follow symlinks that lead out of a folder; remembered [default: no].",
+            show_default=False,
+        ),
+    ] = None,
     watch: Annotated[bool, typer.Option("--watch", help="Keep running, and index changes until Ctrl-C.")] = False,
     device: DeviceOption = None,
     threads: ThreadsOption = None,
@@ -43,7 +59,8 @@ def index(
 ) -> None:
     """Index folders of images and videos for search.
 
-    The same command updates the index: new, changed, moved and removed files.
+    The same command updates the index: new, changed, moved and removed files. Thumbnails and bins such as @eaDir are
+    left out, and what .vseignore files name.
     """
     if watch and as_json:
         raise UsageError("--json prints one result at the end, and --watch does not end: use one of them")
@@ -62,7 +79,8 @@ def index(
             open_index(where, roots, model=model, device=device, threads=threads, progress=progress) as opened,
         ):
             try:
-                result = replace(opened.index(roots, progress=progress), new=opened.new or into is None)
+                indexed = opened.index(roots, exclude=exclude, follow_links=follow_links, progress=progress)
+                result = replace(indexed, new=opened.new or into is None)
                 opened.collection.settle(progress=progress)
                 if watch:
                     first, result = result, None

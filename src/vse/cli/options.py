@@ -67,6 +67,15 @@ def parse_seeds(text: str) -> tuple[int, ...]:
     return tuple(seeds)
 
 
+def parse_numbers(option: str, text: str, *, least: int) -> tuple[int, ...]:
+    """Return the whole numbers of a comma-separated list."""
+    parts = [part.strip() for part in text.split(",")]
+    for part in parts:
+        if not (part.isascii() and part.isdigit() and int(part) >= least):
+            raise UsageError(f'{option} {text!r}: {part!r} is no whole number from {least} on: write "5,20,40"')
+    return tuple(map(int, parts))
+
+
 def reject_bundled(name: str, reason: str) -> None:
     """Raise an error if ``name`` is a bundled model, which must not be changed."""
     from vse.models.sources import place_of, shipped_name
@@ -111,6 +120,35 @@ def only_index_here() -> str:
     if found:
         raise UsageError(f"this folder holds several indexes ({', '.join(found)}): name one of them")
     raise UsageError(f"no index given, and no *{ENDING} in this folder: 'vse index FOLDER' creates one")
+
+
+def index_and_texts(words: Sequence[str]) -> tuple[str, list[str]]:
+    """Split the words of a search into the index and the texts; without one, it is the only index here.
+
+    Raises:
+        UsageError: No index is named and there is none or more than one here, or its ending was left out.
+    """
+    from vse.index.open import find_collections
+
+    first, *rest = words or ("",)
+    if first.startswith("milvus+") or first.endswith(ENDING) or os.sep in first or Path(first or "?").is_dir():
+        if rest and not first.endswith(ENDING) and _exists(first + ENDING) and not _exists(first):
+            raise UsageError(f"{first!r} is no index: did you mean {first + ENDING!r}?")
+        return first, rest
+    if rest and _exists(first + ENDING):
+        raise UsageError(f"{first!r} is no index: did you mean {first + ENDING!r}? (quote a text of several words)")
+    if len(find_collections(".", f"*{ENDING}")) != 1 and rest:
+        return first, rest  # as before: it is not a collection
+    return only_index_here(), list(words)
+
+
+def _exists(name: str) -> bool:
+    from vse.index.open import collection_exists
+
+    try:
+        return collection_exists(name)
+    except InputError:
+        return False
 
 
 def _plain(name: str) -> str:

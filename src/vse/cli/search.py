@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import os
-import posixpath
 import sys
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -77,12 +76,12 @@ def in_folder(where: Filter, folder: str | None, roots: tuple[str, ...]) -> Filt
     """Add a folder to the filter: relative to any indexed folder, or an absolute path as results show it."""
     if folder is None:
         return where
-    if not folder.startswith("/"):
+    if not (folder.startswith("/") or Path(folder).is_absolute()):
         try:
             return replace(where, folder=folder)
         except InputError as error:
             raise UsageError(f"--folder: {error}") from None
-    path = Path(posixpath.normpath("/" + folder.strip("/")))
+    path = Path(os.path.normpath(folder if Path(folder).is_absolute() else "/" + folder.strip("/")))
     for root in sorted(roots, key=len, reverse=True):
         if path.is_relative_to(root):
             return replace(where, root=root, folder=path.relative_to(root).as_posix())
@@ -100,9 +99,13 @@ def check_evidence_folder(folder: Path | None) -> None:
 
 
 def search(
-    index: Annotated[str, typer.Argument(metavar="INDEX", help="A collection created by 'vse index'.")],
-    texts: Annotated[
-        list[str] | None, typer.Argument(metavar="TEXT...", help="What to search for.", show_default=False)
+    words: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[INDEX] TEXT...",
+            help="A collection of 'vse index' [default: the only *.vse in this folder], and what to search for.",
+            show_default=False,
+        ),
     ] = None,
     images: Annotated[
         list[Path] | None,
@@ -140,6 +143,9 @@ def search(
     min_confidence: Annotated[
         float | None, typer.Option(metavar="P", help="Leave out results with less confidence, from 0 to 1.")
     ] = None,
+    all_moments: Annotated[
+        bool, typer.Option("--all-moments", help="Show every moment of a video [default: its best one].")
+    ] = False,
     group_duplicates: Annotated[bool, typer.Option("--group-duplicates", help="Show near-duplicates once.")] = False,
     evidence: Annotated[
         Path | None,
@@ -159,6 +165,9 @@ def search(
     """Search images and video moments by text or image."""
     if min_confidence is not None and not 0 <= min_confidence <= 1:
         raise UsageError(f"--min-confidence {min_confidence}: expected a number from 0 to 1")
+    from vse.cli.options import index_and_texts
+
+    index, texts = index_and_texts(words or [])
     if not (texts or images or like):
         raise UsageError("nothing to search for: give a text, --image FILE or --like ID")
     where = make_filter(kind, after, before, near, within)
@@ -168,7 +177,7 @@ def search(
             "--captions finds captions: leave out filters, --evidence, --min-confidence and --group-duplicates"
         )
     check_evidence_folder(evidence)
-    parts = tuple(texts or ()), tuple(images or ()), tuple(exclude or ()), tuple(like or ())
+    parts = tuple(texts), tuple(images or ()), tuple(exclude or ()), tuple(like or ())
     factors = parse_weights(weights, len(parts[0]) + len(parts[1]) + len(parts[3]))
     # For one query, numpy's threads take longer to start than they save. numpy reads this when it is imported.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
@@ -200,6 +209,7 @@ def search(
             where=where,
             cutoff=min_confidence,
             group_duplicates=NEAR if group_duplicates else None,
+            group_videos=not all_moments,
             **at,
         )
         if evidence is None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -42,6 +43,21 @@ def serve(
     model: Annotated[
         str | None, typer.Option(metavar="MODEL", help="The model of the collection, if it has moved.")
     ] = None,
+    originals: Annotated[
+        bool,
+        typer.Option(
+            "--originals", help="Let clients on other machines download original files and see the indexed folders."
+        ),
+    ] = False,
+    shown: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--root",
+            metavar="DIR",
+            help="A folder of the index whose files may be shown, if it was not indexed on this machine; may be "
+            "repeated.",
+        ),
+    ] = None,
     log: Annotated[
         bool | None,
         typer.Option(
@@ -60,7 +76,13 @@ def serve(
 
     try:
         settings = ServiceSettings(
-            host, port, read_key(key_file), tuple(names or ()), log_queries, log_requests=_is_logged(log, log_queries)
+            host,
+            port,
+            read_key(key_file),
+            tuple(names or ()),
+            log_queries,
+            log_requests=_is_logged(log, log_queries),
+            originals=originals,
         )
     except InputError as error:
         raise UsageError(str(error)) from None
@@ -69,19 +91,37 @@ def serve(
 
     where = only_index_here() if index is None else index
 
-    if model is None:
-        from vse.index.open import open_collection, upgrade_hint
+    from vse.index.open import open_collection, upgrade_hint
 
-        with closing(open_collection(where)) as collection:
-            hint = upgrade_hint(collection.info())
-        if hint is not None:
-            print(hint, file=sys.stderr)
+    with closing(open_collection(where)) as collection:
+        info = collection.info()
+    hint = upgrade_hint(info) if model is None else None
+    if hint is not None:
+        print(hint, file=sys.stderr)
+    settings = replace(settings, roots=_confirmed(where, info.roots, shown or []))
 
     def ready(address: str) -> None:
         show(Listening(where, address), as_json=as_json)
         sys.stdout.flush()  # the parent process may wait for this line
 
     run_service(where, settings, model=model, device=device, threads=threads, ready=ready)
+
+
+def _confirmed(where: str, roots: Sequence[str], named: Sequence[str]) -> tuple[str, ...]:
+    """Return the folders that the user named, after recording them; name those that stay unconfirmed."""
+    from vse.index.confirmed import confirm_roots, how_to_confirm, unconfirmed_roots
+    from vse.index.pipeline.folder import root_of
+
+    given = tuple(root if root in roots else root_of(root) for root in named)
+    for root in given:
+        if root not in roots:
+            known = ", ".join(roots) or "none"
+            raise UsageError(f"--root {root}: not a folder of {where}; its folders are: {known}")
+    confirm_roots(where, given)
+    for root in unconfirmed_roots(where, roots):
+        if root not in given:
+            print(how_to_confirm(where, root), file=sys.stderr)
+    return given
 
 
 @dataclass(frozen=True)

@@ -39,6 +39,7 @@ def index_gallery(out: Path, model: Path, scenes_seed: int, progress: ProgressRe
     Returns:
         The folder of the collection.
     """
+    from vse.index.confirmed import confirm_roots
     from vse.index.open import collection_exists, create_collection, open_collection
     from vse.index.pipeline import index_folder
     from vse.models.onnx import OnnxModel
@@ -56,7 +57,8 @@ def index_gallery(out: Path, model: Path, scenes_seed: int, progress: ProgressRe
         place = str(source.resolve())
         collection = create_collection(where, model=name, model_source=place, dimensions=exported.embed_size)
     with closing(collection):
-        index_folder(collection, exported, folder, progress=progress)
+        report = index_folder(collection, exported, folder, progress=progress)
+        confirm_roots(where, [report.root])
         collection.settle(progress=progress)
     return where
 

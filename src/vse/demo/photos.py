@@ -56,6 +56,7 @@ def index_photos(out: Path, folder: Path, progress: ProgressReporter) -> PhotosR
     Raises:
         InputError: the folder has no images or videos, or none that can be read.
     """
+    from vse.index.confirmed import confirm_roots
     from vse.index.pipeline import index_folder
     from vse.index.pipeline.folder import root_of
     from vse.index.scan import walk
@@ -66,6 +67,7 @@ def index_photos(out: Path, folder: Path, progress: ProgressReporter) -> PhotosR
         raise InputError(f"{root}: no images or videos in it: name a folder that has some")
     model = OnnxModel.load(place_of(DEFAULT))
     with closing(_open(out / COLLECTION, model)) as collection:
+        confirm_roots(out / COLLECTION, [root])
         report = index_folder(collection, model, root, progress=progress)
         collection.settle(progress=progress)
         info = collection.info()

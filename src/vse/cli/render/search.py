@@ -74,8 +74,12 @@ def _result_line(number: int, result: Result) -> str:
     parts.append(printable(result.path))
     if result.start is not None and result.end is not None:
         parts.append(f"{clock(result.start)}–{clock(result.end)}")
+    if result.moments > 1:
+        parts.append(f"({result.moments} moments)")
     if result.group:
         parts.append(_duplicates(result))
+    if result.missing:
+        parts.append("(the file is missing)")
     return "  ".join(parts)
 
 
