@@ -176,15 +176,20 @@ def collection_coefficients(
     collection: Collection, model: Model | str | os.PathLike[str] | None = None
 ) -> Coefficients | None:
     """Return the confidence coefficients of the collection's model, as :func:`vse.models.coefficients_of` does."""
-    source, info = _source_or_model(model)[0], collection.info()
-    return coefficients_of(source or place_of(info.model_source, info.model))
+    return coefficients_of(_coefficients_place(collection, model))
 
 
 def collection_relevance(
     collection: Collection, model: Model | str | os.PathLike[str] | None = None
 ) -> RelevanceCoefficients | None:
-    """Return the relevance coefficients of the collection's model; None if it has none."""
-    return own_relevance(model_place(collection.info(), _source_or_model(model)[0]))
+    """Return the relevance coefficients of the collection's model; None if it has none or is not on this machine."""
+    return own_relevance(_coefficients_place(collection, model))
+
+
+def _coefficients_place(collection: Collection, model: Model | str | os.PathLike[str] | None) -> str:
+    """Return where the model's coefficients are, if anywhere: a collection may be searched without its model."""
+    source, info = _source_or_model(model)[0], collection.info()
+    return source or place_of(info.model_source, info.model)
 
 
 def model_place(info: CollectionInfo, source: str | None = None) -> str:
