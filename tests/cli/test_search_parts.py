@@ -174,7 +174,9 @@ class TestEvidence:
 
     def test_search_command_writes_evidence(self, place, tmp_path):
         """The evidence adds up to the score, and its image is in the folder."""
-        found = reported("search", place.index, "a dog", "snow", "--weights", "2,1", "--evidence", tmp_path / "e")
+        found = reported(
+            "search", place.index, "a dog", "snow", "--weights", "2,1", "--all-moments", "--evidence", tmp_path / "e"
+        )
         assert len(found["results"]) == 9
         for number, result in enumerate(found["results"], 1):
             shown = result["evidence"]

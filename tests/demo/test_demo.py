@@ -61,7 +61,7 @@ def test_second_demo_skips_finished_steps_and_tests_page(demo):
     assert done.returncode == 0, done.stderr
     assert json.loads((out / "result.json").read_text())["methods"] == result["methods"]
     assert {path: path.stat().st_mtime_ns for path in out.rglob("metrics.jsonl")} == before
-    assert "gallery: 0 files to read, 60 as they were" in done.stderr
+    assert "gallery: 0 files to read, 60 unchanged" in done.stderr
     last = done.stdout.splitlines()[-1]
     assert last.startswith("the page: http://127.0.0.1:")
     assert f"'vse serve {out}/scenes.vse' serves it" in last

@@ -10,9 +10,10 @@ import typer
 from vse.cli.console import progress_on_stderr, show
 from vse.cli.options import JsonOption, ThreadsOption, check_device_option
 from vse.errors import InputError, UsageError, require, unknown_choice
-from vse.inputs.regions import BoxMethod
 
 Kind = Literal["auto", "images", "videos"]
+Boxes = Literal["windows", "selective-search"]
+"""``vse.inputs.regions.BoxMethod``, without loading numpy; mypy compares them."""
 
 
 def features(
@@ -30,7 +31,7 @@ def features(
         typer.Option(min=1, metavar="N", help="Store N regions of each image, means of the cells inside boxes."),
     ] = None,
     boxes: Annotated[
-        BoxMethod, typer.Option(help="The boxes of regions: a grid of windows, or proposals by selective search.")
+        Boxes, typer.Option(help="The boxes of regions: a grid of windows, or proposals by selective search.")
     ] = "windows",
     precomp: Annotated[
         Path | None,

@@ -96,19 +96,22 @@ def serve(
     with closing(open_collection(where)) as collection:
         info = collection.info()
     hint = upgrade_hint(info) if model is None else None
-    if hint is not None:
-        print(hint, file=sys.stderr)
-    settings = replace(settings, roots=_confirmed(where, info.roots, shown or []))
+    notes = [] if hint is None else [hint]
+    confirmed, unconfirmed = _confirmed(where, info.roots, shown or [])
+    settings = replace(settings, roots=confirmed)
+    notes += unconfirmed
 
     def ready(address: str) -> None:
+        for note in notes:  # not before: an error is one line
+            print(note, file=sys.stderr)
         show(Listening(where, address), as_json=as_json)
         sys.stdout.flush()  # the parent process may wait for this line
 
     run_service(where, settings, model=model, device=device, threads=threads, ready=ready)
 
 
-def _confirmed(where: str, roots: Sequence[str], named: Sequence[str]) -> tuple[str, ...]:
-    """Return the folders that the user named, after recording them; name those that stay unconfirmed."""
+def _confirmed(where: str, roots: Sequence[str], named: Sequence[str]) -> tuple[tuple[str, ...], list[str]]:
+    """Return the folders that the user named, after recording them, and a line for each that stays unconfirmed."""
     from vse.index.confirmed import confirm_roots, how_to_confirm, unconfirmed_roots
     from vse.index.pipeline.folder import root_of
 
@@ -118,10 +121,8 @@ def _confirmed(where: str, roots: Sequence[str], named: Sequence[str]) -> tuple[
             known = ", ".join(roots) or "none"
             raise UsageError(f"--root {root}: not a folder of {where}; its folders are: {known}")
     confirm_roots(where, given)
-    for root in unconfirmed_roots(where, roots):
-        if root not in given:
-            print(how_to_confirm(where, root), file=sys.stderr)
-    return given
+    missing = [root for root in unconfirmed_roots(where, roots) if root not in given]
+    return given, [how_to_confirm(where, root) for root in missing]
 
 
 @dataclass(frozen=True)

@@ -171,7 +171,8 @@ def test_verifying_beside_a_writer_finds_no_damage(folder: Path, monkeypatch: py
             assert (report.files, report.items) == (files, files)
             assert number >= 10
             origin = 4  # rows of the table ``meta``
-            assert watched.told("reading") == [(3 * files + origin, 3 * files + origin)]
+            rows = 4 * files + origin  # a file, its details, an item and a caption
+            assert watched.told("reading") == [(rows, rows)]
             assert watched.told("comparing") == [(2 * files, 2 * files)]
         cache = writer.caches.by_table["items"]
         header = cache.header()

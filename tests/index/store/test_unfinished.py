@@ -55,7 +55,7 @@ def test_resume_reports_verification_progress(folder: Path) -> None:
             new.add(batch(NEW))
         assert watched.stages == []
         writer.new_generation(model="new", model_source="s", dimensions=WIDE, progress=watched).close()
-        rows = 3 * len(NEW) + 4
+        rows = 4 * len(NEW) + 4  # a file, its details, an item and a caption, and the table ``meta``
         assert (watched.told("reading"), watched.running) == ([(rows, rows)], False)
 
 

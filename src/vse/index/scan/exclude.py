@@ -120,6 +120,8 @@ class Exclusion:
         except FileNotFoundError:
             return None
         except (OSError, UnicodeDecodeError) as error:
+            if isinstance(error, PermissionError) and not _is_listable(place.parent):
+                return None  # nothing of it is found anyway: the walk reports the folder itself
             reason = os_reason(error) if isinstance(error, OSError) else "not UTF-8"
             return f"{IGNORE_FILE} cannot be read ({reason})"
         except InputError as error:
@@ -147,3 +149,11 @@ class Exclusion:
         """Return whether a file is left out, or a folder above it."""
         ends = [end for end, letter in enumerate(path) if letter == "/"]
         return any(self.excludes(path[:end], folder=True) for end in ends) or self.excludes(path, folder=False)
+
+
+def _is_listable(folder: Path) -> bool:
+    try:
+        os.scandir(folder).close()
+    except OSError:
+        return False
+    return True
