@@ -60,7 +60,7 @@ def test_thumbnail_is_upright_and_carries_no_exif(client, home, what):
 
 def test_video_thumbnail_is_the_middle_frame(client, home):
     """The frame in the middle of the moment."""
-    results = client.get(f"{API}/search", params={"q": "snow", "type": "video", "k": 50}).json()["results"]
+    results = client.get(f"{API}/search", params={"q": "snow", "type": "video", "all_moments": True}).json()["results"]
     assert len(results) > 1
     for result in results:
         frame = np.asarray(opened(client.get(result["thumbnail"])))

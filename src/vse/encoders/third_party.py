@@ -48,7 +48,7 @@ VISION_TYPES = (
     "siglip2_vision_model",
 )
 """Vision transformers that a model may be built of."""
-FETCHING = re.compile(r"backbone|use_timm|use_pretrained|pretrained|checkpoint|quantization_config|base_model")
+FETCHING = re.compile(r"backbone|use_timm|pretrained|(?<!gradient_)checkpoint|quantization_config|base_model")
 """Keys of a configuration that name other models or files."""
 CODE = {"attn_implementation", "experts_implementation", "auto_map", "custom_pipelines"}
 """Keys that published configurations have and that could fetch code: they are ignored."""

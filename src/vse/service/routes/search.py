@@ -72,6 +72,7 @@ class SearchParameters(QueryParameters, FilterParameters):
     min_confidence: float | None = Field(None, ge=0, le=1, description=MIN_CONFIDENCE)
     min_relevance: float | None = Field(None, ge=0, le=1, description=MIN_RELEVANCE)
     group: bool = Field(False, description="group near-duplicates")
+    all_moments: bool = Field(False, description="list every moment of a video, not only its best one")
 
 
 class PictureSearchParameters(SearchParameters):
@@ -160,7 +161,7 @@ def _search(
         cutoff=parameters.min_confidence,
         min_relevance=parameters.min_relevance,
         group_duplicates=NEAR if parameters.group else None,
-        group_videos=True,
+        group_videos=not parameters.all_moments,
         coefficients=loaded.coefficients,
         relevance=loaded.relevance,
     )
