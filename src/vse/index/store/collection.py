@@ -352,7 +352,7 @@ class EmbeddedCollection:
         with self.caches.guard:  # taken first: closing waits for it, so the folder stays locked
             with self._changing():
                 pass
-            with self.session.apart() as connection:
+            with self.session.apart(committed=True) as connection:
                 yield connection
 
     @contextmanager
