@@ -242,9 +242,11 @@ def test_corrupt_tower_fails_in_one_line(name, region, tmp_path):
     folder = Path(shutil.copytree(region[1].folder, tmp_path / "copy"))
     whole = (folder / name).read_bytes()
     (folder / name).write_bytes(whole[: len(whole) // 2])
-    broken = vse.load(folder)
-    with pytest.raises(InputError, match=rf"{name}: not a complete ONNX model"):
-        broken.encode_images(feature_sets(2)) if name == "image.onnx" else broken.encode_texts(["dog"])
+    for message in (r"{} is damaged", r"{}: not a complete ONNX model"):
+        broken = vse.load(folder)
+        with pytest.raises(InputError, match=message.format(name)):
+            broken.encode_images(feature_sets(2)) if name == "image.onnx" else broken.encode_texts(["dog"])
+        (folder / "checksums.json").unlink(missing_ok=True)  # exports of earlier versions have none
     (folder / name).unlink()
     with pytest.raises(InputError, match=rf"{name} is missing"):
         vse.load(folder)

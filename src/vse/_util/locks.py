@@ -27,7 +27,7 @@ class FolderLock:
         except OSError as error:
             raise VSEError(f"{folder} cannot be written ({error.strerror}): check its permissions") from error
         try:
-            _lock_now(self._descriptor)
+            lock_now(self._descriptor)
         except (BlockingIOError, PermissionError):
             holder = ""
             with suppress(OSError):
@@ -51,10 +51,12 @@ class FolderLock:
 if sys.platform == "win32":
     import msvcrt
 
-    def _lock_now(descriptor: int) -> None:
+    def lock_now(descriptor: int) -> None:
+        """Lock an open file, or raise OSError at once."""
         msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
 else:
     import fcntl
 
-    def _lock_now(descriptor: int) -> None:
+    def lock_now(descriptor: int) -> None:
+        """Lock an open file, or raise OSError at once."""
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -32,6 +32,12 @@ def train(
         Path | None,
         typer.Option(metavar="PLACE", help="Stored image or frame features; short for --set data.features=PLACE."),
     ] = None,
+    as_released: Annotated[
+        bool,
+        typer.Option(
+            "--as-released", help="Train as the authors' code does where it differs from the paper (see the docs)."
+        ),
+    ] = False,
     show_recipe: Annotated[bool, typer.Option("--show", help="Print the complete recipe as JSON and exit.")] = False,
     listing: Annotated[bool, typer.Option("--list", help="List the bundled recipes and exit.")] = False,
     as_json: JsonOption = False,
@@ -51,11 +57,13 @@ def train(
         raise UsageError("name a recipe, or see them with 'vse train --list'")
     from vse.training.distributed import ranks_of_environment
     from vse.training.ensemble import changes_with, read_changed, train_recipe
+    from vse.training.recipes import released_changes
 
+    wanted = [*(released_changes(recipe) if as_released else ()), *(changes or ())]
     if show_recipe:
-        print_json(read_changed(recipe, changes_with(changes or [], data, features)).model_dump(mode="json"))
+        print_json(read_changed(recipe, changes_with(wanted, data, features)).model_dump(mode="json"))
         return
     with progress_on_stderr() as progress:
-        result = train_recipe(recipe, into, data=data, features=features, changes=changes or (), progress=progress)
+        result = train_recipe(recipe, into, data=data, features=features, changes=wanted, progress=progress)
     if ranks_of_environment().first:
         show(result, as_json=as_json)

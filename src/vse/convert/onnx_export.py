@@ -36,6 +36,7 @@ from vse.errors import InputError, VSEError, unknown_choice
 from vse.models.card import write_card
 from vse.models.coefficients import FILE as CONFIDENCE
 from vse.models.config import About, Score
+from vse.models.integrity import write_checksums
 from vse.models.onnx import IMAGE_FILE, TEXT_FILE, WEIGHTS_ENDING, OnnxConfig, OnnxModel, Precision
 from vse.models.protocols import Items
 from vse.models.storage import TOKENIZER_FILES, fingerprint
@@ -141,6 +142,8 @@ def export_onnx(
         report.advance(description="comparing with torch")
         result = _compare(model, staging, target, precision, samples, data)
         write_card(staging, model)
+        weights = [path.name for path in staging.glob(f"*{WEIGHTS_ENDING}")]
+        write_checksums(staging, (IMAGE_FILE, TEXT_FILE, *weights, *TOKENIZER_FILES))
         _install(staging, target)
         report.advance()
         report.finish()
@@ -313,7 +316,8 @@ def _check_target(target: Path) -> None:
 def _install(staging: Path, target: Path) -> None:
     """Move the files in, the configuration last; other files in ``target`` stay, except those of another model.
 
-    Towers and configuration carry the same mark, so that loading detects a crash between two moves.
+    Towers and configuration carry the same mark, and the checksums are those of all files, so that loading detects a
+    crash between two moves.
     """
     for name in (*TOKENIZER_FILES, CONFIDENCE):
         if not (staging / name).exists():

@@ -38,7 +38,7 @@ from pydantic import Field, PositiveInt, model_serializer
 
 from vse._util.strict import Strict, parse, read_json
 from vse.data.dataset import CaptionedImages, FeatureRows, ImageFiles
-from vse.data.files import open_features
+from vse.data.npy import map_array, open_features
 from vse.errors import InputError, unknown_choice
 from vse.inputs.regions import BoxMethod
 
@@ -267,7 +267,7 @@ def read_marks(folder: Path, header: StoreHeader) -> NDArray[np.uint8]:
     """Read ``done.npy`` into memory."""
     path = folder / DONE
     try:
-        marks = np.load(path, allow_pickle=False)
+        marks = np.array(map_array(path))
     except (OSError, ValueError, EOFError) as error:
         raise InputError(f"{path} cannot be read ({_first_line(error)}): {START_AGAIN}") from None
     if marks.dtype != np.uint8 or marks.shape != (header.count,) or marks.max() > BAD:

@@ -6,15 +6,11 @@ import csv
 import hashlib
 import io
 import json
-import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from stat import S_ISREG
 from typing import Any
-
-import numpy as np
-from numpy.lib import format as npy_format
 
 from vse.data.reading import OnProblem
 from vse.errors import InputError, require
@@ -95,6 +91,9 @@ def parse_json(text: str, place: str) -> Any:
         raise InputError(f"{place}: not usable JSON ({error})") from None
 
 
+PARQUET_ROWS = 4096
+MAX_PARQUET_BYTES = 512 * 2**20
+SMALL_PARTS = f"expected at most {MAX_PARQUET_BYTES:,}, write smaller row groups"
 MALFORMED = "malformed row"
 REQUIRED = ("path", "caption")
 OPTIONAL = ("split", "id")
@@ -168,14 +167,28 @@ def _parquet_rows(path: Path, on_problem: OnProblem) -> Iterator[Row]:
             names = file.schema_arrow.names
             _expect_columns(path, names)
             wanted = [name for name in (*REQUIRED, *OPTIONAL) if name in names]
+            _expect_small_parts(path, file.metadata, wanted)
             number = 0
-            for batch in file.iter_batches(columns=wanted):  # columns with image data are never loaded
+            for batch in file.iter_batches(PARQUET_ROWS, columns=wanted):  # columns with image data are never loaded
+                if batch.nbytes > MAX_PARQUET_BYTES:
+                    raise InputError(f"{path} has {batch.nbytes:,} bytes in {batch.num_rows} rows: {SMALL_PARTS}")
                 for row in batch.to_pylist():
                     number += 1
                     yield f"{path}, row {number}", row
     except (pyarrow.ArrowException, OSError) as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise InputError(f"{path} cannot be read as Parquet: {reason}") from error
+
+
+def _expect_small_parts(path: Path, metadata: Any, wanted: Sequence[str]) -> None:
+    """Refuse columns that decompress to far more than captions need: a few kilobytes can hold gigabytes."""
+    for group in range(metadata.num_row_groups):
+        part = metadata.row_group(group)
+        for number in range(part.num_columns):
+            column = part.column(number)
+            if column.path_in_schema in wanted and column.total_uncompressed_size > MAX_PARQUET_BYTES:
+                size = column.total_uncompressed_size
+                raise InputError(f"{path} has {size:,} bytes in one part of {column.path_in_schema!r}: {SMALL_PARTS}")
 
 
 def _expect_columns(path: Path, columns: list[str]) -> None:
@@ -195,55 +208,6 @@ READERS: dict[str, Callable[[Path, OnProblem], Iterator[Row]]] = {
     ".jsonl": _jsonl_rows,
     ".parquet": _parquet_rows,
 }
-
-
-_DTYPES = (np.dtype(np.float32), np.dtype(np.float16))
-
-
-def open_features(path: Path) -> np.memmap[Any, Any]:
-    """Map the features ``(R, N, C)`` or ``(R, C)``, float32 or float16, of a ``.npy`` file.
-
-    The header is read first: an object array is refused before anything could unpickle it, and a truncated file is
-    recognized by its size.
-    """
-    try:
-        with path.open("rb") as file:
-            shape, dtype = _read_header(file)
-            start = file.tell()
-        size = path.stat().st_size
-    except FileNotFoundError:
-        raise InputError(f"{path} does not exist") from None
-    except OSError as error:
-        raise InputError(f"{path} cannot be read: {error.strerror or error}") from error
-    except ValueError as error:
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise InputError(f"{path} is not a .npy file ({reason}): save it with numpy.save") from error
-    if dtype not in _DTYPES:
-        raise InputError(f"{path} holds {dtype} values: expected float32 or float16, convert with array.astype")
-    if len(shape) not in {2, 3}:
-        raise InputError(f"{path} has shape {shape}: expected (images, regions, size) or (images, size)")
-    if shape[0] == 0:
-        raise InputError(f"{path} has shape {shape}: zero images, expected at least one")
-    if 0 in shape:
-        raise InputError(f"{path} has shape {shape}: expected at least one region and one value in each image")
-    expected = start + math.prod(shape) * dtype.itemsize
-    if size < expected:
-        raise InputError(
-            f"{path} is truncated: its header promises {expected} bytes, the file has {size}: copy or extract it again"
-        )
-    mapped: np.memmap[Any, Any] = np.load(path, mmap_mode="r", allow_pickle=False)
-    return mapped
-
-
-def _read_header(file: Any) -> tuple[tuple[int, ...], np.dtype[Any]]:
-    version = npy_format.read_magic(file)
-    if version == (1, 0):
-        shape, _, dtype = npy_format.read_array_header_1_0(file)
-    elif version == (2, 0):
-        shape, _, dtype = npy_format.read_array_header_2_0(file)
-    else:  # used only for arrays of records with non-Latin names
-        raise ValueError(f"version {version} of the format, which arrays of numbers do not use")
-    return shape, dtype
 
 
 def file_size(path: Path) -> int | None:

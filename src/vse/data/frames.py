@@ -19,6 +19,7 @@ from numpy.lib import format as npy_format
 from numpy.typing import NDArray
 
 from vse._util.atomic import settle, write_json
+from vse.data.npy import map_array
 from vse.data.video_sources import FrameSource, Rows, stored_name
 from vse.errors import InputError
 
@@ -175,7 +176,7 @@ class PackedFrames:
 
     def __init__(self, folder: Path, ids: tuple[str, ...], sizes: NDArray[np.int64]) -> None:
         self.folder = folder
-        self._array: NDArray[Any] = np.load(folder / ARRAY, mmap_mode="r", allow_pickle=False)
+        self._array: NDArray[Any] = map_array(folder / ARRAY)
         starts = np.concatenate([[0], np.cumsum(sizes)])
         if int(starts[-1]) != len(self._array):
             raise InputError(f"{folder}: {len(self._array)} frames, expected {starts[-1]}: remove the folder")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import tokenize
 import zipfile
@@ -15,6 +16,7 @@ import numpy as np
 from numpy.lib import format as npy_format
 from numpy.typing import NDArray
 
+from vse.data.npy import map_array, npy_header
 from vse.errors import InputError, first_line, require
 
 HDF5_SUFFIXES = (".hdf5", ".h5")
@@ -25,6 +27,8 @@ CORRUPT = (
 )
 """What h5py, zipfile and numpy raise for a corrupt file."""
 Rows = NDArray[np.int64]
+MAX_BYTES = 2**31
+"""Of one video's features, and of one compressed part of them: a small file can hold far more zeros."""
 _AT_ONCE = 2**24  # bytes: smaller ones are read whole, since each row would decompress its chunk
 _Handle = TypeVar("_Handle")
 
@@ -105,16 +109,31 @@ class Hdf5Frames(_Opened):
     def shape(self, name: str) -> tuple[int, ...]:
         place = f"{self.path}, {name!r}"
         with reading(place):
-            found = self._file()[name]
+            found = self._stored(name, place)
             return _checked(getattr(found, "shape", None), getattr(found, "dtype", None), place)
 
     def read(self, name: str, rows: Rows | None = None) -> NDArray[Any]:
-        with reading(f"{self.path}, {name!r}"):
-            stored = self._file()[name]
+        place = f"{self.path}, {name!r}"
+        with reading(place):
+            stored = self._stored(name, place)
             if rows is None or (stored.chunks is not None and stored.nbytes <= _AT_ONCE):
                 return _chosen(stored[...], rows)
             # One by one: for a list of rows HDF5 visits every chunk between the first and the last.
             return np.stack([stored[row] if stored.ndim == 2 else stored[0, row] for row in rows.tolist()])
+
+    def _stored(self, name: str, place: str) -> Any:
+        """Return a dataset, which HDF5 may let point into any other file: one that does is refused."""
+        h5py = require("h5py", "train", "reading frame features")
+        link = self._file().get(name, getlink=True)
+        if link is not None and not isinstance(link, h5py.HardLink):
+            raise InputError(f"{place} is a link: expected the features themselves")
+        found = self._file()[name]
+        if isinstance(found, h5py.Dataset):
+            if found.external is not None or found.is_virtual:
+                raise InputError(f"{place} is stored in other files: expected the features themselves")
+            largest = max(math.prod(found.shape or ()), math.prod(found.chunks or ())) * found.dtype.itemsize
+            _expect_bytes(largest, place)
+        return found
 
 
 class NpzFrames(_Opened):
@@ -132,7 +151,10 @@ class NpzFrames(_Opened):
             return _npy_shape(file, place)
 
     def read(self, name: str, rows: Rows | None = None) -> NDArray[Any]:
-        with reading(f"{self.path}, {name!r}"), self._entry(name) as file:
+        place = f"{self.path}, {name!r}"
+        with reading(place), self._entry(name) as file:
+            _npy_shape(file, place)
+        with reading(place), self._entry(name) as file:
             return _chosen(npy_format.read_array(file, allow_pickle=False), rows)
 
     def _entry(self, name: str) -> IO[bytes]:
@@ -169,7 +191,7 @@ class FrameFolder:
         if path.suffix == ".npz":
             return NpzFrames(path).read(_only(path), rows)
         with reading(str(path)):
-            return _chosen(npy_format.open_memmap(path, mode="r"), rows)
+            return _chosen(map_array(path), rows)
 
     def stamp(self) -> str:
         return "\n".join(map(_stamp, self._files.values()))
@@ -213,10 +235,14 @@ def reading(place: str) -> Iterator[None]:
 
 def _npy_shape(file: Any, place: str) -> tuple[int, ...]:
     """Read only the header, so that an object array is refused before anything could unpickle it."""
-    version = npy_format.read_magic(file)
-    read = npy_format.read_array_header_1_0 if version == (1, 0) else npy_format.read_array_header_2_0
-    shape, _, dtype = read(file)
+    shape, dtype = npy_header(file)
+    _expect_bytes(math.prod(shape) * dtype.itemsize, place)
     return _checked(shape, dtype, place)
+
+
+def _expect_bytes(count: int, place: str) -> None:
+    if count > MAX_BYTES:
+        raise InputError(f"{place} has {count:,} bytes of features: expected at most {MAX_BYTES:,} of one video")
 
 
 def _chosen(stored: NDArray[Any], rows: Rows | None) -> NDArray[Any]:

@@ -42,9 +42,11 @@ class Projection(nn.Module):
     """
 
     fc: nn.Linear
+    padded_norm = False
+    """Whether padding is mapped in training too, and counts in batch statistics, as in the released code."""
 
     def forward(self, features: Tensor, mask: Tensor | None = None) -> Tensor:
-        if mask is None or compiled():
+        if mask is None or compiled() or (self.padded_norm and self.training):
             if mask is not None and self.training:  # NaN in the padding would reach the gradients
                 features = features.masked_fill(~mask.unsqueeze(-1), 0)
             return self.project(features)

@@ -15,6 +15,7 @@ from pydantic import Field
 from vse._util.atomic import write_json
 from vse._util.strict import Strict, parse, read_json
 from vse.data.files import parse_json, read_text
+from vse.data.npy import map_array
 from vse.errors import InputError
 from vse.evaluation.positives import indices
 from vse.evaluation.scores import checked_vectors
@@ -101,7 +102,7 @@ class Embeddings:
         arrays = []
         for name in (IMAGES, TEXTS, OWNERS):
             try:
-                arrays.append(np.load(folder / name, mmap_mode="r", allow_pickle=False))
+                arrays.append(map_array(folder / name))
             except (OSError, ValueError, EOFError) as error:
                 raise InputError(
                     f"{folder / name}: not a complete array ({error}); save the embeddings again"

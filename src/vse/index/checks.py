@@ -1,4 +1,4 @@
-"""Validate what is added to a collection and what is queried, and retry when a concurrent writer removes a hit."""
+"""Validate what is added and what is queried, and retry when a concurrent writer removes a hit."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from typing import TypeVar
 import numpy as np
 
 from vse.errors import InputError, VSEError
-from vse.index.types import Entry, Place, Vectors
+from vse.index.filters import Filter
+from vse.index.types import Collection, Entry, Place, Vectors
 from vse.models.sources import NAMES
 
 T = TypeVar("T")
@@ -131,3 +132,46 @@ def retry_on_stale_hits(ask: Callable[[], T]) -> T:
     raise VSEError(
         f"the collection changed {MAX_TRIES} times while it was searched: retry when fewer changes are written"
     )
+
+
+SAMPLED_ITEMS = 256
+"""Items that supply folder names for suggestions; listing all files would take too long."""
+NAMED_FOLDERS = 3
+
+
+def suggest_folder(collection: Collection, vector: Vectors, where: Filter | None) -> None:
+    """Raise an error with a suggestion when the folder of a filter holds no file.
+
+    It takes one search per part of the folder, so call it only after an empty result, inside
+    :func:`retry_on_stale_hits`. Any query ``vector (D,)`` will do.
+    """
+    if where is None or (where.folder is None and where.root is None):
+        return
+    parts = [] if where.folder is None else where.folder.split("/")
+    if _paths(collection, vector, where.root, parts, 1):
+        return
+    shown = "/".join([*([where.root.rstrip("/")] if where.root is not None else []), *parts])
+    raise InputError(f"no file lies in folder {shown[:200]!r}: {_hint(collection, vector, where.root, parts)}")
+
+
+def _hint(collection: Collection, vector: Vectors, root: str | None, parts: list[str]) -> str:
+    from difflib import get_close_matches
+
+    for depth in range(len(parts) - 1, -1, -1):
+        paths = _paths(collection, vector, root, parts[:depth], SAMPLED_ITEMS)
+        below = sorted({path.split("/")[depth] for path in paths if path.count("/") > depth})
+        close = get_close_matches(parts[depth], below, n=1)
+        if close:
+            return f"did you mean {'/'.join([*parts[:depth], *close])!r}?"
+        if paths and depth:
+            return f"the nearest that holds files is {'/'.join(parts[:depth])!r}"
+        if below:
+            more = " …" if len(below) > NAMED_FOLDERS else ""
+            return f"there are {', '.join(map(repr, below[:NAMED_FOLDERS]))}{more}"
+    return "leave it out, or index it"
+
+
+def _paths(collection: Collection, vector: Vectors, root: str | None, parts: list[str], count: int) -> list[str]:
+    """Return the paths of up to ``count`` files in a folder."""
+    hits = collection.search(vector, count, where=Filter(folder="/".join(parts), root=root))
+    return [item.file.path for item in read_hits(collection.items, hits.ids.tolist())]

@@ -10,7 +10,6 @@ The record is ``confirmed_roots.json`` in ``$VSE_HOME`` or, without it, in ``$XD
 
 from __future__ import annotations
 
-import json
 import os
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
@@ -19,6 +18,7 @@ from pathlib import Path
 
 from vse._util.atomic import write_json
 from vse._util.locks import FolderLock
+from vse._util.state import read_record, state_folder
 from vse.errors import VSEError
 
 FILE = "confirmed_roots.json"
@@ -28,10 +28,7 @@ PAUSE = 0.02
 
 def record_file() -> Path:
     """Return where confirmed folders are recorded."""
-    home = os.environ.get("VSE_HOME")
-    if home:
-        return Path(home).expanduser() / FILE
-    return Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "vse" / FILE
+    return state_folder() / FILE
 
 
 def confirmed_roots(where: str | os.PathLike[str]) -> frozenset[str]:
@@ -103,11 +100,5 @@ def _exists(place: str) -> bool:
 
 def _read() -> Mapping[str, list[str]]:
     """Return the record; a damaged one confirms nothing, and the next confirmation replaces it."""
-    try:
-        content = json.loads(record_file().read_bytes())
-    except (OSError, ValueError, RecursionError):
-        return {}
-    if not isinstance(content, dict):
-        return {}
-    lists = {place: found for place, found in content.items() if isinstance(found, list)}
+    lists = {place: found for place, found in read_record(record_file()).items() if isinstance(found, list)}
     return {place: [root for root in found if isinstance(root, str)] for place, found in lists.items()}

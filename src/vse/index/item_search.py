@@ -5,21 +5,22 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass, fields, replace
 from numbers import Real
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from vse.errors import InputError
-from vse.index.checks import check_page, read_hits, retry_on_stale_hits
+from vse.errors import InputError, unknown_choice
+from vse.index.checks import check_page, read_hits, retry_on_stale_hits, suggest_folder
 from vse.index.confidence import background_of
 from vse.index.duplicates import leaders
 from vse.index.filters import Filter
+from vse.index.fusion import Ranking, WordSearch, search_words
 from vse.index.judging import Judge, Judged, check_cutoff
 from vse.index.open import collection_coefficients, collection_relevance, load_collection_model
 from vse.index.query import Query, QueryVector, as_query, encode_query
 from vse.index.results import NAMED, EmptyReason, Result, SearchResults
-from vse.index.types import Collection, Hits, Place, Vectors, full_path
+from vse.index.types import Collection, Hits, Place, Vectors, full_path, recency
 from vse.models.coefficients import Coefficients, RelevanceCoefficients
 
 if TYPE_CHECKING:
@@ -28,9 +29,10 @@ if TYPE_CHECKING:
 
 DEPTH = 256
 """Minimum number of hits requested, whatever the page; an approximate index returns no more."""
-SAMPLED_ITEMS = 256
-"""Items that supply folder names for suggestions; listing all files would take too long."""
-NAMED_FOLDERS = 3
+DATED = 1000
+"""Results that are ordered by date: the best ones."""
+SORTS = ("relevance", "date")
+Sort = Literal["relevance", "date"]
 
 
 def search(
@@ -45,12 +47,17 @@ def search(
     min_relevance: float | None = None,
     group_duplicates: float | None = None,
     group_videos: bool = False,
+    sort: Sort = "relevance",
     coefficients: Coefficients | None = None,
     relevance: RelevanceCoefficients | None = None,
     device: str | None = None,
     threads: int | None = None,
 ) -> SearchResults:
     """Return the items of a collection that match a query best, with their confidence.
+
+    Texts are compared with images by embedding, and their words with the words of files; :mod:`vse.index.fusion` says
+    how the two rankings become one. A text is taken as it is; :func:`~vse.index.typed.parse_typed` reads quotes and
+    filters such as ``camera:canon``.
 
     Consecutive pages of an unchanged collection are consistent, whatever their sizes. The items of ``query.like`` are
     excluded from the results.
@@ -63,12 +70,14 @@ def search(
             from where it was when indexing, once per open collection. A query of ids needs no model.
         offset: Results to skip.
         where: Restricts the items.
-        cutoff: Minimum confidence of a result, from 0 to 1; needs a model with coefficients.
+        cutoff: Minimum confidence of a result, from 0 to 1; needs a model with coefficients. Neither minimum applies to
+            a file that holds the words of the query, or most of them.
         min_relevance: Minimum relevance of a result, from 0 to 1; needs a model with coefficients. A query with images
             or items has no relevance and is not restricted.
         group_duplicates: Cosine from which a result is grouped under a better, near-duplicate one. Groups are formed
             among the hits that were read: :data:`DEPTH`, or more if a page needs them.
         group_videos: Show each video once, with its best moment; ``Result.moments`` counts those that were read.
+        sort: ``"relevance"``, or ``"date"``: the best :data:`DATED` results that pass, newest first.
         coefficients: Turn scores into confidence. Default: those of :func:`collection_coefficients`. A foreign model
             that was not calibrated has none, and its results have no confidence.
         relevance: Turn scores into relevance. Default: those of :func:`collection_relevance`.
@@ -89,7 +98,9 @@ def search(
     """
     wanted = as_query(query)
     # Before anything is encoded.
-    page = _Page(*check_page(k, offset), where, cutoff, min_relevance, group_duplicates, wanted.like, group_videos)
+    page = _Page(
+        *check_page(k, offset), where, cutoff, min_relevance, group_duplicates, wanted.like, group_videos, sort
+    )
     if coefficients is None:
         coefficients = collection_coefficients(collection, model)
     if relevance is None:
@@ -110,6 +121,7 @@ def search_encoded(
     min_relevance: float | None = None,
     group_duplicates: float | None = None,
     group_videos: bool = False,
+    sort: Sort = "relevance",
     coefficients: Coefficients | None = None,
     relevance: RelevanceCoefficients | None = None,
 ) -> SearchResults:
@@ -120,7 +132,7 @@ def search_encoded(
     collection's model.
     """
     check_cutoff(cutoff, coefficients, min_relevance, relevance)
-    page = _Page(*check_page(k, offset), where, cutoff, min_relevance, group_duplicates, query.like, group_videos)
+    page = _Page(*check_page(k, offset), where, cutoff, min_relevance, group_duplicates, query.like, group_videos, sort)
     return _search(collection, query, page, coefficients, relevance)
 
 
@@ -164,6 +176,7 @@ class _Page:
     group_duplicates: float | None
     left_out: tuple[int, ...]
     group_videos: bool = False
+    sort: Sort = "relevance"
 
     def __post_init__(self) -> None:
         for name in ("cutoff", "min_relevance", "group_duplicates"):
@@ -174,31 +187,49 @@ class _Page:
                 raise InputError(f"{name} {value}: expected a {what} from 0 to 1")
         if self.group_duplicates is not None and not 0 < self.group_duplicates <= 1:
             raise InputError(f"group_duplicates {self.group_duplicates}: expected a cosine above 0, at most 1")
+        if self.sort not in SORTS:
+            raise InputError(unknown_choice("sort", str(self.sort)[:60], SORTS))
 
 
 def _read(page: _Page, judge: Judge) -> tuple[tuple[Result, ...], bool, bool, EmptyReason | None]:
     """Return one page, whether more follow, whether every embedding was compared, and why there is no result."""
-    collection, vector, total = judge.collection, judge.query.vector, judge.background.items
-    need = page.offset + page.k + 1  # one extra shows whether another page follows
+    collection, total = judge.collection, judge.background.items
+    words = search_words(collection, judge.query, page.where)
+    need = page.offset + page.k + 1 if page.sort == "relevance" else DATED  # one extra shows whether a page follows
     depth = max(DEPTH, min(need + len(page.left_out), total + 1))
     while True:
-        hits = _hits(collection, vector, depth, page.where)
-        judged = judge.judged(hits, page)
-        kept = np.flatnonzero(judged.enough & judged.allowed)
+        ranking, judged, kept = _ranked(page, judge, words, depth)
+        hits = ranking.hits
         moments: dict[int, int] = {}
         if page.group_videos:
             kept, moments = _one_per_video(collection, hits, kept)
         groups = _grouped(collection, hits, kept, page.group_duplicates)
-        exhausted = len(hits.ids) < depth or not judged.enough.all()
+        exhausted = ranking.by_embedding < depth or not judged.enough[: ranking.by_embedding].all()
         if len(groups) >= need or exhausted:
             break
         depth *= 2
     if not len(hits.ids):
-        suggest_folder(collection, vector, page.where)
-    shown = list(groups.items())[page.offset : page.offset + page.k]
-    results = _results(collection, hits, judged, shown, moments)
+        suggest_folder(collection, judge.query.vector, page.where)
+    rows = list(groups) if page.sort == "relevance" else _by_date(collection, hits, list(groups)[:DATED])
+    shown = [(row, groups[row]) for row in rows[page.offset : page.offset + page.k]]
+    results = _results(collection, hits, judged, shown, moments, words)
     reason = None if groups else _empty_reason(page, judge, judged)
-    return results, len(groups) > page.offset + page.k, hits.exact, reason
+    return results, len(rows) > page.offset + page.k, hits.exact, reason
+
+
+def _ranked(page: _Page, judge: Judge, words: WordSearch, depth: int) -> tuple[Ranking, Judged, NDArray[np.int64]]:
+    """Return hits by embedding and by words, what is known of them, and the rows that a page may show, best first."""
+    ranking = words.ranked(_hits(judge.collection, judge.query.vector, depth, page.where), DEPTH)
+    judged = judge.judged(ranking.hits, page)
+    passing = (judged.enough | ranking.sure) & judged.allowed
+    return ranking, judged, ranking.order[passing[ranking.order]]
+
+
+def _by_date(collection: Collection, hits: Hits, rows: list[int]) -> list[int]:
+    """Return rows with the newest first, by :func:`~vse.index.types.recency`; those of one time keep their order."""
+    files = [item.file for item in read_hits(collection.items, hits.ids[rows].tolist())]
+    newest = np.argsort([-recency(file.taken, file.modified) for file in files], kind="stable")
+    return [rows[each] for each in newest.tolist()]
 
 
 def _empty_reason(page: _Page, judge: Judge, judged: Judged) -> EmptyReason:
@@ -225,9 +256,8 @@ def _empty_reason(page: _Page, judge: Judge, judged: Judged) -> EmptyReason:
 
 def _count(page: _Page, judge: Judge) -> int:
     """Return how many of the best hits a page could show, near-duplicates included."""
-    hits = _hits(judge.collection, judge.query.vector, DEPTH, page.where)
-    judged = judge.judged(hits, page)
-    return int((judged.enough & judged.allowed).sum())
+    words = search_words(judge.collection, judge.query, page.where)
+    return min(DEPTH, len(_ranked(page, judge, words, DEPTH)[2]))
 
 
 def _hits(collection: Collection, vector: Vectors, depth: int, where: Filter | None) -> Hits:
@@ -287,6 +317,7 @@ def _results(
     judged: Judged,
     groups: list[tuple[int, list[int]]],
     moments: dict[int, int],
+    words: WordSearch,
 ) -> tuple[Result, ...]:
     rows = [each for row, others in groups for each in (row, *others[:NAMED])]
     ids = hits.ids[rows].tolist()
@@ -301,44 +332,7 @@ def _results(
             tuple(full_path(item_of[each].file) for each in others[:NAMED]),
             None if relevance is None else float(relevance[row]),
             moments=moments.get(row, 1),
+            matched=words.matched(item_of[row].file),
         )
         for row, others in groups
     )
-
-
-def suggest_folder(collection: Collection, vector: Vectors, where: Filter | None) -> None:
-    """Raise an error with a suggestion when the folder of a filter holds no file.
-
-    It takes one search per part of the folder, so call it only after an empty result, inside
-    :func:`~vse.index.checks.retry_on_stale_hits`. Any query ``vector (D,)`` will do.
-    """
-    if where is None or (where.folder is None and where.root is None):
-        return
-    parts = [] if where.folder is None else where.folder.split("/")
-    if _paths(collection, vector, where.root, parts, 1):
-        return
-    shown = "/".join([*([where.root.rstrip("/")] if where.root is not None else []), *parts])
-    raise InputError(f"no file lies in folder {shown[:200]!r}: {_hint(collection, vector, where.root, parts)}")
-
-
-def _hint(collection: Collection, vector: Vectors, root: str | None, parts: list[str]) -> str:
-    from difflib import get_close_matches
-
-    for depth in range(len(parts) - 1, -1, -1):
-        paths = _paths(collection, vector, root, parts[:depth], SAMPLED_ITEMS)
-        below = sorted({path.split("/")[depth] for path in paths if path.count("/") > depth})
-        close = get_close_matches(parts[depth], below, n=1)
-        if close:
-            return f"did you mean {'/'.join([*parts[:depth], *close])!r}?"
-        if paths and depth:
-            return f"the nearest that holds files is {'/'.join(parts[:depth])!r}"
-        if below:
-            more = " …" if len(below) > NAMED_FOLDERS else ""
-            return f"there are {', '.join(map(repr, below[:NAMED_FOLDERS]))}{more}"
-    return "leave it out, or index it"
-
-
-def _paths(collection: Collection, vector: Vectors, root: str | None, parts: list[str], count: int) -> list[str]:
-    """Return the paths of up to ``count`` files in a folder."""
-    hits = collection.search(vector, count, where=Filter(folder="/".join(parts), root=root))
-    return [item.file.path for item in read_hits(collection.items, hits.ids.tolist())]

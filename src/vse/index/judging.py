@@ -98,8 +98,9 @@ class Judge:
         )
 
     def excluded(self, hits: Hits) -> NDArray[np.bool_]:
-        """Return which hits show something that is excluded; without relevance, none is known to."""
-        shown = np.zeros(len(hits.ids), bool)
+        """Return which hits show something that is excluded, by their words or by their relevance to it."""
+        named = self.collection.items_with_words(hits.ids.tolist(), self.query.unwanted) if self.query.unwanted else ()
+        shown = np.isin(hits.ids, np.array(sorted(named), np.int64))
         if self.relevance is None or self.query.excluded is None or not len(hits.ids):
             return shown
         vectors = read_hits(self.collection.vectors, hits.ids.tolist())

@@ -110,8 +110,10 @@ class QueryVector:
         unknown: Words that the model does not know.
         cut: Texts that the model truncated.
         excluded: Embeddings of the excluded texts ``(E, D)``; None if there are none.
-        words_only: Whether everything that is wanted is text; only then results have a relevance.
+        words_only: Whether everything that is wanted is text; only then results have a relevance, and words count.
         notes: What should be said about the texts, as in :class:`~vse.index.results.SearchResults`.
+        texts: The texts that are wanted.
+        unwanted: The texts that are excluded.
     """
 
     vector: Vectors
@@ -122,6 +124,8 @@ class QueryVector:
     excluded: Vectors | None = None
     words_only: bool = False
     notes: tuple[str, ...] = ()
+    texts: tuple[str, ...] = ()
+    unwanted: tuple[str, ...] = ()
 
 
 def encode_query(query: Query, model: Model | None, collection: Collection | None = None) -> QueryVector:
@@ -156,7 +160,17 @@ def encode_query(query: Query, model: Model | None, collection: Collection | Non
         wanted.append(collection.vectors(query.like))
     vector = combine(np.concatenate(wanted), query.weights, unwanted)
     words_only = not (query.images or query.like)
-    return QueryVector(vector, str(query), query.like, unknown, cut, excluded=unwanted, words_only=words_only)
+    return QueryVector(
+        vector,
+        str(query),
+        query.like,
+        unknown,
+        cut,
+        excluded=unwanted,
+        words_only=words_only,
+        texts=query.texts,
+        unwanted=query.exclude,
+    )
 
 
 def combine(wanted: Vectors, weights: Sequence[float] | None = None, unwanted: Vectors | None = None) -> Vectors:

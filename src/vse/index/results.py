@@ -39,6 +39,7 @@ class Result:
         moments: Matching moments of the same video that it stands for, if videos are grouped.
         relevance: Probability that it fits the query; see :mod:`vse.index.relevance`. None if the model has no
             coefficients for it, or the query contains images or items.
+        matched: Fields that hold words of the query, as in :data:`vse.index.words.FIELDS`; see :mod:`vse.index.fusion`.
     """
 
     item: Item
@@ -48,6 +49,7 @@ class Result:
     alike: tuple[str, ...] = ()
     relevance: float | None = None
     moments: int = 1
+    matched: tuple[str, ...] = ()
 
     @property
     def grade(self) -> Grade | None:
@@ -89,7 +91,8 @@ class Result:
     def to_json(self) -> dict[str, Any]:
         names = ("id", "path", "score", "confidence", "relevance", "grade", "start", "end", "kind", "taken")
         found = {name: getattr(self, name) for name in names}
-        return {**found, "group": list(self.group), "moments": self.moments, "missing": self.missing}
+        lists = {"matched": list(self.matched), "group": list(self.group)}
+        return {**found, **lists, "moments": self.moments, "missing": self.missing}
 
 
 @dataclass(frozen=True)

@@ -194,6 +194,21 @@ class Hits:
 
 
 @dataclass(frozen=True)
+class WordHits:
+    """Files found by words, each as its best item for a query: by descending share, then score, then by id.
+
+    ``shares`` say how much of the weight of the words a file holds; see :meth:`Collection.search_words`.
+    """
+
+    ids: NDArray[np.int64]
+    scores: NDArray[np.float32]
+    shares: NDArray[np.float64]
+
+
+NO_WORD_HITS = WordHits(np.empty(0, np.int64), np.empty(0, np.float32), np.empty(0, np.float64))
+
+
+@dataclass(frozen=True)
 class CollectionInfo:
     """Contents and origin of a collection.
 
@@ -298,6 +313,24 @@ class Collection(Protocol):
         """Return in how many files each word occurs, as split by :func:`vse.index.words.fold`.
 
         All are 0 where words cannot be searched: on Milvus, and in a collection that an older version wrote.
+        """
+
+    def search_words(
+        self, words: Mapping[str, float], vector: Vectors, k: int, *, where: Filter | None = None
+    ) -> WordHits:
+        """Return the ``k`` files whose words weigh most, each as its best item for a unit ``vector``.
+
+        ``words`` are weights of words as split by :func:`vse.index.words.fold`. The share of a file is the sum of the
+        weights of those it holds, each times the largest :data:`vse.index.words.RANKED` of the fields that hold it;
+        files below :data:`vse.index.words.MIN_SHARE` are left out. Results are prefix-stable. There are none where
+        :meth:`word_counts` are all 0.
+        """
+
+    def items_with_words(self, ids: Sequence[int], texts: Sequence[str]) -> set[int]:
+        """Return those of the items ``ids`` whose file holds one of ``texts``, word by word.
+
+        Only the fields :data:`vse.index.words.NAMED` count, and the words of a text from the first to the last one that
+        says something. Ids that no longer exist are left out.
         """
 
     def settle(self, *, progress: ProgressReporter | None = None) -> None:

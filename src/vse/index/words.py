@@ -14,12 +14,33 @@ from typing import TYPE_CHECKING
 from vse.errors import InputError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from vse.index.types import MediaFile
 
 WORDS_VERSION = 1
 """Raise it when :func:`fold` or :func:`texts_of` changes: the next writer then rebuilds the words of a collection."""
 FIELDS = ("name", "folder", "caption", "title", "description", "keyword", "camera", "place", "ocr")
 """The texts of a file, by the names that ``Result.matched`` uses."""
+RANKED = {
+    "name": 1.0,
+    "caption": 1.0,
+    "title": 1.0,
+    "keyword": 1.0,
+    "place": 1.0,
+    "folder": 0.5,
+    "description": 0.5,
+    "ocr": 0.5,
+}
+"""How much a word counts in each field when files are ranked by words.
+
+A folder, a long text and recognised letters say less about one image. Cameras are left out: "apple" and "canon" have
+other meanings, so they are found by quotes and by ``Filter.camera`` only.
+"""
+NAMED = tuple(field for field, weight in RANKED.items() if weight == 1)
+"""Fields that tell what a file shows; a word in one of them excludes it."""
+MIN_SHARE = 0.25
+"""A file is found by words if it holds this share of their weight."""
 MAX_WORDS = 32
 """Words of one condition or query text that are looked up."""
 SHOWN = 60
@@ -56,8 +77,22 @@ def fold(text: str) -> list[str]:
 
 
 def content_words(text: str) -> list[str]:
-    """Return the distinct words of a query that say something, without articles and the like."""
-    return [word for word in dict.fromkeys(fold(text)) if word not in COMMON][:MAX_WORDS]
+    """Return the distinct words of a query that say something: no articles and the like, no single letters or digits.
+
+    Numbers of one or two digits are left out too: "3 dogs" is not about ``IMG_3.jpg``.
+    """
+    return [word for word in dict.fromkeys(fold(text)) if not _says_nothing(word)][:MAX_WORDS]
+
+
+def _says_nothing(word: str) -> bool:
+    return word in COMMON or (word.isascii() and (len(word) == 1 or (len(word) == 2 and word.isdigit())))
+
+
+def core_words(text: str) -> list[str]:
+    """Return the words of a text from the first to the last one that says something."""
+    words = fold(text)
+    telling = [at for at, word in enumerate(words) if not _says_nothing(word)]
+    return words[telling[0] : telling[-1] + 1] if telling else []
 
 
 def texts_of(file: MediaFile) -> tuple[str, ...]:
@@ -116,6 +151,33 @@ def phrase(text: str) -> str:
     return f'"{joined}" *' if text.rstrip().endswith("*") else f'"{joined}"'
 
 
-def matched_fields(texts: tuple[str, ...], words: frozenset[str]) -> tuple[str, ...]:
-    """Return the fields that hold one of ``words``, given the :func:`texts_of` a file."""
-    return tuple(field for field, text in zip(FIELDS, texts, strict=True) if not words.isdisjoint(text.split()))
+def share_of(texts: tuple[str, ...], weights: Mapping[str, float]) -> float:
+    """Return the weight of the words that a file holds, given the :func:`texts_of` it; see :data:`RANKED`."""
+    held = {field: frozenset(text.split()) for field, text in zip(FIELDS, texts, strict=True) if field in RANKED}
+    return sum(
+        weight * max((RANKED[field] for field, words in held.items() if word in words), default=0.0)
+        for word, weight in weights.items()
+    )
+
+
+def matched_fields(
+    texts: tuple[str, ...], weights: Mapping[str, float], phrases: Sequence[str] = ()
+) -> tuple[str, ...]:
+    """Return the fields in which a file matches, given the :func:`texts_of` it.
+
+    Args:
+        texts: The words of each field.
+        weights: Words of a query; they count if the file holds :data:`MIN_SHARE` of them.
+        phrases: Exact words, as in ``Filter.words``; they count in any field.
+    """
+    found = set()
+    if weights and share_of(texts, weights) >= MIN_SHARE:
+        found = {
+            f
+            for f, text in zip(FIELDS, texts, strict=True)
+            if f in RANKED and not weights.keys().isdisjoint(text.split())
+        }
+    for each in phrases:
+        wanted = " " + " ".join(fold(each)) + ("" if each.rstrip().endswith("*") else " ")
+        found |= {field for field, text in zip(FIELDS, texts, strict=True) if wanted in f" {text} "}
+    return tuple(field for field in FIELDS if field in found)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import stat
 from dataclasses import dataclass
+from io import FileIO
 from pathlib import Path
 from typing import Literal
 
@@ -132,3 +134,18 @@ def regular_size(path: str | Path) -> int:
     if not stat.S_ISREG(status.st_mode):
         raise BadMediaError(str(path), "not a regular file")
     return status.st_size
+
+
+def open_regular(path: str | Path) -> FileIO:
+    """Open a regular file for reading; anything else, such as a pipe that took its place, is an error at once.
+
+    Raises:
+        BadMediaError: It is not a regular file.
+        OSError: It cannot be opened.
+    """
+    descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
+    file = FileIO(descriptor)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        file.close()
+        raise BadMediaError(str(path), "not a regular file")
+    return file

@@ -20,6 +20,8 @@ Triple = tuple[float, float, float]
 
 # A training crop keeps at least this share of either side.
 SMALLEST_CROP = 0.6
+MAX_PIXELS = 4096 * 4096
+"""Largest image that a model may ask for, before and after the crop: 200 MB as float32."""
 # A JPEG may be decoded at a reduced scale if it is then downsampled by at least this factor with antialiasing:
 # the decoder's cheaper reduction no longer shows.
 DECODE_MARGIN = 2
@@ -59,6 +61,11 @@ class ImagePreprocessing:
             raise InputError(f"crop_ratio must be above 0 and at most 1, got {self.crop_ratio!r}")
         if self.fit == "stretch" and self.crop_ratio != 1:
             raise InputError(f"crop_ratio {self.crop_ratio} goes with fit 'crop'; fit is 'stretch'")
+        if max(math.prod(self.size), math.prod(self.resized)) > MAX_PIXELS:
+            raise InputError(
+                f"size {self.size} with crop_ratio {self.crop_ratio} needs an image of {math.prod(self.resized):,} "
+                f"pixels, at most {MAX_PIXELS:,}"
+            )
 
     def to_json(self) -> dict[str, Any]:
         """Return a dictionary for ``json.dumps``; the usual ``rounding`` is left out, as files before it had none."""

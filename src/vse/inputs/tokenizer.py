@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from itertools import chain
 from pathlib import Path
@@ -15,12 +16,14 @@ from tokenizers.pre_tokenizers import WhitespaceSplit
 
 from vse._util.atomic import write_json, write_text
 from vse._util.schema import NonNegative, Positive, parse_plain, read_json
-from vse.errors import InputError, unknown_choice
+from vse.errors import InputError, first_line, unknown_choice
 from vse.inputs.text import plain_sentence
 
 Kind = Literal["words", "subwords"]
 
 MAX_CHARACTERS = 100_000
+MAX_GROWTH = 64
+"""How many times longer the rules of a tokenizer may make a text; usual ones replace a character by one."""
 TOKENIZER_FILE = "tokenizer.json"
 SETTINGS_FILE = "tokenizer_settings.json"
 
@@ -143,7 +146,8 @@ class TextTokenizer:
         """
         texts = _checked(texts, first)
         try:
-            encodings = self._tokenizer.encode_batch(texts)
+            with rust_panics("a text cannot be tokenized: a pattern of the model's tokenizer.json fails on it"):
+                encodings = self._tokenizer.encode_batch(texts)
         except (UnicodeError, TypeError):
             raise InputError(_bad_characters(texts, first)) from None
         return self._batch(encodings)
@@ -217,14 +221,57 @@ class TextTokenizer:
         return pretrained_tokenizer(source, max_length)
 
 
+@contextmanager
+def rust_panics(message: str) -> Iterator[None]:
+    """Convert a panic of a Rust library, such as a pattern that backtracks for too long, into InputError."""
+    try:
+        yield
+    except BaseException as error:
+        if isinstance(error, Exception) or type(error).__name__ != "PanicException":  # it is no Exception
+            raise
+        raise InputError(f"{message} ({first_line(error)})") from None
+
+
 def read_tokenizer(path: Path) -> Tokenizer:
     """Read the pipeline in a ``tokenizer.json``; raise :class:`InputError` if it is invalid."""
     try:
-        return Tokenizer.from_str(path.read_text(encoding="utf-8"))
+        text = path.read_text(encoding="utf-8")
+        with rust_panics(f"{path}: not a tokenizer"):
+            tokenizer = Tokenizer.from_str(text)
+        _expect_little_growth(path, json.loads(text))
+        return tokenizer
+    except InputError:
+        raise
     except OSError as error:
         raise InputError(f"{path}: cannot be read ({error.strerror})") from None
     except Exception as error:  # the library raises bare Exception
         raise InputError(f"{path}: not a tokenizer ({' '.join(str(error).split())})") from error
+
+
+def _expect_little_growth(path: Path, pipeline: Any) -> None:
+    """Refuse rules that make a text many times longer: nine that write ten letters for one take hours."""
+    growth = 1
+    for rule in _rules(pipeline.get("normalizer")):
+        if rule.get("type") == "Replace":
+            pattern = rule.get("pattern", {})
+            replaced = len(pattern.get("String") or "?")  # a regular expression may match a single character
+            growth *= max(1, -(-len(str(rule.get("content", ""))) // replaced))
+        elif rule.get("type") == "Prepend":
+            growth *= max(1, len(str(rule.get("prepend", ""))))
+        if growth > MAX_GROWTH:
+            raise InputError(
+                f"{path}: its Replace rules make a text more than {MAX_GROWTH} times longer; expected shorter ones"
+            )
+
+
+def _rules(normalizer: Any) -> Iterator[dict[str, Any]]:
+    """Iterate over the steps of a normalizer, however deep they are nested."""
+    waiting = [normalizer]
+    while waiting:
+        rule = waiting.pop()
+        if isinstance(rule, dict):
+            yield rule
+            waiting.extend(rule.get("normalizers") or ())
 
 
 def _checked(texts: Sequence[str], first: int) -> list[str]:

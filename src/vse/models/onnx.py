@@ -7,6 +7,7 @@ The folder that ``vse export`` writes:
     text.onnx           tokens (B, L), lengths (B,) → vectors (B, D)
     *-MARK.onnx.data    large weights of either, memory-mapped; MARK is the fingerprint
     tokenizer.json, tokenizer_settings.json, README.md, pooling_curves.json, pooling.png
+    checksums.json      SHA-256 of towers, weights and tokenizer, see :mod:`vse.models.integrity`
     confidence.json     coefficients of ``vse calibrate``, if it was run; not read here
 """
 
@@ -35,6 +36,7 @@ from vse.models.devices import (
     onnx_device,
 )
 from vse.models.encode import EncodingMethods, VideoMethods
+from vse.models.integrity import verify_files
 from vse.models.protocols import NO_EVIDENCE, Capabilities, ParallelCalls, Vectors
 
 if TYPE_CHECKING:
@@ -155,6 +157,7 @@ class OnnxModel(EncodingMethods, VideoMethods):
             return None
         from vse.inputs.tokenizer import TextTokenizer
 
+        self._verify(TOKENIZER_FILE)
         return TextTokenizer.load(self.folder)
 
     def embed_images(self, batch: NDArray[Any], lengths: NDArray[np.int64] | None = None) -> Vectors:
@@ -273,9 +276,20 @@ class OnnxModel(EncodingMethods, VideoMethods):
             return [np.zeros((0, self.embed_size), dtype=np.float32)]
         try:
             with self._turn:
-                return session.run(outputs, inputs, options)
+                found = session.run(outputs, inputs, options)
         except Exception as error:  # its errors have no common base
             raise VSEError(f"ONNX Runtime failed: {first_line(error)}") from error
+        self._check_outputs(found, len(next(iter(inputs.values()))))
+        return found
+
+    def _check_outputs(self, found: list[NDArray[np.float32]], count: int) -> None:
+        """Reject a tower that computes something else than the configuration says."""
+        for each in found:
+            if each.shape[:1] != (count,) or each.shape[-1] != self.embed_size:
+                raise InputError(
+                    f"{self.folder}: a tower returns shape {each.shape} for {count} inputs, config.json says "
+                    f"{self.embed_size} dimensions; export it again"
+                )
 
     @cached_property
     def _image_session(self) -> Any:
@@ -307,6 +321,7 @@ class OnnxModel(EncodingMethods, VideoMethods):
         options.add_session_config_entry("session.disable_prepacking", "0" if packing else "1")
         options.enable_mem_pattern = self._device.provider != PROVIDERS["dml"].provider  # DirectML refuses it
         path = self._tower_file(name)
+        self._verify(name)
         try:
             session = self._device.session(str(path), options)
         except DeviceError:
@@ -320,6 +335,10 @@ class OnnxModel(EncodingMethods, VideoMethods):
             raise InputError(f"{path}: not a complete ONNX model ({reason}); export it again") from None
         self._check_session(session, name)
         return session
+
+    def _verify(self, name: str) -> None:
+        """Reject damaged files of a tower or the tokenizer."""
+        verify_files(self.folder, Path(name).stem)
 
     def _tower_file(self, name: str) -> Path:
         """Return the ONNX file of a tower."""

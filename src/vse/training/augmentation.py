@@ -50,16 +50,17 @@ class TextAugmentation:
 
     ``drop`` deletes the chosen tokens; ``released`` masks half of them, replaces a tenth by random ones and deletes
     the rest. With tokenizers of whole words every token may be chosen, start and end included; with subwords all pieces
-    of a word are treated alike, and [CLS] and [SEP] stay.
+    of a word are treated alike, and [CLS] and [SEP] stay. A random word is no special token, unless ``special_words``.
     """
 
-    def __init__(self, style: Style, rate: float, tokenizer: TextTokenizer) -> None:
+    def __init__(self, style: Style, rate: float, tokenizer: TextTokenizer, *, special_words: bool = False) -> None:
         self.style = style
         self.rate = rate if style != "none" else 0.0
         self._whole = tokenizer.kind == "subwords"
         special = {tokenizer.pad_id, tokenizer.unk_id, tokenizer.mask_id, tokenizer.start_id, tokenizer.end_id}
         self._mask_id = tokenizer.mask_id
-        self._ordinary = np.array([n for n in range(tokenizer.vocab_size) if n not in special], dtype=np.int32)
+        left_out = set() if special_words else special
+        self._ordinary = np.array([n for n in range(tokenizer.vocab_size) if n not in left_out], dtype=np.int32)
 
     def __call__(self, tokens: Tokens, words: Tokens, generator: Generator) -> Tokens:
         if self.rate == 0:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from vse.data import CaptionedImages, FeatureStore, attach, open_data
+from vse.data import CaptionedImages, FeatureRows, FeatureStore, ImageFiles, attach, open_data
 from vse.data.dataset import VIDEOS
 from vse.data.layouts.hgr import annotation_folder
 from vse.data.vocabulary import WORD_FILE, WORD_LIMIT, VideoVocabulary
@@ -65,7 +65,25 @@ def open_splits(recipe: Recipe) -> Splits:
     for each in (train, dev):
         if not each.captions:
             raise InputError(f"{each.name}, split {each.split!r}: no captions to learn from")
+    if recipe.data.dev_captions is not None:
+        dev = _first_captions(dev, recipe.data.dev_captions)
     return Splits(train, dev, store, graphs_of(recipe, (*train.captions, *dev.captions)))
+
+
+def _first_captions(data: CaptionedImages, count: int) -> CaptionedImages:
+    """Return the first captions of a split and the images up to the last that they describe."""
+    owners = data.caption_to_image[:count]
+    last = int(owners.max()) + 1
+    if last == len(data.images) and count >= len(data.captions):
+        return data
+    images = data.images
+    if isinstance(images, ImageFiles):
+        images = replace(images, paths=images.paths[:last], ids=images.ids[:last])
+    elif isinstance(images, FeatureRows):
+        images = replace(images, rows=images.rows[:last], ids=images.ids[:last])
+    else:
+        raise InputError("data.dev_captions is for images: leave it out for videos")
+    return replace(data, images=images, captions=data.captions[:count], caption_to_image=owners)
 
 
 def open_split(recipe: Recipe, split: str, store: FeatureStore | None = None) -> CaptionedImages:
@@ -167,7 +185,12 @@ def training_pairs(
     return TrainingPairs(
         data,
         TokenStore.build(data.captions, tokenizer),
-        TextAugmentation(recipe.augmentation.text, recipe.augmentation.rate, tokenizer),
+        TextAugmentation(
+            recipe.augmentation.text,
+            recipe.augmentation.rate,
+            tokenizer,
+            special_words=recipe.released.special_words,
+        ),
         recipe.augmentation,
         seed=recipe.seed,
         preprocessing=model.preprocessing,

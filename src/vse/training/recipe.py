@@ -33,6 +33,7 @@ class DataRecipe(Table):
         min_count: see ``vocabulary``.
         max_tokens: truncate longer captions; those of videos are truncated at 30 words by default.
         captions_per_image: draw that many captions of each image for every epoch. Default: all captions.
+        dev_captions: select the best epoch by the first captions of ``dev`` and their images. Default: by all.
     """
 
     path: str = ""
@@ -45,6 +46,7 @@ class DataRecipe(Table):
     min_count: Count = 4
     max_tokens: Count | None = None
     captions_per_image: Count | None = None
+    dev_captions: Count | None = None
 
     @field_validator("layout")
     @classmethod
@@ -127,6 +129,22 @@ class AugmentationRecipe(Table):
     views: bool = True
 
 
+class ReleasedRecipe(Table):
+    """Habits of the authors' code that the paper does not mention; ``vse train --as-released`` turns them on.
+
+    Attributes:
+        scaled_loss: the warm-up of ``[schedule]`` scales the loss of step i of n by i / n, not the learning rate.
+        padded_norm: the batch norm of a residual head counts the padded rows of a batch.
+        partial_batch: an epoch of a model of image files ends with the remaining pairs, a smaller batch.
+        special_words: ``augmentation.text = "released"`` may exchange a word for a special token.
+    """
+
+    scaled_loss: bool = False
+    padded_norm: bool = False
+    partial_batch: bool = False
+    special_words: bool = False
+
+
 class GuardRecipe(Table):
     """What to do when the embeddings collapse: the spread of images or texts stays below ``spread`` for ``patience``
     steps.
@@ -191,6 +209,7 @@ class Recipe(Table):
     optimizer: OptimizerRecipe = OptimizerRecipe()
     schedule: ScheduleRecipe = ScheduleRecipe()
     augmentation: AugmentationRecipe = AugmentationRecipe()
+    released: ReleasedRecipe = ReleasedRecipe()
     guard: GuardRecipe = GuardRecipe()
     run: RunRecipe = RunRecipe()
 
@@ -216,6 +235,8 @@ class Recipe(Table):
             )
         if self.run.compile and self.run.micro_batches > 1:
             raise ValueError("run.compile and run.micro_batches: compiled dropout may differ between the two passes")
+        if self.released.partial_batch and self.run.micro_batches > 1:
+            raise ValueError("released.partial_batch and run.micro_batches: a smaller batch has no equal parts")
         self.model.check(self)
         return self
 

@@ -95,6 +95,35 @@ def read_recipe(name: str | Path, changes: Sequence[str] = ()) -> Recipe | Ensem
         raise error from None
 
 
+AS_RELEASED = (
+    'loss.same_image="negatives"',
+    'augmentation.image="released"',
+    'augmentation.text="released"',
+    "data.dev_captions=5000",
+    "released.padded_norm=true",
+    "released.partial_batch=true",
+    "released.scaled_loss=true",
+    "released.special_words=true",
+)
+
+
+def released_changes(name: str | Path) -> tuple[str, ...]:
+    """Return the changes by which a recipe of the paper trains as the authors' code does.
+
+    Grid models warm up by scaling the loss, region models not at all. An ensemble has no values to change.
+
+    Raises:
+        InputError: the recipe is missing or invalid, or is not one of images and captions.
+    """
+    recipe = read_recipe(name)
+    if isinstance(recipe, EnsembleRecipe):
+        raise InputError(f"{name}: an ensemble has no values of its own to set; train its members with --as-released")
+    if recipe.model.item_input not in {"region", "grid"} or recipe.model.token_source == "start":
+        raise InputError(f"{name}: the authors' code trains image models of regions or grid cells, not this one")
+    warm_up = () if recipe.model.item_input == "grid" else ("schedule.warmup_epochs=0",)
+    return AS_RELEASED + warm_up
+
+
 def read_values(path: Path, depth: int = 0) -> dict[str, Any]:
     """Return the tables of a recipe file, merged over those of the file it ``extends`` (beside it, or bundled)."""
     if depth > MAX_DEPTH:

@@ -13,17 +13,25 @@ from vse.losses import contrastive_from_scores, smooth_triplet_from_scores, trip
 from vse.training.recipe import LossRecipe, ScheduleRecipe
 
 
-def rate_factor(schedule: ScheduleRecipe, step: int, steps_per_epoch: int) -> float:
+def warmup_factor(schedule: ScheduleRecipe, step: int, steps_per_epoch: int, *, first: int = 1) -> float:
+    """Return ``(k + first) / n`` at step k of the n steps of the warm-up, and 1 outside of it."""
+    begin = round(schedule.warmup_from * steps_per_epoch)
+    length = round(schedule.warmup_epochs * steps_per_epoch)
+    return (step - begin + first) / length if begin <= step < begin + length else 1.0
+
+
+def rate_factor(schedule: ScheduleRecipe, step: int, steps_per_epoch: int, *, warm_up: bool = True) -> float:
     """Return the factor of the learning rate at a step, between 0 and 1.
 
     Warm-up: step k of n has the factor (k + 1) / n, so that the first step is not lost and the last one has the full
     rate. Afterwards ``step`` decay multiplies by ``decay_factor`` in the last ``decay_epochs``; ``cosine`` follows
-    ``(1 + cos πx) / 2`` from the end of the warm-up (x = 0) to the end of the run (x = 1).
+    ``(1 + cos πx) / 2`` from the end of the warm-up (x = 0) to the end of the run (x = 1). ``warm_up=False`` keeps the
+    full rate during the warm-up.
     """
     epoch = step / steps_per_epoch
     begin = round(schedule.warmup_from * steps_per_epoch)
     length = round(schedule.warmup_epochs * steps_per_epoch)
-    warm = (step - begin + 1) / length if begin <= step < begin + length else 1.0
+    warm = warmup_factor(schedule, step, steps_per_epoch) if warm_up else 1.0
     if schedule.decay == "step":
         late = schedule.decay_epochs > 0 and epoch >= schedule.epochs - schedule.decay_epochs
         return warm * (schedule.decay_factor if late else 1.0)

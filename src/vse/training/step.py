@@ -12,6 +12,7 @@ import torch.distributed.nn.functional as collective
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
+from vse.encoders.image import Projection
 from vse.errors import InputError, VSEError
 from vse.losses import satisfied
 from vse.models.storage import TorchModel
@@ -150,6 +151,8 @@ class TrainingStep:
             _refuse_batch_statistics(model)
         if not ranks.alone:
             synchronise_norms(model)
+        if recipe.released.padded_norm:
+            _count_padding(model)
         if recipe.run.compile:
             model.compile_encoders()
 
@@ -164,8 +167,8 @@ class TrainingStep:
             self._network = DistributedDataParallel(self.matcher)
         self._trained = trained
 
-    def __call__(self, batch: Batch, step: int, *, softened: bool = False) -> StepFigures:
-        """Update the weights once.
+    def __call__(self, batch: Batch, step: int, *, softened: bool = False, scale: float = 1.0) -> StepFigures:
+        """Update the weights once, with the loss times ``scale``.
 
         Raises:
             NotFiniteError: the loss or a gradient is not finite; no weight has changed.
@@ -187,7 +190,7 @@ class TrainingStep:
         value = float(loss.detach())
         if not _finite(value):
             raise NotFiniteError("loss", self._bad_rows(inputs[self.matcher.item_input], (*images, *texts)))
-        whole = self.scaler.scale(loss * self.ranks.world)
+        whole = self.scaler.scale(loss * (scale * self.ranks.world))
         if len(parts) == 1:
             whole.backward()
         else:
@@ -286,6 +289,13 @@ def _floats(tensors: Side) -> list[Tensor]:
 
 def _single(tensor: Tensor) -> Tensor:
     return tensor.float() if tensor.is_floating_point() else tensor
+
+
+def _count_padding(model: nn.Module) -> None:
+    """Let the batch norm of residual heads count padded rows, as the released code does."""
+    for module in model.modules():
+        if isinstance(module, Projection):
+            module.padded_norm = True
 
 
 def _refuse_batch_statistics(model: nn.Module) -> None:

@@ -31,7 +31,7 @@ from vse.training.optimizer import (
 )
 from vse.training.recipe import Recipe
 from vse.training.run_folder import RunFolder
-from vse.training.schedule import AveragedWeights, Objective, rate_factor
+from vse.training.schedule import AveragedWeights, Objective, rate_factor, warmup_factor
 from vse.training.step import NotFiniteError, StepFigures, TrainingStep
 
 MODEL, OPTIMIZER, AVERAGE = "model|", "optimizer|", "average|"
@@ -75,6 +75,10 @@ class Trainer:
         schedule = recipe.schedule
         size = len(pairs.order(0, recipe.data.captions_per_image))
         self.steps_per_epoch = size // schedule.batch_size
+        if recipe.released.partial_batch and pairs.data.images.kind == "files" and size % schedule.batch_size:
+            if not ranks.alone:
+                raise InputError("released.partial_batch: a smaller batch cannot be split over processes")
+            self.steps_per_epoch += 1
         if self.steps_per_epoch == 0:
             raise InputError(
                 f"{pairs.data.name}, split {pairs.data.split!r}: an epoch has {size} captions, fewer than one batch of "
@@ -172,12 +176,19 @@ class Trainer:
         size = self.recipe.schedule.batch_size
         return [order[first : first + size] for first in range(0, self.steps_per_epoch * size, size)]
 
+    def _loss_scale(self, step: int) -> float:
+        """Return the factor of the loss: the warm-up of the released code, which begins with 0."""
+        if not self.recipe.released.scaled_loss:
+            return 1.0
+        return warmup_factor(self.recipe.schedule, step, self.steps_per_epoch, first=0)
+
     def _one_step(self, batch: Batch, samples: Samples, log: MetricsLog | None, waited: float, began: float) -> None:
         position, number = self.position, self.position.step
-        factor = rate_factor(self.recipe.schedule, number, self.steps_per_epoch)
+        warm_up = not self.recipe.released.scaled_loss
+        factor = rate_factor(self.recipe.schedule, number, self.steps_per_epoch, warm_up=warm_up)
         set_rate(self.step.optimizer, factor)
         try:
-            figures = self.step(batch, number, softened=self.guard.softened)
+            figures = self.step(batch, number, softened=self.guard.softened, scale=self._loss_scale(number))
         except NotFiniteError as error:
             raise VSEError(blame(error, samples, self.pairs.data, position.step, position.epoch)) from error
         if self.average is not None:
@@ -245,8 +256,10 @@ class Trainer:
         """Save the current model with its figures on dev in its card."""
         name = f"model-{self.position.step:08d}{'-averaged' if link == 'averaged' else ''}"
         config = self.model.config
+        limit = self.recipe.data.dev_captions
+        dev = "whole dev split" if limit is None else f"first {limit} captions of dev"
         score = Score(
-            protocol=f"whole dev split, after epoch {self.position.epoch + 1}",
+            protocol=f"{dev}, after epoch {self.position.epoch + 1}",
             data=self.dev.name,
             split=self.dev.split,
             values={key: float(value) for key, value in metrics.figures().items()},

@@ -19,7 +19,8 @@ from numpy.typing import NDArray
 
 from vse._util.atomic import settle, write_text
 from vse.data.dataset import CaptionedImages, FeatureRows, ImageFiles
-from vse.data.files import open_features, parse_json, read_captions, read_lines, read_text
+from vse.data.files import parse_json, read_captions, read_lines, read_text
+from vse.data.npy import open_features
 from vse.data.reading import ReadOptions, first_folder, in_usual_order
 from vse.errors import InputError
 

@@ -10,13 +10,13 @@ from __future__ import annotations
 import heapq
 import math
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 
 from vse.index.checks import check_page, read_hits, retry_on_stale_hits
 from vse.index.filters import Filter
 from vse.index.milvus.schema import ITEM_COLUMNS, Row, State, from_stored, item_of
 from vse.index.milvus.search import Reading, condition, ordered_ids
-from vse.index.types import Facets, Item, folder_counts, recency
+from vse.index.types import NO_WORD_HITS, Facets, Item, Vectors, WordHits, folder_counts, recency
 
 FIRST = "position == 0"
 """Matches each file once."""
@@ -103,3 +103,21 @@ def _keys(reading: Reading, only: str) -> Iterator[Key]:
 
 def _key(row: Row) -> Key:
     return -recency(row["taken"], row["modified"]), int(row["item"])
+
+
+class NoWords:
+    """The methods of a collection that holds no words; a :class:`~vse.index.filters.Filter` on words is an error."""
+
+    def word_counts(self, words: Sequence[str]) -> dict[str, int]:
+        """Return 0 for each word."""
+        return dict.fromkeys(words, 0)
+
+    def search_words(
+        self, words: Mapping[str, float], vector: Vectors, k: int, *, where: Filter | None = None
+    ) -> WordHits:
+        """Return no file."""
+        return NO_WORD_HITS
+
+    def items_with_words(self, ids: Sequence[int], texts: Sequence[str]) -> set[int]:
+        """Return no item."""
+        return set()

@@ -76,7 +76,7 @@ def _locked(folder: Path) -> FolderLock:
 PAGE = 512
 
 
-class MilvusCollection:
+class MilvusCollection(browsing.NoWords):
     """A :class:`~vse.index.types.Collection` in Milvus; see :meth:`create` and :meth:`open`.
 
     Thread-safe. Queries, like stored vectors, are unit vectors.
@@ -320,10 +320,6 @@ class MilvusCollection:
         if sampled.few_to_try(state, count):
             return vectors_of(sampled.tried(self.reading, state, count), self.dimensions)
         return sampled.chosen(self.all_vectors(), count, self.dimensions)
-
-    def word_counts(self, words: Sequence[str]) -> dict[str, int]:
-        """Return 0 for each word: Milvus collections hold none."""
-        return dict.fromkeys(words, 0)
 
     def settle(self, *, progress: ProgressReporter | None = None) -> None:
         """Do nothing, except check that the collection is open for writing: Milvus maintains its indexes itself."""

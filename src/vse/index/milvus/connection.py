@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import re
+import shutil
 import threading
 from collections import Counter
 from collections.abc import Iterator
@@ -16,6 +17,7 @@ from urllib.parse import urlsplit
 
 import numpy as np
 
+from vse._util.locks import lock_now
 from vse.errors import InputError, VSEError, first_line, require
 
 SCHEMES = {"milvus+http": 19530, "milvus+https": 443}
@@ -92,6 +94,34 @@ def _local(text: str, path: str) -> MilvusAddress:
 
 PLACES = "**/indexes/*"
 FLAT = ".flat."
+SCHEMA = "schema.json"
+
+
+def clean_up(folder: Path) -> None:
+    """Remove what a killed Milvus Lite left that would stop the next one, unless somebody serves the folder."""
+    try:
+        lock = os.open(folder / "LOCK", os.O_RDWR)
+    except OSError:  # nobody has used it yet
+        return
+    try:
+        lock_now(lock)
+        remove_unfinished(folder)
+        remove_torn_indexes(folder)
+    except OSError:  # another process serves it
+        pass
+    finally:
+        os.close(lock)
+
+
+def remove_unfinished(folder: Path) -> None:
+    """Remove collections of ours without a schema, which Milvus Lite neither lists nor replaces.
+
+    It was killed while it created or dropped them. Creating one again would fail: the folder exists.
+    """
+    for path in folder.glob(f"collections/{LOCAL_NAME}*"):
+        ours = path.name == LOCAL_NAME or path.name.startswith(f"{LOCAL_NAME}_")
+        if ours and path.is_dir() and not path.is_symlink() and not (path / SCHEMA).exists():
+            shutil.rmtree(path, ignore_errors=True)
 
 
 def remove_torn_indexes(folder: Path) -> None:
@@ -150,7 +180,7 @@ def start(folder: Path) -> str:
     key = str(folder.resolve())
     with _guard:
         if not _users[key]:
-            remove_torn_indexes(folder)
+            clean_up(folder)
         with _heard() as reasons:
             uri = _servers().start_and_get_uri(key)
         if uri is None:

@@ -11,7 +11,7 @@ from typing import TypeVar
 from vse.index.scan.metadata import Facts, clip_facts, picture_facts
 from vse.index.scan.walk import Found, ScanLimits
 from vse.index.types import MediaFile
-from vse.inputs.files import BadMediaError, Problem, os_reason, regular_size
+from vse.inputs.files import BadMediaError, Problem, open_regular, os_reason, regular_size
 from vse.inputs.images import BadImageError, file_content
 
 DIGITS = 32
@@ -30,7 +30,7 @@ def digest(path: str | Path) -> str:
     regular_size(path)
     found = hashlib.sha256()
     try:
-        with Path(path).open("rb", buffering=0) as file:
+        with open_regular(path) as file:
             while block := file.read(_BLOCK):
                 found.update(block)
     except FileNotFoundError:

@@ -14,11 +14,13 @@ from vse.errors import InputError
 from vse.index.scan.exclude import Exclusion, ScanRules
 from vse.inputs.files import (
     SNIFFED_BYTES,
+    BadMediaError,
     MediaKind,
     Problem,
     is_text,
     kind_of_bytes,
     kind_of_name,
+    open_regular,
     os_reason,
     worth_sniffing,
 )
@@ -263,6 +265,8 @@ class Scan(Iterator[Found]):
             return self._visit(path, linked)
         except FileNotFoundError:
             self._problem(path, VANISHED)
+        except BadMediaError as error:
+            self._problem(path, error.reason)
         except OSError as error:
             self._problem(path, f"cannot be read ({os_reason(error)})", unseen=True)
         return None
@@ -291,7 +295,7 @@ class Scan(Iterator[Found]):
         kind = kind_of_name(name)
         if kind is not None or not worth_sniffing(name) or not stat.S_ISREG(status.st_mode):
             return kind
-        with self._place(path).open("rb") as file:
+        with open_regular(self._place(path)) as file:
             return kind_of_bytes(file.read(SNIFFED_BYTES))
 
     def _follow(self, path: str) -> bool:

@@ -16,17 +16,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vse.errors import InputError, VSEError
-from vse.index.checks import check_dimensions, check_entry, check_vectors, model_mismatch_error
+from vse.index.checks import check_dimensions, check_entry, model_mismatch_error
 from vse.index.filters import Filter
 from vse.index.store import changes as changing
 from vse.index.store import database
 from vse.index.store import words as indexed_words
 from vse.index.store.cache import Caches
-from vse.index.store.checksums import DamagedCacheError
-from vse.index.store.database import Ids, Meta, one_line, transaction
-from vse.index.store.filtering import allowed_items
+from vse.index.store.database import Meta, transaction
 from vse.index.store.layout import CACHE, generation_folder, read_committed, read_generation, write_committed
-from vse.index.store.searcher import FilterCache, Searcher, Snapshot
+from vse.index.store.reading import SnapshotReader
+from vse.index.store.searcher import Searcher
 from vse.index.store.session import (
     Session,
     create_session,
@@ -37,7 +36,7 @@ from vse.index.store.session import (
     recent,
     unfinished_info,
 )
-from vse.index.types import VECTOR_TABLES, CollectionInfo, Entry, Facets, Hits, Item, MediaFile, Vectors, VectorTable
+from vse.index.types import VECTOR_TABLES, CollectionInfo, Entry, Facets, Hits, Item, MediaFile, Vectors
 from vse.progress import ProgressReporter
 
 if TYPE_CHECKING:
@@ -47,18 +46,15 @@ if TYPE_CHECKING:
 Found = TypeVar("Found")
 
 
-class EmbeddedCollection:
+class EmbeddedCollection(SnapshotReader):
     """A :class:`~vse.index.types.Collection` in one folder; see :meth:`create` and :meth:`open`.
 
     Thread-safe. Queries, like stored vectors, are unit vectors. Filter results are cached until something changes.
     """
 
     def __init__(self, session: Session) -> None:
-        self.session, self.folder, self.generation = session, session.folder, session.generation
-        self.meta: Meta = session.meta
-        self.caches = Caches(generation_folder(self.folder, self.generation) / CACHE, self.meta.dimensions)
-        self._searchers = {table: Searcher(self.caches.by_table[table]) for table in VECTOR_TABLES}
-        self._filters = FilterCache()
+        self.caches = Caches(generation_folder(session.folder, session.generation) / CACHE, session.meta.dimensions)
+        super().__init__(session, {table: Searcher(self.caches.by_table[table]) for table in VECTOR_TABLES})
         self._counted: tuple[int, CollectionInfo] | None = None
 
     @classmethod
@@ -263,11 +259,6 @@ class EmbeddedCollection:
             place, dimensions = str(self.folder), self.meta.dimensions
             return verify_generation(place, connection, dimensions, self.caches, progress, committed=committed)
 
-    def word_counts(self, words: Sequence[str]) -> dict[str, int]:
-        """Return in how many files each word occurs, as split by :func:`vse.index.words.fold`."""
-        with self.session.reading() as connection:
-            return indexed_words.counts(connection, words)
-
     def settle(self, *, progress: ProgressReporter | None = None) -> None:
         """Bring the cache up to date, with an approximate index if the collection is large enough.
 
@@ -352,7 +343,7 @@ class EmbeddedCollection:
         with self.caches.guard:  # taken first: closing waits for it, so the folder stays locked
             with self._changing():
                 pass
-            with self.session.apart() as connection:
+            with self.session.apart(committed=True) as connection:
                 yield connection
 
     @contextmanager
@@ -371,29 +362,3 @@ class EmbeddedCollection:
                 changing.purge_removed(connection)
             write_committed(generation_folder(self.folder, self.generation), number)
             self.caches.changed(connection, size)
-
-    def _check_query(self, vector: Vectors, k: int) -> None:
-        check_vectors(vector, (self.meta.dimensions,), "query")
-        if k < 1:
-            raise InputError(f"k {k}: expected at least 1 result")
-
-    def _on_snapshot(
-        self, table: VectorTable, where: Filter | None, use: Callable[[Snapshot, Ids | None], Found]
-    ) -> Found:
-        """Return ``use(snapshot, ids that pass)``; a damaged cache is replaced by what the database holds."""
-        while True:
-            with self.session.using() as connection:
-                snapshot = self._searchers[table].current(connection)
-                only = self._passing(connection, where, snapshot.changes)
-            try:
-                with one_line(self.folder):
-                    return use(snapshot, only)
-            except DamagedCacheError as damage:
-                with self.session.using() as connection:
-                    self._searchers[table].handle_damage(connection, damage)
-
-    def _passing(self, connection: sqlite3.Connection, where: Filter | None, changes: int) -> Ids | None:
-        """Return the ids of the items that pass a filter as of ``changes``; None if all do."""
-        if where is None or where.empty:
-            return None
-        return self._filters.ids(where, changes, lambda: allowed_items(connection, where))

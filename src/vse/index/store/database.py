@@ -302,6 +302,11 @@ def items_of(connection: sqlite3.Connection, ids: Sequence[int]) -> list[Item]:
     return [Item(row[0], files[row[1]], row[2], row[3]) for row in found]
 
 
+def file_of_items(connection: sqlite3.Connection, ids: Sequence[int]) -> dict[int, int]:
+    """Return the id of the file of those of ``ids`` that exist, by id."""
+    return {each: row[1] for each, row in _by_id(connection, "SELECT id, file FROM items WHERE id IN", ids).items()}
+
+
 def vectors_by_id(connection: sqlite3.Connection, ids: Sequence[int], dimensions: int) -> Vectors:
     """Return the vectors ``(n, D)`` of these items, in this order."""
     rows = _by_id(connection, "SELECT id, vector FROM items WHERE id IN", ids)

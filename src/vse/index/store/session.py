@@ -35,6 +35,7 @@ from vse.index.types import CollectionInfo, Facets, Item, MediaFile, folder_coun
 LARGEST = 2**63 - 1
 """SQLite's largest integer."""
 UNREADABLE = "that cannot be read"
+CACHE_FIX = "every file is stored, only the cache is stale; free disk space, 'vse collection rebuild' writes it"
 OPEN_FIX = "check the folder's permissions; if it was not closed cleanly, open it once with write permission"
 
 
@@ -73,9 +74,12 @@ class Session:
             yield self._connection
 
     @contextmanager
-    def apart(self) -> Iterator[sqlite3.Connection]:
-        """Yield a separate connection for long reads, which do not block users of the shared one."""
-        with one_line(self.folder):
+    def apart(self, *, committed: bool = False) -> Iterator[sqlite3.Connection]:
+        """Yield a separate connection for long reads, which do not block users of the shared one.
+
+        ``committed`` is for writing the cache: a full disk is then no reason to say that nothing was changed.
+        """
+        with one_line(self.folder, fix=CACHE_FIX if committed else ""):
             with self.using():
                 connection = connect_to_read(self._database)
             try:

@@ -13,23 +13,29 @@ Functions run inside the caller's transaction; only :func:`catch_up` begins one 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import islice
 
+import numpy as np
+from numpy.typing import NDArray
+
 from vse.index.store.database import (
+    AT_ONCE,
     DAMAGE,
     DETAIL_COLUMNS,
     DETAILS,
+    Ids,
     checksum,
     detail_cells,
+    file_of_items,
     files_of,
     has_table,
     to_text,
     transaction,
 )
 from vse.index.types import FACET_NAMES, MediaFile, NameCount
-from vse.index.words import FIELDS, WORDS_VERSION, texts_of
+from vse.index.words import FIELDS, MIN_SHARE, NAMED, RANKED, WORDS_VERSION, core_words, texts_of
 
 _FIELDS = ", ".join(FIELDS)
 _MARKS = ", ".join("?" * (len(FIELDS) + 1))
@@ -51,6 +57,8 @@ _DROP = (
     "TABLE IF EXISTS word_index",
     "TABLE IF EXISTS words",
 )
+SHARE_DIGITS = 9
+"""Shares are rounded to so many digits: files with the same words have the same share, whatever the order of sums."""
 BLOCK = 512
 """Files read at a time to fill the tables."""
 OTHER_VERSION = "the words were split by another version"
@@ -132,6 +140,65 @@ def counts(connection: sqlite3.Connection, words: Sequence[str]) -> dict[str, in
             row = connection.execute(statement, (f'"{word}"',)).fetchone()
         found[word] = 0 if row is None else int(row[0])
     return found
+
+
+_CLASSES = tuple(
+    (weight, "{" + " ".join(field for field, each in RANKED.items() if each == weight) + "}")
+    for weight in sorted(set(RANKED.values()), reverse=True)
+)
+"""Fields with the same weight, as an FTS5 column filter; the largest weight first."""
+
+
+def shares(connection: sqlite3.Connection, weights: Mapping[str, float]) -> tuple[Ids, NDArray[np.float64]]:
+    """Return the files that hold enough of the words, ascending, and their shares; see ``Collection.search_words``."""
+    nothing = np.empty(0, np.int64), np.empty(0, np.float64)
+    if not has_table(connection, "word_index"):
+        return nothing
+    files: list[Ids] = []
+    gains: list[NDArray[np.float64]] = []
+    for word, weight in weights.items():
+        seen = np.empty(0, np.int64)
+        for factor, fields in _CLASSES:
+            found = _matching(connection, f'{fields} : "{word}"')
+            found = found[~np.isin(found, seen)]
+            files.append(found)
+            gains.append(np.full(len(found), weight * factor))
+            seen = np.concatenate([seen, found])
+    if not files:
+        return nothing
+    ids, which = np.unique(np.concatenate(files), return_inverse=True)
+    totals = np.zeros(len(ids))
+    np.add.at(totals, which, np.concatenate(gains))
+    totals = totals.round(SHARE_DIGITS)
+    enough = totals >= MIN_SHARE
+    return ids[enough], totals[enough]
+
+
+def items_of_files(connection: sqlite3.Connection, files: Ids) -> tuple[Ids, Ids]:
+    """Return the items of these files, ascending, and the file of each."""
+    rows: list[tuple[int, int]] = []
+    for start in range(0, len(files), AT_ONCE):
+        some = files[start : start + AT_ONCE].tolist()
+        marks = ",".join("?" * len(some))
+        rows += connection.execute(f"SELECT id, file FROM items INDEXED BY items_by_file WHERE file IN ({marks})", some)
+    found = np.array(sorted(rows), np.int64).reshape(-1, 2)
+    return found[:, 0].copy(), found[:, 1].copy()
+
+
+def items_with(connection: sqlite3.Connection, ids: Sequence[int], texts: Sequence[str]) -> set[int]:
+    """Return those of ``ids`` whose file holds one of ``texts``; see ``Collection.items_with_words``."""
+    phrases = [" ".join(words) for words in map(core_words, texts) if words]
+    if not phrases or not ids or not has_table(connection, "word_index"):
+        return set()
+    expression = " OR ".join(f'"{words}"' for words in phrases)
+    files = set(_matching(connection, f"{{{' '.join(NAMED)}}} : ({expression})").tolist())
+    return {item for item, file in file_of_items(connection, ids).items() if file in files}
+
+
+def _matching(connection: sqlite3.Connection, expression: str) -> Ids:
+    """Return the files that match an FTS5 expression, ascending."""
+    rows = connection.execute("SELECT rowid FROM word_index WHERE word_index MATCH ? ORDER BY rowid", (expression,))
+    return np.array(rows.fetchall(), np.int64).reshape(-1)
 
 
 def name_counts(connection: sqlite3.Connection, column: str) -> tuple[NameCount, ...]:
