@@ -40,7 +40,6 @@ OTHER = {
     "model.image.image_size": 256,
     "model.image.windows": 5,
     "model.image.preprocessing": imagenet(64).to_json(),
-    "model.image.windows": 14,
     "model.image.head": "residual-mlp",
     "model.image.hidden_size": 256,
     "model.image.pooling.name": "max",
