@@ -15,7 +15,14 @@ from vse.cli.main import main
 from vse.data import open_data
 from vse.data.scenes import write_scenes
 from vse.inputs import Vocabulary
-from vse.models.coefficients import FILE, coefficients_of, shipped_coefficients
+from vse.models.coefficients import (
+    COEFFICIENT_FILES,
+    FILE,
+    RELEVANCE_FILE,
+    coefficients_of,
+    own_relevance,
+    shipped_coefficients,
+)
 from vse.models.extract import extract_features
 
 PICTURES = 32
@@ -34,9 +41,10 @@ def place(tmp_path_factory):
         model.save(home / "model")
         reported("calibrate", home / "model", "--data", scenes)
         reported("export", home / "model", home / "export", "--precision", "fp16")
-    taken = (home / "export" / FILE).read_bytes(), (home / "model" / FILE).read_bytes()
+    taken = [[(home / each / name).read_bytes() for name in COEFFICIENT_FILES] for each in ("export", "model")]
     for each in ("model", "export"):
-        (home / each / FILE).unlink()
+        for name in COEFFICIENT_FILES:
+            (home / each / name).unlink()
     reported("index", scenes / "images", "--model", home / "export", "--into", home / "scenes.vse")
     return SimpleNamespace(home=home, scenes=scenes, model=model, index=home / "scenes.vse", taken=taken)
 
@@ -51,7 +59,8 @@ def folder(place, tmp_path):
 def export(place):
     """The export of the collection, without coefficients before and after the test."""
     yield place.home / "export"
-    (place.home / "export" / FILE).unlink(missing_ok=True)
+    for name in COEFFICIENT_FILES:
+        (place.home / "export" / name).unlink(missing_ok=True)
 
 
 def test_calibrate_writes_coefficients(place, folder):
@@ -63,11 +72,15 @@ def test_calibrate_writes_coefficients(place, folder):
     assert found["coefficients"] == json.loads((folder / FILE).read_text())
     fingerprint = place.model.fingerprint()
     assert found["coefficients"]["source"] == f"scenes val, {PICTURES} images; model {fingerprint}"
-    written = (folder / FILE).read_bytes()
-    assert contents(folder) == before | {FILE: written}
+    relevance = found["relevance"]
+    assert relevance["written"] == str(folder / RELEVANCE_FILE)
+    assert relevance["coefficients"]["source"] == own_relevance(folder).source == found["coefficients"]["source"]
+    assert relevance["coefficients"]["references"] == len(own_relevance(folder).vectors) == PICTURES // 2
+    written = {name: (folder / name).read_bytes() for name in COEFFICIENT_FILES}
+    assert contents(folder) == before | written
     assert vse.load(folder).fingerprint() == fingerprint
     reported("calibrate", folder, "--data", place.scenes)
-    assert (folder / FILE).read_bytes() == written
+    assert contents(folder) == before | written
 
 
 def test_calibrate_with_stored_features(place, folder, tmp_path):
@@ -89,21 +102,25 @@ def test_calibrate_export(place, export):
 
 def test_search_uses_own_coefficients(place, export):
     """By text and by id; ids and scores do not change, and without the file the defaults are used."""
-    queries = [("search", place.index, "a red circle", "-k", 5), ("search", place.index, "--like", 3, "-k", 5)]
+    queries = [
+        ("search", place.index, "a red circle", "-k", 5, "--all"),
+        ("search", place.index, "--like", 3, "-k", 5),
+    ]
     plain = [reported(*query)["results"] for query in queries]
     reported("calibrate", export, "--data", place.scenes)
     own = [reported(*query)["results"] for query in queries]
     for before, after in zip(plain, own, strict=True):
         assert [(r["id"], r["score"]) for r in before] == [(r["id"], r["score"]) for r in after]
         assert all(b["confidence"] != a["confidence"] for b, a in zip(before, after, strict=True))
-    (export / FILE).unlink()
+    for name in COEFFICIENT_FILES:
+        (export / name).unlink()
     assert [reported(*query)["results"] for query in queries] == plain
 
 
 def test_search_uses_coefficients_of_given_model(place, export, tmp_path):
     """--model gives the folder of the coefficients."""
     moved = shutil.copytree(export, tmp_path / "moved")
-    query = ("search", place.index, "a red circle", "-k", 1)
+    query = ("search", place.index, "a red circle", "-k", 1, "--all")
     plain = reported(*query)["results"][0]["confidence"]
     reported("calibrate", moved, "--data", place.scenes)
     assert reported(*query)["results"][0]["confidence"] == plain
@@ -129,9 +146,11 @@ def test_export_removes_stale_coefficients(folder, tmp_path, monkeypatch):
     """Coefficients of a former model would be used for this one."""
     draw_nothing(monkeypatch)
     reported("export", folder, tmp_path / "out")
-    (tmp_path / "out" / FILE).write_text("{}")
+    for name in COEFFICIENT_FILES:
+        (tmp_path / "out" / name).write_text("{}")
     reported("export", folder, tmp_path / "out")
     assert coefficients_of(tmp_path / "out") == shipped_coefficients()
+    assert own_relevance(tmp_path / "out") is None
 
 
 def test_inspect_reports_calibration(place, folder, capsys):
@@ -151,7 +170,8 @@ def test_calibrate_prints_text(place, folder, capsys):
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].startswith(f"{PICTURES} images")
     assert [line.split(":")[0].split()[-1] for line in lines[1:3]] == ["10", "30"]
-    assert lines[-1] == f"written: {folder / FILE}"
+    assert f"written: {folder / FILE}" in lines
+    assert lines[-1] == f"written: {folder / RELEVANCE_FILE}"
 
 
 def test_calibrate_refuses_unsuitable_models_and_data(place, folder, tmp_path, capsys):
@@ -166,4 +186,4 @@ def test_calibrate_refuses_unsuitable_models_and_data(place, folder, tmp_path, c
     assert "--data" in error_line(capsys, 2, "calibrate", folder)
     assert main(["calibrate", str(folder), "--data", str(place.scenes), "--split", "test"]) == 1
     assert "4 images: expected at least 30" in capsys.readouterr().err.splitlines()[-1]
-    assert not (folder / FILE).exists()
+    assert not any((folder / name).exists() for name in COEFFICIENT_FILES)

@@ -12,7 +12,7 @@ import vse
 from vse.errors import InputError
 from vse.inputs import Vocabulary
 from vse.models.card import write_card
-from vse.models.coefficients import FILE as CONFIDENCE
+from vse.models.coefficients import COEFFICIENT_FILES
 from vse.models.curves import CARD_FILE, CURVES_FILE
 
 
@@ -53,17 +53,18 @@ def test_saving_without_tokenizer_removes_the_old_one(folder):
     assert vse.load(folder).tokenizer is None
 
 
-def test_saving_other_weights_removes_confidence(folder):
+@pytest.mark.parametrize("name", COEFFICIENT_FILES)
+def test_saving_other_weights_removes_coefficients(folder, name):
     """Saving the same weights keeps the file, other weights drop it; so does a folder whose model cannot be read."""
-    (folder / CONFIDENCE).write_text("{}")
+    (folder / name).write_text("{}")
     vse.load(folder).save(folder)
-    assert (folder / CONFIDENCE).exists()
+    assert (folder / name).exists()
     build(seed=1).save(folder)
-    assert not (folder / CONFIDENCE).exists()
-    (folder / CONFIDENCE).write_text("{}")
+    assert not (folder / name).exists()
+    (folder / name).write_text("{}")
     (folder / "config.json").write_text("half of")
     build(seed=1).save(folder)
-    assert not (folder / CONFIDENCE).exists()
+    assert not (folder / name).exists()
 
 
 def test_card_of_another_model_is_removed(folder):

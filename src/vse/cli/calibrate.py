@@ -1,16 +1,33 @@
-"""``vse calibrate``: fit the confidence of search results to a model."""
+"""``vse calibrate``: fit the confidence and the relevance of search results to a model."""
 
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from vse.cli.console import progress_on_stderr, show
 from vse.cli.options import DeviceOption, JsonOption, ThreadsOption
 from vse.errors import InputError
+
+if TYPE_CHECKING:
+    from vse.index.calibration import CalibrationReport
+    from vse.index.relevance_fit import RelevanceReport
+
+
+@dataclass(frozen=True)
+class Calibrated:
+    """What was fitted to a model."""
+
+    confidence: CalibrationReport
+    relevance: RelevanceReport
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the report of confidence, with that of relevance under its name."""
+        return {**self.confidence.to_json(), "relevance": self.relevance.to_json()}
 
 
 def calibrate(
@@ -26,23 +43,25 @@ def calibrate(
     threads: ThreadsOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Fit the confidence of search results to a model.
+    """Fit the confidence and relevance of search results to a model.
 
-    Writes MODEL/confidence.json, which 'vse search' then uses.
+    Writes MODEL/confidence.json and MODEL/relevance.json, which 'vse search' then uses.
     """
-    from dataclasses import replace
-
     folder = _local_folder(model)
 
     from vse.evaluation.models import embed_model
     from vse.index.calibration import calibrate_embeddings, write_coefficients
+    from vse.index.relevance_fit import fit_embeddings, write_relevance
+    from vse.models.sources import load_towers
 
     with progress_on_stderr() as progress:
-        found = embed_model(
-            str(folder), data, split, features=features, device=device, threads=threads, progress=progress
-        )
-        report = calibrate_embeddings(found, progress)
-    show(replace(report, written=write_coefficients(folder, report.coefficients)), as_json=as_json)
+        loaded = load_towers(str(folder), device=device, threads=threads)
+        found = embed_model(loaded, data, split, features=features, progress=progress)
+        confidence = calibrate_embeddings(found, progress)
+        relevance = fit_embeddings(found, loaded)
+    confidence = replace(confidence, written=write_coefficients(folder, confidence.coefficients))
+    relevance = replace(relevance, written=write_relevance(folder, relevance.coefficients))
+    show(Calibrated(confidence, relevance), as_json=as_json)
 
 
 def _local_folder(model: str) -> Path:

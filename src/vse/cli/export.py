@@ -43,7 +43,7 @@ def export(
     require("torch", "train", "vse export")
     from vse.convert.onnx_export import export_onnx
     from vse.data import open_data
-    from vse.models.coefficients import own_coefficients
+    from vse.models.coefficients import own_coefficients, own_relevance
     from vse.models.sources import load_torch, model_folder
 
     source = model_folder(model, pulled=False)
@@ -57,6 +57,7 @@ def export(
             data=captioned,
             images=chosen,
             confidence=own_coefficients(source),
+            relevance=own_relevance(source),
             progress=progress,
         )
     show(result, as_json=as_json)

@@ -34,6 +34,7 @@ from vse.convert.onnx_precision import halve_weights, quantize
 from vse.convert.onnx_towers import DualTower, FeatureTower, PixelTower, TextTower
 from vse.errors import InputError, VSEError, unknown_choice
 from vse.models.card import write_card
+from vse.models.coefficients import COEFFICIENT_FILES, RELEVANCE_FILE
 from vse.models.coefficients import FILE as CONFIDENCE
 from vse.models.config import About, Score
 from vse.models.integrity import write_checksums
@@ -45,7 +46,7 @@ from vse.progress import ProgressReporter, SilentProgress
 
 if TYPE_CHECKING:
     from vse.data.dataset import CaptionedImages
-    from vse.models.coefficients import Coefficients
+    from vse.models.coefficients import Coefficients, RelevanceCoefficients
 
 LARGEST_SET = 256  # elements of a set of region features that the pooling's table covers
 LONGEST_TEXT = 128
@@ -92,6 +93,7 @@ def export_onnx(
     images: Items | None = None,
     largest_set: int | None = None,
     confidence: Coefficients | None = None,
+    relevance: RelevanceCoefficients | None = None,
     progress: ProgressReporter | None = None,
 ) -> ExportReport:
     """Export a model for ONNX Runtime and compare it with torch.
@@ -104,6 +106,7 @@ def export_onnx(
         images: Calibrate the convolutions of an int8 export; generated scenes by default.
         largest_set: Largest set of features, for a model of features.
         confidence: Coefficients of the model, saved with the export.
+        relevance: Its coefficients for relevance, saved with the export.
         progress: Reports the stages.
 
     Returns:
@@ -139,6 +142,8 @@ def export_onnx(
         _write_rest(model, staging, precision, sizes, mark)
         if confidence is not None:
             write_json(staging / CONFIDENCE, asdict(confidence))
+        if relevance is not None:
+            write_json(staging / RELEVANCE_FILE, asdict(relevance))
         report.advance(description="comparing with torch")
         result = _compare(model, staging, target, precision, samples, data)
         write_card(staging, model)
@@ -319,7 +324,7 @@ def _install(staging: Path, target: Path) -> None:
     Towers and configuration carry the same mark, and the checksums are those of all files, so that loading detects a
     crash between two moves.
     """
-    for name in (*TOKENIZER_FILES, CONFIDENCE):
+    for name in (*TOKENIZER_FILES, *COEFFICIENT_FILES):
         if not (staging / name).exists():
             (target / name).unlink(missing_ok=True)
     new = sorted(staging.iterdir(), key=lambda path: path.name == "config.json")

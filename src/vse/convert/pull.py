@@ -161,7 +161,7 @@ def _fill(target: Path, folder: Path, source: str, precision: Precision, report:
         return {}
     require("torch", "train", f"exporting {source!r}")
     from vse.convert.onnx_export import export_onnx
-    from vse.models.coefficients import own_coefficients
+    from vse.models.coefficients import own_coefficients, own_relevance
     from vse.models.vse_model import VSEModel
 
     model = load(folder)
@@ -171,7 +171,14 @@ def _fill(target: Path, folder: Path, source: str, precision: Precision, report:
     if foreign is not None:
         about = _published(model.config.about, folder, source)
         model.config = model.config.model_copy(update={"about": about, "foreign": {**foreign, "source": source}})
-    result = export_onnx(model, target, precision=precision, confidence=own_coefficients(folder), progress=report)
+    result = export_onnx(
+        model,
+        target,
+        precision=precision,
+        confidence=own_coefficients(folder),
+        relevance=own_relevance(folder),
+        progress=report,
+    )
     return {tower: value.max_difference for tower, value in result.agreement.items()}
 
 

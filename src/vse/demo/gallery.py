@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from vse._util.atomic import write_json
 from vse._util.schema import read_json
 from vse.errors import InputError
-from vse.models.coefficients import own_coefficients
+from vse.models.coefficients import own_coefficients, own_relevance
 from vse.progress import ProgressReporter
 
 if TYPE_CHECKING:
@@ -81,7 +81,8 @@ def _export(model: Path, folder: Path, progress: ProgressReporter) -> None:
         return
     note.unlink(missing_ok=True)  # first, so that an interrupted export is repeated
     shutil.rmtree(folder, ignore_errors=True)
-    export_onnx(load_towers(model), folder, confidence=own_coefficients(model), progress=progress)
+    confidence, relevance = own_coefficients(model), own_relevance(model)
+    export_onnx(load_towers(model), folder, confidence=confidence, relevance=relevance, progress=progress)
     write_json(note, source)
 
 

@@ -155,11 +155,13 @@ def _evaluate(
 
 
 def _calibrate(out: Path, model: VSEModel, folder: Path) -> None:
-    """Fit the confidence of search results to the model, on the validation scenes."""
+    """Fit the confidence and relevance of search results to the model, on the validation scenes."""
     from vse.data import FeatureStore, attach, open_data
     from vse.evaluation.embeddings import embed_split
     from vse.index.calibration import calibrate_embeddings, write_coefficients
+    from vse.index.relevance_fit import fit_embeddings, write_relevance
 
     dev = attach(open_data(out / "scenes", "dev"), FeatureStore.open(out / "features"))
-    report = calibrate_embeddings(embed_split(model, dev, name=folder.name))
-    write_coefficients(folder, report.coefficients)
+    found = embed_split(model, dev, name=folder.name)
+    write_coefficients(folder, calibrate_embeddings(found).coefficients)
+    write_relevance(folder, fit_embeddings(found, model).coefficients)

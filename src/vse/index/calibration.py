@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -127,10 +127,9 @@ STEPS = 50
 
 
 def fit(features: NDArray[Any], labels: NDArray[Any], source: str) -> Coefficients:
-    """Fit the coefficients by logistic regression (maximum likelihood).
+    """Fit the coefficients by logistic regression.
 
-    Slopes are kept non-negative: confidence must not fall with the score, nor rise with the number of items. A ridge of
-    1e-3 on the slopes keeps them finite if the labels are separable.
+    Slopes are kept non-negative: confidence must not fall with the score, nor rise with the number of items.
 
     Args:
         features: Features ``(r, 3)`` of the results.
@@ -140,19 +139,38 @@ def fit(features: NDArray[Any], labels: NDArray[Any], source: str) -> Coefficien
     Raises:
         InputError: Shapes do not match, features are not finite, or one of the labels does not occur.
     """
+    rows = np.asarray(features, np.float64)
+    if rows.ndim != 2 or rows.shape[1] != FEATURES:
+        raise InputError(f"features {rows.shape}: expected (r, {FEATURES})")
+    intercept, collection, query, items = map(float, fit_logistic(rows, labels, rising=range(FEATURES)))
+    return Coefficients(intercept, collection, query, items, source)
+
+
+def fit_logistic(features: NDArray[Any], labels: NDArray[Any], *, rising: Iterable[int] = ()) -> Floats:
+    """Return the intercept and slopes ``(1 + F,)`` of a logistic regression (maximum likelihood).
+
+    A ridge of 1e-3 on the slopes keeps them finite if the labels are separable.
+
+    Args:
+        features: Features ``(r, F)``.
+        labels: Labels ``(r,)``, 0 or 1.
+        rising: Columns whose slope must not be negative; one that would be is set to 0.
+
+    Raises:
+        InputError: Shapes do not match, features are not finite, or one of the labels does not occur.
+    """
     rows, wanted = np.asarray(features, np.float64), np.asarray(labels, np.float64)
-    if rows.shape != (len(wanted), FEATURES) or wanted.ndim != 1 or not np.isfinite(rows).all():
-        raise InputError(f"features {rows.shape} and labels {wanted.shape}: expected finite (r, {FEATURES}) and (r,)")
+    if rows.ndim != 2 or len(rows) != len(wanted) or wanted.ndim != 1 or not np.isfinite(rows).all():
+        raise InputError(f"features {rows.shape} and labels {wanted.shape}: expected finite (r, F) and (r,)")
     if not set(np.unique(wanted)) == {0.0, 1.0}:
         raise InputError(f"labels {np.unique(wanted)[:3].tolist()}: expected 0 and 1, and both of them")
-    free = [True] * FEATURES
+    free = np.ones(1 + rows.shape[1], bool)
     while True:
-        weights = _maximised(rows, wanted, np.array([True, *free]))
-        falling = [each for each in range(FEATURES) if weights[1 + each] < 0]
+        weights = _maximised(rows, wanted, free)
+        falling = [each for each in rising if weights[1 + each] < 0]
         if not falling:
-            intercept, collection, query, items = map(float, weights)
-            return Coefficients(intercept, collection, query, items, source)
-        free[min(falling, key=lambda each: float(weights[1 + each]))] = False
+            return weights
+        free[1 + min(falling, key=lambda each: float(weights[1 + each]))] = False
 
 
 def _maximised(rows: Floats, labels: Floats, free: NDArray[np.bool_]) -> Floats:
@@ -265,10 +283,14 @@ def calibrate(
 
 
 def calibrate_embeddings(found: Embeddings, progress: ProgressReporter | None = None) -> CalibrationReport:
-    """Calibrate on the embeddings of a split; the recorded source names the split and the model, but no date."""
+    """Calibrate on the embeddings of a split."""
+    return calibrate(found.images, found.texts, found.text_to_image, source=source_of(found), progress=progress)
+
+
+def source_of(found: Embeddings) -> str:
+    """Describe embeddings for the record: the split and the model, but no date."""
     header = found.header
-    source = f"{header.data} {header.split}, {len(found.images)} images; model {header.fingerprint}"
-    return calibrate(found.images, found.texts, found.text_to_image, source=source, progress=progress)
+    return f"{header.data} {header.split}, {len(found.images)} images; model {header.fingerprint}"
 
 
 def judge(coefficients: Coefficients, answers: Answers, *, pictures: int, captions: int) -> CalibrationReport:

@@ -51,6 +51,17 @@ def check_cutoff(
         raise InputError(NO_RELEVANCE)
 
 
+def relevant(relevance: Floats, minimum: float | None) -> NDArray[np.bool_]:
+    """Return which of the best results fit: those from ``minimum``, if any of them is good.
+
+    Weak results alone are what every query finds, even one for something that is not there. A minimum of 0 or None
+    keeps everything.
+    """
+    if not minimum or not len(relevance):
+        return np.ones(len(relevance), bool)
+    return (relevance >= minimum) & bool(relevance.max() >= GOOD)
+
+
 @dataclass(frozen=True)
 class Judged:
     """Probabilities of hits, and which of them the cut-offs and the excluded words leave.
@@ -91,9 +102,7 @@ class Judge:
             confidence,
             relevance,
             everything if confidence is None or conditions.cutoff is None else confidence >= conditions.cutoff,
-            everything
-            if relevance is None or conditions.min_relevance is None
-            else relevance >= conditions.min_relevance,
+            everything if relevance is None else relevant(relevance, conditions.min_relevance),
             everything & ~self.excluded(hits) & ~np.isin(hits.ids, np.array(conditions.left_out, np.int64)),
         )
 

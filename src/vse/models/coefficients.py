@@ -23,6 +23,7 @@ FILE = "confidence.json"
 """Its name, in a model's folder and beside this module."""
 RELEVANCE_FILE = "relevance.json"
 """Its name, in a model's folder."""
+COEFFICIENT_FILES = (FILE, RELEVANCE_FILE)
 CONFIG = "config.json"
 OWN_KEYS = {"runtime", "vse_version"}
 """They occur in configurations of this package only."""

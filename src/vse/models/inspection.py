@@ -18,7 +18,7 @@ from vse.models.card import (
     image_tower,
     text_tower,
 )
-from vse.models.coefficients import is_foreign, own_coefficients
+from vse.models.coefficients import is_foreign, own_coefficients, own_relevance
 from vse.models.config import OWN, About, AnyConfig, HGRConfig, ModelConfig, read_config, split_marks
 from vse.models.curves import CURVES_FILE, PoolingCurve, read_curves
 from vse.models.foreign import Foreign, embedding_size, image_inputs, recognise_folder, text_inputs
@@ -43,7 +43,8 @@ class ModelReport:
     """What the files of a model say about it.
 
     ``confidence`` is what its own coefficients were fitted on; None if search uses the bundled ones or, for a
-    ``foreign`` model, none. ``capabilities`` are those of the loaded model.
+    ``foreign`` model, none. ``relevance`` is what those of relevance were fitted on; None if there are none.
+    ``capabilities`` are those of the loaded model.
     """
 
     folder: str
@@ -59,6 +60,7 @@ class ModelReport:
     curves: tuple[PoolingCurve, ...]
     file_sizes: dict[str, int]
     confidence: str | None
+    relevance: str | None
     capabilities: Capabilities
     foreign: bool = False
     plot: str | None = None
@@ -128,6 +130,7 @@ def inspect_folder(path: str | Path) -> ModelReport:
         curves=read_curves(curves) if curves.is_file() else (),
         file_sizes={file.name: file.stat().st_size for file in weights},
         confidence=own.source if (own := own_coefficients(folder)) else None,
+        relevance=fits.source if (fits := own_relevance(folder)) else None,
         capabilities=_capabilities(raw, config, preprocessing is not None, tokenizer is not None),
         foreign=is_foreign(folder),
     )
@@ -164,6 +167,7 @@ def _public_report(folder: Path, found: Foreign) -> ModelReport:
         curves=(),
         file_sizes={file.relative_to(folder).as_posix(): file.stat().st_size for file in weights},
         confidence=own.source if (own := own_coefficients(folder)) else None,
+        relevance=fits.source if (fits := own_relevance(folder)) else None,
         capabilities=Capabilities(images=True, texts=True, videos=True, evidence=False, features=False),
         foreign=True,
     )

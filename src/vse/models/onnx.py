@@ -8,7 +8,7 @@ The folder that ``vse export`` writes:
     *-MARK.onnx.data    large weights of either, memory-mapped; MARK is the fingerprint
     tokenizer.json, tokenizer_settings.json, README.md, pooling_curves.json, pooling.png
     checksums.json      SHA-256 of towers, weights and tokenizer, see :mod:`vse.models.integrity`
-    confidence.json     coefficients of ``vse calibrate``, if it was run; not read here
+    confidence.json, relevance.json     coefficients of ``vse calibrate``, if it was run; not read here
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Save and load a torch model: ``config.json`` + ``model.safetensors`` + tokenizer files.
 
-:mod:`vse.models.card` may add a card and ``vse calibrate`` ``confidence.json``; loading reads neither, and neither is
-part of the fingerprint.
+:mod:`vse.models.card` may add a card, and ``vse calibrate`` adds ``confidence.json`` and ``relevance.json``; loading
+reads none of them, and none is part of the fingerprint.
 
 Saving writes to a temporary folder beside the target and moves file by file, the weights first and the configuration
 last. Both carry the model's fingerprint, and the configuration that of the tokenizer, so that loading detects a crash
@@ -28,7 +28,7 @@ from vse.encoders.functional import DIGITS, state_fingerprint
 from vse.encoders.third_party import check_numbers, check_size, offline
 from vse.errors import InputError, require
 from vse.hgr.model import HGRModel
-from vse.models.coefficients import FILE as CONFIDENCE
+from vse.models.coefficients import COEFFICIENT_FILES
 from vse.models.config import HGRConfig, ModelConfig, read_config, split_marks
 from vse.models.curves import CARD_FILE, CURVES_FILE, FIGURE_FILE
 from vse.models.devices import torch_device
@@ -86,7 +86,7 @@ def save_model(model: TorchModel, folder: Path) -> Path:
         before = _saved_fingerprint(folder)
         stale: tuple[str, ...] = TOKENIZER_FILES if model.tokenizer is None else ()
         if before != mark:
-            stale += (CONFIDENCE,) if before is None else (CONFIDENCE, *CARD_FILES)
+            stale += COEFFICIENT_FILES if before is None else (*COEFFICIENT_FILES, *CARD_FILES)
         for name in stale:
             (folder / name).unlink(missing_ok=True)
         for path in sorted(staging.iterdir(), key=_order):

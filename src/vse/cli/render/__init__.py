@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 PLAIN = {
+    "Calibrated": ".collection:calibrated_lines",
     "CalibrationReport": ".collection:calibration_lines",
     "CaptionResults": ".search:caption_lines",
     "CoefficientsResult": ".experiments:coefficients_lines",

@@ -11,6 +11,7 @@ from vse.inputs.text import printable
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from vse.cli.calibrate import Calibrated
     from vse.cli.serve import Listening
     from vse.demo.photos import PhotosResult
     from vse.index.build import Indexed
@@ -155,6 +156,22 @@ def upgrade_lines(report: UpgradeReport) -> list[str]:
     ]
     lines += _problem_lines("files could not be used and were removed:", report.problems)
     return [printable(line) for line in lines]
+
+
+def calibrated_lines(report: Calibrated) -> list[str]:
+    """Return the lines of confidence, then those of relevance."""
+    fits = report.relevance
+    lines = [
+        f"{fits.categories:,} categories and {fits.queries - fits.categories:,} captions, judged by captions on the "
+        f"half of the images not fitted on: {fits.pairs:,} pairs",
+        f"relevance: calibration error of results shown {fits.quality.shown_error:.1%}, "
+        f"{fits.cosine.shown_error:.1%} with a sigmoid of the cosine; area under the ROC curve "
+        f"{fits.quality.area:.3f}, {fits.cosine.area:.3f}",
+        f"the default cut-off: precision {fits.precision:.0%}, recall {fits.recall:.0%} of categories",
+    ]
+    if fits.written is not None:
+        lines.append(f"written: {fits.written}")
+    return calibration_lines(report.confidence) + [printable(line) for line in lines]
 
 
 def calibration_lines(report: CalibrationReport) -> list[str]:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 UNCALIBRATED = "default ('vse calibrate' fits it to the model)"
 NO_COEFFICIENTS = "none: results have ranks and scores ('vse calibrate' fits it to the model)"
+NO_RELEVANCE = "none ('vse calibrate' fits it to the model)"
 INPUTS = {"images": "images", "texts": "texts", "videos": "video files", "features": "precomputed features"}
 
 
@@ -54,6 +55,7 @@ def _summary(report: ModelReport) -> Table:
         "recipe": ", ".join(f"{key} = {value}" for key, value in about.recipe.items()),
         "scores": None if not about.scores else "below",
         "confidence": _confidence(report),
+        "relevance": f"fitted on {report.relevance}" if report.relevance else NO_RELEVANCE,
         **({"notes": "; ".join(about.notes)} if about.notes else {}),
     }
     for key, value in rows.items():
