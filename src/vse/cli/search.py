@@ -22,11 +22,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Page:
-    """Results on page ``number``; ``more`` says whether another page follows."""
+    """Results on page ``number``.
+
+    Attributes:
+        more: Whether another page follows.
+        cut: Whether the default cut-off, rather than the collection, ends these results.
+    """
 
     found: Result
     number: int
     more: bool
+    cut: bool = False
 
     def to_json(self) -> dict[str, Any]:
         """Return the JSON of the results."""
@@ -140,8 +146,19 @@ def search(
     kind: Annotated[str | None, typer.Option("--type", metavar="TYPE", help="image or video.")] = None,
     k: Annotated[int, typer.Option("-k", metavar="N", min=1, help="Results per page.")] = 10,
     page: Annotated[int, typer.Option(metavar="N", min=1, help="The page to show.")] = 1,
+    min_relevance: Annotated[
+        float | None,
+        typer.Option(
+            metavar="P",
+            help="Leave out results that fit less, from 0 to 1 [default: 0.1, and one result must reach 0.25].",
+        ),
+    ] = None,
+    everything: Annotated[
+        bool, typer.Option("--all", help="Show the closest results, whether they match or not.")
+    ] = False,
     min_confidence: Annotated[
-        float | None, typer.Option(metavar="P", help="Leave out results with less confidence, from 0 to 1.")
+        float | None,
+        typer.Option(metavar="P", help="Leave out results less likely to be the one that is meant, from 0 to 1."),
     ] = None,
     all_moments: Annotated[
         bool, typer.Option("--all-moments", help="Show every moment of a video [default: its best one].")
@@ -163,8 +180,11 @@ def search(
     as_json: JsonOption = False,
 ) -> None:
     """Search images and video moments by text or image."""
-    if min_confidence is not None and not 0 <= min_confidence <= 1:
-        raise UsageError(f"--min-confidence {min_confidence}: expected a number from 0 to 1")
+    for option, given in (("--min-confidence", min_confidence), ("--min-relevance", min_relevance)):
+        if given is not None and not 0 <= given <= 1:
+            raise UsageError(f"{option} {given}: expected a number from 0 to 1")
+    if everything and not min_confidence is min_relevance is None:
+        raise UsageError("--all leaves nothing out: give it without --min-relevance and --min-confidence")
     from vse.cli.options import index_and_texts
 
     index, texts = index_and_texts(words or [])
@@ -172,9 +192,11 @@ def search(
         raise UsageError("nothing to search for: give a text, --image FILE or --like ID")
     where = make_filter(kind, after, before, near, within)
     for_images = not where.empty or group_duplicates or not (folder is None and evidence is None)
-    if captions and (for_images or min_confidence is not None):
+    minima = everything or not min_confidence is min_relevance is None
+    if captions and (for_images or minima):
         raise UsageError(
-            "--captions finds captions: leave out filters, --evidence, --min-confidence and --group-duplicates"
+            "--captions finds captions: leave out filters, --evidence, --all, --min-relevance, --min-confidence and "
+            "--group-duplicates"
         )
     check_evidence_folder(evidence)
     parts = tuple(texts), tuple(images or ()), tuple(exclude or ()), tuple(like or ())
@@ -184,8 +206,9 @@ def search(
 
     from vse.index.duplicates import NEAR
     from vse.index.item_search import search as find
-    from vse.index.open import load_collection_model, open_collection, upgrade_hint
+    from vse.index.open import collection_relevance, load_collection_model, open_collection, upgrade_hint
     from vse.index.query import Query
+    from vse.index.relevance import WEAK
 
     query = Query(*parts, factors)
     at: dict[str, Any] = {"model": model, "device": device, "threads": threads}
@@ -201,6 +224,8 @@ def search(
             sentences = search_captions(collection, query, k, offset=offset, **at)
             show(Page(sentences, page, sentences.more), as_json=as_json)
             return
+        relevance = collection_relevance(collection, model)
+        cut = relevance is not None and not minima
         results = find(
             collection,
             query,
@@ -208,12 +233,15 @@ def search(
             offset=offset,
             where=where,
             cutoff=min_confidence,
+            min_relevance=WEAK if cut else min_relevance,
+            relevance=relevance,
             group_duplicates=NEAR if group_duplicates else None,
             group_videos=not all_moments,
             **at,
         )
+        cut = cut and any(result.relevance is not None for result in results.results)
         if evidence is None:
-            show(Page(results, page, results.more), as_json=as_json)
+            show(Page(results, page, results.more, cut), as_json=as_json)
             return
         from vse.index.explanation import explain
 
@@ -221,4 +249,4 @@ def search(
             explained = explain(
                 collection, load_collection_model(collection, **at), results, evidence, progress=progress
             )
-    show(Page(explained, page, results.more), as_json=as_json)
+    show(Page(explained, page, results.more, cut), as_json=as_json)

@@ -14,22 +14,29 @@ if TYPE_CHECKING:
     from vse.cli.search import Page
     from vse.index.caption_search import CaptionResults
     from vse.index.explanation import Explained
-    from vse.index.results import Result, SearchResults
+    from vse.index.results import EmptyReason, Result, SearchResults
 
 CUT_TEXT = 60
 """Characters shown of a text that the model truncated."""
+COUNTED = 256
+"""Results are counted up to this number when there are none."""
 
 
 def page_lines(page: Page) -> list[str]:
-    """Return the lines of the results, and how to get the next page."""
-    return lines_of(page.found) + ([f"more with --page {page.number + 1}"] if page.more else [])
+    """Return the lines of the results, and how to get more of them."""
+    lines = lines_of(page.found)
+    if page.more:
+        lines.append(f"more with --page {page.number + 1}")
+    elif page.cut:
+        lines.append("results that match less are left out: --all shows them")
+    return lines
 
 
 def search_lines(results: SearchResults) -> list[str]:
     """Return a line for each result, the whole path last."""
-    lines = _query_notes(results.unknown, results.cut)
+    lines = _query_notes(results.unknown, results.cut, results.notes)
     if not results.results:
-        lines.append("nothing found" if not results.offset else "no more results")
+        lines.append("no more results" if results.empty_reason is None else _empty(results.query, results.empty_reason))
     lines += [_result_line(number, result) for number, result in enumerate(results.results, results.offset + 1)]
     if results.results and not results.exact:
         lines.append("searched with an approximate index")
@@ -50,7 +57,7 @@ def explained_lines(explained: Explained) -> list[str]:
 
 def caption_lines(results: CaptionResults) -> list[str]:
     """Return a line for each caption, followed by its file."""
-    lines = _query_notes(results.unknown, results.cut)
+    lines = _query_notes(results.unknown, results.cut, ())
     if not results.captions:
         lines.append("no more captions")
     return lines + [
@@ -59,16 +66,44 @@ def caption_lines(results: CaptionResults) -> list[str]:
     ]
 
 
-def _query_notes(unknown: tuple[str, ...], cut: tuple[str, ...]) -> list[str]:
-    """Which parts of the query the model did not read."""
+OPTIONS = {"kind": "--type", "within": "--near", "root": "--folder"}
+"""Filters whose option has another name."""
+
+
+def _empty(query: str, reason: EmptyReason) -> str:
+    """Say what leaves no result, and how to drop it."""
+    condition, without = reason.condition, f"{reason.without:,}" + ("+" if reason.without >= COUNTED else "")
+    if condition == "collection":
+        return "nothing found: the collection is empty"
+    if condition == "relevance":
+        return f"Nothing here matches {printable(query)!r}; --all shows the closest anyway"
+    if condition == "confidence":
+        return f"nothing reaches --min-confidence: leave it out for {without} results"
+    if condition == "exclude":
+        return f"everything found shows what --not excludes: leave it out for {without} results"
+    if condition == "filters":
+        return "nothing passes the filters" + (f"; leave them out for {without} results" if reason.without else "")
+    option = OPTIONS.get(condition, f"--{condition}")
+    return f"nothing found with {option}: leave it out for {without} results"
+
+
+def _query_notes(unknown: tuple[str, ...], cut: tuple[str, ...], notes: tuple[str, ...]) -> list[str]:
+    """Which parts of the query the model did not read, and what else is to be said about it."""
     lines = [f"words the model does not know: {printable(', '.join(unknown))}"] if unknown else []
-    return lines + [f"truncated by the model: {printable(text[:CUT_TEXT])} …" for text in cut]
+    lines += [f"truncated by the model: {printable(text[:CUT_TEXT])} …" for text in cut]
+    return lines + [printable(note.partition(": ")[2]) for note in notes]
 
 
 def _result_line(number: int, result: Result) -> str:
-    """Rank, confidence if known, score, id, date, path, time within a video, duplicates."""
-    confidence = "" if result.confidence is None else f"{result.confidence:>4.0%}  "
-    parts = [f"{number:>4}.  {confidence}{result.score:.3f}  {result.id:>7}"]
+    """Rank, how well it matches, id, date, path, time within a video, duplicates.
+
+    How well it matches is a word if the model has relevance, else its confidence, if known, and its score.
+    """
+    if result.relevance is not None:
+        match = f"{result.grade or 'unlikely':<8}"
+    else:
+        match = ("" if result.confidence is None else f"{result.confidence:>4.0%}  ") + f"{result.score:.3f}"
+    parts = [f"{number:>4}.  {match}  {result.id:>7}"]
     if result.taken is not None:
         parts.append(_date(result.taken))
     parts.append(printable(result.path))
