@@ -66,7 +66,7 @@ def _query_notes(unknown: tuple[str, ...], cut: tuple[str, ...]) -> list[str]:
 
 
 def _result_line(number: int, result: Result) -> str:
-    """Rank, confidence if known, score, id, date, path, time within a video, duplicates."""
+    """Rank, confidence if known, score, id, date, path, time within a video, where words match, duplicates."""
     confidence = "" if result.confidence is None else f"{result.confidence:>4.0%}  "
     parts = [f"{number:>4}.  {confidence}{result.score:.3f}  {result.id:>7}"]
     if result.taken is not None:
@@ -74,6 +74,8 @@ def _result_line(number: int, result: Result) -> str:
     parts.append(printable(result.path))
     if result.start is not None and result.end is not None:
         parts.append(f"{clock(result.start)}–{clock(result.end)}")
+    if result.matched:
+        parts.append(f"({', '.join(result.matched)})")
     if result.moments > 1:
         parts.append(f"({result.moments} moments)")
     if result.group:
