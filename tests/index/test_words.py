@@ -58,7 +58,9 @@ def test_every_text_of_a_file_is_a_field():
         "description": "at noon", "keyword": "family big hat", "camera": "canon eos 80d",
         "place": "quito pichincha ecuador", "ocr": "no entry",
     }  # fmt: skip
-    assert matched_fields(texts_of(file), frozenset(["quito", "hat"])) == ("caption", "keyword", "place")
+    assert matched_fields(texts_of(file), {"quito": 0.5, "hat": 0.5}) == ("caption", "keyword", "place")
+    assert matched_fields(texts_of(file), {"entry": 0.4, "eos": 0.6}) == ()  # too little, and cameras do not count
+    assert matched_fields(texts_of(file), {}, ("eos 80d", "big ha*", "hat family")) == ("keyword", "camera")
     assert texts_of(picture("a.jpg"))[2:] == ("",) * 7
 
 

@@ -17,7 +17,10 @@ from vse.cli.options import DeviceOption, JsonOption, ThreadsOption
 from vse.errors import InputError, UsageError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from vse.index.filters import Filter
+    from vse.index.typed import Typed
 
 
 @dataclass(frozen=True)
@@ -43,14 +46,38 @@ SHOWN = 60
 """Characters of an invalid value that are shown."""
 
 
-def make_filter(
-    kind: str | None, after: str | None, before: str | None, near: str | None, within: float | None
-) -> Filter:
-    """Return the filter of the options except --folder, which needs the collection."""
+def read_texts(texts: list[str], literal: bool) -> tuple[list[str], list[Typed]]:
+    """Return the texts to search for, and each text as the search box reads it; ``literal`` ones are not read."""
+    from vse.index.typed import parse_typed
+
+    if literal:
+        return texts, []
+    typed = [parse_typed(text) for text in texts]
+    found = [each.text or text for each, text in zip(typed, texts, strict=True) if each.text or not text.strip()]
+    if texts and not found:
+        raise UsageError(f"nothing to search for beside filters in {texts[0][:SHOWN]!r}: add a text, --image or --like")
+    return found, typed
+
+
+def make_filter(given: Mapping[str, Any], typed: Sequence[Typed] = ()) -> tuple[Filter, str | None]:
+    """Return the filter except the folder, which needs the collection, and the folder.
+
+    Args:
+        given: The options, by the names of :func:`vse.index.filters.read_filter`, and ``folder``.
+        typed: Texts whose filters replace the options.
+    """
     from vse.index.filters import read_filter
 
+    values = dict(given)
     try:
-        return read_filter(kind, after, before, near, within, mark="--")
+        for each in typed:
+            typed_kind = each.where.kind  # checks every value, without the names of options
+            found = {name: getattr(each, name) for name in ("name", "folder", "camera", "place", "before", "after")}
+            values |= {name: value for name, value in found.items() if value is not None}
+            values["kind"] = typed_kind or values["kind"]
+        folder = values.pop("folder")
+        words = tuple(word for each in typed for word in each.words)
+        return read_filter(**values, words=words, mark="--"), folder
     except InputError as error:
         raise UsageError(str(error)) from None
 
@@ -109,7 +136,9 @@ def search(
         list[str] | None,
         typer.Argument(
             metavar="[INDEX] TEXT...",
-            help="A collection of 'vse index' [default: the only *.vse in this folder], and what to search for.",
+            help="A collection of 'vse index' [default: the only *.vse in this folder], and what to search for. "
+            'In a text, "…" are exact words, -word excludes, and name: folder: camera: place: before: after: type: '
+            "filter.",
             show_default=False,
         ),
     ] = None,
@@ -128,6 +157,9 @@ def search(
         str | None,
         typer.Option(metavar="W,W...", help="Weight of each query part, like 1,0.3: texts, then images, then ids."),
     ] = None,
+    literal: Annotated[
+        bool, typer.Option("--literal", help='Take texts as they are: no "…", -word or filters such as camera:canon.')
+    ] = False,
     captions: Annotated[
         bool, typer.Option("--captions", help="Find captions in the collection instead of images.")
     ] = False,
@@ -144,6 +176,14 @@ def search(
         typer.Option(metavar="KM", help="Distance from that place, north–south and east–west [default: 10]."),
     ] = None,
     kind: Annotated[str | None, typer.Option("--type", metavar="TYPE", help="image or video.")] = None,
+    name: Annotated[
+        str | None, typer.Option(metavar="WORDS", help="Words of the file name, like beach or IMG_04*.")
+    ] = None,
+    camera: Annotated[str | None, typer.Option(metavar="WORDS", help="Words of the camera's name.")] = None,
+    place: Annotated[str | None, typer.Option(metavar="WORDS", help="Words of the place's name.")] = None,
+    sort: Annotated[
+        str, typer.Option(metavar="ORDER", help="relevance, or date: the best 1,000 results, newest first.")
+    ] = "relevance",
     k: Annotated[int, typer.Option("-k", metavar="N", min=1, help="Results per page.")] = 10,
     page: Annotated[int, typer.Option(metavar="N", min=1, help="The page to show.")] = 1,
     min_relevance: Annotated[
@@ -190,16 +230,21 @@ def search(
     index, texts = index_and_texts(words or [])
     if not (texts or images or like):
         raise UsageError("nothing to search for: give a text, --image FILE or --like ID")
-    where = make_filter(kind, after, before, near, within)
+    if sort not in ("relevance", "date"):
+        raise UsageError(f"--sort {sort[:SHOWN]!r}: expected relevance or date")
+    texts, typed = read_texts(texts, literal)
+    options = {"kind": kind, "after": after, "before": before, "near": near, "within": within, "folder": folder}
+    where, folder = make_filter({**options, "name": name, "camera": camera, "place": place}, typed)
     for_images = not where.empty or group_duplicates or not (folder is None and evidence is None)
     minima = everything or not min_confidence is min_relevance is None
-    if captions and (for_images or minima):
+    if captions and (for_images or minima or sort == "date"):
         raise UsageError(
-            "--captions finds captions: leave out filters, --evidence, --all, --min-relevance, --min-confidence and "
-            "--group-duplicates"
+            "--captions finds captions: leave out filters, --sort, --evidence, --all, --min-relevance, "
+            "--min-confidence and --group-duplicates"
         )
     check_evidence_folder(evidence)
-    parts = tuple(texts), tuple(images or ()), tuple(exclude or ()), tuple(like or ())
+    unwanted = [text for each in typed for text in each.exclude]
+    parts = tuple(texts), tuple(images or ()), (*(exclude or ()), *unwanted), tuple(like or ())
     factors = parse_weights(weights, len(parts[0]) + len(parts[1]) + len(parts[3]))
     # For one query, numpy's threads take longer to start than they save. numpy reads this when it is imported.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
@@ -237,6 +282,7 @@ def search(
             relevance=relevance,
             group_duplicates=NEAR if group_duplicates else None,
             group_videos=not all_moments,
+            sort="date" if sort == "date" else "relevance",
             **at,
         )
         cut = cut and any(result.relevance is not None for result in results.results)

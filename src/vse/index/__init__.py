@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from vse.index.query import Query, QueryVector, encode_query
     from vse.index.results import Result, SearchResults
     from vse.index.scan.walk import ScanLimits
+    from vse.index.typed import Typed, parse_typed
     from vse.index.types import Collection, CollectionInfo, Entry, Facets, Hits, Item, MediaFile, Moment
     from vse.index.upgrade.run import UpgradeReport, discard_upgrade, upgrade_collection
     from vse.index.watching import watch
@@ -63,6 +64,7 @@ __all__ = [
     "Result",
     "ScanLimits",
     "SearchResults",
+    "Typed",
     "UpgradeReport",
     "box_around",
     "box_map",
@@ -83,6 +85,7 @@ __all__ = [
     "near_duplicates",
     "open_collection",
     "overview_of",
+    "parse_typed",
     "read_filter",
     "search",
     "search_captions",
@@ -114,6 +117,7 @@ _MODULES = {
     "results": ("Result", "SearchResults"),
     "scan.walk": ("Problem", "ScanLimits"),
     "types": ("Collection", "CollectionInfo", "Entry", "Facets", "Hits", "Item", "MediaFile", "Moment"),
+    "typed": ("Typed", "parse_typed"),
     "upgrade.run": ("UpgradeReport", "discard_upgrade", "upgrade_collection"),
     "watching": ("watch",),
 }

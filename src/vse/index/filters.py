@@ -1,11 +1,11 @@
-"""Restrict a search by folder, kind, date and place."""
+"""Restrict a search by folder, kind, date, place and words."""
 
 from __future__ import annotations
 
 import math
 import posixpath
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING, cast
 
@@ -139,6 +139,10 @@ def read_filter(
     near: str | None = None,
     within: float | None = None,
     *,
+    name: str | None = None,
+    camera: str | None = None,
+    place: str | None = None,
+    words: tuple[str, ...] = (),
     mark: str = "",
 ) -> Filter:
     """Parse a filter from text; None leaves a condition out.
@@ -149,6 +153,10 @@ def read_filter(
         before: Likewise.
         near: LATITUDE,LONGITUDE in degrees.
         within: Kilometres around ``near``, default :data:`KILOMETRES`.
+        name: As in :class:`Filter`, like the next three.
+        camera: Words of the camera's name.
+        place: Words of the place's name.
+        words: Exact words.
         mark: Prefix of the names in errors, such as ``--`` for options.
 
     Raises:
@@ -161,7 +169,12 @@ def read_filter(
     if first is not None and last is not None and first >= last:
         hint = _mended(first, str(before), mark)
         raise InputError(f"{mark}after {after} {mark}before {before}: nothing lies between, {hint}")
-    return Filter(kind=cast("MediaKind | None", kind), after=first, before=last, within=_read_place(near, within, mark))
+    box = _read_place(near, within, mark)
+    try:
+        by_words = Filter(name=name, camera=camera, place=place, words=words)
+    except InputError as error:
+        raise InputError(f"{mark}{error}") from None
+    return replace(by_words, kind=cast("MediaKind | None", kind), after=first, before=last, within=box)
 
 
 def read_date(name: str, text: str) -> float:

@@ -35,6 +35,7 @@ class ResultModel(BaseModel):
     modified: float = Field(description="last change of the file, in seconds since 1970; orders files without a date")
     width: int
     height: int
+    matched: list[str] = Field([], description="texts of the file that hold words of the query: name, caption, place …")
     group: list[int] = Field(description="ids of near-duplicates, if they are grouped")
     moments: int = Field(1, description="matching moments of the same video that it stands for")
     missing: bool = Field(description="whether the file is gone: it was moved or deleted after indexing")
@@ -177,6 +178,13 @@ class FolderModel(BaseModel):
     files: int
 
 
+class NameModel(BaseModel):
+    """A place or camera, and the number of its files."""
+
+    name: str
+    files: int
+
+
 class CapabilitiesModel(BaseModel):
     """What the model can do."""
 
@@ -227,6 +235,8 @@ class CollectionModel(BaseModel):
     images: int
     videos: int
     folders: list[FolderModel]
+    places: list[NameModel] = Field(description="place names with the most files first; empty on Milvus")
+    cameras: list[NameModel] = Field(description="cameras with the most files first; empty on Milvus")
     first: float | None
     last: float | None
     model: ModelModel

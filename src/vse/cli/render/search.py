@@ -83,7 +83,7 @@ def _empty(query: str, reason: EmptyReason) -> str:
         return f"everything found shows what --not excludes: leave it out for {without} results"
     if condition == "filters":
         return "nothing passes the filters" + (f"; leave them out for {without} results" if reason.without else "")
-    option = OPTIONS.get(condition, f"--{condition}")
+    option = "the words in quotes" if condition == "words" else OPTIONS.get(condition, f"--{condition}")
     return f"nothing found with {option}: leave it out for {without} results"
 
 
@@ -95,12 +95,12 @@ def _query_notes(unknown: tuple[str, ...], cut: tuple[str, ...], notes: tuple[st
 
 
 def _result_line(number: int, result: Result) -> str:
-    """Rank, how well it matches, id, date, path, time within a video, duplicates.
+    """Rank, how well it matches, id, date, path, time within a video, where words match, duplicates.
 
     How well it matches is a word if the model has relevance, else its confidence, if known, and its score.
     """
     if result.relevance is not None:
-        match = f"{result.grade or 'unlikely':<8}"
+        match = f"{result.grade or ('by words' if result.matched else 'unlikely'):<8}"
     else:
         match = ("" if result.confidence is None else f"{result.confidence:>4.0%}  ") + f"{result.score:.3f}"
     parts = [f"{number:>4}.  {match}  {result.id:>7}"]
@@ -109,6 +109,8 @@ def _result_line(number: int, result: Result) -> str:
     parts.append(printable(result.path))
     if result.start is not None and result.end is not None:
         parts.append(f"{clock(result.start)}–{clock(result.end)}")
+    if result.matched:
+        parts.append(f"({', '.join(result.matched)})")
     if result.moments > 1:
         parts.append(f"({result.moments} moments)")
     if result.group:

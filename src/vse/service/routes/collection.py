@@ -25,6 +25,7 @@ from vse.service.schemas import (
     GradesModel,
     HealthModel,
     ModelModel,
+    NameModel,
 )
 from vse.service.settings import MAX_EXPORT
 from vse.service.state import LoadedCollection
@@ -84,6 +85,8 @@ def _overview(context: Context, loaded: LoadedCollection) -> CollectionModel:
         images=facets.images,
         videos=facets.videos,
         folders=[FolderModel(path=readable(each.path), files=each.files) for each in facets.folders],
+        places=[NameModel(name=readable(each.name), files=each.files) for each in facets.places],
+        cameras=[NameModel(name=readable(each.name), files=each.files) for each in facets.cameras],
         first=facets.first,
         last=facets.last,
         model=ModelModel(

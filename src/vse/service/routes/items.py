@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import mimetypes
-from typing import Annotated, Any, get_args
+from typing import Annotated, Any, Literal, get_args
 
 from fastapi import APIRouter, Header, Path
 from fastapi import Query as Parameter
@@ -55,6 +55,7 @@ router = APIRouter(prefix=PREFIX, tags=["items"])
 class BrowseParameters(FilterParameters):
     """A filter, and a page of what it leaves."""
 
+    sort: Literal["date"] = Field("date", description="files come newest first")
     k: int = Field(40, ge=1, le=MAX_RESULTS, description="files per page")
     offset: int = Field(0, ge=0, le=MAX_OFFSET, description="files before the page")
 

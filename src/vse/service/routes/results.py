@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import datetime, timedelta
+from typing import Annotated
 
 from fastapi import Response
 from pydantic import BaseModel, ConfigDict, Field
@@ -14,6 +15,7 @@ from vse.index.types import Item, MediaFile, readable
 from vse.service.context import Context
 from vse.service.media import is_missing
 from vse.service.schemas import Kind, ResultModel
+from vse.service.settings import MAX_PARTS
 
 PREFIX = "/api/v1"
 
@@ -29,6 +31,12 @@ class FilterParameters(BaseModel):
     before: str | None = Field(None, max_length=10, description="taken before then")
     near: str | None = Field(None, max_length=60, description="latitude,longitude in degrees")
     within: float | None = Field(None, gt=0, le=20_000, description="kilometres around 'near', 10 by default")
+    name: str | None = Field(None, max_length=200, description="words of the file name; a last * is any ending")
+    camera: str | None = Field(None, max_length=200, description="words of the camera's name")
+    place: str | None = Field(None, max_length=200, description="words of the place's name")
+    words: list[Annotated[str, Field(max_length=200)]] = Field(
+        [], max_length=MAX_PARTS, description="exact words in any text of the file"
+    )
 
     def to_filter(self) -> Filter:
         """Return the filter of the index.
@@ -36,7 +44,17 @@ class FilterParameters(BaseModel):
         Raises:
             InputError: The values are invalid or contradict each other.
         """
-        found = read_filter(self.type, self.after, self.before, self.near, self.within)
+        found = read_filter(
+            self.type,
+            self.after,
+            self.before,
+            self.near,
+            self.within,
+            name=self.name or None,
+            camera=self.camera or None,
+            place=self.place or None,
+            words=tuple(self.words),
+        )
         return replace(found, folder=self.folder) if self.folder else found
 
 
@@ -68,6 +86,7 @@ def item_result(context: Context, item: Item, found: Result | None = None) -> Re
         width=item.file.width,
         height=item.file.height,
         group=[] if found is None else list(found.group),
+        matched=[] if found is None else list(found.matched),
         moments=1 if found is None else found.moments,
         missing=is_missing(item.file),
         thumbnail=thumbnail_url(item),

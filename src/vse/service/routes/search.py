@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from vse.index.caption_search import search_captions_encoded
 from vse.index.duplicates import NEAR
-from vse.index.item_search import search_encoded
+from vse.index.item_search import Sort, search_encoded
 from vse.index.judging import NO_CONFIDENCE, NO_RELEVANCE
 from vse.index.query import HIGHEST_ID, MAX_CHARACTERS, Query, UnknownWordsError
 from vse.inputs.images import ImageLimits, check_image
@@ -73,6 +73,7 @@ class SearchParameters(QueryParameters, FilterParameters):
     min_relevance: float | None = Field(None, ge=0, le=1, description=MIN_RELEVANCE)
     group: bool = Field(False, description="group near-duplicates")
     all_moments: bool = Field(False, description="list every moment of a video, not only its best one")
+    sort: Sort = Field("relevance", description="relevance, or date: the best 1,000 results, newest first")
 
 
 class PictureSearchParameters(SearchParameters):
@@ -162,6 +163,7 @@ def _search(
         min_relevance=parameters.min_relevance,
         group_duplicates=NEAR if parameters.group else None,
         group_videos=not parameters.all_moments,
+        sort=parameters.sort,
         coefficients=loaded.coefficients,
         relevance=loaded.relevance,
     )
