@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 from playwright.sync_api import Browser, BrowserContext
 from tests.service.page.colour_model import write_colour_model
+from tests.service.page.library import Library, make_library
 from tests.service.page.support import Served, make_folder, serving, vse
 from tests.service.page.visits import Visit, chromium, new_context, visit
 
@@ -42,17 +44,51 @@ def context(browser: Browser) -> Iterator[BrowserContext]:
         yield made
 
 
-@pytest.fixture
-def visiting(browser: Browser, context: BrowserContext, served: Served) -> Iterator[Callable[..., Visit]]:
-    """Opens the page, and checks in the end that its console is empty and that it contacted no other host.
+@pytest.fixture(scope="session")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Library]:
+    """A library whose results have a relevance, served on a machine with a file manager. One of its files is gone."""
+    with make_library(tmp_path_factory.mktemp("library")) as made:
+        yield made
 
-    With options, the page gets a new context with these.
-    """
+
+Opener = Callable[..., Visit]
+
+
+@pytest.fixture
+def visiting(browser: Browser, context: BrowserContext, served: Served) -> Iterator[Opener]:
+    """Opens the page; with options, in a new context with these."""
+    with opening(browser, context, served.address) as opened:
+        yield opened
+
+
+@pytest.fixture
+def page(visiting: Opener) -> Visit:
+    """The page on a desktop screen."""
+    return visiting()
+
+
+@pytest.fixture
+def entering(browser: Browser, context: BrowserContext, library: Library) -> Iterator[Opener]:
+    """Opens the page of the library."""
+    with opening(browser, context, library.served.address) as opened:
+        yield opened
+
+
+@pytest.fixture
+def desk(entering: Opener) -> Visit:
+    """The page of the library on a desktop screen, once it knows its collection."""
+    return entering()
+
+
+@contextmanager
+def opening(browser: Browser, context: BrowserContext, address: str) -> Iterator[Opener]:
+    """A function that opens the page. In the end its console must be empty, and it contacted no other host."""
     made: list[Visit] = []
 
     def opened(path: str = "", **options: Any) -> Visit:
         of = new_context(browser, **options) if options else context
-        made.append(visit(of, served.address, path))
+        made.append(visit(of, address, path))
+        made[-1].page.wait_for_function("() => document.title !== 'vse'")  # the collection is described
         return made[-1]
 
     yield opened
@@ -62,9 +98,3 @@ def visiting(browser: Browser, context: BrowserContext, served: Served) -> Itera
             each.page.context.close()
         assert each.messages == []
         assert each.foreign == []
-
-
-@pytest.fixture
-def page(visiting: Callable[..., Visit]) -> Visit:
-    """The page on a desktop screen."""
-    return visiting()

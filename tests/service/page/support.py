@@ -115,10 +115,10 @@ class Served:
 
 
 @contextmanager
-def serving(index: Path, port: int = 0, key: str | None = None) -> Iterator[Served]:
-    """``vse serve`` until the block ends."""
+def serving(index: Path, port: int = 0, key: str | None = None, **variables: str) -> Iterator[Served]:
+    """``vse serve`` until the block ends, with these environment variables."""
     command = [sys.executable, "-m", "vse", "serve", str(index), "--port", str(port), "--json"]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", **({"VSE_API_KEY": key} if key else {})}
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", **({"VSE_API_KEY": key} if key else {}), **variables}
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=environment)
     try:
         address = _first_object(process)["address"]

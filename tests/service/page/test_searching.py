@@ -17,7 +17,7 @@ def test_results_appear_while_typing(page, served):
     assert page.names() == names(found)
     assert page.text("#status").startswith("48 results so far")
     label = page.page.locator("[data-index='0']").get_attribute("aria-label")
-    assert label.split(", ") == ["lights.mp4", "video", "from 0:00 to 0:04", "rank 1"]
+    assert label.split(", ") == ["lights.mp4", "video", "from 0:00 to 0:04", "3 moments", "rank 1"]
     assert page.text("[data-index='0'] .rank") == "#1"
     assert page.page.locator(".tile img").first.get_attribute("alt") == ""
     assert not page.page.locator("#notice").is_visible()
@@ -159,7 +159,7 @@ def test_filters_narrow_search_and_browsing(page):
     page.changing(lambda: page.page.locator(".segments").get_by_text("Videos").click())
     assert set(page.names()) == {"lights.mp4", "sunset.webm"}
     page.search("green")
-    assert [page.names()[0], page.text("[data-index='0'] .badge")] == ["lights.mp4", "▶ 0:04 – 0:08"]
+    assert [page.names()[0], page.text("[data-index='0'] .badge >> nth=0")] == ["lights.mp4", "▶ 0:04 – 0:08"]
     page.changing(lambda: page.page.locator(".segments").get_by_text("Images").click())
     page.page.click("#folder-open")
     page.page.click("[data-value='2024'] .twist")

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Page, Request, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Page, Request, Route, sync_playwright
 
 FOCUSED = "() => { const each = document.activeElement; return each.id || each.dataset.index || each.tagName; }"
 CHANGED = "() => document.querySelector('#results > :first-child:not([data-old])') !== null"
 ALONE = "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1"
 """Leaves no other host within reach. Intercepting requests instead would switch off the browser's cache."""
+LATER = {"place", "camera", "name", "words", "sort"}
 SETTLED = "() => ![...document.images].some((image) => image.loading === 'eager' && !image.complete)"
 
 
@@ -99,6 +101,21 @@ def chromium() -> Iterator[Browser]:
         browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox", ALONE])
         yield browser
         browser.close()
+
+
+def changed_response(page: Page, path: str, change: Callable[[Any], Any]) -> None:
+    """Let ``change`` replace the JSON of a route: what a server with other data or a later version responds.
+
+    Parameters that such a server knows and this one may not are dropped from the request.
+    """
+
+    def fulfill(route: Route) -> None:
+        parts = urlsplit(route.request.url)
+        known = [(name, value) for name, value in parse_qsl(parts.query) if name not in LATER]
+        response = route.fetch(url=urlunsplit(parts._replace(query=urlencode(known))))
+        route.fulfill(response=response, json=change(response.json()))
+
+    page.route(re.compile(f"/api/v1/{path.replace('*', '[^/]+')}([?]|$)"), fulfill)
 
 
 def new_context(browser: Browser, **options: Any) -> BrowserContext:

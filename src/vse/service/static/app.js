@@ -5,7 +5,7 @@ import { clearCache, get, post } from "./api.js";
 import { Collections } from "./collections.js";
 import { Dates } from "./dates.js";
 import { byId, counted, placeBelow } from "./dom.js";
-import { emptyMessage } from "./empty.js";
+import { emptyMessage, refusedMessage } from "./empty.js";
 import { Grid } from "./grid.js";
 import { listenForImages } from "./images.js";
 import { listenForKeys } from "./keys.js";
@@ -147,7 +147,7 @@ function reopen() {
 async function request(signal) {
   if (query.isEmpty) {
     const parameters = query.filters();
-    return { path: "items", parameters, found: await get("items", [...parameters, ["k", PAGE_SIZE]], { signal }) };
+    return { path: "items", parameters, found: await page("items", parameters, [], { signal }) };
   }
   if (query.image && !query.queryId) {
     const form = query.form();
@@ -156,8 +156,14 @@ async function request(signal) {
     return { path: "search", parameters: query.parameters(found.query_id), found };
   }
   const parameters = query.parameters();
-  const found = await get("search", [...parameters, ["k", PAGE_SIZE]], { signal, cached: true });
-  return { path: "search", parameters, found };
+  return { path: "search", parameters, found: await page("search", parameters, [], { signal }) };
+}
+
+async function page(path, parameters, position, { signal } = {}) {
+  const found = await get(path, [...parameters, ["k", PAGE_SIZE], ...position], { signal, cached: path === "search" });
+  if (path === "search") return found;
+  const whole = (file) => ({ ...file, start: null, end: null }); // without a query a video stands for itself
+  return { ...found, results: found.results.map(whole) };
 }
 
 async function more({ focus = false } = {}) {
@@ -165,7 +171,7 @@ async function more({ focus = false } = {}) {
   const first = grid.results.length;
   const position = last.cursor ? ["cursor", last.cursor] : ["offset", first];
   try {
-    const found = await get(path, [...parameters, ["k", PAGE_SIZE], position], { cached: path === "search" });
+    const found = await page(path, parameters, [position]);
     if (shown.parameters !== parameters) return;
     shown.found = found;
     grid.append(found.results);
@@ -208,14 +214,15 @@ function failed(problem, retry = () => search({ write: false })) {
     showError(`The server ${why}. Retrying…`);
     timer = setTimeout(retry, pause);
   } else if (problem.name !== "AbortError") {
-    if (problem.status === 422) clear(); // what is shown belongs to another query
+    if (problem.status === 422) refused();
     showError(problem.message);
   }
 }
 
-function clear() {
+// What is shown belongs to another query. A filter may be the reason, such as a folder that does not exist.
+function refused() {
   shown = NOTHING;
-  grid.show([]);
+  grid.showMessage(...refusedMessage(query, dropConditions));
   scroller.reset(false);
 }
 
@@ -232,9 +239,13 @@ function begin() {
 
 async function introduce() {
   clearTimeout(introducing);
+  const { collection: name } = query;
   try {
-    collection = await get("collection");
+    const found = await get("collection");
+    if (name !== query.collection) return; // another one was chosen meanwhile
+    collection = found;
   } catch (problem) {
+    if (name !== query.collection) return;
     const pause = pauseAfter(problem);
     if (pause !== null) introducing = setTimeout(introduce, pause);
     else if (problem.status !== 401) showError(problem.message); // on 401 the search asks for the key
@@ -245,18 +256,16 @@ async function introduce() {
   collections.describe(collection);
   suggestions.describe(collection);
   pickers.folder.offer(folderTree(collection.folders));
-  query.searchesWords = collection.places !== undefined;
-  byId("sort").disabled = !query.searchesWords;
   pickers.place.offer(flatList(collection.places ?? []));
   pickers.camera.offer(flatList(collection.cameras ?? []));
   byId("words").disabled = !collection.searches_text;
   if (!collection.searches_text) byId("words").placeholder = "This model does not read text: search by image";
   const { evidence } = collection.model.capabilities;
-  viewer.offer({ evidence, files: collection.original_files });
+  viewer.offer({ evidence, grades: Boolean(collection.grades), files: collection.original_files });
   selection.offer(collection.original_files);
   byId("foot-collection").textContent = `${collection.name} · ${counted(collection.files, "file")}`;
   byId("key-why").hidden = !evidence && !collection.videos;
-  if (query.setGrades(collection.grades ?? null)) search({ write: false });
+  if (query.offer(collection)) search({ write: false, restore: url.place });
   byId("sorting").hidden = shown.path === "items" || byId("sort").disabled;
   if (grid.isEmpty) showEmpty();
 }
@@ -303,8 +312,11 @@ function listen() {
     search();
   });
   byId("typed").addEventListener("click", ({ target }) => {
-    const chip = target.closest("[data-name]");
-    if (chip) dropConditions(chip.dataset.name);
+    const chip = target.closest("[data-at]");
+    if (!chip) return;
+    query.dropAt(Number(chip.dataset.at));
+    search();
+    byId("words").focus();
   });
   byId("help").addEventListener("click", ({ target }) => {
     const example = target.closest("[data-insert]");

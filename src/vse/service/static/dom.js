@@ -90,6 +90,8 @@ export function month(seconds) {
   return new Date(seconds * 1000).toLocaleDateString(undefined, { month: "long", year: "numeric", timeZone: "UTC" });
 }
 
+export const year = (seconds) => String(new Date(seconds * 1000).getUTCFullYear());
+
 export function bytes(count) {
   const units = ["bytes", "kB", "MB", "GB", "TB"];
   let step = 0;

@@ -23,20 +23,23 @@ export function heatmap({ grid: [rows, columns], cells, boxes = [], seen }) {
     }
   }
   context.putImageData(image, 0, 0);
-  outline(context, boxes);
-  for (const side of ["left", "top", "width", "height"]) canvas.style.setProperty(side, `${100 * seen[side]}%`);
-  return canvas;
+  const made = element("div", { className: "evidence" }, canvas, ...outlines(boxes));
+  place(made, seen);
+  return made;
 }
 
 // The windows that contribute most, of a model that weighs windows.
-function outline(context, boxes) {
-  const { width, height } = context.canvas;
+function outlines(boxes) {
   const strongest = [...boxes].sort((a, b) => Math.abs(b.share) - Math.abs(a.share)).slice(0, OUTLINED);
-  for (const { left, top, right, bottom, share } of strongest) {
-    context.strokeStyle = `rgb(${(share > 0 ? POSITIVE : NEGATIVE).join(" ")})`;
-    context.lineWidth = 3;
-    context.strokeRect(left * width, top * height, (right - left) * width, (bottom - top) * height);
-  }
+  return strongest.map(({ left, top, right, bottom, share }) => {
+    const outline = element("i", { className: share < 0 ? "window against" : "window for", title: scored(share) });
+    place(outline, { left, top, width: right - left, height: bottom - top });
+    return outline;
+  });
+}
+
+function place(made, sides) {
+  for (const side of ["left", "top", "width", "height"]) made.style.setProperty(side, `${100 * sides[side]}%`);
 }
 
 function interpolate(cells, row, column) {

@@ -1,17 +1,18 @@
 // The results as rows of tiles below headings, with arrow key navigation.
 
-import { byId, element, month } from "./dom.js";
+import { byId, element, month, year } from "./dom.js";
 import { retryImage } from "./retry.js";
 import { isGraded, isWeak, markBroken, tile } from "./tile.js";
 
 const GOOD = "Good matches";
 const WEAKER = "Weaker matches";
+const FEWEST = 4; // files per month on average; with fewer, headings are years
 
 export class Grid {
   constructor(open) {
     this.place = byId("results");
     this.results = [];
-    this.byDate = false; // headings are months; otherwise they tell good matches from weaker ones
+    this.dateOf = null; // the heading of a result by date; otherwise headings tell good matches from weaker ones
     this.isEmpty = false; // whether a message is shown in place of results
     this.heading = null; // of the last section
     this.current = 0; // the tile that Tab reaches
@@ -29,7 +30,7 @@ export class Grid {
   show(results, { byDate = false } = {}) {
     const focused = this.place.contains(document.activeElement);
     this.results = [];
-    this.byDate = byDate;
+    this.dateOf = byDate ? dated(results) : null;
     this.isEmpty = false;
     this.heading = null;
     this.place.replaceChildren();
@@ -39,7 +40,7 @@ export class Grid {
   }
 
   append(results) {
-    const headings = this.byDate ? results.map(monthOf) : this.#strengths(results);
+    const headings = this.dateOf ? results.map(this.dateOf) : this.#strengths(results);
     results.forEach((result, offset) => {
       const list = this.#listFor(headings[offset]);
       this.results.push(result);
@@ -125,7 +126,11 @@ export class Grid {
 }
 
 // A file without a date of capture is listed by the time of its last change.
-function monthOf({ taken, modified }) {
-  const at = taken ?? modified ?? null;
-  return at === null ? "No date" : month(at);
+const timeOf = ({ taken, modified }) => taken ?? modified ?? null;
+const headed = (format) => (result) => (timeOf(result) === null ? "No date" : format(timeOf(result)));
+
+// Headings by month, or by year where most months would have a row of their own with one or two files.
+function dated(results) {
+  const months = new Set(results.map(headed(month)));
+  return headed(months.size > 1 && results.length < FEWEST * months.size ? year : month);
 }

@@ -66,7 +66,7 @@ export class Media {
   }
 
   hideEvidence() {
-    this.place.querySelector("canvas")?.remove();
+    this.place.querySelector(".evidence")?.remove();
     this.place.querySelector(".frame")?.classList.remove("explained");
   }
 

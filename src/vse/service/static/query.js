@@ -2,11 +2,12 @@
 
 import { base } from "./api.js";
 import { byId, element } from "./dom.js";
-import { parse, without, written } from "./typed.js";
+import { parse, without } from "./typed.js";
 
 const FIELDS = ["folder", "place", "camera", "after", "before", "exclude"];
 const SWITCHES = ["group", "good", "all"];
 const OLD_SWITCHES = { sure: "good" }; // in saved links
+const WORD_FILTERS = ["name", "place", "camera", "words"]; // of a server that searches words
 const SORTED = { relevance: "", date: "date" };
 
 export class Query {
@@ -18,29 +19,31 @@ export class Query {
     this.queryId = null;
     this.collection = null; // of a server with several; null for the first one
     this.grades = null; // the relevance of each grade; without it, results have none, and there is no cut-off
-    this.searchesWords = false; // whether the server knows the filters name, place and camera
+    this.searchesWords = null; // whether the server sorts by date, and filters by words; null until it is known
   }
 
-  // Words to find and to exclude, and filters: those of the box and those of the fields.
+  // The text to find, the texts to exclude, and the tokens of the box that are neither.
   parts() {
-    const excluded = byId("exclude").value.split(",").map((text) => text.trim()).filter(Boolean);
-    const typed = parse(byId("words").value);
-    return { wanted: typed.wanted, excluded: [...excluded, ...typed.excluded], filters: typed.filters };
+    const { wanted, tokens } = parse(byId("words").value);
+    const chosen = byId("exclude").value.split(",").map((text) => text.trim()).filter(Boolean);
+    const typed = tokens.filter(({ name, sent }) => name === "exclude" && sent !== null).map(({ sent }) => sent);
+    return { wanted, excluded: [...chosen, ...typed], tokens };
   }
 
   get isEmpty() {
     return !(this.parts().wanted || this.like || this.image);
   }
 
-  // What is typed replaces what is chosen.
+  // What is typed replaces what is chosen. Quoted words may be given several times.
   filters() {
     const found = new Map();
     if (type()) found.set("type", type());
     for (const { name, value } of this.pickers) if (value) found.set(name, value);
     for (const [name, value] of this.dates.parameters()) found.set(name, value);
-    for (const { name, sent } of this.parts().filters) if (sent !== null) found.set(name, sent);
-    if (!this.searchesWords) for (const name of ["name", "place", "camera"]) found.delete(name);
-    return [...found];
+    const typed = this.parts().tokens.filter(({ name, sent }) => name !== "exclude" && sent !== null);
+    for (const { name, sent } of typed) if (name !== "words") found.set(name, sent);
+    const words = typed.filter(({ name }) => name === "words").map(({ sent }) => ["words", sent]);
+    return [...found, ...words].filter(([name]) => this.searchesWords || !WORD_FILTERS.includes(name));
   }
 
   parameters(queryId = this.queryId) {
@@ -49,7 +52,7 @@ export class Query {
     if (byId("group").checked) found.push(["group", "true"]);
     const cut = this.#cutOff();
     if (cut !== null) found.push(["min_relevance", cut]);
-    if (sorted()) found.push(["sort", sorted()]);
+    if (sorted() && this.searchesWords) found.push(["sort", sorted()]);
     return [...found, ...this.filters()];
   }
 
@@ -97,12 +100,16 @@ export class Query {
     return this.#cutOff() !== null && results.some(({ relevance }) => (relevance ?? null) !== null);
   }
 
-  // Returns whether the results change.
-  setGrades(grades) {
-    const before = this.#cutOff();
+  // What the collection offers. Returns whether that changes the request.
+  offer({ grades = null, places }) {
+    const request = () => JSON.stringify(this.isEmpty ? this.filters() : this.parameters());
+    const before = request();
     this.grades = grades;
+    this.searchesWords = places !== undefined;
     byId("good").closest(".pill").hidden = grades === null;
-    return this.#cutOff() !== before;
+    byId("sort").disabled = !this.searchesWords;
+    this.show();
+    return request() !== before;
   }
 
   // The active filters by name, in the order in which they are offered to be dropped.
@@ -112,7 +119,7 @@ export class Query {
     return named;
   }
 
-  // Removes a condition: the name of a filter, "exclude", or "relevance" for the cut-off.
+  // Removes a condition: the name of a filter, "exclude", "words" for the quotes, or "relevance" for the cut-off.
   drop(name) {
     if (name === "relevance") {
       const strict = byId("good").checked;
@@ -121,10 +128,16 @@ export class Query {
     } else if (name === "type") setType("");
     else if (FIELDS.includes(name)) byId(name).value = "";
     for (;;) {
-      const typed = this.parts().filters.find((each) => each.name === name);
+      const typed = this.parts().tokens.find((each) => each.name === name);
       if (!typed) break;
-      byId("words").value = without(byId("words").value, typed);
+      this.#remove(typed);
     }
+  }
+
+  // Removes the token of the box that begins there.
+  dropAt(at) {
+    const typed = this.parts().tokens.find((each) => each.at === at);
+    if (typed) this.#remove(typed);
   }
 
   setLike(like) {
@@ -139,25 +152,29 @@ export class Query {
     if (blob) this.like = null;
   }
 
-  // Adds a filter to the box, in place of one with the same name.
-  type(name, value) {
-    this.drop(name);
-    byId("words").value = `${byId("words").value} ${written(name, value)}`.trim();
-  }
-
   // A chip for an image or item in the query and for each typed filter, and a mark on every active field.
   show() {
     const source = this.like?.thumbnail ?? this.image?.url;
     const drawn = byId("chips").querySelector("img")?.getAttribute("src");
     const chips = source ? [imageChip(this.like ? "similar to this" : "this image", source)] : [];
     if (source !== drawn) byId("chips").replaceChildren(...chips);
-    const { filters } = this.parts();
-    byId("typed").replaceChildren(...filters.filter(({ value }) => value).map(typedChip));
+    const typed = this.parts().tokens.filter(({ value }) => value).map((token) => this.#known(token));
+    byId("typed").replaceChildren(...typed.map(typedChip));
     byId("typed").hidden = !byId("typed").childElementCount;
     mark("exclude", Boolean(byId("exclude").value));
     for (const name of ["group", "good"]) mark(name, byId(name).checked);
     for (const picker of this.pickers) picker.show();
     this.dates.show();
+  }
+
+  // Quoted words stay as words, without their quotes.
+  #remove(token) {
+    byId("words").value = without(byId("words").value, token, token.name === "words" ? token.value : "");
+  }
+
+  #known(token) {
+    const unknown = this.searchesWords === false && WORD_FILTERS.includes(token.name);
+    return unknown ? { ...token, problem: "this server does not search words" } : token;
   }
 
   #texts() {
@@ -186,9 +203,12 @@ function imageChip(text, source) {
   return element("button", { className: "chip", type: "button", "aria-label": label, title: "Remove" }, image, text);
 }
 
-function typedChip({ name, value, problem }) {
-  const text = problem ? `${name}: ${value} (expected ${problem})` : `${name}: ${value}`;
-  const label = `Remove the filter ${text}`;
+const TYPED = { exclude: (value) => `not: ${value}`, words: (value) => `“${value}”` };
+
+function typedChip({ name, value, at, problem }) {
+  const said = TYPED[name]?.(value) ?? `${name}: ${value}`;
+  const text = problem ? `${said} (${problem})` : said;
+  const label = `Remove ${text}`;
   const className = problem ? "chip bad" : "chip";
-  return element("button", { className, type: "button", "data-name": name, "aria-label": label, title: "Remove", text });
+  return element("button", { className, type: "button", "data-at": at, "aria-label": label, title: "Remove", text });
 }

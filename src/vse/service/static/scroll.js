@@ -4,6 +4,7 @@ import { byId } from "./dom.js";
 
 const AHEAD = "800px"; // below the screen
 const PAGES = 6; // loaded by scrolling in a row; then a button, so that the end of the page can be reached
+const LONG = 1.5; // screens from which the page has a link to its top
 const PAUSE = 150; // milliseconds without scrolling before the position is stored
 
 export class Scroller {
@@ -35,6 +36,7 @@ export class Scroller {
 
   offer(more) {
     byId("more").hidden = !more;
+    byId("to-top").hidden = document.documentElement.scrollHeight < LONG * innerHeight;
     this.observer.disconnect(); // observing again reports the position, even if it has not changed
     if (more) this.observer.observe(byId("more"));
   }

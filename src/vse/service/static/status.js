@@ -11,9 +11,10 @@ export function showSearchStatus(found, results) {
   const said = [`${counted(count, "result")}${open ? " so far" : ""}`];
   said.push(`${Math.max(1, Math.round(found.milliseconds))} ms`);
   if (!found.exact) said.push("approximate");
-  if (found.unknown.length) said.push(`unknown words: ${found.unknown.join(", ")}`);
+  const notes = found.notes ?? [];
+  if (found.unknown.length && !notes.some((note) => note.startsWith("unknown:"))) said.push(`unknown words: ${found.unknown.join(", ")}`);
   if (found.cut.length) said.push("the text is too long, its end was ignored");
-  const remarks = (found.notes ?? []).map(worded);
+  const remarks = notes.map(worded);
   if (results.length && results.every(isWeak)) remarks.unshift(NO_GOOD_MATCH);
   show(results.length || said.length > 2 ? said.join(" · ") : "", remarks.join(" "));
 }

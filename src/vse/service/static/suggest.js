@@ -71,10 +71,16 @@ function examples({ folders = [], places = [], cameras = [], first, last }) {
     const years = [year(last), year(last) - 1].filter((each) => each >= year(first));
     found.push(...years.map((each) => ["year", String(each), `after:${each} before:${each + 1}`]));
   }
-  const named = folders.filter(({ path }) => !/^\d{4}$/.test(path)); // years are listed already
-  found.push(...named.slice(0, 2).map(({ path }) => ["folder", path, written("folder", path)]));
+  found.push(...largest(folders).slice(0, 2).map(({ path }) => ["folder", path.split("/").at(-1), written("folder", path)]));
   if (cameras.length > 1) found.push(...cameras.slice(0, 2).map(({ name }) => ["camera", name, written("camera", name)]));
   return found;
+}
+
+// Years are listed already, and a folder that holds only another one says nothing more than that.
+function largest(folders) {
+  const inner = ({ path, files }) => folders.some((each) => each.path.startsWith(`${path}/`) && each.files === files);
+  const named = folders.filter((folder) => !/^\d{4}$/.test(folder.path) && !inner(folder));
+  return named.sort((one, other) => other.files - one.files);
 }
 
 function example(kind, label, text) {

@@ -99,7 +99,7 @@ function label(result, index) {
   if (result.missing) parts.push("file missing");
   if (result.kind === "video") parts.push("video");
   if (result.start !== null) parts.push(`from ${clock(result.start)} to ${clock(result.end)}`);
-  if (result.moments > 1) parts.push(counted(result.moments, "matching moment"));
+  if (result.moments > 1) parts.push(counted(result.moments, "moment"));
   if (isGraded(result)) parts.push(`${result.grade ?? "unlikely"} match`);
   else if (result.score !== null) parts.push(`rank ${index + 1}`);
   if (result.matched?.length) parts.push(`words found in ${result.matched.map(fieldName).join(", ")}`);

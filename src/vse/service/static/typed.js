@@ -1,41 +1,46 @@
-// Filters typed into the search box, such as folder:2024/beach or place:"New York". The server reads the same syntax.
+// What can be typed into the search box beside a description: filters such as folder:2024/beach or place:"New York",
+// "exact words", and -word to exclude. The server reads the same syntax.
 
 export const FILTERS = ["name", "folder", "camera", "place", "before", "after", "type"];
 const KINDS = { image: "image", images: "image", photo: "image", photos: "image", video: "video", videos: "video" };
 const DATE = /^\d{4}(-\d{2}(-\d{2})?)?$/;
 const PROBLEMS = {
-  type: "image or video",
-  before: "a date such as 2024, 2024-05 or 2024-05-31",
-  after: "a date such as 2024, 2024-05 or 2024-05-31",
+  type: "expected image or video",
+  before: "expected a date such as 2024, 2024-05 or 2024-05-31",
+  after: "expected a date such as 2024, 2024-05 or 2024-05-31",
 };
 const QUOTED = '"([^"]*)"?';
 const TOKEN = new RegExp(`(${FILTERS.join("|")}):(?:${QUOTED}|(\\S*))|${QUOTED}|-${QUOTED}|\\S+`, "gi");
 
-// The text as it is searched for, the words to exclude, and the filters. A filter that is not complete yet is named in
-// "problem" and has no effect.
+// The text to search for, and the other tokens in order: filters, "words" for quoted ones, and "exclude". A token that
+// is not complete yet has a "problem" and sends nothing.
 export function parse(text) {
   const wanted = [];
-  const excluded = [];
-  const filters = [];
+  const tokens = [];
   for (const match of text.matchAll(TOKEN)) {
-    const [token, name, quoted, plain, , phrase] = match;
-    if (name !== undefined) filters.push(filter(token, match.index, name.toLowerCase(), (quoted ?? plain).trim()));
-    else if (phrase !== undefined) excluded.push(phrase.trim());
-    else if (/^-[^-]/.test(token)) excluded.push(token.slice(1));
-    else wanted.push(token);
+    const [source, name, quoted, plain, phrase, excluded] = match;
+    const token = (kind, value) => tokens.push({ name: kind, value, source, at: match.index, ...checked(kind, value) });
+    if (name !== undefined) token(name.toLowerCase(), (quoted ?? plain).trim());
+    else if (excluded !== undefined) token("exclude", excluded.trim());
+    else if (/^-[^-]/.test(source)) token("exclude", source.slice(1));
+    else if (phrase === undefined) wanted.push(source);
+    else if (phrase.trim()) {
+      token("words", phrase.trim());
+      wanted.push(phrase.trim()); // the model reads them as well
+    }
   }
-  return { wanted: wanted.join(" "), excluded: excluded.filter(Boolean), filters };
+  return { wanted: wanted.join(" "), tokens };
 }
 
-function filter(source, at, name, given) {
+function checked(name, given) {
   const value = name === "type" ? (KINDS[given.toLowerCase()] ?? "") : given;
   const valid = name === "before" || name === "after" ? DATE.test(value) : value !== "";
-  return { name, value: given, source, at, sent: valid ? value : null, problem: valid ? null : (PROBLEMS[name] ?? "a value") };
+  return valid ? { sent: value, problem: null } : { sent: null, problem: PROBLEMS[name] ?? "expected a value" };
 }
 
-// The text without one of its filters.
-export function without(text, { at, source }) {
-  return `${text.slice(0, at)}${text.slice(at + source.length)}`.replace(/\s+/g, " ").trim();
+// The text without one of its tokens, or with another text in its place.
+export function without(text, { at, source }, instead = "") {
+  return `${text.slice(0, at)}${instead}${text.slice(at + source.length)}`.replace(/\s+/g, " ").trim();
 }
 
 export const written = (name, value) => `${name}:${/[\s"]/.test(value) ? `"${value.replaceAll('"', "")}"` : value}`;

@@ -14,6 +14,7 @@ import { Zoom } from "./zoom.js";
 
 const RELEVANCE = "Estimated probability that this fits the query.";
 const RANKED = "The model has no calibrated relevance: results are ranked by their score.";
+const COMPARED = "Results for an image are ranked by their score.";
 const NO_RESPONSE = "The server is not responding.";
 const AHEAD = 4; // results before the last one from which more are loaded
 const LEGENDS = {
@@ -32,7 +33,9 @@ export class Viewer {
     this.query = null; // the query that found them
     this.index = -1;
     this.result = null; // the one shown: results[index], or one that is similar to it
+    this.aside = false; // whether it is a similar one
     this.why = false;
+    this.grades = false; // whether the model has relevance, which only texts have
     this.explainsImages = false; // until the collection is loaded; videos have evidence with every model
     this.closedByPage = false; // not by the user
     const leave = (act) => (...given) => {
@@ -44,7 +47,7 @@ export class Viewer {
     this.files = new FileActions();
     this.details = new Details({ search: leave(search), filter: leave(filter), found: (item) => this.#found(item) });
     this.duplicates = new Duplicates((result) => this.#show(result));
-    this.similar = new Similar((result) => this.#show(result));
+    this.similar = new Similar((result) => this.#showSimilar(result));
     this.slides = new Slideshow(this.dialog, () => this.step(1));
     this.zoom = new Zoom(byId("stage"), { swiped: (by) => this.step(by), closer: () => this.media.sharpen(this.result) });
     this.dialog.addEventListener("close", () => {
@@ -74,8 +77,9 @@ export class Viewer {
   }
 
   // What the model and the server can do.
-  offer({ evidence, files }) {
+  offer({ evidence, grades, files }) {
     this.files.offer(files);
+    this.grades = grades;
     this.media.originals = Boolean(files?.original);
     const changed = evidence !== this.explainsImages;
     this.explainsImages = evidence;
@@ -99,7 +103,7 @@ export class Viewer {
 
   // Returns whether there was a result to step to.
   step(by) {
-    const next = this.index + by;
+    const next = this.aside && by < 0 ? this.index : this.index + by; // back from a similar one to the result itself
     const exists = next >= 0 && next < this.results.length;
     if (exists) this.#go(next);
     if (by > 0 && next + AHEAD >= this.results.length) this.#loadMore();
@@ -119,8 +123,16 @@ export class Viewer {
 
   #go(index) {
     this.index = index;
+    this.aside = false;
     this.#show(this.results[index]);
     this.duplicates.show(this.results[index]);
+  }
+
+  // It was not found by the query, so its own score says nothing about that.
+  #showSimilar(result) {
+    this.aside = true;
+    this.duplicates.show(result);
+    this.#show({ ...result, score: null, confidence: null });
   }
 
   #show(result) {
@@ -140,9 +152,10 @@ export class Viewer {
 
   #place() {
     const count = this.results.length;
-    byId("viewer-place").textContent = `${this.index + 1} of ${count}`;
+    byId("viewer-place").textContent = this.aside ? `Similar to ${this.index + 1}` : `${this.index + 1} of ${count}`;
+    byId("viewer-previous").setAttribute("aria-label", this.aside ? "Back to the result" : "Previous result");
     // Not disabled: that would lose the focus, and with it the keyboard shortcuts of the dialog.
-    byId("viewer-previous").setAttribute("aria-disabled", this.index === 0);
+    byId("viewer-previous").setAttribute("aria-disabled", this.index === 0 && !this.aside);
     byId("viewer-next").setAttribute("aria-disabled", this.index === count - 1);
   }
 
@@ -170,7 +183,7 @@ export class Viewer {
     meter.replaceChildren(
       element("p", {}, ...head),
       graded ? element("div", { className: "bar", "aria-hidden": "true" }, bar) : "",
-      element("p", { className: "small", text: graded ? RELEVANCE : RANKED }),
+      element("p", { className: "small", text: graded ? RELEVANCE : this.grades ? COMPARED : RANKED }),
       element("p", { className: "small numbers", text: numbers.join(" · ") }),
       matched.length ? element("p", { className: "small", text: `Words found in ${matched.map(fieldName).join(", ")}.` }) : "",
     );

@@ -1,0 +1,64 @@
+"""A library in which the words for a match, folders, missing files and file actions can be tested."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from PIL import Image
+from tests.service.page.colour_model import write_colour_model
+from tests.service.page.support import Served, serving, taken, vse, write_video
+
+from vse.data.scenes.scene import PALETTE
+
+SHARES = {"strong": 0.6, "good": 0.53, "weak": 0.47, "unlikely": 0.4}
+"""How much of an image is red, the rest being green, for each relevance to "red"."""
+ALBUMS = [f"albums/{number:02d} {name}" for number, name in enumerate(("beach", "city", "garden", "snow") * 4)]
+GONE = "gone.png"
+CLIP = "signal.mp4"
+FILE_MANAGER = """#!/bin/sh
+echo "$1" > "$SHOWN"
+"""
+
+
+@dataclass(frozen=True)
+class Library:
+    """The folder of the images, its service, and the file that names what the file manager has shown."""
+
+    photos: Path
+    served: Served
+    shown: Path
+
+
+@contextmanager
+def make_library(folder: Path) -> Iterator[Library]:
+    """Sixteen albums with four images each, of which only "red" and "green" are known; a video; a file that is gone."""
+    photos, shown = folder / "photos", folder / "shown"
+    for number, album in enumerate(ALBUMS):
+        (photos / album).mkdir(parents=True)
+        for name, share in SHARES.items():
+            image = split(share + 0.0005 * number, (240, 160))
+            exif = taken(2022 + number % 3, 1 + number % 2, 1 + number)
+            image.save(photos / album / f"{name}-{number:02d}.jpg", quality=95, exif=exif)
+    split(0.9, (2000, 1500)).save(photos / "large.png")
+    Image.new("RGB", (240, 160), PALETTE["red"]).save(photos / GONE)
+    write_video(photos / CLIP, ("red", "blue", "red"))
+    vse("index", photos, "--into", folder / "library.vse", "--model", write_colour_model(folder / "model", graded=True))
+    (photos / GONE).unlink()
+    program = folder / "bin" / "xdg-open"
+    program.parent.mkdir()
+    program.write_text(FILE_MANAGER)
+    program.chmod(0o755)
+    path = f"{program.parent}{os.pathsep}{os.environ['PATH']}"
+    with serving(folder / "library.vse", PATH=path, DISPLAY=":9", SHOWN=str(shown)) as served:
+        yield Library(photos, served, shown)
+
+
+def split(share: float, size: tuple[int, int]) -> Image.Image:
+    """An image whose left part is red and whose right part is green."""
+    image = Image.new("RGB", size, PALETTE["green"])
+    image.paste(PALETTE["red"], (0, 0, round(share * size[0]), size[1]))
+    return image

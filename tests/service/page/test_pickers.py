@@ -1,0 +1,133 @@
+"""Choosing a folder from a tree, a place or a camera from a list, and another collection."""
+
+from __future__ import annotations
+
+from tests.service.page.library import ALBUMS
+from tests.service.page.test_typed_filters import CAMERAS, with_words
+from tests.service.page.visits import changed_response
+
+PHONE = {"viewport": {"width": 390, "height": 844}, "has_touch": True, "is_mobile": True}
+SHOWN = '#folder-list [role="treeitem"]:visible'
+
+
+def labels(page):
+    return page.page.locator(f"{SHOWN} > .row .label").all_text_contents()
+
+
+def test_folders_are_a_tree_with_counts(desk):
+    """Closed at first, each with the number of its files; a chosen one narrows the results and is opened again."""
+    desk.page.click("#folder-open")
+    assert desk.page.locator("#folder-open").get_attribute("aria-expanded") == "true"
+    assert labels(desk)[:2] == ["All", "albums"]
+    node = desk.page.locator("[data-value='albums']")
+    assert node.get_attribute("aria-label") == "albums, 64"
+    desk.changing(lambda: desk.page.locator(f"[data-value='{ALBUMS[3]}']").click())
+    assert len(desk.names()) == 4
+    assert desk.text("#folder-shown") == ALBUMS[3]
+    assert desk.focused() == "folder-open"
+    desk.page.click("#folder-open")
+    assert desk.page.locator(f"[data-value='{ALBUMS[3]}']").get_attribute("aria-selected") == "true"
+    desk.changing(lambda: desk.page.locator("#folder-list").get_by_text("All", exact=True).click())
+    assert len(desk.names()) == 48
+
+
+def test_folder_is_found_by_its_name(desk):
+    """A long list has a search field, which shows whole paths."""
+    desk.page.click("#folder-open")
+    desk.page.wait_for_selector("#folder-list input:focus")
+    desk.page.keyboard.type("GARD")
+    assert labels(desk) == [album for album in ALBUMS if "garden" in album]
+    desk.page.keyboard.press("ArrowDown")
+    desk.page.keyboard.press("ArrowDown")
+    desk.changing(lambda: desk.page.keyboard.press("Enter"))
+    assert desk.text("#folder-shown") == ALBUMS[6]
+    assert desk.focused() == "folder-open"
+
+
+def test_folder_tree_by_keyboard(desk):
+    """Arrows open, close and move, Home and End jump, Enter chooses, Escape returns to the button."""
+    keys = desk.page.keyboard
+    desk.page.focus("#folder-open")
+    keys.press("Enter")
+    desk.page.wait_for_selector("#folder-list input:focus")
+    keys.press("ArrowDown")
+    keys.press("ArrowDown")
+    here = "() => document.activeElement.dataset.value"
+    assert desk.page.evaluate(here) == "albums"
+    opened = "() => document.activeElement.getAttribute('aria-expanded')"
+    before = desk.page.evaluate(opened)
+    keys.press("ArrowLeft" if before == "true" else "ArrowRight")
+    assert desk.page.evaluate(opened) != before
+    if before == "true":
+        keys.press("ArrowRight")
+    keys.press("ArrowRight")
+    assert desk.page.evaluate(here) == ALBUMS[0]
+    keys.press("ArrowDown")
+    keys.press("ArrowLeft")
+    assert desk.page.evaluate(here) == "albums"
+    keys.press("End")
+    assert desk.page.evaluate(here) == ALBUMS[-1]
+    keys.press("Home")
+    keys.press("ArrowUp")
+    assert desk.page.evaluate("() => document.activeElement.type") == "search"
+    keys.press("Escape")
+    desk.page.wait_for_selector("#folder-list:popover-open", state="hidden")
+    assert desk.focused() == "folder-open"
+
+
+def test_folder_tree_on_a_phone(entering):
+    """The panel stays on the screen, and a tap on the arrow opens a folder without choosing it."""
+    page = entering(**PHONE)
+    page.page.tap("#folder-open")
+    box = page.box("#folder-list")
+    assert box["x"] >= 0
+    assert box["right"] <= 390
+    assert box["bottom"] <= 844
+    before = page.page.locator("[data-value='albums']").get_attribute("aria-expanded")
+    page.page.locator("[data-value='albums'] > .row .twist").tap()
+    assert page.page.locator("[data-value='albums']").get_attribute("aria-expanded") != before
+    assert page.text("#folder-shown") == "All"
+
+
+def test_places_and_cameras_are_filters(desk):
+    """Of a server that knows them: a list with counts each, kept in the address."""
+    for name in ("place", "camera"):
+        assert not desk.page.locator(f"#{name}-open").is_visible()
+    with_words(desk)
+    desk.page.click("#place-open")
+    assert desk.page.get_by_role("treeitem", name="Quito, Ecuador, 12").count() == 1
+    desk.changing(lambda: desk.page.get_by_role("treeitem", name="Quito, Ecuador, 12").click())
+    assert ("place", "Quito, Ecuador") in desk.asked("items")[-1]
+    desk.page.click("#camera-open")
+    desk.changing(lambda: desk.page.get_by_role("treeitem", name="Pixel 9, 6").click())
+    assert {("place", "Quito, Ecuador"), ("camera", CAMERAS[1]["name"])} <= set(desk.asked("items")[-1])
+    assert desk.page.url.endswith("?place=Quito%2C+Ecuador&camera=Pixel+9")
+    desk.page.reload()
+    desk.page.wait_for_function("() => document.getElementById('camera-shown').textContent === 'Pixel 9'")
+    desk.page.wait_for_function("() => document.title !== 'vse'")
+
+
+def test_another_collection_is_chosen(desk):
+    """Of a server with several: its own files, its own filters, and an address that leads there."""
+    assert not desk.page.locator("#collections").is_visible()
+    entries = [{"name": "library.vse", "files": 67}, {"name": "Scans", "files": 5}]
+    desk.page.route("**/api/v1/collections", lambda route: route.fulfill(json={"collections": entries}))
+    changed_response(desk.page, "collection", lambda found: {**found, "collections": 2})
+    desk.page.route(
+        "**/api/v1/collections/Scans/**",
+        lambda route: route.continue_(url=route.request.url.replace("collections/Scans/", "")),
+    )
+    scans = []
+    desk.page.on("request", lambda request: scans.append(request.url) if "/collections/Scans/" in request.url else None)
+    desk.page.goto(f"{desk.address}?q=red&good=1")
+    desk.page.wait_for_selector("#collections:not([hidden])")
+    chooser = desk.page.get_by_role("combobox", name="Collection")
+    assert chooser.locator("option").all_text_contents() == ["library.vse (67)", "Scans (5)"]
+    desk.changing(lambda: chooser.select_option("Scans"))
+    assert desk.page.url.endswith("?collection=Scans")
+    assert desk.page.input_value("#words") == ""
+    assert any("/Scans/items?" in url for url in scans)
+    assert any(url.endswith("/Scans/collection") for url in scans)
+    desk.search("red")
+    assert desk.page.url.endswith("?collection=Scans&q=red")
+    assert any("/Scans/search?q=red" in url for url in scans)

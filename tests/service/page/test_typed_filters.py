@@ -1,0 +1,173 @@
+"""What can be typed beside a description, the chips below the box, sorting, and notes about the query."""
+
+from __future__ import annotations
+
+import pytest
+from tests.service.page.visits import changed_response
+
+PLACES = [{"name": "Quito, Ecuador", "files": 12}, {"name": "New York, United States", "files": 4}]
+CAMERAS = [{"name": "Canon EOS R6", "files": 30}, {"name": "Pixel 9", "files": 6}]
+
+
+def with_words(page):
+    """The page of a server that searches words: it has places, cameras and sorting."""
+    found = {"places": PLACES, "cameras": CAMERAS}
+    changed_response(page.page, "collection", lambda given: {**given, **found})
+    changed_response(page.page, "search", lambda given: given)
+    changed_response(page.page, "items", lambda given: given)
+    page.page.reload()
+    page.page.wait_for_selector("#place-open:not([hidden])")
+
+
+def chips(page):
+    return page.page.locator("#typed .chip").all_text_contents()
+
+
+def sent(page, path="search"):
+    """The last request to a route, without what every request has."""
+    return [each for each in page.asked(path)[-1] if each[0] not in ("k", "min_relevance")]
+
+
+def test_typed_filters_become_chips_and_parameters(desk):
+    """They replace the chosen ones, and a click on a chip removes its text from the box."""
+    desk.changing(lambda: desk.page.locator(".segments").get_by_text("Videos").click())
+    desk.search("red folder:albums type:image after:2022 -green")
+    assert chips(desk) == ["folder: albums", "type: image", "after: 2022", "not: green"]
+    expected = [("q", "red"), ("not", "green"), ("type", "image"), ("folder", "albums"), ("after", "2022")]
+    assert sent(desk) == expected
+    chip = desk.page.locator("#typed .chip").nth(1)
+    assert chip.get_attribute("aria-label") == "Remove type: image"
+    desk.changing(chip.click)
+    assert desk.page.input_value("#words") == "red folder:albums after:2022 -green"
+    assert desk.focused() == "words"
+    desk.changing(lambda: desk.page.locator("#typed .chip", has_text="not: green").click())
+    assert desk.page.input_value("#words") == "red folder:albums after:2022"
+    desk.search("folder:albums")
+    assert sent(desk, "items") == [("type", "video"), ("folder", "albums")]
+
+
+@pytest.mark.parametrize(
+    ("typed", "chip"),
+    [
+        ("type:vid", "type: vid (expected image or video)"),
+        ("after:20", "after: 20 (expected a date such as 2024, 2024-05 or 2024-05-31)"),
+        ("place:Quito", "place: Quito (this server does not search words)"),
+    ],
+)
+def test_filter_without_effect_says_why(desk, typed, chip):
+    """While it is incomplete, or where the server does not know it, and the search goes on without it."""
+    changed_response(desk.page, "collection", lambda found: {each: found[each] for each in found if each != "places"})
+    desk.page.reload()
+    desk.page.wait_for_function("() => document.title !== 'vse'")
+    desk.search(f"red {typed}")
+    assert chips(desk) == [chip]
+    assert "bad" in desk.page.locator("#typed .chip").get_attribute("class")
+    assert sent(desk) == [("q", "red")]
+    desk.search("red type:")
+    assert chips(desk) == []
+
+
+def test_exact_words_and_word_filters_are_sent(desk):
+    """Quoted words are searched for and required; each chip removes its own, the quotes only for exact words."""
+    with_words(desk)
+    desk.search('a red "garden party" "aunt mathilda" name:IMG_04 camera:canon place:"new york"')
+    shown = ["“garden party”", "“aunt mathilda”", "name: IMG_04", "camera: canon", "place: new york"]
+    assert chips(desk) == shown
+    assert sent(desk) == [
+        ("q", "a red garden party aunt mathilda"),
+        ("name", "IMG_04"), ("camera", "canon"), ("place", "new york"),
+        ("words", "garden party"), ("words", "aunt mathilda"),
+    ]  # fmt: skip
+    desk.changing(lambda: desk.page.locator("#typed .chip").nth(1).click())
+    assert desk.page.input_value("#words").startswith('a red "garden party" aunt mathilda name:')
+    assert [each for each in sent(desk) if each[0] == "words"] == [("words", "garden party")]
+
+
+def test_exact_words_that_leave_nothing_can_be_unquoted(desk):
+    """The page names them, and searches for the same words without quotes."""
+    with_words(desk)
+    reason = {"condition": "words", "without": 12}
+    changed_response(desk.page, "search", lambda found: {**found, "results": [], "more": False, "empty_reason": reason})
+    desk.search('red "garden"')
+    desk.page.wait_for_selector(".empty")
+    assert "The filter exact words “garden” leaves nothing. Without it there are 12 results." in desk.text(".empty")
+    desk.changing(lambda: desk.page.get_by_role("button", name="Search without quotes").click())
+    assert desk.page.input_value("#words") == "red garden"
+
+
+def test_tiles_say_where_words_matched(desk):
+    """If only the words match, in place of the strength; the open result lists all fields."""
+    with_words(desk)
+
+    def matched(found):
+        first, *rest = found["results"]
+        return {**found, "results": [{**first, "grade": None, "relevance": 0.01, "matched": ["caption", "ocr"]}, *rest]}
+
+    changed_response(desk.page, "search", matched)
+    desk.search("red")
+    desk.page.wait_for_selector(".heading")
+    assert desk.text("[data-index='0'] .match").split() == ["in", "caption"]
+    assert desk.page.locator(".heading").first.inner_text() == "Good matches"
+    assert "words found in caption, its text" in desk.page.locator("[data-index='0']").get_attribute("aria-label")
+    desk.page.locator("[data-index='0']").click()
+    assert "Words found in caption, its text." in desk.text("#viewer-meter")
+
+
+def test_notes_about_the_query_are_shown(desk):
+    """Without their code, as sentences; unknown words are then not listed a second time."""
+    notes = ["language: this looks like French", "unknown: the model does not know chien."]
+    changed_response(desk.page, "search", lambda found: {**found, "notes": notes, "unknown": ["chien"]})
+    desk.search("red")
+    desk.page.wait_for_selector("#remark:not([hidden])")
+    assert desk.text("#remark") == "This looks like French. The model does not know chien."
+    assert "unknown words" not in desk.text("#status")
+
+
+def test_results_are_sorted_by_date(desk):
+    """By a menu that a server with sorting has: the parameter, date headings, and the address."""
+    assert not desk.page.locator("#sorting").is_visible()
+    with_words(desk)
+    assert not desk.page.locator("#sorting").is_visible()  # files are listed by date anyway
+    desk.search("green")
+    assert desk.page.get_by_role("combobox", name="Sort by").input_value() == "relevance"
+    assert "sort" not in dict(sent(desk))
+    desk.changing(lambda: desk.page.select_option("#sort", "date"))
+    assert ("sort", "date") in sent(desk)
+    assert desk.page.url.endswith("?q=green&sort=date")
+    assert "Good matches" not in desk.page.locator(".heading").all_text_contents()
+    desk.page.reload()
+    desk.page.wait_for_function("() => document.getElementById('sort').value === 'date'")
+    desk.page.select_option("#sort", "relevance")
+    desk.page.wait_for_function("() => document.querySelector('.heading')?.textContent === 'Good matches'")
+
+
+def test_date_headings_are_months_or_years(desk):
+    """Months where they hold several files, years where most of them would hold one or two."""
+    months = desk.page.locator(".heading").all_text_contents()
+    assert "February 2024" in months
+    sparse = [{"taken": 86400 * 40 * number} for number in range(12, 0, -1)]
+
+    def thin(found):
+        return {**found, "results": [{**each, **at} for each, at in zip(found["results"], sparse, strict=False)]}
+
+    changed_response(desk.page, "items", thin)
+    desk.page.reload()
+    desk.page.wait_for_selector(".heading")
+    assert desk.page.locator(".heading").all_text_contents() == ["1971", "1970"]
+
+
+def test_help_lists_what_can_be_typed(desk):
+    """An example is put into the box; the panel closes with Escape and returns the focus."""
+    button = desk.page.get_by_role("button", name="What can be typed")
+    button.focus()
+    desk.page.keyboard.press("Enter")
+    desk.page.wait_for_selector("#help:popover-open")
+    assert button.get_attribute("aria-expanded") == "true"
+    desk.page.keyboard.press("Escape")
+    desk.page.wait_for_selector("#help:popover-open", state="hidden")
+    assert desk.focused() == "help-open"
+    desk.page.fill("#words", "red")
+    button.click()
+    desk.page.get_by_role("button", name="type:video").click()
+    assert desk.page.input_value("#words") == "red type:video"
+    assert desk.focused() == "words"
