@@ -46,18 +46,26 @@ def open_collection(where: str | os.PathLike[str], *, write: bool = False, model
     return EmbeddedCollection.open(folder_at(where), write=write, model=model)
 
 
-def create_collection(where: str | os.PathLike[str], *, model: str, model_source: str, dimensions: int) -> Collection:
+EXTERNAL = "external:"
+"""How the source of a model begins that is not loaded here: its embeddings are computed elsewhere."""
+
+
+def create_collection(
+    where: str | os.PathLike[str], *, model: str, model_source: str | None = None, dimensions: int
+) -> Collection:
     """Create an empty collection, open for writing.
 
     Args:
         where: An address as for :func:`open_collection`.
-        model: Fingerprint of the model whose embeddings it will hold.
-        model_source: Folder or name where that model is found again.
+        model: Fingerprint of the model whose embeddings it will hold, or any name for a model of your own.
+        model_source: Folder or name where that model is found again; None if embeddings are computed elsewhere, so that
+            the collection is searched by vectors and by its items.
         dimensions: Width of its embeddings.
 
     Raises:
         InputError: A collection or something else exists there already.
     """
+    model_source = f"{EXTERNAL}{model}" if model_source is None else model_source
     if backend_of(where) == "milvus":
         from vse.index.milvus import MilvusCollection
 
@@ -124,6 +132,11 @@ def folder_at(where: str | os.PathLike[str]) -> Path:
     return folder
 
 
+def is_external(info: CollectionInfo) -> bool:
+    """Return whether the embeddings are computed elsewhere, by a model that is not loaded here."""
+    return info.model_source.startswith(EXTERNAL)
+
+
 @dataclass(frozen=True)
 class _Loaded:
     """A model, and as what it was loaded."""
@@ -164,6 +177,11 @@ def load_collection_model(
     if known is not None and (loaded is known.model or (loaded is None and known.serves(source, device, threads))):
         return known.model
     info = collection.info()
+    if is_external(info) and model is None:
+        raise InputError(
+            f"{info.where} holds embeddings of {info.model!r}, which are computed elsewhere: "
+            "search by a vector, or by an item of the collection"
+        )
     found = loaded or _load(info, source, device, threads)
     if found.fingerprint() != info.model:
         given_source = None if loaded else source or info.model_source
@@ -177,6 +195,8 @@ def collection_coefficients(
 ) -> Coefficients | None:
     """Return the confidence coefficients of the collection's model, as :func:`vse.models.coefficients_of` does."""
     source, info = _source_or_model(model)[0], collection.info()
+    if source is None and is_external(info):
+        return None
     return coefficients_of(source or place_of(info.model_source, info.model))
 
 
@@ -184,7 +204,8 @@ def collection_relevance(
     collection: Collection, model: Model | str | os.PathLike[str] | None = None
 ) -> RelevanceCoefficients | None:
     """Return the relevance coefficients of the collection's model; None if it has none."""
-    return own_relevance(model_place(collection.info(), _source_or_model(model)[0]))
+    source, info = _source_or_model(model)[0], collection.info()
+    return None if source is None and is_external(info) else own_relevance(model_place(info, source))
 
 
 def model_place(info: CollectionInfo, source: str | None = None) -> str:
