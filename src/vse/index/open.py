@@ -284,6 +284,30 @@ def overview_of(collection: Collection, note: str | None = None) -> Overview:
     return Overview(info, bytes_below(Path(info.where)), collection.unfinished(), note)
 
 
+@dataclass(frozen=True)
+class CollectionLag:
+    """How fresh a collection is.
+
+    Attributes:
+        changed: Time of the last change, in seconds since 1970; None if unknown.
+        pending: Committed changes that the search cache lacks; searches read them from the database meanwhile.
+    """
+
+    changed: float | None
+    pending: int
+
+
+def collection_lag(collection: Collection) -> CollectionLag | None:
+    """Return how fresh a collection is; None if a server holds it, which knows better."""
+    from vse.index.store import EmbeddedCollection
+    from vse.index.store.session import changes_behind, last_change
+
+    if not isinstance(collection, EmbeddedCollection):
+        return None
+    changed = last_change(collection.folder, collection.generation)
+    return CollectionLag(changed, changes_behind(collection.session, collection.caches))
+
+
 def bytes_below(folder: Path) -> int | None:
     """Return the total size of the readable files in a folder; None if it is not a folder."""
     if not folder.is_dir():

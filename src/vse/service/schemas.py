@@ -46,6 +46,8 @@ class PageModel(BaseModel):
 
     offset: int
     more: bool
+    total: int | None = Field(None, description="results on all pages; null where nobody has counted them")
+    cursor: str | None = Field(None, description="continues with the next page; null on the last one")
     results: list[ResultModel]
 
 
@@ -217,10 +219,18 @@ class GradesModel(BaseModel):
     weak: float
 
 
+class NameCountModel(BaseModel):
+    """A place or a camera, and the number of its files."""
+
+    name: str
+    files: int
+
+
 class CollectionModel(BaseModel):
     """Counts, folders, dates and model of the collection."""
 
     name: str
+    collections: int = Field(1, description="number of collections of this service")
     files: int
     items: int
     captions: int
@@ -229,10 +239,37 @@ class CollectionModel(BaseModel):
     folders: list[FolderModel]
     first: float | None
     last: float | None
+    places: list[NameCountModel] = Field([], description="most frequent places")
+    cameras: list[NameCountModel] = Field([], description="most frequent cameras")
+    external: bool = Field(False, description="embeddings are computed elsewhere: search by vectors and items")
     model: ModelModel
     searches_text: bool
     grades: GradesModel | None = Field(description="null if the model has no relevance")
     original_files: FilesModel
+
+
+class ServedCollectionModel(BaseModel):
+    """A collection of this service; ``files`` is null if it cannot be read at the moment."""
+
+    name: str
+    files: int | None
+    url: str = Field(description="path of its routes")
+
+
+class CollectionsModel(BaseModel):
+    """The collections of this service, the default one first."""
+
+    collections: list[ServedCollectionModel]
+
+
+class EmbeddingsModel(BaseModel):
+    """Unit embeddings, one for each input, in order."""
+
+    model: str = Field(description="fingerprint of the model")
+    dimensions: int
+    embeddings: list[list[float]]
+    unknown: list[str] = Field([], description="words that the model does not know")
+    cut: list[str] = Field([], description="texts that were truncated to what the model reads")
 
 
 class CurveSizeModel(BaseModel):

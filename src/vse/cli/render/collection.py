@@ -62,7 +62,7 @@ def photos_lines(result: PhotosResult) -> list[str]:
 
 def listening_lines(listening: Listening) -> list[str]:
     """Return the address of a service."""
-    return [f"{listening.index} is at {listening.address}   (Ctrl-C stops it)"]
+    return [f"{', '.join(listening.indexes)} is at {listening.address}   (Ctrl-C stops it)"]
 
 
 def overview_lines(overview: Overview) -> list[str]:
