@@ -22,7 +22,7 @@ $(STAMP): pyproject.toml constraints.txt
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@echo "installing into $(VENV) (a few minutes the first time)"
 	@$(PIP) "$$(grep '^torch==' constraints.txt)"
-	@$(PIP) --editable ".[train,open-clip,backbones,proposals,milvus,raw,jxl,tensorboard,dev]"
+	@$(PIP) --editable ".[train,open-clip,backbones,proposals,milvus,parquet,raw,jxl,tensorboard,dev]"
 	@touch $@
 
 # The folder is passed through the environment, where spaces, quotes and dollars in its name need no escaping.

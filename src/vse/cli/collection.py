@@ -1,4 +1,4 @@
-"""``vse collection``: show, verify, repair and upgrade a collection."""
+"""``vse collection``: show, verify, repair, fill, export and upgrade a collection."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ IndexArgument = Annotated[str, typer.Argument(metavar="INDEX", help="A collectio
 
 collection_app = typer.Typer(
     name="collection",
-    help="Show, verify, repair or upgrade a collection.",
+    help="Show, verify, repair, fill, export or upgrade a collection.",
     add_completion=False,
     rich_markup_mode=None,
 )
@@ -32,7 +32,7 @@ collection_app = typer.Typer(
 @collection_app.callback(invoke_without_command=True)
 def _collection(context: typer.Context) -> None:
     if context.invoked_subcommand is None:
-        known = "'info', 'verify', 'rebuild', 'duplicates', 'remove', 'relocate' or 'upgrade'"
+        known = "'info', 'verify', 'rebuild', 'duplicates', 'remove', 'relocate', 'import', 'export' or 'upgrade'"
         raise UsageError(f"no collection command given: expected {known} (try 'vse collection --help')")
 
 
@@ -132,6 +132,70 @@ def relocate(
         show(overview_of(collection, f"{count:,} files relocated"), as_json=as_json)
 
 
+@collection_app.command("import")
+def import_(
+    index: Annotated[str, typer.Argument(metavar="INDEX", help="The collection; created if there is none.")],
+    sources: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="SOURCE...",
+            help="A .npy file, which a .csv, .json, .jsonl or .parquet file with a row for each embedding may follow; "
+            "a .parquet or .jsonl file with a column of embeddings; or a folder of 'vse collection export'.",
+        ),
+    ],
+    model: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="The model that computed them [default: what an export says, or own]."),
+    ] = None,
+    root: Annotated[
+        str | None, typer.Option(metavar="ROOT", help="What ids are relative to, such as a folder [default: imported].")
+    ] = None,
+    column: Annotated[str, typer.Option(metavar="NAME", help="Column of the embeddings.")] = "embedding",
+    skip_bad: Annotated[
+        bool, typer.Option("--skip-bad", help="Leave out invalid rows; otherwise they are an error.")
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Add embeddings from files to a collection.
+
+    Everything is checked before anything is written. Known ids are replaced. The same command resumes an interrupted
+    import.
+    """
+    from vse.index.transfer import import_embeddings
+
+    with progress_on_stderr() as progress:
+        report = import_embeddings(
+            index,
+            sources,
+            model=model,
+            root=root,
+            column=column,
+            on_bad="skip" if skip_bad else "error",
+            progress=progress,
+        )
+    show(report, as_json=as_json)
+
+
+@collection_app.command("export")
+def export(
+    index: IndexArgument,
+    out: Annotated[
+        Path, typer.Argument(metavar="OUT", help="A new folder for .npy and .jsonl files, or a new .parquet file.")
+    ],
+    as_json: JsonOption = False,
+) -> None:
+    """Write embeddings and metadata to files.
+
+    'vse collection import' reads them.
+    """
+    from vse.index.open import open_collection
+    from vse.index.transfer import export_embeddings
+
+    with closing(open_collection(index)) as collection, progress_on_stderr() as progress:
+        report = export_embeddings(collection, out, progress=progress)
+    show(report, as_json=as_json)
+
+
 @collection_app.command("upgrade")
 def upgrade(
     index: IndexArgument,
@@ -204,6 +268,10 @@ def _places_below(collection: Collection, paths: list[Path]) -> list[tuple[str, 
     from vse.index.types import full_path
 
     wanted = [os.path.abspath(path) for path in paths]  # noqa: PTH100 (the file may be missing: links are not followed)
+    roots = set(collection.info().roots)
+    for number, given in enumerate(paths):  # of imported embeddings, the root need not be a folder
+        if given.parts and given.parts[0] in roots:
+            wanted[number] = os.path.normpath(given)
     found: list[tuple[str, str]] = []
     matched: set[str] = set()
     for file in collection.files():

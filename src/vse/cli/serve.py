@@ -1,10 +1,10 @@
-"""``vse serve``: serve a collection as a search page and an HTTP API."""
+"""``vse serve``: serve collections as a search page and an HTTP API."""
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -20,11 +20,11 @@ KEY_VARIABLE = "VSE_API_KEY"
 
 
 def serve(
-    index: Annotated[
-        str | None,
+    indexes: Annotated[
+        list[str] | None,
         typer.Argument(
-            metavar="INDEX",
-            help="The collection [default: the only *.vse in this folder].",
+            metavar="[INDEX]...",
+            help="The collections, the one that is shown first first [default: the only *.vse in this folder].",
             show_default=False,
         ),
     ] = None,
@@ -89,51 +89,75 @@ def serve(
     from vse.cli.options import only_index_here
     from vse.service.server import run_service
 
-    where = only_index_here() if index is None else index
+    places = indexes or [only_index_here()]
+    if len(set(places)) < len(places):
+        raise UsageError("an index is named twice: name each once")
+    if model is not None and len(places) > 1:
+        raise UsageError("--model is for a single index: leave it out, or serve one")
 
     from vse.index.open import open_collection, upgrade_hint
 
-    with closing(open_collection(where)) as collection:
-        info = collection.info()
-    hint = upgrade_hint(info) if model is None else None
-    notes = [] if hint is None else [hint]
-    confirmed, unconfirmed = _confirmed(where, info.roots, shown or [])
+    notes: list[str] = []
+    roots: dict[str, tuple[str, ...]] = {}
+    for where in places:
+        with closing(open_collection(where)) as collection:
+            info = collection.info()
+        roots[where] = info.roots
+        hint = upgrade_hint(info) if model is None else None
+        notes += [] if hint is None else [hint]
+    confirmed, unconfirmed = _confirmed(roots, shown or [])
     settings = replace(settings, roots=confirmed)
     notes += unconfirmed
 
     def ready(address: str) -> None:
         for note in notes:  # not before: an error is one line
             print(note, file=sys.stderr)
-        show(Listening(where, address), as_json=as_json)
+        show(Listening(tuple(places), address), as_json=as_json)
         sys.stdout.flush()  # the parent process may wait for this line
 
-    run_service(where, settings, model=model, device=device, threads=threads, ready=ready)
+    served = places[0] if len(places) == 1 else places
+    run_service(served, settings, model=model, device=device, threads=threads, ready=ready)
 
 
-def _confirmed(where: str, roots: Sequence[str], named: Sequence[str]) -> tuple[tuple[str, ...], list[str]]:
-    """Return the folders that the user named, after recording them, and a line for each that stays unconfirmed."""
+def _confirmed(roots: Mapping[str, Sequence[str]], named: Sequence[str]) -> tuple[tuple[str, ...], list[str]]:
+    """Return the folders that the user named, after recording them, and a line for each that stays unconfirmed.
+
+    Args:
+        roots: The folders of each index.
+        named: The values of --root.
+    """
     from vse.index.confirmed import confirm_roots, how_to_confirm, unconfirmed_roots
     from vse.index.pipeline.folder import root_of
 
-    given = tuple(root if root in roots else root_of(root) for root in named)
+    every = [root for known in roots.values() for root in known]
+    given = tuple(root if root in every else root_of(root) for root in named)
     for root in given:
-        if root not in roots:
-            known = ", ".join(roots) or "none"
-            raise UsageError(f"--root {root}: not a folder of {where}; its folders are: {known}")
-    confirm_roots(where, given)
-    missing = [root for root in unconfirmed_roots(where, roots) if root not in given]
-    return given, [how_to_confirm(where, root) for root in missing]
+        if root not in every:
+            folders = ", ".join(every) or "none"
+            raise UsageError(f"--root {root}: not a folder of {', '.join(roots)}; its folders are: {folders}")
+    notes: list[str] = []
+    for where, known in roots.items():
+        confirm_roots(where, [root for root in given if root in known])
+        real = [root for root in known if Path(root).is_absolute()]  # of imported embeddings, it may be any name
+        notes += [how_to_confirm(where, root) for root in unconfirmed_roots(where, real) if root not in given]
+    return given, notes
 
 
 @dataclass(frozen=True)
 class Listening:
-    """The address of a service."""
+    """The address of a service, and the collections that it serves."""
 
-    index: str
+    indexes: tuple[str, ...]
     address: str
 
+    @property
+    def index(self) -> str:
+        """The collection that is shown first."""
+        return self.indexes[0]
+
     def to_json(self) -> dict[str, Any]:
-        return {"index": self.index, "address": self.address, "api": f"{self.address}api/v1/"}
+        values = {"index": self.index, "indexes": list(self.indexes)}
+        return {**values, "address": self.address, "api": f"{self.address}api/v1/"}
 
 
 def _is_logged(wanted: bool | None, queries: bool) -> bool:

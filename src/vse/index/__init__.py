@@ -29,9 +29,10 @@ if TYPE_CHECKING:
         overview_of,
     )
     from vse.index.pipeline.folder import IndexReport, index_folder, index_folders
-    from vse.index.query import Query, QueryVector, encode_query
+    from vse.index.query import Query, QueryVector, encode_query, vector_query
     from vse.index.results import Result, SearchResults
     from vse.index.scan.walk import ScanLimits
+    from vse.index.transfer import EmbeddingExport, EmbeddingImport, export_embeddings, import_embeddings, stream_items
     from vse.index.typed import Typed, parse_typed
     from vse.index.types import Collection, CollectionInfo, Entry, Facets, Hits, Item, MediaFile, Moment
     from vse.index.upgrade.run import UpgradeReport, discard_upgrade, upgrade_collection
@@ -47,6 +48,8 @@ __all__ = [
     "Collection",
     "CollectionInfo",
     "Duplicates",
+    "EmbeddingExport",
+    "EmbeddingImport",
     "Entry",
     "Explained",
     "Explanation",
@@ -76,9 +79,11 @@ __all__ = [
     "discard_upgrade",
     "encode_query",
     "explain",
+    "export_embeddings",
     "frame_evidence",
     "heat_map",
     "image_evidence",
+    "import_embeddings",
     "index_folder",
     "index_folders",
     "load_collection_model",
@@ -91,7 +96,9 @@ __all__ = [
     "search_captions",
     "search_captions_encoded",
     "search_encoded",
+    "stream_items",
     "upgrade_collection",
+    "vector_query",
     "watch",
 ]
 
@@ -113,9 +120,10 @@ _MODULES = {
         "overview_of",
     ),
     "pipeline.folder": ("IndexReport", "index_folder", "index_folders"),
-    "query": ("Query", "QueryVector", "encode_query"),
+    "query": ("Query", "QueryVector", "encode_query", "vector_query"),
     "results": ("Result", "SearchResults"),
     "scan.walk": ("Problem", "ScanLimits"),
+    "transfer": ("EmbeddingExport", "EmbeddingImport", "export_embeddings", "import_embeddings", "stream_items"),
     "types": ("Collection", "CollectionInfo", "Entry", "Facets", "Hits", "Item", "MediaFile", "Moment"),
     "typed": ("Typed", "parse_typed"),
     "upgrade.run": ("UpgradeReport", "discard_upgrade", "upgrade_collection"),

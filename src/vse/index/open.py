@@ -46,18 +46,26 @@ def open_collection(where: str | os.PathLike[str], *, write: bool = False, model
     return EmbeddedCollection.open(folder_at(where), write=write, model=model)
 
 
-def create_collection(where: str | os.PathLike[str], *, model: str, model_source: str, dimensions: int) -> Collection:
+EXTERNAL = "external:"
+"""How the source of a model begins that is not loaded here: its embeddings are computed elsewhere."""
+
+
+def create_collection(
+    where: str | os.PathLike[str], *, model: str, model_source: str | None = None, dimensions: int
+) -> Collection:
     """Create an empty collection, open for writing.
 
     Args:
         where: An address as for :func:`open_collection`.
-        model: Fingerprint of the model whose embeddings it will hold.
-        model_source: Folder or name where that model is found again.
+        model: Fingerprint of the model whose embeddings it will hold, or any name for a model of your own.
+        model_source: Folder or name where that model is found again; None if embeddings are computed elsewhere, so that
+            the collection is searched by vectors and by its items.
         dimensions: Width of its embeddings.
 
     Raises:
         InputError: A collection or something else exists there already.
     """
+    model_source = f"{EXTERNAL}{model}" if model_source is None else model_source
     if backend_of(where) == "milvus":
         from vse.index.milvus import MilvusCollection
 
@@ -124,6 +132,11 @@ def folder_at(where: str | os.PathLike[str]) -> Path:
     return folder
 
 
+def is_external(info: CollectionInfo) -> bool:
+    """Return whether the embeddings are computed elsewhere, by a model that is not loaded here."""
+    return info.model_source.startswith(EXTERNAL)
+
+
 @dataclass(frozen=True)
 class _Loaded:
     """A model, and as what it was loaded."""
@@ -164,6 +177,11 @@ def load_collection_model(
     if known is not None and (loaded is known.model or (loaded is None and known.serves(source, device, threads))):
         return known.model
     info = collection.info()
+    if is_external(info) and model is None:
+        raise InputError(
+            f"{info.where} holds embeddings of {info.model!r}, which are computed elsewhere: "
+            "search by a vector, or by an item of the collection"
+        )
     found = loaded or _load(info, source, device, threads)
     if found.fingerprint() != info.model:
         given_source = None if loaded else source or info.model_source
@@ -176,19 +194,23 @@ def collection_coefficients(
     collection: Collection, model: Model | str | os.PathLike[str] | None = None
 ) -> Coefficients | None:
     """Return the confidence coefficients of the collection's model, as :func:`vse.models.coefficients_of` does."""
-    return coefficients_of(_coefficients_place(collection, model))
+    place = _coefficients_place(collection, model)
+    return None if place is None else coefficients_of(place)
 
 
 def collection_relevance(
     collection: Collection, model: Model | str | os.PathLike[str] | None = None
 ) -> RelevanceCoefficients | None:
     """Return the relevance coefficients of the collection's model; None if it has none or is not on this machine."""
-    return own_relevance(_coefficients_place(collection, model))
+    place = _coefficients_place(collection, model)
+    return None if place is None else own_relevance(place)
 
 
-def _coefficients_place(collection: Collection, model: Model | str | os.PathLike[str] | None) -> str:
+def _coefficients_place(collection: Collection, model: Model | str | os.PathLike[str] | None) -> str | None:
     """Return where the model's coefficients are, if anywhere: a collection may be searched without its model."""
     source, info = _source_or_model(model)[0], collection.info()
+    if source is None and is_external(info):
+        return None
     return source or place_of(info.model_source, info.model)
 
 
@@ -266,6 +288,30 @@ def overview_of(collection: Collection, note: str | None = None) -> Overview:
     """Return the summary of an open collection."""
     info = collection.info()
     return Overview(info, bytes_below(Path(info.where)), collection.unfinished(), note)
+
+
+@dataclass(frozen=True)
+class CollectionLag:
+    """How fresh a collection is.
+
+    Attributes:
+        changed: Time of the last change, in seconds since 1970; None if unknown.
+        pending: Committed changes that the search cache lacks; searches read them from the database meanwhile.
+    """
+
+    changed: float | None
+    pending: int
+
+
+def collection_lag(collection: Collection) -> CollectionLag | None:
+    """Return how fresh a collection is; None if a server holds it, which knows better."""
+    from vse.index.store import EmbeddedCollection
+    from vse.index.store.session import changes_behind, last_change
+
+    if not isinstance(collection, EmbeddedCollection):
+        return None
+    changed = last_change(collection.folder, collection.generation)
+    return CollectionLag(changed, changes_behind(collection.session, collection.caches))
 
 
 def bytes_below(folder: Path) -> int | None:

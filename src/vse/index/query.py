@@ -173,6 +173,34 @@ def encode_query(query: Query, model: Model | None, collection: Collection | Non
     )
 
 
+def vector_query(vector: object, collection: Collection) -> QueryVector:
+    """Return a query for a vector that was computed elsewhere, for :func:`vse.index.search_encoded`.
+
+    Args:
+        vector: As many numbers as the collection has dimensions; only the direction counts.
+        collection: The collection to search.
+
+    Raises:
+        InputError: The vector has another width, is zero or is not finite.
+
+    >>> from vse.index import open_collection, search_encoded, vector_query
+    >>> collection = open_collection("mine.vse")  # doctest: +SKIP
+    >>> search_encoded(collection, vector_query([0.1, 0.7, 0.2], collection), k=5)  # doctest: +SKIP
+    """
+    dimensions = collection.info().dimensions
+    try:
+        given = np.asarray(vector, np.float64)
+    except (TypeError, ValueError, OverflowError):
+        raise InputError(f"vector is {type(vector).__name__}, expected {dimensions} numbers") from None
+    if given.shape != (dimensions,):
+        raise InputError(f"vector has shape {given.shape}, expected ({dimensions},), the width of the collection")
+    largest = float(np.abs(given).max())
+    if not 0 < largest < math.inf:  # also NaN
+        raise InputError("vector is zero or not finite, expected a direction")
+    scaled = given / largest
+    return QueryVector((scaled / np.linalg.norm(scaled)).astype(np.float32), "a vector")
+
+
 def combine(wanted: Vectors, weights: Sequence[float] | None = None, unwanted: Vectors | None = None) -> Vectors:
     """Combine unit embeddings ``(n, D)`` into one ``(D,)`` by the formula of :class:`Query`."""
     factors = np.ones(len(wanted)) if weights is None else np.asarray(weights, np.float64)

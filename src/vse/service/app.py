@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Container, Sequence
+from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +14,10 @@ from fastapi.staticfiles import StaticFiles
 from starlette.middleware import Middleware
 
 from vse._version import __version__
+from vse.errors import InputError
 from vse.service import auth, problems
 from vse.service.auth import RequireKey
-from vse.service.context import Service, Workers
+from vse.service.context import PREFIX, Service, Workers
 from vse.service.limits import BodyLimits
 from vse.service.media import ServedRoots, serving, thumbnail_cache
 from vse.service.middleware import (
@@ -29,8 +30,8 @@ from vse.service.middleware import (
     SecurityHeaders,
 )
 from vse.service.problems import Problem
-from vse.service.routes import collection, evidence, files, items, search
-from vse.service.settings import ServiceSettings
+from vse.service.routes import collection, evidence, files, items, search, vectors
+from vse.service.settings import MAX_COLLECTIONS, ServiceSettings
 from vse.service.state import Reloader
 
 STATIC = Path(__file__).with_name("static")
@@ -40,17 +41,22 @@ ROUTERS = (
     files.router,
     evidence.router,
     collection.router,
-    auth.router,
-    collection.operation_router,
+    vectors.router,
 )
+"""The routes of a collection."""
+ONE_OF_SEVERAL = PREFIX + "/collections/{collection}"
 
 
-def create_app(reloader: Reloader, settings: ServiceSettings) -> FastAPI:
-    """Return the application that serves the collection of ``reloader``.
+def create_app(reloaders: Reloader | Sequence[Reloader], settings: ServiceSettings) -> FastAPI:
+    """Return the application that serves one collection, or several.
 
     Args:
-        reloader: The open collection. Shutting the application down closes it.
+        reloaders: The open collections. Paths without a name of a collection are about the first. Shutting the
+            application down closes them.
         settings: Host names, key and limits.
+
+    Raises:
+        InputError: There are more than :data:`MAX_COLLECTIONS`.
 
     Example::
 
@@ -58,20 +64,32 @@ def create_app(reloader: Reloader, settings: ServiceSettings) -> FastAPI:
         app = create_app(reloader, ServiceSettings())
     """
     limits, metrics = settings.limits, Metrics()
-    service = Service(
-        reloader=reloader,
-        settings=settings,
-        workers=Workers(limits),
-        thumbnails=thumbnail_cache(),
-        metrics=metrics,
-    )
+    opened = [reloaders] if isinstance(reloaders, Reloader) else list(reloaders)
+    if not 1 <= len(opened) <= MAX_COLLECTIONS:
+        raise InputError(f"{len(opened)} collections: expected 1 to {MAX_COLLECTIONS}")
+    workers, thumbnails = Workers(limits), thumbnail_cache()
+    services: dict[str, Service] = {}
+    for reloader in opened:
+        name = _unique(collection.collection_name(reloader.where), services)
+        services[name] = Service(
+            reloader=reloader,
+            settings=settings,
+            workers=workers,
+            thumbnails=thumbnails,
+            metrics=metrics,
+            roots=ServedRoots(reloader.where, settings.roots),
+            name=name,
+        )
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        with serving(ServedRoots(reloader.where, settings.roots)):
+        with ExitStack() as stack:
+            for service in services.values():
+                stack.enter_context(serving(service.roots))
             yield
-        if service.workers.close():
-            reloader.close()
+        if workers.close():
+            for reloader in opened:
+                reloader.close()
 
     app = _API(
         title="vse",
@@ -92,11 +110,17 @@ def create_app(reloader: Reloader, settings: ServiceSettings) -> FastAPI:
             Middleware(HeadAsGet),
         ],
     )
-    app.state.service = service
+    app.state.services = services
+    app.state.service = next(iter(services.values()))
     app.state.guesses = auth.Guesses()
     problems.install(app)
     for router in ROUTERS:
+        app.include_router(router, prefix=PREFIX)
+    for router in (auth.router, collection.operation_router):
         app.include_router(router)
+    app.include_router(collection.service_router, prefix=PREFIX)
+    for router in ROUTERS:
+        app.include_router(router, prefix=ONE_OF_SEVERAL)
 
     @app.get("/", include_in_schema=False)
     async def page() -> FileResponse:
@@ -107,14 +131,41 @@ def create_app(reloader: Reloader, settings: ServiceSettings) -> FastAPI:
 
 
 class _API(FastAPI):
-    """FastAPI whose OpenAPI document includes the ``Problem`` schema that every error response refers to."""
+    """FastAPI whose OpenAPI document includes what it cannot see itself.
+
+    These are the ``Problem`` schema that every error response refers to, and the name of a collection in a path, which
+    the context of a request reads.
+    """
 
     def openapi(self) -> dict[str, Any]:
         if self.openapi_schema is None:
-            super().openapi()["components"]["schemas"]["Problem"] = Problem.model_json_schema()
+            document = super().openapi()
+            document["components"]["schemas"]["Problem"] = Problem.model_json_schema()
+            for path, operations in document["paths"].items():
+                if path.startswith(ONE_OF_SEVERAL):
+                    for operation in operations.values():
+                        operation["parameters"] = [COLLECTION_PARAMETER, *operation.get("parameters", [])]
         return super().openapi()
+
+
+COLLECTION_PARAMETER = {
+    "name": "collection",
+    "in": "path",
+    "required": True,
+    "schema": {"type": "string", "minLength": 1},
+    "description": "the name of a collection, see /collections",
+}
 
 
 def _operation_id(route: APIRoute) -> str:
     """The function name: generated clients keep their method names when a URL changes."""
-    return route.name
+    return f"{route.name}_of_collection" if route.path.startswith(ONE_OF_SEVERAL) else route.name
+
+
+def _unique(name: str, taken: Container[str]) -> str:
+    """Return a name for a collection in paths: without a slash, and unlike the others."""
+    plain = name.replace("/", "_").strip(".") or "collection"
+    found, number = plain, 2
+    while found in taken:
+        found, number = f"{plain}-{number}", number + 1
+    return found

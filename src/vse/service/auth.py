@@ -13,9 +13,8 @@ from starlette.datastructures import Headers
 from starlette.requests import cookie_parser
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from vse.service.context import Ctx
+from vse.service.context import PREFIX, Ctx
 from vse.service.problems import ProblemError, problem_response, responses
-from vse.service.routes.results import PREFIX
 from vse.service.schemas import KeyModel
 
 PUBLIC_PATHS = ("/healthz", "/api/v1/session", "/")

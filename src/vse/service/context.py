@@ -4,21 +4,25 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import asynccontextmanager
+from contextvars import copy_context
 from dataclasses import dataclass
 from typing import Annotated, Any, TypeVar
+from urllib.parse import quote
 
 from fastapi import Depends, Request
 from starlette.datastructures import State
 
+from vse.service.media import ServedRoots, serve_only
 from vse.service.middleware import HEAD, Metrics, host_name
 from vse.service.problems import NOT_LOCAL_TYPE, ProblemError
 from vse.service.settings import Limits, ServiceSettings, is_local
 from vse.service.state import LRU, LoadedCollection, Reloader
 
 T = TypeVar("T")
+PREFIX = "/api/v1"
 FORWARDED = ("forwarded", "x-forwarded-for", "x-forwarded-host", "x-real-ip", "via")
 """Headers of a proxy, behind which the client may be anywhere."""
 NO_ORIGINALS = "original files are given to clients on this machine only: 'vse serve --originals' allows others"
@@ -107,13 +111,25 @@ class Workers:
 
 @dataclass(frozen=True)
 class Service:
-    """The parts of a running service."""
+    """A collection that is served. Those of one application share everything but ``reloader``, ``roots`` and ``name``.
+
+    Attributes:
+        reloader: The open collection.
+        settings: Host names, key and limits.
+        workers: Where responses are computed.
+        thumbnails: Thumbnails and previews.
+        metrics: The metrics of the application.
+        roots: The folders whose files are shown.
+        name: Name of the collection, in ``/collections/{name}/…``.
+    """
 
     reloader: Reloader
     settings: ServiceSettings
     workers: Workers
     thumbnails: LRU[str, bytes]
     metrics: Metrics
+    roots: ServedRoots
+    name: str
 
 
 @dataclass(frozen=True)
@@ -126,6 +142,8 @@ class Context:
         state: What the middleware shares with the request log.
         head: Whether it is a HEAD request.
         local: Whether the service listens on this machine alone and the client is on it, too.
+        services: All collections by name, the first one first.
+        prefix: Path of the collection's routes, as the client asked for it.
     """
 
     service: Service
@@ -133,6 +151,8 @@ class Context:
     state: State
     head: bool
     local: bool
+    services: Mapping[str, Service]
+    prefix: str
 
     @property
     def originals(self) -> bool:
@@ -151,7 +171,8 @@ class Context:
             with self.service.reloader.borrow() as loaded:
                 return function(loaded)
 
-        return await self.service.workers.run(self.client, run)
+        context = copy_context()  # the roots of the collection
+        return await self.service.workers.run(self.client, lambda: context.run(run))
 
     def log_query(self, text: str) -> None:
         """Set the query that the request log shows. Needed for queries in a body; those in a URL are logged as is."""
@@ -159,10 +180,22 @@ class Context:
 
 
 async def _context(request: Request) -> Context:  # FastAPI would run a plain function in a thread
-    service: Service = request.app.state.service
+    services: Mapping[str, Service] = request.app.state.services
+    name = request.path_params.get("collection")
+    service = services.get(name) if name is not None else next(iter(services.values()))
+    if service is None:
+        raise ProblemError(404, f"no collection is called {str(name)[:60]!r}: {PREFIX}/collections lists them")
+    serve_only(service.roots)
     client = request.client.host if request.client is not None else ""
-    head = bool(request.scope.get(HEAD))
-    return Context(service, client, request.state, head, _is_on_this_machine(service.settings, client, request))
+    return Context(
+        service=service,
+        client=client,
+        state=request.state,
+        head=bool(request.scope.get(HEAD)),
+        local=_is_on_this_machine(service.settings, client, request),
+        services=services,
+        prefix=PREFIX if name is None else f"{PREFIX}/collections/{quote(name, safe='')}",
+    )
 
 
 def _is_on_this_machine(settings: ServiceSettings, client: str, request: Request) -> bool:

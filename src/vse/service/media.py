@@ -13,6 +13,7 @@ import re
 import stat
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
+from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
@@ -109,6 +110,7 @@ class ServedRoots:
 
 
 _served: list[ServedRoots] = []  # of the applications of this process
+_asked: ContextVar[ServedRoots | None] = ContextVar("roots of the collection that a request is for", default=None)
 
 
 @contextmanager
@@ -121,9 +123,15 @@ def serving(roots: ServedRoots) -> Iterator[None]:
         _served.remove(roots)
 
 
+def serve_only(roots: ServedRoots) -> None:
+    """Show files of ``roots`` alone in this request: a collection must not show files of another one's folders."""
+    _asked.set(roots)
+
+
 def is_served(file: MediaFile) -> bool:
     """Return whether the file is in a folder that may be shown."""
-    return any(file.root in roots for roots in _served)
+    asked = _asked.get()
+    return file.root in asked if asked is not None else any(file.root in roots for roots in _served)
 
 
 def open_media(file: MediaFile) -> OpenFile:

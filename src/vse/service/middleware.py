@@ -6,15 +6,19 @@ import asyncio
 import json
 import logging
 import re
+import secrets
 import time
 import traceback
 from datetime import UTC, datetime
+from pathlib import Path
 from urllib.parse import parse_qsl, urlencode
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from vse.index.open import bytes_below, collection_lag
+from vse.index.types import Collection
 from vse.service.problems import problem_response
 
 LOGGER = logging.getLogger("vse.service")
@@ -167,16 +171,28 @@ class CatchErrors:
         except Exception as error:
             if scope["type"] != "http":
                 raise
-            LOGGER.error(_error_line(error))
+            LOGGER.error(_error_line(error, scope))
             if started:
                 raise AbortedResponseError from None
             await problem_response(500, UNEXPECTED)(scope, receive, send)
 
 
-def _error_line(error: Exception) -> str:
+def _error_line(error: Exception, scope: Scope) -> str:
     frames = traceback.extract_tb(error.__traceback__)
     places = [f"{frame.filename}:{frame.lineno} {frame.name}" for frame in frames]
-    return json.dumps({"time": _now(), "error": type(error).__name__, "places": places})
+    request_id = scope.get("state", {}).get(REQUEST_ID)
+    return json.dumps({"time": _now(), "request_id": request_id, "error": type(error).__name__, "places": places})
+
+
+REQUEST_ID = "vse_request_id"
+"""Key of the request's id in its state."""
+_SANE_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
+
+
+def request_id_of(headers: Headers) -> str:
+    """Return the id that a client or proxy gave the request, if it is safe to log, or a new one."""
+    given = headers.get("x-request-id", "")
+    return given if _SANE_ID.fullmatch(given) else secrets.token_hex(8)
 
 
 BUCKETS = (0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
@@ -193,8 +209,26 @@ class Metrics:
             "vse_request_seconds", "Time to serve a request.", ("route",), buckets=BUCKETS, registry=self.registry
         )
         self.in_progress = Gauge("vse_requests_under_way", "Requests in progress.", registry=self.registry)
-        self.items = Gauge("vse_collection_items", "Embeddings in the collection.", registry=self.registry)
-        self.files = Gauge("vse_collection_files", "Files in the collection.", registry=self.registry)
+        self.items = self._gauge("items", "Embeddings in the collection.")
+        self.files = self._gauge("files", "Files in the collection.")
+        self.bytes = self._gauge("bytes", "Size of the collection on disk.")
+        self.changed = self._gauge("changed_seconds", "Seconds since the collection was last changed.")
+        self.pending = self._gauge("cache_lag", "Committed changes that the search cache lacks.")
+
+    def _gauge(self, name: str, text: str) -> Gauge:
+        return Gauge(f"vse_collection_{name}", text, ("collection",), registry=self.registry)
+
+    def describe(self, name: str, collection: Collection) -> None:
+        """Set the gauges of a collection. One on a server has neither size nor lag."""
+        info, lag, size = collection.info(), collection_lag(collection), bytes_below(Path(collection.info().where))
+        self.items.labels(name).set(info.items)
+        self.files.labels(name).set(info.files)
+        if size is not None:
+            self.bytes.labels(name).set(size)
+        if lag is not None:
+            self.pending.labels(name).set(lag.pending)
+            if lag.changed is not None:
+                self.changed.labels(name).set(max(0.0, time.time() - lag.changed))
 
 
 class RequestLog:
@@ -208,11 +242,14 @@ class RequestLog:
             await self.app(scope, receive, send)
             return
         start, status, sent = time.perf_counter(), 500, 0
+        request_id = request_id_of(Headers(scope=scope))
+        scope.setdefault("state", {})[REQUEST_ID] = request_id
 
         async def watched_send(message: Message) -> None:
             nonlocal status, sent
             if message["type"] == "http.response.start":
                 status = message["status"]
+                MutableHeaders(scope=message)["X-Request-ID"] = request_id
             sent += len(message.get("body", b""))
             await send(message)
 
@@ -230,6 +267,7 @@ class RequestLog:
         self.metrics.seconds.labels(route).observe(seconds)
         line = {
             "time": _now(),
+            "request_id": scope["state"][REQUEST_ID],
             "method": method,
             "route": route,
             "status": status,

@@ -22,6 +22,7 @@ NO_EVIDENCE_TYPE = "urn:vse:problem:no-evidence"
 NO_CONFIDENCE_TYPE = "urn:vse:problem:no-confidence"
 NO_RELEVANCE_TYPE = "urn:vse:problem:no-relevance"
 NOT_LOCAL_TYPE = "urn:vse:problem:not-local"
+NO_MODEL_TYPE = "urn:vse:problem:no-model"
 NO_DESKTOP_TYPE = "urn:vse:problem:no-desktop"
 UNKNOWN_PATH = "unknown path: /openapi.json lists the endpoints"
 _FOLDERS = re.compile(r"(?<![\w/.])/(?:[^\s/'\"]+/)+")
@@ -85,12 +86,11 @@ def install(app: FastAPI) -> None:
 
     @app.exception_handler(InputError)
     async def _invalid_input(request: Request, error: InputError) -> JSONResponse:
-        return problem_response(422, hide_folders(str(error), _collection_path(request)))
+        return problem_response(422, _without_folders(str(error), request))
 
     @app.exception_handler(VSEError)
     async def _unavailable(request: Request, error: VSEError) -> JSONResponse:
-        detail = hide_folders(str(error), _collection_path(request))
-        return problem_response(503, detail, {"Retry-After": "1"})
+        return problem_response(503, _without_folders(str(error), request), {"Retry-After": "1"})
 
 
 def hide_folders(text: str, where: str) -> str:
@@ -103,9 +103,10 @@ def hide_folders(text: str, where: str) -> str:
     return _FOLDERS.sub("", text.replace(where, PurePath(where).name))
 
 
-def _collection_path(request: Request) -> str:
-    where: str = request.app.state.service.reloader.where
-    return where
+def _without_folders(text: str, request: Request) -> str:
+    for service in request.app.state.services.values():
+        text = hide_folders(text, service.reloader.where)
+    return text
 
 
 def _describe(error: Mapping[str, Any]) -> str:

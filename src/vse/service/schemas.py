@@ -47,6 +47,8 @@ class PageModel(BaseModel):
 
     offset: int
     more: bool
+    total: int | None = Field(None, description="results on all pages; null where nobody has counted them")
+    cursor: str | None = Field(None, description="continues with the next page; null on the last one")
     results: list[ResultModel]
 
 
@@ -229,6 +231,7 @@ class CollectionModel(BaseModel):
     """Counts, folders, dates and model of the collection."""
 
     name: str
+    collections: int = Field(1, description="number of collections of this service")
     files: int
     items: int
     captions: int
@@ -239,10 +242,35 @@ class CollectionModel(BaseModel):
     cameras: list[NameModel] = Field(description="cameras with the most files first; empty on Milvus")
     first: float | None
     last: float | None
+    external: bool = Field(False, description="embeddings are computed elsewhere: search by vectors and items")
     model: ModelModel
     searches_text: bool
     grades: GradesModel | None = Field(description="null if the model has no relevance")
     original_files: FilesModel
+
+
+class ServedCollectionModel(BaseModel):
+    """A collection of this service; ``files`` is null if it cannot be read at the moment."""
+
+    name: str
+    files: int | None
+    url: str = Field(description="path of its routes")
+
+
+class CollectionsModel(BaseModel):
+    """The collections of this service, the default one first."""
+
+    collections: list[ServedCollectionModel]
+
+
+class EmbeddingsModel(BaseModel):
+    """Unit embeddings, one for each input, in order."""
+
+    model: str = Field(description="fingerprint of the model")
+    dimensions: int
+    embeddings: list[list[float]]
+    unknown: list[str] = Field([], description="words that the model does not know")
+    cut: list[str] = Field([], description="texts that were truncated to what the model reads")
 
 
 class CurveSizeModel(BaseModel):

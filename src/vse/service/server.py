@@ -11,7 +11,7 @@ import signal
 import socket
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -39,7 +39,7 @@ M_ARENA_MAX = -8
 
 
 def run_service(
-    where: str,
+    where: str | Sequence[str],
     settings: ServiceSettings,
     *,
     model: str | None = None,
@@ -47,10 +47,10 @@ def run_service(
     threads: int | None = None,
     ready: Callable[[str], None] | None = None,
 ) -> None:
-    """Serve a collection until SIGTERM or SIGINT.
+    """Serve a collection, or several, until SIGTERM or SIGINT.
 
     Args:
-        where: The collection.
+        where: The collections, the default one first.
         settings: Address, key and limits. Port 0 takes a free one.
         model: Where the collection's model is now, if it was moved.
         device: Where the model runs, as for :func:`vse.load`; the CPU by default.
@@ -64,13 +64,26 @@ def run_service(
     listener = listen(settings)
     try:
         settings = replace(settings, port=listener.getsockname()[1])
-        app = create_app(Reloader(loader(where, model, device=device, threads=threads)), settings)
+        app = create_app(_open([where] if isinstance(where, str) else where, model, device, threads), settings)
         with until_sigterm(), exit_if_stuck(lambda: app.state.service.workers.stuck):
             if ready is not None:
                 ready(settings.address)
             serve(app, settings, listener)
     finally:
         listener.close()
+
+
+def _open(places: Sequence[str], model: str | None, device: str | None, threads: int | None) -> list[Reloader]:
+    """Open all collections, or none."""
+    opened: list[Reloader] = []
+    try:
+        for place in places:
+            opened.append(Reloader(loader(place, model, device=device, threads=threads)))  # noqa: PERF401
+    except BaseException:
+        for reloader in opened:
+            reloader.close()
+        raise
+    return opened
 
 
 def loader(

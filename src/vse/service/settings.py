@@ -16,6 +16,14 @@ MAX_RESULTS = 200
 """Per page."""
 MAX_OFFSET = 10_000
 """Results before a page. Narrow the search to see more."""
+MAX_CURSOR = 8000
+"""Characters of a cursor."""
+MAX_TEXTS = 32
+"""Texts of one request for embeddings."""
+MAX_DIMENSIONS = 65_536
+"""Numbers of a vector to search for."""
+MAX_COLLECTIONS = 64
+"""Collections of one service."""
 MAX_EXPORT = 2000
 """Items of one exported list or archive."""
 MAX_JSON_ID = 2**53 - 1

@@ -17,7 +17,7 @@ from vse.errors import InputError, VSEError
 from vse.index.query import Query, QueryVector, encode_query
 from vse.index.types import Collection, Facets, Item
 from vse.models.coefficients import Coefficients, RelevanceCoefficients, coefficients_of, own_relevance
-from vse.service.problems import ProblemError
+from vse.service.problems import NO_MODEL_TYPE, ProblemError
 
 if TYPE_CHECKING:
     from vse.index.query import Model
@@ -26,6 +26,10 @@ QUERY_CACHE_BYTES = 2_000_000
 """Enough for some hundred queries."""
 FACETS_SECONDS = 60
 RETRY_SECONDS = 3.0
+NO_MODEL = (
+    "the embeddings of this collection are computed elsewhere, so texts and images cannot be searched for: "
+    "search by vector (POST /search/vector), or by items (like)"
+)
 UNKNOWN_QUERY = "unknown query id: it has expired, send the query again"
 
 Key = TypeVar("Key")
@@ -86,14 +90,14 @@ class LoadedCollection:
 
     Attributes:
         collection: The collection, open for reading.
-        model: The model that its embeddings come from.
+        model: The model that its embeddings come from; None if they are computed elsewhere.
         source: Where the model was loaded from.
         coefficients: What turns scores into confidences; None if the model has none.
         relevance: What turns scores into relevances; None if the model has none.
     """
 
     collection: Collection
-    model: Model
+    model: Model | None
     source: str
     coefficients: Coefficients | None
     relevance: RelevanceCoefficients | None = None
@@ -105,20 +109,37 @@ class LoadedCollection:
         """Return ``query`` encoded, from the cache if possible.
 
         Raises:
-            ProblemError: 404 if the query names an item that does not exist.
+            ProblemError: 404 if the query names an item that does not exist, 422 if it needs a model and there is none.
         """
         # Queries with uploaded bytes are rarely repeated, and the embedding of an item may change.
         cacheable = not (query.images or query.like)
         known = self._by_query.get(query) if cacheable else None
         if known is not None and self._by_id.get(known.id) is not None:
             return known
+        if query.needs_model:
+            self.require_model()
         for item_id in query.like:
             self.item(item_id)
-        cached = CachedQuery(secrets.token_urlsafe(12), encode_query(query, self.model, self.collection))
-        self._by_id.put(cached.id, cached)
+        cached = self.remember(encode_query(query, self.model, self.collection))
         if cacheable:
             self._by_query.put(query, cached)
         return cached
+
+    def remember(self, encoded: QueryVector) -> CachedQuery:
+        """Cache an encoded query under a new id."""
+        cached = CachedQuery(secrets.token_urlsafe(12), encoded)
+        self._by_id.put(cached.id, cached)
+        return cached
+
+    def require_model(self) -> Model:
+        """Return the model.
+
+        Raises:
+            ProblemError: 422 if embeddings are computed elsewhere.
+        """
+        if self.model is None:
+            raise ProblemError(422, NO_MODEL, kind=NO_MODEL_TYPE)
+        return self.model
 
     def query(self, query_id: str) -> CachedQuery:
         """Return the cached query with this id.
@@ -163,10 +184,12 @@ def load_collection(
         device: Where the model runs, as for :func:`vse.load`; the CPU by default.
         threads: Threads on the CPU; all cores by default.
     """
-    from vse.index.open import load_collection_model, model_place, open_collection
+    from vse.index.open import is_external, load_collection_model, model_place, open_collection
 
     collection = open_collection(where)
     try:
+        if model is None and is_external(info := collection.info()):
+            return LoadedCollection(collection, None, info.model_source, None)
         source = model_place(collection.info(), model)
         loaded = load_collection_model(collection, model, device=device, threads=threads)
         return LoadedCollection(collection, loaded, source, coefficients_of(source), own_relevance(source))

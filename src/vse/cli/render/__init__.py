@@ -19,6 +19,8 @@ PLAIN = {
     "CoefficientsResult": ".experiments:coefficients_lines",
     "Converted": ".models:conversion_lines",
     "Duplicates": ".collection:duplicates_lines",
+    "EmbeddingExport": ".collection:embedding_export_lines",
+    "EmbeddingImport": ".collection:embedding_import_lines",
     "Explained": ".search:explained_lines",
     "FeaturesReport": ".data:features_lines",
     "Indexed": ".collection:indexed_lines",

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from vse.index.pipeline.folder import IndexReport
     from vse.index.scan import Problem
     from vse.index.store.verify import VerifyReport
+    from vse.index.transfer import EmbeddingExport, EmbeddingImport
     from vse.index.upgrade.run import UpgradeReport
 
 MAX_NAMED = 20
@@ -62,7 +63,7 @@ def photos_lines(result: PhotosResult) -> list[str]:
 
 def listening_lines(listening: Listening) -> list[str]:
     """Return the address of a service."""
-    return [f"{listening.index} is at {listening.address}   (Ctrl-C stops it)"]
+    return [f"{', '.join(listening.indexes)} is at {listening.address}   (Ctrl-C stops it)"]
 
 
 def overview_lines(overview: Overview) -> list[str]:
@@ -172,6 +173,31 @@ def calibrated_lines(report: Calibrated) -> list[str]:
     if fits.written is not None:
         lines.append(f"written: {fits.written}")
     return calibration_lines(report.confidence) + [printable(line) for line in lines]
+
+
+def embedding_import_lines(report: EmbeddingImport) -> list[str]:
+    """Return the counts, then notes, ignored columns and rows that were left out."""
+    info, names = report.info, ("added", "replaced", "unchanged")
+    counts = [f"{getattr(report, name):,} {name}" for name in names if getattr(report, name)]
+    lines = [
+        f"{report.rows:,} rows: {', '.join(counts) or 'no files'}",
+        f"{info.where}: {info.files:,} files, {info.items:,} embeddings of model {info.model}",
+        *report.notes,
+    ]
+    if report.ignored:
+        lines.append(f"ignored columns: {', '.join(report.ignored)}")
+    if report.problems:
+        lines.append(f"{len(report.problems):,} rows were left out:")
+        lines += [f"  {problem}" for problem in report.problems[:MAX_NAMED]]
+    if len(report.problems) > MAX_NAMED:
+        lines.append(f"  … and {len(report.problems) - MAX_NAMED:,} more, see --json")
+    return [printable(line) for line in lines]
+
+
+def embedding_export_lines(report: EmbeddingExport) -> list[str]:
+    """Return what was written."""
+    counts = f"{report.items:,} embeddings of {report.files:,} files, {report.dimensions} dimensions"
+    return [printable(f"{report.out}: {counts}, {_size(report.bytes)}")]
 
 
 def calibration_lines(report: CalibrationReport) -> list[str]:

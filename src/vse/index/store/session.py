@@ -5,8 +5,9 @@ from __future__ import annotations
 import sqlite3
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from vse._util.atomic import sync_folder
 from vse._util.locks import FolderLock
@@ -18,6 +19,7 @@ from vse.index.store import database, words
 from vse.index.store.database import DAMAGE, Meta, one_line, read_meta, to_text, transaction
 from vse.index.store.filtering import check_filter, condition
 from vse.index.store.layout import (
+    COMMITTED,
     DATABASE,
     FrozenConnection,
     connect_to_read,
@@ -31,6 +33,9 @@ from vse.index.store.layout import (
     write_generation,
 )
 from vse.index.types import CollectionInfo, Facets, Item, MediaFile, folder_counts
+
+if TYPE_CHECKING:
+    from vse.index.store.cache import Caches
 
 LARGEST = 2**63 - 1
 """SQLite's largest integer."""
@@ -310,3 +315,19 @@ def unfinished_info(folder: Path, generation: int) -> CollectionInfo | None:
             changes=0,
             root_files=(),
         )
+
+
+def last_change(folder: Path, generation: int) -> float | None:
+    """Return when a generation was last changed, in seconds since 1970; None if that cannot be read."""
+    place = generation_folder(folder, generation)
+    for name in (COMMITTED, DATABASE):  # collections of the first version lack the former
+        with suppress(OSError):
+            return (place / name).stat().st_mtime
+    return None
+
+
+def changes_behind(session: Session, caches: Caches) -> int:
+    """Return how many committed changes the cache of items lacks."""
+    header = caches.by_table["items"].header()
+    with session.reading() as connection:
+        return max(0, database.changes(connection) - (0 if header is None else header.changes))

@@ -1,22 +1,26 @@
-"""``/collection``, ``/model``, ``/healthz`` and ``/metrics``: what can be searched, by which model, and how it runs."""
+"""``/collection``, ``/collections``, ``/model``, ``/healthz`` and ``/metrics``: what is served, and how it runs."""
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import PurePath
 from typing import TYPE_CHECKING
+from urllib.parse import quote
 
 from fastapi import APIRouter, Response
 
+from vse.errors import VSEError
 from vse.index.relevance import GOOD, STRONG, WEAK
 from vse.index.types import readable
 from vse.models.curves import PoolingCurve
-from vse.service.context import Context, Ctx
+from vse.models.protocols import Capabilities
+from vse.service.context import PREFIX, Context, Ctx, Service
 from vse.service.files import can_reveal
 from vse.service.problems import responses
-from vse.service.routes.results import PREFIX
 from vse.service.schemas import (
     CapabilitiesModel,
     CollectionModel,
+    CollectionsModel,
     CurveModel,
     CurveSizeModel,
     CurvesModel,
@@ -26,6 +30,7 @@ from vse.service.schemas import (
     HealthModel,
     ModelModel,
     NameModel,
+    ServedCollectionModel,
 )
 from vse.service.settings import MAX_EXPORT
 from vse.service.state import LoadedCollection
@@ -34,9 +39,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 MAX_FOLDERS = 200
-ERRORS = responses(401, 403, 421, 429, 503)
+NO_CAPABILITIES = Capabilities(images=False, texts=False, videos=False, evidence=False, features=False)
+ERRORS = responses(401, 403, 404, 421, 429, 503)
 
-router = APIRouter(prefix=PREFIX, tags=["collection"])
+router = APIRouter(tags=["collection"])
+service_router = APIRouter(tags=["collection"])
 operation_router = APIRouter(tags=["operation"])
 
 
@@ -45,15 +52,24 @@ async def collection(context: Ctx) -> CollectionModel:
     return await context.compute(lambda loaded: _overview(context, loaded))
 
 
+@service_router.get("/collections", responses=responses(401, 403, 421, 429, 503), summary="List the collections")
+async def collections(context: Ctx) -> CollectionsModel:
+    def describe() -> CollectionsModel:
+        return CollectionsModel(collections=[_served(service) for service in context.services.values()])
+
+    return await context.service.workers.run(context.client, describe)
+
+
 @router.get("/model/curves", responses=ERRORS, summary="Get the learned pooling curves of the model")
 async def model_curves(context: Ctx) -> CurvesModel:
     return await context.compute(curves)
 
 
-@operation_router.get("/healthz", responses=responses(403, 421, 503), summary="Check that the collection can be read")
+@operation_router.get("/healthz", responses=responses(403, 421, 503), summary="Check that the collections can be read")
 def healthz(context: Ctx) -> HealthModel:
-    with context.service.reloader.borrow() as loaded:  # not in a worker thread: a busy service is healthy
-        loaded.collection.info()
+    for service in context.services.values():
+        with service.reloader.borrow() as loaded:  # not in a worker thread: a busy service is healthy
+            loaded.collection.info()
     return HealthModel()
 
 
@@ -67,18 +83,19 @@ def metrics(context: Ctx) -> Response:
     from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
     metrics = context.service.metrics
-    with context.service.reloader.borrow() as loaded:
-        info = loaded.collection.info()
-    metrics.items.set(info.items)
-    metrics.files.set(info.files)
+    for service in context.services.values():
+        with service.reloader.borrow() as loaded:
+            metrics.describe(service.name, loaded.collection)
     return Response(generate_latest(metrics.registry), media_type=CONTENT_TYPE_LATEST)
 
 
 def _overview(context: Context, loaded: LoadedCollection) -> CollectionModel:
-    info, abilities = loaded.collection.info(), loaded.model.capabilities
+    info = loaded.collection.info()
+    abilities = NO_CAPABILITIES if loaded.model is None else loaded.model.capabilities
     facets = loaded.facets(info.changes, MAX_FOLDERS)
     return CollectionModel(
-        name=_name(info.where),
+        name=context.service.name,
+        collections=len(context.services),
         files=info.files,
         items=info.items,
         captions=info.captions,
@@ -89,8 +106,9 @@ def _overview(context: Context, loaded: LoadedCollection) -> CollectionModel:
         cameras=[NameModel(name=readable(each.name), files=each.files) for each in facets.cameras],
         first=facets.first,
         last=facets.last,
+        external=loaded.model is None,
         model=ModelModel(
-            name=_name(info.model_source),
+            name=info.model if loaded.model is None else collection_name(info.model_source),
             fingerprint=info.model,
             dimensions=info.dimensions,
             capabilities=CapabilitiesModel(
@@ -112,14 +130,23 @@ def _overview(context: Context, loaded: LoadedCollection) -> CollectionModel:
     )
 
 
-def _name(path: str) -> str:
-    """The last part of a path: clients need not know the folders of this machine."""
-    return readable(PurePath(path).name or path)
+def collection_name(where: str) -> str:
+    """Return the last part of a path: clients need not know the folders of this machine."""
+    return readable(PurePath(where).name or where)
+
+
+def _served(service: Service) -> ServedCollectionModel:
+    files: int | None = None
+    with suppress(VSEError), service.reloader.borrow() as loaded:
+        files = loaded.collection.info().files
+    url = f"{PREFIX}/collections/{quote(service.name, safe='')}"
+    return ServedCollectionModel(name=service.name, files=files, url=url)
 
 
 def curves(loaded: LoadedCollection) -> CurvesModel:
     """Return the pooling curves of the collection's model, grouped by tower."""
-    return CurvesModel(curves=list(_by_tower(loaded.model.pooling_curves())))
+    found = () if loaded.model is None else loaded.model.pooling_curves()
+    return CurvesModel(curves=list(_by_tower(found)))
 
 
 def _by_tower(curves: Iterable[PoolingCurve]) -> Iterable[CurveModel]:

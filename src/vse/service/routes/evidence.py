@@ -18,7 +18,6 @@ from vse.service.context import Ctx
 from vse.service.media import open_media
 from vse.service.problems import NO_EVIDENCE_TYPE, ProblemError, responses
 from vse.service.routes.items import ERRORS, ItemId
-from vse.service.routes.results import PREFIX
 from vse.service.schemas import BoxModel, ClipEvidenceModel, FrameModel, PictureEvidenceModel, SeenModel
 from vse.service.state import LoadedCollection
 
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
 
 CHANGED = "the file has changed since it was indexed: index it again to see its evidence"
 
-router = APIRouter(prefix=PREFIX, tags=["items"])
+router = APIRouter(tags=["items"])
 
 
 @router.get(
@@ -42,9 +41,10 @@ async def evidence(
 
     def explain(loaded: LoadedCollection) -> PictureEvidenceModel | ClipEvidenceModel:
         vector, item = loaded.query(query).encoded.vector, loaded.item(item_id)
+        model = loaded.require_model()
         if item.file.kind == "video":
-            return _explain_video(loaded.model, item, vector, seconds)
-        return _explain_image(loaded.model, item, vector)
+            return _explain_video(model, item, vector, seconds)
+        return _explain_image(model, item, vector)
 
     return await context.compute(explain)
 

@@ -17,7 +17,7 @@ from vse.service.context import Context, Ctx
 from vse.service.media import MediaRequest, is_missing, open_media, stream
 from vse.service.problems import NOT_LOCAL_TYPE, ProblemError, responses
 from vse.service.routes.items import ERRORS, NOT_MODIFIED, REVALIDATE, ItemId
-from vse.service.routes.results import PREFIX, iso_date, split_path
+from vse.service.routes.results import iso_date, split_path
 from vse.service.settings import MAX_EXPORT, MAX_JSON_ID
 from vse.service.state import LoadedCollection
 
@@ -34,7 +34,7 @@ MEDIA_TYPES: dict[Format, str] = {
 ENDINGS: dict[Format, str] = {"csv": "csv", "json": "json", "paths": "txt", "zip": "zip"}
 LISTS = {"csv": files.csv_list, "json": files.json_list, "paths": files.path_list}
 
-router = APIRouter(prefix=PREFIX, tags=["files"])
+router = APIRouter(tags=["files"])
 
 
 class ExportModel(BaseModel):

@@ -25,17 +25,19 @@ from vse.service.media import (
 )
 from vse.service.problems import ProblemError, responses
 from vse.service.routes.results import (
-    PREFIX,
     FilterParameters,
+    PageParameters,
+    continued,
     iso_date,
     item_result,
     json_response,
+    known_total,
+    next_cursor,
     split_path,
     thumbnail_url,
     version_of,
 )
 from vse.service.schemas import ItemModel, PageModel
-from vse.service.settings import MAX_OFFSET, MAX_RESULTS
 from vse.service.state import LoadedCollection
 
 ERRORS = responses(401, 403, 404, 421, 422, 429, 503)
@@ -49,25 +51,28 @@ _SIDES = {str(side): side for side in get_args(ThumbnailSize)}
 Side = Annotated[ThumbnailSize, BeforeValidator(lambda given: _SIDES.get(given, given))]
 """A Literal of numbers does not accept the digits of a URL."""
 
-router = APIRouter(prefix=PREFIX, tags=["items"])
+router = APIRouter(tags=["items"])
 
 
-class BrowseParameters(FilterParameters):
+class BrowseParameters(PageParameters, FilterParameters):
     """A filter, and a page of what it leaves."""
 
     sort: Literal["date"] = Field("date", description="files come newest first")
-    k: int = Field(40, ge=1, le=MAX_RESULTS, description="files per page")
-    offset: int = Field(0, ge=0, le=MAX_OFFSET, description="files before the page")
 
 
 @router.get("/items", response_model=PageModel, responses=ERRORS, summary="List the files, newest first")
 async def browse(context: Ctx, parameters: Annotated[BrowseParameters, Parameter()]) -> Response:
-    where = parameters.to_filter()
+    page = continued(parameters)
+    where = page.to_filter()
 
     def list_page(loaded: LoadedCollection) -> Response:
-        found = loaded.collection.recent(parameters.k + 1, offset=parameters.offset, where=where)
-        results = [item_result(context, item) for item in found[: parameters.k]]
-        return json_response(PageModel(offset=parameters.offset, more=len(found) > parameters.k, results=results))
+        found = loaded.collection.recent(page.k + 1, offset=page.offset, where=where)
+        results = [item_result(context, item) for item in found[: page.k]]
+        more = len(found) > page.k
+        total = loaded.collection.info().files if where.empty else known_total(page.offset, len(results), more)
+        return json_response(
+            PageModel(offset=page.offset, more=more, total=total, cursor=next_cursor(page, more), results=results)
+        )
 
     return await context.compute(list_page)
 
@@ -130,7 +135,7 @@ async def media(
 
 
 def _details(context: Context, item: Item) -> ItemModel:
-    file, url = item.file, f"{PREFIX}/items/{item.id}"
+    file, url = item.file, f"{context.prefix}/items/{item.id}"
     folder, name = split_path(file)
     available = is_available(file)
     return ItemModel(
@@ -154,7 +159,7 @@ def _details(context: Context, item: Item) -> ItemModel:
         end=item.end,
         available=available,
         missing=not available,
-        thumbnail=thumbnail_url(item),
+        thumbnail=thumbnail_url(context, item),
         preview=f"{url}/preview",
         media=f"{url}/media" if file.kind == "video" else None,
         original=f"{url}/original" if context.originals else None,

@@ -1,10 +1,12 @@
-"""What the endpoints share: the path prefix, filter parameters, and items as JSON results."""
+"""What the endpoints share: filter and page parameters, cursors, and items as JSON results."""
 
 from __future__ import annotations
 
+import base64
+import json
 from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import Annotated
+from typing import Annotated, TypeVar
 
 from fastapi import Response
 from pydantic import BaseModel, ConfigDict, Field
@@ -14,10 +16,9 @@ from vse.index.results import Result
 from vse.index.types import Item, MediaFile, readable
 from vse.service.context import Context
 from vse.service.media import is_missing
+from vse.service.problems import ProblemError
 from vse.service.schemas import Kind, ResultModel
-from vse.service.settings import MAX_PARTS
-
-PREFIX = "/api/v1"
+from vse.service.settings import MAX_CURSOR, MAX_OFFSET, MAX_PARTS, MAX_RESULTS
 
 
 class FilterParameters(BaseModel):
@@ -89,7 +90,7 @@ def item_result(context: Context, item: Item, found: Result | None = None) -> Re
         matched=[] if found is None else list(found.matched),
         moments=1 if found is None else found.moments,
         missing=is_missing(item.file),
-        thumbnail=thumbnail_url(item),
+        thumbnail=thumbnail_url(context, item),
     )
 
 
@@ -103,9 +104,9 @@ def iso_date(taken: float | None) -> str | None:
         return None
 
 
-def thumbnail_url(item: Item) -> str:
+def thumbnail_url(context: Context, item: Item) -> str:
     """Return a URL that changes with the content, so that browsers can cache the thumbnail forever."""
-    return f"{PREFIX}/items/{item.id}/thumbnail?v={version_of(item)}"
+    return f"{context.prefix}/items/{item.id}/thumbnail?v={version_of(item)}"
 
 
 def version_of(item: Item) -> str:
@@ -122,3 +123,59 @@ def split_path(file: MediaFile) -> tuple[str, str]:
 def json_response(model: BaseModel) -> Response:
     """Return ``model`` serialized in the calling thread: FastAPI would validate it again, on the event loop."""
     return Response(model.model_dump_json(), media_type="application/json")
+
+
+CURSOR = "the cursor of a response, to continue it; replaces everything but k"
+Paged = TypeVar("Paged", bound="PageParameters")
+
+
+class PageParameters(BaseModel):
+    """Which part of the results to return."""
+
+    model_config = ConfigDict(extra="forbid", populate_by_name=True)
+
+    k: int = Field(40, ge=1, le=MAX_RESULTS, description="results per page")
+    offset: int = Field(0, ge=0, le=MAX_OFFSET, description="results before the page")
+    cursor: str | None = Field(None, min_length=1, max_length=MAX_CURSOR, description=CURSOR)
+
+
+def continued(parameters: Paged) -> Paged:
+    """Return the parameters of the page that a cursor leads to, or ``parameters`` without one.
+
+    Raises:
+        ProblemError: 422 for other parameters beside a cursor, or a cursor that is none of this route.
+    """
+    if parameters.cursor is None:
+        return parameters
+    given = parameters.model_fields_set - {"cursor", "k"}
+    if given:
+        raise ProblemError(422, f"'cursor' continues a page: omit {', '.join(sorted(given))}")
+    try:
+        text = parameters.cursor + "=" * (-len(parameters.cursor) % 4)
+        values = json.loads(base64.b64decode(text, b"-_", validate=True))
+        if "k" in parameters.model_fields_set:
+            values["k"] = parameters.k
+        found = type(parameters).model_validate(values, strict=False)
+    except (ValueError, TypeError, RecursionError):
+        raise ProblemError(422, "cursor: expected one of an earlier response of the same route") from None
+    if found.cursor is not None:
+        raise ProblemError(422, "cursor: expected one of an earlier response of the same route")
+    return found
+
+
+def next_cursor(parameters: PageParameters, more: bool, **changes: str | None) -> str | None:
+    """Return the cursor of the page after ``parameters``; None if there is none, or if it would be too far.
+
+    ``changes`` replace parameters; None removes one.
+    """
+    offset = parameters.offset + parameters.k
+    if not more or offset > MAX_OFFSET:
+        return None
+    values = parameters.model_dump(mode="json", by_alias=True, exclude_defaults=True, exclude={"image"})
+    values = {name: value for name, value in {**values, **changes, "offset": offset}.items() if value is not None}
+    return base64.urlsafe_b64encode(json.dumps(values).encode()).rstrip(b"=").decode()
+
+
+def known_total(offset: int, results: int, more: bool) -> int | None:
+    """Return how many results there are in all, if the page is the last one; None if nobody has counted them."""
+    return offset + results if not more and (results or not offset) else None

@@ -18,7 +18,15 @@ from vse.index.query import HIGHEST_ID, MAX_CHARACTERS, Query, UnknownWordsError
 from vse.inputs.images import ImageLimits, check_image
 from vse.service.context import Context, Ctx
 from vse.service.problems import NO_CONFIDENCE_TYPE, NO_RELEVANCE_TYPE, ProblemError, responses
-from vse.service.routes.results import PREFIX, FilterParameters, item_result, json_response
+from vse.service.routes.results import (
+    FilterParameters,
+    PageParameters,
+    continued,
+    item_result,
+    json_response,
+    known_total,
+    next_cursor,
+)
 from vse.service.schemas import CaptionModel, CaptionsModel, EmptyReasonModel, SearchModel
 from vse.service.settings import MAX_IMAGES, MAX_OFFSET, MAX_PARTS, MAX_RESULTS, Limits
 from vse.service.state import CachedQuery, LoadedCollection
@@ -26,13 +34,15 @@ from vse.service.state import CachedQuery, LoadedCollection
 EMPTY_QUERY = "empty query: give 'q', 'like', 'query' or an image"
 MIN_CONFIDENCE = "omit results with a lower confidence; an error if the model has none (see /collection)"
 MIN_RELEVANCE = "omit results with a lower relevance; an error if the model has none (see /collection)"
+QUERY_PARTS = dict.fromkeys(("q", "not", "like", "weight"))
+"""What the id of a query stands for in a cursor."""
 ERRORS = responses(401, 403, 404, 413, 421, 422, 429, 503)
 
 Text = Annotated[str, Field(min_length=1, max_length=MAX_CHARACTERS)]
 Weight = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Id = Annotated[int, Field(ge=1, le=HIGHEST_ID)]
 
-router = APIRouter(prefix=PREFIX, tags=["search"])
+router = APIRouter(tags=["search"])
 
 
 class QueryParameters(BaseModel):
@@ -64,11 +74,9 @@ class QueryParameters(BaseModel):
         return loaded.encode(Query(tuple(self.q), images, tuple(self.exclude), tuple(self.like), weights))
 
 
-class SearchParameters(QueryParameters, FilterParameters):
+class SearchParameters(QueryParameters, PageParameters, FilterParameters):
     """A query, a filter, and a page of the results."""
 
-    k: int = Field(40, ge=1, le=MAX_RESULTS, description="results per page")
-    offset: int = Field(0, ge=0, le=MAX_OFFSET, description="results before the page")
     min_confidence: float | None = Field(None, ge=0, le=1, description=MIN_CONFIDENCE)
     min_relevance: float | None = Field(None, ge=0, le=1, description=MIN_RELEVANCE)
     group: bool = Field(False, description="group near-duplicates")
@@ -91,7 +99,8 @@ class CaptionParameters(QueryParameters):
 
 @router.get("/search", response_model=SearchModel, responses=ERRORS, summary="Search by text, or by items")
 async def search(context: Ctx, parameters: Annotated[SearchParameters, Parameter()]) -> Response:
-    return await context.compute(lambda loaded: json_response(_search(context, loaded, parameters)))
+    page = continued(parameters)
+    return await context.compute(lambda loaded: json_response(search_page(context, loaded, page)))
 
 
 @router.post(
@@ -103,12 +112,14 @@ async def search(context: Ctx, parameters: Annotated[SearchParameters, Parameter
 async def search_with_pictures(
     context: Ctx, parameters: Annotated[PictureSearchParameters, Form(media_type="multipart/form-data")]
 ) -> Response:
+    if parameters.cursor is not None:
+        raise ProblemError(422, "cursor: GET /search continues a search, without its images")
     limits = context.service.settings.limits
 
     def search_images(loaded: LoadedCollection) -> Response:
         contents = tuple(upload.file.read() for upload in parameters.image)  # in the worker: few are in memory at once
-        _check_images(contents, limits)
-        found = _search(context, loaded, parameters, contents)
+        check_images(contents, limits)
+        found = search_page(context, loaded, parameters, contents)
         context.log_query(found.query)
         return json_response(found)
 
@@ -133,7 +144,7 @@ async def captions(context: Ctx, parameters: Annotated[CaptionParameters, Parame
     return await context.compute(search_captions)
 
 
-def _check_images(contents: tuple[bytes, ...], limits: Limits) -> None:
+def check_images(contents: tuple[bytes, ...], limits: Limits) -> None:
     """Reject by their headers what is not an image, and too many pixels in total, before decoding anything."""
     each = ImageLimits(max_bytes=limits.body, max_pixels=sys.maxsize)
     pixels = sum(check_image(content, f"image {number}", each) for number, content in enumerate(contents, 1))
@@ -141,7 +152,7 @@ def _check_images(contents: tuple[bytes, ...], limits: Limits) -> None:
         raise ProblemError(422, f"images of {pixels:,} pixels in total: send at most {limits.pixels:,}")
 
 
-def _search(
+def search_page(
     context: Context, loaded: LoadedCollection, parameters: SearchParameters, images: tuple[bytes, ...] = ()
 ) -> SearchModel:
     start = time.perf_counter()
@@ -174,6 +185,8 @@ def _search(
         exact=found.exact,
         offset=found.offset,
         more=found.more,
+        total=known_total(found.offset, len(found.results), found.more),
+        cursor=next_cursor(parameters, found.more, **{**QUERY_PARTS, "query": cached.id}),
         unknown=list(dict.fromkeys((*found.unknown, *dropped))),
         cut=list(found.cut),
         notes=list(found.notes),
@@ -208,6 +221,8 @@ def _no_results(parameters: SearchParameters, unknown: tuple[str, ...], start: f
         exact=True,
         offset=parameters.offset,
         more=False,
+        total=0,
+        cursor=None,
         unknown=list(unknown),
         cut=[],
         notes=[],

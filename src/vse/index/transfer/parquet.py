@@ -1,0 +1,195 @@
+"""Embeddings in Parquet files: what a file declares is checked before anything of it is decompressed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from numpy.typing import NDArray
+
+from vse.errors import InputError, first_line, require
+from vse.index.transfer.rows import COLUMNS, MAX_TEXT, MAX_TEXTS
+
+MAX_DIMENSIONS = 65_536
+MAX_ROWS = 1_000_000_000
+MAX_GROUP_BYTES = 2_000_000_000
+"""Bytes that a row group may declare for the columns that are read."""
+AT_ONCE = 32
+"""Rows that are Python objects at the same time."""
+FORMAT = "vse-embeddings"
+
+
+@dataclass(frozen=True)
+class Block:
+    """Consecutive rows: the number of the first, from 1 on, their embeddings ``(n, D)``, and their metadata."""
+
+    first: int
+    vectors: NDArray[Any]
+    rows: Iterator[dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class Origin:
+    """The model of an export: its fingerprint, and where it was loaded from."""
+
+    model: str
+    model_source: str
+
+
+def checked_width(dimensions: int, path: Path) -> int:
+    """Return the width of embeddings; raise if it is out of range."""
+    if not 1 <= dimensions <= MAX_DIMENSIONS:
+        raise InputError(f"{path} has {dimensions:,} dimensions: expected 1 to {MAX_DIMENSIONS:,}")
+    return dimensions
+
+
+def open_parquet(path: Path, **options: Any) -> Any:
+    """Open a Parquet file; what its footer declares is checked before anything is decompressed."""
+    parquet = require("pyarrow.parquet", "parquet", "reading Parquet")
+    pyarrow = require("pyarrow", "parquet", "reading Parquet")
+    try:
+        # The limits are about the footer: a small file may declare millions of columns.
+        limits = {"thrift_string_size_limit": 100_000_000, "thrift_container_size_limit": 1_000_000}
+        file = parquet.ParquetFile(path, **limits, **options)
+    except FileNotFoundError:
+        raise InputError(f"{path} does not exist") from None
+    except (pyarrow.ArrowException, OSError, ValueError) as error:
+        raise InputError(f"{path} cannot be read ({first_line(error)}): expected a Parquet file") from None
+    if file.metadata.num_rows > MAX_ROWS:
+        raise InputError(f"{path} has {file.metadata.num_rows:,} rows, at most {MAX_ROWS:,}")
+    return file
+
+
+def parquet_width(file: Any, path: Path, column: str) -> int:
+    """Return the width of the embeddings, from the numbers of values and rows that the file declares."""
+    import pyarrow
+
+    kind = file.schema_arrow.field(column).type
+    if not (pyarrow.types.is_list(kind) or pyarrow.types.is_large_list(kind) or pyarrow.types.is_fixed_size_list(kind)):
+        raise InputError(f"{path}: column {column!r} is {kind}, expected lists of floating-point numbers")
+    if not pyarrow.types.is_floating(kind.value_type):
+        raise InputError(f"{path}: column {column!r} is {kind}, expected lists of floating-point numbers")
+    if not file.metadata.num_rows:
+        raise InputError(f"{path} is empty: expected a row for each embedding")
+    values = sum(
+        chunk.num_values
+        for group in range(file.metadata.num_row_groups)
+        for chunk in _chunks(file.metadata.row_group(group), {column})
+    )
+    width, rest = divmod(values, file.metadata.num_rows)
+    if rest:
+        raise InputError(f"{path}: the embeddings in column {column!r} differ in width, or some are missing")
+    return checked_width(width, path)
+
+
+def parquet_origin(file: Any) -> Origin | None:
+    """Return the model that an export recorded; None if another program wrote the file."""
+    try:
+        manifest = json.loads((file.schema_arrow.metadata or {})[FORMAT.encode()])
+        return Origin(str(manifest["model"]), str(manifest["model_source"]))
+    except (KeyError, ValueError, TypeError, RecursionError):
+        return None
+
+
+def _chunks(group: Any, columns: set[str]) -> Iterator[Any]:
+    for number in range(group.num_columns):
+        chunk = group.column(number)
+        if chunk.path_in_schema.partition(".")[0] in columns:
+            yield chunk
+
+
+def parquet_rows(path: Path, columns: Sequence[str], size: int) -> Iterator[tuple[Any, Iterator[dict[str, Any]]]]:
+    """Yield batches of ``size`` rows with the columns that exist, each with its rows, made a few at a time.
+
+    Texts are read as dictionaries: a small file may repeat a long text millions of times.
+    """
+    import pyarrow
+
+    plain = open_parquet(path)
+    wanted = [name for name in plain.schema_arrow.names if name in columns]
+    texts = _check_groups(plain.metadata, set(wanted), path)
+    flat = open_parquet(path, read_dictionary=[name for name in texts if "." not in name])
+    nested = open_parquet(path, read_dictionary=texts)
+    try:
+        for group in range(plain.metadata.num_row_groups):
+            done = 0
+            try:
+                for batch in nested.iter_batches(size, [group], columns=wanted, use_threads=False):
+                    yield _checked_batch(batch, path)
+                    done += len(batch)
+            except pyarrow.ArrowNotImplementedError:  # lists of texts with more than one dictionary
+                for batch in flat.iter_batches(min(size, AT_ONCE), [group], columns=wanted, use_threads=False):
+                    rest, done = batch.slice(min(done, len(batch))), max(0, done - len(batch))
+                    if len(rest):
+                        yield _checked_batch(rest, path)
+    except (pyarrow.ArrowException, OSError) as error:
+        raise InputError(f"{path} cannot be read ({first_line(error)}): the file is damaged") from None
+    finally:
+        for file in (plain, flat, nested):
+            file.close()
+
+
+def _checked_batch(batch: Any, path: Path) -> tuple[Any, Iterator[dict[str, Any]]]:
+    for name in batch.schema.names:
+        _check_texts(batch.column(name), f"{path}, column {name!r}")
+    return batch, _row_by_row(batch.select([name for name in batch.schema.names if name in COLUMNS]))
+
+
+def _row_by_row(batch: Any) -> Iterator[dict[str, Any]]:
+    for start in range(0, len(batch), AT_ONCE):
+        yield from batch.slice(start, AT_ONCE).to_pylist()
+
+
+def _check_groups(metadata: Any, columns: set[str], path: Path) -> list[str]:
+    """Check the sizes that row groups declare, and return the leaf columns that hold texts."""
+    texts: dict[str, None] = {}
+    for number in range(metadata.num_row_groups):
+        group = metadata.row_group(number)
+        declared = 0
+        for chunk in _chunks(group, columns):
+            declared += chunk.total_uncompressed_size
+            if chunk.num_values > max(MAX_DIMENSIONS, MAX_TEXTS) * group.num_rows:
+                raise InputError(f"{path}: column {chunk.path_in_schema!r} has {chunk.num_values:,} values, too many")
+            if chunk.physical_type == "BYTE_ARRAY":
+                texts[chunk.path_in_schema] = None
+        if declared > MAX_GROUP_BYTES:
+            raise InputError(
+                f"{path}: a row group of {declared:,} bytes, at most {MAX_GROUP_BYTES:,}: write smaller row groups"
+            )
+    return list(texts)
+
+
+def _check_texts(column: Any, place: str) -> None:
+    import pyarrow
+    import pyarrow.compute
+
+    while hasattr(column, "flatten") and pyarrow.types.is_nested(column.type):
+        if not (pyarrow.types.is_list(column.type) or pyarrow.types.is_large_list(column.type)):
+            return  # embeddings; structures are refused row by row
+        column = column.flatten()
+    if pyarrow.types.is_dictionary(column.type):
+        longest = pyarrow.compute.max(pyarrow.compute.binary_length(column.dictionary)).as_py() or 0
+        if longest > 4 * MAX_TEXT:
+            raise InputError(f"{place}: a text of {longest:,} bytes, at most {4 * MAX_TEXT:,}")
+
+
+def parquet_blocks(path: Path, column: str, dimensions: int, size: int) -> Iterator[Block]:
+    """Yield the rows of a file with a column of embeddings."""
+    import pyarrow.compute
+
+    first = 1
+    for batch, rows in parquet_rows(path, [*COLUMNS, column], size):
+        lists = batch.column(column)
+        widths = pyarrow.compute.list_value_length(lists)
+        where = f"{path}, rows {first:,} to {first + len(lists) - 1:,}"
+        if lists.null_count or pyarrow.compute.any(pyarrow.compute.not_equal(widths, dimensions)).as_py():
+            raise InputError(f"{where}: expected {dimensions} numbers in each")
+        values = lists.flatten()
+        if values.null_count:
+            raise InputError(f"{where}: an embedding with missing numbers")
+        vectors = values.to_numpy(zero_copy_only=False).reshape(len(lists), dimensions)
+        yield Block(first, vectors, rows)
+        first += len(lists)
