@@ -327,6 +327,19 @@ class Conformance(Browsing, Filters, Generations):
         assert [hit[0] for hit in writer.search_captions(VECTORS[1], 10)] == ["stays"]
         assert list(writer.files()) == [new]
 
+    def test_moved_file_takes_vectors_of_new_captions(self, writer: Collection) -> None:
+        """A new caption is found by its embedding, one that stays by its old one, and the item keeps its id."""
+        old = picture("a.jpg", captions=("stays",))
+        writer.add([Entry(old, (Moment(VECTORS[6]),), VECTORS[:1])])
+        before = writer.search(VECTORS[6], 1).ids.tolist()
+        new = replace(old, captions=("stays", "comes"))
+        writer.move([(("/photos", "a.jpg"), new)], captions={"comes": VECTORS[1], "stays": VECTORS[2]})
+        assert writer.search_captions(VECTORS[1], 1)[0][0] == "comes"
+        assert writer.search_captions(VECTORS[0], 1)[0] == ("stays", before[0], pytest.approx(1, abs=1e-5))
+        assert writer.search(VECTORS[6], 1).ids.tolist() == before
+        with pytest.raises(InputError, match="caption 'bad'"):
+            writer.move([(("/photos", "a.jpg"), new)], captions={"bad": VECTORS[1][:1]})
+
 
 def scrambled(number: int) -> int:
     for factor in (0x9E3779B97F4A7C15, 0xD6E8FEB86659FD93):

@@ -94,7 +94,7 @@ def test_captions_are_watched_too(start, collection, root):
     watcher = start()
     watcher.next()
     (root / "captions.csv").write_text("path,caption\na.png,snow\n")
-    assert counts(watcher.next()) == {"changed": 1, "unchanged": 1}
+    assert counts(watcher.next()) == {"touched": 1, "unchanged": 1}
     assert collection.info().captions == 1
 
 

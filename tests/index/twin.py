@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 
@@ -46,10 +46,10 @@ class Twin:
     def remove(self, places: Iterable[Place]) -> int:
         return sum(self.kept.pop(place, None) is not None for place in places)
 
-    def move(self, moves: Sequence[tuple[Place, MediaFile]]) -> None:
+    def move(self, moves: Sequence[tuple[Place, MediaFile]], captions: Mapping[str, Vectors] | None = None) -> None:
         taken = [self.kept.pop(old) for old, _ in moves]
         for kept, (_, file) in zip(taken, moves, strict=True):
-            vectors = dict(kept.captions)
+            vectors = {**(captions or {}), **{text: vector for text, vector in kept.captions if vector is not None}}
             kept.file, kept.captions = file, [(text, vectors.get(text)) for text in file.captions]
             self.kept[file.root, file.path] = kept
 

@@ -52,6 +52,14 @@ def index(
             show_default=False,
         ),
     ] = None,
+    ocr: Annotated[
+        bool | None,
+        typer.Option(
+            "--ocr/--no-ocr",
+            help="Read the text in images, also in those indexed before; remembered [default: no].",
+            show_default=False,
+        ),
+    ] = None,
     watch: Annotated[bool, typer.Option("--watch", help="Keep running, and index changes until Ctrl-C.")] = False,
     device: DeviceOption = None,
     threads: ThreadsOption = None,
@@ -79,7 +87,7 @@ def index(
             open_index(where, roots, model=model, device=device, threads=threads, progress=progress) as opened,
         ):
             try:
-                indexed = opened.index(roots, exclude=exclude, follow_links=follow_links, progress=progress)
+                indexed = opened.index(roots, exclude=exclude, follow_links=follow_links, ocr=ocr, progress=progress)
                 result = replace(indexed, new=opened.new or into is None)
                 opened.collection.settle(progress=progress)
                 if watch:

@@ -54,6 +54,7 @@ def index_folders(
     threads: int | None = None,
     exclude: Sequence[str] | None = None,
     follow_links: bool | None = None,
+    ocr: bool | None = None,
     progress: ProgressReporter | None = None,
 ) -> Indexed:
     """Index folders of images and videos into a collection, creating it on first use.
@@ -70,6 +71,8 @@ def index_folders(
         exclude: Patterns of files and folders to leave out, as in ``.gitignore``, such as ``"drafts/"``. Indexed files
             that match are removed. Default: those given last for these folders.
         follow_links: Follow symlinks that lead out of a folder. Default: as last time, at first not.
+        ocr: Read the text in images, so that their words are found; needs the extra ``ocr``. Default: as last time, at
+            first not.
         progress: Receives progress and notes.
 
     Returns:
@@ -90,7 +93,7 @@ def index_folders(
     roots = list(dict.fromkeys(root_of(folder) for folder in given))
     reporter = progress or SilentProgress()
     with open_index(os.fspath(into), roots, model=model, device=device, threads=threads, progress=reporter) as opened:
-        result = opened.index(roots, exclude=exclude, follow_links=follow_links, progress=reporter)
+        result = opened.index(roots, exclude=exclude, follow_links=follow_links, ocr=ocr, progress=reporter)
         opened.collection.settle(progress=reporter)
     return result
 
@@ -109,12 +112,13 @@ class OpenIndex:
         *,
         exclude: Sequence[str] | None = None,
         follow_links: bool | None = None,
+        ocr: bool | None = None,
         progress: ProgressReporter,
     ) -> Indexed:
         """Bring the collection up to date with ``roots``, given as absolute paths."""
         confirm_roots(self.collection.info().where, roots)
         reports = index_roots(
-            self.collection, self.model, roots, exclude=exclude, follow_links=follow_links, progress=progress
+            self.collection, self.model, roots, exclude=exclude, follow_links=follow_links, ocr=ocr, progress=progress
         )
         return Indexed(self.collection.info(), reports, self.new)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import shlex
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from numbers import Integral
 from typing import TypeVar
 
@@ -55,6 +55,13 @@ def check_vectors(vectors: Vectors, shape: tuple[int, ...], name: str) -> None:
     off = float(np.abs(lengths - 1).max(initial=0))
     if off > UNIT_TOLERANCE:
         raise InputError(f"{name}: vector has a length off 1 by {off:.3g}, expected a unit vector: normalise it")
+
+
+def check_captions(captions: Mapping[str, Vectors] | None, dimensions: int) -> Mapping[str, Vectors]:
+    """Return embeddings of captions by text; require unit vectors."""
+    for text, vector in (captions or {}).items():
+        check_vectors(vector, (dimensions,), f"caption {text[:60]!r}")
+    return captions or {}
 
 
 def check_distinct(what: str, places: Iterable[Place]) -> None:

@@ -44,7 +44,8 @@ class MediaFile:
         description: A longer text.
         keywords: Each may be several words.
         ocr: Text recognised in the image; "" if there is none, None if nobody looked.
-        metadata_version: Version of :mod:`vse.index.scan.metadata` that read the fields above; 0 before there were any.
+        metadata_version: Version of :mod:`vse.index.scan.metadata` that read the fields above, with a hash of the
+            sidecars in its upper bits; 0 before there were any.
     """
 
     root: str
@@ -269,10 +270,13 @@ class Collection(Protocol):
     def remove(self, files: Iterable[tuple[str, str]]) -> int:
         """Remove files by (root, path), purge their embeddings, and return how many there were."""
 
-    def move(self, moves: Sequence[tuple[tuple[str, str], MediaFile]]) -> None:
-        """Move files, given as the old (root, path) and the file as it is now. Items keep their ids.
+    def move(
+        self, moves: Sequence[tuple[tuple[str, str], MediaFile]], *, captions: Mapping[str, Vectors] | None = None
+    ) -> None:
+        """Move or update files, given as the old (root, path) and the file as it is now. Items keep their ids.
 
-        All moves are simultaneous, so files may swap places; a file at a target that does not move is removed.
+        All moves are simultaneous, so files may swap places; a file at a target that does not move is removed. A
+        caption that stays keeps its embedding; ``captions`` has those of new ones, by text, and others have none.
         """
 
     def search(self, vector: Vectors, k: int, *, where: Filter | None = None, exact: bool | None = None) -> Hits:

@@ -20,8 +20,8 @@ from vse.index.scan.exclude import rules_of
 from vse.index.types import Collection
 from vse.progress import ProgressReporter, SilentProgress
 
-Snapshot = dict[str, tuple[int, int]]
-"""Size and modification time by path, of images, videos, caption files and ``.vseignore`` files."""
+Snapshot = dict[str, tuple[int, ...]]
+"""Size, modification time and sidecars by path, of images, videos, caption files and ``.vseignore`` files."""
 EVERY = 2.0
 PATIENCE = 30.0
 """Seconds after which stable files no longer wait for others that keep changing."""
@@ -143,5 +143,5 @@ def _is_stable(stable: Snapshot, found: Found) -> bool:
     return stable.get(found.path) == _state(found)
 
 
-def _state(found: Found) -> tuple[int, int]:
-    return found.size, found.modified_ns
+def _state(found: Found) -> tuple[int, ...]:
+    return found.size, found.modified_ns, found.sidecar_state

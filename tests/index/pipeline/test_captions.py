@@ -52,12 +52,14 @@ def test_indexed_captions_are_searched(collection, root):
     assert len(best(collection, "snow")) == 2
 
 
-def test_new_captions_of_a_known_file(collection, root):
-    """New captions are indexed although the file did not change."""
+def test_new_captions_keep_embedding_and_id(collection, root):
+    """New captions are encoded and found; the image is neither read nor encoded, and keeps its id."""
     index_folder(collection, model(), root)
+    before = ids_of(collection)
     write_captions(root, [("a.png", "snow"), ("b.png", "two cats sleep"), ("b.png", "the man")])
     report = index_folder(collection, model(), root)
-    assert counts(report) == {"touched": 1, "changed": 1}
+    assert (counts(report), report.images) == ({"touched": 2}, 0)
+    assert ids_of(collection) == before
     assert captions_of(collection) == {"a.png": ("snow",), "b.png": ("two cats sleep", "the man")}
     assert best(collection, "two cats sleep")[0][0] == "two cats sleep"
     assert {caption for caption, *_ in best(collection, "snow")} == {"snow", "two cats sleep", "the man"}
@@ -96,6 +98,17 @@ def test_a_file_that_moves_with_its_captions(collection, root):
     assert counts(index_folder(collection, model(), root)) == {"moved": 1, "unchanged": 1}
     assert ids_of(collection)["c.png"] == before["a.png"]
     assert best(collection, "snow")[0][:2] == ("snow", before["a.png"][0])
+
+
+def test_moved_file_with_new_captions_keeps_its_id(collection, root):
+    """Renaming a file and writing other captions for it does not encode the image."""
+    index_folder(collection, model(), root)
+    before = ids_of(collection)
+    (root / "a.png").rename(root / "c.png")
+    write_captions(root, [("c.png", "two cats sleep")])
+    report = index_folder(collection, model(), root)
+    assert (counts(report), report.images) == ({"moved": 1, "unchanged": 1}, 0)
+    assert best(collection, "two cats sleep")[0][:2] == ("two cats sleep", before["a.png"][0])
 
 
 def test_captions_of_unknown_words_are_kept(collection, root):

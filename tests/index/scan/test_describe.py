@@ -22,6 +22,7 @@ from tests.inputs.pictures import encoded, gradient, with_orientation
 from tests.inputs.video.clips import write_clip
 
 from vse.index.scan import Found, Problem, ScanLimits, describe, digest, walk
+from vse.index.scan.metadata import METADATA_VERSION
 from vse.index.types import MediaFile
 from vse.inputs import ImageLimits, read_image
 
@@ -63,6 +64,7 @@ def test_describe_every_image_format(tmp_path, file_format):
         digest=digest(path),
         width=20,
         height=12,
+        metadata_version=METADATA_VERSION,
     )
 
 

@@ -43,7 +43,8 @@ def index_lines(report: IndexReport) -> list[str]:
     """Return the counts of one folder in one line, then notes and problems."""
     from vse.index.pipeline.folder import COUNTS
 
-    counts = [f"{getattr(report, name):,} {name}" for name in COUNTS if getattr(report, name)]
+    words = {"live_videos": "videos of live photos", "ocr": "read for text"}
+    counts = [f"{getattr(report, name):,} {words.get(name, name)}" for name in COUNTS if getattr(report, name)]
     rate = f" ({report.images_per_second:.1f} images/s)" if report.images else ""
     lines = [f"{report.root}: {', '.join(counts) or 'no images or videos'}{rate}", *report.notes]
     lines += _problem_lines("files could not be used:", report.problems)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from vse._util.locks import FolderLock
 from vse.errors import InputError, VSEError
-from vse.index.checks import check_dimensions, check_entry, check_vectors, model_mismatch_error
+from vse.index.checks import check_captions, check_dimensions, check_entry, check_vectors, model_mismatch_error
 from vse.index.filters import Filter
 from vse.index.milvus import browsing
 from vse.index.milvus import commits as changing
@@ -223,18 +223,20 @@ class MilvusCollection(browsing.NoWords):
         self._writing().change(planned)
         return count
 
-    def move(self, moves: Sequence[tuple[tuple[str, str], MediaFile]]) -> None:
+    def move(
+        self, moves: Sequence[tuple[tuple[str, str], MediaFile]], *, captions: Mapping[str, Vectors] | None = None
+    ) -> None:
         """Move files atomically, all at once, so that they can swap places.
 
         Args:
-            moves: The old (root, path) of each file, and the file as it is now. A file that was at a new place is
-                removed. Unchanged captions keep their vectors, new ones have none.
+            moves: The old (root, path) of each file, and the file as it is now; a file at a new place is removed.
+            captions: Vectors of new captions, by text; unchanged captions keep theirs, others have none.
 
         Raises:
             InputError: A file is unknown, moved twice, or two files share a new place; nothing is moved.
         """
-        moves = tuple(moves)
-        self._writing().change(lambda now: changing.moving(self.tables, now, moves))
+        known = check_captions(captions, self.info().dimensions)
+        self._writing().change(lambda now: changing.moving(self.tables, now, tuple(moves), known))
 
     def search(self, vector: Vectors, k: int, *, where: Filter | None = None, exact: bool | None = None) -> Hits:
         """Return the best items, scored exactly even where an approximate index proposed them.

@@ -84,7 +84,9 @@ def removing(tables: Tables, now: State, keys: Iterable[str]) -> tuple[Change, i
     return change, len(known)
 
 
-def moving(tables: Tables, now: State, moves: Sequence[tuple[Place, MediaFile]]) -> Change:
+def moving(
+    tables: Tables, now: State, moves: Sequence[tuple[Place, MediaFile]], new_captions: Mapping[str, Vectors]
+) -> Change:
     """Plan to move all files at once, so that they can swap places; a file that was at a new place is removed."""
     check_distinct("moved twice", [place for place, _ in moves])
     check_distinct("the new place of two files", [(file.root, file.path) for _, file in moves])
@@ -110,7 +112,8 @@ def moving(tables: Tables, now: State, moves: Sequence[tuple[Place, MediaFile]])
         if before != file.captions:
             spoken = captions.get(first, [])
             whole = _whole(tables, now, "captions", spoken)
-            vectors = {from_stored(row["text"]): np.array(row["vector"], np.float32) for row in whole}
+            known_vectors = {from_stored(row["text"]): np.array(row["vector"], np.float32) for row in whole}
+            vectors = {**new_captions, **known_vectors}
             change.go["captions"] += spoken
             _add_captions(change, [(text, vectors[text]) for text in file.captions if text in vectors], first)
         _count(change, place[0], files=-1, captions=-len(before))

@@ -100,8 +100,3 @@ def folder_captions(root: str | Path, limits: ScanLimits) -> FolderCaptions:
     by_path = read_captions(root, limits=limits, on_problem=problems.append)
     rows_alone = all(problem.reason.startswith("line ") for problem in problems)
     return FolderCaptions(by_path, rows_alone, tuple(problems))
-
-
-def have_vectors(wanted: tuple[str, ...], known: MediaFile) -> bool:
-    """Return whether every wanted caption is known already, so that none has to be encoded."""
-    return set(wanted) <= set(known.captions)

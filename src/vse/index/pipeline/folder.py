@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from vse.errors import InputError
+from vse.errors import InputError, MissingDependencyError
 from vse.index.checks import model_mismatch_error
 from vse.index.pipeline.commits import Commits, IndexModel, folder_captions
 from vse.index.pipeline.plan import (
@@ -18,7 +18,6 @@ from vse.index.pipeline.plan import (
     Move,
     Plan,
     Settled,
-    as_found,
     make_plan,
     match_across,
     match_contents,
@@ -26,13 +25,17 @@ from vse.index.pipeline.plan import (
     split_gone,
 )
 from vse.index.pipeline.reading import read_files
+from vse.index.pipeline.updates import Updates, keeps_details, read_texts
 from vse.index.scan import Problem, ScanLimits, ScanRules, walk, why_absent
 from vse.index.scan.exclude import rules_of, with_rules
+from vse.index.scan.ocr import check_ocr
 from vse.index.types import Collection
 from vse.models.encode import check_batch_size
 from vse.progress import ProgressReporter, SilentProgress
 
-COUNTS = ("new", "changed", "touched", "moved", "removed", "excluded", "kept", "waiting", "unchanged")
+COUNTS = (
+    "new", "changed", "touched", "moved", "removed", "excluded", "kept", "waiting", "unchanged", "live_videos", "ocr",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -43,13 +46,15 @@ class IndexReport:
         root: The folder.
         new: Files added.
         changed: Files re-encoded.
-        touched: Files with the same content, but another time or fewer captions.
+        touched: Files with the same content, but another time, other captions, sidecars or metadata.
         moved: Files found at a new place.
         removed: Files removed because they are gone.
         excluded: Files removed because patterns leave them out now.
         kept: Files that were not found but may still exist.
         waiting: Files being written, or missing while others are being written.
         unchanged: Files that needed nothing.
+        live_videos: Videos of live photos, which have no results of their own.
+        ocr: Images whose text was read.
         images: Images and frames encoded.
         seconds: Time by the clock, from looking at the folder to the last commit.
         problems: Files that could not be used; they are retried next time.
@@ -66,6 +71,8 @@ class IndexReport:
     kept: int = 0
     waiting: int = 0
     unchanged: int = 0
+    live_videos: int = 0
+    ocr: int = 0
     images: int = 0
     seconds: float = 0.0
     problems: tuple[Problem, ...] = ()
@@ -101,6 +108,7 @@ class _Looked:
     plan: Plan
     contents: Contents
     touched: int
+    live_videos: int
     problems: tuple[Problem, ...]
     notes: tuple[str, ...]
     seconds: float
@@ -119,13 +127,15 @@ def index_folder(
     settled: Settled | None = None,
     exclude: Sequence[str] | None = None,
     follow_links: bool | None = None,
+    ocr: bool | None = None,
 ) -> IndexReport:
     """Bring a collection up to date with one folder; see :func:`index_folders` for the arguments.
 
-    A file with known size and time is not read. A touched or moved file keeps its embeddings and ids; one that has
-    changed or has new captions is re-encoded. Missing files are removed, unless the folder is absent (its disk not
-    mounted), the subfolder they were in is empty (likewise), or their place could not be read. An image has one
-    embedding; a video has one per window of a few seconds, the normalised mean of the embeddings of its frames.
+    A file with known size and time is not read. A touched or moved file keeps its embeddings and ids, and so does one
+    with other captions, sidecars or metadata; one that has changed is re-encoded. Missing files are removed, unless the
+    folder is absent (its disk not mounted), the subfolder they were in is empty (likewise), or their place could not be
+    read. An image has one embedding; a video has one per window of a few seconds, the normalised mean of the embeddings
+    of its frames.
 
     Changes are committed every ``commit_files`` files or ``commit_seconds``: a killed process loses what came after the
     last commit, an interrupted one only what was in the model, and the next call resumes from there. A known file that
@@ -146,6 +156,7 @@ def index_folder(
         settled=settled,
         exclude=exclude,
         follow_links=follow_links,
+        ocr=ocr,
     )
     return report
 
@@ -163,6 +174,7 @@ def index_folders(
     settled: Settled | None = None,
     exclude: Sequence[str] | None = None,
     follow_links: bool | None = None,
+    ocr: bool | None = None,
 ) -> tuple[IndexReport, ...]:
     """Bring a collection up to date with several folders; :func:`index_folder` describes what happens to a file.
 
@@ -182,12 +194,14 @@ def index_folders(
         exclude: Patterns of files to leave out, as in ``.gitignore``; indexed ones that match are removed. They are
             remembered for these folders in place of earlier ones. Default: those remembered.
         follow_links: Follow symlinks that lead out of a folder; remembered likewise.
+        ocr: Read the text in images, also in those indexed before; remembered likewise. Needs the extra ``ocr``.
 
     Returns:
         One report per folder, in the same order.
 
     Raises:
         InputError: A folder is absent, folders overlap, a pattern is invalid, or the model is not the collection's.
+        MissingDependencyError: ``ocr`` without its extra.
     """
     check_batch_size(batch_size)
     report, limits = progress or SilentProgress(), limits or ScanLimits()
@@ -195,8 +209,11 @@ def index_folders(
     check_model(collection, model)
     for folder in folders:
         check_overlap(collection.info().roots, folder, folders)
-    rules = remember_rules(collection, folders, exclude, follow_links)
-    states = [_look(collection, folder, rules[folder], limits, settled, report) for folder in folders]
+    if ocr:
+        _check_ocr(collection)
+    rules = remember_rules(collection, folders, exclude, follow_links, ocr)
+    updates = Updates(collection, model, limits, report)
+    states = [_look(updates, folder, rules[folder], settled) for folder in folders]
     looked = [state for state in states if isinstance(state, _Looked)]
     contents = {each.root: each.contents for each in looked}
     match_across(contents, report)
@@ -205,8 +222,7 @@ def index_folders(
     for root, count in moved.items():
         report.note(f"{root} is gone: {count:,} of its files were found by content, and keep their embeddings")
     moves = [move for each in looked for move in each.contents.moves]
-    if moves:  # all at once, so that files may swap places
-        collection.move(moves)
+    updates.apply(moves)  # all at once, so that files may swap places
     waiting = any(each.plan.waiting for each in looked)
 
     def bring_in(each: _Looked) -> IndexReport:
@@ -218,6 +234,7 @@ def index_folders(
         to_read = each.contents.to_read
         report.note(f"{each.root}: {len(to_read):,} files to read, {each.plan.unchanged:,} unchanged")
         reading = read_files(each.root, to_read, model, commits, batch_size=batch_size, limits=limits, progress=report)
+        texts, missing = _read_texts(collection, each.root, limits, report) if rules[each.root].ocr else (0, ())
         where = collection.info().where
         return IndexReport(
             each.root,
@@ -230,13 +247,16 @@ def index_folders(
             kept=each.plan.kept + sum(empty.values()),
             waiting=each.plan.waiting + (len(gone) if waiting else 0),
             unchanged=each.plan.unchanged,
+            live_videos=each.live_videos,
+            ocr=texts,
             images=reading.images,
             seconds=each.seconds + time.perf_counter() - began,
             problems=tuple(sorted((*each.problems, *reading.problems), key=lambda problem: problem.path)),
             notes=(
                 *(_kept(where, str(Path(each.root, place)), count) for place, count in empty.items()),
                 *each.notes,
-                *reading.notes,
+                *dict.fromkeys((*updates.notes, *reading.notes)),
+                *missing,
             ),
         )
 
@@ -244,7 +264,11 @@ def index_folders(
 
 
 def remember_rules(
-    collection: Collection, roots: Sequence[str], exclude: Sequence[str] | None, follow_links: bool | None
+    collection: Collection,
+    roots: Sequence[str],
+    exclude: Sequence[str] | None,
+    follow_links: bool | None,
+    ocr: bool | None,
 ) -> dict[str, ScanRules]:
     """Return how each root is scanned; what is given replaces what the collection remembers, and is remembered."""
     before = settings = collection.settings()
@@ -254,22 +278,34 @@ def remember_rules(
             rules[root] = replace(rules[root], exclude=tuple(pattern for pattern in exclude if pattern.strip()))
         if follow_links is not None:
             rules[root] = replace(rules[root], follow_links=follow_links)
+        if ocr is not None:
+            rules[root] = replace(rules[root], ocr=ocr)
         settings = with_rules(settings, root, rules[root])
     if settings.get("folders") != before.get("folders", {}):
         collection.set_settings(settings)
     return rules
 
 
-def _look(
-    collection: Collection,
-    root: str,
-    rules: ScanRules,
-    limits: ScanLimits,
-    settled: Settled | None,
-    progress: ProgressReporter,
-) -> _Looked | IndexReport:
+def _check_ocr(collection: Collection) -> None:
+    check_ocr()
+    if not keeps_details(collection):
+        raise InputError(f"{collection.info().where}: Milvus does not keep text: read text into a local index")
+
+
+def _read_texts(
+    collection: Collection, root: str, limits: ScanLimits, progress: ProgressReporter
+) -> tuple[int, tuple[str, ...]]:
+    """Read the text in images; if the extra was uninstalled since it was asked for, return a note instead."""
+    try:
+        return read_texts(collection, root, limits, progress), ()
+    except MissingDependencyError as error:
+        return 0, (f"{error}; or index with --no-ocr",)
+
+
+def _look(updates: Updates, root: str, rules: ScanRules, settled: Settled | None) -> _Looked | IndexReport:
     """Compare a folder with the collection; return the final report if the folder is absent."""
     began = time.perf_counter()
+    collection, limits = updates.collection, updates.limits
     absent = _why_absent(collection, root)
     if absent is not None:
         known = sum(1 for _ in collection.files(root))
@@ -278,20 +314,19 @@ def _look(
         return IndexReport(root, kept=known, notes=(f"{root}: {absent}; its {known:,} files stay in the index",))
     captions = folder_captions(root, limits)
     scan = walk(root, rules=rules, limits=limits)
-    plan = make_plan(scan, collection.files(root), captions, settled)
-    touched = 0
+    plan = make_plan(scan, collection.files(root), captions, settled, details=keeps_details(collection))
+    touched, unread = len(plan.updates), len(updates.problems)
+    updates.apply_in_blocks(plan.updates)
 
     def on_touched(moves: list[Move]) -> None:
         nonlocal touched
-        if moves:
-            collection.move(moves)
-            touched += len(moves)
+        updates.apply(moves)
+        touched += len(moves)
 
-    on_touched([as_found(each.known, root, each) for each in plan.recaptioned if each.known is not None])
-    contents = match_contents(root, plan.candidates, plan.gone, on_touched, progress)
+    contents = match_contents(root, plan.candidates, plan.gone, on_touched, updates.progress)
     notes = (f"{plan.kept:,} files could not be checked and stay in the index",) if plan.kept else ()
-    problems = (*captions.problems, *scan.problems, *contents.problems)
-    return _Looked(root, plan, contents, touched, problems, notes, time.perf_counter() - began)
+    problems = (*captions.problems, *scan.problems, *contents.problems, *updates.problems[unread:])
+    return _Looked(root, plan, contents, touched, scan.live_videos, problems, notes, time.perf_counter() - began)
 
 
 def root_of(root: str | os.PathLike[str]) -> str:

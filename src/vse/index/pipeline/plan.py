@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import closing
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
 from vse._util.prefetch import prefetch
 from vse.errors import VSEError
-from vse.index.pipeline.commits import FolderCaptions, have_vectors
+from vse.index.pipeline.commits import FolderCaptions
 from vse.index.scan import BadMediaError, Found, Problem, Scan, digest, empty_folders
-from vse.index.types import MediaFile
+from vse.index.scan.describe import metadata_state
+from vse.index.types import MediaFile, Place
 from vse.inputs.files import os_reason
 from vse.models.encode import READERS
 from vse.progress import ProgressReporter
@@ -32,22 +33,26 @@ class Candidate:
     known: MediaFile | None
     captions: tuple[str, ...]
 
-    @property
-    def same_state(self) -> bool:
-        """Whether size and time are unchanged, so that only the captions are new."""
-        return self.known is not None and is_same(self.found, self.known)
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """A file whose content is known: the collection's file, and where and how it was found now."""
+
+    known: MediaFile
+    root: str
+    candidate: Candidate
 
 
 @dataclass
 class Plan:
     """Files to look at, known files that are gone, and counts of those that need nothing.
 
-    ``recaptioned`` files have fewer or reordered captions, so no embedding changes. ``excluded`` are the paths of files
-    among ``gone`` that the rules of the scan leave out.
+    ``updates`` are unchanged files with other captions or metadata, so no embedding of theirs changes. ``excluded`` are
+    the paths of files among ``gone`` that the rules of the scan leave out.
     """
 
     candidates: list[Candidate] = field(default_factory=list)
-    recaptioned: list[Candidate] = field(default_factory=list)
+    updates: list[Move] = field(default_factory=list)
     gone: list[MediaFile] = field(default_factory=list)
     excluded: set[str] = field(default_factory=set)
     unchanged: int = 0
@@ -55,10 +60,18 @@ class Plan:
     waiting: int = 0
 
 
-def make_plan(scan: Scan, known: Iterable[MediaFile], captions: FolderCaptions, settled: Settled | None = None) -> Plan:
+def make_plan(
+    scan: Scan,
+    known: Iterable[MediaFile],
+    captions: FolderCaptions,
+    settled: Settled | None = None,
+    *,
+    details: bool = True,
+) -> Plan:
     """Compare a scan with the known files in one pass, holding only files that need attention in memory.
 
-    Missing files that the scan may have overlooked count as kept.
+    Missing files that the scan may have overlooked count as kept. Without ``details``, the collection does not keep the
+    version of the metadata, which is then not compared.
     """
     plan, missing = Plan(), []
     for found, file in side_by_side(scan, ascending(known)):
@@ -68,7 +81,7 @@ def make_plan(scan: Scan, known: Iterable[MediaFile], captions: FolderCaptions, 
         elif settled is not None and not (file is not None and is_same(found, file)) and not settled(found):
             plan.waiting += 1
         else:
-            _look(plan, Candidate(found, file, captions.wanted(found.path, file)))
+            _look(plan, Candidate(found, file, captions.wanted(found.path, file)), str(scan.root), details)
     plan.gone = [file for file in missing if not scan.hides(file.path)]
     plan.kept = len(missing) - len(plan.gone)
     plan.excluded = {file.path for file in plan.gone if scan.excludes(file.path)}
@@ -117,22 +130,18 @@ def is_same(found: Found, known: MediaFile) -> bool:
     return (found.size, found.modified_ns, found.kind) == (known.size, known.modified, known.kind)
 
 
-def _look(plan: Plan, candidate: Candidate) -> None:
+def _look(plan: Plan, candidate: Candidate, root: str, details: bool) -> None:
     known = candidate.known
-    if known is None or not candidate.same_state:
+    if known is None or not is_same(candidate.found, known):
         plan.candidates.append(candidate)
-    elif candidate.captions == known.captions:
+    elif candidate.captions == known.captions and (
+        not details or known.metadata_version == metadata_state(candidate.found)
+    ):
         plan.unchanged += 1
-    elif have_vectors(candidate.captions, known):
-        plan.recaptioned.append(candidate)
     else:
-        plan.candidates.append(candidate)
+        plan.updates.append(Move(known, root, candidate))
 
 
-Place = tuple[str, str]
-"""Root and path."""
-Move = tuple[Place, MediaFile]
-"""The old place, and the file as it is now."""
 AT_ONCE = 64
 """Touched files per commit."""
 CHANGING = "changed since the folder was read: it will be retried next time"
@@ -158,7 +167,7 @@ def match_contents(
     """Compare files by digest where sizes match; all others are read only once, when they are encoded.
 
     A known file whose content is no longer at its place can be taken over by one at another place, the first by path if
-    several match; this covers chains of renames and swapped files. A file with new captions is always read again.
+    several match; this covers chains of renames and swapped files.
 
     Args:
         root: The folder.
@@ -174,9 +183,7 @@ def match_contents(
     doubtful: list[Candidate] = []
     for candidate in candidates:
         known = candidate.known
-        if candidate.same_state:
-            result.to_read.append(candidate)
-        elif known is not None and (known.size, known.kind) == (candidate.found.size, candidate.found.kind):
+        if known is not None and (known.size, known.kind) == (candidate.found.size, candidate.found.kind):
             doubtful.append(candidate)
         else:
             rest.append(candidate)
@@ -191,10 +198,8 @@ def match_contents(
                 digests[candidate.found.path] = found
                 rest.append(candidate)
                 displaced.extend([known] if known is not None else [])
-            elif have_vectors(candidate.captions, known):
-                touched.append(as_found(known, root, candidate))
             else:
-                result.to_read.append(candidate)
+                touched.append(Move(known, root, candidate))
             if len(touched) >= AT_ONCE:
                 on_touched(touched)
                 touched = []
@@ -249,13 +254,6 @@ def match_moved_roots(
     return moved
 
 
-def as_found(known: MediaFile, root: str, candidate: Candidate) -> Move:
-    """Return the move of a known file to its current place, time and captions."""
-    found, captions = candidate.found, candidate.captions
-    file = replace(known, root=root, path=found.path, size=found.size, modified=found.modified_ns, captions=captions)
-    return _place(known), file
-
-
 def content_digest(root: str | Path, found: Found) -> str | Problem:
     """Return the digest of a file, or a problem if it changed since the walk."""
     path = Path(root) / found.path
@@ -293,13 +291,14 @@ def _take_over(
     taken: set[Place] = set()
     for candidate in sorted(rest, key=lambda each: each.found.path):
         there = free.get((candidate.found.kind, digests.get(candidate.found.path, "")), [])
-        old = next((file for file in there if have_vectors(candidate.captions, file)), None)
-        if old is None:
+        if not there:
             result.to_read.append(candidate)
-        else:
-            there.remove(old)
-            taken.add(_place(old))
-            result.moves.append(as_found(old, root, candidate))
+            continue
+        wanted = set(candidate.captions)
+        old = next((file for file in there if wanted <= set(file.captions)), there[0])
+        there.remove(old)
+        taken.add(_place(old))
+        result.moves.append(Move(old, root, candidate))
     return taken
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import closing, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -207,7 +207,16 @@ class _Receiver:
             self._result.new += 1
         else:
             self._result.changed += 1
-        self._commits.add(part.file, tuple(moments))
+        self._commits.add(_with_known_details(part.file, candidate.known), tuple(moments))
+
+
+def _with_known_details(file: MediaFile, known: MediaFile | None) -> MediaFile:
+    """Return a file with what is known about the same content: an upgrade reads neither sidecars nor text."""
+    if known is None or known.digest != file.digest:
+        return file
+    if not known.metadata_version:
+        return replace(file, ocr=known.ocr)
+    return replace(known, size=file.size, modified=file.modified, captions=file.captions)
 
 
 def _only_parts(taken: Sequence[Taken]) -> list[Part]:

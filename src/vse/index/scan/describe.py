@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import hashlib
+import io
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, fields, replace
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
-from vse.index.scan.metadata import Facts, clip_facts, picture_facts
+from vse.index.scan.metadata import METADATA_VERSION, Facts, clip_facts, clip_tags, picture_facts
+from vse.index.scan.places import place_name
+from vse.index.scan.sidecars import open_regular, with_sidecars
+from vse.index.scan.tags import Tags
 from vse.index.scan.walk import Found, ScanLimits
 from vse.index.types import MediaFile
 from vse.inputs.files import BadMediaError, Problem, open_regular, os_reason, regular_size
@@ -121,5 +125,47 @@ def _file(
         modified=modified,
         digest=content_digest,
         captions=captions,
-        **asdict(facts),
+        width=facts.width,
+        height=facts.height,
+        duration=facts.duration,
+        **_details(found, root, facts),
     )
+
+
+def metadata_state(found: Found) -> int:
+    """Return the ``MediaFile.metadata_version`` that the file would get now."""
+    return METADATA_VERSION | found.sidecar_state << 8
+
+
+def described_again(known: MediaFile, found: Found, root: str | Path, limits: ScanLimits) -> MediaFile:
+    """Return a known file with its current metadata; only the parts of the file that hold it are read.
+
+    Raises:
+        BadMediaError: The file cannot be read.
+    """
+    path = Path(root) / found.path
+    if found.kind == "video":
+        return replace(known, **_details(found, root, clip_tags(path, limits.video)))
+    try:
+        with open_regular(path) as file:
+            start = file.read(len(_PNG))
+            file.seek(0)
+            partly = start.startswith((_JPEG, _PNG))  # the readers of other formats want all of it
+            stream = file if partly else io.BytesIO(file_content(path, found.path, limits.image))
+            facts = picture_facts(stream, found.path, limits.image)
+    except (OSError, ValueError) as error:
+        raise BadMediaError(found.path, os_reason(error) if isinstance(error, OSError) else "no such file") from error
+    return replace(known, **_details(found, root, facts))
+
+
+_JPEG, _PNG = b"\xff\xd8", b"\x89PNG\r\n\x1a\n"
+
+
+def _details(found: Found, root: str | Path, tags: Tags) -> dict[str, Any]:
+    """Return the fields of a file that come from metadata and sidecars."""
+    own = Tags(**{field.name: getattr(tags, field.name) for field in fields(Tags)})
+    whole = with_sidecars(own, Path(root) / found.path, found.sidecars)
+    place = whole.place
+    if place is None and whole.latitude is not None and whole.longitude is not None:
+        place = place_name(whole.latitude, whole.longitude)
+    return {**asdict(whole), "place": place, "metadata_version": metadata_state(found)}

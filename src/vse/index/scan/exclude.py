@@ -48,10 +48,12 @@ class ScanRules:
         exclude: Patterns as in ``.gitignore``, relative to the root. They come after :data:`DEFAULTS` and before
             ``.vseignore`` files: the last match decides, and ``!`` takes in again.
         follow_links: Follow symlinks that lead out of the root.
+        ocr: Read the text in images.
     """
 
     exclude: tuple[str, ...] = ()
     follow_links: bool = False
+    ocr: bool = False
 
     def __post_init__(self) -> None:
         _ = self.patterns
@@ -62,13 +64,15 @@ class ScanRules:
         return compiled(self.exclude, "--exclude") if self.exclude else None
 
     def to_json(self) -> dict[str, Any]:
-        return {"exclude": list(self.exclude), "follow_links": self.follow_links}
+        return {"exclude": list(self.exclude), "follow_links": self.follow_links, "ocr": self.ocr}
 
 
 def rules_of(settings: Mapping[str, Any], root: str) -> ScanRules:
     """Return the rules that a collection's settings hold for a root."""
     known = settings.get("folders", {}).get(root, {})
-    return ScanRules(tuple(known.get("exclude", ())), bool(known.get("follow_links", False)))
+    return ScanRules(
+        tuple(known.get("exclude", ())), bool(known.get("follow_links", False)), bool(known.get("ocr", False))
+    )
 
 
 def with_rules(settings: Mapping[str, Any], root: str, rules: ScanRules) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Read the metadata of a media file: EXIF, dimensions, dates, duration."""
+"""Read the metadata of a media file: EXIF, IPTC, XMP, dimensions, dates, duration."""
 
 from __future__ import annotations
 
@@ -8,20 +8,34 @@ import re
 import struct
 from collections.abc import Mapping
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO, cast
 
 from PIL import Image
 
 from vse.errors import first_line
+from vse.index.scan.tags import (
+    MAX_TITLE,
+    Tags,
+    camera_of,
+    clean,
+    description_of,
+    iptc_record,
+    iptc_tags,
+    merged,
+    unique,
+    xmp_tags,
+)
 from vse.inputs.files import BadMediaError
 from vse.inputs.images import KNOWN_FORMATS, ImageLimits, identify
-from vse.inputs.video.file import VideoLimits, open_video
+from vse.inputs.video.file import VideoFile, VideoLimits, open_video
 from vse.inputs.video.reader import FrameReader
 from vse.inputs.video.windows import square
 
+METADATA_VERSION = 1
+"""Raise it when more is read: the next ``vse index`` then reads the metadata of every file again."""
 Place = tuple[float, float]
 """Latitude and longitude in degrees, north and east positive."""
 
@@ -30,6 +44,42 @@ _EXIF, _GPS = 0x8769, 0x8825
 _DATES = ((False, 0x9003, 0x9291), (False, 0x9004, 0x9292), (True, 0x0132, 0x9290))
 _DATE = re.compile(r"\s*(\d{4})[:/.-](\d{1,2})[:/.-](\d{1,2})[T\s]+(\d{1,2}):(\d{1,2})(?::(\d{1,2}))?")
 _LATITUDE_REF, _LATITUDE, _LONGITUDE_REF, _LONGITUDE = 1, 2, 3, 4
+
+
+_MAKE, _MODEL, _DESCRIPTION = 0x010F, 0x0110, 0x010E
+_XP_TITLE, _XP_COMMENT, _XP_KEYWORDS, _XP_SUBJECT = 0x9C9B, 0x9C9C, 0x9C9E, 0x9C9F  # of Windows
+_XMP, _IPTC, _PHOTOSHOP = 700, 33723, 34377  # of TIFF
+
+
+def exif_tags(exif: Image.Exif) -> Tags:
+    """Return what EXIF says."""
+    taken, place = notes(exif)
+    latitude, longitude = place if place is not None else (None, None)
+    windows = {tag: _wide(exif.get(tag)) for tag in (_XP_TITLE, _XP_COMMENT, _XP_KEYWORDS, _XP_SUBJECT)}
+    return Tags(
+        taken=taken,
+        latitude=latitude,
+        longitude=longitude,
+        camera=camera_of(_text(exif.get(_MAKE)), _text(exif.get(_MODEL))),
+        title=clean(windows[_XP_TITLE], MAX_TITLE) or clean(windows[_XP_SUBJECT], MAX_TITLE),
+        description=description_of(windows[_XP_COMMENT]) or description_of(_utf8(exif.get(_DESCRIPTION))),
+        keywords=unique(windows[_XP_KEYWORDS].split(";")),
+    )
+
+
+def _wide(value: object) -> str:
+    """Decode the UTF-16 of Windows, which Pillow returns as bytes or a tuple of them."""
+    raw = bytes(value) if isinstance(value, tuple) and all(isinstance(each, int) for each in value) else value
+    return raw.decode("utf-16-le", "replace").partition("\0")[0] if isinstance(raw, bytes) else ""
+
+
+def _utf8(value: object) -> str:
+    """Return a text of EXIF: ASCII by its definition and UTF-8 in practice, which Pillow decodes as Latin-1."""
+    text = _text(value)
+    try:
+        return text.encode("latin-1").decode()
+    except UnicodeError:
+        return text
 
 
 def notes(exif: Image.Exif) -> tuple[float | None, Place | None]:
@@ -106,15 +156,12 @@ def _directory(exif: Image.Exif, tag: int) -> Mapping[int, Any]:
         return {}
 
 
-@dataclass(frozen=True)
-class Facts:
+@dataclass(frozen=True, kw_only=True)
+class Facts(Tags):
     """Metadata of a file: upright width and height; the other fields are those of ``MediaFile``."""
 
     width: int
     height: int
-    taken: float | None = None
-    latitude: float | None = None
-    longitude: float | None = None
     duration: float | None = None
 
 
@@ -124,16 +171,22 @@ _PNG_START = 8
 _PNG_NOTES = (b"eXIf", b"tEXt", b"zTXt", b"iTXt")
 
 
-def picture_facts(content: bytes, name: str, limits: ImageLimits) -> Facts:
-    """Return size, time and place of an image without decoding it; corruption after the header surfaces later.
+def picture_facts(source: bytes | BinaryIO, name: str, limits: ImageLimits) -> Facts:
+    """Return the metadata of an image without decoding it; corruption after the header surfaces later.
+
+    Args:
+        source: The content, or a file open for reading, of which only the necessary parts are read.
+        name: Of the file, for errors.
+        limits: Maximum number of pixels.
 
     Raises:
         BadMediaError: It is not an image, is empty, or exceeds the limits.
     """
-    if not content:
+    if source == b"":
         raise BadMediaError(name, "empty")
+    stream = io.BytesIO(source) if isinstance(source, bytes) else source
     try:
-        image = identify(io.BytesIO(content))
+        image = identify(cast("io.BytesIO", stream))
     except Exception as error:  # decoders raise anything on malformed bytes
         raise BadMediaError(name, first_line(error)) from error
     if image is None:
@@ -144,12 +197,57 @@ def picture_facts(content: bytes, name: str, limits: ImageLimits) -> Facts:
             raise BadMediaError(name, f"{width} x {height} pixels")
         if width * height > limits.max_pixels:
             raise BadMediaError(name, f"{width} x {height} pixels, at most {limits.max_pixels:,}")
-        exif = _exif(image, content)
+        exif = _exif(image, stream)
         if exif.get(_ORIENTATION) in _LYING:
             width, height = height, width
-        taken, place = notes(exif)
-    latitude, longitude = place if place is not None else (None, None)
-    return Facts(width, height, taken, latitude, longitude)
+        tags = exif_tags(exif)
+        written = merged((xmp_tags(_xmp(image)), iptc_tags(_iptc(image)), _png_tags(image)))
+    tags = merged((replace(written, taken=None, latitude=None, longitude=None, camera=None), tags, written))
+    return Facts(**asdict(tags), width=width, height=height)
+
+
+def _xmp(image: Image.Image) -> bytes:
+    """Return the XMP packet of an image, empty if there is none."""
+    start = b"http://ns.adobe.com/xap/1.0/\0"
+    packet: object = image.info.get("xmp") or image.info.get("XML:com.adobe.xmp")
+    if packet is None:
+        segments = [raw for kind, raw in getattr(image, "applist", ()) if kind == "APP1" and raw.startswith(start)]
+        packet = segments[0][len(start) :] if segments else _tiff_value(image, _XMP)
+    return packet.encode("utf-8", "replace") if isinstance(packet, str) else _raw(packet)
+
+
+def _iptc(image: Image.Image) -> bytes:
+    """Return the IPTC record of a JPEG or TIFF file, empty if there is none."""
+    resources = image.info.get("photoshop")
+    if isinstance(resources, dict):
+        return _raw(resources.get(0x0404))
+    record = _tiff_value(image, _IPTC)
+    if isinstance(record, tuple) and all(isinstance(each, int) for each in record):  # as 32-bit numbers, by Photoshop
+        order = "big" if getattr(getattr(image, "tag_v2", None), "_endian", "<") == ">" else "little"
+        record = b"".join((each & 0xFFFFFFFF).to_bytes(4, order) for each in record)
+    return _raw(record) or iptc_record(_raw(_tiff_value(image, _PHOTOSHOP)))
+
+
+def _tiff_value(image: Image.Image, tag: int) -> object:
+    tags = getattr(image, "tag_v2", None) if image.format == "TIFF" else None
+    try:
+        return None if tags is None else tags.get(tag)
+    except Exception:  # noqa: BLE001 - corrupt metadata is no reason to reject an image
+        return None
+
+
+def _raw(value: object) -> bytes:
+    return value if isinstance(value, bytes) else b""
+
+
+def _png_tags(image: Image.Image) -> Tags:
+    if image.format != "PNG":
+        return Tags()
+    texts = {str(key).lower(): value for key, value in image.info.items() if isinstance(value, str)}
+    return Tags(
+        title=clean(texts.get("title"), MAX_TITLE),
+        description=description_of(texts.get("description")) or description_of(texts.get("comment")),
+    )
 
 
 def _stored_size(image: Image.Image) -> tuple[int, int]:
@@ -160,35 +258,43 @@ def _stored_size(image: Image.Image) -> tuple[int, int]:
     return image.size
 
 
-def _exif(image: Image.Image, content: bytes) -> Image.Exif:
+def _exif(image: Image.Image, stream: BinaryIO) -> Image.Exif:
     try:
-        if image.format == "PNG" and "exif" not in image.info and not _notes_behind_pixels(content):
+        if image.format == "PNG" and "exif" not in image.info and not _notes_behind_pixels(stream):
             return Image.Image.getexif(image)  # PNG's own getexif decodes all pixels to reach later chunks
         return image.getexif()
     except Exception:  # noqa: BLE001 - corrupt EXIF is no reason to reject an image
         return Image.Exif()
 
 
-def _notes_behind_pixels(content: bytes) -> bool:
-    """Return whether a chunk after the first pixels of a PNG may hold EXIF."""
-    position, pixels = _PNG_START, False
-    while position + 8 <= len(content):
-        length, kind = struct.unpack_from(">I4s", content, position)
-        if pixels and kind in _PNG_NOTES:
-            return True
-        pixels = pixels or kind == b"IDAT"
-        position += 12 + length
-    return False
+def _notes_behind_pixels(stream: BinaryIO) -> bool:
+    """Return whether a chunk after the first pixels of a PNG may hold EXIF; the stream stays where it is."""
+    before, position, pixels = stream.tell(), _PNG_START, False
+    try:
+        while len(head := _at(stream, position)) == 8:
+            length, kind = struct.unpack(">I4s", head)
+            if pixels and kind in _PNG_NOTES:
+                return True
+            pixels = pixels or kind == b"IDAT"
+            position += 12 + length
+        return False
+    finally:
+        stream.seek(before)
 
 
-_VIDEO_DATES = ("com.apple.quicktime.creationdate", "creation_time", "date")
-_PLACES = ("com.apple.quicktime.location.ISO6709", "location", "location-eng")
+def _at(stream: BinaryIO, position: int) -> bytes:
+    stream.seek(position)
+    return stream.read(8)
+
+
+_VIDEO_DATES = ("creationdate", "creation_time", "date")
+_PLACES = ("location.iso6709", "location", "location-eng")
 _ISO6709 = re.compile(r"([+-]\d{2}(?:\.\d+)?)([+-]\d{3}(?:\.\d+)?)")
 _NO_DATE = (1904, 1970)  # epochs of container clocks: January 1 of these means no date
 
 
 def clip_facts(path: str | Path, limits: VideoLimits) -> Facts:
-    """Return size, duration, time and place of a video; decodes the first frame, the only source of the rotation.
+    """Return the metadata of a video; decodes the first frame, the only source of the rotation.
 
     Raises:
         BadMediaError: No frame can be decoded.
@@ -198,10 +304,34 @@ def clip_facts(path: str | Path, limits: VideoLimits) -> Facts:
         if frame is None:
             raise BadMediaError(str(path), f"no frame can be decoded ({reader.remark or 'there is none'})")
         width, height = reader.orientation.size(*square(frame.width, frame.height, clip.aspect))
-        tags = {**clip.stream.metadata, **clip.container.metadata}
-        place = place_of(tags)
-        latitude, longitude = place if place is not None else (None, None)
-        return Facts(width, height, taken_of(tags), latitude, longitude, clip.duration)
+        return Facts(**asdict(_clip_tags(clip)), width=width, height=height, duration=clip.duration)
+
+
+def clip_tags(path: str | Path, limits: VideoLimits) -> Tags:
+    """Return what the container of a video says, without decoding anything; raise as :func:`clip_facts` does."""
+    with open_video(path, limits) as clip:
+        return _clip_tags(clip)
+
+
+def _clip_tags(clip: VideoFile) -> Tags:
+    tags = {
+        name.lower().removeprefix("com.apple.quicktime."): value
+        for name, value in (*clip.stream.metadata.items(), *clip.container.metadata.items())
+    }
+    place = place_of(tags)
+    latitude, longitude = place if place is not None else (None, None)
+    described = (description_of(tags.get(name)) for name in ("description", "synopsis", "comment"))
+    return Tags(
+        taken=taken_of(tags),
+        latitude=latitude,
+        longitude=longitude,
+        camera=camera_of(
+            tags.get("make") or tags.get("com.android.manufacturer"), tags.get("model") or tags.get("com.android.model")
+        ),
+        title=clean(tags.get("title"), MAX_TITLE),
+        description=next((text for text in described if text), None),
+        keywords=unique(re.split(r"[,;]", tags.get("keywords", ""))),
+    )
 
 
 def taken_of(tags: Mapping[str, str]) -> float | None:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 
 from vse._util.walk import folder_identity, walk_tree
 from vse.errors import InputError
 from vse.index.scan.exclude import Exclusion, ScanRules
+from vse.index.scan.sidecars import ENDINGS, Beside, is_live_video, sidecar_state
 from vse.inputs.files import (
     SNIFFED_BYTES,
     BadMediaError,
@@ -38,12 +39,16 @@ class Found:
         size: Bytes.
         modified_ns: Time of the last change, in nanoseconds since 1970.
         kind: Kind by its name or, without a known extension, by its first bytes.
+        sidecars: Names of the files beside it that describe it, see :mod:`vse.index.scan.sidecars`.
+        sidecar_state: A number that changes with them; 0 without any.
     """
 
     path: str
     size: int
     modified_ns: int
     kind: MediaKind
+    sidecars: tuple[str, ...] = ()
+    sidecar_state: int = 0
 
 
 @dataclass(frozen=True)
@@ -164,6 +169,9 @@ class Scan(Iterator[Found]):
         self._unseen: set[str] = set()
         self._visited: set[tuple[int, int]] = set()  # folders and symlinked files, by device and inode
         self._listed = 0  # number of problems already sorted
+        self._beside: dict[str, Beside] = {}  # by folder, for those on the way to the current file
+        self.live_videos = 0
+        """Videos left out because they belong to a live photo."""
         self._found = self._pass()
 
     def __next__(self) -> Found:
@@ -250,7 +258,12 @@ class Scan(Iterator[Found]):
         except OSError:  # a symlink loop, or a symlink through an unreadable folder
             is_folder, dangling = False, True
         wanted = is_folder or dangling or kind_of_name(name) is not None or worth_sniffing(name)
-        if not wanted or self.exclusion.excludes(path, folder=is_folder):
+        sidecar = not wanted and name.lower().endswith(ENDINGS) and entry.is_file(follow_symlinks=False)
+        if not (wanted or sidecar) or self.exclusion.excludes(path, folder=is_folder):
+            return None
+        if sidecar or (wanted and not is_folder and not dangling):
+            self._note_beside(path)
+        if sidecar:
             return None
         if not is_text(name):
             self._problem(path, "its name is not UTF-8: rename it")
@@ -259,6 +272,14 @@ class Scan(Iterator[Found]):
             self._problem(path, "a dangling symlink", unseen=True)
             return None
         return is_folder
+
+    def _note_beside(self, path: str) -> None:
+        """Remember a name for the other files of its folder; finished folders are forgotten."""
+        folder, _, name = path.rpartition("/")
+        if folder not in self._beside:
+            above = {each: names for each, names in self._beside.items() if not each or folder.startswith(f"{each}/")}
+            self._beside = {**above, folder: Beside()}
+        self._beside[folder].add(name)
 
     def _file(self, path: str, linked: bool) -> Found | None:
         try:
@@ -288,7 +309,20 @@ class Scan(Iterator[Found]):
             if identity in self._visited:
                 return None
             self._visited.add(identity)
-        return Found(path, status.st_size, status.st_mtime_ns, kind)
+        return self._with_sidecars(Found(path, status.st_size, status.st_mtime_ns, kind))
+
+    def _with_sidecars(self, found: Found) -> Found | None:
+        """Return the file with its sidecars, None for the video of a live photo."""
+        folder, _, name = found.path.rpartition("/")
+        beside = self._beside.get(folder)
+        if beside is None:
+            return found
+        if found.kind == "video" and beside.has_image_for(name) and is_live_video(self._place(found.path)):
+            self.live_videos += 1
+            return None
+        sidecars = beside.sidecars(name)
+        state = sidecar_state(f"{self.root}/{folder}", sidecars) if sidecars else 0
+        return replace(found, sidecars=sidecars, sidecar_state=state) if state else found
 
     def _kind(self, path: str, status: os.stat_result) -> MediaKind | None:
         name = path.rpartition("/")[2]

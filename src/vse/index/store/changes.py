@@ -6,7 +6,7 @@ They run inside the caller's transaction; only :func:`reserve_ids` and :func:`al
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -25,7 +25,7 @@ from vse.index.store.database import (
     transaction,
     vector_bytes,
 )
-from vse.index.types import Entry, MediaFile, Moment, Place
+from vse.index.types import Entry, MediaFile, Moment, Place, Vectors
 
 SEQUENCES = ("files", "items", "captions")
 
@@ -88,9 +88,15 @@ def remove_file(connection: sqlite3.Connection, place: Place) -> bool:
     return True
 
 
-def move_files(connection: sqlite3.Connection, moves: Sequence[tuple[Place, MediaFile]]) -> None:
-    """Move all files at once, so that they can swap places; a file that was at a new place is removed."""
+def move_files(
+    connection: sqlite3.Connection, moves: Sequence[tuple[Place, MediaFile]], captions: Mapping[str, Vectors]
+) -> None:
+    """Move all files at once, so that they can swap places; a file that was at a new place is removed.
+
+    ``captions`` are the vectors of new captions, by text.
+    """
     ids: list[int] = []
+    vectors = {to_bytes(text): vector_bytes(vector) for text, vector in captions.items()}
     for place, _ in moves:
         known = find_file(connection, place)
         if known is None:
@@ -107,8 +113,10 @@ def move_files(connection: sqlite3.Connection, moves: Sequence[tuple[Place, Medi
         connection.execute(
             f"UPDATE files SET {names}, checksum = ? WHERE id = ?", (*cells, checksum((known, *cells)), known)
         )
-        _exchange_captions(connection, known, file.captions)
-        words.put(connection, known, file)
+        _exchange_captions(connection, known, file.captions, vectors)
+    replaced = [words.put(connection, known, file) for known, (_, file) in zip(ids, moves, strict=True)]
+    if any(replaced):
+        words.purge(connection)
 
 
 def find_file(connection: sqlite3.Connection, place: Place) -> int | None:
@@ -142,8 +150,10 @@ def _insert_caption(connection: sqlite3.Connection, file: int, text: bytes, vect
     connection.execute("INSERT INTO captions VALUES (?, ?, ?, ?, ?)", (*cells, checksum(cells)))
 
 
-def _exchange_captions(connection: sqlite3.Connection, file: int, captions: Iterable[str]) -> None:
-    """Replace a file's captions; unchanged ones keep their vectors, new ones have none."""
+def _exchange_captions(
+    connection: sqlite3.Connection, file: int, captions: Iterable[str], new: Mapping[bytes, bytes]
+) -> None:
+    """Replace a file's captions; unchanged ones keep their vectors, others have those of ``new`` or none."""
     wanted = [to_bytes(text) for text in captions]
     rows = connection.execute("SELECT text, vector FROM captions WHERE file = ? ORDER BY id", (file,)).fetchall()
     if [row[0] for row in rows] == wanted:
@@ -151,7 +161,7 @@ def _exchange_captions(connection: sqlite3.Connection, file: int, captions: Iter
     known = dict(rows)
     connection.execute("DELETE FROM captions WHERE file = ?", (file,))
     for text in wanted:
-        _insert_caption(connection, file, text, known.get(text))
+        _insert_caption(connection, file, text, known.get(text) or new.get(text))
 
 
 def _next_id(connection: sqlite3.Connection, table: str) -> int:

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vse.errors import InputError, VSEError
-from vse.index.checks import check_dimensions, check_entry, model_mismatch_error
+from vse.index.checks import check_captions, check_dimensions, check_entry, model_mismatch_error
 from vse.index.filters import Filter
 from vse.index.store import changes as changing
 from vse.index.store import database
@@ -81,15 +81,12 @@ class EmbeddedCollection(SnapshotReader):
 
     @classmethod
     def open(cls, path: str | os.PathLike[str], *, write: bool = False, model: str | None = None) -> EmbeddedCollection:
-        """Open the collection in ``path``.
+        """Open the serving generation of the collection in ``path``.
 
         Args:
             path: The folder.
             write: Whether to open for writing, which takes the lock and removes older generations.
             model: Fingerprint that the collection's model must have; None accepts any.
-
-        Returns:
-            The serving generation.
 
         Raises:
             InputError: ``path`` is not a collection, or its model is another one.
@@ -163,17 +160,20 @@ class EmbeddedCollection(SnapshotReader):
         self._change(change, len(places))
         return count
 
-    def move(self, moves: Sequence[tuple[tuple[str, str], MediaFile]]) -> None:
-        """Move files in one transaction, all at once, so that they can swap places.
+    def move(
+        self, moves: Sequence[tuple[tuple[str, str], MediaFile]], *, captions: Mapping[str, Vectors] | None = None
+    ) -> None:
+        """Move or update files in one transaction, all at once, so that they can swap places.
 
         Args:
-            moves: The old (root, path) of each file, and the file as it is now. A file that was at a new place is
-                removed. Unchanged captions keep their vectors, new ones have none.
+            moves: The old (root, path) of each file, and the file as it is now; a file at a new place is removed.
+            captions: Vectors of new captions, by text; unchanged captions keep theirs, others have none.
 
         Raises:
             InputError: A file is unknown, moved twice, or two files share a new place; nothing is moved.
         """
-        self._change(lambda connection: changing.move_files(connection, tuple(moves)), len(moves))
+        known = check_captions(captions, self.meta.dimensions)
+        self._change(lambda connection: changing.move_files(connection, tuple(moves), known), len(moves))
 
     def search(self, vector: Vectors, k: int, *, where: Filter | None = None, exact: bool | None = None) -> Hits:
         """Return the best items, scored exactly even where an approximate index proposed them.

@@ -100,8 +100,8 @@ def rebuild(connection: sqlite3.Connection) -> None:
         purge(connection)
 
 
-def put(connection: sqlite3.Connection, file_id: int, file: MediaFile) -> None:
-    """Write the details and words of a file, new or known."""
+def put(connection: sqlite3.Connection, file_id: int, file: MediaFile) -> bool:
+    """Write the details and words of a file, new or known; return whether to :func:`purge` those it had."""
     if has_table(connection, "details"):
         cells = detail_cells(file)
         connection.execute(
@@ -112,12 +112,12 @@ def put(connection: sqlite3.Connection, file_id: int, file: MediaFile) -> None:
         texts = texts_of(file)
         known = connection.execute(f"SELECT {_FIELDS} FROM words WHERE file = ?", (file_id,)).fetchone()
         if known == texts:
-            return
+            return False
         if known is not None:
             connection.execute("DELETE FROM words WHERE file = ?", (file_id,))
         connection.execute(f"INSERT INTO words VALUES ({_MARKS})", (file_id, *texts))
-        if known is not None:
-            purge(connection)
+        return known is not None
+    return False
 
 
 def purge(connection: sqlite3.Connection) -> None:
