@@ -5,9 +5,8 @@ from __future__ import annotations
 import os
 import stat
 from dataclasses import dataclass
-from io import FileIO
 from pathlib import Path
-from typing import Literal
+from typing import BinaryIO, Literal
 
 from vse.errors import InputError
 from vse.inputs.text import printable
@@ -136,15 +135,20 @@ def regular_size(path: str | Path) -> int:
     return status.st_size
 
 
-def open_regular(path: str | Path) -> FileIO:
+def open_regular(path: str | Path, *, follow: bool = True) -> BinaryIO:
     """Open a regular file for reading; anything else, such as a pipe that took its place, is an error at once.
+
+    Args:
+        path: The file.
+        follow: Whether it may be a symlink.
 
     Raises:
         BadMediaError: It is not a regular file.
         OSError: It cannot be opened.
     """
-    descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
-    file = FileIO(descriptor)
+    flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+    descriptor = os.open(path, flags if follow else flags | getattr(os, "O_NOFOLLOW", 0))
+    file = os.fdopen(descriptor, "rb")
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         file.close()
         raise BadMediaError(str(path), "not a regular file")

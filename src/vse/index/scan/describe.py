@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from vse.index.scan.metadata import METADATA_VERSION, Facts, clip_facts, clip_tags, picture_facts
 from vse.index.scan.places import place_name
-from vse.index.scan.sidecars import open_regular, with_sidecars
+from vse.index.scan.sidecars import with_sidecars
 from vse.index.scan.tags import Tags
 from vse.index.scan.walk import Found, ScanLimits
 from vse.index.types import MediaFile

@@ -6,18 +6,16 @@
 
 from __future__ import annotations
 
-import errno
 import json
 import os
 import re
-import stat
 from collections.abc import Iterator
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from vse.index.scan.tags import MAX_TITLE, MAX_XMP, Tags, clean, description_of, merged, unique, xmp_tags
-from vse.inputs.files import kind_of_name
+from vse.inputs.files import BadMediaError, kind_of_name, open_regular
 
 ENDINGS = (".xmp", ".json")
 MAX_JSON = 1_000_000
@@ -144,28 +142,12 @@ def _coordinates(value: Any) -> tuple[float, float] | None:
     return (found[0], found[1]) if any(found) else None
 
 
-def open_regular(path: str | Path, *, follow: bool = True) -> BinaryIO:
-    """Open a regular file for reading; raise OSError for others. Never blocks, as opening a pipe would.
-
-    Args:
-        path: The file.
-        follow: Whether it may be a symlink.
-    """
-    flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
-    descriptor = os.open(path, flags if follow else flags | getattr(os, "O_NOFOLLOW", 0))
-    file = os.fdopen(descriptor, "rb")
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-        file.close()
-        raise OSError(errno.EINVAL, "not a regular file")
-    return file
-
-
 def _content(path: Path, limit: int) -> bytes:
     """Return the bytes of a regular file, empty if it is too large or unreadable."""
     try:
         with open_regular(path, follow=False) as file:
             content = file.read(limit + 1) if os.fstat(file.fileno()).st_size <= limit else b""
-    except (OSError, ValueError):
+    except (OSError, ValueError, BadMediaError):
         return b""
     return content if len(content) <= limit else b""
 
@@ -175,7 +157,7 @@ def is_live_video(path: str | Path) -> bool:
     try:
         with open_regular(path) as file:
             seconds = _movie_seconds(file)
-    except (OSError, ValueError):
+    except (OSError, ValueError, BadMediaError):
         return False
     return seconds is not None and 0 < seconds <= LIVE_SECONDS
 
