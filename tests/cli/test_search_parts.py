@@ -148,7 +148,7 @@ def test_search_command_suggests_folder(place, capsys):
     line = error_line(capsys, 1, *query, place.photos / "trip" / "2031")
     assert line.endswith(f"no file lies in folder '{place.photos}/trip/2031': the nearest that holds files is 'trip'")
     assert main([*map(str, query), "trip", "--type", "video"]) == 0
-    assert capsys.readouterr().out == "nothing found\n"
+    assert capsys.readouterr().out == "nothing found with --folder: leave it out for 2 results\n"
 
 
 def test_search_folder_in_two_roots(tmp_path):
