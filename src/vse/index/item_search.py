@@ -72,8 +72,8 @@ def search(
         where: Restricts the items.
         cutoff: Minimum confidence of a result, from 0 to 1; needs a model with coefficients. Neither minimum applies to
             a file that holds the words of the query, or most of them.
-        min_relevance: Minimum relevance of a result, from 0 to 1; needs a model with coefficients. Weaker results than
-            :data:`~vse.index.relevance.GOOD` are shown only beside a good one; 0 shows everything. A query with images
+        min_relevance: Minimum relevance of a result, from 0 to 1; needs a model with coefficients. If no result has
+            the relevance :data:`~vse.index.relevance.PRESENT`, none is shown; 0 shows everything. A query with images
             or items has no relevance and is not restricted.
         group_duplicates: Cosine from which a result is grouped under a better, near-duplicate one. Groups are formed
             among the hits that were read: :data:`DEPTH`, or more if a page needs them.
