@@ -12,12 +12,12 @@ from vse.errors import InputError
 from vse.index.checks import read_hits
 from vse.index.confidence import Background, Floats, confidences
 from vse.index.query import QueryVector
-from vse.index.relevance import GOOD, PRESENT, relevances
+from vse.index.relevance import PRESENT, relevances
 from vse.index.types import Collection, Hits
 from vse.models.coefficients import Coefficients, RelevanceCoefficients
 
-EXCLUDED_FROM = GOOD
-"""Results with this relevance to an excluded text are dropped."""
+EXCLUDED_FROM = 0.02
+"""Results with this relevance to an excluded text are dropped; low, for it is seldom the main subject of an image."""
 NO_CONFIDENCE = (
     "a minimum confidence was given, but results have none: the collection's model has no coefficients; "
     "'vse calibrate MODEL --data DIR' fits them"

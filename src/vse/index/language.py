@@ -118,11 +118,15 @@ zigzag zinnia zucchini
 
 ENGLISH = frozenset(_ENGLISH.split())
 """Everyday English words that are not single tokens of common tokenizers."""
+FUNCTION_WORDS = frozenset(
+    ("da", "de", "di", "du", "el", "en", "la", "las", "le", "les", "los", "ma", "mi", "sur", "un")
+)
+"""Short words of other languages that names in English queries contain, too: evidence beside unknown words only."""
 _AMBIGUOUS = """
-am auto berg boom carro casa chat con cuisine da de den di die dos du el en est im kind la lac las le les los mann mar
-mesa met mon noir on pan par rot rouge rue sin sol son strand table train un van vert zee
+am auto berg boom carro casa chat con cuisine den die dos est im kind lac mann mar mesa met mon noir on pan par rot rouge
+rue sin sol son strand table train van vert zee
 """
-AMBIGUOUS = frozenset(_AMBIGUOUS.split())
+AMBIGUOUS = frozenset(_AMBIGUOUS.split()) | FUNCTION_WORDS
 """Words of another language that English queries contain, too: evidence of neither."""
 FOREIGN = {name: frozenset(words.split()) - AMBIGUOUS for name, words in _FOREIGN.items()}
 
@@ -184,6 +188,8 @@ def _note(text: str, known: frozenset[str]) -> str | None:
     if marked and len(marked) + len(judged) >= 2 * len(english):
         return f'language: "{shown}" looks {language}, and the model understands English only'
     unknown = [word for word in judged if len(word) >= SHORTEST and word not in english]
+    if unknown and len(unknown) >= len(english) and not FUNCTION_WORDS.isdisjoint(words):
+        return f'language: "{shown}" does not look English, and the model understands English only'
     if unknown and not english and not any(character.isdigit() for character in text):
         return f'unknown: the model may not know any word of "{shown}"'
     return None
