@@ -16,7 +16,7 @@ from vse.index.confidence import background_of
 from vse.index.duplicates import leaders
 from vse.index.filters import Filter
 from vse.index.fusion import Ranking, WordSearch, search_words
-from vse.index.judging import Judge, Judged, check_cutoff
+from vse.index.judging import Judge, Judged, check_cutoff, check_relevance
 from vse.index.open import collection_coefficients, collection_relevance, load_collection_model
 from vse.index.query import Query, QueryVector, as_query, encode_query
 from vse.index.results import NAMED, EmptyReason, Result, SearchResults
@@ -145,6 +145,7 @@ def _search(
     relevance: RelevanceCoefficients | None,
 ) -> SearchResults:
     background = background_of(collection)
+    check_relevance(relevance, query.vector)
     judge = Judge(collection, query, background, coefficients, relevance)
     results: tuple[Result, ...] = ()
     more, exact = False, True

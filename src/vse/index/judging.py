@@ -13,7 +13,7 @@ from vse.index.checks import read_hits
 from vse.index.confidence import Background, Floats, confidences
 from vse.index.query import QueryVector
 from vse.index.relevance import PRESENT, relevances
-from vse.index.types import Collection, Hits
+from vse.index.types import Collection, Hits, Vectors
 from vse.models.coefficients import Coefficients, RelevanceCoefficients
 
 EXCLUDED_FROM = 0.02
@@ -49,6 +49,15 @@ def check_cutoff(
         raise InputError(NO_CONFIDENCE)
     if min_relevance is not None and relevance is None:
         raise InputError(NO_RELEVANCE)
+
+
+def check_relevance(relevance: RelevanceCoefficients | None, vector: Vectors) -> None:
+    """Raise :class:`InputError` if coefficients belong to a model of another width."""
+    if relevance is not None and relevance.dimensions != len(vector):
+        raise InputError(
+            f"relevance coefficients of {relevance.dimensions} dimensions ({relevance.source[:60]}), but embeddings "
+            f"have {len(vector)}: 'vse calibrate' fits them to the model"
+        )
 
 
 def relevant(relevance: Floats, minimum: float | None) -> NDArray[np.bool_]:

@@ -123,8 +123,8 @@ FUNCTION_WORDS = frozenset(
 )
 """Short words of other languages that names in English queries contain, too: evidence beside unknown words only."""
 _AMBIGUOUS = """
-am auto berg boom carro casa chat con cuisine den die dos est im kind lac mann mar mesa met mon noir on pan par rot rouge
-rue sin sol son strand table train van vert zee
+am auto berg boom cane carro casa chat con cuisine den die dos est im kind lac mann mar mesa met mon noir on pan par rot
+rouge rue sin sol son strand table train van vert zee
 """
 AMBIGUOUS = frozenset(_AMBIGUOUS.split()) | FUNCTION_WORDS
 """Words of another language that English queries contain, too: evidence of neither."""
