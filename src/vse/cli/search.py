@@ -190,7 +190,7 @@ def search(
         float | None,
         typer.Option(
             metavar="P",
-            help="Leave out results that fit less, from 0 to 1 [default: 0.1, and one result must reach 0.25].",
+            help="Leave out results that fit less, from 0 to 1 [default: 0.1]. If none reaches 0.3, nothing matches.",
         ),
     ] = None,
     everything: Annotated[

@@ -16,7 +16,7 @@ from vse.index.confidence import background_of
 from vse.index.duplicates import leaders
 from vse.index.filters import Filter
 from vse.index.fusion import Ranking, WordSearch, search_words
-from vse.index.judging import Judge, Judged, check_cutoff
+from vse.index.judging import Judge, Judged, check_cutoff, check_relevance
 from vse.index.open import collection_coefficients, collection_relevance, load_collection_model
 from vse.index.query import Query, QueryVector, as_query, encode_query
 from vse.index.results import NAMED, EmptyReason, Result, SearchResults
@@ -72,8 +72,8 @@ def search(
         where: Restricts the items.
         cutoff: Minimum confidence of a result, from 0 to 1; needs a model with coefficients. Neither minimum applies to
             a file that holds the words of the query, or most of them.
-        min_relevance: Minimum relevance of a result, from 0 to 1; needs a model with coefficients. Weaker results than
-            :data:`~vse.index.relevance.GOOD` are shown only beside a good one; 0 shows everything. A query with images
+        min_relevance: Minimum relevance of a result, from 0 to 1; needs a model with coefficients. If no result has
+            the relevance :data:`~vse.index.relevance.PRESENT`, none is shown; 0 shows everything. A query with images
             or items has no relevance and is not restricted.
         group_duplicates: Cosine from which a result is grouped under a better, near-duplicate one. Groups are formed
             among the hits that were read: :data:`DEPTH`, or more if a page needs them.
@@ -145,6 +145,7 @@ def _search(
     relevance: RelevanceCoefficients | None,
 ) -> SearchResults:
     background = background_of(collection)
+    check_relevance(relevance, query.vector)
     judge = Judge(collection, query, background, coefficients, relevance)
     results: tuple[Result, ...] = ()
     more, exact = False, True

@@ -12,12 +12,12 @@ from vse.errors import InputError
 from vse.index.checks import read_hits
 from vse.index.confidence import Background, Floats, confidences
 from vse.index.query import QueryVector
-from vse.index.relevance import GOOD, relevances
-from vse.index.types import Collection, Hits
+from vse.index.relevance import PRESENT, relevances
+from vse.index.types import Collection, Hits, Vectors
 from vse.models.coefficients import Coefficients, RelevanceCoefficients
 
-EXCLUDED_FROM = GOOD
-"""Results with this relevance to an excluded text are dropped."""
+EXCLUDED_FROM = 0.02
+"""Results with this relevance to an excluded text are dropped; low, for it is seldom the main subject of an image."""
 NO_CONFIDENCE = (
     "a minimum confidence was given, but results have none: the collection's model has no coefficients; "
     "'vse calibrate MODEL --data DIR' fits them"
@@ -51,22 +51,30 @@ def check_cutoff(
         raise InputError(NO_RELEVANCE)
 
 
-def relevant(relevance: Floats, minimum: float | None) -> NDArray[np.bool_]:
-    """Return which of the best results fit: those from ``minimum``, if any of them is good.
+def check_relevance(relevance: RelevanceCoefficients | None, vector: Vectors) -> None:
+    """Raise :class:`InputError` if coefficients belong to a model of another width."""
+    if relevance is not None and relevance.dimensions != len(vector):
+        raise InputError(
+            f"relevance coefficients of {relevance.dimensions} dimensions ({relevance.source[:60]}), but embeddings "
+            f"have {len(vector)}: 'vse calibrate' fits them to the model"
+        )
 
-    Weak results alone are what every query finds, even one for something that is not there. A minimum of 0 or None
-    keeps everything.
+
+def relevant(relevance: Floats, minimum: float | None) -> NDArray[np.bool_]:
+    """Return which of the best results fit: those from ``minimum``, if any has the relevance :data:`PRESENT`.
+
+    A minimum of 0 or None keeps everything.
     """
     if not minimum or not len(relevance):
         return np.ones(len(relevance), bool)
-    return (relevance >= minimum) & bool(relevance.max() >= GOOD)
+    return (relevance >= minimum) & bool(relevance.max() >= PRESENT)
 
 
 @dataclass(frozen=True)
 class Judged:
     """Probabilities of hits, and which of them the cut-offs and the excluded words leave.
 
-    ``enough`` falls with the rank: once a hit misses a minimum, all later ones do.
+    Unless something is excluded, ``enough`` falls with the rank: once a hit misses a minimum, all later ones do.
     """
 
     confidence: Floats | None
@@ -97,7 +105,7 @@ class Judge:
         if self.coefficients is not None:
             confidence = confidences(self.background, self.query.vector, hits.scores, self.coefficients)
         if self.relevance is not None and self.query.words_only:
-            relevance = relevances(self.relevance, self.query.vector, hits.scores)
+            relevance = self._relevances(self.relevance, hits)
         return Judged(
             confidence,
             relevance,
@@ -105,6 +113,13 @@ class Judge:
             everything if relevance is None else relevant(relevance, conditions.min_relevance),
             everything & ~self.excluded(hits) & ~np.isin(hits.ids, np.array(conditions.left_out, np.int64)),
         )
+
+    def _relevances(self, coefficients: RelevanceCoefficients, hits: Hits) -> Floats:
+        """Return the relevance of hits to what is wanted; what is excluded moves the query away from it."""
+        wanted, scores = self.query.wanted, hits.scores
+        if wanted is None or not len(hits.ids):
+            return relevances(coefficients, self.query.vector, scores)
+        return relevances(coefficients, wanted, read_hits(self.collection.vectors, hits.ids.tolist()) @ wanted)
 
     def excluded(self, hits: Hits) -> NDArray[np.bool_]:
         """Return which hits show something that is excluded, by their words or by their relevance to it."""

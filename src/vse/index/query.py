@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 import numpy as np
 
 from vse.errors import InputError
+from vse.index.language import query_notes
 from vse.index.types import Collection, Vectors
 
 if TYPE_CHECKING:
@@ -110,6 +111,7 @@ class QueryVector:
         unknown: Words that the model does not know.
         cut: Texts that the model truncated.
         excluded: Embeddings of the excluded texts ``(E, D)``; None if there are none.
+        wanted: The embedding ``(D,)`` without what is excluded; None if nothing is.
         words_only: Whether everything that is wanted is text; only then results have a relevance, and words count.
         notes: What should be said about the texts, as in :class:`~vse.index.results.SearchResults`.
         texts: The texts that are wanted.
@@ -122,6 +124,7 @@ class QueryVector:
     unknown: tuple[str, ...] = ()
     cut: tuple[str, ...] = ()
     excluded: Vectors | None = None
+    wanted: Vectors | None = None
     words_only: bool = False
     notes: tuple[str, ...] = ()
     texts: tuple[str, ...] = ()
@@ -147,8 +150,10 @@ def encode_query(query: Query, model: Model | None, collection: Collection | Non
     cut: tuple[str, ...] = ()
     wanted: list[Vectors] = []
     unwanted: Vectors | None = None
+    notes: tuple[str, ...] = ()
     texts = (*query.texts, *query.exclude)
     if texts and model is not None:
+        notes = query_notes(model, texts)
         if model.tokenizer is not None:
             unknown, cut = _read(model.tokenizer, texts)
         vectors = model.encode_texts(texts, unknown="allow")
@@ -158,7 +163,8 @@ def encode_query(query: Query, model: Model | None, collection: Collection | Non
         wanted.append(model.encode_images(list(query.images), on_bad="raise"))
     if query.like and collection is not None:
         wanted.append(collection.vectors(query.like))
-    vector = combine(np.concatenate(wanted), query.weights, unwanted)
+    parts = np.concatenate(wanted)
+    vector = combine(parts, query.weights, unwanted)
     words_only = not (query.images or query.like)
     return QueryVector(
         vector,
@@ -167,7 +173,9 @@ def encode_query(query: Query, model: Model | None, collection: Collection | Non
         unknown,
         cut,
         excluded=unwanted,
+        wanted=None if unwanted is None else combine(parts, query.weights),
         words_only=words_only,
+        notes=notes,
         texts=query.texts,
         unwanted=query.exclude,
     )

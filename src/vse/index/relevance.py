@@ -30,6 +30,8 @@ from vse.models.coefficients import Floats, RelevanceCoefficients
 Grade = Literal["strong", "good", "weak"]
 STRONG, GOOD, WEAK = 0.5, 0.25, 0.1
 """Smallest relevance of each grade. Below weak, a result counts as not matching."""
+PRESENT = 0.3
+"""The best result must have this relevance, or none counts as matching: absent things find weak results, too."""
 SMALLEST_SPREAD = 1e-6
 """A smaller spread has no meaningful logarithm."""
 

@@ -2,8 +2,8 @@
 
 Which images fit a query is judged from captions, so one query has many right images. Two kinds of query are asked:
 
-- categories: words and pairs of words that at least two captions of an image agree on, for at least two images. An
-  image fits if two of its captions contain the words, it does not if none does; with one, nothing is known.
+- categories: words and pairs of words that at least two captions of an image agree on, for at least one image in 200.
+  An image fits if two of its captions contain the words, it does not if none does; with one, nothing is known.
 - captions: an image fits if it is the caption's own, or if its captions contain all content words of the query; if
   they contain half of them or more, nothing is known.
 
@@ -45,8 +45,8 @@ if TYPE_CHECKING:
 
 AGREEING = 2
 """Captions of one image that must contain a category."""
-SHARED = 2
-"""Images that a category must have."""
+SHARED, SHARE = 2, 0.005
+"""Images that a category must have, in number and as a share of all: rarer words are seldom what an image shows."""
 UNCLEAR = 0.5
 """Share of a caption's content words from which other images may fit it."""
 REFERENCES = 256
@@ -114,10 +114,11 @@ def judge_captions(
             spellings[term][spelling] += 1
             mentions[term][owner] += 1
         contents.append([term for term in found if " " not in term])
+    least = max(SHARED, int(SHARE * images))
     shared = [
         term
         for term, counted in sorted(mentions.items())
-        if sum(number >= AGREEING for number in counted.values()) >= SHARED
+        if sum(number >= AGREEING for number in counted.values()) >= least
     ]
     categories = [shared[each] for each in np.sort(random.permutation(len(shared))[:most])]
     told = np.array([each for each, words in enumerate(contents) if words], np.int64)
