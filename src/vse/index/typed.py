@@ -90,7 +90,7 @@ class Typed:
 def parse_typed(text: str) -> Typed:
     """Read a text of the search box; the module docstring describes the syntax.
 
-    Values of filters are checked when :attr:`Typed.where` is read.
+    Values of filters are checked when :attr:`Typed.where` is read. A text without any of it is returned unchanged.
 
     >>> typed = parse_typed('beach "Quito" -people camera:canon')
     >>> typed.text, typed.words, typed.exclude, typed.camera
@@ -101,6 +101,7 @@ def parse_typed(text: str) -> Typed:
     words: list[str] = []
     exclude: list[str] = []
     filters: dict[str, str] = {}
+    special = False
     for match in _TOKEN.finditer(text.translate(_CURLY)):
         name, quoted, plain, exact, unwanted = match.groups()
         token = match.group()
@@ -115,4 +116,8 @@ def parse_typed(text: str) -> Typed:
             exclude.append(token[1:])
         else:
             wanted.append(token)
+            continue
+        special = True
+    if not special:
+        return Typed(text)
     return Typed(" ".join(filter(None, wanted)), tuple(words), tuple(filter(None, exclude)), **filters)
