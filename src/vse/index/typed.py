@@ -75,9 +75,7 @@ class Typed:
         """
         for filter_name in FILTERS:
             if getattr(self, filter_name) == "":
-                raise InputError(
-                    f"{filter_name}: is empty: write {filter_name}:VALUE, or put it in quotes as plain text"
-                )
+                raise InputError(f"{filter_name}: has no value: write one right after the colon, or leave it out")
         kind = None if self.type is None else _KINDS.get(self.type.lower())
         if self.type is not None and kind is None:
             raise InputError(f"type:{self.type[:SHOWN]}: expected type:image or type:video")
