@@ -13,12 +13,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.index.examples import DIMENSIONS, directions, entry, picture
 from tests.index.support import create, database
+from tests.support_models import SIZE, build
 
 from vse.errors import InputError
 from vse.index.filters import Filter
 from vse.index.fusion import word_weights
-from vse.index.item_search import DEPTH, search_encoded
-from vse.index.query import QueryVector
+from vse.index.item_search import DEPTH, search, search_encoded
+from vse.index.query import Query, QueryVector
 from vse.index.results import SearchResults
 from vse.index.store import EmbeddedCollection
 from vse.index.types import Entry, Moment
@@ -268,3 +269,29 @@ def test_a_collection_without_word_tables_is_searched_by_embedding(tmp_path):
     with EmbeddedCollection.open(folder, write=True) as writer:
         assert found(writer, "Mathilda").results[0].id == 4
         assert writer.verify().ok
+
+
+def test_words_that_only_files_know_are_searched_there(tmp_path):
+    """A name that the model does not know finds its file, alone or beside other texts; elsewhere it is an error."""
+    model = build()
+    with create(tmp_path / "c", SIZE, model.fingerprint()) as made:
+        vectors = directions(30, SIZE, seed=3)
+        made.add([entry(f"{row}.jpg", vectors[row], captions=("Mathilda",) if row == 3 else ()) for row in range(30)])
+        options = {"model": model, "cutoff": 0.99, "coefficients": shipped_coefficients()}
+        alone = search(made, "Mathilda", **options)
+        assert [(each.id, each.score, each.confidence, each.matched) for each in alone.results] == [
+            (4, 0.0, None, ("caption",))
+        ]
+        assert (alone.unknown, alone.vector, alone.more) == (("mathilda",), None, False)
+        beside = search(made, Query(texts=("a dog", "Mathilda"), weights=(1, 3)), 30, model=model)
+        dog = search(made, "a dog", 30, model=model)
+        assert beside.results[0].id == 4
+        assert beside.unknown == ("mathilda",)
+        assert sorted((each.id, each.score) for each in beside.results) == sorted(
+            (each.id, each.score) for each in dog.results
+        )
+        kept = search(made, Query(texts=("a dog",), exclude=("Mathilda",)), 30, model=model)
+        assert [each.id for each in kept.results] == [each.id for each in dog.results if each.id != 4]
+        for query in ("zanzibar", Query(texts=("a dog",), exclude=("zanzibar",))):
+            with pytest.raises(InputError, match="knows none of its words"):
+                search(made, query, model=model)
