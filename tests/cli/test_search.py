@@ -261,3 +261,71 @@ class TestCollection:
     def test_collection_without_command_lists_them(self, capsys):
         """The error lists the commands."""
         assert "'verify'" in error_line(capsys, 2, "collection")
+
+
+@pytest.fixture(scope="module")
+def named(place):
+    """The same images with captions, cameras and places."""
+    index = place.home / "named.vse"
+    about = {"model": place.model.fingerprint(), "model_source": str(place.model.folder)}
+    with EmbeddedCollection.create(index, **about, dimensions=place.model.embed_size) as collection:
+        details = {"a.png": {"camera": "Canon EOS 80D", "place": "Quito, Ecuador"}, "b.png": {"captions": ("red hat",)}}
+        files = [
+            media(place.photos, name, taken=86400.0 * 365 * at, **details.get(name, {}))
+            for at, name in enumerate(place.names)
+        ]
+        collection.add([Entry(file, (Moment(vector),)) for file, vector in zip(files, place.vectors, strict=True)])
+    return index
+
+
+@pytest.mark.parametrize(
+    ("arguments", "names"),
+    [
+        (["snow camera:canon"], ["a.png"]),
+        (["snow", "--camera", "eos 80d"], ["a.png"]),
+        (["snow", "--place", "quito"], ["a.png"]),
+        (["snow place:Quito", "--place", "Paris"], ["a.png"]),
+        (["snow", "--name", "c*"], ["copy.png", "sea/c.png"]),
+        (["snow folder:sea name:d"], ["sea/d.png"]),
+        (['a "red hat"'], ["b.png"]),
+        (["snow after:1973 before:1975"], ["copy.png", "e.png"]),
+        (["snow type:video"], []),
+    ],
+)
+def test_typed_filters_and_options_restrict_the_search(place, named, capsys, arguments, names):
+    """What is typed replaces an option of the same name."""
+    found = reported(capsys, "search", named, *arguments)["results"]
+    assert sorted(each["path"] for each in found) == [str(place.photos / name) for name in names]
+
+
+def test_typed_words_and_exclusions(place, named, capsys):
+    """A caption is found first and named as the reason; an excluded one is not found."""
+    found = reported(capsys, "search", named, "a red hat")["results"]
+    assert (found[0]["path"], found[0]["matched"]) == (str(place.photos / "b.png"), ["caption"])
+    assert main(["search", str(named), "a red hat"]) == 0
+    assert "b.png  (caption)" in capsys.readouterr().out
+    rest = reported(capsys, "search", named, 'snow -"red hat"')["results"]
+    assert len(rest) == len(place.names) - 1
+    typed = reported(capsys, "search", named, "snow camera:", "--literal")
+    assert (typed["query"], len(typed["results"])) == ("snow camera:", len(place.names))
+
+
+def test_sort_by_date_on_the_command_line(place, named, capsys):
+    found = reported(capsys, "search", named, "snow", "--sort", "date", "-k", 3)["results"]
+    assert [each["path"] for each in found] == [str(place.photos / name) for name in place.names[:2:-1]]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["snow camera:"], "camera: has no value"),
+        (["snow type:audio"], "type:audio: expected type:image or type:video"),
+        (["snow after:soon"], "after 'soon': expected a date"),
+        (["snow", "--name", "!!!"], "--name '!!!' has 0 words"),
+        (["snow", "--sort", "size"], "--sort 'size'"),
+        (["camera:canon"], "nothing to search for beside filters"),
+        (["snow camera:canon", "--captions"], "--captions finds captions"),
+    ],
+)
+def test_bad_typed_values_are_usage_errors(named, capsys, arguments, message):
+    assert message in error_line(capsys, 2, "search", named, *arguments)

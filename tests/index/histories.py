@@ -10,11 +10,24 @@ from typing import Protocol
 import numpy as np
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+from numpy.typing import NDArray
 from tests.index.examples import DIMENSIONS, QUERIES, entries, files, filters, places, queries, word_filters
 from tests.index.twin import Twin
 
 from vse.index.filters import Filter
 from vse.index.types import Collection, Entry, MediaFile, Vectors
+
+word_weights = st.dictionaries(
+    st.sampled_from(["dog", "cat", "quito", "holiday", "canon", "jpg", "dogs"]),
+    st.sampled_from([0.2, 0.3, 0.5]),
+    max_size=3,
+)
+
+
+def hit_scores(collection: Collection, query: Vectors) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+    """Return all ids with their scores."""
+    hits = collection.search(query, 10_000)
+    return hits.ids, hits.scores
 
 
 class Backend(Protocol):
@@ -99,6 +112,19 @@ def history(backend_in: Callable[[Path], Backend], *, words: bool = True) -> typ
                 np.testing.assert_allclose([hit[2] for hit in found], [hit[2] for hit in best], atol=2e-6)
                 assert len({hit[:2] for hit in found}) == len(found)
                 assert all(abs(everything[hit[:2]] - hit[2]) < 2e-6 for hit in found)
+
+        @rule(query=queries, k=st.integers(1, 9), where=st.none() | any_filter, some=word_weights)
+        def search_words(self, query: Vectors, k: int, where: Filter | None, some: dict[str, float]) -> None:
+            ids, held = self.twin.search_words(some, query, k, where) if words else ([], [])
+            for collection in (self.writer, self.reader):
+                hits = collection.search_words(some, query, k, where=where)
+                assert hits.ids.tolist() == ids
+                assert hits.shares.tolist() == held
+                known = dict(zip(*(each.tolist() for each in hit_scores(collection, query)), strict=True))
+                assert hits.scores.tolist() == [known[each] for each in ids]
+                for word in some:
+                    expected = self.twin.items_with_words(word) if words else set()
+                    assert collection.items_with_words([*known, 10**6], [word, "the"]) == expected
 
         @rule(k=st.integers(1, 20), offset=st.integers(0, 10), where=st.none() | any_filter)
         def browse(self, k: int, offset: int, where: Filter | None) -> None:

@@ -108,6 +108,23 @@ class Twin:
         ]
         return sorted(scored, key=lambda each: -each[2])[:k]
 
+    def search_words(
+        self, words: dict[str, float], query: Vectors, k: int, where: Filter | None = None
+    ) -> tuple[list[int], list[float]]:
+        """Return the best item of each file, and how much of the words the file holds."""
+        scored = []
+        for kept in self.kept.values():
+            held = round(sum(weight * strength(kept.file, word) for word, weight in words.items()), 9)
+            if held >= 0.25 and (where is None or passes(kept.file, where)):
+                best = min((-dot(query, moment[2]), each) for each, moment in zip(kept.ids, kept.moments, strict=True))
+                scored.append((-held, *best))
+        return [each for _, _, each in sorted(scored)[:k]], [-held for held, _, _ in sorted(scored)[:k]]
+
+    def items_with_words(self, wanted: str) -> set[int]:
+        """Return the items of files with these adjacent words in a text that names what they show."""
+        found = (kept for kept in self.kept.values() if holds(naming(kept.file), wanted))
+        return {each for kept in found for each in kept.ids}
+
     def recent(self, where: Filter | None = None) -> list[int]:
         """Return the ids of the first items of all matching files."""
         passing = [kept for kept in self.kept.values() if where is None or passes(kept.file, where)]
@@ -161,6 +178,19 @@ def texts(file: MediaFile) -> list[str]:
     name, lists = file.path.rpartition("/"), ["\n".join(file.captions), "\n".join(file.keywords)]
     others = [file.title, file.description, file.camera, file.place, file.ocr]
     return [name[2], f"{PurePosixPath(file.root).name}/{name[0]}", *lists, *(text or "" for text in others)]
+
+
+def naming(file: MediaFile) -> list[str]:
+    """Return the texts that name what a file shows."""
+    return [file.path.rpartition("/")[2], *file.captions, *file.keywords, file.title or "", file.place or ""]
+
+
+def strength(file: MediaFile, word: str) -> float:
+    """Return how much a word of a file counts: half in a folder, a description or recognised text."""
+    if holds(naming(file), word):
+        return 1.0
+    folder = f"{PurePosixPath(file.root).name}/{file.path.rpartition('/')[0]}"
+    return 0.5 if holds([folder, file.description or "", file.ocr or ""], word) else 0.0
 
 
 def holds(texts: Sequence[str], wanted: str) -> bool:

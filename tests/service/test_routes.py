@@ -22,6 +22,10 @@ QUERIES = [
     ({"q": "snow", "near": "48.1,11.6", "within": 20}, ["snow", "--near", "48.1,11.6", "--within", "20"]),
     ({"q": "snow", "near": "0,0"}, ["snow", "--near", "0,0"]),
     ({"q": "a snow leopard"}, ["a snow leopard"]),
+    ({"q": "snow", "name": "clip"}, ["snow", "--name", "clip"]),
+    ({"q": "snow", "camera": "Leica"}, ["snow", "--camera", "leica gps"]),
+    ({"q": "snow red chair two", "words": ["red chair", "two"]}, ['snow "red chair" "two"']),
+    ({"q": "snow", "sort": "date"}, ["snow", "--sort", "date"]),
 ]
 
 
@@ -82,6 +86,44 @@ def test_unknown_words_are_reported(client):
     assert found["results"] == without["results"]
     assert found["unknown"] == ["qqqzzz"]
     assert_problem(client.get(f"{API}/captions", params={"q": "qqqzzz"}), 422, "knows none of its words")
+
+
+def test_results_name_the_texts_that_match(client, home):
+    """A word that only a caption holds finds its file, even if the model does not know it; it has no evidence then."""
+    found = client.get(f"{API}/search", params={"q": "two sleeping cats"}).json()
+    assert (found["results"][0]["name"], found["results"][0]["matched"]) == ("b.jpg", ["caption"])
+    named = client.get(f"{API}/search", params={"q": "leica", "min_confidence": 1}).json()
+    assert named["results"] == []  # cameras are found by their filter
+    alone = client.get(f"{API}/search", params={"q": "clip"}).json()
+    assert [(each["name"], each["matched"]) for each in alone["results"]] == [("clip.mp4", ["name"])]
+    assert alone["unknown"] == ["clip"]
+    about = {"query": alone["query_id"]}
+    assert client.get(f"{API}/search", params=about).json()["results"] == alone["results"]
+    assert_problem(client.get(f"{API}/captions", params=about), 422, "knows none of its words")
+    evidence = client.get(f"{API}/items/{alone['results'][0]['id']}/evidence", params=about)
+    assert evidence.status_code == 422
+    assert "no evidence" in evidence.json()["detail"]
+
+
+def test_word_filters_of_items_and_bad_ones(client):
+    """Browsing takes the same filters; a value without words, or a wrong order, is 422 in one line."""
+    names = [
+        each["name"]
+        for each in client.get(f"{API}/items", params={"camera": "leica", "sort": "date"}).json()["results"]
+    ]
+    assert names == ["b.jpg"]
+    words = client.get(f"{API}/items", params={"words": ["dog runs", "snow"]}).json()["results"]
+    assert [each["name"] for each in words] == ["a.png"]
+    for route in ("search", "items"):
+        for bad in ({"name": "!!!"}, {"words": ["snow", "…"]}, {"sort": "size"}, {"camera": "x" * 300}):
+            assert_problem(client.get(f"{API}/{route}", params={"q": "snow", **bad} if route == "search" else bad), 422)
+
+
+def test_collection_counts_places_and_cameras(client):
+    found = client.get(f"{API}/collection").json()
+    assert [each["files"] for each in found["cameras"]] == [1]
+    assert "Leica" in found["cameras"][0]["name"]
+    assert all(set(each) == {"name", "files"} for each in (*found["places"], *found["cameras"]))
 
 
 def test_query_id_replaces_a_query(client, home):

@@ -22,18 +22,20 @@ alone; one that holds a part moves up among them. Ties are ordered by cosine, th
 follow in the order of their embeddings. D is fixed, so pages are consistent; without word hits the order is that of the
 embeddings.
 
-A video has one share, which counts for its best moment.
+A video has one share, which counts for its best moment. A text of words that the model does not know, such as a name,
+is searched by words alone if files hold one of them.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from vse.index.query import QueryVector, UnknownWordsError, encode_query
 from vse.index.types import NO_WORD_HITS, Hits
 from vse.index.words import content_words, matched_fields, texts_of
 
@@ -41,7 +43,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from vse.index.filters import Filter
-    from vse.index.query import QueryVector
+    from vse.index.query import Model, Query
     from vse.index.types import Collection, MediaFile, WordHits
 
 RANK_CONSTANT = 60
@@ -139,4 +141,42 @@ def search_words(collection: Collection, query: QueryVector, where: Filter | Non
     if not weights:
         return WordSearch(phrases=phrases)
     hits = collection.search_words(weights, query.vector, WORD_FILES, where=where)
+    if query.words_alone:
+        hits = replace(hits, scores=np.zeros_like(hits.scores))
     return WordSearch(weights, hits, phrases)
+
+
+def encode_known(query: Query, model: Model | None, collection: Collection) -> QueryVector:
+    """Encode a query without the texts whose words only files know, not the model; these are searched by words.
+
+    Raises:
+        UnknownWordsError: Neither the model nor a file knows a word of a text.
+    """
+    try:
+        return encode_query(query, model, collection)
+    except UnknownWordsError as error:
+        text = error.text
+        if not any(collection.word_counts(content_words(text)).values()):
+            raise
+        unknown = error.words
+    wanted = [(each, weight) for each, weight in _weighted(query) if each != text]
+    about: dict[str, Any] = {"text": str(query), "texts": query.texts, "unwanted": query.exclude}
+    if not (wanted or query.images or query.like):
+        direction = np.eye(1, collection.info().dimensions, dtype=np.float32)[0]
+        return QueryVector(direction, unknown=unknown, words_only=True, words_alone=True, **about)
+    weights = None
+    if query.weights is not None:
+        weights = (*(weight for _, weight in wanted), *query.weights[len(query.texts) :])
+    rest = replace(
+        query,
+        texts=tuple(each for each, _ in wanted),
+        exclude=tuple(each for each in query.exclude if each != text),
+        weights=weights,
+    )
+    encoded = encode_known(rest, model, collection)
+    return replace(encoded, unknown=tuple(dict.fromkeys((*unknown, *encoded.unknown))), **about)
+
+
+def _weighted(query: Query) -> list[tuple[str, float]]:
+    weights = query.weights or (1.0,) * len(query.texts)
+    return list(zip(query.texts, weights, strict=False))

@@ -15,10 +15,10 @@ from vse.index.checks import check_page, read_hits, retry_on_stale_hits, suggest
 from vse.index.confidence import background_of
 from vse.index.duplicates import leaders
 from vse.index.filters import Filter
-from vse.index.fusion import Ranking, WordSearch, search_words
+from vse.index.fusion import Ranking, WordSearch, encode_known, search_words
 from vse.index.judging import Judge, Judged, check_cutoff, check_relevance
 from vse.index.open import collection_coefficients, collection_relevance, load_collection_model
-from vse.index.query import Query, QueryVector, as_query, encode_query
+from vse.index.query import Query, QueryVector, as_query
 from vse.index.results import NAMED, EmptyReason, Result, SearchResults
 from vse.index.types import Collection, Hits, Place, Vectors, full_path, recency
 from vse.models.coefficients import Coefficients, RelevanceCoefficients
@@ -108,7 +108,7 @@ def search(
         relevance = collection_relevance(collection, model)
     check_cutoff(cutoff, coefficients, min_relevance, relevance)
     loaded = load_collection_model(collection, model, device=device, threads=threads) if wanted.needs_model else None
-    return _search(collection, encode_query(wanted, loaded, collection), page, coefficients, relevance)
+    return _search(collection, encode_known(wanted, loaded, collection), page, coefficients, relevance)
 
 
 def search_encoded(
@@ -146,6 +146,8 @@ def _search(
 ) -> SearchResults:
     background = background_of(collection)
     check_relevance(relevance, query.vector)
+    if query.words_alone:
+        coefficients = relevance = None
     judge = Judge(collection, query, background, coefficients, relevance)
     results: tuple[Result, ...] = ()
     more, exact = False, True
@@ -160,7 +162,7 @@ def _search(
         more=more,
         unknown=query.unknown,
         cut=query.cut,
-        vector=query.vector,
+        vector=None if query.words_alone else query.vector,
         empty_reason=reason,
         notes=query.notes,
     )
@@ -221,7 +223,11 @@ def _read(page: _Page, judge: Judge) -> tuple[tuple[Result, ...], bool, bool, Em
 
 def _ranked(page: _Page, judge: Judge, words: WordSearch, depth: int) -> tuple[Ranking, Judged, NDArray[np.int64]]:
     """Return hits by embedding and by words, what is known of them, and the rows that a page may show, best first."""
-    ranking = words.ranked(_hits(judge.collection, judge.query.vector, depth, page.where), DEPTH)
+    if judge.query.words_alone:
+        hits = Hits(np.empty(0, np.int64), np.empty(0, np.float32), exact=True)
+    else:
+        hits = _hits(judge.collection, judge.query.vector, depth, page.where)
+    ranking = words.ranked(hits, DEPTH)
     judged = judge.judged(ranking.hits, page)
     passing = (judged.enough | ranking.sure) & judged.allowed
     return ranking, judged, ranking.order[passing[ranking.order]]

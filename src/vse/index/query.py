@@ -116,6 +116,7 @@ class QueryVector:
         notes: What should be said about the texts, as in :class:`~vse.index.results.SearchResults`.
         texts: The texts that are wanted.
         unwanted: The texts that are excluded.
+        words_alone: Whether ``vector`` means nothing, so that only words count; see :mod:`vse.index.fusion`.
     """
 
     vector: Vectors
@@ -129,6 +130,7 @@ class QueryVector:
     notes: tuple[str, ...] = ()
     texts: tuple[str, ...] = ()
     unwanted: tuple[str, ...] = ()
+    words_alone: bool = False
 
 
 def encode_query(query: Query, model: Model | None, collection: Collection | None = None) -> QueryVector:

@@ -75,9 +75,7 @@ class Typed:
         """
         for filter_name in FILTERS:
             if getattr(self, filter_name) == "":
-                raise InputError(
-                    f"{filter_name}: is empty: write {filter_name}:VALUE, or put it in quotes as plain text"
-                )
+                raise InputError(f"{filter_name}: has no value: write one right after the colon, or leave it out")
         kind = None if self.type is None else _KINDS.get(self.type.lower())
         if self.type is not None and kind is None:
             raise InputError(f"type:{self.type[:SHOWN]}: expected type:image or type:video")
@@ -90,7 +88,7 @@ class Typed:
 def parse_typed(text: str) -> Typed:
     """Read a text of the search box; the module docstring describes the syntax.
 
-    Values of filters are checked when :attr:`Typed.where` is read.
+    Values of filters are checked when :attr:`Typed.where` is read. A text without any of it is returned unchanged.
 
     >>> typed = parse_typed('beach "Quito" -people camera:canon')
     >>> typed.text, typed.words, typed.exclude, typed.camera
@@ -101,6 +99,7 @@ def parse_typed(text: str) -> Typed:
     words: list[str] = []
     exclude: list[str] = []
     filters: dict[str, str] = {}
+    special = False
     for match in _TOKEN.finditer(text.translate(_CURLY)):
         name, quoted, plain, exact, unwanted = match.groups()
         token = match.group()
@@ -115,4 +114,8 @@ def parse_typed(text: str) -> Typed:
             exclude.append(token[1:])
         else:
             wanted.append(token)
+            continue
+        special = True
+    if not special:
+        return Typed(text)
     return Typed(" ".join(filter(None, wanted)), tuple(words), tuple(filter(None, exclude)), **filters)

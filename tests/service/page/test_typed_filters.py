@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import pytest
 from tests.service.page.visits import changed_response
 
@@ -171,3 +174,25 @@ def test_help_lists_what_can_be_typed(desk):
     desk.page.get_by_role("button", name="type:video").click()
     assert desk.page.input_value("#words") == "red type:video"
     assert desk.focused() == "words"
+
+
+READ = """async (texts) => {
+  const { parse } = await import("/static/typed.js");
+  return texts.map(parse);
+}"""
+
+
+def test_page_reads_typed_text_as_the_shared_cases_say(page):
+    """As ``vse.index.typed`` does, which is tested with the same file."""
+    cases = json.loads((Path(__file__).parents[2] / "index" / "typed_cases.json").read_text("utf-8"))
+    read = page.page.evaluate(READ, [case["typed"] for case in cases])
+    for case, found in zip(cases, read, strict=True):
+        sent = [(each["name"], each["sent"]) for each in found["tokens"] if each["sent"] is not None]
+        assert found["wanted"] == case["text"], case
+        assert [value for name, value in sent if name == "words"] == case.get("words", []), case
+        assert [value for name, value in sent if name == "exclude"] == case.get("exclude", []), case
+        assert {name: value for name, value in sent if name not in ("words", "exclude")} == case.get("filters", {}), (
+            case
+        )
+        problems = [each["name"] for each in found["tokens"] if each["problem"] and each["name"] != "exclude"]
+        assert problems == ([case["problem"]] if "problem" in case else []), case

@@ -24,6 +24,7 @@ from vse.service.state import LoadedCollection
 if TYPE_CHECKING:
     from vse.index.query import Model
 
+WORDS_ALONE = "the model knows no word of this query, which was searched in the texts of files: there is no evidence"
 CHANGED = "the file has changed since it was indexed: index it again to see its evidence"
 
 router = APIRouter(tags=["items"])
@@ -40,8 +41,10 @@ async def evidence(
     seconds = context.service.settings.limits.seconds
 
     def explain(loaded: LoadedCollection) -> PictureEvidenceModel | ClipEvidenceModel:
-        vector, item = loaded.query(query).encoded.vector, loaded.item(item_id)
-        model = loaded.require_model()
+        encoded, item = loaded.query(query).encoded, loaded.item(item_id)
+        model, vector = loaded.require_model(), encoded.vector
+        if encoded.words_alone:
+            raise ProblemError(422, WORDS_ALONE, kind=NO_EVIDENCE_TYPE)
         if item.file.kind == "video":
             return _explain_video(model, item, vector, seconds)
         return _explain_image(model, item, vector)

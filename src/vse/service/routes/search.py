@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from vse.index.caption_search import search_captions_encoded
 from vse.index.duplicates import NEAR
+from vse.index.fusion import encode_known
 from vse.index.item_search import Sort, search_encoded
 from vse.index.judging import NO_CONFIDENCE, NO_RELEVANCE
 from vse.index.query import HIGHEST_ID, MAX_CHARACTERS, Query, UnknownWordsError
@@ -70,8 +71,12 @@ class QueryParameters(BaseModel):
             return loaded.query(self.query)
         if not (self.q or self.like or images):
             raise ProblemError(422, EMPTY_QUERY)
+        return loaded.encode(self.to_query(images))
+
+    def to_query(self, images: tuple[bytes, ...] = ()) -> Query:
+        """Return the parts as a query."""
         weights = tuple(self.weight) or None
-        return loaded.encode(Query(tuple(self.q), images, tuple(self.exclude), tuple(self.like), weights))
+        return Query(tuple(self.q), images, tuple(self.exclude), tuple(self.like), weights)
 
 
 class SearchParameters(QueryParameters, PageParameters, FilterParameters):
@@ -130,6 +135,8 @@ async def search_with_pictures(
 async def captions(context: Ctx, parameters: Annotated[CaptionParameters, Parameter()]) -> CaptionsModel:
     def search_captions(loaded: LoadedCollection) -> CaptionsModel:
         cached = parameters.encode(loaded)
+        if cached.encoded.words_alone:
+            raise UnknownWordsError(cached.encoded.text, cached.encoded.unknown)
         found = search_captions_encoded(loaded.collection, cached.encoded, parameters.k, offset=parameters.offset)
         return CaptionsModel(
             query=found.query,
@@ -202,10 +209,14 @@ def _encode_known_words(
     """The encoded query, and the unknown words that were dropped from it.
 
     A text of unknown words only is not an error, since the user may still be typing. If it was to be excluded, it is
-    dropped; if it was to be found, there are no results and no query.
+    dropped; if it was to be found, there are no results and no query. Words that files know are searched there.
     """
     try:
         return parameters.encode(loaded, images), ()
+    except UnknownWordsError:
+        pass
+    try:
+        return loaded.remember(encode_known(parameters.to_query(images), loaded.model, loaded.collection)), ()
     except UnknownWordsError as error:
         if error.text in parameters.q:
             return None, error.words

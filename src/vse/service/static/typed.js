@@ -3,7 +3,9 @@
 
 export const FILTERS = ["name", "folder", "camera", "place", "before", "after", "type"];
 const KINDS = { image: "image", images: "image", photo: "image", photos: "image", video: "video", videos: "video" };
-const DATE = /^\d{4}(-\d{2}(-\d{2})?)?$/;
+const DATE = /^\d{4}(-\d{1,2}(-\d{1,2})?)?$/;
+const CURLY = /[“”„‟«»＂]/g; // as phones type them
+const WORD = /[\p{L}\p{N}]/u;
 const PROBLEMS = {
   type: "expected image or video",
   before: "expected a date such as 2024, 2024-05 or 2024-05-31",
@@ -17,7 +19,7 @@ const TOKEN = new RegExp(`(${FILTERS.join("|")}):(?:${QUOTED}|(\\S*))|${QUOTED}|
 export function parse(text) {
   const wanted = [];
   const tokens = [];
-  for (const match of text.matchAll(TOKEN)) {
+  for (const match of text.replace(CURLY, '"').matchAll(TOKEN)) {
     const [source, name, quoted, plain, phrase, excluded] = match;
     const token = (kind, value) => tokens.push({ name: kind, value, source, at: match.index, ...checked(kind, value) });
     if (name !== undefined) token(name.toLowerCase(), (quoted ?? plain).trim());
@@ -25,7 +27,7 @@ export function parse(text) {
     else if (/^-[^-]/.test(source)) token("exclude", source.slice(1));
     else if (phrase === undefined) wanted.push(source);
     else if (phrase.trim()) {
-      token("words", phrase.trim());
+      if (WORD.test(phrase)) token("words", phrase.trim());
       wanted.push(phrase.trim()); // the model reads them as well
     }
   }
