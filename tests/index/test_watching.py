@@ -8,8 +8,8 @@ import time
 from functools import partial
 
 import pytest
-from tests.index.scan.metadata_support import titled
 from tests.index.pipeline.support import counts, ids_of, model, new_collection, save_picture
+from tests.index.scan.metadata_support import titled
 
 from vse.errors import InputError
 from vse.index.watching import watch
