@@ -16,13 +16,16 @@ help:  ## list the targets
 
 setup: $(STAMP)  ## create .venv and install everything into it
 
-# torch comes first and alone: resolved together with the rest, pip may download several builds of it.
+# torch comes first and alone: resolved together with the rest, pip may download several builds of it. The extra "ocr"
+# is installed by hand, without its OpenCV: two of them in one environment overwrite each other.
 $(STAMP): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed: make setup PYTHON=python3.11")'
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@echo "installing into $(VENV) (a few minutes the first time)"
 	@$(PIP) "$$(grep '^torch==' constraints.txt)"
 	@$(PIP) --editable ".[train,open-clip,backbones,proposals,milvus,parquet,raw,jxl,tensorboard,dev]"
+	@$(PIP) colorlog omegaconf pyclipper shapely six
+	@$(PIP) --no-deps rapidocr
 	@touch $@
 
 # The folder is passed through the environment, where spaces, quotes and dollars in its name need no escaping.

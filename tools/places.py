@@ -19,11 +19,13 @@ from pathlib import Path
 
 TARGET = Path(__file__).parents[1] / "src/vse/index/scan/cities.xz"
 NAMES = {
-    "BQ": "Caribbean Netherlands", "CD": "DR Congo", "FM": "Micronesia", "IR": "Iran", "KP": "North Korea",
-    "KR": "South Korea", "MD": "Moldova", "MK": "North Macedonia", "TZ": "Tanzania", "VG": "British Virgin Islands",
-    "VI": "U.S. Virgin Islands",
+    "BL": "Saint Barthelemy", "BN": "Brunei", "BQ": "Caribbean Netherlands", "CC": "Cocos Islands", "CD": "DR Congo",
+    "CG": "Republic of the Congo", "CI": "Ivory Coast", "CZ": "Czechia", "FK": "Falkland Islands", "FM": "Micronesia",
+    "IR": "Iran", "KP": "North Korea", "KR": "South Korea", "LA": "Laos", "LY": "Libya", "MD": "Moldova",
+    "MK": "North Macedonia", "RU": "Russia", "SY": "Syria", "SZ": "Eswatini", "TZ": "Tanzania", "VA": "Vatican",
+    "VG": "British Virgin Islands", "VI": "U.S. Virgin Islands",
 }  # fmt: skip
-"""Countries whose name in the data has a comma, or is an old one."""
+"""Countries whose name in the data is official, old, or has a comma."""
 
 
 def main(folder: Path) -> None:

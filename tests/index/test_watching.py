@@ -9,6 +9,7 @@ from functools import partial
 
 import pytest
 from tests.index.pipeline.support import counts, ids_of, model, new_collection, save_picture
+from tests.index.scan.metadata_support import titled
 
 from vse.errors import InputError
 from vse.index.watching import watch
@@ -96,6 +97,15 @@ def test_captions_are_watched_too(start, collection, root):
     (root / "captions.csv").write_text("path,caption\na.png,snow\n")
     assert counts(watcher.next()) == {"touched": 1, "unchanged": 1}
     assert collection.info().captions == 1
+
+
+def test_sidecars_are_watched_too(start, collection, root):
+    """A new sidecar updates the words of its image."""
+    watcher = start()
+    watcher.next()
+    (root / "a.xmp").write_bytes(titled("Quito"))
+    assert counts(watcher.next()) == {"touched": 1, "unchanged": 1}
+    assert {file.path: file.title for file in collection.files()}["a.png"] == "Quito"
 
 
 class Between(threading.Event):

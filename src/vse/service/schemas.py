@@ -115,6 +115,12 @@ class ItemModel(BaseModel):
     longitude: float | None
     duration: float | None
     captions: list[str]
+    camera: str | None = Field(None, description="make and model")
+    place: str | None = Field(None, description="name of the place, as 'Munich, Bavaria, Germany'")
+    title: str | None = None
+    description: str | None = None
+    keywords: list[str] = []
+    ocr: str | None = Field(None, description="text in the image; empty if there is none, null if it was not read")
     start: float | None
     end: float | None
     available: bool = Field(description="whether the file can be opened now")

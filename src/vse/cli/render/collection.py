@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from vse.index.transfer import EmbeddingExport, EmbeddingImport
     from vse.index.upgrade.run import UpgradeReport
 
+MOST_SHOWN = 5
+"""Cameras and places of a collection that are listed."""
 MAX_NAMED = 20
 """Corrupt files that are named in the command that repairs a collection."""
 
@@ -86,6 +88,10 @@ def overview_lines(overview: Overview) -> list[str]:
             f"'{command} --discard' discards it"
         )
     lines += [f"folder {root}: {count:,} files" for root, count in overview.folders()]
+    for name, counts in (("cameras", overview.cameras), ("places", overview.places)):
+        if counts:
+            shown = "; ".join(f"{each.name} ({each.files:,})" for each in counts[:MOST_SHOWN])
+            lines.append(f"{name}: {shown}{'; …' if len(counts) > MOST_SHOWN else ''}")
     return [printable(line) for line in lines]
 
 

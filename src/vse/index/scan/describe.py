@@ -153,6 +153,8 @@ def described_again(known: MediaFile, found: Found, root: str | Path, limits: Sc
             partly = start.startswith((_JPEG, _PNG))  # the readers of other formats want all of it
             stream = file if partly else io.BytesIO(file_content(path, found.path, limits.image))
             facts = picture_facts(stream, found.path, limits.image)
+    except (BadMediaError, BadImageError):
+        raise
     except (OSError, ValueError) as error:
         raise BadMediaError(found.path, os_reason(error) if isinstance(error, OSError) else "no such file") from error
     return replace(known, **_details(found, root, facts))

@@ -48,6 +48,7 @@ _LATITUDE_REF, _LATITUDE, _LONGITUDE_REF, _LONGITUDE = 1, 2, 3, 4
 
 _MAKE, _MODEL, _DESCRIPTION = 0x010F, 0x0110, 0x010E
 _XP_TITLE, _XP_COMMENT, _XP_KEYWORDS, _XP_SUBJECT = 0x9C9B, 0x9C9C, 0x9C9E, 0x9C9F  # of Windows
+_FIRST = (_MAKE, _MODEL, _DESCRIPTION, _XP_TITLE, _XP_COMMENT, _XP_KEYWORDS, _XP_SUBJECT)
 _XMP, _IPTC, _PHOTOSHOP = 700, 33723, 34377  # of TIFF
 
 
@@ -55,16 +56,24 @@ def exif_tags(exif: Image.Exif) -> Tags:
     """Return what EXIF says."""
     taken, place = notes(exif)
     latitude, longitude = place if place is not None else (None, None)
-    windows = {tag: _wide(exif.get(tag)) for tag in (_XP_TITLE, _XP_COMMENT, _XP_KEYWORDS, _XP_SUBJECT)}
+    first = {tag: _value(exif, tag) for tag in _FIRST}
+    windows = {tag: _wide(first[tag]) for tag in (_XP_TITLE, _XP_COMMENT, _XP_KEYWORDS, _XP_SUBJECT)}
     return Tags(
         taken=taken,
         latitude=latitude,
         longitude=longitude,
-        camera=camera_of(_text(exif.get(_MAKE)), _text(exif.get(_MODEL))),
+        camera=camera_of(_text(first[_MAKE]), _text(first[_MODEL])),
         title=clean(windows[_XP_TITLE], MAX_TITLE) or clean(windows[_XP_SUBJECT], MAX_TITLE),
-        description=description_of(windows[_XP_COMMENT]) or description_of(_utf8(exif.get(_DESCRIPTION))),
+        description=description_of(windows[_XP_COMMENT]) or description_of(_utf8(first[_DESCRIPTION])),
         keywords=unique(windows[_XP_KEYWORDS].split(";")),
     )
+
+
+def _value(exif: Image.Exif, tag: int) -> object:
+    try:
+        return exif.get(tag)
+    except Exception:  # noqa: BLE001 - corrupt EXIF is no reason to reject an image
+        return None
 
 
 def _wide(value: object) -> str:
@@ -221,11 +230,7 @@ def _iptc(image: Image.Image) -> bytes:
     resources = image.info.get("photoshop")
     if isinstance(resources, dict):
         return _raw(resources.get(0x0404))
-    record = _tiff_value(image, _IPTC)
-    if isinstance(record, tuple) and all(isinstance(each, int) for each in record):  # as 32-bit numbers, by Photoshop
-        order = "big" if getattr(getattr(image, "tag_v2", None), "_endian", "<") == ">" else "little"
-        record = b"".join((each & 0xFFFFFFFF).to_bytes(4, order) for each in record)
-    return _raw(record) or iptc_record(_raw(_tiff_value(image, _PHOTOSHOP)))
+    return _raw(_tiff_value(image, _IPTC)) or iptc_record(_raw(_tiff_value(image, _PHOTOSHOP)))
 
 
 def _tiff_value(image: Image.Image, tag: int) -> object:

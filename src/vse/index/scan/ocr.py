@@ -13,7 +13,7 @@ from vse.errors import require
 from vse.index.scan.tags import clean
 from vse.inputs.images import ImageLimits, file_content, read_image
 
-MAX_SIDE = 1600
+MAX_SIDE = 1280
 """Pixels of the longer side; larger images are reduced."""
 MAX_TEXT = 10_000
 """Characters of one image that are kept."""
