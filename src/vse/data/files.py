@@ -91,9 +91,8 @@ def parse_json(text: str, place: str) -> Any:
         raise InputError(f"{place}: not usable JSON ({error})") from None
 
 
-PARQUET_ROWS = 4096
-MAX_PARQUET_BYTES = 512 * 2**20
-SMALL_PARTS = f"expected at most {MAX_PARQUET_BYTES:,}, write smaller row groups"
+PARQUET_ROWS = 256
+MAX_TEXT_BYTES = 2**20
 MALFORMED = "malformed row"
 REQUIRED = ("path", "caption")
 OPTIONAL = ("split", "id")
@@ -163,32 +162,46 @@ def _parquet_rows(path: Path, on_problem: OnProblem) -> Iterator[Row]:
     parquet = require("pyarrow.parquet", "train", "reading Parquet")
     pyarrow = require("pyarrow", "train", "reading Parquet")
     try:
-        with parquet.ParquetFile(path) as file:
+        # Texts stay dictionaries: one that is stored once for all rows takes memory once.
+        texts = _text_columns(parquet.read_metadata(path).schema)
+        with parquet.ParquetFile(path, read_dictionary=texts) as file:
             names = file.schema_arrow.names
             _expect_columns(path, names)
             wanted = [name for name in (*REQUIRED, *OPTIONAL) if name in names]
-            _expect_small_parts(path, file.metadata, wanted)
             number = 0
             for batch in file.iter_batches(PARQUET_ROWS, columns=wanted):  # columns with image data are never loaded
-                if batch.nbytes > MAX_PARQUET_BYTES:
-                    raise InputError(f"{path} has {batch.nbytes:,} bytes in {batch.num_rows} rows: {SMALL_PARTS}")
+                batch.validate(full=True)  # an index beyond its dictionary would end the process
+                _expect_short_texts(path, batch, pyarrow)
                 for row in batch.to_pylist():
                     number += 1
                     yield f"{path}, row {number}", row
-    except (pyarrow.ArrowException, OSError) as error:
+    except InputError:
+        raise
+    except (pyarrow.ArrowException, OSError, ValueError, LookupError, TypeError, MemoryError) as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise InputError(f"{path} cannot be read as Parquet: {reason}") from error
 
 
-def _expect_small_parts(path: Path, metadata: Any, wanted: Sequence[str]) -> None:
-    """Refuse columns that decompress to far more than captions need: a few kilobytes can hold gigabytes."""
-    for group in range(metadata.num_row_groups):
-        part = metadata.row_group(group)
-        for number in range(part.num_columns):
-            column = part.column(number)
-            if column.path_in_schema in wanted and column.total_uncompressed_size > MAX_PARQUET_BYTES:
-                size = column.total_uncompressed_size
-                raise InputError(f"{path} has {size:,} bytes in one part of {column.path_in_schema!r}: {SMALL_PARTS}")
+def _text_columns(schema: Any) -> list[str]:
+    """Return the paths of the columns of texts. The sizes in the metadata are not read: pyarrow aborts on damage."""
+    columns = [schema.column(number) for number in range(len(schema))]
+    texts = [column.path for column in columns if column.physical_type == "BYTE_ARRAY"]
+    return [path for path in texts if path.partition(".")[0] in (*REQUIRED, *OPTIONAL)]
+
+
+def _expect_short_texts(path: Path, batch: Any, pyarrow: Any) -> None:
+    """Refuse texts that would take all memory when each row gets a copy."""
+    compute = require("pyarrow.compute", "train", "reading Parquet")
+    for column in batch.columns:
+        texts = column
+        while pyarrow.types.is_list(texts.type) or pyarrow.types.is_large_list(texts.type):
+            texts = texts.flatten()
+        if pyarrow.types.is_dictionary(texts.type):
+            texts = texts.dictionary
+        if pyarrow.types.is_string(texts.type) or pyarrow.types.is_large_string(texts.type):
+            longest = compute.max(compute.binary_length(texts)).as_py() or 0
+            if longest > MAX_TEXT_BYTES:
+                raise InputError(f"{path} has a text of {longest:,} bytes: expected at most {MAX_TEXT_BYTES:,}")
 
 
 def _expect_columns(path: Path, columns: list[str]) -> None:

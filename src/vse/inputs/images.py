@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import io
+import logging
 import os
 import stat
 import struct
+import warnings
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
@@ -15,6 +17,10 @@ import numpy as np
 from PIL import Image, ImageFile
 
 from vse.errors import InputError
+
+# Pillow warns about broken metadata of files that can be read; a terminal or a log is no place for that.
+warnings.filterwarnings("ignore", category=UserWarning, module=r"PIL\.")
+logging.getLogger("PIL").addHandler(logging.NullHandler())
 
 _ACCEPTED = "expected (H, W), (H, W, 1), (H, W, 3) or (H, W, 4) of uint8, uint16, bool, or float in 0 … 1"
 

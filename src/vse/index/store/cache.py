@@ -91,7 +91,7 @@ class CacheHeader:
 
 @dataclass(frozen=True)
 class OpenCache:
-    """A header with its ``ids (rows,)``, negative where purged, and its memory-mapped vectors."""
+    """A header with its ``ids (rows,)``, negative where purged, and its vectors."""
 
     signature: Signature | None
     header: CacheHeader
@@ -100,7 +100,7 @@ class OpenCache:
 
     @property
     def matrix(self) -> Vectors:
-        """The vectors ``(rows, D)``, not verified."""
+        """The vectors ``(rows, D)``; those of a block that was not verified may be missing."""
         return self.vectors.matrix
 
 
@@ -164,7 +164,7 @@ class VectorCache:
         return ids if same or header.checksum is None else None
 
     def vectors(self, header: CacheHeader) -> VectorFile | None:
-        """Return the memory-mapped vectors; None when a file is missing or truncated."""
+        """Return the vectors, not read yet; None when a file is missing or truncated."""
         try:
             return VectorFile(self.path(header, "vectors"), header.rows, self.dimensions, self.sums(header))
         except (OSError, ValueError):
@@ -263,7 +263,7 @@ class VectorCache:
         sums = np.empty(0, np.uint64) if (known := self.sums(header)) is None else known
         for row in gone.tolist():  # before they are overwritten; a row that is zero already changes nothing
             block = row // rows_per_block(self.dimensions)
-            sums[block : block + 1] -= sums_of(opened.matrix[row : row + 1], row)
+            sums[block : block + 1] -= sums_of(opened.vectors.row(row), row)
         with self.path(header, "vectors").open("r+b") as vectors, self.path(header, "ids").open("r+b") as column:
             vectors.seek(header.rows * row_bytes)
             column.seek(header.rows * ID.itemsize)
@@ -334,14 +334,14 @@ class Caches:
         if self._behind < FOLLOW_AFTER or self.resting or not self.guard.acquire(blocking=False):
             return
         try:
-            with suppress(sqlite3.Error, OSError):
+            with suppress(sqlite3.Error, OSError, DamagedCacheError):
                 self._follow_and_trim(connection)
         finally:
             self.guard.release()
 
     def finish(self, connection: sqlite3.Connection, *, whole: bool) -> None:
         """Update the caches before the writer closes; ``whole`` includes indexes, unless building them failed."""
-        with suppress(sqlite3.Error, OSError):  # everything is committed; the cache can be rebuilt at any time
+        with suppress(sqlite3.Error, OSError, DamagedCacheError):  # everything is committed, the cache can be rebuilt
             self._follow_and_trim(connection)
             if whole and not self._gave_up:
                 self.index()
@@ -387,6 +387,7 @@ def _index(cache: VectorCache, header: CacheHeader, progress: ProgressReporter |
         return
     vectors = cache.vectors(header)
     if vectors is not None:
+        vectors.verify()
         path = cache.path(header, kind)
         approximate.build(kind, vectors.matrix, path, progress)
         found = file_checksum(path)

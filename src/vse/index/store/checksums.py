@@ -33,6 +33,8 @@ ID = np.dtype("<i8")
 BLOCK_BYTES = 16384
 """A search through an approximate index verifies one block per candidate, so blocks are small."""
 READ_BYTES = 4 * 2**20
+MAX_READ_BYTES = 512 * 2**20
+"""Larger files are mapped: 260,000 vectors of 512 dimensions are read."""
 LARGEST_COSINE = 1.01
 """A score above this is no rounding error: a vector is damaged."""
 
@@ -119,11 +121,14 @@ class IntactFile:
 
 
 class VectorFile:
-    """The memory-mapped vectors of a cache; blocks are verified when they are first used.
+    """The vectors of a cache; blocks are read or mapped, and verified when they are first used.
+
+    Up to :data:`MAX_READ_BYTES` blocks are read into memory. Larger files are mapped: they share the memory of all
+    readers, but a page that vanishes while it is used ends the process.
 
     Args:
         path: The file.
-        rows: Rows to map.
+        rows: Rows to use.
         dimensions: Values of a row.
         sums: Checksums of the blocks; None for a cache of an earlier version, which has none.
 
@@ -134,12 +139,14 @@ class VectorFile:
     def __init__(self, path: Path, rows: int, dimensions: int, sums: Sums | None) -> None:
         self.dimensions, self.rows, self._sums = dimensions, rows, sums
         self.path = path
-        self._file = IntactFile(path, rows * dimensions * STORED.itemsize)
-        shape = rows, dimensions
+        shape, size = (rows, dimensions), rows * dimensions * STORED.itemsize
+        self._file = IntactFile(path, size)
+        self._mapped = size > MAX_READ_BYTES
+        # Memory that is never written to is never taken: blocks that no search needs cost nothing.
         self.matrix: Vectors = (
-            np.asarray(np.memmap(path, STORED, "r", shape=shape)) if rows else np.empty(shape, STORED)
+            np.asarray(np.memmap(path, STORED, "r", shape=shape)) if self._mapped else np.zeros(shape, STORED)
         )
-        self._verified = np.full(block_count(rows, dimensions), sums is None)
+        self._verified = np.full(block_count(rows, dimensions), sums is None and self._mapped)
         self.complete = bool(self._verified.all())
         self._lock = threading.Lock()
 
@@ -149,7 +156,8 @@ class VectorFile:
         Raises:
             DamagedCacheError: A block does not match its checksum or cannot be read.
         """
-        self._file.check()
+        if self._mapped:
+            self._file.check()
         if self.complete:
             return
         size = rows_per_block(self.dimensions)
@@ -181,30 +189,37 @@ class VectorFile:
     def _block_bytes(self) -> int:
         return rows_per_block(self.dimensions) * self.dimensions * STORED.itemsize
 
+    def row(self, number: int) -> Vectors:
+        """Return one row ``(1, D)`` as the file holds it, not verified."""
+        buffer = bytearray(self.dimensions * STORED.itemsize)
+        self._file.file.seek(number * len(buffer))
+        if _read_all(self._file.file, buffer) < len(buffer):
+            raise DamagedCacheError(self.path, np.empty(0, np.int64), "it was shortened")
+        return np.frombuffer(buffer, STORED).reshape(1, self.dimensions)
+
     def _damaged(self, blocks: Numbers) -> Numbers:
-        """Return those of a run of adjacent blocks that do not match; the others are marked as verified.
+        """Read a run of adjacent blocks; return those that do not match, the others are marked as verified.
 
         The file is read, not the mapped memory: a page that the disk cannot deliver is an error here, a signal there.
         """
-        if self._sums is None:
-            return np.empty(0, np.int64)
         first = int(blocks[0]) * rows_per_block(self.dimensions)
         count = min(len(blocks) * rows_per_block(self.dimensions), self.rows - first)
-        row_bytes = self.dimensions * STORED.itemsize
-        buffer = bytearray(count * row_bytes)
+        part = self.matrix[first : first + count]
+        if self._mapped:
+            part = np.empty(part.shape, STORED)
+        buffer = memoryview(part).cast("B")
         try:
-            self._file.file.seek(first * row_bytes)
+            self._file.file.seek(first * self.dimensions * STORED.itemsize)
             if _read_all(self._file.file, buffer) < len(buffer):
                 return blocks
         except OSError:
             return blocks
-        found = sums_of(np.frombuffer(buffer, STORED).reshape(count, self.dimensions))
-        same = found == self._sums[blocks]
+        same = np.full(len(blocks), True) if self._sums is None else sums_of(part) == self._sums[blocks]
         self._verified[blocks[same]] = True
         return blocks[~same]
 
 
-def _read_all(file: FileIO, buffer: bytearray) -> int:
+def _read_all(file: FileIO, buffer: bytearray | memoryview) -> int:
     view, done = memoryview(buffer), 0
     while done < len(buffer):
         count = file.readinto(view[done:])

@@ -73,9 +73,13 @@ def write_generation(folder: Path, generation: int) -> None:
 def remove_generations(folder: Path, before: int | None) -> None:
     """Delete the generations before ``before``, or all, as far as the system allows; the next call retries the rest.
 
-    The generation after the serving one is kept: an upgrade is building it, or will resume it.
+    The generation after the serving one is kept: an upgrade is building it, or will resume it. Temporary headers of
+    killed writers are deleted too.
     """
     for path in folder.iterdir():
+        if path.name.startswith(f".{HEADER}.") and path.is_file():
+            with suppress(OSError):
+                path.unlink()
         match = _GENERATION.fullmatch(path.name)
         if match and (before is None or int(match[1]) < before):
             remove_generation(path)

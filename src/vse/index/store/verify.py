@@ -14,7 +14,7 @@ from vse.errors import first_line
 from vse.index.store import approximate
 from vse.index.store.cache import Caches, OpenCache, VectorCache
 from vse.index.store.changes import SEQUENCES, find_file, last_ids
-from vse.index.store.checksums import file_checksum
+from vse.index.store.checksums import DamagedCacheError, file_checksum
 from vse.index.store.database import (
     DAMAGE,
     DETAIL_COLUMNS,
@@ -114,6 +114,8 @@ def _unreadable(cache: VectorCache, opened: OpenCache | None) -> str | None:
 def _differences(
     connection: sqlite3.Connection, cache: VectorCache, opened: OpenCache, progress: ProgressReporter
 ) -> CacheProblems:
+    with suppress(DamagedCacheError):  # damaged blocks are read as well, and differ below
+        opened.vectors.verify()
     ids, removed = np.abs(opened.ids), removed_after(connection, cache.table, opened.header.changes)
     alive = opened.ids[~np.isin(opened.ids, removed) & (opened.ids > 0)]
     last = int(ids[-1]) if len(ids) else 0
