@@ -47,6 +47,19 @@ def test_every_parameter_has_the_rate_of_its_part(image, text, backbone):
     assert all(group["params"] for group in optimizer.param_groups)
 
 
+@pytest.mark.parametrize("text", TEXTS)
+def test_poolings_have_their_own_rate_and_no_decay(text):
+    """The GPOs of both sides are one group, and nothing else is in it."""
+    model = build(region_config(), TEXTS[text]())
+    parameters = trained_parameters(model, backbone=False)
+    optimizer = create_optimizer(parameters, RECIPE.model_copy(update={"pooling_factor": 10.0}))
+    found = rates(optimizer, parameters)
+    faster = {name for name, rate in found.items() if rate == pytest.approx(5.0)}
+    assert faster == {name for name in parameters if "pooling." in name}
+    assert {name.split(".")[0] for name in faster} == {"image_encoder", "text_encoder"}
+    assert sorted(group["weight_decay"] for group in optimizer.param_groups)[:2] == [0.0, 0.03]
+
+
 def test_of_a_backbone_only_the_named_parts_are_trained():
     """The parts by the beginnings of their names, and all that is no backbone; one that does not exist is refused."""
     model = build(grid_config(), bert_config())

@@ -64,6 +64,7 @@ OTHER = {
     "optimizer.clip": 0.0,
     "optimizer.backbone_factor": 1.0,
     "optimizer.backbone_parts": ("layer4",),
+    "optimizer.pooling_factor": 10.0,
     "optimizer.transformer_factor": 1.0,
     "schedule.epochs": 30,
     "schedule.batch_size": 64,

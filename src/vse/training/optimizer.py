@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -13,6 +14,8 @@ from vse.training.recipe import OptimizerRecipe
 
 BACKBONE = "image_encoder.backbone."
 TRANSFORMER = "text_encoder.transformer."
+POOLING = re.compile(r"(^|[._])pooling\.")
+"""In the names of the parameters of poolings, of either tower."""
 
 
 def trained_parameters(model: nn.Module, *, backbone: bool, parts: Sequence[str] = ()) -> dict[str, nn.Parameter]:
@@ -41,15 +44,20 @@ def trained_parameters(model: nn.Module, *, backbone: bool, parts: Sequence[str]
 def create_optimizer(parameters: Mapping[str, nn.Parameter], recipe: OptimizerRecipe) -> torch.optim.Optimizer:
     """Create an optimizer with a group for each learning rate: image backbone, pretrained transformer, the rest.
 
-    Each group keeps its full rate as ``full_lr``, which the schedule multiplies.
+    Poolings have a group of their own if ``pooling_factor`` is not 1; it has no weight decay. Each group keeps its full
+    rate as ``full_lr``, which the schedule multiplies.
     """
     factors = {"backbone": recipe.backbone_factor, "transformer": recipe.transformer_factor, "rest": 1.0}
+    own = recipe.pooling_factor != 1
+    if own:
+        factors["pooling"] = recipe.pooling_factor
     groups: list[dict[str, Any]] = []
     for part, factor in factors.items():
-        members = [value for name, value in parameters.items() if _part(name) == part]
+        members = [value for name, value in parameters.items() if _part(name, own_pooling=own) == part]
         if members:
             rate = recipe.lr * factor
-            groups.append({"params": members, "lr": rate, "full_lr": rate})
+            decay = {"weight_decay": 0.0} if part == "pooling" else {}
+            groups.append({"params": members, "lr": rate, "full_lr": rate, **decay})
     kind = torch.optim.AdamW if recipe.name == "adamw" else torch.optim.Adam
     return kind(groups, lr=recipe.lr, weight_decay=recipe.weight_decay, fused=True)
 
@@ -81,7 +89,9 @@ def load_optimizer_tensors(
         optimizer.state[parameter][what] = value.to(parameter.device).clone()
 
 
-def _part(name: str) -> str:
+def _part(name: str, *, own_pooling: bool) -> str:
     if name.startswith(BACKBONE):
         return "backbone"
-    return "transformer" if name.startswith(TRANSFORMER) else "rest"
+    if name.startswith(TRANSFORMER):
+        return "transformer"
+    return "pooling" if own_pooling and POOLING.search(name) else "rest"

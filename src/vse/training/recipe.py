@@ -85,7 +85,8 @@ class OptimizerRecipe(Table):
 
     ``clip`` bounds the global norm of the gradients; 0 disables clipping. ``backbone_parts`` are prefixes of names in
     the image backbone, such as ``model.blocks.6``: only these parts of it are trained; all of it if there are none.
-    Layers below the first of them need no gradients.
+    Layers below the first of them need no gradients. ``pooling_factor`` is that of all poolings; unless it
+    is 1, they have no weight decay.
     """
 
     name: Literal["adamw", "adam"] = "adamw"
@@ -95,6 +96,7 @@ class OptimizerRecipe(Table):
     backbone_factor: Positive = 0.1
     backbone_parts: Annotated[tuple[str, ...], Field(strict=False)] = ()
     transformer_factor: Positive = 0.1
+    pooling_factor: Positive = 1.0
 
 
 class ScheduleRecipe(Table):
