@@ -11,7 +11,7 @@ from tests.service.support import API, KEY, application, id_of, service, soon
 
 from vse.service.auth import cookie_name
 
-FIELDS = {"time", "method", "route", "status", "milliseconds", "bytes"}
+FIELDS = {"time", "request_id", "method", "route", "status", "milliseconds", "bytes"}
 
 
 @pytest.fixture
@@ -131,8 +131,12 @@ def test_metrics_count_requests(home):
     assert after["vse_request_seconds_count", (f"{API}/search",)] == 4
     assert after["vse_request_seconds_sum", (f"{API}/search",)] > 0
     assert after["vse_requests_under_way", ()] == 1  # this one
-    assert after["vse_collection_items", ()] == info["items"]
-    assert after["vse_collection_files", ()] == info["files"]
+    name = (home.index.name,)
+    assert after["vse_collection_items", name] == info["items"]
+    assert after["vse_collection_files", name] == info["files"]
+    assert after["vse_collection_bytes", name] > 10_000
+    assert after["vse_collection_cache_lag", name] == 0
+    assert 0 <= after["vse_collection_changed_seconds", name] < 86_400
     assert not [key for key in after if "nowhere" in str(key) or "PURGE" in str(key)]
 
 

@@ -13,7 +13,7 @@ from schemathesis.specs.openapi.checks import positive_data_acceptance
 from tests.service.support import API, application
 
 EXAMPLES = 8
-FURTHER_RULES = ("search", "search_with_pictures", "captions", "browse")
+FURTHER_RULES = ("search", "search_with_pictures", "captions", "browse", "search_by_vector", "embed", "embed_images")
 """Parameters of these have to go together, or with what the collection holds, which no schema says: 422."""
 OPERATIONS = {
     "search": ("get", f"{API}/search"),
@@ -30,9 +30,20 @@ OPERATIONS = {
     "evidence": ("get", f"{API}/items/{{item_id}}/evidence"),
     "collection": ("get", f"{API}/collection"),
     "model_curves": ("get", f"{API}/model/curves"),
+    "search_by_vector": ("post", f"{API}/search/vector"),
+    "embed": ("post", f"{API}/embed"),
+    "embed_images": ("post", f"{API}/embed/images"),
+    "collections": ("get", f"{API}/collections"),
     "open_session": ("post", f"{API}/session"),
     "healthz": ("get", "/healthz"),
     "metrics": ("get", "/metrics"),
+}
+OF_THE_SERVICE = ("collections", "open_session", "healthz", "metrics")
+"""All others exist for each collection by its name, too."""
+NAMED = {
+    f"{name}_of_collection": (method, path.replace(API, f"{API}/collections/{{collection}}"))
+    for name, (method, path) in OPERATIONS.items()
+    if name not in OF_THE_SERVICE
 }
 
 
@@ -40,7 +51,7 @@ def test_operation_ids_are_stable(client):
     """Generated clients use these names, under versioned URLs: neither changes within /api/v1."""
     paths = client.get("/openapi.json").json()["paths"]
     found = {operation["operationId"]: (method, path) for path in paths for method, operation in paths[path].items()}
-    assert found == OPERATIONS
+    assert found == {**OPERATIONS, **NAMED}
 
 
 def test_all_schema_references_resolve(client):
@@ -66,10 +77,10 @@ def schema(home):
 
 
 @pytest.mark.parametrize("mode", [GenerationMode.POSITIVE, GenerationMode.NEGATIVE], ids=["allowed", "forbidden"])
-@pytest.mark.parametrize("name", OPERATIONS)
+@pytest.mark.parametrize("name", [*OPERATIONS, "collection_of_collection", "item_of_collection"])
 def test_responses_match_the_openapi_document(schema, name, mode):
     """No 500; only documented statuses, content types and shapes; what the document forbids is rejected."""
-    method, path = OPERATIONS[name]
+    method, path = {**OPERATIONS, **NAMED}[name]
 
     @given(case=schema[path][method].as_strategy(generation_mode=mode))
     @settings(max_examples=EXAMPLES, derandomize=True, database=None, suppress_health_check=list(HealthCheck))

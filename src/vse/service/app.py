@@ -17,7 +17,7 @@ from vse._version import __version__
 from vse.errors import InputError
 from vse.service import auth, problems
 from vse.service.auth import RequireKey
-from vse.service.context import PREFIX, Service, Workers
+from vse.service.context import Service, Workers
 from vse.service.limits import BodyLimits
 from vse.service.media import ServedRoots, serving, thumbnail_cache
 from vse.service.middleware import (
@@ -31,7 +31,7 @@ from vse.service.middleware import (
 )
 from vse.service.problems import Problem
 from vse.service.routes import collection, evidence, files, items, search, vectors
-from vse.service.settings import MAX_COLLECTIONS, ServiceSettings
+from vse.service.settings import MAX_COLLECTIONS, ONE_OF_SEVERAL, PREFIX, ServiceSettings
 from vse.service.state import Reloader
 
 STATIC = Path(__file__).with_name("static")
@@ -44,7 +44,6 @@ ROUTERS = (
     vectors.router,
 )
 """The routes of a collection."""
-ONE_OF_SEVERAL = PREFIX + "/collections/{collection}"
 
 
 def create_app(reloaders: Reloader | Sequence[Reloader], settings: ServiceSettings) -> FastAPI:

@@ -13,9 +13,10 @@ from starlette.datastructures import Headers
 from starlette.requests import cookie_parser
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from vse.service.context import PREFIX, Ctx
+from vse.service.context import Ctx
 from vse.service.problems import ProblemError, problem_response, responses
 from vse.service.schemas import KeyModel
+from vse.service.settings import PREFIX
 
 PUBLIC_PATHS = ("/healthz", "/api/v1/session", "/")
 """Paths that need no key. The page itself shows nothing of the collection until it has one."""

@@ -18,11 +18,10 @@ from starlette.datastructures import State
 from vse.service.media import ServedRoots, serve_only
 from vse.service.middleware import HEAD, Metrics, host_name
 from vse.service.problems import NOT_LOCAL_TYPE, ProblemError
-from vse.service.settings import Limits, ServiceSettings, is_local
+from vse.service.settings import PREFIX, Limits, ServiceSettings, is_local
 from vse.service.state import LRU, LoadedCollection, Reloader
 
 T = TypeVar("T")
-PREFIX = "/api/v1"
 FORWARDED = ("forwarded", "x-forwarded-for", "x-forwarded-host", "x-real-ip", "via")
 """Headers of a proxy, behind which the client may be anywhere."""
 NO_ORIGINALS = "original files are given to clients on this machine only: 'vse serve --originals' allows others"

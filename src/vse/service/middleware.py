@@ -20,6 +20,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from vse.index.open import bytes_below, collection_lag
 from vse.index.types import Collection
 from vse.service.problems import problem_response
+from vse.service.settings import ONE_OF_SEVERAL, PREFIX
 
 LOGGER = logging.getLogger("vse.service")
 
@@ -131,8 +132,9 @@ class HeadAsGet:
 
         inner = {**scope, "method": "GET", HEAD: True}
         await self.app(inner, receive, send_without_body)
-        if "route" in inner:
-            scope["route"] = inner["route"]  # the request log and the metrics need it
+        for name in ("route", "path_params"):  # the request log and the metrics need them
+            if name in inner:
+                scope[name] = inner[name]
 
 
 UNEXPECTED = "unexpected error: the log of the service names the place"
@@ -261,7 +263,7 @@ class RequestLog:
             self._record(scope, status, sent, time.perf_counter() - start)
 
     def _record(self, scope: Scope, status: int, sent: int, seconds: float) -> None:
-        route = getattr(scope.get("route"), "path", None) or _unrouted(scope["path"])
+        route = _route(scope)
         method = scope["method"] if scope["method"] in ("GET", "HEAD", "POST") else "other"
         self.metrics.requests.labels(method, route, str(status)).inc()
         self.metrics.seconds.labels(route).observe(seconds)
@@ -298,6 +300,14 @@ class RequestLog:
 MASK = "***"
 SECRET = re.compile("key|token|auth|secret|passw", re.IGNORECASE).search
 """Names of parameters whose values are not logged; no parameter of the API is called so."""
+
+
+def _route(scope: Scope) -> str:
+    """The path of the route with its parameters as placeholders; FastAPI's own may lack the prefix of its router."""
+    found: str = getattr(scope.get("route"), "path", None) or _unrouted(scope["path"])
+    if not found.startswith("/") or found.startswith(PREFIX) or not scope["path"].startswith(f"{PREFIX}/"):
+        return found
+    return f"{ONE_OF_SEVERAL if 'collection' in scope.get('path_params', {}) else PREFIX}{found}"
 
 
 def _unrouted(path: str) -> str:

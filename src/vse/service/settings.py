@@ -7,6 +7,9 @@ from dataclasses import dataclass, field
 
 from vse.errors import InputError
 
+PREFIX = "/api/v1"
+ONE_OF_SEVERAL = PREFIX + "/collections/{collection}"
+"""The same routes for each collection by its name; those below :data:`PREFIX` are about the first."""
 LOCAL_NAMES = ("localhost", "127.0.0.1", "::1")
 MIN_KEY_LENGTH = 16
 MAX_PARTS = 8

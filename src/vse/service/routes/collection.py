@@ -14,7 +14,7 @@ from vse.index.relevance import GOOD, STRONG, WEAK
 from vse.index.types import readable
 from vse.models.curves import PoolingCurve
 from vse.models.protocols import Capabilities
-from vse.service.context import PREFIX, Context, Ctx, Service
+from vse.service.context import Context, Ctx, Service
 from vse.service.files import can_reveal
 from vse.service.problems import responses
 from vse.service.schemas import (
@@ -32,7 +32,7 @@ from vse.service.schemas import (
     NameModel,
     ServedCollectionModel,
 )
-from vse.service.settings import MAX_EXPORT
+from vse.service.settings import MAX_EXPORT, PREFIX
 from vse.service.state import LoadedCollection
 
 if TYPE_CHECKING:
