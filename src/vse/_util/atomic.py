@@ -5,8 +5,14 @@ from __future__ import annotations
 import json
 import os
 import tempfile
+import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
+
+REPLACE_ATTEMPTS = 50
+REPLACE_PAUSE = 0.02
+"""Seconds between two attempts."""
 
 
 def write_text(path: Path, text: str) -> None:
@@ -20,11 +26,21 @@ def write_text(path: Path, text: str) -> None:
             file.flush()
             os.fsync(file.fileno())
         temporary.chmod(0o644)
-        temporary.replace(path)
+        replace_file(temporary, path)
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
     sync_folder(path.parent)
+
+
+def replace_file(source: Path, target: Path) -> None:
+    """Rename a file over another one; on Windows, wait for readers, which have the target open for a moment."""
+    for _ in range(REPLACE_ATTEMPTS if os.name == "nt" else 0):
+        with suppress(PermissionError):
+            source.replace(target)
+            return
+        time.sleep(REPLACE_PAUSE)
+    source.replace(target)
 
 
 def sync_folder(folder: Path) -> None:

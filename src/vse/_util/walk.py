@@ -76,12 +76,15 @@ def walk_tree(
 
 
 def folder_identity(place: Path) -> Identity | None:
-    """Return device and inode of a folder, None if it cannot be read."""
+    """Return device and inode of a folder, None if it cannot be read.
+
+    Windows has no inodes on some network drives: they are 0 there, and None is returned.
+    """
     try:
         status = place.stat()
     except OSError:
         return None
-    return status.st_dev, status.st_ino
+    return (status.st_dev, status.st_ino) if status.st_ino else None
 
 
 def walk_files(root: Path, on_error: Callable[[str, OSError], None]) -> Iterator[str]:

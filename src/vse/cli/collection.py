@@ -125,10 +125,14 @@ def relocate(
     Embeddings and ids stay. Some files are looked for at the new place first.
     """
     from vse.index.build import relocate_root
+    from vse.index.confirmed import confirm_roots, confirmed_roots
     from vse.index.open import open_collection, overview_of
+    from vse.index.pipeline.folder import root_of
 
     with closing(open_collection(index, write=True)) as collection:
         count = relocate_root(collection, old, new, force=force)
+        if root_of(old) in confirmed_roots(index):  # 'vse serve' still shows its files
+            confirm_roots(index, [root_of(new)])
         show(overview_of(collection, f"{count:,} files relocated"), as_json=as_json)
 
 

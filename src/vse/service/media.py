@@ -41,6 +41,9 @@ BLOCK = 1 << 18
 BY_DESCRIPTOR = os.open in os.supports_dir_fd and hasattr(os, "O_DIRECTORY") and hasattr(os, "O_NOFOLLOW")
 """Whether files can be opened relative to an open folder, so that no link is ever followed."""
 
+NAME_SURROGATE = 0x20000000
+"""Bit of a reparse tag of Windows that stands for a link or a junction; files in a cloud have tags without it."""
+
 ThumbnailSize = Literal[160, 320, 640]
 PREVIEW = 1600
 QUALITY = {160: 72, 320: 78, 640: 82, PREVIEW: 88}
@@ -146,7 +149,7 @@ def open_media(file: MediaFile) -> OpenFile:
     if not is_served(file):
         raise ProblemError(403, NOT_CONFIRMED)
     parts = file.path.split("/")
-    if any(part in ("", ".", "..") or "\0" in part for part in parts):
+    if not _stays_below(parts):
         raise ProblemError(404, NOT_FOUND)
     folders: list[int] = []
     try:
@@ -172,6 +175,15 @@ def open_media(file: MediaFile) -> OpenFile:
     return OpenFile(io.FileIO(descriptor, "rb"), status.st_size, status.st_mtime_ns)
 
 
+def _stays_below(parts: Sequence[str]) -> bool:
+    """Return whether the parts of a path lead nowhere but down.
+
+    On Windows, a part may hold a drive, a stream or further parts: ``C:\\x`` would replace the whole path.
+    """
+    unsafe = "\0" if BY_DESCRIPTOR else "\0\\:"
+    return not any(part in ("", ".", "..") or any(letter in unsafe for letter in part) for part in parts)
+
+
 def _open_by_path(root: Path, parts: list[str]) -> OpenFile:
     """Open a file on systems that cannot open relative to a folder (Windows); raise OSError for links on the way.
 
@@ -181,7 +193,7 @@ def _open_by_path(root: Path, parts: list[str]) -> OpenFile:
     status = os.lstat(place)
     for each in (place, *list(place.parents)[: len(parts) - 1]):
         found = os.lstat(each)
-        if stat.S_ISLNK(found.st_mode) or bool(getattr(found, "st_reparse_tag", False)):
+        if stat.S_ISLNK(found.st_mode) or getattr(found, "st_reparse_tag", 0) & NAME_SURROGATE:
             raise OSError(errno.ELOOP, "a link")
     flags = os.O_RDONLY | getattr(os, "O_BINARY", 0) | getattr(os, "O_NOINHERIT", 0) | getattr(os, "O_NONBLOCK", 0)
     opened = io.FileIO(os.open(place, flags), "rb")
@@ -205,7 +217,7 @@ def is_missing(file: MediaFile) -> bool:
 
     Whether a file of a folder that may not be shown exists is not told.
     """
-    if not is_served(file):
+    if not is_served(file) or not _stays_below(file.path.split("/")):
         return True
     try:
         return not stat.S_ISREG(os.lstat(full_path(file)).st_mode)

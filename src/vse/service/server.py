@@ -112,7 +112,9 @@ def listen(settings: ServiceSettings) -> socket.socket:
     # IPPROTO_TCP instead of 0: asyncio sets TCP_NODELAY only where it sees TCP, and responses would wait 40 ms.
     listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        # On Windows, SO_REUSEADDR would let two services share a port.
+        option = getattr(socket, "SO_EXCLUSIVEADDRUSE", socket.SO_REUSEADDR)
+        listener.setsockopt(socket.SOL_SOCKET, option, 1)
         listener.bind((settings.host, settings.port))
         listener.listen(BACKLOG)
     except OSError as error:
@@ -156,6 +158,8 @@ class _Server(uvicorn.Server):
 
 def _limit_arenas() -> None:
     """Let all threads share two malloc arenas: glibc creates one per thread, and memory freed in one stays there."""
+    if not sys.platform.startswith("linux"):  # Windows cannot even open CDLL(None)
+        return
     with suppress(OSError, AttributeError):
         ctypes.CDLL(None).mallopt(M_ARENA_MAX, ARENAS)
 

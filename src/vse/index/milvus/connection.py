@@ -6,6 +6,7 @@ import logging
 import os
 import re
 import shutil
+import sys
 import threading
 from collections import Counter
 from collections.abc import Iterator
@@ -204,6 +205,11 @@ def stop(folder: Path) -> None:
 
 
 def _servers() -> Any:
+    if sys.platform == "win32":
+        raise InputError(
+            "a folder that ends in .db is kept by Milvus Lite, which does not run on Windows: use a Milvus server "
+            "(milvus+http://host:19530/name), or a folder with another name"
+        )
     return require("milvus_lite.server_manager", "milvus", "a collection in a .db folder").server_manager_instance
 
 

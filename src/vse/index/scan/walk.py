@@ -213,7 +213,7 @@ class Scan(Iterator[Found]):
                 count += 1
                 yield found
             self._listed = len(self.problems)
-        if identity is None or folder_identity(self.root) != identity:
+        if folder_identity(self.root) != identity or not self.root.is_dir():
             self._problem("", "the folder was replaced or unmounted while it was read", unseen=True)
 
     def _enter(self, path: str, depth: int) -> bool | None:
@@ -304,7 +304,7 @@ class Scan(Iterator[Found]):
         if not stat.S_ISREG(status.st_mode):
             self._problem(path, "not a regular file")
             return None
-        if linked:  # other files are met only once, so millions of them need no memory
+        if linked and status.st_ino:  # other files are met only once, so millions of them need no memory
             identity = (status.st_dev, status.st_ino)
             if identity in self._visited:
                 return None
