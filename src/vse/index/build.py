@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from vse.errors import InputError
 from vse.index.checks import model_mismatch_error
 from vse.index.confirmed import confirm_roots
-from vse.index.open import collection_exists, create_collection, open_collection, upgrade_hint
+from vse.index.open import collection_exists, create_collection, is_external, open_collection, upgrade_hint
 from vse.index.pipeline.folder import IndexReport, check_overlap, root_of
 from vse.index.pipeline.folder import index_folders as index_roots
 from vse.index.scan import ScanRules, why_absent
@@ -263,6 +263,11 @@ def _load(
         return named_model(model, device=device, threads=threads)
     if known is None:
         return recorded_model(DEFAULT, device=device, threads=threads), DEFAULT
+    if is_external(known):
+        raise InputError(
+            f"{where} holds embeddings of {known.model!r}, which are computed elsewhere: 'vse collection import' adds "
+            "to it, or choose another name after --into"
+        )
     try:
         encoder = recorded_model(known.model_source, known.model, device=device, threads=threads)
         return encoder, known.model_source

@@ -343,6 +343,9 @@ def test_search_of_own_embeddings_by_text_says_why_not(tmp_path, pair, capsys):
         tiny = search_encoded(collection, vector_query(VECTORS[2].astype(float) * 1e-200, collection), 1)
         assert tiny.results[0].item.file.path == "group/2"
     assert "computed elsewhere" in error_line(capsys, 1, "search", where, "a dog")
+    (tmp_path / "photos").mkdir()
+    line = error_line(capsys, 1, "index", tmp_path / "photos", "--into", where)
+    assert "'vse collection import' adds to it" in line
     found = reported("search", where, "--like", 3, "-k", 4)["results"]
     assert len(found) == 4
     assert {each["confidence"] for each in found} == {None}

@@ -66,7 +66,8 @@ def photos_lines(result: PhotosResult) -> list[str]:
 
 def listening_lines(listening: Listening) -> list[str]:
     """Return the address of a service."""
-    return [f"{', '.join(listening.indexes)} is at {listening.address}   (Ctrl-C stops it)"]
+    verb = "is" if len(listening.indexes) == 1 else "are"
+    return [f"{', '.join(listening.indexes)} {verb} at {listening.address}   (Ctrl-C stops it)"]
 
 
 def overview_lines(overview: Overview) -> list[str]:

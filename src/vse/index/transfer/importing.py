@@ -30,7 +30,7 @@ from vse.inputs.files import Problem
 from vse.progress import ProgressReporter, SilentProgress
 
 BATCH = 1024
-"""Files of one transaction."""
+"""Embeddings of one transaction; a file is never split."""
 MAX_BAD = 100_000
 """Rows that may be left out."""
 OnBad = Literal["error", "skip"]
@@ -272,7 +272,7 @@ def _write(
     checked: _Checked,
     report: ProgressReporter,
 ) -> _Counts:
-    counts, batch = _Counts(), list[Entry]()
+    counts, batch, size = _Counts(), list[Entry](), 0
     if collection.info().files:
         _remember_known(collection, ids, report)
 
@@ -280,9 +280,11 @@ def _write(
         raise InputError(f"{place}: {reason}; the file has changed since it was checked: import it again")
 
     def flush() -> None:
+        nonlocal size
         if batch:
             collection.add(batch)
             batch.clear()
+            size = 0
 
     report.start(checked.rows, "importing")
     for position, source in enumerate(sources):
@@ -290,13 +292,14 @@ def _write(
         for file, rows in _grouped(_rows(source, root, changed, report, bad)):
             moments = [row.moment for row in rows]
             known = ids.mark(file)
-            if known == mark_of(file, moments):
+            if known is not None and known == mark_of(file, moments):
                 counts.unchanged += 1
                 continue
             counts.added += known is None
             counts.replaced += known is not None
             batch.append(Entry(file, tuple(moments)))  # captions have no embeddings
-            if len(batch) >= BATCH or sum(len(entry.moments) for entry in batch) >= 4 * BATCH:
+            size += len(moments)
+            if size >= BATCH:
                 flush()
     flush()
     report.finish()

@@ -259,7 +259,8 @@ async function introduce() {
   pickers.place.offer(flatList(collection.places ?? []));
   pickers.camera.offer(flatList(collection.cameras ?? []));
   byId("words").disabled = !collection.searches_text;
-  if (!collection.searches_text) byId("words").placeholder = "This model does not read text: search by image";
+  if (collection.external) byId("words").placeholder = "Embeddings computed elsewhere: browse, or search by item";
+  else if (!collection.searches_text) byId("words").placeholder = "This model does not read text: search by image";
   const { evidence } = collection.model.capabilities;
   viewer.offer({ evidence, grades: Boolean(collection.grades), files: collection.original_files });
   selection.offer(collection.original_files);
