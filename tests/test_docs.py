@@ -14,7 +14,7 @@ from PIL import Image
 ROOT = Path(__file__).parent.parent
 README = ROOT / "README.md"
 PAGES = (README, *sorted((ROOT / "docs").glob("*.md")))
-RUNNABLE = ("models.md", "evaluation.md", "pooling.md", "training.md")
+RUNNABLE = ("collections.md", "models.md", "evaluation.md", "pooling.md", "training.md")
 FACES = {
     "vse",
     "vse.data",
