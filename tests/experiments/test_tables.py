@@ -21,7 +21,7 @@ from vse.progress import SilentProgress
 from vse.training.result import TrainingResult
 
 ROWS = {
-    "headline": 6,
+    "headline": 7,
     "aggregators": 6,
     "poolings": 18,
     "either-side": 4,

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from vse._util.atomic import write_json
 from vse._util.schema import read_json
 from vse.data import CaptionedImages, FeatureRows, FeatureStore, attach, open_data
+from vse.data.features import HEADER
 from vse.data.layouts import precomp
 from vse.data.open import list_splits
 from vse.errors import InputError
@@ -168,18 +169,30 @@ class Place:
 
 
 def prepare(call: Call) -> Place:
-    """Return the recipe and its data; for the small recipe, features are computed and projected once."""
+    """Return the recipe and its data; a store with wider features than a region recipe takes is projected once.
+
+    Without a store, the small recipe computes its own.
+    """
     name = call.recipe or RECIPE
     data = call.needed_data("Flickr8k's")
-    if name != RECIPE:
-        return Place(name, (*data_changes(call, data), *(SHORT if call.quick else ()), *call.changes))
-    recipe = read_recipe(name)
-    if not isinstance(recipe, Recipe) or recipe.model.kind != "vse" or recipe.model.image.kind != "region":
-        raise InputError(f"{name}: expected a recipe of region features")
-    features = call.features or _computed(call, data)
-    size = recipe.model.image.feature_size
+    features = call.features or (_computed(call, data) if name == RECIPE else None)
+    quick = () if not call.quick else QUICK if name == RECIPE else SHORT
+    size = _projected_size(name, call.changes, features)
+    if features is None or size is None:
+        return Place(name, (*data_changes(call, data), *quick, *call.changes))
     folder = project_features(data, features, call.runs_folder.parent, size, call.report)
-    return Place(name, (f"data.path={toml_text(folder)}", *(QUICK if call.quick else ()), *call.changes))
+    return Place(name, (f"data.path={toml_text(folder)}", *quick, *call.changes))
+
+
+def _projected_size(name: str, changes: Changes, features: Path | None) -> int | None:
+    """Return the width to which stored features are projected; None if the model takes them as they are."""
+    recipe = read_recipe(name, changes)
+    if features is None or not isinstance(recipe, Recipe) or recipe.model.kind != "vse":
+        return None
+    image = recipe.model.image
+    if image.kind != "region" or not (features / HEADER).is_file():
+        return None
+    return image.feature_size if image.feature_size < FeatureStore.open(features).header.channels else None
 
 
 def data_changes(call: Call, data: Path) -> Changes:

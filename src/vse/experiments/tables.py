@@ -164,6 +164,7 @@ EITHER_SIDE = Table(
 )
 
 BEST_PAIR, ONE_SIDE = "best K-max ({image} + {text})", "GPO on images alone"
+PLAIN_PAIR = "{image} + {text} without augmentation"
 PLAIN, AUGMENTED = "VSE∞ without augmentation", "VSE++ with augmentation"
 HEADLINE = Table(
     name="headline",
@@ -175,6 +176,7 @@ HEADLINE = Table(
             "VSE∞": (),
             PLAIN: (*NO_IMAGE_DROP, *NO_TEXT_DROP),
             BEST_PAIR: (*IMAGE_K_MAX, *TEXT_K_MAX),
+            PLAIN_PAIR: (*IMAGE_K_MAX, *TEXT_K_MAX, *NO_IMAGE_DROP, *NO_TEXT_DROP),
             ONE_SIDE: TEXT_AVG,
         }
     },
@@ -182,6 +184,7 @@ HEADLINE = Table(
         ("VSE∞", AUGMENTED),  # GPO against the average, both with augmentation
         (PLAIN, "VSE++"),  # both without
         ("VSE∞", BEST_PAIR),
+        (PLAIN, PLAIN_PAIR),
         ("VSE∞", ONE_SIDE),
         ("VSE∞", PLAIN),  # augmentation alone
         ("VSE∞", "VSE++"),  # both at once: marked as mixed
