@@ -362,3 +362,20 @@ def test_collection_commands_import_export_and_remove(tmp_path, pair, capsys):
     assert reported("collection", "import", where, tmp_path / "out")["added"] == 2
     line = error_line(capsys, 1, "collection", "export", where, tmp_path / "out")
     assert "exists already" in line
+
+
+def test_import_and_export_on_milvus(tmp_path, pair):
+    """The same calls on another backend: known ids stay, and a copy in a folder has the same embeddings."""
+    pytest.importorskip("milvus_lite")
+    where = tmp_path / "own.db"
+    report = import_embeddings(where, pair, model="mine")
+    assert (report.added, report.info.backend, report.info.items) == (20, "milvus", 20)
+    assert "Milvus stores no camera, place, title" in report.notes[0]
+    assert "left out of 20 files" in report.notes[0]
+    again = import_embeddings(where, pair)
+    assert (again.replaced, again.unchanged) == (0, 20)
+    with closing(open_collection(where)) as collection:
+        assert export_embeddings(collection, tmp_path / "out").items == 20
+    assert import_embeddings(tmp_path / "copy.vse", [tmp_path / "out"]).info.model == "mine"
+    copy = held(tmp_path / "copy.vse")
+    np.testing.assert_allclose(copy["group/4@None"][2], UNITS[4], atol=1e-6)

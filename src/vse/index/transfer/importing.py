@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain, groupby, islice
 from pathlib import Path
@@ -33,6 +33,16 @@ BATCH = 1024
 """Embeddings of one transaction; a file is never split."""
 MAX_BAD = 100_000
 """Rows that may be left out."""
+NO_DETAILS: dict[str, Any] = {
+    "camera": None,
+    "place": None,
+    "title": None,
+    "description": None,
+    "keywords": (),
+    "ocr": None,
+    "metadata_version": 0,
+}
+"""Fields that Milvus does not store."""
 OnBad = Literal["error", "skip"]
 DEFAULT_MODEL = "own"
 
@@ -134,6 +144,8 @@ def import_embeddings(
     notes = []
     if checked.captions:
         notes.append(f"{checked.captions:,} files have captions, which are found by their words, not by meaning")
+    if counts.stripped:
+        notes.append(f"Milvus stores no {', '.join(NO_DETAILS)}: left out of {counts.stripped:,} files")
     return EmbeddingImport(
         info=info,
         rows=checked.rows,
@@ -186,6 +198,7 @@ class _Counts:
     added: int = 0
     replaced: int = 0
     unchanged: int = 0
+    stripped: int = 0
 
 
 @dataclass(frozen=True)
@@ -273,6 +286,7 @@ def _write(
     report: ProgressReporter,
 ) -> _Counts:
     counts, batch, size = _Counts(), list[Entry](), 0
+    details = collection.info().backend != "milvus"
     if collection.info().files:
         _remember_known(collection, ids, report)
 
@@ -291,6 +305,9 @@ def _write(
         bad = {number for at, number in checked.bad if at == position}
         for file, rows in _grouped(_rows(source, root, changed, report, bad)):
             moments = [row.moment for row in rows]
+            if not details and (plain := replace(file, **NO_DETAILS)) != file:
+                counts.stripped += 1
+                file = plain  # noqa: PLW2901
             known = ids.mark(file)
             if known is not None and known == mark_of(file, moments):
                 counts.unchanged += 1
