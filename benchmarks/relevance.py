@@ -51,7 +51,7 @@ HITS = 8
 AGREEING = 2
 BUCKETS = ((1, 3), (4, 9), (10, 29), (30, 10_000))
 SIZES = (36, 288)
-SMALL = 150
+SMALL = (50, 150)
 ABSENT = (
     "a submarine", "a volcano", "a penguin", "an astronaut", "a violin", "a helicopter", "a lion", "a kangaroo",
     "a dinosaur", "a spaceship", "a chess board", "a squirrel", "a lighthouse", "an igloo", "an octopus",
@@ -211,11 +211,11 @@ class Held:
         missing, there = self.relevance([query.text for query in gone]), self.relevance([q.text for q in QUERIES])
         fits = self.mentions(QUERIES) >= AGREEING
         answers = []
-        for size in (SMALL, len(self.images)):
+        for size in (*SMALL, len(self.images)):
             parts = np.array_split(np.arange(len(self.images)), len(self.images) // size)
-            said = [not relevant(row[part], WEAK).any() for part in parts for row in missing]
+            said = [not relevant(row[part], WEAK, len(part)).any() for part in parts for row in missing]
             wrong = [
-                not relevant(row[part], WEAK).any()
+                not relevant(row[part], WEAK, len(part)).any()
                 for part in parts
                 for row, right in zip(there, fits, strict=True)
                 if right[part].any()
@@ -258,7 +258,7 @@ def by_number(guesses: Any, fits: Any, unclear: Any) -> list[dict[str, Any]]:
     """Precision and recall of the default cut-off, mean over queries, by the number of fitting images."""
     rows: dict[tuple[int, int], list[tuple[float | None, float]]] = {bucket: [] for bucket in (*BUCKETS, (1, 10_000))}
     for guess, fit, unknown in zip(guesses, fits, unclear, strict=True):
-        shown = relevant(guess, WEAK)
+        shown = relevant(guess, WEAK, len(guess))
         counted = shown & ~unknown
         for (low, high), kept in rows.items():
             if low <= fit.sum() <= high:

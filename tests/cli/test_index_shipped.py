@@ -71,7 +71,7 @@ def test_index_needs_no_options(made):
 def test_index_prints_commands_that_work(made, home, capsys):
     """The printed commands search and serve."""
     told_search, told_serve = (line.split(": ", 1)[1] for line in made[1][-3:-1])
-    assert main(shlex.split(told_search)[1:]) == 0
+    assert main([*shlex.split(told_search)[1:], "--all"]) == 0
     assert "c.png" in capsys.readouterr().out
     assert shlex.split(told_serve) == ["vse", "serve", "My Photos.vse"]
 
@@ -117,7 +117,7 @@ def test_local_model_named_like_bundled_one(made, home, capsys):
     """A folder of that name is used if the user types it, not by the index."""
     (home / DEFAULT).symlink_to(saved_folder())
     reported("index", made[0] / "My Photos")
-    assert reported("search", "My Photos.vse", "a dog", "-k", 1)["results"]
+    assert reported("search", "My Photos.vse", "a dog", "-k", 1, "--all")["results"]
     assert "collection upgrade" in error_line(capsys, 1, "search", "My Photos.vse", "a dog", "--model", DEFAULT)
     reported("index", made[0] / "My Photos", "--into", "new.vse")
     assert info_of("new.vse").model_source == DEFAULT
@@ -141,7 +141,7 @@ def test_search_uses_coefficients_of_bundled_model(made, home, tmp_path):
 
     bare = shutil.copytree(MODELS / DEFAULT, tmp_path / "bare")
     (bare / "confidence.json").unlink()
-    query = ("search", "My Photos.vse", "a dog", "-k", 1)
+    query = ("search", "My Photos.vse", "a dog", "-k", 1, "--all")
     own, plain = reported(*query)["results"][0], reported(*query, "--model", bare)["results"][0]
     assert own["score"] == plain["score"]
     assert own["confidence"] != plain["confidence"]
@@ -166,7 +166,7 @@ def test_index_of_former_weights_suggests_upgrade(made, home, capsys, tmp_path, 
     info = info_of("My Photos.vse")
     assert (info.generation, info.model_source) == (2, DEFAULT)
     assert info.model == vse.load(saved_folder()).fingerprint()
-    assert reported("search", "My Photos.vse", "a dog", "-k", 1)["results"]
+    assert reported("search", "My Photos.vse", "a dog", "-k", 1, "--all")["results"]
     assert reported("index", folder)["folders"][0]["unchanged"] == 3
 
 
@@ -177,7 +177,7 @@ def test_index_of_previous_bundled_model_works_and_offers_upgrade(made, home, ca
     with closing(open_collection("old.vse", write=True)) as collection:
         collection.set_model_source(DEFAULT)  # as the version that bundled it recorded it
     capsys.readouterr()
-    assert main(["search", "old.vse", "a dog", "-k", "1"]) == 0
+    assert main(["search", "old.vse", "a dog", "-k", "1", "--all"]) == 0
     shown = capsys.readouterr()
     assert shown.out
     assert "'vse collection upgrade old.vse' re-encodes it with the current one" in shown.err
@@ -186,7 +186,7 @@ def test_index_of_previous_bundled_model_works_and_offers_upgrade(made, home, ca
     assert main(["collection", "upgrade", "old.vse"]) == 0
     assert info_of("old.vse").model == vse.load(DEFAULT).fingerprint()
     capsys.readouterr()
-    assert main(["search", "old.vse", "a dog", "-k", "1"]) == 0
+    assert main(["search", "old.vse", "a dog", "-k", "1", "--all"]) == 0
     assert capsys.readouterr().err == ""
     assert "--model MODEL is needed" in error_line(capsys, 2, "collection", "upgrade", "old.vse")
 
@@ -202,7 +202,7 @@ def test_bundled_model_is_not_modified(home, capsys):
             assert copy == ["-r", str(MODELS / DEFAULT), "mine"]
     subprocess.run(["cp", *copy], check=True)
     assert "is bundled" not in error_line(capsys, 1, "calibrate", "mine", "--data", "nowhere")
-    assert reported("search", "My Photos.vse", "a dog", "--model", "mine", "-k", 1)["results"]
+    assert reported("search", "My Photos.vse", "a dog", "--model", "mine", "-k", 1, "--all")["results"]
     assert sorted(path.name for path in (MODELS / DEFAULT).iterdir()) == before
 
 

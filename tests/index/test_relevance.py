@@ -20,7 +20,7 @@ from vse.index.filters import Filter
 from vse.index.item_search import search_encoded
 from vse.index.judging import EXCLUDED_FROM, relevant
 from vse.index.query import QueryVector, combine
-from vse.index.relevance import GOOD, PRESENT, STRONG, WEAK, grade_of, relevances
+from vse.index.relevance import GOOD, STRONG, WEAK, grade_of, present_from, relevances
 from vse.index.relevance_fit import write_relevance
 from vse.index.store import EmbeddedCollection
 from vse.models.coefficients import RELEVANCE_FILE, RelevanceCoefficients, encode_reference, own_relevance
@@ -68,12 +68,14 @@ def test_grades_of_relevance():
 
 def test_weak_results_match_only_beside_a_better_one():
     """A minimum of 0 or none keeps everything."""
-    guesses = np.array([PRESENT, 0.2, 0.09])
-    assert relevant(guesses, WEAK).tolist() == [True, True, False]
-    assert relevant(guesses[1:], WEAK).tolist() == [False, False]
-    assert relevant(guesses, 0).all()
-    assert relevant(guesses, None).all()
-    assert relevant(guesses[:0], WEAK).tolist() == []
+    guesses = np.array([present_from(300), 0.2, 0.09])
+    assert relevant(guesses, WEAK, 300).tolist() == [True, True, False]
+    assert relevant(guesses[1:], WEAK, 300).tolist() == [False, False]
+    assert relevant(guesses[1:], WEAK, 3).tolist() == [True, False]
+    assert relevant(guesses, 0, 10**6).all()
+    assert relevant(guesses, None, 10**6).all()
+    assert relevant(guesses[:0], WEAK, 300).tolist() == []
+    assert [present_from(items) for items in (25, 100, 625, 10**6)] == pytest.approx([0.1, 0.2, 0.5, 0.5])
 
 
 def test_relevance_file_is_read_as_written(tmp_path: Path):

@@ -11,7 +11,7 @@ from tests.support_models import assert_unit, picture
 
 import vse
 from vse.errors import InputError
-from vse.models.coefficients import FILE, coefficients_of, read_coefficients
+from vse.models.coefficients import FILE, RELEVANCE_FILE, coefficients_of, own_relevance, read_coefficients
 from vse.models.inspection import inspect_folder
 from vse.models.onnx import OnnxModel
 from vse.models.sources import DEFAULT, MODELS, NAMES, model_folder, place_of, shipped_folder, shipped_name
@@ -38,6 +38,9 @@ def test_bundled_model_loads_by_name(here, name):
     assert {curve.tower for curve in report.curves} == {"image", "text"}
     assert coefficients_of(name) == read_coefficients(folder / FILE)
     assert report.confidence == coefficients_of(name).source
+    assert report.relevance == own_relevance(name).source
+    assert own_relevance(name).dimensions == model.embed_size
+    assert (folder / RELEVANCE_FILE).stat().st_size < 500_000
 
 
 def test_local_model_hides_bundled_model(here):

@@ -190,7 +190,7 @@ def search(
         float | None,
         typer.Option(
             metavar="P",
-            help="Leave out results that fit less, from 0 to 1 [default: 0.1]. If none reaches 0.3, nothing matches.",
+            help="Leave out results that fit less, from 0 to 1 [default: 0.1, or all if the best fits too little].",
         ),
     ] = None,
     everything: Annotated[

@@ -16,7 +16,7 @@ from vse.index.confidence import background_of
 from vse.index.duplicates import leaders
 from vse.index.filters import Filter
 from vse.index.fusion import Ranking, WordSearch, encode_known, search_words
-from vse.index.judging import Judge, Judged, check_cutoff, check_relevance
+from vse.index.judging import READ, Judge, Judged, check_cutoff, check_relevance
 from vse.index.open import collection_coefficients, collection_relevance, load_collection_model
 from vse.index.query import Query, QueryVector, as_query
 from vse.index.results import NAMED, EmptyReason, Result, SearchResults
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from vse.index.query import Model
 
 
-DEPTH = 256
+DEPTH = READ
 """Minimum number of hits requested, whatever the page; an approximate index returns no more."""
 DATED = 1000
 """Results that are ordered by date: the best ones."""
@@ -73,8 +73,8 @@ def search(
         cutoff: Minimum confidence of a result, from 0 to 1; needs a model with coefficients. Neither minimum applies to
             a file that holds the words of the query, or most of them.
         min_relevance: Minimum relevance of a result, from 0 to 1; needs a model with coefficients. If no result has
-            the relevance :data:`~vse.index.relevance.PRESENT`, none is shown; 0 shows everything. A query with images
-            or items has no relevance and is not restricted.
+            the relevance :func:`~vse.index.relevance.present_from`, none is shown; 0 shows everything. A query with
+            images or items has no relevance and is not restricted.
         group_duplicates: Cosine from which a result is grouped under a better, near-duplicate one. Groups are formed
             among the hits that were read: :data:`DEPTH`, or more if a page needs them.
         group_videos: Show each video once, with its best moment; ``Result.moments`` counts those that were read.

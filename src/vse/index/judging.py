@@ -12,12 +12,14 @@ from vse.errors import InputError
 from vse.index.checks import read_hits
 from vse.index.confidence import Background, Floats, confidences
 from vse.index.query import QueryVector
-from vse.index.relevance import PRESENT, relevances
+from vse.index.relevance import present_from, relevances
 from vse.index.types import Collection, Hits, Vectors
 from vse.models.coefficients import Coefficients, RelevanceCoefficients
 
-EXCLUDED_FROM = 0.02
+EXCLUDED_FROM = 0.03
 """Results with this relevance to an excluded text are dropped; low, for it is seldom the main subject of an image."""
+READ = 256
+"""Hits that every search reads, if there are so many."""
 NO_CONFIDENCE = (
     "a minimum confidence was given, but results have none: the collection's model has no coefficients; "
     "'vse calibrate MODEL --data DIR' fits them"
@@ -60,14 +62,14 @@ def check_relevance(relevance: RelevanceCoefficients | None, vector: Vectors) ->
         )
 
 
-def relevant(relevance: Floats, minimum: float | None) -> NDArray[np.bool_]:
-    """Return which of the best results fit: those from ``minimum``, if any has the relevance :data:`PRESENT`.
+def relevant(relevance: Floats, minimum: float | None, items: int) -> NDArray[np.bool_]:
+    """Return which of the best results of ``items`` match: those from ``minimum``, if the best one is good enough.
 
     A minimum of 0 or None keeps everything.
     """
     if not minimum or not len(relevance):
         return np.ones(len(relevance), bool)
-    return (relevance >= minimum) & bool(relevance.max() >= PRESENT)
+    return (relevance >= minimum) & bool(relevance.max() >= present_from(items))
 
 
 @dataclass(frozen=True)
@@ -110,9 +112,13 @@ class Judge:
             confidence,
             relevance,
             everything if confidence is None or conditions.cutoff is None else confidence >= conditions.cutoff,
-            everything if relevance is None else relevant(relevance, conditions.min_relevance),
+            everything if relevance is None else relevant(relevance, conditions.min_relevance, self._searched(hits)),
             everything & ~self.excluded(hits) & ~np.isin(hits.ids, np.array(conditions.left_out, np.int64)),
         )
+
+    def _searched(self, hits: Hits) -> int:
+        """Return how many items were candidates; those that pass a filter are known only if all were read."""
+        return len(hits.ids) if len(hits.ids) < READ else self.background.items
 
     def _relevances(self, coefficients: RelevanceCoefficients, hits: Hits) -> Floats:
         """Return the relevance of hits to what is wanted; what is excluded moves the query away from it."""

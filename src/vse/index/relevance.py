@@ -30,8 +30,6 @@ from vse.models.coefficients import Floats, RelevanceCoefficients
 Grade = Literal["strong", "good", "weak"]
 STRONG, GOOD, WEAK = 0.5, 0.25, 0.1
 """Smallest relevance of each grade. Below weak, a result counts as not matching."""
-PRESENT = 0.3
-"""The best result must have this relevance, or none counts as matching: absent things find weak results, too."""
 SMALLEST_SPREAD = 1e-6
 """A smaller spread has no meaningful logarithm."""
 
@@ -41,6 +39,14 @@ def grade_of(relevance: float | None) -> Grade | None:
     if relevance is None or relevance < WEAK:
         return None
     return "strong" if relevance >= STRONG else "good" if relevance >= GOOD else "weak"
+
+
+def present_from(items: int) -> float:
+    """Return the relevance that the best of ``items`` must reach, or none of them counts as matching.
+
+    A query for something that is not there finds weak results, too, and the best of more items is higher by chance.
+    """
+    return min(STRONG, 0.02 * items**0.5)
 
 
 def relevance_features(reference: NDArray[np.float32], vector: NDArray[np.float32], scores: NDArray[Any]) -> Floats:

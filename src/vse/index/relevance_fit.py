@@ -2,7 +2,7 @@
 
 Which images fit a query is judged from captions, so one query has many right images. Two kinds of query are asked:
 
-- categories: words and pairs of words that at least two captions of an image agree on, for at least one image in 200.
+- categories: words and pairs of words that at least two captions of an image agree on, for at least one image in 100.
   An image fits if two of its captions contain the words, it does not if none does; with one, nothing is known.
 - captions: an image fits if it is the caption's own, or if its captions contain all content words of the query; if
   they contain half of them or more, nothing is known.
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 AGREEING = 2
 """Captions of one image that must contain a category."""
-SHARED, SHARE = 2, 0.005
+SHARED, SHARE = 2, 0.01
 """Images that a category must have, in number and as a share of all: rarer words are seldom what an image shows."""
 UNCLEAR = 0.5
 """Share of a caption's content words from which other images may fit it."""
@@ -313,7 +313,7 @@ def _default_cutoff(
     precisions, recalls = [], []
     for vector, fits, unclear in zip(texts, judged.relevant, judged.unclear, strict=False):
         guesses = coefficients.probability(relevance_features(coefficients.vectors, vector, images @ vector))
-        shown = relevant(guesses, WEAK)
+        shown = relevant(guesses, WEAK, len(images))
         if fits.any():
             recalls.append(float(shown[fits].mean()))
             if (shown & ~unclear).any():

@@ -36,7 +36,7 @@ def search_lines(results: SearchResults) -> list[str]:
     """Return a line for each result, the whole path last."""
     lines = _query_notes(results.unknown, results.cut, results.notes)
     if not results.results:
-        lines.append("no more results" if results.empty_reason is None else _empty(results.query, results.empty_reason))
+        lines.append("no more results" if results.offset else _empty(results.query, results.empty_reason))
     lines += [_result_line(number, result) for number, result in enumerate(results.results, results.offset + 1)]
     if results.results and not results.exact:
         lines.append("searched with an approximate index")
@@ -70,21 +70,22 @@ OPTIONS = {"kind": "--type", "within": "--near", "root": "--folder"}
 """Filters whose option has another name."""
 
 
-def _empty(query: str, reason: EmptyReason) -> str:
+def _empty(query: str, reason: EmptyReason | None) -> str:
     """Say what leaves no result, and how to drop it."""
+    if reason is None:
+        return "nothing found"
     condition, without = reason.condition, f"{reason.without:,}" + ("+" if reason.without >= COUNTED else "")
-    if condition == "collection":
-        return "nothing found: the collection is empty"
-    if condition == "relevance":
-        return f"Nothing here matches {printable(query)!r}; --all shows the closest anyway"
-    if condition == "confidence":
-        return f"nothing reaches --min-confidence: leave it out for {without} results"
-    if condition == "exclude":
-        return f"everything found shows what --not excludes: leave it out for {without} results"
-    if condition == "filters":
-        return "nothing passes the filters" + (f"; leave them out for {without} results" if reason.without else "")
+    if condition == "filters" and not reason.without:
+        return "nothing passes the filters"
+    said = {
+        "collection": "nothing found: the collection is empty",
+        "relevance": f"Nothing here matches {printable(query)!r}; --all shows the closest anyway",
+        "confidence": f"nothing reaches --min-confidence: leave it out for {without} results",
+        "exclude": f"everything found shows what --not excludes: leave it out for {without} results",
+        "filters": f"nothing passes all filters: leave them out for {without} results",
+    }
     option = "the words in quotes" if condition == "words" else OPTIONS.get(condition, f"--{condition}")
-    return f"nothing found with {option}: leave it out for {without} results"
+    return said.get(condition, f"nothing found with {option}: leave it out for {without} results")
 
 
 def _query_notes(unknown: tuple[str, ...], cut: tuple[str, ...], notes: tuple[str, ...]) -> list[str]:
