@@ -12,6 +12,7 @@ import pytest
 from PIL import Image
 from tests.cli.search_support import error_line, printed, reported
 from tests.index.examples import directions
+from tests.index.scan.metadata_support import xmp
 from tests.support_models import build, grid_config, picture
 
 from vse.cli.main import main
@@ -70,6 +71,21 @@ def test_collection_info_lists_folders_and_bytes(index, photos, capsys):
     assert f"folder {photos}: 3 files" in text
     assert "kB on disk" in text
     assert "upgrade" not in text
+
+
+def test_collection_info_lists_cameras_and_places(index, photos, models, capsys):
+    """The most frequent first; five of them as text, all as JSON."""
+    for number in range(7):
+        packet = xmp(attributes=f'photoshop:City="Quito" tiff:Model="Box {number}"')
+        (photos / f"c{number}.xmp").write_bytes(packet)
+        Image.fromarray(picture(number + 9)).save(photos / f"c{number}.png")
+    reported("index", photos, "--into", index)
+    found = reported("collection", "info", index)
+    assert found["places"] == [{"name": "Quito", "files": 7}]
+    assert len(found["cameras"]) == 7
+    text = shown(capsys, "collection", "info", index)
+    assert "places: Quito (7)\n" in text
+    assert "cameras: Box 0 (1); Box 1 (1); Box 2 (1); Box 3 (1); Box 4 (1); …\n" in text
 
 
 def test_unfinished_upgrade_is_shown_and_discarded(index, capsys):

@@ -57,6 +57,16 @@ def paths(index):
     return found
 
 
+def test_index_with_ocr_says_what_is_missing(photos, index, exported, capsys, monkeypatch):
+    """Without its extra, --ocr is one line that says how to install it, and nothing is indexed."""
+    monkeypatch.setitem(sys.modules, "rapidocr", None)
+    assert main(call(photos, index, "--model", exported, "--ocr")) != 0
+    error = capsys.readouterr().err
+    assert "rapidocr" in error
+    assert "Traceback" not in error
+    assert paths(index) == []
+
+
 def test_index_prints_result_and_progress(photos, index, exported, capsys):
     """The result and corrupt files on stdout, progress on stderr; corrupt files do not fail the run."""
     assert main(call(photos, index, "--model", exported)) == 0

@@ -169,7 +169,9 @@ def test_items_equal_the_index(client, home):
             file = item.file
             for name in ("kind", "size", "taken", "width", "height", "latitude", "longitude", "duration"):
                 assert found[name] == getattr(file, name), name
-            assert found["captions"] == list(file.captions)
+            for name in ("camera", "place", "title", "description", "ocr"):
+                assert found[name] == getattr(file, name), name
+            assert (found["captions"], found["keywords"]) == (list(file.captions), list(file.keywords))
             assert (found["start"], found["end"]) == (item.start, item.end)
             assert f"{found['folder']}/{found['name']}".lstrip("/") == file.path
             assert found["available"] is True

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+from dataclasses import replace
 
 import pytest
 from tests.index.pipeline.support import ids_of, model, new_collection, save_picture
@@ -20,8 +21,10 @@ CHILD = textwrap.dedent(
     import sys
     from tests.index.pipeline.support import model
     from vse.index.store import EmbeddedCollection
-    from vse.index.pipeline import index_folder
+    from vse.index.pipeline import index_folder, plan
     from vse.progress import SilentProgress
+
+    plan.BLOCK = 5
 
     def tell(line):  # one write: threads must not mix their lines
         print(line + "\\n", end="", flush=True)
@@ -84,6 +87,24 @@ def test_killed_indexing_resumes(root, tmp_path, lines):
         report = index_folder(collection, model(), root)
         assert (report.new, report.unchanged) == (PICTURES - len(there), len(there))
         assert len(ids_of(collection)) == PICTURES
+
+
+@pytest.mark.slow
+def test_killed_metadata_update_resumes(root, tmp_path):
+    """Files whose metadata was read before the kill are not read again, and all keep their ids."""
+    with EmbeddedCollection.open(tmp_path / "index.vse", write=True) as collection:
+        index_folder(collection, model(), root)
+        whole, before = list(collection.files()), ids_of(collection)
+        old = [replace(file, metadata_version=0) for file in whole]
+        collection.move([((file.root, file.path), file) for file in old])
+    stop_after(root, 17, signal.SIGKILL, commit_files=5)
+    with EmbeddedCollection.open(tmp_path / "index.vse", write=True) as collection:
+        done = sum(file.metadata_version > 0 for file in collection.files())
+        assert 10 <= done < PICTURES
+        assert collection.verify().ok
+        report = index_folder(collection, model(), root)
+        assert (report.touched, report.unchanged, report.images) == (PICTURES - done, done, 0)
+        assert (list(collection.files()), ids_of(collection)) == (whole, before)
 
 
 @pytest.mark.slow

@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 from PIL import Image, ImageDraw, ImageFont
 from tests.index.pipeline.support import counts, ids_of, later, model, new_collection, save_picture, vectors_of
-from tests.index.scan.metadata_support import camera_exif, takeout, titled
+from tests.index.scan.metadata_support import camera_exif, iptc, takeout, titled, with_app13
 from tests.index.scan.support import gps_of
 from tests.index.upgrade.support import other
 from tests.inputs.video.clips import write_clip
@@ -146,7 +146,7 @@ def test_interrupted_backfill_resumes(collection, root, monkeypatch):
     index_folder(collection, model(), root)
     whole, before = known(collection), state(collection)
     collection.move([((file.root, file.path), replace(file, metadata_version=0)) for file in whole.values()])
-    monkeypatch.setattr("vse.index.pipeline.updates.BLOCK", 1)
+    monkeypatch.setattr("vse.index.pipeline.plan.BLOCK", 1)
     move = collection.move
 
     def failing(moves, **options):
@@ -203,6 +203,24 @@ def test_video_tags_are_found(collection, root):
     collection.move([((file.root, file.path), replace(file, title=None, metadata_version=0))])
     index_folder(collection, model(), root)
     assert known(collection)["clip.mov"] == file
+
+
+def test_hostile_metadata_never_fails_indexing(collection, root):
+    """Entities, packets that are huge or cut, and records whose lengths lie: every image is indexed."""
+    laughs = b'<!DOCTYPE x [<!ENTITY a "ha"><!ENTITY b "&a;&a;&a;&a;&a;&a;&a;&a;">]>'
+    save_picture(root, "laughs.jpg", 3, xmp=laughs + titled("&b;"))
+    save_picture(root, "huge.webp", 4, xmp=titled("x" * 10_000_000))
+    save_picture(root, "cut.jpg", 5, xmp=titled("kept", "lost")[:-110])
+    save_picture(root, "record.jpg", 6)
+    jpeg = (root / "record.jpg").read_bytes()
+    (root / "record.jpg").write_bytes(with_app13(jpeg, iptc((5, b"fine")) + b"\x1c\x02\x19\xff\xff\xff"))
+    save_picture(root, "sidecar.jpg", 7)
+    (root / "sidecar.xmp").write_bytes(laughs + titled("&b;"))
+    (root / "sidecar.jpg.json").write_bytes(b"[" * 50_000)
+    report = index_folder(collection, model(), root)
+    assert (counts(report), report.problems) == ({"new": 7}, ())
+    titles = {path: file.title for path, file in known(collection).items() if file.title}
+    assert titles == {"b.png": "Aunt Mathilda", "cut.jpg": "kept", "record.jpg": "fine"}
 
 
 def sign(path, text):

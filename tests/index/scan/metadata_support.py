@@ -16,6 +16,7 @@ NAMES = " ".join(
         "photoshop": "http://ns.adobe.com/photoshop/1.0/",
         "Iptc4xmpCore": "http://iptc.org/std/Iptc4xmpCore/1.0/xmlns/",
         "exif": "http://ns.adobe.com/exif/1.0/",
+        "tiff": "http://ns.adobe.com/tiff/1.0/",
         "digiKam": "http://www.digikam.org/ns/1.0/",
     }.items()
 )

@@ -314,15 +314,16 @@ def _look(updates: Updates, root: str, rules: ScanRules, settled: Settled | None
         return IndexReport(root, kept=known, notes=(f"{root}: {absent}; its {known:,} files stay in the index",))
     captions = folder_captions(root, limits)
     scan = walk(root, rules=rules, limits=limits)
-    plan = make_plan(scan, collection.files(root), captions, settled, details=keeps_details(collection))
-    touched, unread = len(plan.updates), len(updates.problems)
-    updates.apply_in_blocks(plan.updates)
+    touched, unread = 0, len(updates.problems)
 
     def on_touched(moves: list[Move]) -> None:
         nonlocal touched
         updates.apply(moves)
         touched += len(moves)
 
+    on_updates = on_touched if keeps_details(collection) else None
+    plan = make_plan(scan, collection.files(root), captions, settled, on_updates=on_updates)
+    on_touched(plan.updates)
     contents = match_contents(root, plan.candidates, plan.gone, on_touched, updates.progress)
     notes = (f"{plan.kept:,} files could not be checked and stay in the index",) if plan.kept else ()
     problems = (*captions.problems, *scan.problems, *contents.problems, *updates.problems[unread:])

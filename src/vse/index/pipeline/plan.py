@@ -43,6 +43,10 @@ class Move:
     candidate: Candidate
 
 
+BLOCK = 2048
+"""Updates per commit: each rewrites the word index."""
+
+
 @dataclass
 class Plan:
     """Files to look at, known files that are gone, and counts of those that need nothing.
@@ -66,14 +70,21 @@ def make_plan(
     captions: FolderCaptions,
     settled: Settled | None = None,
     *,
-    details: bool = True,
+    on_updates: Callable[[list[Move]], None] | None = None,
 ) -> Plan:
     """Compare a scan with the known files in one pass, holding only files that need attention in memory.
 
-    Missing files that the scan may have overlooked count as kept. Without ``details``, the collection does not keep the
-    version of the metadata, which is then not compared.
+    Missing files that the scan may have overlooked count as kept.
+
+    Args:
+        scan: The folder.
+        known: The collection's files, by path.
+        captions: Those of the folder.
+        settled: Returns whether a file is no longer being written.
+        on_updates: Called with every :data:`BLOCK` updates, which are not in the plan then. None if the collection does
+            not keep the version of the metadata, which is then not compared.
     """
-    plan, missing = Plan(), []
+    plan, missing, details = Plan(), [], on_updates is not None
     for found, file in side_by_side(scan, ascending(known)):
         if found is None:
             if file is not None:
@@ -82,6 +93,9 @@ def make_plan(
             plan.waiting += 1
         else:
             _look(plan, Candidate(found, file, captions.wanted(found.path, file)), str(scan.root), details)
+            if on_updates is not None and len(plan.updates) >= BLOCK:
+                on_updates(plan.updates)
+                plan.updates = []
     plan.gone = [file for file in missing if not scan.hides(file.path)]
     plan.kept = len(missing) - len(plan.gone)
     plan.excluded = {file.path for file in plan.gone if scan.excludes(file.path)}

@@ -9,14 +9,13 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
-from itertools import islice
 from pathlib import Path
 
 import numpy as np
 
 from vse._util.prefetch import prefetch
 from vse.index.pipeline.commits import NO_WORDS, IndexModel
-from vse.index.pipeline.plan import Move
+from vse.index.pipeline.plan import BLOCK, Move
 from vse.index.scan import BadMediaError, Problem, ScanLimits
 from vse.index.scan.describe import described_again, metadata_state
 from vse.index.scan.ocr import TextReader, read_for_text
@@ -25,8 +24,6 @@ from vse.inputs.images import BadImageError, ImageLimits
 from vse.models.encode import READERS, encode_texts
 from vse.progress import ProgressReporter
 
-BLOCK = 2048
-"""Files per commit: each rewrites the word index."""
 PAUSE = 30.0
 """Seconds after which the text read so far is committed."""
 
@@ -47,17 +44,6 @@ class Updates:
     problems: list[Problem] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
-    def apply_in_blocks(self, moves: Sequence[Move]) -> None:
-        """Apply moves of files that stay at their places, :data:`BLOCK` per commit."""
-        if not moves:
-            return
-        self.progress.start(len(moves), "reading metadata")
-        rest = iter(moves)
-        while block := list(islice(rest, BLOCK)):
-            self.apply(block)
-            self.progress.advance(len(block))
-        self.progress.finish()
-
     def apply(self, moves: Sequence[Move]) -> None:
         """Apply moves at once, so that files may swap places."""
         if not moves:
@@ -71,11 +57,14 @@ class Updates:
 
     def _current(self, moves: Sequence[Move]) -> Iterator[MediaFile]:
         """Yield the files as they are now. Metadata that cannot be read stays as it was, and is retried next time."""
+        self.progress.start(len(moves), "comparing metadata")
         with closing(prefetch(self._described, moves, workers=READERS, window=4 * READERS)) as described:
             for _, (file, problem) in described:
                 if problem is not None:
                     self.problems.append(problem)
                 yield file
+                self.progress.advance()
+        self.progress.finish()
 
     def _described(self, move: Move) -> tuple[MediaFile, Problem | None]:
         known, found = move.known, move.candidate.found
