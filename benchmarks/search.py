@@ -2,12 +2,14 @@
 
     python benchmarks/search.py                                  # everything, 1,000,000 × 1,024 for the exact part
     python benchmarks/search.py --parts exact --rows 100000 --dimensions 256
+    python benchmarks/search.py --parts words --queries 100
     python benchmarks/search.py --parts approximate --json runs/search/approximate.json
 
 The parts, each described in its file under ``search_parts/``:
 
 - exact: ``Collection.search`` beside ``faiss.IndexFlatIP``, latency and memory;
 - approximate: recall and latency of the graph beside the exact search, over embeddings of real captions;
+- words: fused search beside search by embedding alone, and the size of the words;
 - indexing: images per second beside decoding and backbone alone;
 - cold: ``vse search`` from process start to result beside the imports that it needs.
 
@@ -24,7 +26,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-PARTS = ("exact", "approximate", "indexing", "cold")
+PARTS = ("exact", "approximate", "words", "indexing", "cold")
 
 
 def main() -> None:
@@ -32,7 +34,8 @@ def main() -> None:
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS)
     parser.add_argument("--rows", type=int, default=1_000_000, help="embeddings of the exact part")
     parser.add_argument("--dimensions", type=int, default=1024, help="of the exact part")
-    parser.add_argument("--queries", type=int, default=40, help="of the exact part")
+    parser.add_argument("--queries", type=int, default=40, help="of the exact and words parts")
+    parser.add_argument("--word-rows", type=int, default=100_000, help="files of the words part")
     parser.add_argument("--photos", type=Path, help="images to index [default: Flickr8k]")
     parser.add_argument("--count", type=int, help="how many of them")
     parser.add_argument("--model", type=Path, help="an exported model for the cold search [default: one is created]")

@@ -87,7 +87,7 @@ class SnapshotReader:
         with self.session.reading() as connection:
             items, owners = indexed_words.items_of_files(connection, files)
         sorting = np.argsort(files)
-        ask = max(1, min(len(items), 2 * count))
+        ask = max(1, min(len(items), count))
         while True:
 
             def nearest(snapshot: Snapshot, only: Ids | None, most: int = ask) -> Hits:

@@ -144,9 +144,9 @@ def counts(connection: sqlite3.Connection, words: Sequence[str]) -> dict[str, in
 
 _CLASSES = tuple(
     (weight, "{" + " ".join(field for field, each in RANKED.items() if each == weight) + "}")
-    for weight in sorted(set(RANKED.values()), reverse=True)
+    for weight in sorted(set(RANKED.values()))
 )
-"""Fields with the same weight, as an FTS5 column filter; the largest weight first."""
+"""Fields with the same weight, as an FTS5 column filter; the largest weight last."""
 
 
 def shares(connection: sqlite3.Connection, weights: Mapping[str, float]) -> tuple[Ids, NDArray[np.float64]]:
@@ -154,35 +154,38 @@ def shares(connection: sqlite3.Connection, weights: Mapping[str, float]) -> tupl
     nothing = np.empty(0, np.int64), np.empty(0, np.float64)
     if not has_table(connection, "word_index"):
         return nothing
-    files: list[Ids] = []
-    gains: list[NDArray[np.float64]] = []
-    for word, weight in weights.items():
-        seen = np.empty(0, np.int64)
-        for factor, fields in _CLASSES:
-            found = _matching(connection, f'{fields} : "{word}"')
-            found = found[~np.isin(found, seen)]
-            files.append(found)
-            gains.append(np.full(len(found), weight * factor))
-            seen = np.concatenate([seen, found])
-    if not files:
+    found = [
+        (weight, [(factor, _matching(connection, f'{fields} : "{word}"')) for factor, fields in _CLASSES])
+        for word, weight in weights.items()
+    ]
+    everything = [files for _, held in found for _, files in held]
+    if not everything:
         return nothing
-    ids, which = np.unique(np.concatenate(files), return_inverse=True)
+    ids = np.unique(np.concatenate(everything))
     totals = np.zeros(len(ids))
-    np.add.at(totals, which, np.concatenate(gains))
+    for weight, held in found:
+        gains = np.zeros(len(ids))
+        for factor, files in held:  # the largest factor is written last
+            gains[np.searchsorted(ids, files)] = factor
+        totals += weight * gains
     totals = totals.round(SHARE_DIGITS)
     enough = totals >= MIN_SHARE
     return ids[enough], totals[enough]
 
 
+_IDS, _FILES = (f"coalesce(group_concat({column}), '')" for column in ("id", "file"))
+
+
 def items_of_files(connection: sqlite3.Connection, files: Ids) -> tuple[Ids, Ids]:
     """Return the items of these files, ascending, and the file of each."""
-    rows: list[tuple[int, int]] = []
+    found = []
     for start in range(0, len(files), AT_ONCE):
         some = files[start : start + AT_ONCE].tolist()
         marks = ",".join("?" * len(some))
-        rows += connection.execute(f"SELECT id, file FROM items INDEXED BY items_by_file WHERE file IN ({marks})", some)
-    found = np.array(sorted(rows), np.int64).reshape(-1, 2)
-    return found[:, 0].copy(), found[:, 1].copy()
+        found.append(_numbers(connection, f"SELECT {_IDS}, {_FILES} FROM items WHERE file IN ({marks})", some))
+    items, owners = np.concatenate(found, axis=1) if found else np.empty((2, 0), np.int64)
+    order = np.argsort(items)
+    return items[order], owners[order]
 
 
 def items_with(connection: sqlite3.Connection, ids: Sequence[int], texts: Sequence[str]) -> set[int]:
@@ -197,8 +200,15 @@ def items_with(connection: sqlite3.Connection, ids: Sequence[int], texts: Sequen
 
 def _matching(connection: sqlite3.Connection, expression: str) -> Ids:
     """Return the files that match an FTS5 expression, ascending."""
-    rows = connection.execute("SELECT rowid FROM word_index WHERE word_index MATCH ? ORDER BY rowid", (expression,))
-    return np.array(rows.fetchall(), np.int64).reshape(-1)
+    statement = "SELECT coalesce(group_concat(rowid), '') FROM word_index WHERE word_index MATCH ?"
+    return np.sort(_numbers(connection, statement, [expression])[0])
+
+
+def _numbers(connection: sqlite3.Connection, statement: str, cells: Sequence[int | str]) -> NDArray[np.int64]:
+    """Return columns that a statement joins with commas: parsing one text is five times as fast as reading rows."""
+    return np.stack(
+        [np.fromstring(text, np.int64, sep=",") for text in connection.execute(statement, cells).fetchone()]
+    )
 
 
 def name_counts(connection: sqlite3.Connection, column: str) -> tuple[NameCount, ...]:
