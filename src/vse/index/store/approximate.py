@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from vse._util.atomic import settle
 from vse.errors import first_line
+from vse.index.store.checksums import MAX_READ_BYTES
 from vse.index.types import Vectors
 from vse.progress import ProgressReporter, SilentProgress
 
@@ -110,11 +111,14 @@ def training_rows(kind: Kind, count: int) -> int:
 
 
 def load(path: Path, rows: int, dimensions: int) -> Any:
-    """Load the index over ``rows`` rows, memory-mapped if possible; None when missing, corrupt or of another size."""
+    """Load the index over ``rows`` rows; None when missing, corrupt or of another size.
+
+    One above :data:`MAX_READ_BYTES` is memory-mapped: a file that is shortened under a mapping ends the process.
+    """
     faiss = library()
     try:
-        index = faiss.read_index(str(path), faiss.IO_FLAG_MMAP_IFC)
-    except RuntimeError:
+        index = faiss.read_index(str(path), faiss.IO_FLAG_MMAP_IFC if path.stat().st_size > MAX_READ_BYTES else 0)
+    except (RuntimeError, OSError):
         return None
     return index if (index.ntotal, index.d) == (rows, dimensions) else None
 
