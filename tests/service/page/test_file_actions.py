@@ -70,8 +70,7 @@ def test_other_machines_get_no_files(desk, offered):
     """Where the server gives no originals, roots or file manager, nothing of that is offered."""
     of = {"original": offered, "roots": offered, "reveal": False, "lists": True, "archives": offered, "max_export": 9}
     changed_response(desk.page, "collection", lambda found: {**found, "original_files": of})
-    desk.page.reload()
-    desk.page.wait_for_function("() => document.title !== 'vse'")
+    desk.reload()
     desk.open_named("red", NAME)
     assert desk.page.locator("#file-open").is_visible() == offered
     assert desk.page.locator("#file-download").is_visible() == offered
@@ -109,8 +108,7 @@ def test_details_lead_to_further_searches(desk):
     counted = [{"name": "Quito, Ecuador", "files": 4}]
     changed_response(desk.page, "collection", lambda found: {**found, "places": counted, "cameras": []})
     changed_response(desk.page, "search", lambda found: found)
-    desk.page.reload()
-    desk.page.wait_for_selector("#place-open:not([hidden])")
+    desk.reload()
     desk.open_named("red", NAME)
     desk.page.wait_for_selector("#viewer-keywords button")
     assert desk.page.locator("#viewer-captions blockquote").all_text_contents() == ["Beach", "A red beach"]

@@ -17,6 +17,7 @@ def labels(page):
 def test_folders_are_a_tree_with_counts(desk):
     """Closed at first, each with the number of its files; a chosen one narrows the results and is opened again."""
     desk.page.click("#folder-open")
+    desk.page.wait_for_selector(SHOWN)
     assert desk.page.locator("#folder-open").get_attribute("aria-expanded") == "true"
     assert labels(desk)[:2] == ["All", "albums"]
     node = desk.page.locator("[data-value='albums']")
@@ -79,6 +80,7 @@ def test_folder_tree_on_a_phone(entering):
     """The panel stays on the screen, and a tap on the arrow opens a folder without choosing it."""
     page = entering(**PHONE)
     page.page.tap("#folder-open")
+    page.page.wait_for_selector(SHOWN)
     box = page.box("#folder-list")
     assert box["x"] >= 0
     assert box["right"] <= 390
@@ -86,7 +88,7 @@ def test_folder_tree_on_a_phone(entering):
     before = page.page.locator("[data-value='albums']").get_attribute("aria-expanded")
     page.page.locator("[data-value='albums'] > .row .twist").tap()
     assert page.page.locator("[data-value='albums']").get_attribute("aria-expanded") != before
-    assert page.text("#folder-shown") == "All"
+    assert page.page.input_value("#folder") == ""
 
 
 def test_places_and_cameras_are_filters(desk):
@@ -117,17 +119,18 @@ def test_another_collection_is_chosen(desk):
         "**/api/v1/collections/Scans/**",
         lambda route: route.continue_(url=route.request.url.replace("collections/Scans/", "")),
     )
-    scans = []
-    desk.page.on("request", lambda request: scans.append(request.url) if "/collections/Scans/" in request.url else None)
     desk.page.goto(f"{desk.address}?q=red&good=1")
     desk.page.wait_for_selector("#collections:not([hidden])")
+    desk.page.wait_for_load_state("networkidle")
     chooser = desk.page.get_by_role("combobox", name="Collection")
     assert chooser.locator("option").all_text_contents() == ["library.vse (67)", "Scans (5)"]
-    desk.changing(lambda: chooser.select_option("Scans"))
+    with (
+        desk.page.expect_request("**/collections/Scans/items?*"),
+        desk.page.expect_request("**/collections/Scans/collection"),
+    ):
+        chooser.select_option("Scans")
     assert desk.page.url.endswith("?collection=Scans")
     assert desk.page.input_value("#words") == ""
-    assert any("/Scans/items?" in url for url in scans)
-    assert any(url.endswith("/Scans/collection") for url in scans)
-    desk.search("red")
+    with desk.page.expect_request("**/collections/Scans/search?q=red*"):
+        desk.page.fill("#words", "red")
     assert desk.page.url.endswith("?collection=Scans&q=red")
-    assert any("/Scans/search?q=red" in url for url in scans)

@@ -18,8 +18,7 @@ def with_words(page):
     changed_response(page.page, "collection", lambda given: {**given, **found})
     changed_response(page.page, "search", lambda given: given)
     changed_response(page.page, "items", lambda given: given)
-    page.page.reload()
-    page.page.wait_for_selector("#place-open:not([hidden])")
+    page.reload()
 
 
 def chips(page):
@@ -60,8 +59,7 @@ def test_typed_filters_become_chips_and_parameters(desk):
 def test_filter_without_effect_says_why(desk, typed, chip):
     """While it is incomplete, or where the server does not know it, and the search goes on without it."""
     changed_response(desk.page, "collection", lambda found: {each: found[each] for each in found if each != "places"})
-    desk.page.reload()
-    desk.page.wait_for_function("() => document.title !== 'vse'")
+    desk.reload()
     desk.search(f"red {typed}")
     assert chips(desk) == [chip]
     assert "bad" in desk.page.locator("#typed .chip").get_attribute("class")

@@ -86,6 +86,16 @@ class Visit:
         self.page.locator(f".tile button[aria-label^={json.dumps(name, ensure_ascii=False)}]").first.click()
         self.page.wait_for_selector("#viewer[open]")
 
+    def described(self) -> None:
+        """Wait until the page shows something and knows its collection."""
+        self.page.wait_for_selector("#results > *")
+        self.page.wait_for_function("() => document.title !== 'vse'")
+
+    def reload(self) -> None:
+        """Load the page again, and wait for it."""
+        self.page.reload()
+        self.described()
+
     def settle(self) -> None:
         """Wait until all visible images are loaded."""
         self.page.wait_for_function(SETTLED)
