@@ -97,7 +97,7 @@ def test_places_and_cameras_are_filters(desk):
         assert not desk.page.locator(f"#{name}-open").is_visible()
     with_words(desk)
     desk.page.click("#place-open")
-    assert desk.page.get_by_role("treeitem", name="Quito, Ecuador, 12").count() == 1
+    desk.page.get_by_role("treeitem", name="Quito, Ecuador, 12").wait_for()
     desk.changing(lambda: desk.page.get_by_role("treeitem", name="Quito, Ecuador, 12").click())
     assert ("place", "Quito, Ecuador") in desk.asked("items")[-1]
     desk.page.click("#camera-open")
