@@ -169,9 +169,9 @@ async function page(path, parameters, position, { signal } = {}) {
 async function more({ focus = false } = {}) {
   const { path, parameters, found: last } = shown;
   const first = grid.results.length;
-  const position = last.cursor ? ["cursor", last.cursor] : ["offset", first];
   try {
-    const found = await page(path, parameters, [position]);
+    // A cursor stands for the whole request.
+    const found = last.cursor ? await page(path, [], [["cursor", last.cursor]]) : await page(path, parameters, [["offset", first]]);
     if (shown.parameters !== parameters) return;
     shown.found = found;
     grid.append(found.results);
