@@ -39,6 +39,7 @@ class Library:
     """The folder of the images, its service, and the file that names what the file manager has shown."""
 
     photos: Path
+    index: Path
     served: Served
     shown: Path
 
@@ -46,7 +47,7 @@ class Library:
 @contextmanager
 def make_library(folder: Path) -> Iterator[Library]:
     """Sixteen albums with four images each, of which only "red" and "green" are known; a video; a file that is gone."""
-    photos, shown = folder / "photos", folder / "shown"
+    photos, shown, index = folder / "photos", folder / "shown", folder / "library.vse"
     for number, album in enumerate(ALBUMS):
         (photos / album).mkdir(parents=True)
         for name, share in SHARES.items():
@@ -57,15 +58,15 @@ def make_library(folder: Path) -> Iterator[Library]:
     split(0.9, (2000, 1500)).save(photos / "large.png")
     Image.new("RGB", (240, 160), PALETTE["red"]).save(photos / GONE)
     write_video(photos / CLIP, ("red", "blue", "red"))
-    vse("index", photos, "--into", folder / "library.vse", "--model", write_colour_model(folder / "model", graded=True))
+    vse("index", photos, "--into", index, "--model", write_colour_model(folder / "model", graded=True))
     (photos / GONE).unlink()
     program = folder / "bin" / "xdg-open"
     program.parent.mkdir()
     program.write_text(FILE_MANAGER)
     program.chmod(0o755)
     path = f"{program.parent}{os.pathsep}{os.environ['PATH']}"
-    with serving(folder / "library.vse", PATH=path, DISPLAY=":9", SHOWN=str(shown)) as served:
-        yield Library(photos, served, shown)
+    with serving(index, PATH=path, DISPLAY=":9", SHOWN=str(shown)) as served:
+        yield Library(photos, index, served, shown)
 
 
 def notes(number: int) -> Image.Exif:

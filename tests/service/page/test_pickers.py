@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from tests.service.page.library import ALBUMS
-from tests.service.page.visits import changed_response
+from tests.service.page.support import serving
+from tests.service.page.visits import changed_response, new_context, visit
 
 PHONE = {"viewport": {"width": 390, "height": 844}, "has_touch": True, "is_mobile": True}
 SHOWN = '#folder-list [role="treeitem"]:visible'
@@ -116,28 +117,32 @@ def test_lists_without_entries_are_not_offered(desk):
         assert not desk.page.locator(f"#{name}-open").is_visible()
 
 
-def test_another_collection_is_chosen(desk):
-    """Of a server with several: its own files, its own filters, and an address that leads there."""
+def test_another_collection_is_chosen(browser, library, index, desk):
+    """Of a server with several: its own files, filters and grades, and an address that leads there."""
     assert not desk.page.locator("#collections").is_visible()
-    entries = [{"name": "library.vse", "files": 67}, {"name": "Scans", "files": 5}]
-    desk.page.route("**/api/v1/collections", lambda route: route.fulfill(json={"collections": entries}))
-    changed_response(desk.page, "collection", lambda found: {**found, "collections": 2})
-    desk.page.route(
-        "**/api/v1/collections/Scans/**",
-        lambda route: route.continue_(url=route.request.url.replace("collections/Scans/", "")),
-    )
-    desk.page.goto(f"{desk.address}?q=red&good=1")
-    desk.page.wait_for_selector("#collections:not([hidden])")
-    desk.page.wait_for_load_state("networkidle")
-    chooser = desk.page.get_by_role("combobox", name="Collection")
-    assert chooser.locator("option").all_text_contents() == ["library.vse (67)", "Scans (5)"]
-    with (
-        desk.page.expect_request("**/collections/Scans/items?*"),
-        desk.page.expect_request("**/collections/Scans/collection"),
-    ):
-        chooser.select_option("Scans")
-    assert desk.page.url.endswith("?collection=Scans")
-    assert desk.page.input_value("#words") == ""
-    with desk.page.expect_request("**/collections/Scans/search?q=red*"):
-        desk.page.fill("#words", "red")
-    assert desk.page.url.endswith("?collection=Scans&q=red")
+    with serving(library.index, index) as served, new_context(browser) as context:
+        page = visit(context, served.address, "?q=red&good=1")
+        page.page.wait_for_selector("#collections:not([hidden])")
+        page.page.wait_for_load_state("networkidle")
+        chooser = page.page.get_by_role("combobox", name="Collection")
+        assert chooser.locator("option").all_text_contents() == ["library.vse (67)", "scenes.vse (63)"]
+        page.page.locator("[data-index='0']").click(modifiers=["Control"])
+        chooser.select_option("scenes.vse")
+        page.page.wait_for_function("() => document.title.startsWith('scenes')")
+        page.page.wait_for_load_state("networkidle")
+        assert page.page.url.endswith("?collection=scenes.vse")
+        assert page.page.input_value("#words") == ""
+        assert not page.page.locator("#selection").is_visible()
+        assert not page.page.locator("#good").is_visible()  # its model has no relevance
+        page.open_named("red", "plainred.png")
+        page.page.wait_for_selector("#viewer-facts dd")
+        page.settle()
+        assert page.page.locator("#media img").get_attribute("src").startswith("api/v1/collections/scenes.vse/items/")
+        page.page.keyboard.press("Escape")
+        page.closed("#viewer")
+        assert page.page.url.endswith("?collection=scenes.vse&q=red")
+        page.page.reload()
+        page.page.wait_for_function("() => document.getElementById('collection').value === 'scenes.vse'")
+        page.changing(lambda: page.page.locator(".mark").click())
+        page.page.wait_for_function("() => document.title.startsWith('library')")
+        assert page.messages == []

@@ -98,8 +98,9 @@ def test_reload_and_back_return_to_the_position(entering):
     page.page.wait_for_function("() => history.state?.top > 500 && history.state.count === 51")
     top = page.page.evaluate("() => scrollY")
     page.page.reload()
-    page.page.wait_for_function(f"() => Math.abs(scrollY - {top}) < 2")
-    assert page.page.locator(".tile").count() == 51
+    page.page.wait_for_function(
+        f"() => Math.abs(scrollY - {top}) < 2 && document.querySelectorAll('.tile').length === 51"
+    )
     page.page.evaluate("() => document.querySelector('[data-index=\"40\"]').scrollIntoView()")
     page.search("green")
     page.page.wait_for_function("() => scrollY === 0")
