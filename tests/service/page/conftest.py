@@ -15,9 +15,9 @@ from tests.service.page.support import Served, make_folder, serving, vse
 from tests.service.page.visits import Visit, chromium, new_context, visit
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="package")
 def browser() -> Iterator[Browser]:
-    """One per module: while Playwright runs, nothing else can run an event loop in this thread."""
+    """One for this folder: while Playwright runs, nothing else can run an event loop in this thread."""
     with chromium() as made:
         yield made
 
@@ -37,7 +37,7 @@ def served(index: Path) -> Iterator[Served]:
         yield made
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="package")
 def context(browser: Browser) -> Iterator[BrowserContext]:
     """A browser context with a desktop screen and a warm cache."""
     with new_context(browser) as made:
@@ -88,7 +88,7 @@ def opening(browser: Browser, context: BrowserContext, address: str) -> Iterator
     def opened(path: str = "", **options: Any) -> Visit:
         of = new_context(browser, **options) if options else context
         made.append(visit(of, address, path))
-        made[-1].page.wait_for_function("() => document.title !== 'vse'")  # the collection is described
+        made[-1].described()
         return made[-1]
 
     yield opened

@@ -81,16 +81,42 @@ def take_all(browser: Browser, address: str, folder: Path) -> None:
     page.page.keyboard.press("e")
     page.page.wait_for_selector("#media canvas")
     page.page.wait_for_selector("#viewer-facts dd")
+    page.page.wait_for_selector("#viewer-similar:not([hidden])")
+    page.page.evaluate(DECODED)
     page.settle()
     page.page.evaluate("() => document.activeElement.blur()")
     save(page, folder / "page-evidence.png")
     page.page.keyboard.press("Escape")
+    page.closed("#viewer")
+    take_selection(page, folder / "page-select.png")
+    take_folders(page, folder / "page-folders.png")
     page.page.set_viewport_size({"width": 1280, "height": 1040})
     page.page.click("#about-open")
     page.page.wait_for_selector("#curves figure")
     save(page, folder / "page-curves.png", "#about")
     save(open_page(color_scheme="dark"), folder / "page-dark.png")
     save(open_page(color_scheme="light", **PHONE), folder / "page-phone.png")
+
+
+def take_selection(page: Visit, path: Path) -> None:
+    """Three selected results."""
+    for index in (0, 1, 3):
+        page.page.locator(f"[data-index='{index}']").click(modifiers=["Control"])
+    page.page.mouse.move(0, 0)
+    page.page.evaluate("() => document.activeElement.blur()")
+    save(page, path)
+    page.page.click("#selection-clear")
+
+
+def take_folders(page: Visit, path: Path) -> None:
+    """All files by date, with the folders open."""
+    page.search("")
+    page.settle()
+    page.page.evaluate(DECODED)
+    page.page.click("#folder-open")
+    page.page.locator("#folder-list .twist:has(svg)").first.click()
+    save(page, path)
+    page.page.keyboard.press("Escape")
 
 
 def save(page: Visit, path: Path, selector: str | None = None) -> None:

@@ -79,7 +79,7 @@ def test_empty_collection_shows_how_to_index(browser, tmp_path):
         make_plain(tmp_path / "photos", "red")
         vse(*index)
         page.search("blue")
-        assert page.names() == ["plain red.png"]
+        assert page.names() == ["plainred.png"]
         page.page.wait_for_function("() => document.getElementById('about-facts').textContent.includes('Images1')")
         page.changing(lambda: page.page.locator(".segments").get_by_text("Videos").click())
         assert "The filter “videos only” leaves nothing. Without it there is 1 result." in page.text("#results")

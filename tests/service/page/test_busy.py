@@ -47,7 +47,7 @@ def test_results_do_not_wait_for_the_collection(busy_page):
     """They are shown before the description of the collection arrives."""
     page = busy_page("**/api/v1/collection", lambda route: None, "?q=red")  # never responds
     page.page.wait_for_selector(".tile")
-    assert page.names()[1] == "plain red.png"
+    assert page.names()[1] == "plainred.png"
     assert page.page.title() == "vse"
 
 

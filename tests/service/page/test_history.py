@@ -56,18 +56,18 @@ def test_closing_the_viewer_adds_no_history(page, way):
 
 def test_forward_and_reload_reopen_the_viewer(page):
     """The history entry names the result."""
-    page.open_named("red", "plain red.png")
+    page.open_named("red", "plainred.png")
     page.page.go_back()
     page.closed("#viewer")
     page.page.go_forward()
     page.page.wait_for_selector("#viewer[open]")
-    assert page.text("#viewer-name") == "plain red.png"
+    assert page.text("#viewer-name") == "plainred.png"
     page.page.reload()
     page.page.wait_for_selector("#viewer[open]")
-    assert page.text("#viewer-name") == "plain red.png"
+    assert page.text("#viewer-name") == "plainred.png"
     page.page.go_back()
     page.closed("#viewer")
-    assert page.names()[1] == "plain red.png"
+    assert page.names()[1] == "plainred.png"
 
 
 def test_reload_without_the_open_result_shows_the_grid(page):
@@ -90,13 +90,13 @@ def test_two_steps_back_close_the_viewer(page):
     page.page.keyboard.press("e")
     page.changing(lambda: page.page.evaluate("() => history.go(-2)"))
     page.closed("#viewer")
-    assert page.names()[1] == "plain red.png"
+    assert page.names()[1] == "plainred.png"
     assert page.focused() == "0"
 
 
 def test_more_like_this_replaces_the_viewer_entry(page):
     """One step back leads to the results in which it was found."""
-    page.open_named("red", "plain red.png")
+    page.open_named("red", "plainred.png")
     length = page.page.evaluate(LENGTH)
     page.changing(lambda: page.page.keyboard.press("m"))
     assert page.page.evaluate(LENGTH) == length
@@ -107,7 +107,7 @@ def test_more_like_this_replaces_the_viewer_entry(page):
 
 def test_change_while_the_viewer_closes_is_kept(page):
     """Going back is asynchronous, and a change in the meantime is applied after it."""
-    page.open_named("red", "plain red.png")
+    page.open_named("red", "plainred.png")
     act = """() => {
       const box = document.getElementById("group");
       document.getElementById("viewer").addEventListener("close", () => setTimeout(() => box.click()), { once: true });

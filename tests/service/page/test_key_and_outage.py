@@ -26,7 +26,7 @@ def test_key_dialog_unlocks_the_page(browser, locked):
     page.page.keyboard.type(KEY)  # the typed text is selected, and so replaced
     page.page.keyboard.press("Enter")
     page.page.wait_for_selector(".tile")
-    assert page.names()[1] == "plain red.png"
+    assert page.names()[1] == "plainred.png"
     assert not page.page.locator("#key").is_visible()
     page.settle()
     assert page.page.locator(".broken").count() == 0
@@ -49,7 +49,7 @@ def test_dismissed_key_dialog_opens_on_the_next_search(browser, locked):
     page.page.fill("#key-value", KEY)
     page.page.keyboard.press("Enter")
     page.page.wait_for_selector(".tile")
-    assert page.names()[1] == "plain blue.png"
+    assert page.names()[1] == "plainblue.png"
     page.page.wait_for_selector("#folder-open")
     page.page.context.close()
 
@@ -58,16 +58,16 @@ def test_dismissed_key_dialog_opens_on_the_next_search(browser, locked):
 def test_page_recovers_after_the_server_was_down(browser, index):
     """It says so and keeps its results; when the server is back it continues by itself, evidence included."""
     port = free_port()
-    with serving(index, port) as first:
+    with serving(index, port=port) as first:
         page = visit(new_context(browser), first.address)
         page.search("red")
         first.stop()
         page.page.fill("#words", "blue")
         page.page.wait_for_selector("#notice:not([hidden])")
         assert "not responding" in page.text("#notice")
-        assert page.names()[1] == "plain red.png"
-        with serving(index, port):
-            page.page.wait_for_function("() => document.querySelectorAll('.name')[1].textContent === 'plain blue.png'")
+        assert page.names()[1] == "plainred.png"
+        with serving(index, port=port):
+            page.page.wait_for_function("() => document.querySelectorAll('.name')[1].textContent === 'plainblue.png'")
             assert not page.page.locator("#notice").is_visible()
             page.search("red")  # cached: the new server has never seen the query
             page.page.locator("[data-index='1']").click()

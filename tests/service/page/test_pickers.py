@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from tests.service.page.library import ALBUMS
-from tests.service.page.test_typed_filters import CAMERAS, with_words
-from tests.service.page.visits import changed_response
+from tests.service.page.support import serving
+from tests.service.page.visits import changed_response, new_context, visit
 
 PHONE = {"viewport": {"width": 390, "height": 844}, "has_touch": True, "is_mobile": True}
 SHOWN = '#folder-list [role="treeitem"]:visible'
@@ -17,6 +17,7 @@ def labels(page):
 def test_folders_are_a_tree_with_counts(desk):
     """Closed at first, each with the number of its files; a chosen one narrows the results and is opened again."""
     desk.page.click("#folder-open")
+    desk.page.wait_for_selector(SHOWN)
     assert desk.page.locator("#folder-open").get_attribute("aria-expanded") == "true"
     assert labels(desk)[:2] == ["All", "albums"]
     node = desk.page.locator("[data-value='albums']")
@@ -79,6 +80,7 @@ def test_folder_tree_on_a_phone(entering):
     """The panel stays on the screen, and a tap on the arrow opens a folder without choosing it."""
     page = entering(**PHONE)
     page.page.tap("#folder-open")
+    page.page.wait_for_selector(SHOWN)
     box = page.box("#folder-list")
     assert box["x"] >= 0
     assert box["right"] <= 390
@@ -86,48 +88,61 @@ def test_folder_tree_on_a_phone(entering):
     before = page.page.locator("[data-value='albums']").get_attribute("aria-expanded")
     page.page.locator("[data-value='albums'] > .row .twist").tap()
     assert page.page.locator("[data-value='albums']").get_attribute("aria-expanded") != before
-    assert page.text("#folder-shown") == "All"
+    assert page.page.input_value("#folder") == ""
 
 
 def test_places_and_cameras_are_filters(desk):
-    """Of a server that knows them: a list with counts each, kept in the address."""
-    for name in ("place", "camera"):
-        assert not desk.page.locator(f"#{name}-open").is_visible()
-    with_words(desk)
+    """A list with counts each, kept in the address; both narrow the results."""
     desk.page.click("#place-open")
-    assert desk.page.get_by_role("treeitem", name="Quito, Ecuador, 12").count() == 1
-    desk.changing(lambda: desk.page.get_by_role("treeitem", name="Quito, Ecuador, 12").click())
-    assert ("place", "Quito, Ecuador") in desk.asked("items")[-1]
+    desk.changing(lambda: desk.page.get_by_role("treeitem", name="Quito, Pichincha, Ecuador, 16").click())
+    assert len(desk.names()) == 16
     desk.page.click("#camera-open")
-    desk.changing(lambda: desk.page.get_by_role("treeitem", name="Pixel 9, 6").click())
-    assert {("place", "Quito, Ecuador"), ("camera", CAMERAS[1]["name"])} <= set(desk.asked("items")[-1])
-    assert desk.page.url.endswith("?place=Quito%2C+Ecuador&camera=Pixel+9")
-    desk.page.reload()
-    desk.page.wait_for_function("() => document.getElementById('camera-shown').textContent === 'Pixel 9'")
-    desk.page.wait_for_function("() => document.title !== 'vse'")
+    desk.changing(lambda: desk.page.get_by_role("treeitem", name="Google Pixel 9, 32").click())
+    assert len(desk.names()) == 8
+    assert desk.page.url.endswith("?place=Quito%2C+Pichincha%2C+Ecuador&camera=Google+Pixel+9")
+    desk.reload()
+    assert desk.text("#camera-shown") == "Google Pixel 9"
+    assert len(desk.names()) == 8
+    desk.page.click("#place-open")
+    desk.changing(lambda: desk.page.locator("#place-list").get_by_text("All", exact=True).click())
+    assert len(desk.names()) == 32
+    assert not desk.page.locator("#place-shown").is_visible()
 
 
-def test_another_collection_is_chosen(desk):
-    """Of a server with several: its own files, its own filters, and an address that leads there."""
+def test_lists_without_entries_are_not_offered(desk):
+    """Where no file has a place, or the server does not know them."""
+    changed_response(desk.page, "collection", lambda found: {**found, "places": [], "cameras": [], "folders": []})
+    desk.reload()
+    for name in ("place", "camera", "folder"):
+        assert not desk.page.locator(f"#{name}-open").is_visible()
+
+
+def test_another_collection_is_chosen(browser, library, index, desk):
+    """Of a server with several: its own files, filters and grades, and an address that leads there."""
     assert not desk.page.locator("#collections").is_visible()
-    entries = [{"name": "library.vse", "files": 67}, {"name": "Scans", "files": 5}]
-    desk.page.route("**/api/v1/collections", lambda route: route.fulfill(json={"collections": entries}))
-    changed_response(desk.page, "collection", lambda found: {**found, "collections": 2})
-    desk.page.route(
-        "**/api/v1/collections/Scans/**",
-        lambda route: route.continue_(url=route.request.url.replace("collections/Scans/", "")),
-    )
-    scans = []
-    desk.page.on("request", lambda request: scans.append(request.url) if "/collections/Scans/" in request.url else None)
-    desk.page.goto(f"{desk.address}?q=red&good=1")
-    desk.page.wait_for_selector("#collections:not([hidden])")
-    chooser = desk.page.get_by_role("combobox", name="Collection")
-    assert chooser.locator("option").all_text_contents() == ["library.vse (67)", "Scans (5)"]
-    desk.changing(lambda: chooser.select_option("Scans"))
-    assert desk.page.url.endswith("?collection=Scans")
-    assert desk.page.input_value("#words") == ""
-    assert any("/Scans/items?" in url for url in scans)
-    assert any(url.endswith("/Scans/collection") for url in scans)
-    desk.search("red")
-    assert desk.page.url.endswith("?collection=Scans&q=red")
-    assert any("/Scans/search?q=red" in url for url in scans)
+    with serving(library.index, index) as served, new_context(browser) as context:
+        page = visit(context, served.address, "?q=red&good=1")
+        page.page.wait_for_selector("#collections:not([hidden])")
+        page.page.wait_for_load_state("networkidle")
+        chooser = page.page.get_by_role("combobox", name="Collection")
+        assert chooser.locator("option").all_text_contents() == ["library.vse (67)", "scenes.vse (63)"]
+        page.page.locator("[data-index='0']").click(modifiers=["Control"])
+        chooser.select_option("scenes.vse")
+        page.page.wait_for_function("() => document.title.startsWith('scenes')")
+        page.page.wait_for_load_state("networkidle")
+        assert page.page.url.endswith("?collection=scenes.vse")
+        assert page.page.input_value("#words") == ""
+        assert not page.page.locator("#selection").is_visible()
+        assert not page.page.locator("#good").is_visible()  # its model has no relevance
+        page.open_named("red", "plainred.png")
+        page.page.wait_for_selector("#viewer-facts dd")
+        page.settle()
+        assert page.page.locator("#media img").get_attribute("src").startswith("api/v1/collections/scenes.vse/items/")
+        page.page.keyboard.press("Escape")
+        page.closed("#viewer")
+        assert page.page.url.endswith("?collection=scenes.vse&q=red")
+        page.page.reload()
+        page.page.wait_for_function("() => document.getElementById('collection').value === 'scenes.vse'")
+        page.changing(lambda: page.page.locator(".mark").click())
+        page.page.wait_for_function("() => document.title.startsWith('library')")
+        assert page.messages == []

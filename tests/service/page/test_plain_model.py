@@ -63,7 +63,7 @@ def test_page_shows_ranks_without_confidence(opened, plain, size):
 def test_page_hides_evidence_of_images_and_keeps_that_of_videos(opened):
     """The button and its key do nothing on an image; a video still has its timeline."""
     page = opened()
-    page.open_named("red", "plain red.png")
+    page.open_named("red", "plainred.png")
     assert not page.page.locator("#viewer-why").is_visible()
     page.page.keyboard.press("e")
     page.page.wait_for_load_state("networkidle")

@@ -109,8 +109,7 @@ def test_export_limits_and_errors_are_said(desk):
     """More files than the server exports at once disable the buttons; an error of the server is shown."""
     limits = {"original": True, "roots": True, "reveal": False, "lists": True, "archives": True, "max_export": 2}
     changed_response(desk.page, "collection", lambda found: {**found, "original_files": limits})
-    desk.page.reload()
-    desk.page.wait_for_function("() => document.title !== 'vse'")
+    desk.reload()
     desk.search("red")
     for index in range(3):
         tile(desk, index).click(modifiers=["Control"])

@@ -61,9 +61,9 @@ def test_incomplete_excluded_word_is_ignored(page):
 def test_results_stay_for_600_ms_after_an_incomplete_word(paused):
     """They are dimmed, and removed if nothing else is typed by then."""
     type_unknown(paused, "bl")
-    assert paused.names()[1] == "plain red.png"
+    assert paused.names()[1] == "plainred.png"
     paused.page.clock.run_for(599)
-    assert paused.names()[1] == "plain red.png"
+    assert paused.names()[1] == "plainred.png"
     paused.page.clock.run_for(2)
     paused.page.wait_for_selector(".empty")
     assert paused.names() == []
@@ -78,7 +78,7 @@ def test_another_letter_restarts_the_delay(paused):
     paused.page.clock.run_for(550)
     paused.page.fill("#words", "blue")
     paused.page.clock.run_for(131)
-    paused.page.wait_for_function("() => document.querySelectorAll('.name')[1].textContent === 'plain blue.png'")
+    paused.page.wait_for_function("() => document.querySelectorAll('.name')[1].textContent === 'plainblue.png'")
     paused.page.clock.run_for(2000)
     assert paused.page.evaluate("() => said") == []
 

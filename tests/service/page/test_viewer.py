@@ -40,7 +40,7 @@ def test_viewer_shows_details(page, served):
 def test_image_fits_the_viewer(page):
     """With its aspect ratio, as large as fits, at most three times its size."""
     for colour, (width, height) in SHAPES.items():
-        page.open_named(colour, f"plain {colour}.png")
+        page.open_named(colour, f"plain{colour}.png")
         page.settle()
         stage, shown = page.box("#media"), page.box("#media img")
         scale = min(stage["width"] / width, stage["height"] / height, 3)
@@ -53,7 +53,7 @@ def test_image_fits_the_viewer(page):
 
 def test_evidence_of_an_image(page, served):
     """Red where the wanted colour is, over the grey image; the next result has its own; a key press hides it."""
-    page.open_named("red", "red left green right.png")
+    page.open_named("red", "halves.png")
     page.page.keyboard.press("e")
     page.page.wait_for_selector("#media canvas")
     red, nothing = page.page.evaluate(PAINTED)
@@ -76,7 +76,7 @@ def test_evidence_of_an_image(page, served):
 
 def test_evidence_against_a_match(page):
     """The heatmap is blue where the excluded colour is."""
-    page.open_named("green -red", "red left green right.png")
+    page.open_named("green -red", "halves.png")
     page.page.click("#viewer-why")
     page.page.wait_for_selector("#media canvas")
     against, wanted = page.page.evaluate(PAINTED)
@@ -88,12 +88,12 @@ def test_evidence_against_a_match(page):
 def test_evidence_covers_what_the_model_saw(page, served):
     """Exactly that part of the image, for any aspect ratio, even after the window is resized."""
     for colour in ("red", "green", "blue"):
-        page.open_named(colour, f"plain {colour}.png")
+        page.open_named(colour, f"plain{colour}.png")
         if colour == "red":  # the evidence stays on for the next results
             page.page.keyboard.press("e")
         page.page.wait_for_selector("#media canvas")
         found = served.get("search", ("q", colour))
-        chosen = next(each for each in found["results"] if each["name"] == f"plain {colour}.png")
+        chosen = next(each for each in found["results"] if each["name"] == f"plain{colour}.png")
         seen = served.get(f"items/{chosen['id']}/evidence", ("query", found["query_id"]))["seen"]
         assert min(seen["width"], seen["height"]) < 1
         for size in ((390, 844), (1024, 680)):
@@ -112,7 +112,7 @@ def test_evidence_covers_what_the_model_saw(page, served):
 
 def test_repeated_key_presses_draw_one_heatmap(page):
     """However often E is pressed before the first response."""
-    page.open_named("red", "plain red.png")
+    page.open_named("red", "plainred.png")
     for _ in range(5):
         page.page.keyboard.press("e")
     page.page.wait_for_selector("#media canvas")
@@ -158,10 +158,10 @@ def test_negative_bars_point_down(page):
 
 def test_more_like_this_searches_by_item(page):
     """Similar results come first, a chip shows the item, and a click on the chip removes it."""
-    page.open_named("red", "plain red.png")
+    page.open_named("red", "plainred.png")
     page.changing(lambda: page.page.keyboard.press("m"))
     assert not page.page.locator("#viewer").is_visible()
-    assert page.names()[:2] == ["lights.mp4", "red left green right.png"]
+    assert page.names()[:2] == ["lights.mp4", "halves.png"]
     assert page.page.input_value("#words") == ""
     assert "like=" in page.page.url
     assert page.focused() == "0"
@@ -174,7 +174,7 @@ def test_more_like_this_searches_by_item(page):
     page.changing(chip.click)
     assert chip.count() == 0
     assert page.focused() == "words"
-    assert page.text("#status") == "Newest first"
+    assert page.text("#status").endswith("newest first")
 
 
 def test_duplicates_in_the_viewer(page, served):

@@ -122,8 +122,7 @@ def at_noon(entering, path, **options):
     """A page whose clock the test turns."""
     page = entering(path, **({"locale": "en-GB"} | options))
     page.page.clock.install(time="2024-05-17T12:00:00")
-    page.page.reload()
-    page.page.wait_for_function("() => document.title !== 'vse'")
+    page.reload()
     page.page.wait_for_selector(".match")
     page.page.clock.pause_at("2024-05-17T13:00:00")
     return page

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
-from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+from urllib.parse import parse_qsl, urlsplit
 
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, Request, Route, sync_playwright
@@ -19,7 +19,6 @@ FOCUSED = "() => { const each = document.activeElement; return each.id || each.d
 CHANGED = "() => document.querySelector('#results > :first-child:not([data-old])') !== null"
 ALONE = "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1"
 """Leaves no other host within reach. Intercepting requests instead would switch off the browser's cache."""
-LATER = {"place", "camera", "name", "words", "sort"}
 SETTLED = "() => ![...document.images].some((image) => image.loading === 'eager' && !image.complete)"
 
 
@@ -86,6 +85,16 @@ class Visit:
         self.page.locator(f".tile button[aria-label^={json.dumps(name, ensure_ascii=False)}]").first.click()
         self.page.wait_for_selector("#viewer[open]")
 
+    def described(self) -> None:
+        """Wait until the page shows something and knows its collection."""
+        self.page.wait_for_selector("#results > *")
+        self.page.wait_for_function("() => document.title !== 'vse'")
+
+    def reload(self) -> None:
+        """Load the page again, and wait for it."""
+        self.page.reload()
+        self.described()
+
     def settle(self) -> None:
         """Wait until all visible images are loaded."""
         self.page.wait_for_function(SETTLED)
@@ -104,15 +113,10 @@ def chromium() -> Iterator[Browser]:
 
 
 def changed_response(page: Page, path: str, change: Callable[[Any], Any]) -> None:
-    """Let ``change`` replace the JSON of a route: what a server with other data or a later version responds.
-
-    Parameters that such a server knows and this one may not are dropped from the request.
-    """
+    """Let ``change`` replace the JSON of a route: what another server, or one with other data, responds."""
 
     def fulfill(route: Route) -> None:
-        parts = urlsplit(route.request.url)
-        known = [(name, value) for name, value in parse_qsl(parts.query) if name not in LATER]
-        response = route.fetch(url=urlunsplit(parts._replace(query=urlencode(known))))
+        response = route.fetch()
         route.fulfill(response=response, json=change(response.json()))
 
     page.route(re.compile(f"/api/v1/{path.replace('*', '[^/]+')}([?]|$)"), fulfill)

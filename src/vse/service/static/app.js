@@ -40,7 +40,10 @@ const grid = new Grid((index) => {
   viewer.open(grid.results, index, shown);
 });
 const selection = new Selection(grid);
-const scroller = new Scroller({ load: more, moved: (top) => url.remember({ top, count: grid.results.length }) });
+const scroller = new Scroller({
+  load: more,
+  moved: (top) => returning ?? url.remember({ top, count: grid.results.length }),
+});
 const suggestions = new Suggestions(useText);
 const collections = new Collections((name) => {
   query.clear();
@@ -84,12 +87,14 @@ let timer = 0;
 let emptying = 0;
 let introducing = 0;
 let running = null;
+let returning = null; // the place in the results that is being restored
 
 async function search({ write = true, typing = false, keep = false, restore = null } = {}) {
   clearTimeout(timer);
   clearTimeout(emptying);
   running?.abort();
   const mine = (running = new AbortController());
+  returning = restore?.top ? restore : null;
   query.show();
   if (write) url.write(typing);
   const slow = setTimeout(() => document.body.classList.add("busy"), SLOW);
@@ -107,6 +112,7 @@ async function search({ write = true, typing = false, keep = false, restore = nu
     failed(problem);
   } finally {
     clearTimeout(slow);
+    if (mine === running) returning = null;
   }
 }
 
@@ -169,9 +175,9 @@ async function page(path, parameters, position, { signal } = {}) {
 async function more({ focus = false } = {}) {
   const { path, parameters, found: last } = shown;
   const first = grid.results.length;
-  const position = last.cursor ? ["cursor", last.cursor] : ["offset", first];
   try {
-    const found = await page(path, parameters, [position]);
+    const following = last.cursor ? [[], [["cursor", last.cursor]]] : [parameters, [["offset", first]]];
+    const found = await page(path, ...following); // a cursor stands for the whole request
     if (shown.parameters !== parameters) return;
     shown.found = found;
     grid.append(found.results);
@@ -266,7 +272,7 @@ async function introduce() {
   selection.offer(collection.original_files);
   byId("foot-collection").textContent = `${collection.name} · ${counted(collection.files, "file")}`;
   byId("key-why").hidden = !evidence && !collection.videos;
-  if (query.offer(collection)) search({ write: false, restore: url.place });
+  if (query.offer(collection)) search({ write: false, restore: returning ?? url.place });
   byId("sorting").hidden = shown.path === "items" || byId("sort").disabled;
   if (grid.isEmpty) showEmpty();
 }

@@ -5,6 +5,7 @@ import { retryImage } from "./retry.js";
 import { isGraded, isWeak, markBroken, tile } from "./tile.js";
 
 const GOOD = "Good matches";
+const BEST = "Best matches"; // some are weak, but words found what follows them
 const WEAKER = "Weaker matches";
 const FEWEST = 4; // files per month on average; with fewer, headings are years
 
@@ -64,11 +65,12 @@ export class Grid {
     this.focus(Math.max(0, this.results.indexOf(result)));
   }
 
-  // Words may find a weak match among the best, so the weaker ones begin after the last good one of a page.
+  // Words may find what the model thinks weak, so the weaker ones begin after the last good one of a page.
   #strengths(results) {
     if (!results.some(isGraded)) return results.map(() => null);
-    const last = results.findLastIndex((result) => !isWeak(result));
-    return results.map((_, at) => (at <= last && this.heading !== WEAKER ? GOOD : WEAKER));
+    const last = this.heading === WEAKER ? -1 : results.findLastIndex((result) => !isWeak(result));
+    const above = this.heading ?? (results.slice(0, last).some(isWeak) ? BEST : GOOD);
+    return results.map((_, at) => (at <= last ? above : WEAKER));
   }
 
   #listFor(heading) {

@@ -1,9 +1,10 @@
 // Suggestions while the search box is empty: recent searches, and examples from what the collection holds.
 
-import { byId, element } from "./dom.js";
+import { byId, element, year } from "./dom.js";
 import { written } from "./typed.js";
 
 const KEPT = 8;
+const EXAMPLES = 6;
 const KEY = "vse.recent";
 
 export class Suggestions {
@@ -63,17 +64,27 @@ function write(texts) {
   }
 }
 
-// At most two of each kind: the largest folders, places and cameras, and the last years.
+// The largest places, folders and cameras, and the last years: one of each kind first, then a second one, then no more
+// than fit in a line.
 function examples({ folders = [], places = [], cameras = [], first, last }) {
-  const found = places.slice(0, 2).map(({ name }) => ["place", name, written("place", name)]);
-  if (last !== null && last !== undefined) {
-    const year = (seconds) => new Date(seconds * 1000).getUTCFullYear();
-    const years = [year(last), year(last) - 1].filter((each) => each >= year(first));
-    found.push(...years.map((each) => ["year", String(each), `after:${each} before:${each + 1}`]));
-  }
-  found.push(...largest(folders).slice(0, 2).map(({ path }) => ["folder", path.split("/").at(-1), written("folder", path)]));
-  if (cameras.length > 1) found.push(...cameras.slice(0, 2).map(({ name }) => ["camera", name, written("camera", name)]));
-  return found;
+  const typed = (kind, entries) => entries.slice(0, 2).map(([label, value]) => [kind, label, written(kind, value)]);
+  const named = (entries) => entries.map(({ name }) => [name, name]);
+  const kinds = [
+    typed("place", named(places)),
+    years(first, last),
+    typed("folder", largest(folders).map(({ path }) => [path.split("/").at(-1), path])),
+    cameras.length > 1 ? typed("camera", named(cameras)) : [],
+  ];
+  const ranked = [0, 1].flatMap((at) => kinds.filter((found) => at < found.length).map((found) => found[at]));
+  const offered = new Set(ranked.slice(0, EXAMPLES));
+  return kinds.flat().filter((each) => offered.has(each));
+}
+
+function years(first, last) {
+  if ((last ?? null) === null) return [];
+  const of = (seconds) => Number(year(seconds));
+  const found = [of(last), of(last) - 1].filter((each) => each >= of(first));
+  return found.map((each) => ["year", String(each), `after:${each} before:${each + 1}`]);
 }
 
 // Years are listed already, and a folder that holds only another one says nothing more than that.

@@ -100,8 +100,8 @@ function label(result, index) {
   if (result.kind === "video") parts.push("video");
   if (result.start !== null) parts.push(`from ${clock(result.start)} to ${clock(result.end)}`);
   if (result.moments > 1) parts.push(counted(result.moments, "moment"));
-  if (isGraded(result)) parts.push(`${result.grade ?? "unlikely"} match`);
-  else if (result.score !== null) parts.push(`rank ${index + 1}`);
+  if (isGraded(result) && (isGood(result) || !result.matched?.length)) parts.push(`${result.grade ?? "unlikely"} match`);
+  else if (!isGraded(result) && result.score !== null) parts.push(`rank ${index + 1}`);
   if (result.matched?.length) parts.push(`words found in ${result.matched.map(fieldName).join(", ")}`);
   if (result.taken !== null) parts.push(day(result.taken));
   if (result.group.length) parts.push(duplicates(result));
