@@ -17,7 +17,7 @@ from PIL import Image
 
 from vse.errors import first_line
 from vse.inputs.files import BadMediaError
-from vse.inputs.images import KNOWN_FORMATS, ImageLimits, identify
+from vse.inputs.images import KNOWN_FORMATS, ImageLimits, identify, reserve_memory
 from vse.inputs.video.file import VideoLimits, open_video
 from vse.inputs.video.reader import FrameReader
 from vse.inputs.video.windows import square
@@ -164,6 +164,8 @@ def _exif(image: Image.Image, content: bytes) -> Image.Exif:
     try:
         if image.format == "PNG" and "exif" not in image.info and not _notes_behind_pixels(content):
             return Image.Image.getexif(image)  # PNG's own getexif decodes all pixels to reach later chunks
+        if image.format == "PNG":
+            reserve_memory(image, content)
         return image.getexif()
     except Exception:  # noqa: BLE001 - corrupt EXIF is no reason to reject an image
         return Image.Exif()
