@@ -196,7 +196,7 @@ def _call_for_image(
 ) -> Reply:
     limits = limits or ImageLimits()
     given = {**arguments, "limits": asdict(limits)}
-    content = b""
+    content, deadline = b"", _deadline.get()
     if isinstance(source, bytes):
         given["name"], content = name or f"image of {len(source):,} bytes", source
         if len(source) > limits.max_bytes or not source:
@@ -206,9 +206,8 @@ def _call_for_image(
         given["name"] = printable_name(path)
         given["path"] = os.path.abspath(path) if "\0" not in path else path  # noqa: PTH100
     try:
-        reply = decoders().call(
-            f"{__name__}:{task}", given, content, seconds=limits.max_seconds, deadline=_deadline.get()
-        )
+        seconds = min(limits.max_seconds, max(deadline - time.monotonic(), 0))
+        reply = decoders().call(f"{__name__}:{task}", given, content, seconds=seconds, deadline=deadline)
     except (WorkerTimeoutError, WorkerStoppedError) as error:
         raise BadImageError(given["name"], str(error)) from None
     if "error" in reply.values:
