@@ -58,22 +58,22 @@ def memory_budget() -> int:
     return int(given) * 1_000_000
 
 
-def reserve(need: int, *, up_to: bool = False) -> None:
+def reserve(likely: int, least: int = 0) -> None:
     """Ask for memory before decoding, and wait until the budget of all workers allows it.
 
     A task reserves once, before it takes the memory; in a process that is no worker only the total is checked.
 
     Args:
-        need: Bytes; up to :data:`FREE` nothing is asked.
-        up_to: The need is an upper bound: be content with the whole budget if it is larger.
+        likely: Bytes that it may take; up to :data:`FREE` nothing is asked. More than the budget means all of it.
+        least: Bytes that it takes in any case.
 
     Raises:
-        NeedsMemoryError: It is more than all workers may have, or than this task has reserved before.
+        NeedsMemoryError: ``least`` is more than all workers may have, or than this task has reserved before.
     """
     if _running is not None:
-        _running.reserve(need, up_to)
-    elif need > memory_budget() and not up_to:
-        raise NeedsMemoryError(need, memory_budget())
+        _running.reserve(likely, least)
+    elif least > memory_budget():
+        raise NeedsMemoryError(least, memory_budget())
 
 
 class _Running:
@@ -83,16 +83,12 @@ class _Running:
         self._source, self._sink, self._memory = source, sink, memory
         self._granted = 0
 
-    def reserve(self, need: int, up_to: bool) -> None:
-        if need <= max(FREE, self._granted):
-            return
+    def reserve(self, likely: int, least: int) -> None:
         limit = self._granted or self._memory
-        if up_to:
-            need = min(need, limit)
-        if need > limit:
-            raise NeedsMemoryError(need, limit)
-        if not self._granted:
-            answer = self.ask({"reserve": need})
+        if least > max(FREE, limit):
+            raise NeedsMemoryError(least, limit)
+        if likely > FREE and not self._granted:
+            answer = self.ask({"reserve": min(likely, limit)})
             self._granted = int(answer["granted"])
             _limit_memory(FREE + self._granted)
 
@@ -147,8 +143,6 @@ def serve(arguments: Sequence[str]) -> None:
 def _run(running: _Running, header: Mapping[str, Any], content: bytes) -> dict[str, Any] | None:
     """Send the replies of a task; None if the final one was sent."""
     module, _, name = str(header["task"]).partition(":")
-    if not module.startswith("vse."):
-        raise ValueError(f"no task: {module}")
     replies: Iterator[Reply] = getattr(import_module(module), name)(header["arguments"], content)
     for reply in replies:
         described = [[array.dtype.str, array.shape] for array in reply.arrays]

@@ -264,8 +264,8 @@ class WorkerPool:
             process.close()
 
     def _take_slot(self, deadline: float) -> None:
-        timeout = None if math.isinf(deadline) else max(deadline - time.monotonic(), 0)
-        if not self._slots.acquire(timeout=timeout):
+        left = deadline - time.monotonic()
+        if left <= 0 or not self._slots.acquire(timeout=None if math.isinf(left) else left):
             raise WorkerBusyError("other files are being decoded: try again soon")
 
     def _receive(self, process: _Process, seconds: float) -> tuple[dict[str, Any], bytearray]:

@@ -25,8 +25,8 @@ _STORED = {"1": 1, "L": 1, "P": 1, "I;16": 2, "I;16L": 2, "I;16B": 2, "I;16N": 2
 _CONVERTED = 20
 """Bytes per pixel of converting an image that is not large, with transparency."""
 _DECODER = {
-    "JPEG": 0, "MPO": 0, "PNG": 0, "BMP": 1, "DIB": 1, "PPM": 4, "TIFF": 5, "GIF": 5, "WEBP": 9, "ICO": 9, "PSD": 4,
-    "QOI": 9, "HEIF": 12, "RAW": 14, "AVIF": 20, "JPEG2000": 18, "JXL": 40,
+    "JPEG": 0, "MPO": 0, "PNG": 0, "BMP": 1, "DIB": 1, "PPM": 4, "TIFF": 5, "GIF": 5, "WEBP": 14, "ICO": 9, "PSD": 4,
+    "QOI": 9, "HEIF": 12, "RAW": 14, "AVIF": 20, "JPEG2000": 18, "JXL": 12,
 }  # fmt: skip
 """Bytes per pixel that a decoder takes besides the image, measured; 20 for others."""
 
@@ -54,23 +54,41 @@ def too_many_scans(data: bytes) -> str | None:
     return f"{scans:,} scans, at most {MAX_SCANS} are decoded" if scans > MAX_SCANS else None
 
 
-def decoding_memory(image: Image.Image, data: bytes, full: tuple[int, int], factor: int, turned: bool) -> int:
-    """Return about how many bytes decoding takes.
+def opening_memory(data: bytes) -> int:
+    """Return about how many bytes it takes to open an image; only WebP's decoder takes its memory already then."""
+    if data[:4] != b"RIFF" or data[8:12] != b"WEBP":
+        return 0
+    width = height = 0
+    if data[12:16] == b"VP8X":
+        width, height = (1 + int.from_bytes(data[place : place + 3], "little") for place in (24, 27))
+    elif data[12:16] == b"VP8L":
+        bits = int.from_bytes(data[21:25], "little")
+        width, height = 1 + (bits & 0x3FFF), 1 + (bits >> 14 & 0x3FFF)
+    elif data[12:16] == b"VP8 ":
+        width, height = (int.from_bytes(data[place : place + 2], "little") & 0x3FFF for place in (26, 28))
+    return (_DECODER["WEBP"] + 8) * width * height + len(data)
+
+
+def decoding_memory(
+    image: Image.Image, data: bytes, full: tuple[int, int], factor: int, turned: bool
+) -> tuple[int, int]:
+    """Return about how many bytes decoding may take, and how many it takes at least.
 
     Args:
         image: Opened, not decoded; its size may be reduced by ``draft``.
         data: The file.
         full: Width and height in the file.
         factor: How often the image is reduced along each side while it is converted.
-        turned: Whether it is turned upright afterwards.
+        turned: Whether it may have to be turned upright afterwards.
     """
     pixels = image.width * image.height
-    stored = _STORED.get(image.mode, 4)
-    decoder = _DECODER.get(image.format or "", 20) * pixels + _coefficients(image, data, full)
+    stored = _STORED.get(image.mode, 4) * pixels + _coefficients(image, data, full) + len(data)
+    decoder = _DECODER.get(image.format or "", 20) * pixels
     if pixels <= LARGE:
-        return decoder + (stored + _CONVERTED) * pixels
-    result = math.ceil(pixels / factor**2)
-    return decoder + stored * pixels + (6 if turned or factor > 1 else 3) * result + (_CONVERTED * LARGE) // 8
+        return stored + decoder + _CONVERTED * pixels, stored
+    result = 3 * math.ceil(pixels / factor**2)
+    strip = _CONVERTED * LARGE // 8
+    return stored + decoder + result * (2 if turned or factor > 1 else 1) + strip, stored + result
 
 
 def _coefficients(image: Image.Image, data: bytes, full: tuple[int, int]) -> int:

@@ -17,7 +17,7 @@ from PIL import Image, ImageFile
 
 from vse._util.worker_process import FREE, memory_budget, reserve
 from vse.errors import InputError
-from vse.inputs.cost import LARGE, decoding_memory, too_many_scans
+from vse.inputs.cost import LARGE, decoding_memory, opening_memory, too_many_scans
 
 _ACCEPTED = "expected (H, W), (H, W, 1), (H, W, 3) or (H, W, 4) of uint8, uint16, bool, or float in 0 … 1"
 
@@ -125,7 +125,7 @@ class ImageLimits:
 
     max_bytes: int = 200_000_000
     max_pixels: int = 178_956_970
-    max_seconds: float = 30.0
+    max_seconds: float = 60.0
 
 
 class BadImageError(InputError):
@@ -196,8 +196,7 @@ def _opened(data: bytes, name: str, limits: ImageLimits) -> ImageFile.ImageFile:
     refused = too_many_scans(data)
     if refused is not None:
         raise BadImageError(name, refused)
-    if len(data) > FREE // 3:
-        reserve(memory_budget(), up_to=True)  # one such file at a time
+    reserve(memory_budget() if len(data) > FREE // 3 else opening_memory(data))  # one large file at a time
     try:
         image = identify(io.BytesIO(data))
     except Exception as error:  # a decoder may raise anything on hostile bytes
@@ -311,7 +310,8 @@ def _decode(
 
 def reserve_memory(image: Image.Image, data: bytes) -> None:
     """Reserve what decoding the whole image takes, for metadata that only decoding finds."""
-    reserve(decoding_memory(image, data, image.size, 1, turned=True) + len(data), up_to=True)
+    likely, _ = decoding_memory(image, data, image.size, 1, turned=True)
+    reserve(likely)
 
 
 def _plan(image: Image.Image, data: bytes, at_least: tuple[int, int] | None) -> int:
@@ -327,7 +327,7 @@ def _plan(image: Image.Image, data: bytes, at_least: tuple[int, int] | None) -> 
     if at_least is not None and image.width * image.height > LARGE:
         factor = max(1, min(image.height // at_least[0], image.width // at_least[1]))
     turned = orientation in _UPRIGHT or image.format not in _DRAFTED
-    reserve(decoding_memory(image, data, full, factor, turned) + len(data))
+    reserve(*decoding_memory(image, data, full, factor, turned))
     return factor
 
 
@@ -371,7 +371,7 @@ def _too_large(size: int, limits: ImageLimits) -> str:
 
 
 def _reason(error: Exception) -> str:
-    if isinstance(error, MemoryError):
+    if isinstance(error, MemoryError) or str(error) == "decoder error -9":  # Pillow's number for it
         return "not enough memory"
     text = " ".join(str(getattr(error, "strerror", None) or error).split())
     if "truncated" in text.lower():

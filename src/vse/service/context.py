@@ -96,6 +96,9 @@ class Workers:
         for lane in self._lanes.values():
             lane.pool.shutdown(wait=False, cancel_futures=True)
         self.stuck = bool(wait(self._jobs, seconds).not_done)
+        if not self.stuck:
+            for lane in self._lanes.values():
+                lane.pool.shutdown(wait=True)  # at once: the threads have nothing to do
         return not self.stuck
 
     @asynccontextmanager

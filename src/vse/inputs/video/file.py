@@ -113,7 +113,7 @@ def open_video(path: str | Path, limits: VideoLimits) -> Iterator[VideoFile]:
         pixels = stream.codec_context.width * stream.codec_context.height
         if pixels > limits.max_pixels:
             raise BadMediaError(name, f"frames of {pixels:,} pixels, at most {limits.max_pixels:,}")
-        reserve(pixels * FRAME_BYTES, up_to=True)
+        reserve(pixels * FRAME_BYTES)
         stream.codec_context.options = {"max_pixels": str(limits.max_pixels)}
         base = float(stream.time_base or 0)
         start = (stream.start_time or 0) * base
