@@ -82,7 +82,7 @@ def test_nothing_matches_is_said_for_absent_things(index, capsys):
     assert len(lines_of_search(capsys, index, "a blue circle", "--all")) == 8
 
 
-def test_condition_that_leaves_nothing_is_named(index, capsys):
+def test_search_names_the_condition_that_leaves_nothing(index, capsys):
     """A filter, an exclusion; with the number of results without it."""
     line = lines_of_search(capsys, index, "a red circle", "--folder", "green")[-1]
     assert line == "nothing found with --folder: leave it out for 4 results"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections import deque
 from collections.abc import Callable, Generator, Iterable
+from contextlib import closing
 from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
@@ -54,10 +55,34 @@ def prefetch(
     >>> list(prefetch(len, ["a", "bb"], workers=2, window=4))
     [('a', 1), ('bb', 2)]
     """
-    from concurrent.futures import ThreadPoolExecutor  # imports logging, which a text query does not need
+    results = prefetch_patiently(
+        function, items, workers=workers, window=window, weight=weight, repeat=repeat, name=name, patience=None
+    )
+    with closing(results):
+        yield from (pair for pair in results if pair is not None)
+
+
+def prefetch_patiently(
+    function: Callable[[Item], Result],
+    items: Iterable[Item],
+    *,
+    workers: int,
+    window: int,
+    patience: float | None,
+    weight: Callable[[Item], int] | None = None,
+    repeat: Callable[[Result], bool] | None = None,
+    name: str = "vse-read",
+) -> Generator[tuple[Item, Result] | None, None, None]:
+    """Like :func:`prefetch`, but a slow item does not hold back the others.
+
+    An item that is not ready within ``patience`` seconds of its turn is overtaken, and yielded when it is ready. If
+    nothing is ready for so long, None is yielded, so that the caller can do something else.
+    """
+    from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait  # imports logging
 
     remaining = iter(items)
     started: deque[tuple[Item, Future[Result]]] = deque()
+    late: deque[tuple[Item, Future[Result]]] = deque()
     total, exhausted = 0, False
     pool = ThreadPoolExecutor(workers, thread_name_prefix=name)
     try:
@@ -72,12 +97,24 @@ def prefetch(
                 total += 1 if weight is None else weight(item)
                 if len(started) > workers and started[0][1].done():
                     break
-            if not started:
+            if not started and not late:
                 return
-            item, future = started.popleft()
+            queue = late if any(future.done() for _, future in late) else started
+            if queue is late:
+                while not late[0][1].done():
+                    late.rotate(-1)
+            elif patience is not None and not (started and started[0][1].done()):
+                awaited = [future for _, future in (*late, *list(started)[:1])]
+                if not wait(awaited, patience, FIRST_COMPLETED).done:
+                    if any(future.done() for _, future in started):
+                        late.append(started.popleft())
+                    else:
+                        yield None
+                continue
+            item, future = queue.popleft()
             result = future.result()
             if repeat is not None and repeat(result):
-                started.appendleft((item, pool.submit(function, item)))
+                queue.appendleft((item, pool.submit(function, item)))
             else:
                 total -= 1 if weight is None else weight(item)
             yield item, result

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import csv
 import hashlib
-import io
 import json
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
@@ -106,6 +106,45 @@ def read_rows(path: Path, on_problem: OnProblem) -> Iterator[Row]:
     return READERS[path.suffix.lower()](path, on_problem)
 
 
+MAX_LINE = 16_000_000
+"""Bytes of a line in a table."""
+_LONE_RETURN = re.compile(r"(?<=\r)(?!\n)")
+
+
+def stream_lines(path: Path) -> Iterator[str]:
+    """Yield the lines of a UTF-8 file with their ends, one at a time; only a newline ends a line.
+
+    Raises:
+        InputError: It cannot be read, is not UTF-8, or has a line beyond :data:`MAX_LINE`.
+    """
+    number = 0
+    try:
+        with path.open("rb") as file:
+            while line := file.readline(MAX_LINE + 1):
+                number += 1
+                if len(line) > MAX_LINE:
+                    raise InputError(f"{path}:{number}: a line of more than {MAX_LINE:,} bytes: is it a table?")
+                try:
+                    yield line.decode("utf-8-sig" if number == 1 else "utf-8")
+                except UnicodeDecodeError as error:
+                    raise InputError(
+                        f"{path}:{number}: byte 0x{line[error.start]:02x} is not UTF-8: convert the file to UTF-8"
+                    ) from None
+    except FileNotFoundError:
+        raise InputError(f"{path} does not exist") from None
+    except OSError as error:
+        raise InputError(f"{path} cannot be read: {error.strerror or error}") from error
+
+
+def _csv_lines(path: Path) -> Iterator[str]:
+    """Yield lines that may also end with a lone carriage return, as :mod:`csv` expects them."""
+    for line in stream_lines(path):
+        if "\r" in line:
+            yield from filter(None, _LONE_RETURN.split(line))
+        else:
+            yield line
+
+
 def _csv_rows(path: Path, on_problem: OnProblem) -> Iterator[Row]:
     return _separated(path, ",", on_problem)
 
@@ -116,7 +155,7 @@ def _tsv_rows(path: Path, on_problem: OnProblem) -> Iterator[Row]:
 
 def _separated(path: Path, delimiter: str, on_problem: OnProblem) -> Iterator[Row]:
     """Parse strictly: an unclosed quotation mark is an error, not a caption with the rest of the file."""
-    reader = csv.reader(io.StringIO(read_text(path), newline=""), delimiter=delimiter, strict=True)
+    reader = csv.reader(_csv_lines(path), delimiter=delimiter, strict=True)
     columns: list[str] | None = None
     start = 1
     while True:
@@ -142,12 +181,12 @@ def _separated(path: Path, delimiter: str, on_problem: OnProblem) -> Iterator[Ro
 
 
 def _jsonl_rows(path: Path, on_problem: OnProblem) -> Iterator[Row]:
-    for number, line in enumerate(raw_lines(path), start=1):
+    for number, line in enumerate(stream_lines(path), start=1):
         place = f"{path}:{number}"
         if not line.strip():
             continue
         try:
-            value = parse_json(line, place)
+            value = parse_json(line.rstrip("\n"), place)
         except InputError as error:
             on_problem(MALFORMED, str(error))
             continue

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Iterator, Mapping
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
@@ -10,10 +11,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from vse._util.worker_process import Reply
 from vse.errors import InputError
 from vse.index.pipeline.reading import FRAMES
 from vse.index.scan import VideoLimits
 from vse.index.types import Vectors
+from vse.inputs.files import BadMediaError
 from vse.inputs.regions import Boxes, region_weights, window_boxes
 from vse.inputs.video.file import open_video
 from vse.inputs.video.reader import FrameReader
@@ -96,9 +99,9 @@ def image_evidence(model: Model, picture: ImageSource, vector: Vectors) -> NDArr
         raise InputError(NO_EVIDENCE)
     if vector.shape != (model.embed_size,):
         raise InputError(f"query vector of shape {vector.shape}, expected ({model.embed_size},): that of this model")
-    from vse.inputs.preprocessing import load_pixels
+    from vse.inputs.decoding import decode_pixels
 
-    pixels = load_pixels(picture, how)[None]
+    pixels = decode_pixels(picture, how)[None]
     shares, grid = model.cell_contributions(pixels)
     parts = (shares.astype(np.float64) @ vector.astype(np.float64)).astype(np.float32)
     if grid is None:
@@ -119,10 +122,10 @@ def heat_map(picture: ImageSource, cells: NDArray[Any], how: ImagePreprocessing)
         cells: Evidence from :func:`cell_evidence`.
         how: Preprocessing of the model.
     """
-    from vse.inputs.images import read_image
+    from vse.inputs.decoding import decode_image
     from vse.inputs.resizing import resize
 
-    image = _reduced(read_image(picture, at_least=(LONGEST, LONGEST)))
+    image = decode_image(picture, longest=LONGEST).astype(np.float32)
     image[:] = (image @ LUMINANCE)[:, :, None]  # its own colours could be mistaken for evidence
     top, left, height, width = seen(image.shape[:2], how)
     strongest = float(np.abs(cells).max())
@@ -180,17 +183,6 @@ def seen(shape: tuple[int, int], how: ImagePreprocessing) -> tuple[int, int, int
     return (rows - height) // 2, (columns - width) // 2, height, width
 
 
-def _reduced(image: NDArray[np.uint8]) -> NDArray[np.float32]:
-    """Return the image as floats, no side above :data:`LONGEST`."""
-    from vse.inputs.resizing import resize
-
-    longer = max(image.shape[:2])
-    if longer <= LONGEST:
-        return image.astype(np.float32)
-    height, width = (max(1, round(side * LONGEST / longer)) for side in image.shape[:2])
-    return resize(image, (height, width), "bilinear")
-
-
 SAME_START = 1e-3
 """Tolerance in seconds."""
 
@@ -201,15 +193,38 @@ def moment_frames(path: str | Path, start: float, limits: VideoLimits | None = N
     Raises:
         InputError: No window begins there, or none of its frames can be decoded.
     """
-    limits = limits or VideoLimits()
-    with open_video(path, limits) as clip, closing(FrameReader(clip)) as reader:
-        span = min(spans(clip.duration, WINDOW_SECONDS, WINDOWS), key=lambda span: abs(span[0] - start))
-        if abs(span[0] - start) > SAME_START:
-            raise InputError(f"no moment of the video begins at {start:.3f} s: index it again with 'vse index'")
-        window, _ = read_window(reader, span, FRAMES, clip.aspect, limits.max_side)
+    from vse.inputs.decoding import video_replies
+
+    task = f"{__name__}:moment_task"
+    with closing(video_replies(task, path, {"start": start}, limits or VideoLimits())) as replies:
+        reply = next(replies)
+    if "refused" in reply.values:
+        raise InputError(str(reply.values["refused"]))
+    return Window(**{**reply.values, "times": tuple(reply.values["times"])}, frames=tuple(reply.arrays))
+
+
+def moment_task(arguments: Mapping[str, Any], _: bytes) -> Iterator[Reply]:
+    """Read the frames of :func:`moment_frames` in a worker process."""
+    limits, start = VideoLimits(**arguments["limits"]), arguments["start"]
+    try:
+        with open_video(arguments["path"], limits) as clip, closing(FrameReader(clip)) as reader:
+            span = min(spans(clip.duration, WINDOW_SECONDS, WINDOWS), key=lambda span: abs(span[0] - start))
+            if abs(span[0] - start) > SAME_START:
+                yield _refused(f"no moment of the video begins at {start:.3f} s")
+                return
+            window, _whole = read_window(reader, span, FRAMES, clip.aspect, limits.max_side)
+    except BadMediaError as error:
+        yield Reply({"error": error.reason})
+        return
     if window is None:
-        raise InputError(f"no frame of the video can be decoded at {start:.3f} s: index it again with 'vse index'")
-    return window
+        yield _refused(f"no frame of the video can be decoded at {start:.3f} s")
+        return
+    values = {"start": window.start, "end": window.end, "times": window.times, "remark": window.remark}
+    yield Reply(values, window.frames)
+
+
+def _refused(why: str) -> Reply:
+    return Reply({"refused": f"{why}: index it again with 'vse index'"})
 
 
 def frame_evidence(model: Model, window: Window, vector: Vectors) -> NDArray[np.float32]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import logging
+import math
 import os
 import stat
 import struct
@@ -16,7 +17,9 @@ from typing import TypeAlias
 import numpy as np
 from PIL import Image, ImageFile
 
+from vse._util.worker_process import FREE, memory_budget, reserve
 from vse.errors import InputError
+from vse.inputs.cost import LARGE, decoding_memory, opening_memory, too_many_scans
 
 # Pillow warns about broken metadata of files that can be read; a terminal or a log is no place for that.
 warnings.filterwarnings("ignore", category=UserWarning, module=r"PIL\.")
@@ -25,23 +28,25 @@ logging.getLogger("PIL").addHandler(logging.NullHandler())
 _ACCEPTED = "expected (H, W), (H, W, 1), (H, W, 3) or (H, W, 4) of uint8, uint16, bool, or float in 0 … 1"
 
 
-def image_to_rgb(image: Image.Image) -> np.ndarray:
+def image_to_rgb(image: Image.Image, extrema: tuple[float, float] | None = None) -> np.ndarray:
     """Return a PIL image of any mode as a new uint8 (H, W, 3).
 
     Transparency, also of a palette or a single colour, is blended with white. 16-bit greys are divided by 257. Mode
     ``I`` holds 16 bits if a value is above 255, else 8; mode ``F`` holds 0 … 1 if no value is outside, else 0 … 255.
-    Values outside are clipped, NaN is black.
+    Values outside are clipped, NaN is black. ``extrema`` are the smallest and largest value of the whole image, if
+    ``image`` is a part of it.
     """
     if image.mode.startswith("I;16"):
         return _grey(_eight_bits(np.asarray(image).astype(np.uint16)))
     if image.mode == "I":
         values = np.asarray(image)
-        if values.max() > 255:
+        if (_extrema(values) if extrema is None else extrema)[1] > 255:
             return _grey(_eight_bits(values.clip(0, 65535).astype(np.uint16)))
         return _grey(values.clip(0, 255).astype(np.uint8))
     if image.mode == "F":
         values = np.nan_to_num(np.asarray(image), nan=0.0)
-        scale = 255 if values.min() >= 0 and values.max() <= 1 else 1
+        low, high = _extrema(values) if extrema is None else extrema
+        scale = 255 if low >= 0 and high <= 1 else 1
         return _grey((values * scale).clip(0, 255).round().astype(np.uint8))
     if image.mode in ("La", "LA", "PA", "RGBa", "RGBA") or "transparency" in image.info:
         image = image.convert("LA").convert("RGBA") if image.mode == "La" else image.convert("RGBA")
@@ -80,6 +85,10 @@ def array_to_rgb(array: np.ndarray) -> np.ndarray:
     return np.ascontiguousarray(values)
 
 
+def _extrema(values: np.ndarray) -> tuple[float, float]:
+    return float(values.min()), float(values.max())
+
+
 def _eight_bits(values: np.ndarray) -> np.ndarray:
     """Return ``v / 257`` rounded: 0 … 65535 to 0 … 255."""
     return ((values.astype(np.uint32) + 128) // 257).astype(np.uint8)
@@ -108,18 +117,21 @@ _UPRIGHT = {  # EXIF orientation → the operation that makes the stored image u
     7: Image.Transpose.TRANSVERSE,
     8: Image.Transpose.ROTATE_90,
 }
+_QUARTER, _BACK = Image.Transpose.ROTATE_90, Image.Transpose.ROTATE_270
 _LYING = (5, 6, 7, 8)  # height and width are swapped
 
 
 @dataclass(frozen=True)
 class ImageLimits:
-    """Limits checked before decoding: ``max_bytes`` of a file, ``max_pixels`` of its header.
+    """Limits of an image: ``max_bytes`` of its file, ``max_pixels`` of its header, ``max_seconds`` of decoding it.
 
-    Pillow has its own limit for some formats, by default the same 178,956,970 pixels.
+    Pillow has its own limit for some formats, by default the same 178,956,970 pixels. The time is limited where an
+    image is decoded in a worker process (:mod:`vse.inputs.decoding`).
     """
 
     max_bytes: int = 200_000_000
     max_pixels: int = 178_956_970
+    max_seconds: float = 60.0
 
 
 class BadImageError(InputError):
@@ -160,18 +172,18 @@ def read_image(
         except InputError as error:
             raise BadImageError("array", str(error)) from None
     if isinstance(source, Image.Image):
-        name = _printable(str(getattr(source, "filename", "") or "PIL image"))
-        return _decode(source, name, limits, None)
+        name = printable_name(str(getattr(source, "filename", "") or "PIL image"))
+        return _decode(source, b"", name, limits, None)
     if isinstance(source, bytes):
         name = f"image of {len(source):,} bytes"
         data = source
     elif isinstance(source, (str, os.PathLike)):
-        name = _printable(os.fspath(source))
+        name = printable_name(os.fspath(source))
         data = file_content(Path(source), name, limits)
     else:
         raise BadImageError(type(source).__name__, "expected a path, bytes, a PIL image or a numpy array")
     with _opened(data, name, limits) as image:
-        return _decode(image, name, limits, at_least)
+        return _decode(image, data, name, limits, at_least)
 
 
 def check_image(content: bytes, name: str, limits: ImageLimits) -> int:
@@ -187,6 +199,10 @@ def _opened(data: bytes, name: str, limits: ImageLimits) -> ImageFile.ImageFile:
         raise BadImageError(name, "empty")
     if len(data) > limits.max_bytes:
         raise BadImageError(name, _too_large(len(data), limits))
+    refused = too_many_scans(data)
+    if refused is not None:
+        raise BadImageError(name, refused)
+    reserve(memory_budget() if len(data) > FREE // 3 else opening_memory(data))  # one large file at a time
     try:
         image = identify(io.BytesIO(data))
     except Exception as error:  # a decoder may raise anything on hostile bytes
@@ -279,18 +295,74 @@ def _check_size(image: Image.Image, name: str, limits: ImageLimits) -> None:
         )
 
 
-def _decode(image: Image.Image, name: str, limits: ImageLimits, at_least: tuple[int, int] | None) -> np.ndarray:
+def _decode(
+    image: Image.Image, data: bytes, name: str, limits: ImageLimits, at_least: tuple[int, int] | None
+) -> np.ndarray:
     _check_size(image, name, limits)
     try:
-        if at_least is not None and image.format in _DRAFTED:
-            lying = _orientation(image) in _LYING
-            image.draft(None, at_least if lying else at_least[::-1])  # takes (width, height) of the stored image
+        factor = _plan(image, data, at_least) if data else 1
         image.load()
         # Read it after decoding: some formats store it at the end, and Pillow has already applied it for TIFF.
         upright = _UPRIGHT.get(_orientation(image))
-        return image_to_rgb(image if upright is None else image.transpose(upright))
+        if image.width * image.height <= LARGE:
+            return image_to_rgb(image if upright is None else image.transpose(upright))
+        pixels = _in_strips(image, factor)
+        if factor > 1 and upright is not None:
+            return np.array(Image.fromarray(pixels).transpose(upright))
+        return pixels if upright is None else _turned(pixels, upright)
     except Exception as error:  # as above
         raise BadImageError(name, _reason(error)) from error
+
+
+def reserve_memory(image: Image.Image, data: bytes) -> None:
+    """Reserve what decoding the whole image takes, for metadata that only decoding finds."""
+    likely, _ = decoding_memory(image, data, image.size, 1, turned=True)
+    reserve(likely)
+
+
+def _plan(image: Image.Image, data: bytes, at_least: tuple[int, int] | None) -> int:
+    """Choose the scale, reserve the memory, and return how often a large image is reduced after decoding."""
+    full, factor, orientation = image.size, 1, 0
+    if image.format in _DRAFTED:  # other formats may have to be decoded to know it
+        orientation = _orientation(image)
+        if at_least is not None:
+            at_least = at_least[::-1] if orientation in _LYING else at_least
+            image.draft(None, at_least[::-1])  # takes (width, height) of the stored image
+    elif at_least is not None:
+        at_least = (max(at_least), max(at_least))
+    if at_least is not None and image.width * image.height > LARGE:
+        factor = max(1, min(image.height // at_least[0], image.width // at_least[1]))
+    turned = orientation in _UPRIGHT or image.format not in _DRAFTED
+    reserve(*decoding_memory(image, data, full, factor, turned))
+    return factor
+
+
+def _in_strips(image: Image.Image, factor: int) -> np.ndarray:
+    """Return the image as uint8 (H, W, 3), reduced ``factor`` times, without a second copy of its full size."""
+    width, height = image.size
+    rows = max(1, LARGE // 8 // width // factor) * factor
+    strips = [(0, top, width, min(top + rows, height)) for top in range(0, height, rows)]
+    extrema = None
+    if image.mode in ("I", "F"):
+        found = [_extrema(np.nan_to_num(np.asarray(image.crop(strip)), nan=0.0)) for strip in strips]
+        extrema = min(low for low, _ in found), max(high for _, high in found)
+    result = np.empty((math.ceil(height / factor), math.ceil(width / factor), 3), np.uint8)
+    for strip in strips:
+        pixels = image_to_rgb(image.crop(strip), extrema)
+        if factor > 1:
+            pixels = np.asarray(Image.fromarray(pixels).reduce(factor))
+        result[strip[1] // factor :][: len(pixels)] = pixels
+    return result
+
+
+def _turned(pixels: np.ndarray, how: Image.Transpose) -> np.ndarray:
+    """Return large pixels turned as :meth:`PIL.Image.Image.transpose` turns them, with one copy."""
+    transpose = how in (Image.Transpose.TRANSPOSE, Image.Transpose.TRANSVERSE, _QUARTER, _BACK)
+    flip = how in (Image.Transpose.FLIP_TOP_BOTTOM, Image.Transpose.ROTATE_180, Image.Transpose.TRANSVERSE, _QUARTER)
+    mirror = how in (Image.Transpose.FLIP_LEFT_RIGHT, Image.Transpose.ROTATE_180, Image.Transpose.TRANSVERSE, _BACK)
+    view = pixels.transpose(1, 0, 2) if transpose else pixels
+    view = view[::-1] if flip else view
+    return np.ascontiguousarray(view[:, ::-1] if mirror else view)
 
 
 def _orientation(image: Image.Image) -> int:
@@ -305,7 +377,7 @@ def _too_large(size: int, limits: ImageLimits) -> str:
 
 
 def _reason(error: Exception) -> str:
-    if isinstance(error, MemoryError):
+    if isinstance(error, MemoryError) or str(error) == "decoder error -9":  # Pillow's number for it
         return "not enough memory"
     text = " ".join(str(getattr(error, "strerror", None) or error).split())
     if "truncated" in text.lower():
@@ -313,5 +385,6 @@ def _reason(error: Exception) -> str:
     return text or type(error).__name__
 
 
-def _printable(name: str) -> str:
+def printable_name(name: str) -> str:
+    """Return the name as it appears in messages."""
     return name if name.isprintable() else ascii(name)

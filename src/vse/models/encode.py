@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextvars import copy_context
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
@@ -273,7 +274,8 @@ def read_ahead(read: Callable[[int], Item], count: int, batch_size: int) -> Iter
     with ThreadPoolExecutor(READERS) as pool:
 
         def submit(start: int) -> list[Future[Item]]:
-            return [pool.submit(read, index) for index in range(start, min(start + batch_size, count))]
+            indices = range(start, min(start + batch_size, count))
+            return [pool.submit(copy_context().run, read, index) for index in indices]  # keeps a decoding deadline
 
         ahead = submit(starts[0]) if starts else []
         for position, start in enumerate(starts):
@@ -284,11 +286,11 @@ def read_ahead(read: Callable[[int], Item], count: int, batch_size: int) -> Iter
 
 def read_pixels(source: Any, how: ImagePreprocessing) -> NDArray[np.float32] | VSEError:
     """Return the pixels ``(3, H, W)`` of an image, or the error that says why there are none."""
+    from vse.inputs.decoding import decode_pixels
     from vse.inputs.images import BadImageError
-    from vse.inputs.preprocessing import load_pixels
 
     try:
-        return load_pixels(source, how)
+        return decode_pixels(source, how)
     except BadImageError as error:
         return error
 

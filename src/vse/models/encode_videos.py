@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
 import numpy as np
@@ -13,7 +12,7 @@ from numpy.typing import NDArray
 
 from vse.errors import InputError
 from vse.inputs.files import BadMediaError
-from vse.inputs.video.windows import FRAMES, even_frames_of
+from vse.inputs.video.windows import FRAMES
 from vse.models.encode import BadImage, check_batch_size, check_choice, direction, read_ahead, warn_of
 from vse.models.protocols import Towers, Vectors
 from vse.progress import ProgressReporter, SilentProgress
@@ -95,10 +94,9 @@ class FeatureVideos:
 
 def read_video(path: str | os.PathLike[str], how: ImagePreprocessing, frames: int) -> VideoPixels:
     """Return evenly spaced, preprocessed frames of a video; raise :class:`BadMediaError` if there are none."""
-    from vse.inputs.preprocessing import prepare
+    from vse.inputs.decoding import decode_video
 
-    found = even_frames_of(Path(path), frames)
-    return VideoPixels(np.stack([prepare(frame, how) for frame in found.frames]), found.remark)
+    return VideoPixels(*decode_video(path, how, frames))
 
 
 def video_paths(videos: Any) -> Sequence[str | os.PathLike[str]] | None:

@@ -1,4 +1,4 @@
-"""What a route gets: the running service, and a bounded pool of threads to compute a response in."""
+"""What a route gets: the running service, and bounded pools of threads to compute a response in."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import asynccontextmanager
 from contextvars import copy_context
 from dataclasses import dataclass
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 from urllib.parse import quote
 
 from fastapi import Depends, Request
 from starlette.datastructures import State
 
+from vse.inputs.decoding import decoding_deadline
 from vse.service.media import ServedRoots, serve_only
 from vse.service.middleware import HEAD, Metrics, host_name
 from vse.service.problems import NOT_LOCAL_TYPE, ProblemError
@@ -24,36 +25,56 @@ from vse.service.state import LRU, LoadedCollection, Reloader
 T = TypeVar("T")
 FORWARDED = ("forwarded", "x-forwarded-for", "x-forwarded-host", "x-real-ip", "via")
 """Headers of a proxy, behind which the client may be anywhere."""
+DECODING_SHARE = 0.8
+"""Of a request's timeout, for decoding."""
 NO_ORIGINALS = "original files are given to clients on this machine only: 'vse serve --originals' allows others"
 
 
-class Workers:
-    """A thread pool that admits only as many requests as the limits allow.
+Lane = Literal["search", "media", "upload"]
+"""What a request does: search and browse; show files; search by an uploaded image."""
 
+
+class Workers:
+    """Thread pools that admit only as many requests as the limits allow.
+
+    Each lane has threads and limits of its own, so that uploads and thumbnails never take the place of a text search.
     A thread cannot be killed. A function that exceeds the timeout gets 503 at once but occupies its slot until it
     returns; one still queued is cancelled. An overloaded service therefore rejects requests instead of queueing them.
+    What foreign files need runs in processes that can be killed (:mod:`vse.inputs.decoding`), so the slots of such
+    requests are free again in time.
     """
 
     def __init__(self, limits: Limits) -> None:
         self.limits = limits
-        self.clients: Counter[str] = Counter()
-        self.admitted = 0
         self.stuck = False
         self._jobs: set[Future[Any]] = set()
-        self._pool = ThreadPoolExecutor(limits.threads, thread_name_prefix="vse-serve")
+        threads = {"search": limits.threads, "media": limits.media_threads, "upload": limits.upload_threads}
+        self._lanes = {name: _Lane(name, count) for name, count in threads.items()}
 
-    async def run(self, client: str, function: Callable[[], T]) -> T:
+    @property
+    def admitted(self) -> int:
+        """Requests computed or waiting."""
+        return sum(lane.clients.total() for lane in self._lanes.values())
+
+    @property
+    def clients(self) -> Counter[str]:
+        """The same by address."""
+        return sum((lane.clients for lane in self._lanes.values()), Counter())
+
+    async def run(self, client: str, function: Callable[[], T], lane: Lane = "search") -> T:
         """Run ``function`` in a thread and return its result.
 
         Args:
             client: The address that the request counts for.
             function: What to compute.
+            lane: Whose threads compute it.
 
         Raises:
             ProblemError: 429 or 503 if the limits are reached, 503 on timeout.
         """
-        async with self._admission(client):
-            job = self._pool.submit(function)
+        used = self._lanes[lane]
+        async with self._admission(client, used):
+            job = used.pool.submit(function)
             self._jobs.add(job)
             job.add_done_callback(self._jobs.discard)
             done = asyncio.wrap_future(job)
@@ -61,8 +82,8 @@ class Workers:
             if done.done():
                 return done.result()
             if not job.cancel():
-                self._enter(client)
-                done.add_done_callback(lambda late: self._finish_late(client, late))
+                used.clients[client] += 1
+                done.add_done_callback(lambda late: self._finish_late(client, used, late))
             detail = f"the request took longer than {self.limits.seconds:g} s: ask for less, or try again"
             raise ProblemError(503, detail, {"Retry-After": "5"})
 
@@ -75,37 +96,44 @@ class Workers:
         Returns:
             Whether all of them finished in time.
         """
-        self._pool.shutdown(wait=False, cancel_futures=True)
+        for lane in self._lanes.values():
+            lane.pool.shutdown(wait=False, cancel_futures=True)
         self.stuck = bool(wait(self._jobs, seconds).not_done)
+        if not self.stuck:
+            for lane in self._lanes.values():
+                lane.pool.shutdown(wait=True)  # at once: the threads have nothing to do
         return not self.stuck
 
     @asynccontextmanager
-    async def _admission(self, client: str) -> AsyncIterator[None]:
-        if self.admitted >= self.limits.waiting:
+    async def _admission(self, client: str, lane: _Lane) -> AsyncIterator[None]:
+        if lane.clients.total() >= self.limits.waiting:
             raise ProblemError(503, "too many requests are waiting: try again soon", {"Retry-After": "1"})
-        if self.clients[client] >= self.limits.per_client:
+        if lane.clients[client] >= self.limits.per_client:
             detail = f"{self.limits.per_client} of your requests are in progress: wait for one to finish"
             raise ProblemError(429, detail, {"Retry-After": "1"})
-        self._enter(client)
+        lane.clients[client] += 1
         try:
             yield
         finally:
-            self._leave(client)
+            lane.leave(client)
 
-    def _enter(self, client: str) -> None:
-        self.admitted += 1
-        self.clients[client] += 1
+    def _finish_late(self, client: str, lane: _Lane, done: asyncio.Future[T]) -> None:
+        lane.leave(client)
+        if not done.cancelled():
+            done.exception()  # mark it as retrieved, or asyncio logs it
 
-    def _leave(self, client: str) -> None:
-        self.admitted -= 1
+
+class _Lane:
+    """Threads, and the requests that were admitted to them by address."""
+
+    def __init__(self, name: str, threads: int) -> None:
+        self.clients: Counter[str] = Counter()
+        self.pool = ThreadPoolExecutor(threads, thread_name_prefix=f"vse-{name}")
+
+    def leave(self, client: str) -> None:
         self.clients[client] -= 1
         if not self.clients[client]:
             del self.clients[client]
-
-    def _finish_late(self, client: str, done: asyncio.Future[T]) -> None:
-        self._leave(client)
-        if not done.cancelled():
-            done.exception()  # mark it as retrieved, or asyncio logs it
 
 
 @dataclass(frozen=True)
@@ -163,15 +191,19 @@ class Context:
         if not self.originals:
             raise ProblemError(403, NO_ORIGINALS, kind=NOT_LOCAL_TYPE)
 
-    async def compute(self, function: Callable[[LoadedCollection], T]) -> T:
-        """Run ``function`` on the current collection, in a worker thread and within the limits."""
+    async def compute(self, function: Callable[[LoadedCollection], T], lane: Lane = "search") -> T:
+        """Run ``function`` on the current collection, in a worker thread of the lane and within the limits.
+
+        What it decodes ends before the request times out, so that its thread is free again.
+        """
+        seconds = DECODING_SHARE * self.service.settings.limits.seconds
 
         def run() -> T:
-            with self.service.reloader.borrow() as loaded:
+            with self.service.reloader.borrow() as loaded, decoding_deadline(seconds):
                 return function(loaded)
 
         context = copy_context()  # the roots of the collection
-        return await self.service.workers.run(self.client, lambda: context.run(run))
+        return await self.service.workers.run(self.client, lambda: context.run(run), lane)
 
     def log_query(self, text: str) -> None:
         """Set the query that the request log shows. Needed for queries in a body; those in a URL are logged as is."""

@@ -12,22 +12,23 @@ import os
 import re
 import stat
 from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
 from typing import Literal
 
-import numpy as np
 from fastapi.responses import Response, StreamingResponse
-from numpy.typing import NDArray
 from starlette.types import Receive, Scope, Send
 
 from vse.index.confirmed import confirmed_roots
-from vse.index.scan.describe import digest_of
+from vse.index.scan.describe import DIGITS
 from vse.index.types import Item, MediaFile, full_path
-from vse.inputs.images import BadImageError, ImageLimits, read_image
+from vse.inputs.decoding import image_thumbnail, video_thumbnail
+from vse.inputs.files import BadMediaError
+from vse.inputs.images import BadImageError, ImageLimits
+from vse.inputs.video.file import VideoLimits
 from vse.service.problems import ProblemError
 from vse.service.state import LRU
 
@@ -81,10 +82,15 @@ class OpenFile:
     def path(self, file: MediaFile) -> Path:
         """Return a path to exactly this file: a link put in its place later is not followed.
 
-        On systems without ``/proc`` it is the path of ``file``.
+        On systems without ``/proc`` it is the path of ``file``. Worker processes can open it, too.
         """
-        by_descriptor = Path(f"/proc/self/fd/{self.stream.fileno()}")
+        by_descriptor = Path(f"/proc/{os.getpid()}/fd/{self.stream.fileno()}")
         return by_descriptor if by_descriptor.exists() else Path(full_path(file))
+
+    def source(self, file: MediaFile, max_bytes: int) -> Path | bytes:
+        """Return the path as :meth:`path` does, or the content on systems where it would follow links."""
+        path = self.path(file)
+        return path if path.parts[1:2] == ("proc",) else self.read(max_bytes)
 
 
 class ServedRoots:
@@ -337,43 +343,14 @@ def make_thumbnail(item: Item, opened: OpenFile, side: int, seconds: float) -> t
     Raises:
         ProblemError: 404 if the file cannot be decoded.
     """
-    if item.file.kind == "video":
-        middle = 0.0 if item.start is None or item.end is None else (item.start + item.end) / 2
-        frame = _video_frame(opened.path(item.file), middle, seconds)
-        return shrink(frame, side), opened.is_as_indexed(item.file)  # computing a video's digest takes too long
-    limits = ImageLimits()
-    content = opened.read(limits.max_bytes)
+    quality = QUALITY[side]
     try:
-        pixels = read_image(content, limits=limits, at_least=(side, side))
-    except BadImageError as error:
-        raise ProblemError(404, f"the image cannot be read any more ({error.reason})") from None
-    return shrink(pixels, side), digest_of(content) == item.file.digest
-
-
-def shrink(pixels: NDArray[np.uint8], side: int) -> bytes:
-    """Return ``pixels (H, W, 3)`` as a JPEG whose longer side is at most ``side``. It carries no EXIF data."""
-    from PIL import Image
-
-    image = Image.fromarray(pixels)
-    image.thumbnail((side, side), Image.Resampling.LANCZOS, reducing_gap=2.0)
-    stream = io.BytesIO()
-    image.save(stream, "JPEG", quality=QUALITY[side], optimize=False, progressive=side > 640)
-    return stream.getvalue()
-
-
-def _video_frame(path: Path, second: float, seconds: float) -> NDArray[np.uint8]:
-    """The upright frame ``(H, W, 3)`` at ``second``, or the last one."""
-    from vse.inputs.files import BadMediaError
-    from vse.inputs.video.file import VideoLimits, open_video
-    from vse.inputs.video.reader import FrameReader
-    from vse.inputs.video.windows import upright
-
-    limits = VideoLimits(max_time=seconds)
-    try:
-        with open_video(path, limits) as video, closing(FrameReader(video)) as reader:
-            frame = reader.at(min(second, max(video.duration - 0.1, 0.0)))
-            if frame is None:
-                raise ProblemError(404, "the video has no frame at this time")
-            return upright(frame, reader.orientation, video.aspect, limits.max_side)
-    except BadMediaError as error:
-        raise ProblemError(404, f"the video cannot be read ({error.reason})") from None
+        if item.file.kind == "video":
+            middle = 0.0 if item.start is None or item.end is None else (item.start + item.end) / 2
+            limits = VideoLimits(max_time=seconds)
+            made = video_thumbnail(opened.path(item.file), middle, side, quality, limits)
+            return made.jpeg, opened.is_as_indexed(item.file)  # computing a video's digest takes too long
+        made = image_thumbnail(opened.source(item.file, ImageLimits().max_bytes), side, quality)
+    except (BadImageError, BadMediaError) as error:
+        raise ProblemError(404, f"the {item.file.kind} cannot be read any more ({error.reason})") from None
+    return made.jpeg, made.digest[:DIGITS] == item.file.digest

@@ -22,6 +22,7 @@ import uvicorn
 from fastapi import FastAPI
 
 from vse.errors import InputError, VSEError
+from vse.inputs.decoding import use_decoders
 from vse.service.app import create_app
 from vse.service.limits import LimitedProtocol
 from vse.service.middleware import LOGGER
@@ -31,6 +32,8 @@ from vse.service.state import LoadedCollection, Reloader, load_collection
 MAX_HEADER_BYTES = 32_768
 BACKLOG = 128
 KEEP_ALIVE_SECONDS = 30
+DECODER_NICE = 10
+"""Decoding comes after everything else: a text search takes as long as on a quiet machine."""
 INTERRUPT_SECONDS = 3
 FILE_DESCRIPTORS = 4096
 ARENAS = 2
@@ -64,6 +67,8 @@ def run_service(
     listener = listen(settings)
     try:
         settings = replace(settings, port=listener.getsockname()[1])
+        limits = settings.limits
+        use_decoders(limits.media_threads + limits.upload_threads, nice=DECODER_NICE).warm(1)
         app = create_app(_open([where] if isinstance(where, str) else where, model, device, threads), settings)
         with until_sigterm(), exit_if_stuck(lambda: app.state.service.workers.stuck):
             if ready is not None:

@@ -40,9 +40,11 @@ class Limits:
     Attributes:
         body: Bytes of a request body (413).
         pixels: Pixels of all images in a request (422).
-        threads: Requests computed at the same time.
-        waiting: Requests computed or waiting, of all clients (503).
-        per_client: Requests computed or waiting, of one address (429).
+        threads: Searches by text and other requests without an image, computed at the same time.
+        media_threads: Thumbnails, previews and explanations, computed at the same time.
+        upload_threads: Searches by uploaded images, computed at the same time.
+        waiting: Requests of each of these three kinds, computed or waiting, of all clients (503).
+        per_client: The same of one address (429).
         bodies: Uploads in progress, of all clients (503).
         bodies_per_client: Uploads in progress, of one address (429).
         seconds: Timeout of a request (503).
@@ -58,6 +60,8 @@ class Limits:
     body: int = 24_000_000
     pixels: int = 50_000_000
     threads: int = 2
+    media_threads: int = 2
+    upload_threads: int = 2
     waiting: int = 64
     per_client: int = 32
     bodies: int = 8

@@ -116,18 +116,27 @@ def test_slow_consumer_gets_all_video_parts(root, monkeypatch):
     assert parts[-1].remark is None
 
 
-def test_video_that_times_out_is_retried(collection, root, monkeypatch):
-    """On a timeout nothing of it is committed, even if windows were encoded, and its known state stays."""
-    limits = ScanLimits(video=VideoLimits(max_time=100))  # d.mkv has 140 packets, b.mp4 40
-    Clock(monkeypatch, step=1.0)
+def test_video_that_times_out_is_retried(collection, root):
+    """On a timeout nothing of it is committed and its known state stays; the next run has another chance."""
+    limits = ScanLimits(video=VideoLimits(max_time=0))
     report = index_folder(collection, model(), root, batch_size=8, limits=limits)
-    assert counts(report) == {"new": 4, "problems": 1}
-    assert str(report.problems[0]) == "d.mkv: took longer than 100 s to decode"
-    assert "d.mkv" not in ids_of(collection)
-    assert counts(index_folder(collection, model(), root, limits=limits)) == {"unchanged": 4, "problems": 1}
-    assert counts(index_folder(collection, model(), root)) == {"new": 1, "unchanged": 4}
+    assert counts(report) == {"new": 3, "problems": 2}
+    assert str(report.problems[1]) == "d.mkv: took longer than 0 s to decode"
+    assert counts(index_folder(collection, model(), root)) == {"new": 2, "unchanged": 3}
     before = ids_of(collection)
     assert len(before["d.mkv"]) == 7
     write_clip(root / "d.mkv", seconds=29.0, rate=5)
     assert counts(index_folder(collection, model(), root, limits=limits)) == {"unchanged": 4, "problems": 1}
     assert ids_of(collection) == before
+
+
+def test_timeout_after_encoded_parts_is_a_problem(root, monkeypatch):
+    """A video whose time is over between two parts ends with a problem, so that none of its parts is committed."""
+    Clock(monkeypatch, step=1.0)
+    found, limits = (
+        next(each for each in walk(root) if each.path == "d.mkv"),
+        ScanLimits(video=VideoLimits(max_time=100)),
+    )
+    *parts, last = read_parts(found, str(root), (), model().preprocessing, 1, limits)
+    assert parts
+    assert str(last) == "d.mkv: took longer than 100 s to decode"

@@ -100,3 +100,28 @@ def test_caption_files_of_any_bytes(tmp_path_factory, content):
     captions, problems = read(root)
     assert all(isinstance(caption, str) for texts in captions.values() for caption in texts)
     assert all(problem.isprintable() for problem in problems)
+
+
+def test_captions_of_missing_files_take_no_memory(tmp_path, monkeypatch):
+    """Beyond a number of paths only those of files that exist are remembered."""
+    monkeypatch.setattr("vse.index.scan.captions.UNCHECKED", 3)
+    (tmp_path / "there.jpg").write_bytes(b"")
+    rows = [f"gone{number}.jpg,a dog" for number in range(10)] + [
+        "there.jpg,a cat",
+        "there.jpg,two cats",
+        "gone0.jpg,x",
+    ]
+    (tmp_path / "captions.csv").write_text("\n".join(["path,caption", *rows]), encoding="utf-8")
+    found = read_captions(tmp_path)
+    assert list(found) == ["gone0.jpg", "gone1.jpg", "gone2.jpg", "there.jpg"]
+    assert found["gone0.jpg"] == ("a dog", "x")
+    assert found["there.jpg"] == ("a cat", "two cats")
+
+
+def test_endless_line_of_captions_is_refused(tmp_path, monkeypatch):
+    """A caption file is read line by line, and a line has a limit."""
+    monkeypatch.setattr("vse.data.files.MAX_LINE", 1000)
+    (tmp_path / "captions.csv").write_text("path,caption\n" + "x" * 5000, encoding="utf-8")
+    problems = []
+    assert read_captions(tmp_path, on_problem=problems.append) == {}
+    assert "a line of more than 1,000 bytes" in problems[0].reason

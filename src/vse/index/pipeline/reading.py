@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
+from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from vse._util.prefetch import available_cores, prefetch
+from vse._util.prefetch import prefetch, prefetch_patiently
+from vse._util.worker_process import Reply
+from vse._util.workers import WorkerStoppedError, WorkerTimeoutError
 from vse.errors import InputError, VSEError
 from vse.index.pipeline.commits import Commits, IndexModel
 from vse.index.pipeline.plan import Candidate
-from vse.index.scan import BadMediaError, Found, Problem, ScanLimits, describe, frames
+from vse.index.scan import BadMediaError, Found, Problem, ScanLimits, VideoLimits, describe, frames
 from vse.index.scan.describe import CHANGED, read_picture
 from vse.index.types import MediaFile, Moment, Vectors
+from vse.inputs.decoding import DECODERS, GRACE, decoders
 from vse.inputs.files import os_reason
-from vse.inputs.images import BadImageError
+from vse.inputs.images import BadImageError, ImageLimits
 from vse.inputs.preprocessing import ImagePreprocessing, load_pixels
 from vse.models.encode import direction
 from vse.models.protocols import ParallelCalls, Towers
@@ -54,8 +59,12 @@ Parts = Iterator[Part | Problem]
 Taken = tuple[Candidate, Part | Problem]
 Moments = list[tuple[Moment, ...]]
 """The moments of each part of a call."""
-DECODERS = min(16, available_cores())
-"""One per core: decoding a camera image takes longer than encoding it with a small model."""
+PATIENCE = 1.0
+"""Seconds after which a file that is not ready is overtaken by others."""
+MAX_AHEAD = 256
+"""Files in progress: each has a thread, which waits for a decoder or for memory most of the time."""
+SLOWEST_DISK = 4e6
+"""Bytes per second: a large file may take longer than decoding alone would."""
 NO_VECTOR = "the model returns no finite embedding for it"
 
 
@@ -83,6 +92,9 @@ def read_files(
 ) -> Reading:
     """Encode files and add them to the collection. On failure, what was encoded so far is committed if possible.
 
+    Files are decoded in worker processes: one that takes too long or crashes its decoder is a problem, and a slow one
+    does not hold back the others.
+
     About ``batch_size`` images are in the model or queued, in several concurrent calls, and up to twice as many are
     prefetched; for videos, ``batch_size`` frames per call.
     """
@@ -90,18 +102,17 @@ def read_files(
     if how is None:
         raise InputError("the model takes sets of features, not images: use one that reads images")
     windows = max(batch_size // FRAMES, 1)
-    tasks = (
-        (candidate, read_parts(candidate.found, root, candidate.captions, how, windows, limits))
-        for candidate in candidates
-    )
+    unfinished: set[Any] = set()
+    tasks = ((candidate, _parts_of(candidate, root, how, windows, limits, unfinished)) for candidate in candidates)
     result, began = Reading(), time.perf_counter()
     if not candidates:
         return result
+    decoders().warm(min(len(candidates), DECODERS))
     progress.start(len(candidates), "indexing")
     try:
         with (
             model.parallel_calls(batch_size) as calls,
-            closing(_prefetch_parts(tasks, windows, 2 * batch_size)) as parts,
+            closing(_prefetch_parts(tasks, windows, min(2 * batch_size, MAX_AHEAD), unfinished)) as parts,
             closing(_encode(model, calls, parts, batch_size)) as encoded,
         ):
             receiver = _Receiver(commits, result, progress)
@@ -119,28 +130,32 @@ def read_files(
 
 
 def _prefetch_parts(
-    tasks: Iterable[tuple[Candidate, Parts]], windows: int, frames: int
-) -> Generator[Taken, None, None]:
-    """Yield the parts of all files, in order, decoded ahead by threads.
+    tasks: Iterable[tuple[Candidate, Parts]], windows: int, frames: int, unfinished: set[Any]
+) -> Generator[Taken | None, None, None]:
+    """Yield the parts of all files, decoded ahead; in order, unless a file is slow. None if nothing is ready for long.
 
     New files are started while those in progress hold fewer than ``frames`` frames, and one part per file is read
     ahead. This bounds memory, however long a video is.
     """
-    results = prefetch(
+    results = prefetch_patiently(
         lambda task: next(task[1]),
         tasks,
-        workers=DECODERS,
+        workers=frames,
         window=frames,
+        patience=PATIENCE,
         weight=lambda task: windows * FRAMES if task[0].found.kind == "video" else 1,
         repeat=lambda part: isinstance(part, Part) and not part.last,
     )
     with closing(results):
-        for (candidate, _), part in results:
-            yield candidate, part
+        try:
+            for found in results:
+                yield None if found is None else (found[0][0], found[1])
+        finally:
+            decoders().cancel(unfinished)  # or an interruption would wait for them
 
 
 def _encode(
-    model: IndexModel, calls: ParallelCalls, parts: Iterable[Taken], batch_size: int
+    model: IndexModel, calls: ParallelCalls, parts: Iterable[Taken | None], batch_size: int
 ) -> Generator[tuple[list[Taken], Moments], None, None]:
     """Yield parts with their moments, one model call at a time, enough calls ahead to keep all threads busy."""
     largest = batch_size // calls.threads  # larger calls count as this many, so that one per thread fits
@@ -156,12 +171,16 @@ def _encode(
         yield from results
 
 
-def _batches(parts: Iterable[Taken], images: int) -> Iterator[list[Taken]]:
-    """Gather parts until they fill a model call."""
+def _batches(parts: Iterable[Taken | None], images: int) -> Iterator[list[Taken]]:
+    """Gather parts until they fill a model call, or nothing is ready; then a batch may be empty.
+
+    An empty one moves those before it on, so that they are committed while a slow file is being decoded.
+    """
     batch: list[Taken] = []
     for taken in parts:
-        batch.append(taken)
-        if _weight(batch) >= images:
+        if taken is not None:
+            batch.append(taken)
+        if taken is None or _weight(batch) >= images:
             yield batch
             batch = []
     if batch:
@@ -171,8 +190,7 @@ def _batches(parts: Iterable[Taken], images: int) -> Iterator[list[Taken]]:
 class _Receiver:
     """Commits files whose parts are all encoded.
 
-    Everything is processed in the order of the parts, problems included: one may follow earlier parts of the same
-    video.
+    Parts of a file come in their order, and a problem may follow earlier parts of the same video.
     """
 
     def __init__(self, commits: Commits, result: Reading, progress: ProgressReporter) -> None:
@@ -226,6 +244,68 @@ def _only_parts(taken: Sequence[Taken]) -> list[Part]:
 def _weight(taken: Sequence[Taken]) -> int:
     """Count frames, and 1 per problem, so that a folder full of problems is not gathered to its end."""
     return sum(count_frames([part]) if isinstance(part, Part) else 1 for _, part in taken)
+
+
+def _parts_of(
+    candidate: Candidate,
+    root: str,
+    how: ImagePreprocessing,
+    windows: int,
+    limits: ScanLimits,
+    unfinished: set[Any],
+) -> Iterator[Part | Problem]:
+    """Yield what :func:`read_parts` does, in a worker process that is killed if it takes too long."""
+    found = candidate.found
+    arguments = {
+        "found": [found.path, found.size, found.modified_ns, found.kind],
+        "root": root,
+        "how": how.to_json(),
+        "windows": windows,
+        "image": asdict(limits.image),
+        "video": asdict(limits.video),
+    }
+    allowed = limits.image.max_seconds if found.kind == "image" else limits.video.max_time
+    # A video is opened twice, each time with this limit, and read once more for its digest.
+    seconds = allowed * (1 if found.kind == "image" else 2) + found.size / SLOWEST_DISK
+    seconds += GRACE if found.kind == "video" else 0
+    try:
+        for reply in decoders().stream(f"{__name__}:parts_task", arguments, seconds=seconds, group=unfinished):
+            yield _received(reply, candidate, root)
+    except WorkerTimeoutError:
+        yield Problem(found.path, f"took longer than {allowed:g} s to decode")
+    except WorkerStoppedError as error:
+        yield Problem(found.path, str(error))
+
+
+def parts_task(arguments: Mapping[str, Any], _: bytes) -> Iterator[Reply]:
+    """Read a file in a worker process; its captions stay with the parent."""
+    limits = ScanLimits(image=ImageLimits(**arguments["image"]), video=VideoLimits(**arguments["video"]))
+    how = ImagePreprocessing.from_json(arguments["how"])
+    found = Found(*arguments["found"])
+    for part in read_parts(found, arguments["root"], (), how, arguments["windows"], limits):
+        if isinstance(part, Problem):
+            yield Reply({"problem": part.reason})
+            return
+        shots = [[len(shot.frames), shot.start, shot.end] for shot in part.shots]
+        values = {"file": asdict(part.file), "shots": shots, "last": part.last, "remark": part.remark}
+        yield Reply(values, [frame for shot in part.shots for frame in shot.frames], part.last)
+
+
+def _received(reply: Reply, candidate: Candidate, root: str) -> Part | Problem:
+    values, arrays = reply.values, iter(reply.arrays)
+    if "problem" in values:
+        return Problem(candidate.found.path, values["problem"])
+    ours: dict[str, Any] = {
+        "root": root,
+        "path": candidate.found.path,
+        "kind": candidate.found.kind,
+        "captions": candidate.captions,
+    }
+    file: dict[str, Any] = {
+        key: tuple(value) if isinstance(value, list) else value for key, value in values["file"].items()
+    }
+    shots = tuple(Shot(tuple(islice(arrays, count)), start, end) for count, start, end in values["shots"])
+    return Part(MediaFile(**{**file, **ours}), shots, values["last"], values["remark"])
 
 
 def read_parts(

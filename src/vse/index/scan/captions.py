@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import posixpath
 from collections.abc import Callable
 from pathlib import Path
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
 
 CAPTION_FILES = ("captions.csv", "captions.jsonl")
 LONGEST_CAPTION = 10_000  # characters
+UNCHECKED = 100_000
+"""Paths that are remembered whether they exist or not; further ones only if they do, which bounds memory."""
 
 
 def read_captions(
@@ -36,10 +39,10 @@ def read_captions(
     """
     limits = limits or ScanLimits()
     report = on_problem or (lambda problem: None)
-    found: dict[str, dict[str, None]] = {}  # inner dicts serve as ordered sets
+    folder, found = Path(root), dict[str, tuple[str, ...] | dict[str, None]]()
     count = 0
     for name in CAPTION_FILES:
-        file = Path(root) / name
+        file = folder / name
         try:
             size = file.stat().st_size
             if not file.is_file():
@@ -50,14 +53,16 @@ def read_captions(
 
             for place, row in read_rows(file, _row_problem(file, report)):
                 try:
-                    path, captions = _row(Path(root), row)
+                    path, captions = _row(folder, row)
                 except InputError as error:
                     _row_problem(file, report)("", f"{place}: {error}")
                     continue
                 count += len(captions)
                 if count > limits.max_captions:
                     raise InputError(f"more than {limits.max_captions:,} captions: raise max_captions")
-                found.setdefault(path, {}).update(dict.fromkeys(captions))
+                if len(found) >= UNCHECKED and path not in found and not os.path.lexists(f"{folder}/{path}"):
+                    continue
+                _add(found, path, captions)
         except FileNotFoundError:
             continue
         except OSError as error:
@@ -65,6 +70,17 @@ def read_captions(
         except InputError as error:
             report(Problem(name, str(error)))
     return {path: tuple(captions) for path, captions in found.items()}
+
+
+def _add(found: dict[str, tuple[str, ...] | dict[str, None]], path: str, captions: list[str]) -> None:
+    """Add captions to those of a path: a tuple, which is small, or a dictionary as an ordered set from two rows on."""
+    known = found.get(path)
+    if known is None:
+        found[path] = tuple(dict.fromkeys(captions))
+        return
+    if isinstance(known, tuple):
+        known = found[path] = dict.fromkeys(known)
+    known.update(dict.fromkeys(captions))
 
 
 def _row_problem(file: Path, report: Callable[[Problem], None]) -> OnProblem:
@@ -93,7 +109,7 @@ def _row(root: Path, row: dict[str, Any]) -> tuple[str, list[str]]:
 
 def _below(root: Path, path: str) -> str:
     """Return the path as :func:`~vse.index.scan.walk.walk` reports it, with ``./`` or an absolute root stripped."""
-    if Path(path).is_absolute():
+    if os.path.isabs(path):  # noqa: PTH117 - millions of rows
         try:
             path = Path(path).relative_to(root.absolute()).as_posix()
         except ValueError:

@@ -29,7 +29,7 @@ from vse.index.scan.tags import (
     xmp_tags,
 )
 from vse.inputs.files import BadMediaError
-from vse.inputs.images import KNOWN_FORMATS, ImageLimits, identify
+from vse.inputs.images import KNOWN_FORMATS, ImageLimits, identify, reserve_memory
 from vse.inputs.video.file import VideoFile, VideoLimits, open_video
 from vse.inputs.video.reader import FrameReader
 from vse.inputs.video.windows import square
@@ -267,6 +267,8 @@ def _exif(image: Image.Image, stream: BinaryIO) -> Image.Exif:
     try:
         if image.format == "PNG" and "exif" not in image.info and not _notes_behind_pixels(stream):
             return Image.Image.getexif(image)  # PNG's own getexif decodes all pixels to reach later chunks
+        if image.format == "PNG":
+            reserve_memory(image, b"")  # the file itself is read in parts
         return image.getexif()
     except Exception:  # noqa: BLE001 - corrupt EXIF is no reason to reject an image
         return Image.Exif()

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from vse._util.worker_process import reserve
 from vse.errors import first_line
 from vse.inputs.files import BadMediaError, TooSlowError, regular_size
 
@@ -62,6 +63,8 @@ class DecodingTime:
 # Only the formats of the supported suffixes: libav also reads playlists, which would open further files.
 _DEMUXERS = "mov,mp4,m4a,3gp,3g2,mj2,matroska,webm,avi,mpegts,mpeg,asf,flv,ogg,dv"
 _EXPECTED = "mp4, mov, 3gp, webm, mkv, avi, mts, mpg, wmv, flv or ogv"
+FRAME_BYTES = 32
+"""Memory for a pixel of a stored frame: decoders keep up to 16 frames of 1.5 bytes, and some need more."""
 _TIMEOUT = 30.0  # seconds, for slow disks
 
 
@@ -110,6 +113,7 @@ def open_video(path: str | Path, limits: VideoLimits) -> Iterator[VideoFile]:
         pixels = stream.codec_context.width * stream.codec_context.height
         if pixels > limits.max_pixels:
             raise BadMediaError(name, f"frames of {pixels:,} pixels, at most {limits.max_pixels:,}")
+        reserve(pixels * FRAME_BYTES)
         stream.codec_context.options = {"max_pixels": str(limits.max_pixels)}
         base = float(stream.time_base or 0)
         start = (stream.start_time or 0) * base

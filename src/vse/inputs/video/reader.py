@@ -11,6 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vse.errors import first_line
+from vse.inputs.cost import too_many_scans
+from vse.inputs.files import BadMediaError
 from vse.inputs.video.file import VideoFile
 
 if TYPE_CHECKING:
@@ -160,6 +162,7 @@ class FrameReader:
 
         video, corrupt = self._video, 0
         packets = video.container.demux(video.stream)
+        motion_jpeg = video.stream.codec_context.name == "mjpeg"
         while True:
             video.time.check()
             try:
@@ -169,6 +172,10 @@ class FrameReader:
                 return
             if packet is None:
                 return
+            if motion_jpeg:
+                refused = too_many_scans(bytes(packet))
+                if refused is not None:
+                    raise BadMediaError(video.container.name, f"a frame of {refused}")
             try:
                 decoded = packet.decode()
                 corrupt = 0

@@ -9,9 +9,9 @@ from fastapi import APIRouter
 from fastapi import Query as Parameter
 
 from vse.index.evidence import SPREAD, BoxEvidence, frame_evidence, image_evidence, moment_frames, seen
-from vse.index.scan.describe import digest_of
+from vse.index.scan.describe import digest, digest_of
 from vse.index.types import Item, Vectors
-from vse.inputs.images import ImageLimits
+from vse.inputs.images import BadImageError, ImageLimits
 from vse.inputs.video.file import VideoLimits
 from vse.models.protocols import NO_EVIDENCE
 from vse.service.context import Ctx
@@ -49,7 +49,7 @@ async def evidence(
             return _explain_video(model, item, vector, seconds)
         return _explain_image(model, item, vector)
 
-    return await context.compute(explain)
+    return await context.compute(explain, "media")
 
 
 def _explain_image(model: Model, item: Item, vector: Vectors) -> PictureEvidenceModel:
@@ -57,10 +57,13 @@ def _explain_image(model: Model, item: Item, vector: Vectors) -> PictureEvidence
         raise ProblemError(422, NO_EVIDENCE, kind=NO_EVIDENCE_TYPE)
     opened = open_media(item.file)
     with opened.stream:
-        content = opened.read(ImageLimits().max_bytes)
-    if digest_of(content) != item.file.digest:
-        raise ProblemError(409, CHANGED)
-    found = image_evidence(model, content, vector)
+        source = opened.source(item.file, ImageLimits().max_bytes)
+        if (digest_of(source) if isinstance(source, bytes) else digest(source)) != item.file.digest:
+            raise ProblemError(409, CHANGED)
+        try:
+            found = image_evidence(model, source, vector)
+        except BadImageError as error:
+            raise ProblemError(404, f"the image cannot be read any more ({error.reason})") from None
     cells = found.density(SPREAD, SPREAD) if isinstance(found, BoxEvidence) else found
     pairs = zip(*map(np.ndarray.tolist, found), strict=True) if isinstance(found, BoxEvidence) else ()
     height, width = item.file.height, item.file.width

@@ -92,14 +92,16 @@ async def thumbnail(
     v: Annotated[str, Parameter(max_length=64, description="version of the content")] = "",
     if_none_match: Annotated[str | None, Header()] = None,
 ) -> Response:
-    return await context.compute(lambda loaded: _image(context, loaded.item(item_id), size, v, if_none_match))
+    return await context.compute(lambda loaded: _image(context, loaded.item(item_id), size, v, if_none_match), "media")
 
 
 @router.get(
     "/items/{item_id}/preview", responses={**JPEG, **ERRORS}, response_class=Response, summary="Get a large image"
 )
 async def preview(context: Ctx, item_id: ItemId, if_none_match: Annotated[str | None, Header()] = None) -> Response:
-    return await context.compute(lambda loaded: _image(context, loaded.item(item_id), PREVIEW, "", if_none_match))
+    return await context.compute(
+        lambda loaded: _image(context, loaded.item(item_id), PREVIEW, "", if_none_match), "media"
+    )
 
 
 @router.get(

@@ -16,7 +16,8 @@ from vse.index.fusion import encode_known
 from vse.index.item_search import Sort, search_encoded
 from vse.index.judging import NO_CONFIDENCE, NO_RELEVANCE
 from vse.index.query import HIGHEST_ID, MAX_CHARACTERS, Query, UnknownWordsError
-from vse.inputs.images import ImageLimits, check_image
+from vse.inputs.decoding import count_pixels
+from vse.inputs.images import ImageLimits
 from vse.service.context import Context, Ctx
 from vse.service.problems import NO_CONFIDENCE_TYPE, NO_RELEVANCE_TYPE, ProblemError, responses
 from vse.service.routes.results import (
@@ -128,7 +129,7 @@ async def search_with_pictures(
         context.log_query(found.query)
         return json_response(found)
 
-    return await context.compute(search_images)
+    return await context.compute(search_images, "upload")
 
 
 @router.get("/captions", responses=ERRORS, summary="Search the captions")
@@ -154,7 +155,7 @@ async def captions(context: Ctx, parameters: Annotated[CaptionParameters, Parame
 def check_images(contents: tuple[bytes, ...], limits: Limits) -> None:
     """Reject by their headers what is not an image, and too many pixels in total, before decoding anything."""
     each = ImageLimits(max_bytes=limits.body, max_pixels=sys.maxsize)
-    pixels = sum(check_image(content, f"image {number}", each) for number, content in enumerate(contents, 1))
+    pixels = sum(count_pixels(content, f"image {number}", each) for number, content in enumerate(contents, 1))
     if pixels > limits.pixels:
         raise ProblemError(422, f"images of {pixels:,} pixels in total: send at most {limits.pixels:,}")
 
