@@ -94,7 +94,7 @@ def test_device_from_the_environment(capsys, home, no_gpu, monkeypatch):
     """VSE_DEVICE is the default of --device."""
     monkeypatch.setenv("VSE_DEVICE", "openvino")
     assert "install onnxruntime-openvino" in error_line(capsys, 1, *ENCODING["search"])
-    assert reported(*ENCODING["search"], "--device", "cpu")["results"]
+    assert reported(*ENCODING["search"], "--device", "cpu", "--all")["results"]
 
 
 def test_collection_model_is_loaded_again_for_another_device(home, no_gpu):

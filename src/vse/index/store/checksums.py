@@ -207,7 +207,7 @@ class VectorFile:
         part = self.matrix[first : first + count]
         if self._mapped:
             part = np.empty(part.shape, STORED)
-        buffer = memoryview(part).cast("B")
+        buffer = part.data.cast("B")
         try:
             self._file.file.seek(first * self.dimensions * STORED.itemsize)
             if _read_all(self._file.file, buffer) < len(buffer):
