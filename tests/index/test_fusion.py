@@ -23,6 +23,7 @@ from vse.index.query import Query, QueryVector
 from vse.index.results import SearchResults
 from vse.index.store import EmbeddedCollection
 from vse.index.types import Entry, Moment
+from vse.index.words import texts_of
 from vse.models.coefficients import RelevanceCoefficients, encode_reference, shipped_coefficients
 
 COUNT = 600
@@ -250,7 +251,7 @@ def test_words_weigh_by_rarity(tmp_path):
         assert word_weights(made, ["day"]) == word_weights(made, ["submarine"]) == word_weights(made, []) == {}
 
 
-def test_a_collection_without_word_tables_is_searched_by_embedding(tmp_path):
+def test_a_collection_without_word_tables_is_searched_by_embedding(tmp_path, monkeypatch):
     """A reader of an older collection finds the same as before; a writer adds the tables."""
     folder = tmp_path / "c"
     with create(folder) as made:
@@ -262,10 +263,23 @@ def test_a_collection_without_word_tables_is_searched_by_embedding(tmp_path):
             "DROP TRIGGER words_added; DROP TRIGGER words_removed; DROP TABLE word_index; DROP TABLE words; "
             "DROP TABLE details; PRAGMA user_version = 0"
         )
-    with EmbeddedCollection.open(folder) as reader:
-        assert ids_of(found(reader, "Mathilda", exclude=("Mathilda",))) == plain
-        with pytest.raises(InputError, match="before words were indexed"):
-            found(reader, "Mathilda", where=Filter(words=("Mathilda",)))
+    files = iter(range(30))
+
+    def interrupted(file):
+        if next(files) == 20:
+            raise KeyboardInterrupt
+        return texts_of(file)
+
+    for attempt in range(2):
+        with EmbeddedCollection.open(folder) as reader:
+            assert ids_of(found(reader, "Mathilda", exclude=("Mathilda",))) == plain
+            with pytest.raises(InputError, match="before words were indexed"):
+                found(reader, "Mathilda", where=Filter(words=("Mathilda",)))
+        if not attempt:  # a writer that is interrupted while it adds them leaves none
+            with monkeypatch.context() as patched:
+                patched.setattr("vse.index.store.words.texts_of", interrupted)
+                with pytest.raises(KeyboardInterrupt):
+                    EmbeddedCollection.open(folder, write=True)
     with EmbeddedCollection.open(folder, write=True) as writer:
         assert found(writer, "Mathilda").results[0].id == 4
         assert writer.verify().ok

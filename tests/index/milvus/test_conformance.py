@@ -13,10 +13,15 @@ import pytest
 from hypothesis import settings
 from hypothesis.stateful import run_state_machine_as_test
 from tests.index.conformance import Conformance
+from tests.index.examples import QUERIES, VECTORS, entry
 from tests.index.histories import Backend, history
 
+from vse.errors import InputError
+from vse.index.filters import Filter
+from vse.index.item_search import search_encoded
 from vse.index.milvus import MilvusCollection, tables
 from vse.index.milvus import search as sampled
+from vse.index.query import QueryVector
 from vse.index.types import Collection
 
 pytest.importorskip("milvus_lite")
@@ -47,6 +52,15 @@ class TestMilvusLite(Conformance):
         """As in the suite, with rows in the log of Milvus Lite and with rows in its files."""
         monkeypatch.setattr(tables, "FLUSH_AFTER", flush_after)
         run_state_machine_as_test(history(self.backend_in, words=False), settings=HISTORIES)
+
+    def test_words_are_not_searched_on_milvus(self, writer: Collection) -> None:
+        """The ranking is that of the embeddings, and a filter on words is an error."""
+        writer.add([entry(f"{row}.jpg", VECTORS[row], captions=("Mathilda",)) for row in range(5)])
+        plain, named = (QueryVector(QUERIES[0], "x", words_only=True, texts=texts) for texts in ((), ("Mathilda",)))
+        assert search_encoded(writer, named).results == search_encoded(writer, plain).results
+        for where in (Filter(words=("Mathilda",)), Filter(name="1"), Filter(camera="canon"), Filter(place="quito")):
+            with pytest.raises(InputError, match="cannot be filtered on Milvus"):
+                search_encoded(writer, named, where=where)
 
     @pytest.mark.parametrize("most_tried", [0, 100_000])
     def test_a_sample_has_the_smallest_hashes(  # type: ignore[override]

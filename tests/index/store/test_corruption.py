@@ -49,6 +49,8 @@ def everything(folder: Path) -> list[object]:
             reader.facets(),
             reader.word_counts(["caption", "17", "jpg", "late", "00007"]),
             reader.search(QUERIES[0], 100, where=Filter(name="00007", words=("caption 7",))).ids.tolist(),
+            reader.search_words({"caption": 0.3, "17": 0.4, "jpg": 0.3}, QUERIES[0], 100).ids.tolist(),
+            sorted(reader.items_with_words(ids, ["caption 9", "late"])),
         ]
 
 
@@ -138,6 +140,8 @@ def test_words_that_differ_from_the_files_are_found_and_rebuilt(folder, damage, 
         assert writer.verify().ok
         writer.remove([("/photos", "00005.jpg")])
         assert writer.word_counts(["caption", "00005", "00006"]) == {"caption": COUNT, "00005": 0, "00006": 1}
+        hits = writer.search_words({"00006": 0.5, "00005": 0.5}, QUERIES[0], 9)
+        assert [item.file.path for item in writer.items(hits.ids.tolist())] == ["00006.jpg"]
         assert writer.verify().ok
 
 

@@ -21,6 +21,8 @@ def check(reader: Collection, files: int) -> None:
     report = reader.verify()
     assert report.ok, report
     assert len(reader.search(QUERIES[0], 10**6).ids) == report.items == files
+    assert reader.word_counts(["caption"]) == {"caption": files}
+    assert len(reader.search_words({"caption": 1.0}, QUERIES[0], 10**6).ids) == files
 
 
 @pytest.mark.slow
