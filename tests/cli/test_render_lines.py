@@ -40,7 +40,7 @@ def test_search_lines_name_some_duplicates():
 
 def test_search_lines_without_results_and_of_an_approximate_search():
     """An empty first page, an empty later page, and a note on the index."""
-    assert lines_of(SearchResults("x", True, ())) == ["no more results"]
+    assert lines_of(SearchResults("x", True, ())) == ["nothing found"]
     assert lines_of(SearchResults("x", True, (), offset=5)) == ["no more results"]
     assert lines_of(SearchResults("x", False, (MOMENT,)))[-1] == "searched with an approximate index"
 
