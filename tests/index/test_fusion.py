@@ -70,7 +70,7 @@ def naive_order(collection: EmbeddedCollection, text: str, where: Filter | None 
     scores = {each: float(VECTORS[each - 1] @ QUERY) for each in by_vector}
     points = {each: 1 / (60 + rank) for rank, each in enumerate(by_vector[:DEPTH], 1)}
     for rank, (each, share) in enumerate(zip(words.ids.tolist(), words.shares.tolist(), strict=True), 1):
-        points[each] = points.get(each, 0.0) + share**2 / (20 + rank)
+        points[each] = points.get(each, 0.0) + share**3 / (20 + rank)
     first = sorted(points, key=lambda each: (-points[each], -scores[each], each))
     return first + [each for each in by_vector if each not in points]
 

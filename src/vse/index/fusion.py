@@ -15,7 +15,7 @@ words; files with equal shares are ordered by their cosine. Files below :data:`v
 The two rankings are fused by reciprocal rank. With v the rank by embeddings among the first D results, and r the rank
 by words among the first :data:`WORD_FILES` files,
 
-    points = 1 / (60 + v) + share² / (20 + r)
+    points = 1 / (60 + v) + share³ / (20 + r)
 
 where a missing rank adds nothing. The first forty files that hold every word come before all results by embedding
 alone; one that holds a part moves up among them. Ties are ordered by cosine, then by id. Results after the first D
@@ -126,7 +126,7 @@ class WordSearch:
         points = np.zeros(len(ids))
         head = min(depth, count)
         points[:head] = 1 / (RANK_CONSTANT + np.arange(1, head + 1))
-        points[rows] += found.shares**2 / (WORD_CONSTANT + np.arange(1, len(rows) + 1))
+        points[rows] += found.shares**3 / (WORD_CONSTANT + np.arange(1, len(rows) + 1))
         first = np.flatnonzero(points)
         order = first[np.lexsort((ids[first], -scores[first], -points[first]))]
         sure = np.zeros(len(ids), bool)
