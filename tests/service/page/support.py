@@ -115,9 +115,9 @@ class Served:
 
 
 @contextmanager
-def serving(index: Path, port: int = 0, key: str | None = None, **variables: str) -> Iterator[Served]:
+def serving(*indexes: Path, port: int = 0, key: str | None = None, **variables: str) -> Iterator[Served]:
     """``vse serve`` until the block ends, with these environment variables."""
-    command = [sys.executable, "-m", "vse", "serve", str(index), "--port", str(port), "--json"]
+    command = [sys.executable, "-m", "vse", "serve", *map(str, indexes), "--port", str(port), "--json"]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", **({"VSE_API_KEY": key} if key else {}), **variables}
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=environment)
     try:

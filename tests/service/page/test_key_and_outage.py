@@ -58,7 +58,7 @@ def test_dismissed_key_dialog_opens_on_the_next_search(browser, locked):
 def test_page_recovers_after_the_server_was_down(browser, index):
     """It says so and keeps its results; when the server is back it continues by itself, evidence included."""
     port = free_port()
-    with serving(index, port) as first:
+    with serving(index, port=port) as first:
         page = visit(new_context(browser), first.address)
         page.search("red")
         first.stop()
@@ -66,7 +66,7 @@ def test_page_recovers_after_the_server_was_down(browser, index):
         page.page.wait_for_selector("#notice:not([hidden])")
         assert "not responding" in page.text("#notice")
         assert page.names()[1] == "plain red.png"
-        with serving(index, port):
+        with serving(index, port=port):
             page.page.wait_for_function("() => document.querySelectorAll('.name')[1].textContent === 'plain blue.png'")
             assert not page.page.locator("#notice").is_visible()
             page.search("red")  # cached: the new server has never seen the query
