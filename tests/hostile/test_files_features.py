@@ -17,11 +17,14 @@ from vse.data.reading import stop
 from vse.data.video_sources import open_frames
 from vse.errors import InputError
 from vse.evaluation.embeddings import Embeddings
+from vse.index.transfer.sources import _open_npy
 
 HEADERS = {
     "negative shape": "{'descr': '<f4', 'fortran_order': False, 'shape': (-1, 4), }",
     "negative product": "{'descr': '<f4', 'fortran_order': False, 'shape': (-2, -4), }",
     "brackets": "[" * 3000 + "]" * 3000,
+    "signs": "-" * 5000 + "1",
+    "sides": f"{{'descr': '<f4', 'fortran_order': False, 'shape': ({'-' * 3000}1, 4), }}",
     "huge": "{'descr': '<f4', 'fortran_order': False, 'shape': (%s, 4), }" % ("9" * 400),
     "overflow": "{'descr': '<f4', 'fortran_order': False, 'shape': (4611686018427387904, 4), }",
     "expression": "{'descr': '<f4', 'fortran_order': False, 'shape': (__import__('os').getpid(), 4), }",
@@ -45,6 +48,8 @@ def test_npy_headers_of_a_stranger_are_one_line(header: str, tmp_path: Path) -> 
         open_features(path)
     with pytest.raises(ValueError, match=r"\w"):
         map_array(path)
+    with pytest.raises(InputError, match=r"features\.npy"):
+        _open_npy(path)
     with pytest.raises(InputError, match="features"):
         open_frames(tmp_path).read("features")
     with zipfile.ZipFile(tmp_path / "frames.npz", "w") as archive:
