@@ -14,14 +14,24 @@ import av
 import numpy as np
 from PIL import Image
 from playwright.sync_api import Browser
+from tests.index.scan.support import exif_of, gps_of
 from tests.service.page.landscapes import SCENES, render_scene, sunset_sea
-from tests.service.page.support import serving, taken, vse
-from tests.service.page.visits import Visit, chromium, new_context, visit
+from tests.service.page.support import serving, vse
+from tests.service.page.visits import Visit, changed_response, chromium, new_context, visit
 
 QUERY = "a sunset over the sea"
 SCREEN = {"viewport": {"width": 1280, "height": 800}}
 PHONE = {"viewport": {"width": 390, "height": 780}, "device_scale_factor": 2, "is_mobile": True, "has_touch": True}
 MAX_BYTES = 400_000
+CAMERAS = [("Canon", "EOS R6"), ("Google", "Pixel 9")]
+PLACES = {
+    "2022/coast": gps_of((40, 38, 0), (14, 36, 0)),
+    "2022/beach": gps_of((36, 31, 0), (6, 17, 0), ("N", "W")),
+    "2023/alps": gps_of((45, 58, 30), (7, 39, 0)),
+    "2024/city": gps_of((40, 45, 0), (73, 59, 0), ("N", "W")),
+    "2024/north": gps_of((69, 39, 0), (18, 57, 0)),
+}
+"""Where the images of a folder were taken, as it were."""
 DECODED = """() => Promise.all(
   [...document.images].filter((each) => each.loading === "eager").map((each) => each.decode()))"""
 
@@ -46,9 +56,16 @@ def make_photos(folder: Path) -> None:
         (folder / name).mkdir(parents=True)
         for size, seed in variants:
             number += 3 + 11 * seed % 17
-            exif = taken(int(name[:4]), 1 + number % 12, 1 + number % 28)
-            render_scene(scene, size, seed).save(folder / name / f"IMG_{number:04d}.jpg", quality=90, exif=exif)
+            path = folder / name / f"IMG_{number:04d}.jpg"
+            render_scene(scene, size, seed).save(path, quality=90, exif=notes(name, number))
     write_pan(folder / "2024" / "evening.mp4", render_scene(sunset_sea, "wide", 52))
+
+
+def notes(name: str, number: int) -> Image.Exif:
+    """EXIF data: camera, date, and the place of some folders."""
+    make, model = CAMERAS[number % 2]
+    date = f"{name[:4]}:{1 + number % 12:02d}:{1 + number % 28:02d} {8 + number % 12:02d}:{number % 60:02d}:00"
+    return exif_of({0x010F: make, 0x0110: model}, {0x9003: date}, PLACES.get(name))
 
 
 def write_pan(path: Path, image: Image.Image, seconds: int = 4, rate: int = 10) -> None:
@@ -77,6 +94,8 @@ def take_all(browser: Browser, address: str, folder: Path) -> None:
     open_page().page.close()  # warms the service up, so that its response time is the usual one
     page = open_page(color_scheme="light")
     save(page, folder / "page-light.png")
+    # Where the images are while the screenshots are taken is nobody's business.
+    changed_response(page.page, "items/*", lambda item: {**item, "root": "/home/ana/Photos"})
     page.page.locator("[data-index='0']").click()
     page.page.keyboard.press("e")
     page.page.wait_for_selector("#media canvas")
@@ -115,6 +134,7 @@ def take_folders(page: Visit, path: Path) -> None:
     page.page.evaluate(DECODED)
     page.page.click("#folder-open")
     page.page.locator("#folder-list .twist:has(svg)").first.click()
+    page.page.mouse.move(0, 0)
     save(page, path)
     page.page.keyboard.press("Escape")
 
