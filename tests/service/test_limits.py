@@ -8,7 +8,8 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from tests.service.support import API, application, assert_problem, service
+from tests.hostile.images import many_chunks
+from tests.service.support import API, application, assert_problem, service, soon
 
 from vse.service import Limits
 from vse.service.context import Workers
@@ -164,3 +165,38 @@ def test_total_connections_are_limited(home, tmp_path):
                 time.sleep(0.05)
         else:
             pytest.fail("no connection was accepted again")
+
+
+def test_hostile_uploads_leave_text_search_alone(home):
+    """While uploads that take too long are in progress, texts are searched; afterwards every place is free again."""
+    slow = {"image": ("a.png", many_chunks(800_000))}
+    limits = {"seconds": 2.5, "threads": 1, "upload_threads": 1}
+    with application(home.index, limits=limits) as client, ThreadPoolExecutor(4) as pool:
+        workers = client.app.state.service.workers
+        under_way = [pool.submit(client.post, f"{API}/search", files=slow) for _ in range(4)]
+        while not workers.admitted:
+            time.sleep(0.01)
+        assert client.get(f"{API}/search?q=snow").status_code == 200
+        assert {task.result().status_code for task in under_way} <= {422, 503}
+        assert soon(lambda: workers.admitted == 0)
+        ordinary = {"image": ("a.png", (home.photos / "a.png").read_bytes())}
+        assert client.post(f"{API}/search", files=ordinary).status_code == 200
+
+
+def test_lanes_have_limits_of_their_own():
+    """A client that has reached the limit of one lane is admitted to another."""
+
+    async def scene() -> None:
+        workers, released = Workers(Limits(upload_threads=1, per_client=1)), threading.Event()
+        upload = asyncio.create_task(workers.run("a", released.wait, "upload"))
+        await asyncio.sleep(0.05)
+        with pytest.raises(ProblemError):
+            await workers.run("a", lambda: None, "upload")
+        assert await workers.run("a", lambda: 7) == 7
+        assert await workers.run("a", lambda: 8, "media") == 8
+        assert dict(workers.clients) == {"a": 1}
+        released.set()
+        assert await upload
+        workers.close()
+
+    asyncio.run(scene())
