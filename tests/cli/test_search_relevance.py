@@ -9,12 +9,9 @@ from pathlib import Path
 import pytest
 from PIL import Image
 from tests.cli.search_support import error_line, reported
-from tests.conftest import REPOSITORY
 from tests.service.page.colour_model import COLOURS, write_colour_model
 
 from vse.cli.main import main
-
-FLICKR = REPOSITORY.parent / "shared" / "data" / "flickr8k"
 
 
 def draw(path: Path, *shares: tuple[str, float]) -> None:
@@ -110,20 +107,19 @@ def test_contradicting_minima_are_refused(index, capsys):
     assert "--captions finds captions" in error_line(capsys, 2, "search", index, "x", "--captions", "--all")
 
 
-@pytest.mark.skipif(not FLICKR.is_dir(), reason="needs Flickr8k")
-def test_bundled_model_matches_photographs(tmp_path, capsys):
+def test_bundled_model_matches_photographs(shared_data, tmp_path, capsys):
     """Dogs are found by what they are, a submarine and a query in German are not."""
-    folder = tmp_path / "photos"
+    flickr, folder = shared_data / "flickr8k", tmp_path / "photos"
     folder.mkdir()
     captions: dict[str, list[str]] = {}
-    for line in (FLICKR / "Flickr8k.token.txt").read_text().splitlines():
+    for line in (flickr / "Flickr8k.token.txt").read_text().splitlines():
         name, _, caption = line.partition("\t")
         captions.setdefault(name.split("#")[0], []).append(caption.lower())
-    dev = (FLICKR / "Flickr_8k.devImages.txt").read_text().split()
+    dev = (flickr / "Flickr_8k.devImages.txt").read_text().split()
     dogs = [name for name in dev if sum("dog" in each.split() for each in captions[name]) == 5][:6]
     others = [name for name in dev if not any("dog" in each for each in captions[name])][:10]
     for name in (*dogs, *others):
-        shutil.copy(FLICKR / "images" / name, folder)
+        shutil.copy(flickr / "images" / name, folder)
     reported("index", folder, "--into", tmp_path / "photos.vse")
     found = [Path(each["path"]).name for each in reported("search", tmp_path / "photos.vse", "dog")["results"]]
     assert found

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
         Overview,
         collection_coefficients,
         collection_exists,
+        collection_relevance,
         create_collection,
         load_collection_model,
         open_collection,
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     )
     from vse.index.pipeline.folder import IndexReport, index_folder, index_folders
     from vse.index.query import Query, QueryVector, encode_query, vector_query
+    from vse.index.relevance_fit import RelevanceReport, fit_relevance
     from vse.index.results import Result, SearchResults
     from vse.index.scan.walk import ScanLimits
     from vse.index.transfer import EmbeddingExport, EmbeddingImport, export_embeddings, import_embeddings, stream_items
@@ -64,6 +66,7 @@ __all__ = [
     "Problem",
     "Query",
     "QueryVector",
+    "RelevanceReport",
     "Result",
     "ScanLimits",
     "SearchResults",
@@ -75,11 +78,13 @@ __all__ = [
     "cell_evidence",
     "collection_coefficients",
     "collection_exists",
+    "collection_relevance",
     "create_collection",
     "discard_upgrade",
     "encode_query",
     "explain",
     "export_embeddings",
+    "fit_relevance",
     "frame_evidence",
     "heat_map",
     "image_evidence",
@@ -114,6 +119,7 @@ _MODULES = {
         "Overview",
         "collection_coefficients",
         "collection_exists",
+        "collection_relevance",
         "create_collection",
         "load_collection_model",
         "open_collection",
@@ -121,6 +127,7 @@ _MODULES = {
     ),
     "pipeline.folder": ("IndexReport", "index_folder", "index_folders"),
     "query": ("Query", "QueryVector", "encode_query", "vector_query"),
+    "relevance_fit": ("RelevanceReport", "fit_relevance"),
     "results": ("Result", "SearchResults"),
     "scan.walk": ("Problem", "ScanLimits"),
     "transfer": ("EmbeddingExport", "EmbeddingImport", "export_embeddings", "import_embeddings", "stream_items"),
