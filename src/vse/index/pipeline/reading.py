@@ -20,7 +20,7 @@ from vse.errors import InputError, VSEError
 from vse.index.pipeline.commits import Commits, IndexModel
 from vse.index.pipeline.plan import Candidate
 from vse.index.scan import BadMediaError, Found, Problem, ScanLimits, VideoLimits, describe, frames
-from vse.index.scan.describe import CHANGED, read_picture
+from vse.index.scan.describe import CHANGED, found_of, read_picture
 from vse.index.types import MediaFile, Moment, Vectors
 from vse.inputs.decoding import DECODERS, GRACE, decoders
 from vse.inputs.files import os_reason
@@ -257,7 +257,7 @@ def _parts_of(
     """Yield what :func:`read_parts` does, in a worker process that is killed if it takes too long."""
     found = candidate.found
     arguments = {
-        "found": [found.path, found.size, found.modified_ns, found.kind],
+        "found": asdict(found),
         "root": root,
         "how": how.to_json(),
         "windows": windows,
@@ -281,7 +281,7 @@ def parts_task(arguments: Mapping[str, Any], _: bytes) -> Iterator[Reply]:
     """Read a file in a worker process; its captions stay with the parent."""
     limits = ScanLimits(image=ImageLimits(**arguments["image"]), video=VideoLimits(**arguments["video"]))
     how = ImagePreprocessing.from_json(arguments["how"])
-    found = Found(*arguments["found"])
+    found = found_of(arguments["found"])
     for part in read_parts(found, arguments["root"], (), how, arguments["windows"], limits):
         if isinstance(part, Problem):
             yield Reply({"problem": part.reason})

@@ -18,8 +18,9 @@ from vse.index.pipeline.commits import NO_WORDS, IndexModel
 from vse.index.pipeline.plan import BLOCK, Move
 from vse.index.scan import BadMediaError, Problem, ScanLimits
 from vse.index.scan.describe import described_again, metadata_state
-from vse.index.scan.ocr import TextReader, read_for_text
+from vse.index.scan.ocr import MAX_SIDE, TextReader
 from vse.index.types import Collection, MediaFile, Vectors
+from vse.inputs.decoding import decode_image
 from vse.inputs.images import BadImageError, ImageLimits
 from vse.models.encode import READERS, encode_texts
 from vse.progress import ProgressReporter
@@ -80,10 +81,8 @@ class Updates:
             return file, None
         try:
             return described_again(file, found, move.root, self.limits), None
-        except (BadMediaError, BadImageError) as error:
+        except BadMediaError as error:
             return file, Problem(found.path, error.reason)
-        except MemoryError:
-            return file, Problem(found.path, "not enough memory")
 
     def _vectors(self, texts: list[str]) -> dict[str, Vectors]:
         if not texts:
@@ -127,7 +126,7 @@ def _unread(collection: Collection, root: str) -> Iterator[MediaFile]:
 
 def _pixels(file: MediaFile, limits: ImageLimits) -> np.ndarray | None:
     try:
-        return read_for_text(Path(file.root) / file.path, limits)
+        return decode_image(Path(file.root) / file.path, longest=MAX_SIDE, limits=limits)
     except (BadImageError, MemoryError):
         return None
 

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import hashlib
 import io
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
+from vse._util.worker_process import NeedsMemoryError, Reply
+from vse._util.workers import WorkerStoppedError, WorkerTimeoutError
 from vse.index.scan.metadata import METADATA_VERSION, Facts, clip_facts, clip_tags, picture_facts
 from vse.index.scan.places import place_name
 from vse.index.scan.sidecars import with_sidecars
 from vse.index.scan.tags import Tags
 from vse.index.scan.walk import Found, ScanLimits
 from vse.index.types import MediaFile
+from vse.inputs.decoding import decoders
 from vse.inputs.files import BadMediaError, Problem, open_regular, os_reason, regular_size
-from vse.inputs.images import BadImageError, file_content
+from vse.inputs.images import BadImageError, ImageLimits, file_content
+from vse.inputs.video.file import VideoLimits
 
 DIGITS = 32
 _BLOCK = 1 << 20
@@ -140,24 +144,55 @@ def metadata_state(found: Found) -> int:
 def described_again(known: MediaFile, found: Found, root: str | Path, limits: ScanLimits) -> MediaFile:
     """Return a known file with its current metadata; only the parts of the file that hold it are read.
 
+    That happens in a worker process.
+
     Raises:
-        BadMediaError: The file cannot be read.
+        BadMediaError: The file cannot be read, or not in time.
     """
-    path = Path(root) / found.path
-    if found.kind == "video":
-        return replace(known, **_details(found, root, clip_tags(path, limits.video)))
+    arguments = {
+        "found": asdict(found),
+        "root": str(root),
+        "image": asdict(limits.image),
+        "video": asdict(limits.video),
+    }
+    seconds = limits.image.max_seconds if found.kind == "image" else limits.video.max_time
     try:
-        with open_regular(path) as file:
-            start = file.read(len(_PNG))
-            file.seek(0)
-            partly = start.startswith((_JPEG, _PNG))  # the readers of other formats want all of it
-            stream = file if partly else io.BytesIO(file_content(path, found.path, limits.image))
-            facts = picture_facts(stream, found.path, limits.image)
-    except (BadMediaError, BadImageError):
-        raise
-    except (OSError, ValueError) as error:
-        raise BadMediaError(found.path, os_reason(error) if isinstance(error, OSError) else "no such file") from error
-    return replace(known, **_details(found, root, facts))
+        values = decoders().call(f"{__name__}:details_task", arguments, seconds=seconds).values
+    except (WorkerTimeoutError, WorkerStoppedError, NeedsMemoryError) as error:
+        raise BadMediaError(found.path, str(error)) from None
+    if "error" in values:
+        raise BadMediaError(found.path, str(values["error"]))
+    return replace(known, **{**values, "keywords": tuple(values["keywords"])})
+
+
+def details_task(arguments: Mapping[str, Any], _: bytes) -> Iterator[Reply]:
+    """Read the metadata of a file in a worker process."""
+    limits = ScanLimits(image=ImageLimits(**arguments["image"]), video=VideoLimits(**arguments["video"]))
+    found, root = found_of(arguments["found"]), arguments["root"]
+    try:
+        yield Reply(_details(found, root, _tags(Path(root) / found.path, found, limits)))
+    except (BadMediaError, BadImageError) as error:
+        yield Reply({"error": error.reason})
+    except OSError as error:
+        yield Reply({"error": os_reason(error)})
+    except MemoryError:
+        yield Reply({"error": "not enough memory"})
+
+
+def found_of(values: Mapping[str, Any]) -> Found:
+    """Return a found file that was sent to a worker process as JSON."""
+    return Found(**{**values, "sidecars": tuple(values["sidecars"])})
+
+
+def _tags(path: Path, found: Found, limits: ScanLimits) -> Tags:
+    if found.kind == "video":
+        return clip_tags(path, limits.video)
+    with open_regular(path) as file:
+        start = file.read(len(_PNG))
+        file.seek(0)
+        partly = start.startswith((_JPEG, _PNG))  # the readers of other formats want all of it
+        stream = file if partly else io.BytesIO(file_content(path, found.path, limits.image))
+        return picture_facts(stream, found.path, limits.image)
 
 
 _JPEG, _PNG = b"\xff\xd8", b"\x89PNG\r\n\x1a\n"

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-from PIL import Image
 
 from vse._util.prefetch import available_cores
 from vse.errors import require
 from vse.index.scan.tags import clean
-from vse.inputs.images import ImageLimits, file_content, read_image
 
 MAX_SIDE = 1280
 """Pixels of the longer side; larger images are reduced."""
@@ -26,24 +23,11 @@ def check_ocr() -> None:
     require("rapidocr", "ocr", "reading text in images (--ocr)")
 
 
-def read_for_text(path: Path, limits: ImageLimits) -> np.ndarray:
-    """Return an image as uint8 (H, W, 3), reduced to :data:`MAX_SIDE`.
-
-    Raises:
-        BadImageError: It cannot be read.
-    """
-    content = file_content(path, path.name, limits)
-    pixels = read_image(content, limits=limits, at_least=(MAX_SIDE, MAX_SIDE))
-    image = Image.fromarray(pixels)
-    image.thumbnail((MAX_SIDE, MAX_SIDE))
-    return np.asarray(image)
-
-
 class TextReader:
     """Recognises text; not thread-safe, it uses all cores for one image.
 
     Example:
-        >>> TextReader().read(read_for_text(Path("sign.jpg"), ImageLimits()))  # doctest: +SKIP
+        >>> TextReader().read(decode_image("sign.jpg", longest=MAX_SIDE))  # doctest: +SKIP
         'Happy Birthday'
     """
 
