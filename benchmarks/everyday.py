@@ -4,6 +4,7 @@
     python benchmarks/everyday.py photo runs/photo/best --stock             # two models and the stock classifier
     python benchmarks/everyday.py photo --sheets runs/sheets --json runs/everyday.json
     python benchmarks/everyday.py photo previous --chart docs/images/everyday.png
+    python benchmarks/everyday.py photo --words                             # words beside embeddings
 
 MODEL is any model that takes images: a name, a folder or a hub id. Every image of the split is encoded once, every
 query is one or a few words as people type them. An image is relevant when at least ``--mentions`` of its captions
@@ -14,6 +15,10 @@ number of relevant images where there are fewer.
 ImageNet classes that the query names, for the queries that have such a class. ``--sheets`` writes the first eight hits
 of every query as images in a grid, one file for each model, with a green frame around relevant ones. ``--chart`` draws
 the precision of every query, the weakest first, as a dot for each model.
+
+``--words`` searches collections whose files have texts, by words and embeddings (``vse.index.fusion``): names as a
+camera gives them, one caption each, one caption for every tenth image, and random folders out of ten albums, four of
+which are named like a query. Then the first caption of an image does not count for its relevance, whatever is searched.
 """
 
 from __future__ import annotations
@@ -25,6 +30,7 @@ import re
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -40,6 +46,19 @@ if TYPE_CHECKING:
 DATA = Path(os.environ.get("VSE_COCO") or Path(__file__).resolve().parents[2] / "data" / "coco")
 HITS = 8
 STOCK = "stock classifier"
+LIBRARIES = ("camera names", "captions", "some captions", "albums")
+ALBUMS = (
+    "Dog walk",
+    "Beach",
+    "Birthday cake",
+    "Kitchen",
+    "Wedding",
+    "School",
+    "Red Square",
+    "Hike",
+    "Car show",
+    "Rome",
+)
 CELL, GAP, LABEL = 104, 4, 190
 Scores = NDArray[np.float32]
 
@@ -137,6 +156,7 @@ def main() -> int:
     parser.add_argument("--split", default="dev", help="[default: dev]")
     parser.add_argument("--mentions", type=int, default=1, metavar="N", help="captions that must agree [default: 1]")
     parser.add_argument("--stock", action="store_true", help="the stock classifier, too")
+    parser.add_argument("--words", action="store_true", help="collections with texts, too")
     parser.add_argument("--sheets", type=Path, metavar="DIR", help="contact sheets as PNG files")
     parser.add_argument("--chart", type=Path, metavar="FILE", help="precision of each query as a PNG file")
     parser.add_argument("--json", type=Path, metavar="FILE", help="the results as JSON")
@@ -145,8 +165,14 @@ def main() -> int:
         parser.error(f"--mentions: {options.mentions}, expected 1 or more")
     try:
         data = open_data(options.data, options.split, use="files")
-        relevant = relevance(data, options.mentions)
-        ranked = {name: model_scores(vse.load(name), data) for name in options.models}
+        relevant = relevance(data, options.mentions, skip=int(options.words))
+        ranked: dict[str, Scores] = {}
+        for name in options.models:
+            model = vse.load(name)
+            images, texts = encoded(model, data)
+            ranked[name] = texts @ images.T
+            if options.words:
+                ranked |= {f"{name}, {kind}": fused_scores(data, images, texts, kind) for kind in LIBRARIES}
         if options.stock:
             ranked[STOCK] = stock_scores(data)
     except VSEError as error:
@@ -170,23 +196,58 @@ def main() -> int:
     return 0
 
 
-def relevance(data: CaptionedImages, mentions: int) -> NDArray[np.bool_]:
-    """``(queries, images)``: whether enough captions of an image mention what the query asks for."""
+def captions_of(data: CaptionedImages) -> list[list[str]]:
+    """The captions of each image."""
     captions: list[list[str]] = [[] for _ in range(len(data.images))]
     for caption, owner in zip(data.captions, data.caption_to_image.tolist(), strict=True):
         captions[owner].append(caption)
-    found = np.array([[query.mentions(tuple(each)) >= mentions for each in captions] for query in QUERIES])
+    return captions
+
+
+def relevance(data: CaptionedImages, mentions: int, skip: int) -> NDArray[np.bool_]:
+    """``(queries, images)``: whether enough captions mention what the query asks for, without the first ``skip``."""
+    captions = [tuple(each[skip:]) for each in captions_of(data)]
+    found = np.array([[query.mentions(each) >= mentions for each in captions] for query in QUERIES])
     for query, row in zip(QUERIES, found, strict=True):
         if not row.any():
             raise InputError(f"no image of split {data.split!r} is captioned with {query.text!r}: use more images")
     return found
 
 
-def model_scores(model: Any, data: CaptionedImages) -> Scores:
-    """``(queries, images)``: the cosines of a model."""
+def encoded(model: Any, data: CaptionedImages) -> tuple[Scores, Scores]:
+    """The embeddings of the images, and of the queries."""
     images = model.encode_images(data.images, on_bad="raise")
-    texts = model.encode_texts([query.text for query in QUERIES], unknown="allow")
-    return texts @ images.T
+    return images, model.encode_texts([query.text for query in QUERIES], unknown="allow")
+
+
+def fused_scores(data: CaptionedImages, images: Scores, texts: Scores, kind: str) -> Scores:
+    """``(queries, images)``: reciprocal ranks of the first hits by words and embeddings; 0 for the others."""
+    from vse.index.item_search import search_encoded
+    from vse.index.query import QueryVector
+    from vse.index.store import EmbeddedCollection
+    from vse.index.types import Entry, MediaFile, Moment
+
+    captions, random = captions_of(data), np.random.default_rng(0)
+    scores = np.zeros((len(texts), len(images)), np.float32)
+    with (
+        TemporaryDirectory() as folder,
+        EmbeddedCollection.create(Path(folder) / "c", model="m", model_source="", dimensions=images.shape[1]) as made,
+    ):
+        entries = []
+        for row, vector in enumerate(images):
+            captioned = kind == "captions" or (kind == "some captions" and row % 10 == 0)
+            album = ALBUMS[int(random.integers(len(ALBUMS)))] if kind == "albums" else "DCIM"
+            file = MediaFile(
+                "/photos", f"{album}/IMG_{row:04}.jpg", "image", 1, 1, str(row), 640, 480,
+                captions=tuple(captions[row][:1]) if captioned else (),
+            )  # fmt: skip
+            entries.append(Entry(file, (Moment(vector),)))
+        made.add(entries)
+        for place, (query, vector) in enumerate(zip(QUERIES, texts, strict=True)):
+            wanted = QueryVector(vector, query.text, words_only=True, texts=(query.text,))
+            for rank, result in enumerate(search_encoded(made, wanted, HITS).results, 1):
+                scores[place, result.id - 1] = 1 / rank
+    return scores
 
 
 def stock_scores(data: CaptionedImages) -> Scores:

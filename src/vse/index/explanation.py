@@ -166,7 +166,9 @@ def explain(
         InputError: The results do not hold the embedding of their query.
     """
     if results.vector is None:
-        raise InputError("these results have no evidence: the model knows none of the words that were searched for")
+        raise InputError(
+            "these results have no embedding to explain: the model knows none of the words that were searched for"
+        )
     reporter = progress or SilentProgress()
     items = _items(collection, [result.id for result in results.results])
     explanations = []
