@@ -45,6 +45,7 @@ const scroller = new Scroller({
   moved: (top) => returning ?? url.remember({ top, count: grid.results.length }),
 });
 const suggestions = new Suggestions(useText);
+const WORDS_PLACEHOLDER = byId("words").placeholder;
 const collections = new Collections((name) => {
   query.clear();
   query.collection = name;
@@ -265,8 +266,7 @@ async function introduce() {
   pickers.place.offer(flatList(collection.places ?? []));
   pickers.camera.offer(flatList(collection.cameras ?? []));
   byId("words").disabled = !collection.searches_text;
-  if (collection.external) byId("words").placeholder = "Embeddings computed elsewhere: browse, or search by item";
-  else if (!collection.searches_text) byId("words").placeholder = "This model does not read text: search by image";
+  byId("words").placeholder = placeholder(collection);
   const { evidence } = collection.model.capabilities;
   viewer.offer({ evidence, grades: Boolean(collection.grades), files: collection.original_files });
   selection.offer(collection.original_files);
@@ -275,6 +275,11 @@ async function introduce() {
   if (query.offer(collection)) search({ write: false, restore: returning ?? url.place });
   byId("sorting").hidden = shown.path === "items" || byId("sort").disabled;
   if (grid.isEmpty) showEmpty();
+}
+
+function placeholder({ external, searches_text: searchesText }) {
+  if (external) return "Embeddings computed elsewhere: browse, or search by item";
+  return searchesText ? WORDS_PLACEHOLDER : "This model does not read text: search by image";
 }
 
 // A text of the page itself: a suggestion, or a keyword of an image.
