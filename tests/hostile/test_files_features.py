@@ -17,6 +17,7 @@ from vse.data.reading import stop
 from vse.data.video_sources import open_frames
 from vse.errors import InputError
 from vse.evaluation.embeddings import Embeddings
+from vse.index.transfer.sources import _open_npy
 
 HEADERS = {
     "negative shape": "{'descr': '<f4', 'fortran_order': False, 'shape': (-1, 4), }",
@@ -45,6 +46,8 @@ def test_npy_headers_of_a_stranger_are_one_line(header: str, tmp_path: Path) -> 
         open_features(path)
     with pytest.raises(ValueError, match=r"\w"):
         map_array(path)
+    with pytest.raises(InputError, match=r"features\.npy"):
+        _open_npy(path)
     with pytest.raises(InputError, match="features"):
         open_frames(tmp_path).read("features")
     with zipfile.ZipFile(tmp_path / "frames.npz", "w") as archive:

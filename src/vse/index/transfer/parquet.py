@@ -133,6 +133,7 @@ def parquet_rows(path: Path, columns: Sequence[str], size: int) -> Iterator[tupl
 
 
 def _checked_batch(batch: Any, path: Path) -> tuple[Any, Iterator[dict[str, Any]]]:
+    batch.validate(full=True)  # an index beyond its dictionary would end the process
     for name in batch.schema.names:
         _check_texts(batch.column(name), f"{path}, column {name!r}")
     return batch, _row_by_row(batch.select([name for name in batch.schema.names if name in COLUMNS]))

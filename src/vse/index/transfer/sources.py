@@ -199,7 +199,14 @@ def _open_npy(path: Path) -> NDArray[Any]:
         raise InputError(f"{path} does not exist") from None
     except OSError as error:
         raise InputError(f"{path} cannot be read: {error.strerror or error}") from None
-    except ValueError as error:
+    except (
+        ValueError,
+        MemoryError,
+        RecursionError,
+        SyntaxError,
+        TypeError,
+        KeyError,
+    ) as error:
         raise InputError(f"{path} is not a .npy file ({first_line(error)}): save it with numpy.save") from None
     if dtype.hasobject:
         raise InputError(f"{path} holds Python objects, which are not unpickled: save an array of numbers")
