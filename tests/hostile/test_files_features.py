@@ -23,6 +23,8 @@ HEADERS = {
     "negative shape": "{'descr': '<f4', 'fortran_order': False, 'shape': (-1, 4), }",
     "negative product": "{'descr': '<f4', 'fortran_order': False, 'shape': (-2, -4), }",
     "brackets": "[" * 3000 + "]" * 3000,
+    "signs": "-" * 5000 + "1",
+    "sides": f"{{'descr': '<f4', 'fortran_order': False, 'shape': ({'-' * 3000}1, 4), }}",
     "huge": "{'descr': '<f4', 'fortran_order': False, 'shape': (%s, 4), }" % ("9" * 400),
     "overflow": "{'descr': '<f4', 'fortran_order': False, 'shape': (4611686018427387904, 4), }",
     "expression": "{'descr': '<f4', 'fortran_order': False, 'shape': (__import__('os').getpid(), 4), }",
