@@ -12,6 +12,9 @@ are skipped. The best epoch is selected on dev, and test is ranked with it. ``co
 paired differences to the first pooling, with intervals over test images and seeds. Options other than ``--poolings``
 and ``--seeds`` name one setting.
 
+``search`` is ``top-percent`` with ``percent="search"``: a percentage is drawn for each step of the first third of the
+training, then the best one on dev is taken.
+
 A pooling is ``avg``, ``max``, ``kN`` or ``kN%`` (of the elements), ``bank`` (a learned mixture of K-max curves), or
 ``gpo`` as released. After a colon follow options, joined by ``+``:
 
@@ -45,8 +48,10 @@ from vse.encoders.image import create_projection
 from vse.evaluation.bootstrap import FIGURES, FoldRanks, resample
 from vse.inputs.regions import window_weights
 from vse.losses import contrastive_from_scores, triplet_from_scores
-from vse.pooling import GPO, AvgPool, KMaxPool, MaxPool, Pooling, RankPooling
+from vse.pooling import GPO, AvgPool, KMaxPool, MaxPool, Pooling, RankPooling, TopPercentPool
 from vse.pooling.base import normalised
+from vse.training.distributed import Ranks
+from vse.training.schedule import PoolingSearch
 
 SPLITS = ("train", "dev", "test")
 SHARES = (0.01, 0.025, 0.05, 0.1, 0.2, 0.35, 0.5, 0.7, 1.0)
@@ -94,7 +99,9 @@ def parse(name: str, elements: int) -> Setting:
     kind, _, options = name.partition(":")
     given = [each for each in options.split("+") if each]
     simple: dict[str, type[Pooling]] = {"avg": AvgPool, "max": MaxPool, "bank": Bank}
-    if kind in simple:
+    if kind == "search":
+        setting = Setting(TopPercentPool("search"))
+    elif kind in simple:
         setting = Setting(simple[kind]())
     elif match := re.fullmatch(r"k(\d+)(%?)", kind):
         k = int(match[1]) if not match[2] else max(1, round(elements * int(match[1]) / 100))
@@ -227,6 +234,7 @@ class Trial:
     def __init__(self, name: str, seed: int, options: argparse.Namespace, splits: dict[str, Data]) -> None:
         self.options, self.splits, self.data = options, splits, splits["train"]
         self.elements, features = self.data.sets.shape[1:]
+        self.seed = seed
         torch.manual_seed(seed)
         self.setting = parse(name, self.elements)
         torch.manual_seed(seed)  # the head does not depend on the pooling
@@ -252,11 +260,18 @@ class Trial:
         losses: list[float] = []
         best: tuple[float, dict[str, Tensor]] = (-1.0, {})
         began = time.perf_counter()
+        search = PoolingSearch(self.model, self.seed, round(self.options.epochs / 3) * steps)
+        searched = getattr(self.setting.pooling, "searched", False)
         for step in range(total):
+            search.draw(step)
             factor = 0.5 * (1 + math.cos(math.pi * step / total))
             for group in self.optimizer.param_groups:
                 group["lr"] = group["rate"] * factor
             losses.append(self.step(step / steps))
+            if step + 1 == search.steps:
+                search.settle(step + 1, lambda: rank(self.model, self.splits["dev"]).metrics.rsum, Ranks())
+            if searched and step + 1 < search.steps:
+                continue
             if (step + 1) % (steps * self.options.every) == 0 or step + 1 == total:
                 history.append(rank(self.model, self.splits["dev"]).metrics.rsum)
                 if history[-1] > best[0]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import torch
 from torch import Tensor
 
@@ -55,21 +57,33 @@ class KMaxPool(RankPooling):
 
 
 class TopPercentPool(RankPooling):
-    """Mean of the ``max(1, round(N * percent / 100))`` largest values; halves round to even."""
+    """Mean of the ``max(1, round(N * percent / 100))`` largest values; halves round to even.
 
-    def __init__(self, percent: float, *, check_finite: bool = False) -> None:
+    With ``percent="search"``, training finds the percentage (``schedule.search_epochs`` of a recipe): it is a buffer,
+    ``found``, which begins at 100, the average, and is saved with the weights.
+    """
+
+    CANDIDATES = (1.0, 5.0, 10.0, 20.0, 35.0, 50.0, 70.0, 100.0)
+    """The percentages of a search; 1 is the maximum of a set of up to 149 elements."""
+
+    def __init__(self, percent: float | Literal["search"], *, check_finite: bool = False) -> None:
         super().__init__(check_finite=check_finite)
-        if isinstance(percent, bool) or not isinstance(percent, (int, float)) or not 0 < percent <= 100:
-            raise InputError(f"percent must be above 0 and at most 100, got {percent!r}")
+        self.searched = percent == "search"
+        if self.searched:
+            self.register_buffer("found", torch.tensor(100.0))
+            self.found: Tensor
+        elif isinstance(percent, bool) or not isinstance(percent, (int, float)) or not 0 < percent <= 100:
+            raise InputError(f"percent must be above 0 and at most 100, or 'search', got {percent!r}")
         self.percent = percent
 
     def size_coefficients(self, sizes: Tensor, total: int, dtype: torch.dtype | None = None) -> Tensor:
-        kept = (sizes.double() * self.percent / 100).round().clamp(min=1)
+        percent: Tensor | float = self.found.double() if self.searched else float(self.percent)
+        kept = torch.round(sizes.double() * percent / 100).clamp(min=1)
         top = torch.arange(total, device=sizes.device) < kept.unsqueeze(1)  # (U, N)
         return normalised(top, sizes, dtype)
 
     def extra_repr(self) -> str:
-        return f"percent={self.percent}"
+        return f"percent={self.percent!r}, found={float(self.found):g}" if self.searched else f"percent={self.percent}"
 
 
 class LinearDecayPool(RankPooling):

@@ -21,6 +21,7 @@ class Purpose(IntEnum):
     VIEW = 4
     NETWORK = 5
     WEIGHTS = 6
+    POOLING = 7
 
 
 def keyed(seed: int, epoch: int, purpose: Purpose, sample: int = 0) -> Generator:

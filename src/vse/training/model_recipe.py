@@ -118,6 +118,11 @@ class ModelRecipe(Table):
             )
 
     @property
+    def searches(self) -> bool:
+        """Whether the percentage of a pooling is searched in training."""
+        return any(_is_searched(getattr(side, "pooling", None)) for side in (self.image, self.text))
+
+    @property
     def item_input(self) -> str:
         """What the model takes of an image or video: ``region``, ``grid`` (image files) or ``frames``."""
         return "grid" if self.image.kind == "dual" else self.image.kind
@@ -192,6 +197,10 @@ class ModelRecipe(Table):
         return self
 
 
+def _is_searched(pooling: PoolingConfig | None) -> bool:
+    return pooling is not None and pooling.options.get("percent") == "search"
+
+
 def _table(value: Any) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
@@ -211,6 +220,7 @@ class HGRRecipe(Table):
     reads_graphs: ClassVar = True
     feature_key: ClassVar = "model.feature_size"
     item_input: ClassVar = "frames"
+    searches: ClassVar = False
     token_source: ClassVar = "video words"
     pretrained_text: ClassVar = None
     pretrained: ClassVar = False
@@ -234,6 +244,8 @@ class HGRRecipe(Table):
     @model_validator(mode="after")
     def _known_poolings(self) -> HGRRecipe:
         for pooling in (self.video_pooling, self.sentence_pooling):
+            if _is_searched(pooling):
+                raise ValueError('percent = "search" is for models of two towers')
             if pooling.name != ATTENTION:
                 pooling_builder(pooling.name)
         return self

@@ -106,6 +106,9 @@ class ScheduleRecipe(Table):
     the rate is the full one). Afterwards ``decay`` lowers it: ``step`` multiplies it by ``decay_factor`` in the last
     ``decay_epochs``, ``cosine`` lowers it smoothly to zero. The image backbone is frozen in the first
     ``frozen_epochs``.
+
+    ``search_epochs`` is for poolings ``top-percent`` with ``percent = "search"``: in the first epochs every step draws
+    a percentage for each of them; then each takes the one with the highest rsum on dev, images first.
     """
 
     epochs: Count = 25
@@ -116,6 +119,7 @@ class ScheduleRecipe(Table):
     decay_epochs: Annotated[int, Field(ge=0)] = 10
     decay_factor: Positive = 0.1
     frozen_epochs: Annotated[int, Field(ge=0)] = 1
+    search_epochs: Annotated[int, Field(ge=0)] = 0
 
 
 class AugmentationRecipe(Table):
@@ -237,6 +241,13 @@ class Recipe(Table):
             )
         if self.run.compile and self.run.micro_batches > 1:
             raise ValueError("run.compile and run.micro_batches: compiled dropout may differ between the two passes")
+        if self.model.searches and not 1 <= self.schedule.search_epochs < self.schedule.epochs:
+            raise ValueError(
+                f"schedule.search_epochs is {self.schedule.search_epochs}: a searched pooling needs 1 to "
+                f"{self.schedule.epochs - 1} of the {self.schedule.epochs} epochs"
+            )
+        if self.model.searches and self.run.average is not None:
+            raise ValueError('run.average is not for a pooling with percent = "search": leave it out')
         if self.released.partial_batch and self.run.micro_batches > 1:
             raise ValueError("released.partial_batch and run.micro_batches: a smaller batch has no equal parts")
         self.model.check(self)

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
 import torch
 from torch import Tensor, nn
 
 from vse.losses import contrastive_from_scores, smooth_triplet_from_scores, triplet_from_scores
+from vse.pooling import TopPercentPool
+from vse.training.distributed import Ranks
+from vse.training.keyed import Purpose, keyed
 from vse.training.recipe import LossRecipe, ScheduleRecipe
 
 
@@ -81,6 +84,58 @@ class AveragedWeights:
             yield
         finally:
             model.load_state_dict(kept, strict=True)
+
+
+class PoolingSearch:
+    """Find the percentages of ``top-percent`` poolings: drawn for every step at first, then selected by a score.
+
+    One network is trained under all candidates at once, so that a search costs a few evaluations and no further run.
+
+    Args:
+        model: the model; poolings without ``percent="search"`` stay as they are.
+        seed: of the run.
+        steps: the number of steps that draw.
+    """
+
+    def __init__(self, model: nn.Module, seed: int, steps: int) -> None:
+        self._pools = [each for each in model.modules() if isinstance(each, TopPercentPool) and each.searched]
+        self._seed, self.steps = seed, steps
+
+    def draw(self, step: int) -> None:
+        """Set the percentages of a step; after the search this does nothing."""
+        if step >= self.steps:
+            return
+        for number, pool in enumerate(self._pools):
+            draw = keyed(self._seed, step, Purpose.POOLING, number)
+            pool.found.fill_(draw.choice(pool.CANDIDATES))
+
+    def settle(self, step: int, score: Callable[[], float] | None, ranks: Ranks) -> list[float]:
+        """Set the percentages for the evaluation after a step, and from the end of the search on for good.
+
+        Args:
+            step: the number of finished steps.
+            score: evaluates the model; None in processes that do not.
+            ranks: shares what the first process selects.
+
+        Returns:
+            The percentages that were selected; empty if this is not the end of the search.
+        """
+        if step > self.steps:
+            return []
+        for pool in self._pools:
+            pool.found.fill_(100.0)
+        if step < self.steps:
+            return []
+        for pool in self._pools:
+            best = 100.0
+            if score is not None:
+                scores = {}
+                for candidate in pool.CANDIDATES:
+                    pool.found.fill_(candidate)
+                    scores[candidate] = score()
+                best = max(scores, key=lambda each: scores[each])
+            pool.found.fill_(ranks.share(best))
+        return [float(pool.found) for pool in self._pools]
 
 
 class Objective:

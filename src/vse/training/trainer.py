@@ -31,7 +31,7 @@ from vse.training.optimizer import (
 )
 from vse.training.recipe import Recipe
 from vse.training.run_folder import RunFolder
-from vse.training.schedule import AveragedWeights, Objective, rate_factor, warmup_factor
+from vse.training.schedule import AveragedWeights, Objective, PoolingSearch, rate_factor, warmup_factor
 from vse.training.step import NotFiniteError, StepFigures, TrainingStep
 
 MODEL, OPTIMIZER, AVERAGE = "model|", "optimizer|", "average|"
@@ -92,6 +92,7 @@ class Trainer:
         optimizer = create_optimizer(parameters, recipe.optimizer)
         self.step = TrainingStep(model, parameters, optimizer, objective, recipe, ranks)
         self.guard = CollapseGuard(recipe.guard)
+        self.search = PoolingSearch(model, recipe.seed, schedule.search_epochs * self.steps_per_epoch)
         self.average = AveragedWeights(model, recipe.run.average) if recipe.run.average is not None else None
         self.position = Position()
 
@@ -184,6 +185,7 @@ class Trainer:
 
     def _one_step(self, batch: Batch, samples: Samples, log: MetricsLog | None, waited: float, began: float) -> None:
         position, number = self.position, self.position.step
+        self.search.draw(number)
         warm_up = not self.recipe.released.scaled_loss
         factor = rate_factor(self.recipe.schedule, number, self.steps_per_epoch, warm_up=warm_up)
         set_rate(self.step.optimizer, factor)
@@ -215,6 +217,10 @@ class Trainer:
         position = self.position
         means = {key: value / self.steps_per_epoch for key, value in position.sums.items()}
         found: dict[str, RetrievalMetrics] = {}
+        score = (lambda: self._evaluate().rsum) if self.ranks.first else None
+        selected = self.search.settle(position.step, score, self.ranks)
+        if selected:
+            self.report.note(f"poolings take the largest {', '.join(f'{each:g} %' for each in selected)} from now on")
         if self.ranks.first:
             found["last"] = self._evaluate()
             self._keep("last", found["last"])
