@@ -24,6 +24,8 @@ MEMORY_VARIABLE = "VSE_DECODE_MEMORY"
 DEFAULT_MEMORY = 768_000_000
 FREE = 96_000_000
 """Bytes that a worker may take without asking; enough for an ordinary photograph."""
+LIGHT = 8_000_000
+"""Bytes that a message may have without a limit of its own."""
 _CPU_GRACE = 5.0
 _MAX_HEADER, _MAX_BODY = 64_000_000, 2_000_000_000
 _FRAME = struct.Struct("<IQ")
@@ -81,16 +83,16 @@ class _Running:
 
     def __init__(self, source: IO[bytes], sink: IO[bytes], memory: int) -> None:
         self._source, self._sink, self._memory = source, sink, memory
-        self._granted = 0
+        self.granted = 0
 
     def reserve(self, likely: int, least: int) -> None:
-        limit = self._granted or self._memory
+        limit = self.granted or self._memory
         if least > max(FREE, limit):
             raise NeedsMemoryError(least, limit)
-        if likely > FREE and not self._granted:
+        if likely > FREE and not self.granted:
             answer = self.ask({"reserve": min(likely, limit)})
-            self._granted = int(answer["granted"])
-            _limit_memory(FREE + self._granted)
+            self.granted = int(answer["granted"])
+            _limit_memory(FREE + self.granted)
 
     def send(self, header: Mapping[str, Any], arrays: Sequence[NDArray[Any]] = ()) -> None:
         """Send a message that needs no answer."""
@@ -120,11 +122,14 @@ def serve(arguments: Sequence[str]) -> None:
     if preload:
         import_module(preload)
     write_message(sink, {"ready": True})
+    limited = False
     while (found := read_message(source)) is not None:
         header, content = found
         if "task" not in header:
             continue
-        _limit_memory(FREE + len(content))
+        if len(content) > LIGHT or not limited:
+            _limit_memory(FREE + len(content))
+        limited = len(content) <= LIGHT
         _limit_time(float(header["seconds"]))
         _running = _Running(source, sink, int(header["memory"]))
         try:
@@ -132,9 +137,9 @@ def serve(arguments: Sequence[str]) -> None:
         except Exception as error:  # noqa: BLE001 - the parent reports it for this file
             memory = isinstance(error, MemoryError)
             last = {"failed": "not enough memory" if memory else f"{type(error).__name__}: {error}"}
+        limited = limited and not _running.granted  # what libraries keep is not counted again and again
         _running = None
         del content, found
-        _limit_memory(None)
         if last is not None:
             write_message(sink, last)
     os._exit(0)
@@ -172,18 +177,16 @@ def _exit_with_parent(parent: int) -> None:
     os._exit(0)
 
 
-def _limit_memory(extra: int | None) -> None:
-    """Allow ``extra`` bytes more than now, where the system can limit private memory; None lifts the limit."""
+def _limit_memory(extra: int) -> None:
+    """Allow ``extra`` bytes more than now, where the system can limit private memory."""
     if sys.platform != "linux":
         return
     import resource
 
     _, hard = resource.getrlimit(resource.RLIMIT_DATA)
-    limit = hard
-    if extra is not None:
-        with open("/proc/self/statm", "rb") as file:  # noqa: PTH123 - called for every file
-            limit = int(file.read().split()[5]) * resource.getpagesize() + extra
-        limit = min(limit, hard) if hard != resource.RLIM_INFINITY else limit
+    with open("/proc/self/statm", "rb") as file:  # noqa: PTH123 - called for many files
+        limit = int(file.read().split()[5]) * resource.getpagesize() + extra
+    limit = min(limit, hard) if hard != resource.RLIM_INFINITY else limit
     with contextlib.suppress(ValueError, OSError):
         resource.setrlimit(resource.RLIMIT_DATA, (limit, hard))
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import atexit
 import io
+import json
 import math
 import os
 import threading
@@ -17,6 +18,7 @@ from collections.abc import Generator, Iterator, Mapping
 from contextlib import closing, contextmanager
 from contextvars import ContextVar
 from dataclasses import asdict
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
@@ -33,7 +35,7 @@ from vse.inputs.images import (
     printable_name,
     read_image,
 )
-from vse.inputs.preprocessing import ImagePreprocessing, load_pixels, prepare
+from vse.inputs.preprocessing import ImagePreprocessing, load_pixels, load_small, normalise, prepare
 from vse.inputs.video.file import VideoLimits
 
 if TYPE_CHECKING:
@@ -95,8 +97,8 @@ def decode_pixels(
     """
     if not isinstance(source, (str, os.PathLike, bytes)):
         return load_pixels(source, how, limits=limits)
-    reply = _call_for_image("pixels_task", source, {"how": how.to_json()}, limits)
-    return cast("NDArray[np.float32]", reply.arrays[0])
+    reply = _call_for_image("pixels_task", source, {"how": encoded(how)}, limits)
+    return normalise(reply.arrays[0], how)
 
 
 def decode_image(source: ImageSource, *, longest: int, limits: ImageLimits | None = None) -> NDArray[np.uint8]:
@@ -153,7 +155,7 @@ def decode_video(
     Raises:
         BadMediaError: There are none, or it took too long.
     """
-    arguments = {"how": how.to_json(), "frames": frames}
+    arguments = {"how": encoded(how), "frames": frames}
     with closing(_video(f"{__name__}:even_frames_task", path, arguments, limits or VideoLimits())) as replies:
         reply = next(replies)
     return cast("NDArray[np.float32]", reply.arrays[0]), reply.values["remark"]
@@ -215,6 +217,18 @@ def _call_for_image(
     return reply
 
 
+@lru_cache(maxsize=16)
+def encoded(how: ImagePreprocessing) -> str:
+    """Return the preprocessing as an argument of a task."""
+    return json.dumps(how.to_json())
+
+
+@lru_cache(maxsize=16)
+def decoded(how: str) -> ImagePreprocessing:
+    """Return the preprocessing of :func:`encoded`."""
+    return ImagePreprocessing.from_json(json.loads(how))
+
+
 # The tasks: each runs in a worker, with the arguments that the functions above send.
 
 
@@ -223,7 +237,7 @@ def pixels_task(arguments: Mapping[str, Any], content: bytes) -> Iterator[Reply]
     limits = ImageLimits(**arguments["limits"])
     try:
         data = _content(arguments, content, limits)
-        pixels = load_pixels(data, ImagePreprocessing.from_json(arguments["how"]), limits=limits)
+        pixels = load_small(data, decoded(arguments["how"]), limits)
     except BadImageError as error:
         yield Reply({"error": error.reason})
     else:
@@ -288,7 +302,7 @@ def even_frames_task(arguments: Mapping[str, Any], _: bytes) -> Iterator[Reply]:
 
     from vse.inputs.video.windows import even_frames_of
 
-    how, limits = ImagePreprocessing.from_json(arguments["how"]), VideoLimits(**arguments["limits"])
+    how, limits = decoded(arguments["how"]), VideoLimits(**arguments["limits"])
     try:
         found = even_frames_of(arguments["path"], arguments["frames"], limits=limits)
     except BadMediaError as error:

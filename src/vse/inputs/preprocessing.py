@@ -120,16 +120,18 @@ def prepare(image: np.ndarray, how: ImagePreprocessing, augment: np.random.Gener
     if not isinstance(image, np.ndarray) or image.dtype != np.uint8 or image.ndim != 3 or image.shape[2] != 3:
         found = f"{image.dtype} {image.shape}" if isinstance(image, np.ndarray) else type(image).__name__
         raise InputError(f"prepare takes a uint8 array (H, W, 3), got {found}: read_image makes one")
+    return normalise(_fitted(image, how, augment), how)
+
+
+def _fitted(image: np.ndarray, how: ImagePreprocessing, augment: np.random.Generator | None) -> np.ndarray:
+    """Return the image at the model's size, float32 (h, w, 3) in 0 … 255."""
     if augment is not None:
-        pixels = resize(_random_view(image, augment), how.size, how.resize)
-    elif how.fit == "stretch":
-        pixels = resize(image, how.size, how.resize)
-    else:
-        size = _covering(image, how.resized)
-        pixels = resize(
-            image, size, how.resize, window=_centre(size, how.size, how.rounding)
-        )  # a narrow image covers far more
-    return _normalised(pixels, how)
+        return resize(_random_view(image, augment), how.size, how.resize)
+    if how.fit == "stretch":
+        return resize(image, how.size, how.resize)
+    size = _covering(image, how.resized)
+    window = _centre(size, how.size, how.rounding)  # a narrow image covers far more
+    return resize(image, size, how.resize, window=window)
 
 
 def load_pixels(
@@ -144,12 +146,25 @@ def load_pixels(
     A large JPEG is decoded at a reduced scale where the result looks the same, except for "plain-bilinear": without
     antialiasing single pixels matter.
     """
-    at_least = None
-    if how.resize != "plain-bilinear":
-        margin = DECODE_MARGIN if augment is None else DECODE_MARGIN / SMALLEST_CROP
-        height, width = how.resized if augment is None else how.size
-        at_least = (math.ceil(height * margin), math.ceil(width * margin))
+    at_least = _at_least(how, augment)
     return prepare(read_image(source, limits=limits or ImageLimits(), at_least=at_least), how, augment)
+
+
+def load_small(source: ImageSource, how: ImagePreprocessing, limits: ImageLimits) -> np.ndarray:
+    """Return ``(h, w, 3)`` that :func:`normalise` completes to the pixels of :func:`load_pixels`.
+
+    As uint8 where that is exact: a quarter of the bytes, for what is sent between processes.
+    """
+    pixels = _fitted(read_image(source, limits=limits, at_least=_at_least(how, None)), how, None)
+    return pixels if how.resize == "plain-bilinear" else pixels.astype(np.uint8)
+
+
+def _at_least(how: ImagePreprocessing, augment: np.random.Generator | None) -> tuple[int, int] | None:
+    if how.resize == "plain-bilinear":
+        return None
+    margin = DECODE_MARGIN if augment is None else DECODE_MARGIN / SMALLEST_CROP
+    height, width = how.resized if augment is None else how.size
+    return math.ceil(height * margin), math.ceil(width * margin)
 
 
 def _random_view(image: np.ndarray, augment: np.random.Generator) -> np.ndarray:
@@ -181,7 +196,8 @@ def _centre(whole: tuple[int, int], size: tuple[int, int], rounding: Rounding) -
     return slice(top, top + height), slice(left, left + width)
 
 
-def _normalised(pixels: np.ndarray, how: ImagePreprocessing) -> np.ndarray:
+def normalise(pixels: np.ndarray, how: ImagePreprocessing) -> np.ndarray:
+    """Return resized pixels (h, w, 3) in 0 … 255 as a model takes them: contiguous float32 (3, h, w)."""
     out = np.empty((3, *how.size), np.float32)
     for channel, (mean, std) in enumerate(zip(how.mean, how.std, strict=True)):
         source = channel if how.channels == "rgb" else 2 - channel

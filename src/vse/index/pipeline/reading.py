@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import asdict, dataclass, field, replace
 from itertools import islice
@@ -22,10 +22,10 @@ from vse.index.pipeline.plan import Candidate
 from vse.index.scan import BadMediaError, Found, Problem, ScanLimits, VideoLimits, describe, frames
 from vse.index.scan.describe import CHANGED, found_of, read_picture
 from vse.index.types import MediaFile, Moment, Vectors
-from vse.inputs.decoding import DECODERS, GRACE, decoders
+from vse.inputs.decoding import DECODERS, GRACE, decoded, decoders, encoded
 from vse.inputs.files import os_reason
-from vse.inputs.images import BadImageError, ImageLimits
-from vse.inputs.preprocessing import ImagePreprocessing, load_pixels
+from vse.inputs.images import BadImageError, ImageLimits, ImageSource
+from vse.inputs.preprocessing import ImagePreprocessing, load_pixels, load_small, normalise
 from vse.models.encode import direction
 from vse.models.protocols import ParallelCalls, Towers
 from vse.progress import ProgressReporter
@@ -259,7 +259,7 @@ def _parts_of(
     arguments = {
         "found": asdict(found),
         "root": root,
-        "how": how.to_json(),
+        "how": encoded(how),
         "windows": windows,
         "image": asdict(limits.image),
         "video": asdict(limits.video),
@@ -270,7 +270,7 @@ def _parts_of(
     seconds += GRACE if found.kind == "video" else 0
     try:
         for reply in decoders().stream(f"{__name__}:parts_task", arguments, seconds=seconds, group=unfinished):
-            yield _received(reply, candidate, root)
+            yield _received(reply, candidate, root, how)
     except WorkerTimeoutError:
         yield Problem(found.path, f"took longer than {allowed:g} s to decode")
     except WorkerStoppedError as error:
@@ -280,9 +280,8 @@ def _parts_of(
 def parts_task(arguments: Mapping[str, Any], _: bytes) -> Iterator[Reply]:
     """Read a file in a worker process; its captions stay with the parent."""
     limits = ScanLimits(image=ImageLimits(**arguments["image"]), video=VideoLimits(**arguments["video"]))
-    how = ImagePreprocessing.from_json(arguments["how"])
-    found = found_of(arguments["found"])
-    for part in read_parts(found, arguments["root"], (), how, arguments["windows"], limits):
+    how, found = decoded(arguments["how"]), found_of(arguments["found"])
+    for part in read_parts(found, arguments["root"], (), how, arguments["windows"], limits, load_small):
         if isinstance(part, Problem):
             yield Reply({"problem": part.reason})
             return
@@ -291,8 +290,8 @@ def parts_task(arguments: Mapping[str, Any], _: bytes) -> Iterator[Reply]:
         yield Reply(values, [frame for shot in part.shots for frame in shot.frames], part.last)
 
 
-def _received(reply: Reply, candidate: Candidate, root: str) -> Part | Problem:
-    values, arrays = reply.values, iter(reply.arrays)
+def _received(reply: Reply, candidate: Candidate, root: str, how: ImagePreprocessing) -> Part | Problem:
+    values, arrays = reply.values, (normalise(pixels, how) for pixels in reply.arrays)
     if "problem" in values:
         return Problem(candidate.found.path, values["problem"])
     ours: dict[str, Any] = {
@@ -308,6 +307,10 @@ def _received(reply: Reply, candidate: Candidate, root: str) -> Part | Problem:
     return Part(MediaFile(**{**file, **ours}), shots, values["last"], values["remark"])
 
 
+def _load(source: ImageSource, how: ImagePreprocessing, limits: ImageLimits) -> NDArray[Any]:
+    return load_pixels(source, how, limits=limits)
+
+
 def read_parts(
     found: Found,
     root: str,
@@ -315,17 +318,19 @@ def read_parts(
     how: ImagePreprocessing,
     windows: int,
     limits: ScanLimits,
+    load: Callable[[ImageSource, ImagePreprocessing, ImageLimits], NDArray[Any]] = _load,
 ) -> Iterator[Part | Problem]:
     """Yield the parts of a file, ``windows`` at a time for a video, or end with a problem.
 
-    Each file is decoded once; the metadata of an image comes from the same bytes.
+    Each file is decoded once; the metadata of an image comes from the same bytes. ``load`` reads and prepares an image
+    or a frame.
     """
     try:
         if found.kind == "image":
             file, content = read_picture(found, root, captions, limits)
-            yield Part(file, (Shot((load_pixels(content, how, limits=limits.image),)),))
+            yield Part(file, (Shot((load(content, how, limits.image),)),))
         else:
-            yield from _clip(found, root, captions, how, windows, limits)
+            yield from _clip(found, root, captions, how, windows, limits, load)
     except (BadMediaError, BadImageError) as error:
         yield Problem(found.path, error.reason)
     except OSError as error:
@@ -335,7 +340,13 @@ def read_parts(
 
 
 def _clip(
-    found: Found, root: str, captions: tuple[str, ...], how: ImagePreprocessing, windows: int, limits: ScanLimits
+    found: Found,
+    root: str,
+    captions: tuple[str, ...],
+    how: ImagePreprocessing,
+    windows: int,
+    limits: ScanLimits,
+    load: Callable[[ImageSource, ImagePreprocessing, ImageLimits], NDArray[Any]],
 ) -> Iterator[Part | Problem]:
     """Yield the parts of a video; the last shots are held back until the video is known to have ended."""
     file = describe(found, root, captions=captions, limits=limits)
@@ -352,7 +363,7 @@ def _clip(
         if len(shots) >= windows:
             yield Part(file, tuple(shots), last=False)
             shots = []
-        pixels = tuple(load_pixels(frame, how) for frame in window.frames)
+        pixels = tuple(load(frame, how, limits.image) for frame in window.frames)
         shots.append(Shot(pixels, window.start, window.end))
         remark = window.remark
     status = path.stat()
