@@ -294,17 +294,13 @@ def _received(reply: Reply, candidate: Candidate, root: str, how: ImagePreproces
     values, arrays = reply.values, (normalise(pixels, how) for pixels in reply.arrays)
     if "problem" in values:
         return Problem(candidate.found.path, values["problem"])
-    ours: dict[str, Any] = {
-        "root": root,
-        "path": candidate.found.path,
-        "kind": candidate.found.kind,
-        "captions": candidate.captions,
-    }
-    file: dict[str, Any] = {
+    fields: dict[str, Any] = {
         key: tuple(value) if isinstance(value, list) else value for key, value in values["file"].items()
     }
+    found = candidate.found
+    file = replace(MediaFile(**fields), root=root, path=found.path, kind=found.kind, captions=candidate.captions)
     shots = tuple(Shot(tuple(islice(arrays, count)), start, end) for count, start, end in values["shots"])
-    return Part(MediaFile(**{**file, **ours}), shots, values["last"], values["remark"])
+    return Part(file, shots, values["last"], values["remark"])
 
 
 def _load(source: ImageSource, how: ImagePreprocessing, limits: ImageLimits) -> NDArray[Any]:
