@@ -19,6 +19,7 @@ export class Picker {
     this.nodes = [];
     this.changed = changed;
     placeBelow(this.popover, this.button, 20);
+    this.popover.addEventListener("beforetoggle", ({ newState }) => newState === "open" && this.#prepare());
     this.popover.addEventListener("toggle", ({ newState }) => newState === "open" && this.#opened());
     this.find.addEventListener("input", () => this.#draw());
     this.find.addEventListener("keydown", (event) => {
@@ -51,10 +52,15 @@ export class Picker {
     byId(`${this.name}-shown`).textContent = this.value || this.all;
   }
 
-  #opened() {
+  // Before it is shown, or the list of the last time would appear for a moment.
+  #prepare() {
     this.find.value = "";
     this.find.hidden = count(this.nodes) < SEARCHABLE;
     this.#draw();
+  }
+
+  #opened() {
+    this.#reach();
     const chosen = this.tree.querySelector('[aria-selected="true"]');
     chosen?.scrollIntoView({ block: "nearest" });
     (this.find.hidden ? chosen : this.find)?.focus();
@@ -65,6 +71,11 @@ export class Picker {
     const everything = { value: "", label: this.all, children: [] };
     const nodes = wanted ? matching(this.nodes, wanted) : [everything, ...this.nodes];
     this.tree.replaceChildren(...nodes.map((node) => this.#item(node, 1, nodes.length <= 2)));
+    this.#reach();
+  }
+
+  // One entry can be reached with Tab: the chosen one, or the first.
+  #reach() {
     const items = this.#items();
     const current = items.find((each) => each.dataset.value === this.value) ?? items[0];
     if (current) current.tabIndex = 0;
