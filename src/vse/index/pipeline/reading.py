@@ -32,6 +32,7 @@ from vse.progress import ProgressReporter
 
 Pixels = NDArray[np.float32]
 """``(3, H, W)``, as the model takes them."""
+Load = Callable[[ImageSource, ImagePreprocessing, ImageLimits], NDArray[Any]]
 FRAMES = 8
 """Maximum number of frames per window of a video."""
 
@@ -266,8 +267,7 @@ def _parts_of(
     }
     allowed = limits.image.max_seconds if found.kind == "image" else limits.video.max_time
     # A video is opened twice, each time with this limit, and read once more for its digest.
-    seconds = allowed * (1 if found.kind == "image" else 2) + found.size / SLOWEST_DISK
-    seconds += GRACE if found.kind == "video" else 0
+    seconds = (allowed if found.kind == "image" else 2 * allowed + GRACE) + found.size / SLOWEST_DISK
     try:
         for reply in decoders().stream(f"{__name__}:parts_task", arguments, seconds=seconds, group=unfinished):
             yield _received(reply, candidate, root, how)
@@ -303,10 +303,6 @@ def _received(reply: Reply, candidate: Candidate, root: str, how: ImagePreproces
     return Part(file, shots, values["last"], values["remark"])
 
 
-def _load(source: ImageSource, how: ImagePreprocessing, limits: ImageLimits) -> NDArray[Any]:
-    return load_pixels(source, how, limits=limits)
-
-
 def read_parts(
     found: Found,
     root: str,
@@ -314,7 +310,7 @@ def read_parts(
     how: ImagePreprocessing,
     windows: int,
     limits: ScanLimits,
-    load: Callable[[ImageSource, ImagePreprocessing, ImageLimits], NDArray[Any]] = _load,
+    load: Load = lambda source, how, limits: load_pixels(source, how, limits=limits),
 ) -> Iterator[Part | Problem]:
     """Yield the parts of a file, ``windows`` at a time for a video, or end with a problem.
 
@@ -342,7 +338,7 @@ def _clip(
     how: ImagePreprocessing,
     windows: int,
     limits: ScanLimits,
-    load: Callable[[ImageSource, ImagePreprocessing, ImageLimits], NDArray[Any]],
+    load: Load,
 ) -> Iterator[Part | Problem]:
     """Yield the parts of a video; the last shots are held back until the video is known to have ended."""
     file = describe(found, root, captions=captions, limits=limits)
