@@ -27,7 +27,7 @@ from vse.inputs.preprocessing import load_pixels
 
 COMPILER = shutil.which("gcc") or shutil.which("cc")
 LONG = bool(os.environ.get("VSE_LONG_TESTS"))
-POINTS = 14
+POINTS = 8
 FILES = 10
 KINDS = ("kill", "torn", "full", "error")
 pytestmark = [
