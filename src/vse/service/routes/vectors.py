@@ -84,7 +84,7 @@ async def embed_images(
         check_images(contents, limits)
         return _embeddings(loaded, [Query(images=(content,)) for content in contents])
 
-    return await context.compute(encode)
+    return await context.compute(encode, "upload")
 
 
 def _embeddings(loaded: LoadedCollection, queries: list[Query]) -> Response:
