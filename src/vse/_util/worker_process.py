@@ -24,8 +24,6 @@ MEMORY_VARIABLE = "VSE_DECODE_MEMORY"
 DEFAULT_MEMORY = 768_000_000
 FREE = 96_000_000
 """Bytes that a worker may take without asking; enough for an ordinary photograph."""
-LIGHT = 8_000_000
-"""Bytes that a message may have without a limit of its own."""
 _CPU_GRACE = 5.0
 _MAX_HEADER, _MAX_BODY = 64_000_000, 2_000_000_000
 _FRAME = struct.Struct("<IQ")
@@ -122,14 +120,11 @@ def serve(arguments: Sequence[str]) -> None:
     if preload:
         import_module(preload)
     write_message(sink, {"ready": True})
-    limited = False
     while (found := read_message(source)) is not None:
         header, content = found
         if "task" not in header:
             continue
-        if len(content) > LIGHT or not limited:
-            _limit_memory(FREE + len(content))
-        limited = len(content) <= LIGHT
+        _limit_memory(FREE + len(content))  # each time: libraries that an earlier task loaded must not count
         _limit_time(float(header["seconds"]))
         _running = _Running(source, sink, int(header["memory"]))
         try:
@@ -137,7 +132,6 @@ def serve(arguments: Sequence[str]) -> None:
         except Exception as error:  # noqa: BLE001 - the parent reports it for this file
             memory = isinstance(error, MemoryError)
             last = {"failed": "not enough memory" if memory else f"{type(error).__name__}: {error}"}
-        limited = limited and not _running.granted  # what libraries keep is not counted again and again
         _running = None
         del content, found
         if last is not None:

@@ -58,7 +58,9 @@ def make_library(folder: Path) -> Iterator[Library]:
     split(0.9, (2000, 1500)).save(photos / "large.png")
     Image.new("RGB", (240, 160), PALETTE["red"]).save(photos / GONE)
     write_video(photos / CLIP, ("red", "blue", "red"))
-    vse("index", photos, "--into", index, "--model", write_colour_model(folder / "model", graded=True))
+    model = write_colour_model(folder / "model", graded=True)
+    report = vse("index", photos, "--into", index, "--model", model)
+    assert report["folders"][0]["problems"] == []
     (photos / GONE).unlink()
     program = folder / "bin" / "xdg-open"
     program.parent.mkdir()
