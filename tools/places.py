@@ -50,7 +50,7 @@ def main(folder: Path) -> None:
                 )
                 for city in theirs
             ]
-    TARGET.write_bytes(lzma.compress("\n".join(lines).encode(), preset=9 | lzma.PRESET_EXTREME))
+    TARGET.write_bytes(lzma.compress("\n".join(lines).encode(), preset=6 | lzma.PRESET_EXTREME))
     print(f"{TARGET}: {len(cities):,} cities, {TARGET.stat().st_size:,} bytes")
 
 

@@ -20,7 +20,7 @@ from vse.errors import InputError, VSEError
 from vse.index.pipeline.commits import Commits, IndexModel
 from vse.index.pipeline.plan import Candidate
 from vse.index.scan import BadMediaError, Found, Problem, ScanLimits, VideoLimits, describe, frames
-from vse.index.scan.describe import CHANGED, found_of, read_picture
+from vse.index.scan.describe import CHANGED, found_of, read_picture, with_place
 from vse.index.types import MediaFile, Moment, Vectors
 from vse.inputs.decoding import DECODERS, GRACE, decoded, decoders, encoded
 from vse.inputs.files import os_reason
@@ -300,7 +300,7 @@ def _received(reply: Reply, candidate: Candidate, root: str, how: ImagePreproces
     found = candidate.found
     file = replace(MediaFile(**fields), root=root, path=found.path, kind=found.kind, captions=candidate.captions)
     shots = tuple(Shot(tuple(islice(arrays, count)), start, end) for count, start, end in values["shots"])
-    return Part(file, shots, values["last"], values["remark"])
+    return Part(with_place(file), shots, values["last"], values["remark"])
 
 
 def read_parts(
@@ -341,7 +341,7 @@ def _clip(
     load: Load,
 ) -> Iterator[Part | Problem]:
     """Yield the parts of a video; the last shots are held back until the video is known to have ended."""
-    file = describe(found, root, captions=captions, limits=limits)
+    file = describe(found, root, captions=captions, limits=limits, named=False)
     if isinstance(file, Problem):
         yield file
         return

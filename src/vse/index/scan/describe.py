@@ -60,7 +60,12 @@ CHANGED = "changed while it was read: it will be retried next time"
 
 
 def describe(
-    found: Found, root: str | Path, *, captions: tuple[str, ...] = (), limits: ScanLimits | None = None
+    found: Found,
+    root: str | Path,
+    *,
+    captions: tuple[str, ...] = (),
+    limits: ScanLimits | None = None,
+    named: bool = True,
 ) -> MediaFile | Problem:
     """Return the file with its digest and metadata, or the problem that makes it unusable.
 
@@ -72,12 +77,15 @@ def describe(
         root: The folder that was walked.
         captions: Captions of the file.
         limits: Maximum sizes.
+        named: Name the place of its coordinates.
     """
     limits = limits or ScanLimits()
     try:
         if found.kind == "image":
-            return read_picture(found, root, captions, limits)[0]
-        return _clip(found, root, captions, limits)
+            file = read_picture(found, root, captions, limits)[0]
+        else:
+            file = _clip(found, root, captions, limits)
+        return with_place(file) if named else file
     except (BadMediaError, BadImageError) as error:
         return Problem(found.path, error.reason)
     except OSError as error:
@@ -162,7 +170,7 @@ def described_again(known: MediaFile, found: Found, root: str | Path, limits: Sc
         raise BadMediaError(found.path, str(error)) from None
     if "error" in values:
         raise BadMediaError(found.path, str(values["error"]))
-    return replace(known, **{**values, "keywords": tuple(values["keywords"])})
+    return with_place(replace(known, **{**values, "keywords": tuple(values["keywords"])}))
 
 
 def details_task(arguments: Mapping[str, Any], _: bytes) -> Iterator[Reply]:
@@ -202,7 +210,14 @@ def _details(found: Found, root: str | Path, tags: Tags) -> dict[str, Any]:
     """Return the fields of a file that come from metadata and sidecars."""
     own = Tags(**{field.name: getattr(tags, field.name) for field in fields(Tags)})
     whole = with_sidecars(own, Path(root) / found.path, found.sidecars)
-    place = whole.place
-    if place is None and whole.latitude is not None and whole.longitude is not None:
-        place = place_name(whole.latitude, whole.longitude)
-    return {**asdict(whole), "place": place, "metadata_version": metadata_state(found)}
+    return {**asdict(whole), "metadata_version": metadata_state(found)}
+
+
+def with_place(file: MediaFile) -> MediaFile:
+    """Return a file with the name of its coordinates, unless its metadata names a place.
+
+    Worker processes, whose memory is limited, leave this to their parent.
+    """
+    if file.place is not None or file.latitude is None or file.longitude is None:
+        return file
+    return replace(file, place=place_name(file.latitude, file.longitude))
