@@ -283,7 +283,7 @@ class Trial:
         found = {
             "dev": best[0],
             "history": [round(each, 1) for each in history],
-            "loss": float(np.mean(losses[-steps:])),
+            "training_loss": float(np.mean(losses[-steps:])),
             "curve": [round(each, 5) for each in curve],
             "seconds": round(seconds, 1),
         }
@@ -367,7 +367,7 @@ def run(options: argparse.Namespace) -> None:
             file.write(json.dumps(about | found) + "\n")
         print(
             f"{options.elements} {about['pooling']} seed {about['seed']}: dev {found['dev']:.1f} {found['history']} "
-            f"test {found.get('test', float('nan')):.1f} loss {found['loss']:.3f} {found['seconds']:.0f} s",
+            f"test {found.get('test', float('nan')):.1f} loss {found['training_loss']:.3f} {found['seconds']:.0f} s",
             flush=True,
         )
 
@@ -384,7 +384,7 @@ def compare(options: argparse.Namespace) -> None:
     print("|---|--:|--:|--:|--:|--:|---|---|")
     first = next(iter(rows.values()))
     for name, keys in rows.items():
-        dev, test, loss = (np.array([runs[key][what] for key in keys]) for what in ("dev", "test", "loss"))
+        dev, test, loss = (np.array([runs[key][what] for key in keys]) for what in ("dev", "test", "training_loss"))
         spread = f" ± {test.std(ddof=1):.1f}" if len(keys) > 1 else ""
         line = f"| {name} | {len(keys)} | {dev.mean():.1f} | {test.mean():.1f}{spread} | {loss.mean():.2f}"
         if keys is not first and len(keys) == len(first):

@@ -14,7 +14,8 @@ from vse.cli.main import main
 from vse.data import FeatureStore, attach, open_data
 from vse.encoders.backbones import CaffeResNet
 from vse.experiments import EXPERIMENTS
-from vse.experiments.image_table import project_features, read_about
+from vse.experiments.image_table import prepare, project_features, read_about
+from vse.experiments.plan import Call
 from vse.inputs.vocabulary import Vocabulary
 from vse.models.extract import extract_features, find_images
 from vse.progress import SilentProgress
@@ -234,8 +235,8 @@ def test_ensemble_experiment_needs_pairs(place, capsys):
     assert "3 seeds cannot be paired" in capsys.readouterr().err
 
 
-def test_projection_keeps_distances(tmp_path):
-    """Cells keep their distances: as many directions as values change nothing but the base."""
+def write_store(tmp_path):
+    """A table of twelve pictures, and the store of their cells."""
     rows = []
     (tmp_path / "data").mkdir()
     for number in range(12):
@@ -246,7 +247,28 @@ def test_projection_keeps_distances(tmp_path):
     table.write_text("".join(json.dumps(row) + "\n" for row in rows))
     backbone = CaffeResNet(blocks=(1, 1, 1, 1), width=4)
     extract_features(find_images(table), backbone, tmp_path / "store", size=64, name="caffe-resnet")
-    store = FeatureStore.open(tmp_path / "store")
+    return table, FeatureStore.open(tmp_path / "store")
+
+
+@pytest.mark.parametrize("narrower", [True, False])
+def test_experiment_projects_a_store_wider_than_the_recipe_takes(tmp_path, narrower):
+    """Onto the width of the recipe; features of that width are read as they are."""
+    table, store = write_store(tmp_path)
+    values = tiny_values(table)
+    values["model"]["image"]["feature_size"] = 4 if narrower else store.header.channels
+    recipe = str(write_toml(tmp_path / "tiny.toml", values))
+    given = Call(tmp_path / "out", SilentProgress(), data=table, features=store.folder, recipe=recipe)
+    resolved = prepare(given).resolved()
+    if not narrower:
+        assert resolved.data.features == str(store.folder)
+        return
+    assert resolved.data.features is None
+    assert open_data(resolved.data.path, "dev", use="features").images.feature_size == 4
+
+
+def test_projection_keeps_distances(tmp_path):
+    """Cells keep their distances: as many directions as values change nothing but the base."""
+    table, store = write_store(tmp_path)
     size = store.header.channels
     folder = project_features(table, tmp_path / "store", tmp_path, size, SilentProgress())
     assert read_about(folder)["variance_kept"] == pytest.approx(1.0, abs=1e-5)

@@ -126,6 +126,9 @@ ENSEMBLES = {
 }
 DATA = ("coco", "f30k")
 PROJECTED = {
+    "regions-vse-infinity",
+    "regions-vse-plus-plus",
+    "regions-searched",
     "flickr8k-small",
     "flickr8k-medium-vse-infinity",
     "flickr8k-medium-vse-plus-plus",
