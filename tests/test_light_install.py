@@ -107,7 +107,7 @@ def test_light_install_uses_bundled_model_by_default(light):
     assert json_of(light, "index", "photos")["index"] == "photos.vse"
     about = json_of(light, "collection", "info", "photos.vse")
     assert (about["files"], about["model_source"]) == (IMAGES + 1, "photo")
-    assert json_of(light, "search", "photos.vse", "a dog in the snow", "-k", 1)["results"]
+    assert json_of(light, "search", "photos.vse", "a dog in the snow", "-k", 1, "--all")["results"]
 
 
 def test_light_install_prints_results_as_lines(light):
