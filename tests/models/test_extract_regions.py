@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from tests.hostile.corpus import write_corpus
 from tests.models.test_extract import SIDE, Counting, naive_features, photographs, tiny
 from tests.training.support import tiny_recipe, write_pictures
 
@@ -164,3 +165,12 @@ def test_videos_have_no_regions(tmp_path):
     videos = find_videos.__globals__["VideoFiles"]((tmp_path / "a.mp4",), ("a",), ())
     with pytest.raises(InputError, match="regions are parts of images"):
         extract_features(videos, tiny(), tmp_path / "out", regions=4)
+
+
+def test_hostile_corpus_through_features(tmp_path):
+    """Every image has features or a reason."""
+    corpus = write_corpus(tmp_path / "hostile")
+    images = find_images(tmp_path / "hostile")
+    report = extract_features(images, tiny(), tmp_path / "out", size=LARGE)
+    assert report.computed + len(report.problems) == len(images) == sum(not name.endswith("mp4") for name in corpus)
+    assert {"scans.jpg", "bomb.png", "empty.jpg"} <= {Path(name).name for name in report.problems}

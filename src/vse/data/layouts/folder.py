@@ -16,9 +16,9 @@ from vse.data.dataset import CaptionedImages, ImageFiles
 from vse.data.files import read_captions
 from vse.data.reading import ALL, OnProblem, ReadOptions, expect_images
 from vse.errors import InputError
+from vse.inputs.files import kind_of_name
 
 NAME = "folder"
-SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".webp", ".gif", ".tif", ".tiff", ".bmp", ".heic", ".heif", ".avif"})
 
 
 def detect(path: Path) -> bool:
@@ -70,7 +70,7 @@ def find_images(
 
     for path in walk_files(root, unreadable):
         file = root / path
-        if file.suffix.lower() in SUFFIXES:
+        if kind_of_name(file.name) == "image":
             if _is_file(file) or file.is_symlink():
                 yield tuple(path.split("/")), file
         elif texts is not None and file.suffix == ".txt":
