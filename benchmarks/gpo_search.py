@@ -20,6 +20,7 @@ A pooling is ``avg``, ``max``, ``kN`` or ``kN%`` (of the elements), ``bank`` (a 
 
 - ``average`` (start), ``startN%`` (start at the mean of the largest N %), ``tN`` (temperature) of GPO;
 - ``rateN``: N times the learning rate for the pooling; ``nodecay``: no weight decay for it;
+- ``afterN``: the pooling is not trained in the first N % of the steps;
 - ``heldN``: the pooling learns from N % of the training images, on which nothing else is trained;
 - ``drop``: size augmentation, each element is dropped with probability 0.2;
 - ``centred``: the mean of all images is subtracted after pooling;
@@ -88,6 +89,7 @@ class Setting:
     pooling: Pooling
     rate: float = 1.0
     weight_decay: float = 1e-4
+    after: float = 0.0
     held: float = 0.0
     drop: float = 0.0
     centred: bool = False
@@ -118,6 +120,8 @@ def parse(name: str, elements: int) -> Setting:
     for each in given:
         if match := re.fullmatch(r"rate([\d.]+)", each):
             setting.rate = float(match[1])
+        elif match := re.fullmatch(r"after(\d+)", each):
+            setting.after = int(match[1]) / 100
         elif match := re.fullmatch(r"held(\d+)", each):
             setting.held = int(match[1]) / 100
         elif match := re.fullmatch(r"offset([\d.]+)", each):
@@ -267,6 +271,8 @@ class Trial:
             factor = 0.5 * (1 + math.cos(math.pi * step / total))
             for group in self.optimizer.param_groups:
                 group["lr"] = group["rate"] * factor
+            if step < self.setting.after * total:
+                self.optimizer.param_groups[-1]["lr"] = 0.0
             losses.append(self.step(step / steps))
             if step + 1 == search.steps:
                 search.settle(step + 1, lambda: rank(self.model, self.splits["dev"]).metrics.rsum, Ranks())
