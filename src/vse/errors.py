@@ -63,6 +63,8 @@ def require(module: str, extra: str, purpose: str) -> ModuleType:
 
 def first_line(error: BaseException) -> str:
     """Return the start of another library's error message, or the name of its type if the message is empty."""
+    if isinstance(error, MemoryError):
+        return "not enough memory"
     line = (str(error).strip().splitlines() or [type(error).__name__])[0]
     return line if len(line) <= LONGEST_REASON else line[:LONGEST_REASON] + " …"
 

@@ -102,7 +102,7 @@ def test_hdf5_links_into_other_files_are_refused(tmp_path: Path) -> None:
 
 
 def test_hdf5_bomb_is_refused_before_it_is_read(tmp_path: Path) -> None:
-    """Few bytes on disk that decompress to 16 GB, in one chunk or in many."""
+    """Few bytes on disk that decompress to 16 GB, in one chunk or in many; a few of its frames can be read."""
     h5py = pytest.importorskip("h5py")
     path = tmp_path / "frames.h5"
     with h5py.File(path, "w") as file:
@@ -111,7 +111,8 @@ def test_hdf5_bomb_is_refused_before_it_is_read(tmp_path: Path) -> None:
     assert path.stat().st_size < 100_000
     frames = open_frames(path)
     with pytest.raises(InputError, match="bytes of features"):
-        frames.read("many", np.array([0]))
+        frames.read("many")
+    assert frames.read("many", np.array([0])).shape == (1, 4096)
     assert frames.read("one").shape == (10, 4)
 
 

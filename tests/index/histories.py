@@ -18,7 +18,7 @@ from vse.index.filters import Filter
 from vse.index.types import Collection, Entry, MediaFile, Vectors
 
 word_weights = st.dictionaries(
-    st.sampled_from(["dog", "cat", "quito", "holiday", "canon", "jpg", "dogs"]),
+    st.sampled_from(["dog", "cat", "quito", "sea", "canon", "jpg", "dogs"]),
     st.sampled_from([0.2, 0.3, 0.5]),
     max_size=3,
 )

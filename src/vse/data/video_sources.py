@@ -116,6 +116,7 @@ class Hdf5Frames(_Opened):
         place = f"{self.path}, {name!r}"
         with reading(place):
             stored = self._stored(name, place)
+            _expect_bytes(_bytes_of(stored.shape, stored.dtype, rows), place)
             if rows is None or (stored.chunks is not None and stored.nbytes <= _AT_ONCE):
                 return _chosen(stored[...], rows)
             # One by one: for a list of rows HDF5 visits every chunk between the first and the last.
@@ -131,8 +132,9 @@ class Hdf5Frames(_Opened):
         if isinstance(found, h5py.Dataset):
             if found.external is not None or found.is_virtual:
                 raise InputError(f"{place} is stored in other files: expected the features themselves")
-            largest = max(math.prod(found.shape or ()), math.prod(found.chunks or ())) * found.dtype.itemsize
-            _expect_bytes(largest, place)
+            _expect_bytes(
+                math.prod(found.chunks or ()) * found.dtype.itemsize, place
+            )  # read whole, however little is used
         return found
 
 
@@ -148,12 +150,12 @@ class NpzFrames(_Opened):
     def shape(self, name: str) -> tuple[int, ...]:
         place = f"{self.path}, {name!r}"
         with reading(place), self._entry(name) as file:
-            return _npy_shape(file, place)
+            return _npy_shape(file, place, whole=True)
 
     def read(self, name: str, rows: Rows | None = None) -> NDArray[Any]:
         place = f"{self.path}, {name!r}"
         with reading(place), self._entry(name) as file:
-            _npy_shape(file, place)
+            _npy_shape(file, place, whole=True)
         with reading(place), self._entry(name) as file:
             return _chosen(npy_format.read_array(file, allow_pickle=False), rows)
 
@@ -191,7 +193,9 @@ class FrameFolder:
         if path.suffix == ".npz":
             return NpzFrames(path).read(_only(path), rows)
         with reading(str(path)):
-            return _chosen(map_array(path), rows)
+            stored = map_array(path)
+            _expect_bytes(_bytes_of(stored.shape, stored.dtype, rows), str(path))
+            return _chosen(stored, rows)
 
     def stamp(self) -> str:
         return "\n".join(map(_stamp, self._files.values()))
@@ -233,11 +237,21 @@ def reading(place: str) -> Iterator[None]:
         raise InputError(f"{place} cannot be read ({first_line(error)}): copy or extract it again") from None
 
 
-def _npy_shape(file: Any, place: str) -> tuple[int, ...]:
-    """Read only the header, so that an object array is refused before anything could unpickle it."""
+def _npy_shape(file: Any, place: str, *, whole: bool = False) -> tuple[int, ...]:
+    """Read only the header, so that an object array is refused before anything could unpickle it.
+
+    An array that is read ``whole`` is limited in size; of a mapped one, the frames that are used are.
+    """
     shape, dtype = npy_header(file)
-    _expect_bytes(math.prod(shape) * dtype.itemsize, place)
+    if whole:
+        _expect_bytes(_bytes_of(shape, dtype, None), place)
     return _checked(shape, dtype, place)
+
+
+def _bytes_of(shape: tuple[int, ...], dtype: np.dtype[Any], rows: Rows | None) -> int:
+    """Return the bytes of all or some frames of an array ``(frames, size)`` or ``(1, frames, size)``."""
+    values = math.prod(shape) if rows is None else len(rows) * math.prod(shape[-1:])
+    return values * dtype.itemsize
 
 
 def _expect_bytes(count: int, place: str) -> None:
