@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 from vse.errors import InputError
 from vse.index.scoring import rounding
 from vse.index.types import Collection, Item, Place, Vectors, full_path
-from vse.inputs.preprocessing import prepare
 from vse.progress import ProgressReporter, SilentProgress
 
 if TYPE_CHECKING:
@@ -107,6 +106,7 @@ def near_duplicates(
 
 def flat_vectors(model: Towers) -> Vectors:
     """Return the embeddings of uniform images ``(n, D)``: black, greys, white and blue, as in starts and titles."""
+    from vse.inputs.preprocessing import prepare
     from vse.models.encode import direction
 
     how = model.preprocessing

@@ -16,10 +16,9 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING
-from weakref import WeakKeyDictionary
 
 if TYPE_CHECKING:
     from vse.index.query import Model
@@ -30,6 +29,8 @@ NAMED = 60
 ENDINGS = ("s", "es", "d", "ed", "ing", "er", "ers", "r", "rs", "y", "ly", "ish", "less", "ful", "like", "est")
 Y_ENDINGS = ("ies", "ied", "ier", "iest")
 """They replace a final y."""
+MIN_LETTERS = 2
+"""Letters of a token that is a word."""
 SHORTEST = 3
 """Letters of a word that is judged, and of each part of a compound."""
 _FOREIGN = {
@@ -143,7 +144,7 @@ def query_notes(model: Model, texts: Sequence[str]) -> tuple[str, ...]:
     tokenizer = model.tokenizer
     if tokenizer is None or tokenizer.kind != "subwords" or languages_of(model) != ("en",):
         return ()
-    known = known_words(tokenizer)
+    known = KnownWords(tokenizer)
     return tuple(note for text in texts if (note := _note(text, known)) is not None)
 
 
@@ -159,21 +160,22 @@ def languages_of(model: object) -> tuple[str, ...]:
     return tuple(map(str, found)) if isinstance(found, (list, tuple)) else ()
 
 
-_known: WeakKeyDictionary[TextTokenizer, frozenset[str]] = WeakKeyDictionary()
+class KnownWords:
+    """The words for which a tokenizer has a token of its own; each is looked up, since a vocabulary is large."""
+
+    def __init__(self, tokenizer: TextTokenizer) -> None:
+        self._find = tokenizer.pipeline.token_to_id
+        pieces = self._find("##s") is not None  # WordPiece marks pieces within words, others the ends of words
+        self._spellings = ("{}",) if pieces else ("{}</w>", "Ġ{}", "▁{}")  # CLIP, RoBERTa, SentencePiece
+
+    def __contains__(self, word: object) -> bool:
+        if not isinstance(word, str) or len(word) < MIN_LETTERS or not word.isalpha():
+            return False
+        cases = (word, word.capitalize())
+        return any(self._find(each.format(case)) is not None for each in self._spellings for case in cases)
 
 
-def known_words(tokenizer: TextTokenizer) -> frozenset[str]:
-    """Return the words for which a tokenizer has a token of its own, in lower case."""
-    if tokenizer not in _known:
-        tokens = list(tokenizer.pipeline.get_vocab())
-        ended = {token.removesuffix("</w>") for token in tokens if token.endswith("</w>")}  # CLIP
-        begun = {token[1:] for token in tokens if token[:1] in {"Ġ", "▁"}}  # RoBERTa, SentencePiece
-        whole = ended or begun or {token for token in tokens if not token.startswith("##")}  # WordPiece
-        _known[tokenizer] = frozenset(word.lower() for word in whole if len(word) > 1 and word.isalpha())
-    return _known[tokenizer]
-
-
-def _note(text: str, known: frozenset[str]) -> str | None:
+def _note(text: str, known: Container[str]) -> str | None:
     """Return what should be said about one text."""
     shown = text if len(text) <= NAMED else text[:NAMED] + " …"
     letters = [character for character in text if character.isalpha()]
@@ -195,7 +197,7 @@ def _note(text: str, known: frozenset[str]) -> str | None:
     return None
 
 
-def _is_english(word: str, known: frozenset[str]) -> bool:
+def _is_english(word: str, known: Container[str]) -> bool:
     plain = _without_accents(word)
     return _is_known(plain, known) or any(
         _is_known(plain[:place], known) and _is_known(plain[place:], known)
@@ -203,7 +205,7 @@ def _is_english(word: str, known: frozenset[str]) -> bool:
     )
 
 
-def _is_known(word: str, known: frozenset[str]) -> bool:
+def _is_known(word: str, known: Container[str]) -> bool:
     """Return whether a word, or its stem, is in the vocabulary or the list."""
 
     def listed(stem: str) -> bool:
