@@ -168,3 +168,18 @@ def test_guarantees_name_tests_that_exist():
     assert len(named) == len(rows) > 20
     missing = [f"{path}::{name}" for path, name in named if f"def {name}(" not in (ROOT / path).read_text("utf-8")]
     assert not missing
+
+
+def test_environment_variables_are_documented():
+    """Every variable that the package reads is explained in a page."""
+    source = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "src").rglob("*.py"))
+    pages = "".join(page.read_text(encoding="utf-8") for page in PAGES)
+    read = set(re.findall(r"""["'](VSE_(?!PLUS)[A-Z_]+)["']""", source))
+    assert "VSE_MILVUS_TOKEN" in read
+    assert [name for name in sorted(read) if name not in pages] == []
+
+
+def test_documentation_promises_no_list_of_plans():
+    """The README and the architecture page describe what is there; plans are kept elsewhere."""
+    for page in (README, ROOT / "docs" / "architecture.md"):
+        assert not re.search(r"\b(?:the|our|of) plans?\b|\broadmap\b", page.read_text(encoding="utf-8")), page.name

@@ -153,6 +153,9 @@ def model_folder(source: str | Path, *, revision: str | None = None, pulled: boo
     from vse.models.fetch import download, hub_name  # not for bundled and local models, which are loaded most often
 
     if folder.is_dir() and not named:
+        if is_model(folder / "best") or is_model(folder / "last"):
+            inside = " or ".join(f"'{folder / name}'" for name in ("best", "last") if is_model(folder / name))
+            raise InputError(f"{str(source)!r}: the folder of a training run, not of a model: use {inside}")
         other = f"; the hub's model of that name is {HUB}{source}" if hub_name(str(source)) else ""
         raise InputError(
             f"{str(source)!r}: a folder without config.json, so no model ('vse convert' or 'vse train' make one){other}"

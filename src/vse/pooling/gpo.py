@@ -129,6 +129,9 @@ class GPO(RankPooling):
         start: Initial coefficients: ``"random"`` as released (uneven by chance), or ``"average"``, which sets all
             scores to zero so that a new GPO is average pooling.
         check_finite: Raise on NaN or inf in the features (otherwise they rank as -inf < numbers < inf < NaN).
+        return_coefficients: Return the pair ``(pooled, coefficients)`` from every call, as the authors' module does:
+            ``pooled, weights = gpo(features, lengths)``. By default the result is one tensor, and such a line would
+            unpack its rows. The poolings of a :class:`~vse.models.VSEModel` need the default.
     """
 
     def __init__(
@@ -148,8 +151,9 @@ class GPO(RankPooling):
         knots: int = 20,
         start: Start = "random",
         check_finite: bool = False,
+        return_coefficients: bool = False,
     ) -> None:
-        super().__init__(check_finite=check_finite)
+        super().__init__(check_finite=check_finite, return_coefficients=return_coefficients)
         one_of("start", start, ("random", "average"))
         if (per_dimension or data_dependent) and dim is None:
             raise InputError("per_dimension and data_dependent need the feature size: GPO(dim=1024, ...)")
