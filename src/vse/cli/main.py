@@ -14,8 +14,9 @@ from typing import Annotated, Any, TextIO
 
 import typer
 
+from vse._util.plugins import Registry
 from vse._version import __version__
-from vse.errors import UsageError, VSEError, unknown_choice
+from vse.errors import PluginError, UsageError, VSEError, name_extra, unknown_choice
 
 
 def keep_plain(command: Any) -> None:
@@ -128,6 +129,7 @@ COMMANDS = {
     "experiment": "experiment:experiment",
 }
 """Command name → ``module:function`` in this package, in the order of ``vse --help``."""
+PLUGINS: Registry[Any] = Registry("vse.commands", COMMANDS)
 
 
 def _show_version(wanted: bool) -> None:
@@ -173,13 +175,24 @@ def make_app(names: Iterable[str] = COMMANDS) -> typer.Typer:
     )
     app.callback(invoke_without_command=True, add_help_option=False)(_root)
     for name in names:
-        module, attribute = COMMANDS[name].split(":")
-        command = getattr(import_module(f"vse.cli.{module}"), attribute)
+        command = _command(name)
         if isinstance(command, typer.Typer):
             app.add_typer(command, name=name)
         else:
             app.command(name)(command)
     return app
+
+
+def _command(name: str) -> Any:
+    """Return the function or typer app of a command, of ours or of a plugin."""
+    if name not in COMMANDS:
+        command = PLUGINS[name]
+        if not callable(command) and not isinstance(command, typer.Typer):
+            kind = type(command).__name__
+            raise PluginError(f"{PLUGINS.origin(name)}: expected a function or a typer.Typer, got {kind}")
+        return command
+    module, attribute = COMMANDS[name].split(":")
+    return getattr(import_module(f"vse.cli.{module}"), attribute)
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -217,8 +230,8 @@ def _take_debug(arguments: list[str]) -> tuple[list[str], bool]:
 def _dispatch(arguments: list[str]) -> int:
     named = arguments[:1] if arguments and not arguments[0].startswith("-") else []
     for name in named:
-        if name not in COMMANDS:
-            raise UsageError(unknown_choice("command", name, COMMANDS))
+        if name not in PLUGINS:
+            raise UsageError(unknown_choice("command", name, PLUGINS))
     command = typer.main.get_command(make_app(named or COMMANDS))
     keep_plain(command)
     try:
@@ -249,6 +262,8 @@ def _usage_message(error: typer.TyperException, arguments: list[str]) -> str:
 
 def _explain(error: Exception, *, debug: bool) -> str:
     """The message of an error, with its type if it is not one of ours."""
+    if isinstance(error, ModuleNotFoundError):
+        error = name_extra(error, "this command")
     if isinstance(error, VSEError):
         return str(error)
     message = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__

@@ -6,7 +6,6 @@ import functools
 import math
 from typing import Literal, cast
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -24,6 +23,13 @@ from vse.pooling.sets import (
     sizes_of,
 )
 from vse.pooling.sorted_sum import sort_elements
+
+try:
+    import numpy as np
+except ImportError:  # torch does not require it
+    NUMPY = False
+else:
+    NUMPY = True
 
 
 class PositionTransformer(nn.Module):
@@ -83,11 +89,15 @@ def sincos_positions(
         angle = place * exponent.exp()  # (count, width / 2)
         return torch.stack((angle.sin(), angle.cos()), dim=-1).flatten(1)
     # Cache an array, not a tensor: one created in inference mode or as a fake tensor would leak into other modes.
-    return torch.tensor(_kept(count, width, first), dtype=dtype, device=device)
+    return torch.tensor(_kept(count, width, first), dtype=dtype, device=device).view(count, width)
 
 
 @functools.lru_cache(maxsize=CACHED)
-def _kept(count: int, width: int, first: int) -> np.ndarray:
+def _kept(count: int, width: int, first: int) -> np.ndarray | list[float]:
+    if not NUMPY:
+        frequencies = [math.exp(j * (-math.log(10000.0) / width)) for j in range(0, width, 2)]
+        angles = (k * frequency for k in range(first, first + count) for frequency in frequencies)
+        return [value for angle in angles for value in (math.sin(angle), math.cos(angle))]
     place = np.arange(first, first + count)[:, None]
     angle = place * np.exp(np.arange(0, width, 2) * (-math.log(10000.0) / width))
     return np.stack((np.sin(angle), np.cos(angle)), axis=-1).reshape(count, width)
