@@ -78,7 +78,7 @@ def test_demo_ends_on_photographs(demo):
     out, result = demo
     assert Path(result["collection"]) == out / "photos.vse"
     with closing(open_collection(result["collection"])) as collection:
-        assert collection.info().files == 12 + 60
+        assert collection.info().files == 12 + 24
         assert vse.search(collection, "a cat", 1).results[0].path.endswith("photographs/chelsea.png")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
@@ -98,7 +99,7 @@ SAMPLES = (
     *("grass.png", "gravel.png", "hubble_deep_field.jpg", "moon.png", "rocket.jpg"),
 )
 """Photographs inside the package scikit-image that are in the public domain or under CC0, as its documentation says."""
-SCENES = 60
+SCENES = 24
 
 
 def index_samples(out: Path, scenes: Sequence[Path], progress: ProgressReporter) -> PhotosResult | None:
@@ -120,10 +121,13 @@ def index_samples(out: Path, scenes: Sequence[Path], progress: ProgressReporter)
         progress.note(f'no {missing} to show: pip install "{DISTRIBUTION}[search,samples]" adds them to the demo')
         return None
     photos = out / "photos"
-    for file in files:
-        link_file(file, photos / "photographs" / file.name)
     for file in scenes[:SCENES]:
         link_file(file, photos / "scenes" / file.name)
+    for file in files:  # copied, so that they are the newest, which the page shows first
+        target = photos / "photographs" / file.name
+        if not target.exists():
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(file, target)
     return replace(index_photos(out, photos, progress), query="a cat")
 
 
@@ -131,12 +135,13 @@ TIMEOUT = 60.0
 """Seconds."""
 
 
-def show_page(collection: Path, say: Callable[[str], None]) -> None:
-    """Serve the collection until Ctrl-C."""
+def show_page(collection: Path, query: str, say: Callable[[str], None]) -> None:
+    """Serve the collection until Ctrl-C; the address that is printed shows the results of ``query``."""
     from vse.service.server import run_service
 
     def ready(address: str) -> None:
-        say(f"the page: {address}   (Ctrl-C stops it; 'vse serve {collection}' serves it again)")
+        page = f"{address}?{urlencode({'q': query})}"
+        say(f"the page: {page}   (Ctrl-C stops it; 'vse serve {collection}' serves it again)")
 
     with suppress(KeyboardInterrupt):
         run_service(str(collection), _settings(), ready=ready)
