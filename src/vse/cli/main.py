@@ -127,6 +127,7 @@ COMMANDS = {
     "serve": "serve:serve",
     "collection": "collection:collection_app",
     "experiment": "experiment:experiment",
+    "doctor": "doctor:doctor",
 }
 """Command name → ``module:function`` in this package, in the order of ``vse --help``."""
 PLUGINS: Registry[Any] = Registry("vse.commands", COMMANDS)
@@ -163,13 +164,16 @@ def _root(
         _show_help(context, wanted=True)
 
 
-def make_app(names: Iterable[str] = COMMANDS) -> typer.Typer:
-    """Build the command with the given subcommands. Only their modules are imported: all of them cost half a search."""
+def make_app(names: Iterable[str] = COMMANDS, *, completion: bool = False) -> typer.Typer:
+    """Build the command with the given subcommands. Only their modules are imported: all of them cost half a search.
+
+    ``completion`` adds the options that install shell completion.
+    """
     app = typer.Typer(
         name="vse",
         help="Train, evaluate and search with visual semantic embeddings.",
         epilog="'vse COMMAND --help' describes a command.",
-        add_completion=False,
+        add_completion=completion,
         # Plain help: rendering it with rich would take longer than the rest of "vse --help".
         rich_markup_mode=None,
     )
@@ -232,7 +236,10 @@ def _dispatch(arguments: list[str]) -> int:
     for name in named:
         if name not in PLUGINS:
             raise UsageError(unknown_choice("command", name, PLUGINS))
-    command = typer.main.get_command(make_app(named or COMMANDS))
+    completing = os.environ.get(COMPLETE)
+    if completing:
+        return _complete(completing)
+    command = typer.main.get_command(make_app(named or COMMANDS, completion=not named))
     keep_plain(command)
     try:
         with command.make_context("vse", list(arguments)) as context:
@@ -242,6 +249,18 @@ def _dispatch(arguments: list[str]) -> int:
     except typer.TyperException as error:
         raise UsageError(_usage_message(error, arguments)) from error
     return 0
+
+
+COMPLETE = "_VSE_COMPLETE"
+"""The variable by which a shell asks for completions, instead of running a command."""
+
+
+def _complete(instruction: str) -> int:
+    """Print what the shell may complete; ``instruction`` is ``complete_SHELL`` or ``source_SHELL``."""
+    from typer.completion import completion_init, shell_complete  # type: ignore[attr-defined]  # not in its __all__
+
+    completion_init()
+    return shell_complete(typer.main.get_command(make_app()), {}, "vse", COMPLETE, instruction)
 
 
 def _usage_message(error: typer.TyperException, arguments: list[str]) -> str:
