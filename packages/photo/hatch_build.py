@@ -18,6 +18,8 @@ class ModelFiles(BuildHookInterface):
     """Include the weights in wheels and source distributions; an editable install reads them in place."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
+        if version == "editable":
+            return
         shipped = Path(self.root).parents[1] / "src" / "vse" / "models" / "shipped"
         package = "vse_infinity_photo/models" if self.target_name == "wheel" else "src/vse_infinity_photo/models"
         for name in MODELS:

@@ -113,6 +113,8 @@ def test_photo_distribution_holds_models_and_licences():
     ):
         data = builder.get_default_build_data() | {"force_include": {}}
         for hook in builder.get_build_hooks("").values():
+            hook.initialize("editable", data)
+            assert data["force_include"] == {}
             hook.initialize("standard", data)
         taken = {Path(source): target for source, target in data["force_include"].items()}
         found = {
