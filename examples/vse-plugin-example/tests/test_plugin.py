@@ -10,8 +10,10 @@ from vse.cli.main import main
 from vse.data import check_data, open_data
 from vse.encoders import create_backbone
 from vse.index import collection_exists, create_collection, open_collection
+from vse.models.build import build_pooling
 from vse.pooling import create_pooling, list_poolings
 from vse.training.recipe import LossRecipe
+from vse.training.recipes import read_recipe
 from vse.training.schedule import Objective
 
 
@@ -31,6 +33,15 @@ def test_plugin_loss_has_its_options_in_a_recipe():
     assert objective(right, torch.arange(3), 0) < 1e-6 < objective(wrong, torch.arange(3), 0)
     assert objective.describe(0) == "sigmoid"
     assert not objective.can_soften
+
+
+def test_recipe_takes_plugins_by_name():
+    """``--set`` with the names of the plugins makes a valid recipe that keeps them, and builds their pooling."""
+    changes = ["model.image.pooling=median", "loss.objective=sigmoid", "loss.options={scale = 5.0}"]
+    recipe = read_recipe("scenes-vse-infinity", changes)
+    assert (recipe.loss.objective, recipe.loss.options) == ("sigmoid", {"scale": 5.0})
+    assert type(build_pooling(recipe.model.image.pooling, 8)).__name__ == "MedianPool"
+    assert type(recipe).model_validate(recipe.model_dump(mode="json")) == recipe
 
 
 def test_plugin_backbone_takes_options():
