@@ -7,12 +7,12 @@ PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check --constraint
 STAMP := $(VENV)/.installed
 # What "make setup" installs, by extras of pyproject.toml; a new part of the project adds its extra to a line.
 EXTRAS := search,train,open-clip,backbones,proposals,milvus,parquet,raw,jxl
-EXTRAS := $(EXTRAS),tensorboard,samples,dev
+EXTRAS := $(EXTRAS),tensorboard,samples,docs,dev
 PYTEST_ARGS ?=
 WORKERS ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo photo test lint format bench installs browser dist container clean
+.PHONY: help setup demo photo test lint format bench docs installs browser dist container clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /\1\t/' | expand -t 12
@@ -67,6 +67,10 @@ bench: setup  ## run the speed comparisons
 	@$(BIN)/python benchmarks/training.py
 	@$(BIN)/python benchmarks/service.py
 
+docs: setup  ## build the documentation site into site/; a broken link is an error
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	@echo "open site/index.html"
+
 installs: setup  ## measure each install in a clean environment (downloads about 1 GB)
 	@$(BIN)/python benchmarks/installs.py
 
@@ -88,5 +92,5 @@ browser:  ## install Debian's chromium for the browser tests, where possible
 	else echo "note: chromium not found; browser tests are skipped"; fi
 
 clean:  ## remove caches and build output (.venv and results stay)
-	@rm -rf build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	@rm -rf build dist site .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	@find src tests benchmarks -type d -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true

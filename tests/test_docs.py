@@ -15,7 +15,7 @@ from vse._util.plugins import GROUPS
 
 ROOT = Path(__file__).parent.parent
 README = ROOT / "README.md"
-PAGES = (README, *sorted((ROOT / "docs").glob("*.md")))
+PAGES = (README, *sorted((ROOT / "docs").rglob("*.md")))
 RUNNABLE = ("collections.md", "models.md", "evaluation.md", "pooling.md", "training.md")
 FACES = {
     "vse",
@@ -74,7 +74,7 @@ def test_search_guide_example_runs(tmp_path):
     assert (tmp_path / "photos.vse").is_dir()
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
 def test_documentation_imports_only_public_packages(page):
     """No example imports from below a package face, and every imported name exists."""
     for block in blocks_of(page):
@@ -84,7 +84,7 @@ def test_documentation_imports_only_public_packages(page):
                 assert hasattr(importlib.import_module(module), name), f"{page.name}: {module} has no {name}"
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
 def test_dotted_names_in_documentation_exist(page):
     """``vse.a.b`` in code or between backticks is a module, an attribute of one, or a group of entry points."""
     text = page.read_text(encoding="utf-8")
