@@ -69,7 +69,7 @@ bench: setup  ## run the speed comparisons
 
 docs: setup  ## build the documentation site into site/; a broken link is an error
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
-	@echo "open site/index.html"
+	@echo "to read it: $(BIN)/python -m http.server --bind 127.0.0.1 --directory site"
 
 installs: setup  ## measure each install in a clean environment (downloads about 1 GB)
 	@$(BIN)/python benchmarks/installs.py

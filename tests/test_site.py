@@ -66,6 +66,14 @@ def test_links_out_of_docs_resolve_on_the_site(hooks, markdown, page, expected):
 
 
 @needs_mkdocs
+def test_docstrings_become_markdown(hooks):
+    """Doctests are fenced up to the next empty line, without their flags, and roles become code."""
+    docstring = "Pool a :class:`Set`.\n\n>>> pool(x)  # doctest: +SKIP\n1.0\n\nExample:\n    >>> 1\n    1\n"
+    expected = "Pool a `Set`.\n\n```pycon\n>>> pool(x)\n1.0\n```\n\nExample:\n    ```pycon\n    >>> 1\n    1\n    ```\n"
+    assert hooks.as_markdown(docstring) == expected
+
+
+@needs_mkdocs
 @pytest.mark.slow
 def test_site_builds_strictly(tmp_path, monkeypatch):
     """Every link, anchor and docstring reference resolves, and no page loads anything from another host."""
@@ -74,12 +82,12 @@ def test_site_builds_strictly(tmp_path, monkeypatch):
 
     monkeypatch.setenv("NO_MKDOCS_2_WARNING", "1")
     build(load_config(str(ROOT / "mkdocs.yml"), strict=True, site_dir=str(tmp_path)))
-    reference = (tmp_path / "reference" / "pooling.html").read_text(encoding="utf-8")
-    assert 'id="vse.pooling.GPO"' in reference
+    for page, name in (("pooling", "GPO"), ("evaluation", "ranks.ranks"), ("training", "train.train")):
+        assert f'id="vse.{page}.{name}"' in (tmp_path / "reference" / f"{page}.html").read_text(encoding="utf-8")
     for page in tmp_path.rglob("*.html"):
         text = page.read_text(encoding="utf-8")
         assert not re.search(r'<(?:script|img|link rel="stylesheet")[^>]*(?:src|href)="(?:https?:)?//', text), page.name
-        assert not re.search(r":(?:class|func|mod):<code>", text), page.name
+        assert not re.search(r":(?:class|func|mod):<code>|<blockquote>\s*<blockquote>", text), page.name
 
 
 def run_cells(cells: list[str], name: str) -> None:

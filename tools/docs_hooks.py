@@ -1,4 +1,4 @@
-"""Hooks of the documentation site (``mkdocs.yml``): files of the repository outside ``docs/`` become part of it.
+"""Hooks of the documentation site (``mkdocs.yml``): docstrings become Markdown, and files outside ``docs/`` pages.
 
 The guides link to such files, since they are also read on a code host. On the site a link to a file of
 :data:`PUBLISHED` leads to its page, and of every other link the text remains.
@@ -11,6 +11,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+from griffe import Extension
 from mkdocs.structure.files import File
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -37,9 +38,33 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     return relink(markdown, page.file.src_uri)
 
 
-def on_page_content(html: str, **_: Any) -> str:
-    """Drop the Sphinx roles of docstrings: ``:class:`GPO``` is shown as code."""
-    return re.sub(r":(?:attr|class|data|func|meth|mod|obj):(?=<code>)", "", html)
+class MarkdownDocstrings(Extension):
+    """Show docstrings as Markdown; mkdocstrings loads this extension by name."""
+
+    def on_package(self, *, pkg: Any, **_: Any) -> None:
+        """Rewrite the docstring of the package itself, for which ``on_object`` is not called."""
+        self.on_object(obj=pkg)
+
+    def on_object(self, *, obj: Any, **_: Any) -> None:
+        """Rewrite the docstring of an object that was read."""
+        if obj.docstring is not None:
+            obj.docstring.value = as_markdown(obj.docstring.value)
+
+
+def as_markdown(docstring: str) -> str:
+    """Fence doctests, which Markdown takes for quotations, and turn Sphinx roles into plain code.
+
+    >>> as_markdown(":class:`GPO` pools.")
+    '`GPO` pools.'
+    """
+    text = re.sub(r":(?:attr|class|data|func|meth|mod|obj):`", "`", docstring)
+    text = re.sub(r" +# doctest: .*$", "", text, flags=re.MULTILINE)
+
+    def fenced(match: re.Match[str]) -> str:
+        indent = match["indent"]
+        return f"{indent}```pycon\n{match[0].rstrip()}\n{indent}```\n"
+
+    return re.sub(r"^(?P<indent> *)>>> .*\n?(?:(?P=indent)\S.*\n?)*", fenced, text, flags=re.MULTILINE)
 
 
 def relink(markdown: str, uri: str) -> str:
