@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from vse._util import workers
 from vse._util.worker_process import FREE, memory_budget
 from vse._util.workers import WorkerBusyError, WorkerPool, WorkerStoppedError, WorkerTimeoutError
 from vse.errors import InputError, VSEError
@@ -55,6 +56,34 @@ def test_waiting_task_gives_up_at_deadline(pool):
         with pytest.raises(WorkerBusyError):
             pool.call(COUNT, {"replies": 1}, seconds=LONG, deadline=time.monotonic() + 0.05)
         assert running.result().final
+
+
+def test_start_that_outlasts_a_task_is_not_killed_with_it(pool, monkeypatch):
+    """Tasks are refused as busy while a worker starts, however slowly, and the same worker serves a later one."""
+    monkeypatch.setattr(workers, "_BOOT", "import time; time.sleep(1.5)\n" + workers._BOOT)
+    refused, reply, seen = 0, None, set()
+    while reply is None:
+        try:
+            reply = pool.call(COUNT, {"replies": 1}, seconds=LONG, deadline=time.monotonic() + 0.4)
+        except WorkerBusyError:
+            refused += 1
+        seen |= {process._popen.pid for process in pool._all}
+        assert refused < 200
+    assert refused
+    assert reply.final
+    assert len(seen) == 1
+
+
+@pytest.mark.parametrize(
+    ("boot", "reason"), [("import time; time.sleep(60)", "not ready after 0.2 s"), ("1 / 0", "code")]
+)
+def test_worker_that_never_starts_is_an_error(pool, monkeypatch, boot, reason):
+    """A start has a timeout of its own, and an interpreter that cannot import the package is named."""
+    monkeypatch.setattr(workers, "START_SECONDS", 0.2)
+    monkeypatch.setattr(workers, "_BOOT", boot)
+    with pytest.raises(VSEError, match=f"cannot be started.*{reason}"):
+        pool.call(COUNT, {"replies": 1}, seconds=LONG)
+    assert not pool._all
 
 
 def test_crashed_worker_is_an_error_of_its_task(pool):
@@ -117,7 +146,7 @@ def test_workers_end_with_a_killed_parent():
         "pool = WorkerPool(2, memory=1)\n"
         f"for _ in range(2): threading.Thread(target=pool.call, args=('{SLEEP}', {{'seconds': 600}}), "
         "kwargs={'seconds': 600}, daemon=True).start()\n"
-        "while sum(process.ready for process in list(pool._all)) < 2: time.sleep(0.02)\n"
+        "while sum(process.started.is_set() for process in list(pool._all)) < 2: time.sleep(0.02)\n"
         "print(*(process._popen.pid for process in pool._all), flush=True)\n"
         "time.sleep(600)\n"
     )

@@ -27,7 +27,8 @@ from vse.errors import VSEError
 
 IDLE_SECONDS = 300.0
 """A worker that had nothing to do for so long ends."""
-_START_SECONDS = 120.0
+START_SECONDS = 120.0
+"""A worker that is not ready by then is killed. The time of a task begins afterwards."""
 _BOOT = """
 import sys, json
 sys.path[:] = json.loads(sys.argv[1])
@@ -102,9 +103,10 @@ class _Process:
         )
         self._to, self._from = cast("IO[bytes]", self._popen.stdin), cast("IO[bytes]", self._popen.stdout)
         enlarge_pipe(self._from)
-        self.deadline = math.inf
+        self.deadline = time.monotonic() + START_SECONDS
         self.timed_out = False
-        self.ready = False
+        self.started = threading.Event()  # or failed to
+        self.failure = ""
         self.idle_since = time.monotonic()
 
     def send(self, header: Mapping[str, Any], content: bytes = b"") -> None:
@@ -205,10 +207,11 @@ class WorkerPool:
         """
         left, granted, process, alive = seconds, 0, None, False
         reply = Reply({})
+        allowed = min(seconds, deadline - time.monotonic())
         self._take_slot(deadline)
         computing = True
         try:
-            process = self._take()
+            process = self._take(deadline - allowed / 2)
             if group is not None:
                 group.add(process)
             message: dict[str, Any] = {
@@ -282,24 +285,29 @@ class WorkerPool:
             with self._lock:  # from here on the watchdog leaves it alone
                 process.deadline = math.inf
 
-    def _take(self) -> _Process:
+    def _take(self, latest: float) -> _Process:
+        """Return a worker that is ready.
+
+        One that is not by ``latest`` goes on starting for a later task. If it were killed with the task instead, no
+        task would ever begin on a machine where a start takes longer than a task may wait.
+        """
         process = None
         while process is None:
             with self._lock:
+                self._idle.sort(key=lambda each: each.started.is_set())
                 process = self._idle.pop() if self._idle else None
             if process is None:
                 process = self._start()
-            elif not process.running:
+            elif process.started.is_set() and not process.failure and not process.running:
                 self._discard(process)
                 process = None
-        if not process.ready:
-            process.deadline = time.monotonic() + _START_SECONDS
-            try:
-                process.receive()
-            except WorkerStoppedError as error:
-                self._discard(process)
-                raise VSEError(f"a worker process cannot be started with {sys.executable} ({error})") from None
-            process.ready = True
+        left = latest - time.monotonic()
+        if not process.started.wait(None if math.isinf(left) else max(left, 0)) or left < 0:
+            self._put_back(process)
+            raise WorkerBusyError("other files are being decoded, or a decoder is starting: try again soon")
+        if process.failure:
+            self._discard(process)
+            raise VSEError(f"a worker process cannot be started with {sys.executable} ({process.failure})")
         return process
 
     def _start(self) -> _Process:
@@ -315,7 +323,19 @@ class WorkerPool:
             if not self._watching:
                 self._watching = True
                 threading.Thread(target=self._watch, name="vse-watchdog", daemon=True).start()
+        threading.Thread(target=self._wait_for_start, args=[process], name="vse-worker-start", daemon=True).start()
         return process
+
+    def _wait_for_start(self, process: _Process) -> None:
+        failure = ""
+        try:
+            process.receive()
+        except (WorkerStoppedError, ValueError, OSError) as error:
+            failure = str(error)
+        with self._lock:  # from here on the watchdog leaves it alone
+            process.deadline = math.inf
+            process.failure = f"not ready after {START_SECONDS:g} s" if process.timed_out else failure
+        process.started.set()
 
     def _put_back(self, process: _Process) -> None:
         process.idle_since = time.monotonic()
