@@ -18,6 +18,7 @@ from typing import IO, TYPE_CHECKING, Any, NamedTuple
 from vse.errors import InputError, VSEError
 
 if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
     from numpy.typing import NDArray
 
 MEMORY_VARIABLE = "VSE_DECODE_MEMORY"
@@ -196,6 +197,11 @@ def _limit_time(seconds: float) -> None:
         limit = math.ceil(used.ru_utime + used.ru_stime + allowed)
         limit = min(limit, hard) if hard != resource.RLIM_INFINITY else limit
         resource.setrlimit(resource.RLIMIT_CPU, (limit, hard))
+
+
+def shallow(record: DataclassInstance) -> dict[str, Any]:
+    """Return the fields of a flat dataclass; ``asdict`` would copy each value, which shows in every file."""
+    return {name: getattr(record, name) for name in record.__dataclass_fields__}
 
 
 def enlarge_pipe(pipe: IO[bytes]) -> None:
