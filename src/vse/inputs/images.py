@@ -30,8 +30,7 @@ _ACCEPTED = "expected (H, W), (H, W, 1), (H, W, 3) or (H, W, 4) of uint8, uint16
 
 def image_to_rgb(image: Image.Image, extrema: tuple[float, float] | None = None) -> np.ndarray:
     """Return a PIL image of any mode as a new uint8 (H, W, 3); see :func:`_to_rgb`."""
-    found = _to_rgb(image, extrema)
-    return found if isinstance(found, np.ndarray) else np.array(found)
+    return np.array(_to_rgb(image, extrema))
 
 
 def _to_rgb(image: Image.Image, extrema: tuple[float, float] | None = None) -> np.ndarray | Image.Image:
@@ -39,8 +38,7 @@ def _to_rgb(image: Image.Image, extrema: tuple[float, float] | None = None) -> n
 
     Transparency, also of a palette or a single colour, is blended with white. 16-bit greys are divided by 257. Mode
     ``I`` holds 16 bits if a value is above 255, else 8; mode ``F`` holds 0 … 1 if no value is outside, else 0 … 255.
-    Values outside are clipped, NaN is black. ``extrema`` are the smallest and largest value of the whole image, if
-    ``image`` is a part of it.
+    Values outside are clipped, NaN is black. ``extrema`` are those of the whole image, if ``image`` is a part of it.
     """
     if image.mode.startswith("I;16"):
         return _grey(_eight_bits(np.asarray(image).astype(np.uint16)))
@@ -56,8 +54,7 @@ def _to_rgb(image: Image.Image, extrema: tuple[float, float] | None = None) -> n
         return _grey((values * scale).clip(0, 255).round().astype(np.uint8))
     if image.mode in ("La", "LA", "PA", "RGBa", "RGBA") or "transparency" in image.info:
         image = image.convert("LA").convert("RGBA") if image.mode == "La" else image.convert("RGBA")
-        white = Image.new("RGBA", image.size, (255, 255, 255, 255))
-        image = Image.alpha_composite(white, image)
+        image = Image.alpha_composite(Image.new("RGBA", image.size, (255, 255, 255, 255)), image)
     if image.mode != "RGB":
         image = image.convert("RGB")
     image.load()  # decode here: numpy would hide some errors
@@ -317,8 +314,8 @@ def _decode(
         # Read it after decoding: some formats store it at the end, and Pillow has already applied it for TIFF.
         upright = _UPRIGHT.get(_orientation(image))
         if image.width * image.height <= LARGE:
-            image = image if upright is None else image.transpose(upright)
-            return image_to_rgb(image) if as_array else _to_rgb(image)
+            found = _to_rgb(image if upright is None else image.transpose(upright))
+            return np.array(found) if as_array and isinstance(found, Image.Image) else found
         pixels = _in_strips(image, factor)
         if factor > 1 and upright is not None:
             return np.array(Image.fromarray(pixels).transpose(upright))
