@@ -123,6 +123,30 @@ def test_large_tasks_wait_for_memory():
     pool.close()
 
 
+def test_tasks_that_wait_for_memory_hold_no_process():
+    """A folder of large files takes no more processes than decode at the same time; cancelled tasks end at once."""
+    pool, group = WorkerPool(2, memory=300_000_000), set()
+    large = {"likely": 200_000_000, "least": 0, "seconds": 0.05, "taken": 0}
+    with ThreadPoolExecutor(12) as threads:
+        tasks = [threads.submit(pool.call, TAKE, large, seconds=LONG) for _ in range(12)]
+        most = 0
+        while not all(task.done() for task in tasks):
+            most = max(most, len(pool._all))
+            time.sleep(0.005)
+        assert all(task.result().values == {"taken": 0} for task in tasks)
+        assert most <= 2
+        endless = {**large, "seconds": 600}
+        tasks = [threads.submit(lambda: list(pool.stream(TAKE, endless, seconds=LONG, group=group))) for _ in range(6)]
+        while len(pool._budget._queue) < 5:
+            time.sleep(0.01)
+        pool.cancel(group)
+        for task in tasks:
+            with pytest.raises(WorkerStoppedError):
+                task.result(30)
+    assert pool._budget._used == 0
+    pool.close()
+
+
 @linux
 @pytest.mark.parametrize("reserved", [0, 200_000_000])
 def test_worker_cannot_take_more_than_it_reserved(pool, reserved):

@@ -27,6 +27,8 @@ from vse.errors import VSEError
 
 IDLE_SECONDS = 300.0
 """A worker that had nothing to do for so long ends."""
+CANCELLED = object()
+"""In the group of tasks that were cancelled."""
 START_SECONDS = 120.0
 """A worker that is not ready by then is killed. The time of a task begins afterwards."""
 _BOOT = """
@@ -79,6 +81,13 @@ class _Budget:
             finally:
                 self._queue.remove(ticket)
                 self._changed.notify_all()
+
+    def take_now(self, amount: int) -> bool:
+        """Take it if it is free and nobody waits."""
+        with self._changed:
+            free = not self._queue and self._used + amount <= self.total
+            self._used += amount if free else 0
+            return free
 
     def give_back(self, amount: int) -> None:
         with self._changed:
@@ -206,43 +215,46 @@ class WorkerPool:
             NeedsMemoryError: It would need more than all workers may have.
         """
         left, granted, process, alive = seconds, 0, None, False
-        reply = Reply({})
+        reply, replied = Reply({}), False
         allowed = min(seconds, deadline - time.monotonic())
         self._take_slot(deadline)
         computing = True
         try:
-            process = self._take(deadline - allowed / 2)
-            if group is not None:
-                group.add(process)
-            message: dict[str, Any] = {
+            first: dict[str, Any] = {
                 "task": task, "arguments": dict(arguments), "seconds": seconds, "memory": self._budget.total,
             }  # fmt: skip
+            message = first
             while True:
+                if process is None:
+                    process, message = self._take(deadline - allowed / 2, group), {**first, "granted": granted}
                 began = time.monotonic()
                 process.deadline = min(began + left, deadline)
-                process.send(message, content)
+                process.send(message, content if "task" in message else b"")
                 header, body = self._receive(process, seconds)
                 left -= time.monotonic() - began
-                content = b""
                 if "failed" in header:
                     alive = True
                     raise WorkerStoppedError(f"the decoder failed ({str(header['failed'])[:200]})")
-                final = bool(header.get("final"))
+                amount, final = min(int(header.get("reserve", 0)), self._budget.total), bool(header.get("final"))
+                if amount and self._budget.take_now(amount):
+                    granted, message = granted + amount, {"granted": amount}
+                    continue
+                if amount and not replied:
+                    self._postpone(process, left, group)
+                    process, left = None, seconds
                 if not final:  # another task may run while this one waits
                     computing = False
                     self._slots.release()
-                if "reserve" in header:
-                    amount = min(int(header["reserve"]), self._budget.total)
+                if amount:
                     self._budget.take(amount, deadline)
-                    granted += amount
-                    message = {"granted": amount}
+                    granted, message = granted + amount, {"granted": amount}
                 else:
                     reply = Reply(header["values"], split_arrays(header["arrays"], body), final)
                     if final:
-                        alive = not process.timed_out
+                        alive = process is not None and not process.timed_out
                         break
                     yield reply
-                    message = {"next": True}
+                    replied, message = True, {"next": True}
                 self._take_slot(deadline)
                 computing = True
         finally:
@@ -251,15 +263,16 @@ class WorkerPool:
             if granted:
                 self._budget.give_back(granted)
             if process is not None:
-                if group is not None:
-                    group.discard(process)
-                self._put_back(process) if alive else self._discard(process)
+                self._give_up(process, group, alive=alive)
         yield reply
 
     def cancel(self, group: set[Any]) -> None:
-        """Kill the workers of unfinished tasks that were given this ``group``."""
-        for process in list(group):
-            process.kill()
+        """Kill the workers of unfinished tasks that were given this ``group``, and refuse those that wait."""
+        processes = list(group)
+        group.add(CANCELLED)
+        for process in processes:
+            if process is not CANCELLED:
+                process.kill()
 
     def close(self) -> None:
         """Kill all workers, also of running tasks."""
@@ -285,7 +298,19 @@ class WorkerPool:
             with self._lock:  # from here on the watchdog leaves it alone
                 process.deadline = math.inf
 
-    def _take(self, latest: float) -> _Process:
+    def _postpone(self, process: _Process, left: float, group: set[Any] | None) -> None:
+        """Let a task that needs memory wait without a process: many large files would be many processes."""
+        process.deadline = time.monotonic() + left
+        process.send({"later": True})
+        self._receive(process, left)
+        self._give_up(process, group)
+
+    def _give_up(self, process: _Process, group: set[Any] | None, *, alive: bool = True) -> None:
+        if group is not None:
+            group.discard(process)
+        self._put_back(process) if alive else self._discard(process)
+
+    def _take(self, latest: float, group: set[Any] | None) -> _Process:
         """Return a worker that is ready.
 
         One that is not by ``latest`` goes on starting for a later task. If it were killed with the task instead, no
@@ -308,6 +333,11 @@ class WorkerPool:
         if process.failure:
             self._discard(process)
             raise VSEError(f"a worker process cannot be started with {sys.executable} ({process.failure})")
+        if group is not None:
+            group.add(process)
+            if CANCELLED in group:
+                self._give_up(process, group)
+                raise WorkerStoppedError("cancelled")
         return process
 
     def _start(self) -> _Process:
