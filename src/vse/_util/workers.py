@@ -215,8 +215,7 @@ class WorkerPool:
             NeedsMemoryError: It would need more than all workers may have.
         """
         left, granted, process, alive = seconds, 0, None, False
-        reply, replied = Reply({}), False
-        allowed = min(seconds, deadline - time.monotonic())
+        reply, replied, allowed = Reply({}), False, min(seconds, deadline - time.monotonic())
         self._take_slot(deadline)
         computing = True
         try:
