@@ -19,6 +19,7 @@ PLAIN = {
     "CoefficientsResult": ".experiments:coefficients_lines",
     "Converted": ".models:conversion_lines",
     "Duplicates": ".collection:duplicates_lines",
+    "EmbedReport": ".data:embed_lines",
     "EmbeddingExport": ".collection:embedding_export_lines",
     "EmbeddingImport": ".collection:embedding_import_lines",
     "Explained": ".search:explained_lines",
