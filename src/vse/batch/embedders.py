@@ -233,10 +233,12 @@ def _as_list(values: Any) -> list[Any]:
 
 
 def fixed_lists(vectors: NDArray[Any]) -> Any:
-    """Return vectors ``(n, D)`` as a pyarrow array of lists of fixed size; a row of NaN is null."""
+    """Return vectors ``(n, D)`` as a pyarrow array of lists of fixed size.
+
+    Rows without an embedding stay NaN: Parquet files with nulls among such lists cannot be read back.
+    """
     import pyarrow
 
-    flat = pyarrow.array(np.ascontiguousarray(vectors).reshape(-1))
-    missing = np.isnan(vectors).all(axis=1)
-    mask = pyarrow.array(missing) if missing.any() else None
-    return pyarrow.FixedSizeListArray.from_arrays(flat, vectors.shape[1], mask=mask)
+    return pyarrow.FixedSizeListArray.from_arrays(
+        pyarrow.array(np.ascontiguousarray(vectors).reshape(-1)), vectors.shape[1]
+    )

@@ -72,7 +72,6 @@ class Work:
     model: str
     device: str | None
     threads: int | None
-    batch_size: int
 
     def run(self, shard: int, store: Store | None = None, progress: ProgressReporter | None = None) -> ShardResult:
         """Compute a shard in this process."""
@@ -86,7 +85,6 @@ class Work:
                 shard,
                 store or open_store(self.into),
                 model,
-                batch_size=self.batch_size,
                 progress=progress,
             )
         except VSEError:
@@ -125,7 +123,7 @@ def embed(
         text: Also embed the texts of this field of the source, such as ``"caption"``.
         device: Where the model runs; the CPU by default.
         threads: Threads on the CPU; with Ray, the CPUs of each worker.
-        batch_size: Images that the model computes at once. Embeddings of other batch sizes may differ in the last bit.
+        batch_size: Images that the model computes at once; other batch sizes give slightly other embeddings.
         progress: Reports images.
 
     Returns:
@@ -157,13 +155,14 @@ def embed(
         format=format,
         dtype=dtype,
         text=text,
+        batch_size=batch_size,
         parts=listing.parts,
     )
     manifest = agree(store, wanted)
     there = complete_shards(store, manifest)
     mine = [number for number in range(manifest.shards) if number % shard[1] == shard[0] - 1]
     missing = [number for number in mine if number not in there]
-    work = Work(listing, manifest, target, model, device, threads, batch_size)
+    work = Work(listing, manifest, target, model, device, threads)
     report.start(sum(last - first for first, last in map(manifest.range, missing)), "images")
     results: list[ShardResult] = []
     workers = 1

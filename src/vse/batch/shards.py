@@ -52,6 +52,7 @@ class Manifest:
         format: Files of a shard.
         dtype: Type of the embeddings.
         text: The field whose texts are embedded too.
+        batch_size: Images computed at once: a quantized model scales its activations by the batch.
         parts: The packed files of the source.
     """
 
@@ -64,6 +65,7 @@ class Manifest:
     format: Format
     dtype: DType
     text: str | None
+    batch_size: int
     parts: tuple[Part, ...] = field(default=(), compare=False)
 
     @property
@@ -126,6 +128,7 @@ WHY = {
     "format": "another format",
     "dtype": "another type of numbers",
     "text": "another text column",
+    "batch_size": "another batch size",
 }
 
 
@@ -190,7 +193,6 @@ def compute_shard(
     store: Store,
     model: EmbeddingModel,
     *,
-    batch_size: int,
     progress: ProgressReporter | None = None,
 ) -> ShardResult:
     """Embed the images of a shard and write it; memory is bounded by its embeddings and two batches of images.
@@ -203,7 +205,7 @@ def compute_shard(
     first, last = manifest.range(shard)
     problems: list[BadImage] = []
     items = ShardItems(listing, first, last)
-    vectors = model.encode_images(items, batch_size=batch_size, problems=problems, progress=progress)
+    vectors = model.encode_images(items, batch_size=manifest.batch_size, problems=problems, progress=progress)
     reasons = {problem.index: problem.reason for problem in problems}
     records: list[Record] = []
     for row in range(last - first):
@@ -214,7 +216,7 @@ def compute_shard(
     if manifest.text is not None:
         values = [_caption(record, manifest.text) for record in records]
         texts = _texts(model, values)
-        if manifest.format == "clip-retrieval":  # its rows have no nulls
+        if manifest.format == "clip-retrieval":  # which would index NaN
             reasons |= {row: f"no text in {manifest.text!r}" for row, value in enumerate(values) if value is None}
     kept = [row for row in range(len(records)) if row not in reasons]
     failed = [(records[row].path, reasons[row]) for row in sorted(reasons)]
@@ -247,7 +249,7 @@ def _texts(model: EmbeddingModel, values: Sequence[str | None]) -> NDArray[np.fl
     from vse.models.encode import BadImageWarning
 
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", BadImageWarning)  # a null says so
+        warnings.simplefilter("ignore", BadImageWarning)  # rows of NaN say so
         return embed_texts(model, values, 128)
 
 

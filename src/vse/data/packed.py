@@ -90,6 +90,10 @@ class OpenFile:
             raise InputError(f"{self.name} ends at byte {offset + len(content):,} of {offset + size:,}: truncated")
         return content
 
+    def __del__(self) -> None:
+        if self._file is not None:
+            self._file.close()
+
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self.name, self._opener)
 
