@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -36,10 +37,8 @@ def descendants(process: int) -> list[int]:
 
 def kill(process: int) -> None:
     for each in descendants(process):
-        try:
+        with suppress(ProcessLookupError):
             os.kill(each, signal.SIGKILL)
-        except ProcessLookupError:
-            pass
 
 
 class KillAtFirstShard(SilentProgress):
@@ -74,12 +73,13 @@ def cluster(monkeypatch):
     started: list[subprocess.Popen[bytes]] = []
     try:
         for command in (head, worker):
-            log = (Path(place) / f"start-{len(started)}.log").open("wb")
-            started.append(subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True))
-            deadline = time.monotonic() + 120
-            while b"Ray runtime started" not in Path(log.name).read_bytes():
-                assert started[-1].poll() is None, Path(log.name).read_text()
-                assert time.monotonic() < deadline, Path(log.name).read_text()
+            log = Path(place) / f"start-{len(started)}.log"
+            with log.open("wb") as out:
+                started.append(subprocess.Popen(command, stdout=out, stderr=out, start_new_session=True))
+            deadline = time.monotonic() + 300
+            while b"Ray runtime started" not in log.read_bytes():
+                assert started[-1].poll() is None, log.read_text()
+                assert time.monotonic() < deadline, log.read_text()
                 time.sleep(0.2)
         yield address, started[1].pid
     finally:

@@ -201,8 +201,8 @@ def _tar_samples(name: str, file: BinaryIO) -> Iterator[_Sample]:
                     raise InputError(f"{name}: {encodable(member.name)} is there twice: expected distinct names")
                 sample.members[ending.lower()] = (member.offset_data, member.size)
             file.seek(tar.offset)
-            if not file.read(512):
-                raise InputError(f"{name} has no end mark after byte {length:,}: the tar is truncated, fetch it again")
+            if file.read(512) != bytes(512):  # tarfile stops without an error at an invalid header
+                raise InputError(f"{name} has no end mark at byte {tar.offset:,}: it is truncated or damaged")
     except InputError:
         raise
     except (tarfile.TarError, ValueError, OSError, EOFError, OverflowError, RecursionError) as error:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import bisect
+import io
+import mmap
 import struct
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
@@ -121,12 +123,11 @@ class TableImages:
 
     def _open_arrow(self) -> tuple[Any, list[int]]:
         pyarrow = require("pyarrow", "parquet", "reading Arrow files")
-        source = self._opened.file()
-        path = getattr(source, "name", None)
-        source.close()
-        if not isinstance(path, str):
-            raise InputError(f"{self.name}: Arrow files are read from local disks: copy it, or use Parquet or tars")
-        self._batches, schema = read_arrow(pyarrow, path, self.name)
+        try:
+            mapped = mmap.mmap(self._opened.file().fileno(), 0, access=mmap.ACCESS_READ)
+        except (AttributeError, io.UnsupportedOperation):
+            raise InputError(f"{self.name}: Arrow files are read from local disks: copy it, or use tars") from None
+        self._batches, schema = read_arrow(pyarrow, mapped, self.name)
         return schema, [len(batch) for batch in self._batches]
 
     def _errors(self) -> Any:
@@ -171,9 +172,9 @@ def table_errors(name: str) -> Iterator[None]:
         raise InputError(f"{name} cannot be read ({first_line(error)}): the file is damaged, fetch it again") from None
 
 
-def read_arrow(pyarrow: Any, path: str, name: str) -> tuple[list[Any], Any]:
+def read_arrow(pyarrow: Any, mapped: mmap.mmap, name: str) -> tuple[list[Any], Any]:
     """Map the record batches of an Arrow file; compressed ones would be decompressed on opening and are refused."""
-    source = pyarrow.memory_map(path)
+    source = pyarrow.BufferReader(pyarrow.py_buffer(mapped))
     magic = source.read(8)
     source.seek(8 if magic[:6] == b"ARROW1" else 0)  # the file format is a stream between two marks
     schema = pyarrow.ipc.read_schema(source)
