@@ -38,7 +38,7 @@ def pack(table: Path, folder: Path) -> Path:
 
 
 def grid_recipe(data: Path) -> Recipe:
-    schedule = {"epochs": 2, "batch_size": 8, "decay_epochs": 1}
+    schedule = {"epochs": 1, "batch_size": 8, "decay_epochs": 0}
     values = tiny_values(data, schedule=schedule, run=EVERY_STEP)
     values["model"]["image"] = {
         "kind": "grid",
@@ -67,9 +67,7 @@ def test_training_from_tars_equals_training_from_files(tmp_path):
     train(recipe, tmp_path / "expected")
     interrupted(packed, tmp_path / "run", at=8)
     train(packed, tmp_path / "run")
-    assert (tmp_path / "run/metrics.jsonl").read_bytes() == (tmp_path / "expected/metrics.jsonl").read_bytes()
-    train(packed, tmp_path / "uninterrupted")
-    assert_same_run(tmp_path / "run", tmp_path / "uninterrupted")
+    assert_same_run(tmp_path / "run", tmp_path / "expected")
 
 
 def test_run_from_changed_tars_is_not_resumed(tmp_path):
