@@ -158,7 +158,7 @@ def test_destination_of_other_work_is_refused(photos, whole, tmp_path, capsys):
     (other / NAMES[0]).write_bytes(contents()[1])
     for arguments, message in (
         ([photos, "--into", whole, "--dtype", "float16"], "another type of numbers"),
-        ([photos, "--into", whole, "--text", "caption"], "another text column"),
+        ([photos, "--into", whole, "--text", "caption"], "has no column 'caption'"),
         ([photos, "--into", whole, "--format", "clip-retrieval"], "another format"),
         ([photos, "--into", whole, "--batch-size", "8"], "another batch size"),
         ([other, "--into", whole], "another source"),
@@ -206,6 +206,17 @@ def test_bad_images_are_listed_with_reasons(tmp_path):
     assert [row["path"] for row in rows] == ["images/bad.png", "images/gone.png", "memory://gone/x.png"]
     assert [bool(row["reason"]) for row in rows] == [True] * 3
     assert read_shards(tmp_path / "out")[0].column("path").to_pylist() == [f"images/{NAMES[0]}"]
+
+
+def test_shards_are_imported_and_searched(tmp_path, capsys):
+    """``vse collection import`` takes the shards with their model, one without a readable image included."""
+    source = write_folder(tmp_path / "images")
+    for name in NAMES[:SHARD]:
+        (source / name).write_bytes(b"no image")
+    assert run(source, "--into", tmp_path / "out") == 0
+    shards = sorted(map(str, (tmp_path / "out").glob("shard-*.parquet")))
+    assert main(["collection", "import", str(tmp_path / "x.vse"), *shards]) == 0
+    assert f"{COUNT - SHARD} embeddings of model {model().fingerprint()}" in capsys.readouterr().out
 
 
 def test_clip_retrieval_files_hold_images_and_texts(tmp_path):

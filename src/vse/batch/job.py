@@ -142,6 +142,8 @@ def embed(
     content = store.read(MANIFEST)
     known = () if content is None else Manifest.from_json(content, store.place).parts
     listing = list_source(place, known)
+    if text is not None and listing.kind != "packed":
+        raise InputError(f"{place} has no column {text!r}: texts come with tars and Parquet; leave it out")
     towers = worker_model(model, device, threads)
     if not towers.capabilities.images:
         raise InputError(f"the model {model!r} takes no images: 'vse inspect' says what a model can do")

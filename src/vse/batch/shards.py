@@ -13,6 +13,7 @@ import re
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
+from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
@@ -79,8 +80,11 @@ class Manifest:
 
     def digest(self, shard: int) -> str:
         """Return a name for the content of a shard: its images, the model, and how they are stored."""
-        state = {**asdict(self), "parts": None, "model_source": None, "range": self.range(shard)}
-        return hashlib.sha256(json.dumps(state, sort_keys=True).encode()).hexdigest()[:12]
+        return hashlib.sha256(f"{self._state} {self.range(shard)}".encode()).hexdigest()[:12]
+
+    @cached_property
+    def _state(self) -> str:
+        return json.dumps({name: getattr(self, name) for name in WHY}, sort_keys=True)
 
     def name(self, shard: int) -> str:
         """Return the file whose presence means that a shard is complete."""

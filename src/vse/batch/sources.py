@@ -17,7 +17,7 @@ from functools import cached_property, lru_cache
 from itertools import accumulate, islice, product
 from typing import Any, Literal
 
-from vse.batch.store import Store, is_url, open_store
+from vse.batch.store import OBJECT_STORES, Store, is_url, open_store
 from vse.data.packed import ENDINGS, Packed, open_packed
 from vse.errors import InputError
 from vse.inputs.files import encodable, kind_of_name
@@ -31,6 +31,8 @@ MAX_EXPANDED = 1_000_000
 """Names that braces may stand for."""
 FILES_OPEN = 4
 """Packed files that a process keeps open."""
+FETCHED = OBJECT_STORES | {"http", "https"}
+"""Protocols of URLs in lists and tables."""
 _BRACES = re.compile(r"\{([^{}]*)\}")
 _RANGE = re.compile(r"(\d+)\.\.(\d+)")
 
@@ -119,8 +121,8 @@ class Listing:
     def _named(self, name: str) -> bytes | str:
         """Return the image at a name of a list or a table: relative to its place, a local path, or a URL."""
         if is_url(name):
-            if name.lower().startswith("file:") or "::" in name:
-                raise BadImageError(name, "a URL of this kind is not read from lists: write the path")
+            if name.partition("://")[0].lower() not in FETCHED or "::" in name:
+                raise BadImageError(name, f"URLs in lists are of {', '.join(sorted(FETCHED))}")
             return _remote(name).content("")
         if is_url(self.place) and (name.startswith("/") or ".." in name.split("/")):
             raise BadImageError(name, f"not below {self.place}")

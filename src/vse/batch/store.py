@@ -207,7 +207,12 @@ class RemoteStore:
             size = self._retry("read", partial(self.filesystem.size, path)) or 0
             if size > limit:
                 raise BadImageError(shown, f"{size:,} bytes, at most {limit:,}")
-            return self._retry("read", partial(self.filesystem.cat_file, path))
+            if self.whole_objects:
+                return self._retry("read", partial(self.filesystem.cat_file, path))
+            content = self._retry("read", partial(self._read_some, path, limit + 1))  # a server may send any amount
+            if len(content) > limit:
+                raise BadImageError(shown, f"more than {limit:,} bytes")
+            return content
         except FileNotFoundError:
             raise BadImageError(shown, "no such file") from None
         except PermissionError as error:
@@ -249,6 +254,10 @@ class RemoteStore:
     def clean(self, complete: set[str]) -> None:
         """Nothing is left: an upload that was not completed is no object."""
 
+    def _read_some(self, path: str, size: int) -> bytes:
+        with self.filesystem.open(path, "rb") as file:
+            return file.read(size)
+
     def _path(self, name: str) -> str:
         return f"{self.root}/{name}" if name else self.root
 
@@ -256,7 +265,7 @@ class RemoteStore:
         for attempt in range(ATTEMPTS):
             try:
                 return call()
-            except (FileNotFoundError, FileExistsError, PermissionError, TypeError, NotImplementedError):
+            except (FileNotFoundError, FileExistsError, PermissionError, TypeError, NotImplementedError, VSEError):
                 raise
             except Exception as error:
                 if attempt + 1 == ATTEMPTS:

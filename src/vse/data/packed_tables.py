@@ -87,14 +87,15 @@ class TableImages:
 
     def _group(self, group: int, *, images: bool) -> Any:
         with self._opened.lock:
-            place = (0 if self._arrow else group, images)
             if self._arrow:
                 return self._batches[group]
+            place = (group, images)
             if place not in self._held:
                 with self._errors():
                     self._held[place] = self._read_group(group, [self.image_column] if images else self._others)
-                while len(self._held) > 2 * GROUPS_HELD:
-                    self._held.popitem(last=False)
+                alike = [held for held in self._held if held[1] == images]
+                for oldest in alike[:-GROUPS_HELD]:
+                    del self._held[oldest]
             self._held.move_to_end(place)
             return self._held[place]
 
