@@ -30,6 +30,8 @@ from vse.progress import ProgressReporter, SilentProgress
 SHARD_SIZE = 10_000
 RETRIES = 3
 """How often Ray repeats a shard whose worker or node was lost."""
+MAX_ERRORS = 3
+"""Shards that may fail on Ray before the job stops; one of a damaged file leaves the others going."""
 AHEAD = 2
 """Ray tasks in flight for each CPU of the cluster."""
 Results: TypeAlias = Generator["ShardResult", None, None]
@@ -89,7 +91,10 @@ class Work:
             )
         except VSEError:
             raise
-        except OSError as error:  # an object store that was lost while a file was read
+        except Exception as error:
+            if not is_url(self.listing.place):
+                raise
+            # An object store that was lost while a file was read; implementations have no common error.
             raise StoreError(f"{self.listing.place} cannot be read ({first_line(error)}): resume later") from error
 
 
@@ -294,6 +299,7 @@ def _ray_results(
     shared = ray.put(work)
     waiting = list(reversed(shards))
     running: dict[Any, int] = {}
+    errors: list[VSEError] = []
     try:
         while waiting or running:
             while waiting and len(running) < AHEAD * slots:
@@ -302,11 +308,19 @@ def _ray_results(
             done, _ = ray.wait(list(running), num_returns=1)
             for reference in done:
                 shard = running.pop(reference)
-                result = _ray_get(ray, reference, shard)
+                try:
+                    result = _ray_get(ray, reference, shard)
+                except VSEError as error:  # the other shards go on, unless this happens again and again
+                    errors.append(error)
+                    if len(errors) == MAX_ERRORS:
+                        raise
+                    continue
                 first, last = work.manifest.range(shard)
                 report.advance(last - first)
                 if result is not None:
                     yield result
+        if errors:
+            raise errors[0]
     finally:
         for reference in running:
             ray.cancel(reference, force=False)
