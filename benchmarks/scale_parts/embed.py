@@ -1,8 +1,8 @@
 """Embed the same images with one process, as four divisions of the work, and with two Ray workers.
 
-The shards must be equal byte by byte. One process with two threads and two Ray workers of one CPU each then take turns;
-both are warm (models loaded, workers and decoders started). CPU time is that of the whole process tree, and counts what
-Ray does besides; wall time means something on an idle machine only.
+The shards must be equal byte by byte. One process with one thread, one with two, and two Ray workers of one CPU each
+then take turns; all are warm (models loaded, workers and decoders started). CPU time is that of the whole process tree,
+and counts what Ray does besides; wall time means something on an idle machine only.
 """
 
 from __future__ import annotations
@@ -17,10 +17,12 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 
+RAY = "two Ray workers"
 HERTZ = os.sysconf("SC_CLK_TCK")
 
 
@@ -37,14 +39,15 @@ def run(options: argparse.Namespace) -> None:
     import ray
 
     from vse.batch import embed
+    from vse.inputs.decoding import use_decoders
 
     with tempfile.TemporaryDirectory(prefix="vse-embed-") as name:
         place = Path(name)
         source = _images(place / "images", options.photos, options.count)
         size = -(-options.count // options.shards)
 
-        def alone(into: Path, **more: object) -> None:
-            embed(source, into, model=options.model, shard_size=size, threads=2, **more)
+        def alone(into: Path, threads: int = 2, **more: object) -> None:
+            embed(source, into, model=options.model, shard_size=size, threads=threads, **more)
 
         def on_ray(into: Path) -> None:
             embed(source, into, model=options.model, shard_size=size, threads=1, ray="auto")
@@ -62,10 +65,18 @@ def run(options: argparse.Namespace) -> None:
                 alone(place / "four", shard=(part, 4))
             on_ray(place / "ray")
             digests = {each: _digest(place / each) for each in ("one", "four", "ray")}
-            times: dict[str, list[tuple[float, float]]] = {"one process": [], "two Ray workers": []}
+            variants: dict[str, Callable[[Path], None]] = {
+                "one process, one thread": partial(alone, threads=1),
+                "one process, two threads": alone,
+                RAY: on_ray,
+            }
+            times: dict[str, list[tuple[float, float]]] = {each: [] for each in variants}
             for _ in range(options.rounds):
-                times["one process"].append(_measure(alone, place / "round"))
-                times["two Ray workers"].append(_measure(on_ray, place / "round"))
+                for number, (each, work) in enumerate(variants.items(), start=1):
+                    if each != RAY:  # as many decoders as threads, started by a run that is not measured
+                        use_decoders(number)
+                        _measure(work, place / "round")
+                    times[each].append(_measure(work, place / "round"))
         finally:
             ray.shutdown()
     _report(options, digests, times)
@@ -75,13 +86,14 @@ def _report(options: argparse.Namespace, digests: dict[str, str], times: dict[st
     equal = len(set(digests.values())) == 1
     wall = {name: statistics.median(each[0] for each in rounds) for name, rounds in times.items()}
     cpu = {name: statistics.median(each[1] for each in rounds) for name, rounds in times.items()}
-    one, two = times
     print(f"{platform.machine()}, {os.cpu_count()} cores, {options.count} images, {options.shards} shards")
     print(f"one process = 4 divisions = 2 Ray workers, byte by byte: {'yes' if equal else 'NO'} ({digests})")
     print("| | wall s | CPU s | images/s |\n|---|--:|--:|--:|")
     for name in times:
         print(f"| {name} | {wall[name]:.2f} | {cpu[name]:.2f} | {options.count / wall[name]:.1f} |")
-    print(f"two Ray workers / one process: wall {wall[two] / wall[one]:.2f}, CPU {cpu[two] / cpu[one]:.2f}")
+    for name in times:
+        if name != RAY:
+            print(f"{RAY} / {name}: wall {wall[RAY] / wall[name]:.2f}, CPU {cpu[RAY] / cpu[name]:.2f}")
     if options.json is not None:
         result = {"equal": equal, "digests": digests, "wall": wall, "cpu": cpu, "rounds": times}
         options.json.parent.mkdir(parents=True, exist_ok=True)
