@@ -122,6 +122,7 @@ COMMANDS = {
     "models": "models:models",
     "pull": "models:pull",
     "push": "models:push",
+    "embed": "embed:embed",
     "index": "index:index",
     "search": "search:search",
     "serve": "serve:serve",

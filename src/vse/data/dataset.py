@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vse.data.frames import FRAME_LIMIT, VideoFrames, find_frames, sample_digest
+from vse.data.packed import PackedImages
 from vse.data.video_sources import FrameSource
 from vse.errors import InputError
 
@@ -30,7 +31,7 @@ class ImageSet(Protocol):
 
     @property
     def kind(self) -> Kind:
-        """What indexing returns: a path for ``files``, an array for ``features``."""
+        """What indexing returns: a path or the content of a file for ``files``, an array for ``features``."""
 
     @property
     def feature_size(self) -> int | None:
@@ -178,7 +179,7 @@ class CaptionedImages:
     name: str
     split: str
     layout: str
-    images: ImageFiles | FeatureRows | VideoFrames
+    images: ImageFiles | PackedImages | FeatureRows | VideoFrames
     captions: tuple[str, ...]
     caption_to_image: NDArray[np.int64]
 

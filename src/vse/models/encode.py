@@ -113,7 +113,7 @@ def encode_images(
     known = len(found)
     one = what.removesuffix("s")
     reporter.start(len(sources), what)
-    for start, loaded in read_ahead(lambda i: _read_one(towers, sources[i], f"{one} {i}"), len(sources), batch_size):
+    for start, loaded in read_ahead(lambda i: _read_one(towers, sources, i, f"{one} {i}"), len(sources), batch_size):
         read: dict[int, list[tuple[int, NDArray[Any]]]] = {}  # pixels and feature sets apart
         for offset, item in enumerate(loaded):
             if isinstance(item, VSEError):
@@ -321,9 +321,14 @@ def _as_array(value: Any) -> Any:
     return value.detach().cpu().numpy() if isinstance(value, TensorLike) else value
 
 
-def _read_one(towers: Towers, source: Any, name: str) -> NDArray[Any] | VSEError:
+def _read_one(towers: Towers, sources: Items, index: int, name: str) -> NDArray[Any] | VSEError:
     """Return the array for one source, or the error that says why there is none."""
-    source = _as_array(source)
+    try:
+        source = _as_array(sources[index])
+    except InputError as error:  # a sequence may read its items when they are asked for
+        if hasattr(error, "reason"):  # BadImageError, which is about this item alone
+            return error
+        raise
     is_set = isinstance(source, np.ndarray) and source.ndim == 2 and np.issubdtype(source.dtype, np.floating)
     if is_set and source.shape[1] == towers.feature_size:
         if not len(source):

@@ -12,6 +12,7 @@ from typing import Any
 from vse.data import CaptionedImages, FeatureRows, FeatureStore, ImageFiles, attach, open_data
 from vse.data.dataset import VIDEOS
 from vse.data.layouts.hgr import annotation_folder
+from vse.data.packed import PackedImages
 from vse.data.vocabulary import WORD_FILE, WORD_LIMIT, VideoVocabulary
 from vse.errors import InputError
 from vse.evaluation.embeddings import split_hash
@@ -79,6 +80,8 @@ def _first_captions(data: CaptionedImages, count: int) -> CaptionedImages:
     images = data.images
     if isinstance(images, ImageFiles):
         images = replace(images, paths=images.paths[:last], ids=images.ids[:last])
+    elif isinstance(images, PackedImages):
+        images = images.first(last)
     elif isinstance(images, FeatureRows):
         images = replace(images, rows=images.rows[:last], ids=images.ids[:last])
     else:

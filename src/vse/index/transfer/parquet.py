@@ -72,6 +72,8 @@ def parquet_width(file: Any, path: Path, column: str) -> int:
         raise InputError(f"{path}: column {column!r} is {kind}, expected lists of floating-point numbers")
     if not pyarrow.types.is_floating(kind.value_type):
         raise InputError(f"{path}: column {column!r} is {kind}, expected lists of floating-point numbers")
+    if not file.metadata.num_rows and pyarrow.types.is_fixed_size_list(kind):
+        return checked_width(kind.list_size, path)  # a shard of 'vse embed' without a single readable image
     if not file.metadata.num_rows:
         raise InputError(f"{path} is empty: expected a row for each embedding")
     values = sum(
