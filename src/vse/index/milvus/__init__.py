@@ -24,7 +24,8 @@ the parts above. A Milvus collection that has one of these names but other colum
 dropped: if it is in the way, an error reports it.
 """
 
-from vse.index.milvus.collection import MilvusCollection, MilvusNextGeneration, convert_collection
+from vse.index.milvus.collection import MilvusCollection, convert_collection
 from vse.index.milvus.connection import MilvusAddress, parse_address
+from vse.index.milvus.next_generation import MilvusNextGeneration
 
 __all__ = ["MilvusAddress", "MilvusCollection", "MilvusNextGeneration", "convert_collection", "parse_address"]

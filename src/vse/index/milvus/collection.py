@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,6 +45,9 @@ from vse.index.milvus.tables import (
 from vse.index.milvus.writing import CHANGES, ROOT, Writer, by_place
 from vse.index.types import CollectionInfo, Entry, Facets, Hits, Item, MediaFile, Vectors
 from vse.progress import ProgressReporter
+
+if TYPE_CHECKING:
+    from vse.index.milvus.next_generation import MilvusNextGeneration
 
 PAGE = 512
 SOURCE, SETTINGS = "model_source", "settings"
@@ -129,9 +132,6 @@ class MilvusCollection(reading.NoWords):
             dimensions: Length of its vectors.
             options: Of Milvus, see :func:`~vse.index.milvus.connection.read_options`; default: those of the address.
 
-        Returns:
-            The collection.
-
         Raises:
             InputError: The address is invalid, or already taken.
             VSEError: Milvus cannot be reached, or another process has locked the folder.
@@ -159,12 +159,8 @@ class MilvusCollection(reading.NoWords):
 
         Args:
             path: The address, see :func:`parse_address`.
-            write: Whether to open for writing, which drops older generations. Milvus Lite has one writer, a server any
-                number.
+            write: Open for writing, which drops older generations. Milvus Lite has one writer, a server any number.
             model: Fingerprint that the collection's model must have; None accepts any.
-
-        Returns:
-            The serving generation.
 
         Raises:
             InputError: There is no collection at ``path``, its model is another one, or an earlier version wrote it.
@@ -183,9 +179,13 @@ class MilvusCollection(reading.NoWords):
             return tables
 
         collection = cls(*opened(address, expect, new=False, write=write), write=write)
-        if write:
-            with suppress(VSEError):  # the next writer retries
-                drop_leftovers(collection.tables.connection, keep=collection.tables.generation)
+        try:
+            if write:
+                with suppress(VSEError):  # the next writer retries
+                    drop_leftovers(collection.tables.connection, keep=collection.tables.generation)
+        except BaseException:
+            collection.close()
+            raise
         return collection
 
     @classmethod
@@ -229,16 +229,7 @@ class MilvusCollection(reading.NoWords):
         return self._counted[1]
 
     def add(self, entries: Sequence[Entry]) -> None:
-        """Add files, replacing those at the same (root, path); repeating it changes nothing.
-
-        Args:
-            entries: The files with their vectors; of duplicates the last one wins.
-
-        Raises:
-            InputError: An entry is invalid, or Milvus cannot store one of its values; nothing is added.
-            VSEError: The collection is not open for writing, or Milvus failed: some files may have been added, call it
-                again.
-        """
+        """Add files, replacing those at the same place. If Milvus fails, some may have been added: call it again."""
         writer = self._writing()
         entries = tuple(entries)
         for entry in entries:
@@ -247,54 +238,27 @@ class MilvusCollection(reading.NoWords):
             writer.add(by_place(entries))
 
     def remove(self, files: Iterable[tuple[str, str]]) -> int:
-        """Remove files and purge their vectors.
-
-        Args:
-            files: (root, path) of each file; unknown ones are skipped.
-
-        Returns:
-            How many files were removed.
-        """
+        """Remove files and purge their vectors; return how many there were."""
         return self._writing().remove([place_key(place) for place in files])
 
     def move(
         self, moves: Sequence[tuple[tuple[str, str], MediaFile]], *, captions: Mapping[str, Vectors] | None = None
     ) -> None:
-        """Move files, all at once, so that they can swap places.
-
-        Args:
-            moves: The old (root, path) of each file, and the file as it is now; a file at a new place is removed.
-            captions: Vectors of new captions, by text; unchanged captions keep theirs, others have none.
-
-        Raises:
-            InputError: A file is unknown, moved twice, or two files share a new place; nothing is moved.
-        """
+        """Move files, all at once, so that they can swap places; a file at a new place is removed."""
         known = check_captions(captions, self.dimensions)
         self._writing().move(tuple(moves), known)
 
     def search(self, vector: Vectors, k: int, *, where: Filter | None = None, exact: bool | None = None) -> Hits:
         """Return the best items, scored exactly even where an approximate index proposed them.
 
-        Args:
-            vector: The query ``(D,)``, a unit vector.
-            k: How many items.
-            where: Only search items of files that pass this filter, which Milvus applies.
-            exact: True compares with every vector; None and False use an approximate index if there is one.
-
-        Returns:
-            Up to ``k`` hits by descending score, then by id. The best 5 are the first 5 of the best 15: always when the
-            search is exact, otherwise for ``k`` up to 256.
+        The best 5 are the first 5 of the best 15: always when the search is exact, otherwise for ``k`` up to 256.
         """
         search = Search("items", self._checked(vector, k), k, condition(where))
         (rows, scores), compared = best(self.tables, search, exact=bool(exact))
         return Hits(np.array([row["item"] for row in rows], np.int64), scores, compared)
 
     def search_captions(self, vector: Vectors, k: int) -> list[tuple[str, int, float]]:
-        """Return the ``k`` best captions that have vectors.
-
-        Returns:
-            (caption, id of its file's first item, score) of each, by descending score.
-        """
+        """Return the ``k`` best captions that have vectors, as (caption, id of its first item, score)."""
         return reading.best_captions(self.tables, self._checked(vector, k), k)
 
     def items(self, ids: Sequence[int]) -> list[Item]:
@@ -368,23 +332,10 @@ class MilvusCollection(reading.NoWords):
         self, *, model: str, model_source: str, dimensions: int, progress: ProgressReporter | None = None
     ) -> MilvusNextGeneration:
         """Return the next generation, to be filled while this one serves: see :class:`MilvusNextGeneration`."""
+        from vse.index.milvus.next_generation import next_generation
+
         self._writing().check_serves()
-        about = About(model, check_dimensions(dimensions), self.about.options)
-        connection = Connection(self.tables.connection.address)
-        try:
-            tables = Tables(connection, self.tables.generation + 1)
-            names = [name for name in connection.names() if name in tables.names()]
-            expect_ours(connection, names, fix="rename or drop it")
-            resumed = tables.load() and tables.about == about
-            if not resumed:
-                tables.make(about, {SOURCE: model_source})
-            new = MilvusNextGeneration(tables, self)
-            if resumed:
-                new.resume(model_source)
-            return new
-        except BaseException:
-            connection.close()
-            raise
+        return next_generation(self, About(model, check_dimensions(dimensions), self.about.options), model_source)
 
     def unfinished(self) -> CollectionInfo | None:
         """Return the counts of an upgrade that is running or was interrupted; None when there is none."""
@@ -436,53 +387,3 @@ class MilvusCollection(reading.NoWords):
 
     def _block(self, rows: list[Row]) -> tuple[NDArray[np.int64], Vectors]:
         return np.array([row["item"] for row in rows], np.int64), vectors_of(rows, self.dimensions)
-
-
-class MilvusNextGeneration(MilvusCollection):
-    """A :class:`~vse.index.types.NextGeneration` in Milvus; see :meth:`MilvusCollection.new_generation`.
-
-    ::
-
-        with collection.new_generation(model=..., model_source=..., dimensions=...) as new:
-            for ...: new.add(...)
-            new.commit()
-
-    Closing without :meth:`commit`, or a crash, keeps what was added: the next call for the same model and dimensions
-    resumes it, a call for another model removes it, and so does :meth:`discard`. The old collection has to stay open,
-    and rejects changes after the switch.
-    """
-
-    def __init__(self, tables: Tables, old: MilvusCollection) -> None:
-        super().__init__(tables, None, write=True, old=old.tables)
-        self._old = old
-
-    @property
-    def superseded(self) -> bool:
-        """Always False: nothing replaces a generation before it serves."""
-        return False
-
-    def resume(self, model_source: str) -> None:
-        """Align what an earlier attempt left with the current state of the old generation."""
-        self.tables.put({SOURCE: model_source})
-        self._writing().drop_outdated()
-
-    def commit(self, *, progress: ProgressReporter | None = None) -> None:
-        """Make this generation serve, atomically, and close it; open the collection again to use it."""
-        self._writing().check_serves()
-        settings = self._old.tables.values().get(SETTINGS)
-        if settings is not None:
-            self.tables.put({SETTINGS: settings})
-        switch(self.tables.connection, self.tables.generation)
-        self.close()
-
-    def discard(self) -> None:
-        """Drop this generation and close it; the old one keeps serving."""
-        self._writing().check_serves()
-        self.tables.drop()
-        self.close()
-
-    def new_generation(
-        self, *, model: str, model_source: str, dimensions: int, progress: ProgressReporter | None = None
-    ) -> MilvusNextGeneration:
-        """Raise VSEError: only one generation is built at a time."""
-        raise VSEError(f"generation {self.tables.generation} of {self.where} is not serving yet: commit it first")

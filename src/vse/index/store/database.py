@@ -111,10 +111,7 @@ STORED = np.dtype("<f4")
 
 def checksum(cells: Iterable[Cell]) -> int:
     """Return the CRC-32 of ``cells``, which depends on their types, values and order."""
-    total = 0
-    for cell in cells:
-        total = zlib.crc32(_bytes_of(cell), total)
-    return total
+    return zlib.crc32(b"".join(map(_bytes_of, cells)))
 
 
 def _bytes_of(cell: Cell) -> bytes:
@@ -147,7 +144,7 @@ def file_cells(file: MediaFile) -> tuple[Cell, ...]:
     """Return the values of ``FILE_COLUMNS``."""
     return (
         to_bytes(file.root), to_bytes(file.path), file.kind, file.size, file.modified, file.digest,
-        file.width, file.height, _real(file.taken), _real(file.latitude), _real(file.longitude), _real(file.duration),
+        file.width, file.height, real(file.taken), real(file.latitude), real(file.longitude), real(file.duration),
     )  # fmt: skip
 
 
@@ -200,7 +197,8 @@ def vectors_of(blobs: list[bytes], dimensions: int) -> Vectors:
     return array.reshape(len(blobs), dimensions)
 
 
-def _real(value: float | None) -> float | None:
+def real(value: float | None) -> float | None:
+    """Return a number as SQLite stores it in a column of reals."""
     return None if value is None else float(value)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 from datetime import UTC, datetime
@@ -32,12 +33,17 @@ SMALLEST = 1e-30
 UNIT = 9e-4
 """How far the length of a vector may be from 1 for it to be stored as it is; a collection allows 1e-3."""
 
+_SURROGATE = re.compile("[\ud800-\udfff]")
 _TEXTS = ("camera", "place", "title", "description", "ocr", "digest")
 _LISTS = ("keywords", "captions")
 _COUNTS = ("size", "modified", "width", "height", "metadata_version")
 _NUMBERS = ("latitude", "longitude", "duration", "start", "end")
-COLUMNS = ("id", "path", "root", "kind", "taken", *_TEXTS, *_LISTS, "caption", *_COUNTS, *_NUMBERS)
+METADATA = "metadata"
+"""Column of a JSON object, as ``vse embed`` writes it, whose fields count as columns where there are none."""
+COLUMNS = ("id", "path", "root", "kind", "taken", *_TEXTS, *_LISTS, "caption", *_COUNTS, *_NUMBERS, METADATA)
 """Columns that are read; others are ignored, and reported."""
+_KNOWN = frozenset(COLUMNS)
+_NOT_IN_METADATA = frozenset({"id", "path", "root", METADATA})
 
 
 class RowError(ValueError):
@@ -71,7 +77,9 @@ def read_file(row: Mapping[str, Any], vector: Vectors, *, root: str | None, modi
     Raises:
         RowError: A value is missing or invalid.
     """
-    given = {name: value for name, value in row.items() if name in COLUMNS and not _is_absent(name, value)}
+    given = {name: value for name, value in row.items() if name in _KNOWN and not _is_absent(name, value)}
+    if METADATA in given:
+        given = {**_metadata(given.pop(METADATA)), **given}
     found_root = _text("root", given.get("root", root or DEFAULT_ROOT))
     path = _path(given, found_root)
     kind = given.get("kind", "image")
@@ -121,6 +129,18 @@ def mark_of(file: MediaFile, moments: Sequence[Moment]) -> bytes:
     return state.digest()
 
 
+def _metadata(value: Any) -> dict[str, Any]:
+    """Return the fields of a JSON object that are columns; what else a program stored there is left out."""
+    try:
+        fields_found = json.loads(value) if isinstance(value, str) else value
+    except (ValueError, RecursionError):
+        return {}
+    if not isinstance(fields_found, dict):
+        return {}
+    known = _KNOWN - _NOT_IN_METADATA
+    return {name: each for name, each in fields_found.items() if name in known and not _is_absent(name, each)}
+
+
 def _is_absent(name: str, value: Any) -> bool:
     """Return whether there is no value; an empty ``ocr`` says that an image holds no text."""
     return value is None or (value == "" and name != "ocr") or (isinstance(value, float) and math.isnan(value))
@@ -145,7 +165,7 @@ def _text(name: str, value: Any) -> str:
         raise RowError(f"{name} is {type(value).__name__}, expected a text")
     if len(value) > MAX_TEXT:
         raise RowError(f"{name} has {len(value):,} characters, at most {MAX_TEXT:,}")
-    if any("\ud800" <= letter <= "\udfff" for letter in value):
+    if not value.isascii() and _SURROGATE.search(value):
         raise RowError(f"{name} holds a lone surrogate, expected UTF-8")
     return value
 
