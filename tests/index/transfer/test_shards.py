@@ -105,7 +105,7 @@ def test_shards_that_do_not_belong_together_are_named(tmp_path: Path, shards: Pa
     assert not where.exists()
     report = import_embeddings(where, [shards], on_bad="skip")
     assert (report.added, [problem.reason[-5:] for problem in report.problems]) == (20, ["twice", "twice"])
-    with pytest.raises(InputError, match="expected a folder with export.json, or with .parquet files"):
+    with pytest.raises(InputError, match=r"expected a folder with export\.json, or with \.parquet files"):
         import_embeddings(where, [tmp_path / "shards" / "failures"])
 
 

@@ -111,18 +111,23 @@ STORED = np.dtype("<f4")
 
 def checksum(cells: Iterable[Cell]) -> int:
     """Return the CRC-32 of ``cells``, which depends on their types, values and order."""
-    return zlib.crc32(b"".join(map(_bytes_of, cells)))
+    parts: list[bytes] = []
+    for cell in cells:  # one loop without calls: every row of an import comes here
+        if cell is None:
+            parts.append(b"n")
+        elif isinstance(cell, bytes):
+            parts += (_SIZED(b"b", len(cell)), cell)
+        elif isinstance(cell, str):
+            raw = cell.encode("utf-8", "surrogateescape")
+            parts += (_SIZED(b"t", len(raw)), raw)
+        elif isinstance(cell, int):
+            parts.append(_SIZED(b"i", cell))
+        else:
+            parts.append(_REAL(b"f", cell))
+    return zlib.crc32(b"".join(parts))
 
 
-def _bytes_of(cell: Cell) -> bytes:
-    if cell is None:
-        return b"n"
-    if isinstance(cell, int):
-        return b"i" + struct.pack("<q", cell)
-    if isinstance(cell, float):
-        return b"f" + struct.pack("<d", cell)
-    kind, raw = (b"b", cell) if isinstance(cell, bytes) else (b"t", cell.encode("utf-8", "surrogateescape"))
-    return kind + struct.pack("<q", len(raw)) + raw
+_SIZED, _REAL = struct.Struct("<cq").pack, struct.Struct("<cd").pack
 
 
 def to_bytes(text: str) -> bytes:

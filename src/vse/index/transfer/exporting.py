@@ -230,7 +230,7 @@ def _export_shards(
 ) -> tuple[int, int]:
     """Write Parquet files of about ``rows`` items each, by id; those that are there already are kept.
 
-    A file is never split. Each shard is renamed into place when it is complete; ``shards.json`` says at the end that all
+    A file is never split. Each shard is renamed into place when complete; ``shards.json`` says at the end that all
     of them are.
     """
     state = {**_manifest(info), "generation": info.generation, "changes": info.changes, "shard_rows": rows}
