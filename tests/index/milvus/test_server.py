@@ -9,8 +9,9 @@ import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
-from tests.index.examples import DIMENSIONS, QUERIES, VECTORS, entry
+from tests.index.examples import DIMENSIONS, QUERIES, VECTORS, directions, entry
 from tests.index.support import batch
 
 from vse.errors import InputError, VSEError
@@ -192,6 +193,43 @@ def test_a_server_that_is_lost_is_one_line(
     printed = capfd.readouterr()
     assert printed.out == ""
     assert all("chttp2_transport" in line for line in printed.err.splitlines()), "only gRPC may log that it was left"
+
+
+def test_import_resumes_when_the_milvus_server_was_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One line in the middle of an import; on the restarted server the same import adds the rest, and ids stay."""
+    from vse.index import import_embeddings, stream_items
+    from vse.index.milvus import connection as calls
+    from vse.index.milvus.tables import Tables
+    from vse.index.transfer import importing
+
+    np.save(tmp_path / "v.npy", directions(20, DIMENSIONS, seed=3))
+    running, database, port = server.start_server_in_thread(str(tmp_path / "data"))
+    address = f"milvus+http://127.0.0.1:{port}/photos"
+    monkeypatch.setattr(importing, "BATCH", 5)
+    upsert, written = Tables.upsert, []
+
+    def lost(self: Tables, table: str, rows: list[dict[str, object]]) -> None:
+        written.extend(row["item"] for row in rows if table == "items")
+        if len(written) > 10:
+            running.stop(grace=0).wait()
+            database.close()
+        upsert(self, table, rows)  # type: ignore[arg-type]
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Tables, "upsert", lost)
+        patch.setattr(calls, "ANSWER_SECONDS", 0.5)
+        patch.setattr(calls, "CALL_SECONDS", 0.5)
+        with pytest.raises(VSEError, match="/photos cannot be used") as caught:
+            import_embeddings(address, [tmp_path / "v.npy"], model="m")
+    assert "\n" not in str(caught.value)
+    running, database, port = server.start_server_in_thread(str(tmp_path / "data"))
+    address = f"milvus+http://127.0.0.1:{port}/photos"
+    report = import_embeddings(address, [tmp_path / "v.npy"], model="m")
+    assert (report.unchanged, report.added, report.info.items) == (10, 10, 20)
+    with MilvusCollection.open(address) as reader:
+        assert set(written[:10]) < {item.id for item, _ in stream_items(reader)}
+    running.stop(grace=0)
+    database.close()
 
 
 def others(address: str, name: str) -> pymilvus.MilvusClient:
