@@ -13,7 +13,7 @@ from tests.index.conformance_generations import ids_of
 from tests.index.examples import DIMENSIONS, VECTORS
 
 from vse.errors import InputError
-from vse.index.milvus import MilvusCollection, convert_collection, tables
+from vse.index.milvus import MilvusCollection, convert_collection, previous, tables
 from vse.index.open import collection_exists
 
 pymilvus = pytest.importorskip("pymilvus")
@@ -97,13 +97,15 @@ def test_collection_of_the_previous_format_is_converted(tmp_path: Path, capsys: 
     def stop(*_: object) -> None:
         raise KeyboardInterrupt
 
-    for method in ("upsert", "count"):  # before anything was copied, and after the switch
+    for place, name in ((tables.Tables, "upsert"), (previous, "switch")):  # nothing is copied, the old rows are dropped
         with monkeypatch.context() as patch:
-            patch.setattr(tables.Tables, method, stop)
+            patch.setattr(place, name, stop)
             with pytest.raises(KeyboardInterrupt):
                 convert_collection(folder)
-    if convert_collection(folder) is None:
-        assert convert_collection(folder) is None
+        with pytest.raises(InputError, match="written by an earlier version of vse"):
+            MilvusCollection.open(folder)
+    assert convert_collection(folder) == 3
+    assert convert_collection(folder) is None
     with MilvusCollection.open(folder, write=True) as writer:
         assert ids_of(writer) == {'a".jpg': [2], "v.mp4": [3, 4], "b.jpg": [5]}
         np.testing.assert_array_equal(writer.vectors([2, 3, 4, 5]), VECTORS[2:6])

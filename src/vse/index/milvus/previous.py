@@ -72,7 +72,10 @@ def convert(address: MilvusAddress) -> int | None:
                 connection.drop(name)
         if serving_generation(connection) is None:
             switch(connection, tables.generation)
-        connection.drop(f"{connection.name}_meta", *(f"{connection.name}_g{n}_meta" for n in range(2, generation + 2)))
+        states = [f"{connection.name}_g{number}_meta" for number in range(2, generation + 2)]
+        for name in (*states, f"{connection.name}_meta"):
+            if connection.columns(name) == STATES:
+                connection.drop(name)
         return tables.count("items", "position == 0")
 
 

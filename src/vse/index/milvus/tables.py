@@ -32,7 +32,7 @@ from vse.index.types import Vectors, VectorTable
 PARTS = ("meta", "items", "captions")
 """In the order to drop them: without its meta, nobody takes the rest for complete."""
 MAX_ROWS = 16_384
-"""Most rows that Milvus returns from one search."""
+"""Most rows that Milvus returns from one search, or from one query with a limit."""
 BLOCK_BYTES = 16 * 2**20
 """Approximate size of one request or reply; Milvus rejects messages above 64 MiB."""
 FLUSH_AFTER = 1024
@@ -64,13 +64,16 @@ def full_options(connection: Connection, given: Mapping[str, str]) -> dict[str, 
 
 
 class Tables:
-    """The Milvus collections of one generation; :meth:`make` or :meth:`load` them first."""
+    """The Milvus collections of one generation; :meth:`make` or :meth:`load` them first.
+
+    ``level`` is the consistency of reads; by default that of the address, else the recorded one.
+    """
 
     def __init__(self, connection: Connection, generation: int) -> None:
         self.connection, self.generation = connection, generation
         self.base = f"{connection.name}_g{generation}"
         self._about: About | None = None
-        self._level = dict(connection.address.options).get("consistency_level")
+        self.level = dict(connection.address.options).get("consistency_level")
         self._unflushed: dict[str, int] = dict.fromkeys(PARTS, 0)
 
     @property
@@ -177,7 +180,7 @@ class Tables:
         """
         key, total = KEY[table], self.count(table)
         bytes_each = 128 if SMALL.issuperset(columns) else 1024 + 4 * self.about.dimensions * ("vector" in columns)
-        block = max(64, min(8192 if bytes_each > 128 else 2**17, BLOCK_BYTES // bytes_each))
+        block = max(64, min(8192 if bytes_each > 128 else MAX_ROWS - 1, BLOCK_BYTES // bytes_each))
         end = 2 ** (ID_BITS + 1) if table == "items" else 2**63 - 1
         pieces = max(1, -(-10 * total // (8 * block)))
         cuts = [end * piece // pieces for piece in range(pieces)] + [end]
@@ -253,7 +256,7 @@ class Tables:
 
     def _read_level(self) -> str:
         recorded = "Strong" if self._about is None else self._about.options["consistency_level"]
-        return self._level or recorded
+        return self.level or recorded
 
     def _name(self, part: str) -> str:
         return self.base if part == "items" else f"{self.base}_{part}"

@@ -85,6 +85,7 @@ class Writer:
 
     def __init__(self, tables: Tables, old: Tables | None = None, *, serving: bool = True) -> None:
         self.tables, self.old, self._serving = tables, old, serving
+        tables.level = "Strong"  # what it does not see it would not replace
         self._guard = threading.Lock()
         self._roots: set[str] = set()
         self._slot = f"{CHANGES}{secrets.randbelow(SLOTS)}"
