@@ -5,7 +5,8 @@
 
 Each step runs in its own process, so that the peak is that of the step alone; "start" is a process that imports the
 same modules and does nothing. A step reads what the steps before it wrote: "export" needs "import shards" or "import
-npy". "per CPU second" leaves out the time in which other work had the cores. The seed is 0.
+npy". "per CPU second" leaves out the time in which other work had the cores. From 200,000 rows on, an import ends by
+building an approximate index; a line before that says when all rows were committed. The seed is 0.
 """
 
 from __future__ import annotations
@@ -71,7 +72,35 @@ def write_shards(folder: Path, rows: int, dimensions: int) -> None:
     writer.close()
 
 
-def run_step(step: str, folder: Path, results: multiprocessing.Queue) -> None:  # type: ignore[type-arg]
+def peak_mb() -> float:
+    """Return the peak memory of this process; getrusage would count the parent's memory before exec."""
+    status = Path("/proc/self/status").read_text()
+    return int(status.split("VmHWM:")[1].split()[0]) / 1024
+
+
+def shown(step: str, rows: int, seconds: float, busy: float, peak: float) -> None:
+    rate = f"{seconds:7.1f} s {rows / seconds:>8,.0f} rows/s {rows / busy:>8,.0f} per CPU second"
+    print(f"{step:15} {'' if step == 'start' else rate:50}  peak {peak:5.0f} MB", flush=True)
+
+
+def committed_reporter(rows: int):  # type: ignore[no-untyped-def]
+    """Return progress that prints a line when all rows were committed and the approximate index is built next."""
+    from vse.progress import SilentProgress
+
+    start, begun = time.perf_counter(), time.process_time()
+
+    class Stages(SilentProgress):
+        imported = False
+
+        def start(self, total: int, description: str) -> None:
+            if self.imported and total:
+                shown("  committed", rows, time.perf_counter() - start, time.process_time() - begun, peak_mb())
+            self.imported = description == "importing"
+
+    return Stages()
+
+
+def run_step(step: str, folder: Path, rows: int, results: multiprocessing.Queue) -> None:  # type: ignore[type-arg]
     from vse.index import export_embeddings, import_embeddings, open_collection
 
     own = folder / ("own.db" if "milvus" in step else "own.vse")
@@ -79,15 +108,13 @@ def run_step(step: str, folder: Path, results: multiprocessing.Queue) -> None:  
     if step == "import npy":
         import_embeddings(folder / "npy.vse", [folder / "vectors.npy", folder / "rows.jsonl"])
     elif step.startswith("import"):
-        import_embeddings(own, [folder / "shards"])
+        import_embeddings(own, [folder / "shards"], progress=committed_reporter(rows))
     elif step in ("export shards", "export milvus"):
         export_embeddings(open_collection(own), folder / f"out {step}", shard_rows=SHARD)
     elif step != "start":
         out = "out" if step == "export npy" else "out.parquet"
         export_embeddings(open_collection(own), folder / out)
-    seconds, busy = time.perf_counter() - start, time.process_time() - begun
-    status = Path("/proc/self/status").read_text()  # getrusage would count the parent's memory before exec
-    results.put((seconds, busy, int(status.split("VmHWM:")[1].split()[0]) / 1024))
+    results.put((time.perf_counter() - start, time.process_time() - begun, peak_mb()))
 
 
 def main() -> None:
@@ -105,12 +132,11 @@ def main() -> None:
         print(f"{given.rows:,} rows of {given.dimensions} dimensions, {given.rows * given.dimensions * 4 / 1e6:.0f} MB")
         for step in given.steps:
             results = spawn.Queue()
-            process = spawn.Process(target=run_step, args=(step, folder, results))
+            process = spawn.Process(target=run_step, args=(step, folder, given.rows, results))
             process.start()
             seconds, busy, peak = results.get()
             process.join()
-            rate = f"{seconds:7.1f} s {given.rows / seconds:>8,.0f} rows/s {given.rows / busy:>8,.0f} per CPU second"
-            print(f"{step:15} {'' if step == 'start' else rate:50}  peak {peak:5.0f} MB", flush=True)
+            shown(step, given.rows, seconds, busy, peak)
 
 
 if __name__ == "__main__":
