@@ -121,6 +121,21 @@ def collection_exists(where: str | os.PathLike[str]) -> bool:
         raise VSEError(f"{folder} cannot be read ({error.strerror}): check its permissions") from None
 
 
+def convert_collection(where: str | os.PathLike[str]) -> bool:
+    """Convert a collection of an earlier version to the current format, if it needs that; return whether it did.
+
+    Items keep their ids. The next call resumes an interrupted conversion.
+
+    Raises:
+        VSEError: It cannot be read, or another process is writing to it.
+    """
+    if backend_of(where) != "milvus":
+        return False
+    from vse.index.milvus import convert_collection
+
+    return convert_collection(_address(where)) is not None
+
+
 def find_collections(folder: str | os.PathLike[str], pattern: str) -> list[str]:
     """Return the names of the collections in ``folder`` that match a glob ``pattern``, sorted."""
     from vse.index.store.layout import HEADER

@@ -248,7 +248,8 @@ class Collection(Protocol):
     """Files and embeddings behind one interface. One writer at a time, any number of readers.
 
     Embeddings are unit vectors; a score is their dot product. ``add`` and ``remove`` are atomic, and durable once they
-    return, even if the process or machine crashes.
+    return, even if the process or machine crashes. On Milvus several may write, and a call is not atomic: see
+    ``docs/collections.md``.
     """
 
     @property

@@ -8,6 +8,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import count
 from pathlib import Path
 
 from vse.errors import InputError
@@ -20,6 +21,7 @@ from vse.index.store.database import (
     Cell,
     checksum,
     file_cells,
+    real,
     to_bytes,
     to_text,
     transaction,
@@ -69,6 +71,37 @@ def add_entry(connection: sqlite3.Connection, entry: Entry, item_ids: Sequence[i
     for text, vector in zip(entry.file.captions, vectors, strict=True):
         _insert_caption(connection, file, to_bytes(text), None if vector is None else vector_bytes(vector))
     words.put(connection, file, entry.file)
+
+
+def add_entries(connection: sqlite3.Connection, entries: Sequence[Entry]) -> None:
+    """Add files like :func:`add_entry`, with one statement per table; if a file occurs twice, the last one counts."""
+    last = {(entry.file.root, entry.file.path): entry for entry in entries}
+    for place in last:
+        remove_file(connection, place)
+    last_known = last_ids(connection)
+    file_ids, item_ids, caption_ids = (count(last_known[table] + 1) for table in SEQUENCES)
+    files, items, captions = list[tuple[Cell, ...]](), list[tuple[Cell, ...]](), list[tuple[Cell, ...]]()
+    new: list[tuple[int, MediaFile]] = []
+    for file, entry in zip(file_ids, last.values(), strict=False):
+        new.append((file, entry.file))
+        files.append((file, *file_cells(entry.file)))
+        for moment in entry.moments:
+            items.append((next(item_ids), file, real(moment.start), real(moment.end), vector_bytes(moment.vector)))
+        vectors = [None] * len(entry.file.captions) if entry.caption_vectors is None else entry.caption_vectors
+        for text, vector in zip(entry.file.captions, vectors, strict=True):
+            known = None if vector is None else vector_bytes(vector)
+            captions.append((next(caption_ids), file, to_bytes(text), known))
+    for table, columns, rows in (
+        ("files", f" (id, {FILE_COLUMNS}, checksum)", files),
+        ("items", "", items),
+        ("captions", "", captions),
+    ):
+        if rows:
+            marks = ", ".join("?" * (len(rows[0]) + 1))
+            connection.executemany(
+                f"INSERT INTO {table}{columns} VALUES ({marks})", ((*cells, checksum(cells)) for cells in rows)
+            )
+    words.put_new(connection, new)
 
 
 def purge_removed(connection: sqlite3.Connection) -> None:
@@ -138,10 +171,8 @@ def _insert_file(connection: sqlite3.Connection, file: MediaFile) -> int:
 
 
 def _insert_item(connection: sqlite3.Connection, file: int, moment: Moment, known: int | None) -> None:
-    start = None if moment.start is None else float(moment.start)
-    end = None if moment.end is None else float(moment.end)
     known = _next_id(connection, "items") if known is None else known
-    cells = (known, file, start, end, vector_bytes(moment.vector))
+    cells = (known, file, real(moment.start), real(moment.end), vector_bytes(moment.vector))
     connection.execute("INSERT INTO items VALUES (?, ?, ?, ?, ?, ?)", (*cells, checksum(cells)))
 
 

@@ -136,8 +136,7 @@ class EmbeddedCollection(SnapshotReader):
             check_entry(entry, self.meta.dimensions)
 
         def change(connection: sqlite3.Connection) -> None:
-            for entry in entries:
-                changing.add_entry(connection, entry)
+            changing.add_entries(connection, entries)
 
         self._change(change, sum(len(entry.moments) + len(entry.file.captions) for entry in entries))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain, groupby, islice
 from pathlib import Path
@@ -29,20 +29,10 @@ from vse.index.types import Collection, CollectionInfo, Entry, MediaFile, Moment
 from vse.inputs.files import Problem
 from vse.progress import ProgressReporter, SilentProgress
 
-BATCH = 1024
+BATCH = 4096
 """Embeddings of one transaction; a file is never split."""
 MAX_BAD = 100_000
 """Rows that may be left out."""
-NO_DETAILS: dict[str, Any] = {
-    "camera": None,
-    "place": None,
-    "title": None,
-    "description": None,
-    "keywords": (),
-    "ocr": None,
-    "metadata_version": 0,
-}
-"""Fields that Milvus does not store."""
 OnBad = Literal["error", "skip"]
 DEFAULT_MODEL = "own"
 
@@ -144,8 +134,6 @@ def import_embeddings(
     notes = []
     if checked.captions:
         notes.append(f"{checked.captions:,} files have captions, which are found by their words, not by meaning")
-    if counts.stripped:
-        notes.append(f"Milvus stores no {', '.join(NO_DETAILS)}: left out of {counts.stripped:,} files")
     return EmbeddingImport(
         info=info,
         rows=checked.rows,
@@ -198,7 +186,6 @@ class _Counts:
     added: int = 0
     replaced: int = 0
     unchanged: int = 0
-    stripped: int = 0
 
 
 @dataclass(frozen=True)
@@ -286,8 +273,8 @@ def _write(
     report: ProgressReporter,
 ) -> _Counts:
     counts, batch, size = _Counts(), list[Entry](), 0
-    details = collection.info().backend != "milvus"
-    if collection.info().files:
+    compare = collection.info().files > 0
+    if compare:
         _remember_known(collection, ids, report)
 
     def changed(place: str, number: int, reason: str) -> None:
@@ -305,10 +292,7 @@ def _write(
         bad = {number for at, number in checked.bad if at == position}
         for file, rows in _grouped(_rows(source, root, changed, report, bad)):
             moments = [row.moment for row in rows]
-            if not details and (plain := replace(file, **NO_DETAILS)) != file:
-                counts.stripped += 1
-                file = plain  # noqa: PLW2901
-            known = ids.mark(file)
+            known = ids.mark(file) if compare else None
             if known is not None and known == mark_of(file, moments):
                 counts.unchanged += 1
                 continue
