@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tests.index.examples import directions
 
 from vse.index.scoring import exact_scores
-from vse.index.store import searcher as scan
+from vse.index.store import scan
 
 
 @pytest.mark.parametrize("small", [0, scan.SMALL])
