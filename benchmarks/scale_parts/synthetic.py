@@ -2,8 +2,9 @@
 
     x = normalise(μ + topic + cluster + own),   each term ~ N(0, share · R diag(i^-1.34, i ≤ 256) Rᵀ)
 
-The exponent, the length of μ and the number of components (256 hold 98 % of the variance) are those of the 40,460 captions of Flickr8k under the bundled photo model; the shares
-give a vector's nearest neighbours among 10^5 about the cosines that they have there. Independent Gaussian vectors would
+The exponent, the length of μ and the number of components (256 hold 98 % of the variance) are those of the 40,460
+captions of Flickr8k under the bundled photo model; the shares give a vector's nearest neighbours about the cosines that
+they have there. Independent Gaussian vectors would
 have neither clusters nor a spectrum: all of them are about equally far from each other, which no search in practice
 is, and no index can exploit. Block ``b`` depends on the seed and on ``b`` alone.
 """

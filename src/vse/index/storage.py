@@ -27,10 +27,14 @@ STORAGES: tuple[Storage, ...] = get_args(Storage)
 DEFAULT_STORAGE: Storage = "float32"
 Rows = NDArray[Any]
 """Embeddings ``(n, D)`` as stored; the dtype says how."""
-_DTYPES = {"float32": np.dtype("<f4"), "float16": np.dtype("<f2"), "int8": np.dtype("i1")}
+_DTYPES: dict[Storage, np.dtype[Any]] = {
+    "float32": np.dtype("<f4"),
+    "float16": np.dtype("<f2"),
+    "int8": np.dtype("i1"),
+}
 _LARGEST_CODE = 127
 _KEPT_LENGTH = 4e-4
-"""A vector whose length is off 1 by more is normalised before it is rounded, so that the result still passes for one."""
+"""A vector whose length is off 1 by more is normalised before it is rounded, and then still passes for a unit one."""
 
 
 def check_storage(name: str) -> Storage:

@@ -123,7 +123,7 @@ def _train(index: Any, vectors: VectorFile, count: int) -> None:
         return
     projection = faiss.downcast_VectorTransform(index.chain.at(0))
     projection.train(_sample(vectors, TRAINING_ROWS))
-    lists = faiss.extract_index_ivf(index)
+    lists = faiss.downcast_index(index.index)
     lists.cp.niter, lists.cp.min_points_per_centroid = ITERATIONS, 1  # FAISS would warn below 39
     lists.pq.cp.niter, lists.pq.cp.max_points_per_centroid = ITERATIONS, POINTS_PER_CODE
     lists.train(np.concatenate([projection.apply(rows) for rows in _samples(vectors, count)]))

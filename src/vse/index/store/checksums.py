@@ -64,7 +64,7 @@ def weights(dimensions: int, value_bytes: int = 4) -> Sums:
 
 
 def sums_of(vectors: Rows, first_row: int = 0) -> Sums:
-    """Return what stored ``vectors (n, D)``, rows from ``first_row`` on, add to the checksums of the blocks they touch."""
+    """Return what stored ``vectors (n, D)`` add to the checksums of the blocks they touch, from ``first_row`` on."""
     (count, dimensions), stored = vectors.shape, vectors.dtype.newbyteorder("<")
     size = rows_per_block(dimensions, stored.itemsize)
     before = first_row % size

@@ -38,9 +38,10 @@ SEARCH_BLOCK = 1024
 
 @dataclass(frozen=True)
 class Part:
-    """Rows of ``matrix (n, D)``, as stored, with ascending ``ids (n,)``; ``alive (n,)`` masks removed ones, None means none are.
+    """Rows of ``matrix (n, D)``, as stored, with ascending ``ids (n,)``; ``alive (n,)`` masks removed ones.
 
-    ``file`` is the file that the matrix is mapped from, whose blocks are verified before they are used.
+    ``alive`` is None if none are. ``file`` is the file that the matrix is mapped from, whose blocks are verified before
+    they are used.
     """
 
     ids: Ids

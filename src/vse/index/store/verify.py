@@ -185,9 +185,7 @@ def damaged_rows(
         for row in _counted(rows, progress or SilentProgress()):
             if checksum(row[1:]) != row[0]:
                 wrong = "does not match its checksum"
-            elif (
-                table in {"items", "captions"} and row[-1] is not None and len(row[-1]) != form.row_bytes
-            ):
+            elif table in {"items", "captions"} and row[-1] is not None and len(row[-1]) != form.row_bytes:
                 wrong = f"holds a vector of {len(row[-1])} bytes"
             else:
                 continue

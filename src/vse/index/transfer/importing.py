@@ -13,7 +13,8 @@ from time import perf_counter
 from typing import Any, Literal
 
 from vse.errors import InputError, unknown_choice
-from vse.index.open import collection_exists, create_collection, open_collection
+from vse.index.open import check_same_storage, collection_exists, create_collection, open_collection
+from vse.index.storage import DEFAULT_STORAGE, check_storage, rounded
 from vse.index.transfer.exporting import stream_items
 from vse.index.transfer.parquet import Origin
 from vse.index.transfer.rows import (
@@ -89,6 +90,7 @@ def import_embeddings(
     root: str | None = None,
     column: str = EMBEDDING,
     on_bad: OnBad = "error",
+    storage: str | None = None,
     progress: ProgressReporter | None = None,
 ) -> EmbeddingImport:
     """Add the embeddings of files to a collection, which is created if there is none.
@@ -104,6 +106,7 @@ def import_embeddings(
         root: What ids are relative to, unless a row has a ``root``; "imported" by default.
         column: Column of the embeddings, in Parquet and JSON lines.
         on_bad: ``"error"`` imports nothing if a row is invalid; ``"skip"`` leaves such rows out and reports them.
+        storage: How a new collection stores embeddings: ``"float32"`` (default), ``"float16"`` or ``"int8"``.
         progress: Receives the rows checked, then the rows imported.
 
     Raises:
@@ -112,6 +115,8 @@ def import_embeddings(
     """
     if on_bad not in ("error", "skip"):
         raise InputError(unknown_choice("on_bad", on_bad, ("error", "skip")))
+    if storage is not None:
+        check_storage(storage)
     start, report = perf_counter(), progress or SilentProgress()
     paths = [Path(each) for each in sources if not isinstance(each, EmbeddingSource)]
     opened = [each for each in sources if isinstance(each, EmbeddingSource)]
@@ -123,6 +128,7 @@ def import_embeddings(
     if exists:
         with closing(open_collection(where)) as known:
             _check_fits(known.info(), opened[0], origin)
+            check_same_storage(known.info(), storage)
     with closing(_Ids()) as ids:
         checked = _check(opened, root, ids, report, on_bad)
         created = origin or Origin(DEFAULT_MODEL, "")
@@ -134,6 +140,7 @@ def import_embeddings(
                 model=created.model,
                 model_source=created.model_source or None,
                 dimensions=opened[0].dimensions,
+                storage=storage,
             )
         )
         with closing(collection):
@@ -286,8 +293,9 @@ def _write(
     report: ProgressReporter,
 ) -> _Counts:
     counts, batch, size = _Counts(), list[Entry](), 0
-    details = collection.info().backend != "milvus"
-    if collection.info().files:
+    info = collection.info()
+    details = info.backend != "milvus"
+    if info.files:
         _remember_known(collection, ids, report)
 
     def changed(place: str, number: int, reason: str) -> None:
@@ -309,7 +317,7 @@ def _write(
                 counts.stripped += 1
                 file = plain  # noqa: PLW2901
             known = ids.mark(file)
-            if known is not None and known == mark_of(file, moments):
+            if known is not None and known == mark_of(file, _as_stored(moments, info)):
                 counts.unchanged += 1
                 continue
             counts.added += known is None
@@ -321,6 +329,13 @@ def _write(
     flush()
     report.finish()
     return counts
+
+
+def _as_stored(moments: list[Moment], info: CollectionInfo) -> list[Moment]:
+    """Return moments with the vectors that the collection will return for them."""
+    if info.storage == DEFAULT_STORAGE:
+        return moments
+    return [replace(moment, vector=rounded(moment.vector, info.storage)) for moment in moments]
 
 
 def _remember_known(collection: Collection, ids: _Ids, report: ProgressReporter) -> None:
