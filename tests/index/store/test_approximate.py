@@ -266,5 +266,5 @@ def test_index_kind_by_collection_size() -> None:
     """Exact below 200,000 vectors, a graph from there, product codes from a million."""
     sizes = [0, 199_999, 200_000, 999_999, 1_000_000]
     assert [approximate.kind_for(size) for size in sizes] == [None, None, "hnsw", "hnsw", "ivfpq"]
-    assert approximate.recipe("ivfpq", 5_000_000, 1024) == "PCAR128,IVF8944,PQ64np"
-    assert approximate.recipe("ivfpq", 5_000_000, 96) == "IVF8944,PQ16np"
+    assert approximate.recipe("ivfpq", 5_000_000, 1024) == "PCAR128,IVF4000,PQ64np"
+    assert approximate.recipe("ivfpq", 5_000_000, 96) == "IVF4000,PQ16np"
