@@ -63,8 +63,6 @@ def run(options: argparse.Namespace) -> None:
                     options.json.write_text(json.dumps(results, indent=2) + "\n", "utf-8")
     print(*lines(results), sep="\n")
     if options.plot:
-        from scale_parts.size_plot import draw
-
         draw(results, options.plot)
 
 
@@ -248,3 +246,38 @@ def lines(results: dict[str, Any]) -> list[str]:
             f"| {search['exact']['cpu_ms']:,.0f} ms | {build['peak_rss_mb']:,}, {search['rss_before_exact_mb']:,} MB |"
         )
     return rows
+
+
+def draw(results: dict[str, Any], path: Path) -> None:
+    """Draw CPU time of a search, build time and bytes over the size, all axes logarithmic."""
+    import matplotlib as mpl
+
+    mpl.use("agg")
+    from matplotlib import pyplot
+
+    rows = sorted((row for row in results.values() if all(phase in row for phase in PHASES)), key=lambda r: r["size"])
+    sizes = [row["size"] for row in rows]
+    figure, (left, middle, right) = pyplot.subplots(1, 3, figsize=(11, 3.4), layout="constrained")
+    left.plot(sizes, [row["search"]["exact"]["cpu_ms"] for row in rows], "o-", label="exact")
+    left.plot(sizes, [row["search"]["again"]["cpu_ms"] for row in rows], "s-", label="IVF-PQ, exact scores")
+    for row in rows:
+        recall = f"recall@10 {row['search']['recall_at_10']:.3f}"
+        left.annotate(recall, (row["size"], row["search"]["again"]["cpu_ms"]), (0, -14), ha="center", fontsize=7,
+                      textcoords="offset points")  # fmt: skip
+    left.set_ylabel("one search, CPU ms")
+    middle.plot(sizes, [row["write"]["cpu_s"] for row in rows], "o-", label="generate and write")
+    middle.plot(sizes, [row["build"]["cpu_s"] for row in rows], "s-", label="build IVF-PQ")
+    middle.set_ylabel("CPU seconds")
+    right.plot(sizes, [row["write"]["vector_bytes"] / 1e6 for row in rows], "o-", label="vectors on disk")
+    right.plot(sizes, [row["build"]["index_bytes"] / 1e6 for row in rows], "s-", label="index on disk")
+    right.plot(sizes, [row["build"]["peak_rss_mb"] * 1.048576 for row in rows], "^--", label="peak RSS, build")
+    right.plot(
+        sizes, [row["search"]["rss_before_exact_mb"] * 1.048576 for row in rows], "v--", label="peak RSS, search"
+    )
+    right.set_ylabel("MB")
+    for axes in (left, middle, right):
+        axes.set(xscale="log", yscale="log", xlabel="embeddings of 512 dimensions, float16")
+        axes.margins(x=0.12, y=0.15)
+        axes.grid(True, which="major", alpha=0.3)
+        axes.legend(fontsize=8)
+    figure.savefig(path, dpi=90)
