@@ -277,7 +277,7 @@ def draw(results: dict[str, Any], path: Path) -> None:
     right.set_ylabel("MB")
     for axes in (left, middle, right):
         axes.set(xscale="log", yscale="log", xlabel="embeddings of 512 dimensions, float16")
-        axes.margins(x=0.12, y=0.15)
+        axes.margins(x=0.3, y=0.2)
         axes.grid(True, which="major", alpha=0.3)
         axes.legend(fontsize=8)
     figure.savefig(path, dpi=90)
