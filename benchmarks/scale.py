@@ -1,6 +1,8 @@
 """Measure what grows with the size of a collection or with the number of machines.
 
     python benchmarks/scale.py embed --photos data/flickr8k/images --count 240
+    python benchmarks/scale.py sizes --into runs/scale --json runs/scale/sizes.json --plot docs/images/scale.png
+    python benchmarks/scale.py storage
 
 The parts are described in their files under ``scale_parts/``.
 """
@@ -10,7 +12,11 @@ from __future__ import annotations
 import argparse
 from importlib import import_module
 
-PARTS = {"embed": "equal shards and throughput of one process, four divisions of the work, and two Ray workers"}
+PARTS = {
+    "embed": "equal shards and throughput of one process, four divisions of the work, and two Ray workers",
+    "sizes": "disk, build time, memory, recall and latency of one collection, from 10^5 to 10^7 embeddings",
+    "storage": "how much float16 and int8 change the results of exact searches over real embeddings",
+}
 
 
 def main() -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from vse.cli.console import progress_on_stderr, show
-from vse.cli.options import DeviceOption, JsonOption, ThreadsOption
+from vse.cli.options import DeviceOption, JsonOption, StorageOption, ThreadsOption
 from vse.errors import InputError, UsageError, VSEError
 
 if TYPE_CHECKING:
@@ -159,6 +159,7 @@ def import_(
     skip_bad: Annotated[
         bool, typer.Option("--skip-bad", help="Leave out invalid rows; otherwise they are an error.")
     ] = False,
+    storage: StorageOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Add embeddings from files to a collection.
@@ -176,6 +177,7 @@ def import_(
             root=root,
             column=column,
             on_bad="skip" if skip_bad else "error",
+            storage=storage,
             progress=progress,
         )
     show(report, as_json=as_json)

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from vse.errors import InputError
 from vse.index.filters import Filter
+from vse.index.storage import DEFAULT_STORAGE, Storage
 from vse.inputs.files import MediaKind
 from vse.progress import ProgressReporter
 
@@ -227,6 +228,7 @@ class CollectionInfo:
         changes: Items added plus items removed within this generation; replacing an item counts 2.
         root_files: Number of files of each root.
         lost_changes: Committed changes that are missing because the database was damaged; index the folders again.
+        storage: How the embeddings are stored; a server may store them otherwise.
     """
 
     where: str
@@ -242,6 +244,7 @@ class CollectionInfo:
     changes: int
     root_files: tuple[int, ...]
     lost_changes: int = 0
+    storage: Storage = DEFAULT_STORAGE
 
 
 class Collection(Protocol):

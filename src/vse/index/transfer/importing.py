@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain, groupby, islice
 from pathlib import Path
@@ -13,7 +13,8 @@ from time import perf_counter
 from typing import Any, Literal
 
 from vse.errors import InputError, unknown_choice
-from vse.index.open import collection_exists, create_collection, open_collection
+from vse.index.open import check_same_storage, collection_exists, create_collection, open_collection
+from vse.index.storage import DEFAULT_STORAGE, check_storage, rounded
 from vse.index.transfer.exporting import stream_items
 from vse.index.transfer.parquet import Origin
 from vse.index.transfer.rows import (
@@ -79,6 +80,7 @@ def import_embeddings(
     root: str | None = None,
     column: str = EMBEDDING,
     on_bad: OnBad = "error",
+    storage: str | None = None,
     progress: ProgressReporter | None = None,
 ) -> EmbeddingImport:
     """Add the embeddings of files to a collection, which is created if there is none.
@@ -94,6 +96,7 @@ def import_embeddings(
         root: What ids are relative to, unless a row has a ``root``; "imported" by default.
         column: Column of the embeddings, in Parquet and JSON lines.
         on_bad: ``"error"`` imports nothing if a row is invalid; ``"skip"`` leaves such rows out and reports them.
+        storage: How a new collection stores embeddings: ``"float32"`` (default), ``"float16"`` or ``"int8"``.
         progress: Receives the rows checked, then the rows imported.
 
     Raises:
@@ -102,6 +105,8 @@ def import_embeddings(
     """
     if on_bad not in ("error", "skip"):
         raise InputError(unknown_choice("on_bad", on_bad, ("error", "skip")))
+    if storage is not None:
+        check_storage(storage)
     start, report = perf_counter(), progress or SilentProgress()
     paths = [Path(each) for each in sources if not isinstance(each, EmbeddingSource)]
     opened = [each for each in sources if isinstance(each, EmbeddingSource)]
@@ -113,6 +118,7 @@ def import_embeddings(
     if exists:
         with closing(open_collection(where)) as known:
             _check_fits(known.info(), opened[0], origin)
+            check_same_storage(known.info(), storage)
     with closing(_Ids()) as ids:
         checked = _check(opened, root, ids, report, on_bad)
         created = origin or Origin(DEFAULT_MODEL, "")
@@ -124,6 +130,7 @@ def import_embeddings(
                 model=created.model,
                 model_source=created.model_source or None,
                 dimensions=opened[0].dimensions,
+                storage=storage,
             )
         )
         with closing(collection):
@@ -273,7 +280,8 @@ def _write(
     report: ProgressReporter,
 ) -> _Counts:
     counts, batch, size = _Counts(), list[Entry](), 0
-    compare = collection.info().files > 0
+    info = collection.info()
+    compare = info.files > 0
     if compare:
         _remember_known(collection, ids, report)
 
@@ -293,7 +301,7 @@ def _write(
         for file, rows in _grouped(_rows(source, root, changed, report, bad)):
             moments = [row.moment for row in rows]
             known = ids.mark(file) if compare else None
-            if known is not None and known == mark_of(file, moments):
+            if known is not None and known == mark_of(file, _as_stored(moments, info)):
                 counts.unchanged += 1
                 continue
             counts.added += known is None
@@ -305,6 +313,13 @@ def _write(
     flush()
     report.finish()
     return counts
+
+
+def _as_stored(moments: list[Moment], info: CollectionInfo) -> list[Moment]:
+    """Return moments with the vectors that the collection will return for them."""
+    if info.storage == DEFAULT_STORAGE:
+        return moments
+    return [replace(moment, vector=rounded(moment.vector, info.storage)) for moment in moments]
 
 
 def _remember_known(collection: Collection, ids: _Ids, report: ProgressReporter) -> None:
