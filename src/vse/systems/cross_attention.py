@@ -32,6 +32,11 @@ class Sets:
         """Return some of the sets; those of a slice as a view."""
         return Sets(self.elements[part], self.mask[part])
 
+    def trimmed(self) -> Sets:
+        """Return the sets without the padding that all of them have at the end."""
+        used = int(self.mask.any(dim=0).nonzero().max()) + 1 if len(self) else 0
+        return self if used in {0, self.mask.shape[1]} else Sets(self.elements[:, :used], self.mask[:, :used])
+
 
 class PairScoring(nn.Module):
     """The scores ``(B, T)`` of every image with every text, as a function of two batches of sets."""

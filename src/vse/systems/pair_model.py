@@ -36,6 +36,7 @@ MAX_BYTES = 1 << 27
 GRADIENT_BYTES = 1 << 29
 """Memory of the scores of a batch in training; a larger batch computes its blocks again in the backward pass."""
 TEXTS = 512  # whose elements are held at once
+GROUPS, LEAST_ALIKE = 4, 16  # groups of texts of similar length in training, and the fewest texts of a group
 
 
 def create_scoring(config: PairConfig) -> PairScoring:
@@ -69,7 +70,7 @@ def score_blocks(
     for rows in _slices(len(images), high):
         for columns in _slices(len(texts), wide):
             with torch.no_grad():
-                block = scoring(images.rows(rows), texts.rows(columns))
+                block = scoring(images.rows(rows), texts.rows(columns).trimmed())
             yield rows, columns, block
             del block
 
@@ -77,26 +78,30 @@ def score_blocks(
 def pair_scores(scoring: PairScoring, images: Sets, texts: Sets, *, max_bytes: int = GRADIENT_BYTES) -> Tensor:
     """Return the scores ``(B, T)`` of every image with every text; differentiable.
 
-    Where more than ``max_bytes`` would be kept for the backward pass, the scores are computed in blocks, and once more
-    in the backward pass.
+    Texts of similar length are scored together, so that little of the work is padding. Where more than ``max_bytes``
+    would be kept for the backward pass, the scores are computed in blocks, and once more in the backward pass.
     """
+    order = texts.mask.sum(dim=1).argsort(stable=True)
     high, wide = block_shape(scoring, images, texts, max_bytes // 2)  # as much again is kept for the gradients
-    if high >= len(images) and wide >= len(texts):
-        return cast(Tensor, scoring(images, texts))
-    high, wide = block_shape(scoring, images, texts, min(MAX_BYTES, max_bytes) // 2)
+    again = high < len(images) or wide < len(texts)
+    if again:
+        high, wide = block_shape(scoring, images, texts, min(MAX_BYTES, max_bytes) // 2)
+    alike = min(wide, max(LEAST_ALIKE, -(-len(texts) // GROUPS)))
 
     def block(*tensors: Tensor) -> Tensor:
         return cast(Tensor, scoring(Sets(*tensors[:2]), Sets(*tensors[2:])))
 
-    def scored(rows: slice, columns: slice) -> Tensor:
-        parts = (images.elements[rows], images.mask[rows], texts.elements[columns], texts.mask[columns])
-        return cast(Tensor, checkpoint(block, *parts, use_reentrant=False, preserve_rng_state=False))
+    def scored(rows: slice, group: Sets) -> Tensor:
+        parts = (images.elements[rows], images.mask[rows], group.elements, group.mask)
+        return (
+            cast(Tensor, checkpoint(block, *parts, use_reentrant=False, preserve_rng_state=False))
+            if again
+            else (block(*parts))
+        )
 
-    lines = [
-        torch.cat([scored(rows, columns) for columns in _slices(len(texts), wide)], dim=1)
-        for rows in _slices(len(images), high)
-    ]
-    return torch.cat(lines)
+    groups = [texts.rows(order[columns]).trimmed() for columns in _slices(len(texts), alike)]
+    lines = [torch.cat([scored(rows, group) for group in groups], dim=1) for rows in _slices(len(images), high)]
+    return torch.cat(lines)[:, order.argsort()]
 
 
 def _slices(count: int, step: int) -> Iterator[slice]:
