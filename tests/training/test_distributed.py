@@ -125,6 +125,9 @@ class TestFirstStep:
         videos = write_videos(folder / "videos")
         for name, run in (("levels", double), ("levels-in-parts", double | {"micro_batches": 2})):
             variants[name] = video_values(videos, "hgr-infinity", **clip, run=run, model=CALM)
+        sets = {"kind": "pairs", "system": "imram", "options": {"steps": 2}}
+        for name, run in (("sets", double), ("sets-in-parts", double | {"micro_batches": 2})):
+            variants[name] = tiny_values(data, **clip, run=run, model=sets)  # dropped elements: sizes differ by rank
         (folder / "variants.json").write_text(json.dumps(variants))
         (folder / "first_step.py").write_text(FIRST_STEP)
         command = torchrun(folder / "first_step.py", folder / "variants.json", folder)
@@ -142,6 +145,8 @@ class TestFirstStep:
             "batch-norm",
             "levels",
             "levels-in-parts",
+            "sets",
+            "sets-in-parts",
         ],
     )
     def test_two_processes_have_the_gradients_of_one(self, variant, folder):

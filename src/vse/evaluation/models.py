@@ -18,7 +18,7 @@ from vse.evaluation.protocols import AUTO
 from vse.evaluation.report import EvaluationReport, run_evaluation
 from vse.evaluation.retrieval_test import RetrievalTest, ScoredModel
 from vse.models.protocols import PairScorer
-from vse.models.sources import load, load_towers
+from vse.models.sources import load
 from vse.progress import ProgressReporter, SilentProgress
 
 if TYPE_CHECKING:
@@ -129,17 +129,14 @@ def score_models(
         return
     models = list(models)
     for model, name in zip(models, model_names(models), strict=True):
-        embedded = embed_model(
-            model,
-            data,
-            split,
-            name=name,
-            images=images,
-            features=features,
-            device=device,
-            threads=threads,
-            progress=progress,
-        )
+        loaded, opened = _open_images(model, name, data, split, images, features, device, threads, progress)
+        if isinstance(loaded, PairScorer):
+            if save is not None:
+                raise InputError(f"--save-embeddings: {name}: {loaded.no_vectors}")
+            test = RetrievalTest.of(opened)
+            yield ScoredModel.of_model(loaded, opened, test, name=name, progress=progress)
+            continue
+        embedded = embed_split(loaded, opened, name=name, progress=progress)
         if save is not None:
             header = embedded.header
             embedded.save(save / f"{header.model}-{header.data}-{header.split}-{header.fingerprint}")
@@ -160,8 +157,28 @@ def embed_model(
 ) -> Embeddings:
     """Return the embeddings of a split of images, from features or from image files as the model needs them."""
     name = name or model_names([model])[0]
+    loaded, opened = _open_images(model, name, data, split, images, features, device, threads, progress)
+    if isinstance(loaded, PairScorer):
+        raise InputError(f"{name}: {loaded.no_vectors}")
+    return embed_split(loaded, opened, name=name, progress=progress)
+
+
+def _open_images(
+    model: Any,
+    name: str,
+    data: StrPath,
+    split: str,
+    images: StrPath | None,
+    features: StrPath | None,
+    device: str | None,
+    threads: int | None,
+    progress: ProgressReporter,
+) -> tuple[Any, CaptionedImages]:
+    """Load a model, and open a split of images as features or as image files, as the model needs them."""
     named = isinstance(model, (str, os.PathLike))
-    loaded = load_towers(os.fspath(model), device=device, threads=threads) if named else model
+    loaded: Any = load(os.fspath(model), device=device, threads=threads) if named else model
+    if isinstance(loaded, PairScorer) and loaded.reads_graphs:
+        raise InputError(f"{name}: {loaded.no_vectors}")
     opened: CaptionedImages
     if not loaded.capabilities.images:
         opened = open_data(data, split, use="features" if features is None else "files", images=images)
@@ -175,7 +192,7 @@ def embed_model(
     progress.note(
         f"{name}: {len(opened.images)} images, {len(opened.captions)} captions of {opened.name} {opened.split}"
     )
-    return embed_split(loaded, opened, name=name, progress=progress)
+    return loaded, opened
 
 
 def _score_videos(
@@ -202,7 +219,7 @@ def _score_videos(
             held = f"{opened.name} holds frame features of videos"
             raise InputError(f"{name} reads images, and {held}: use a model that reads frames")
         graphs = None
-        if isinstance(loaded, PairScorer) and loaded.tokenizer is not None:
+        if isinstance(loaded, PairScorer) and loaded.reads_graphs and loaded.tokenizer is not None:
             graphs = graphs_of(loaded.tokenizer.max_length)
             progress.note(f"{name}: {graphs.note}")
         recorded = getattr(getattr(loaded.config, "about", None), "name", None)

@@ -187,7 +187,7 @@ def prepare(call: Call) -> Place:
 def _projected_size(name: str, changes: Changes, features: Path | None) -> int | None:
     """Return the width to which stored features are projected; None if the model takes them as they are."""
     recipe = read_recipe(name, changes)
-    if features is None or not isinstance(recipe, Recipe) or recipe.model.kind != "vse":
+    if features is None or not isinstance(recipe, Recipe) or recipe.model.kind == "hgr":
         return None
     image = recipe.model.image
     if image.kind != "region" or not (features / HEADER).is_file():

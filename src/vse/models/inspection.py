@@ -19,7 +19,7 @@ from vse.models.card import (
     text_tower,
 )
 from vse.models.coefficients import is_foreign, own_coefficients, own_relevance
-from vse.models.config import OWN, About, AnyConfig, HGRConfig, ModelConfig, read_config, split_marks
+from vse.models.config import OWN, About, AnyConfig, HGRConfig, ModelConfig, PairConfig, read_config, split_marks
 from vse.models.curves import CURVES_FILE, PoolingCurve, read_curves
 from vse.models.foreign import Foreign, embedding_size, image_inputs, recognise_folder, text_inputs
 from vse.models.protocols import Capabilities
@@ -208,6 +208,8 @@ def _capabilities(raw: Mapping[str, Any], config: AnyConfig | None, images: bool
     """Return what the loaded model can do, given whether it takes images and texts."""
     if raw.get("runtime") == "onnx":
         return Capabilities(images, texts, images, images and raw.get("explains") is True, not images)
+    if isinstance(config, PairConfig):
+        return Capabilities(images, texts, videos=False, evidence=False, features=True)
     tower = config.image if isinstance(config, ModelConfig) else None
     reads_videos = tower is not None and tower.kind == "frames" and tower.backbone is not None
     explains = tower is not None and tower.pooling.weights_ranks

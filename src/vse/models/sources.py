@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from vse.models.onnx import OnnxModel
     from vse.models.protocols import EmbeddingModel
     from vse.models.vse_model import VSEModel
+    from vse.systems.pair_model import PairModel
 
 MODELS = Path(__file__).with_name("shipped")
 """The models of a checkout; the distribution vse-infinity-photo installs the same ones."""
@@ -40,7 +41,7 @@ INSTALLED: Registry[Callable[[], str | Path]] = Registry("vse.models")
 
 def load(
     source: str | Path, *, device: str | None = None, threads: int | None = None, revision: str | None = None
-) -> VSEModel | OnnxModel | HGRModel:
+) -> VSEModel | OnnxModel | HGRModel | PairModel:
     """Load a model.
 
     Args:
@@ -81,11 +82,11 @@ def load(
 
 def load_towers(source: str | Path, *, device: str | None = None, threads: int | None = None) -> EmbeddingModel:
     """Load a model that has embeddings; raise :class:`InputError` for one that only scores pairs."""
-    from vse.models.protocols import NO_VECTORS, PairScorer  # loads numpy, which the name ``vse.load`` does not need
+    from vse.models.protocols import PairScorer  # loads numpy, which the name ``vse.load`` does not need
 
     model = load(source, device=device, threads=threads)
     if isinstance(model, PairScorer):
-        raise InputError(f"{source}: {NO_VECTORS}")
+        raise InputError(f"{source}: {model.no_vectors}")
     return model
 
 

@@ -29,16 +29,16 @@ from vse.encoders.third_party import check_numbers, check_size, offline
 from vse.errors import InputError, require
 from vse.hgr.model import HGRModel
 from vse.models.coefficients import COEFFICIENT_FILES
-from vse.models.config import HGRConfig, ModelConfig, read_config, split_marks
+from vse.models.config import AnyConfig, HGRConfig, ModelConfig, PairConfig, read_config, split_marks
 from vse.models.curves import CARD_FILE, CURVES_FILE, FIGURE_FILE
 from vse.models.devices import torch_device
-from vse.models.protocols import NO_VECTORS
 from vse.models.vse_model import VSEModel
+from vse.systems.pair_model import PairModel
 
 if TYPE_CHECKING:
     from vse.inputs.tokenizer import TextTokenizer
 
-TorchModel: TypeAlias = VSEModel | HGRModel
+TorchModel: TypeAlias = VSEModel | HGRModel | PairModel
 
 CONFIG = "config.json"
 WEIGHTS = "model.safetensors"
@@ -108,9 +108,7 @@ def _order_header(path: Path) -> None:
             file.write(ordered.ljust(length))
 
 
-def create_model(
-    config: ModelConfig | HGRConfig, tokenizer: TextTokenizer | None = None, *, pretrained: bool = False
-) -> TorchModel:
+def create_model(config: AnyConfig, tokenizer: TextTokenizer | None = None, *, pretrained: bool = False) -> TorchModel:
     """Build a model with random weights.
 
     Args:
@@ -120,6 +118,8 @@ def create_model(
     """
     if isinstance(config, HGRConfig):
         return HGRModel(config, tokenizer)
+    if isinstance(config, PairConfig):
+        return PairModel.build(config, tokenizer, pretrained=pretrained)
     return VSEModel.build(config, tokenizer, pretrained=pretrained)
 
 
@@ -165,7 +165,7 @@ def load_model(folder: Path, *, device: str | torch.device = "cpu") -> TorchMode
 
 
 def _create_bounded(
-    config: ModelConfig | HGRConfig, tokenizer: TextTokenizer | None, state: Mapping[str, torch.Tensor]
+    config: AnyConfig, tokenizer: TextTokenizer | None, state: Mapping[str, torch.Tensor]
 ) -> TorchModel:
     """Build a model that its own folder describes: without the hub, and not larger than its weights."""
     check_numbers(config.model_dump(exclude={"about", "foreign"}), len(state), CONFIG)
@@ -177,8 +177,8 @@ def _create_bounded(
 def load_towers(folder: Path, *, device: str | torch.device = "cpu") -> VSEModel:
     """Load a model that has embeddings; raise :class:`InputError` for one that only scores pairs."""
     model = load_model(folder, device=device)
-    if isinstance(model, HGRModel):
-        raise InputError(f"{folder}: {NO_VECTORS}")
+    if not isinstance(model, VSEModel):
+        raise InputError(f"{folder}: {model.no_vectors}")
     return model
 
 

@@ -1,4 +1,4 @@
-"""The model of a recipe: two towers, or HGR. What training must know of either is asked through the same members."""
+"""The model of a recipe: two towers, HGR, or a system of pairs, which training asks through the same members."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from vse.models.config import (
     ATTENTION,
     LARGEST,
     OWN,
+    UNPOOLED,
     About,
     BiGRUConfig,
     FrameBackboneConfig,
@@ -19,12 +20,16 @@ from vse.models.config import (
     GridConfig,
     HGRConfig,
     ModelConfig,
+    PairConfig,
     PoolingConfig,
     RegionConfig,
     TextConfig,
     TransformerConfig,
     WordsConfig,
+    check_sets,
+    without_pooling,
 )
+from vse.models.pair_options import System, read_options
 from vse.pooling import pooling_builder
 
 if TYPE_CHECKING:
@@ -251,4 +256,73 @@ class HGRRecipe(Table):
         return self
 
 
-AnyModelRecipe = Annotated[ModelRecipe | HGRRecipe, Field(discriminator="kind")]
+class PairRecipe(Table):
+    """Images and captions as sets, and a system that scores pairs of sets: SCAN, IMRAM or CAAN.
+
+    Attributes:
+        kind: ``pairs``.
+        system: how two sets are compared.
+        options: of the system, see :mod:`vse.models.pair_options`.
+        embed_size: dimensions of an element.
+        image: regions, or the grid cells of an image; its pooling is ``none``.
+        text: how captions are encoded; its pooling is ``none``.
+        pretrained: as of two towers, as are ``backbone_weights`` and ``start``.
+    """
+
+    kind: Literal["pairs"] = "pairs"
+    system: System
+    options: dict[str, Any] = Field(default_factory=dict)
+    embed_size: Annotated[int, Field(ge=1, le=LARGEST)] = 1024
+    image: Annotated[RegionConfig | GridConfig, Field(discriminator="kind")] = RegionConfig(
+        head="linear", pooling=PoolingConfig(name=UNPOOLED)
+    )
+    text: BiGRURecipe = BiGRURecipe(pooling=PoolingConfig(name=UNPOOLED))
+    pretrained: bool = False
+    backbone_weights: str | None = None
+    start: str | None = None
+
+    reads_graphs: ClassVar = False
+    feature_key: ClassVar = "model.image.feature_size"
+    searches: ClassVar = False
+    token_source: ClassVar = "words"
+    pretrained_text: ClassVar = None
+
+    @property
+    def item_input(self) -> str:
+        """What the model takes of an image: ``region`` or ``grid`` (image files)."""
+        return self.image.kind
+
+    def check(self, recipe: Recipe) -> None:
+        """Raise ValueError for other parts of a recipe that the model does not go with."""
+        if recipe.run.compile:
+            raise ValueError('run.compile is for towers of vectors: leave it out for model.kind "pairs"')
+
+    def config(self, vocabulary_size: int, about: About, frames: FrameBackboneConfig | None) -> PairConfig:
+        """Return the configuration of the model for a vocabulary."""
+        return PairConfig(
+            embed_size=self.embed_size,
+            image=self.image,
+            text=BiGRUConfig(vocabulary_size=vocabulary_size, **self.text.model_dump()),
+            system=self.system,
+            options=self.options,
+            about=about,
+        )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _usual_tables(cls, value: Any) -> Any:
+        """Fill in the default kind and pooling of a table without them."""
+        if not isinstance(value, dict):
+            return value
+        kind = "grid" if "backbone" in _table(value.get("image")) else "region"
+        image = {"image": {"kind": kind, **value["image"]}} if isinstance(value.get("image"), dict) else {}
+        return without_pooling(value | image)
+
+    @model_validator(mode="after")
+    def _known_system(self) -> PairRecipe:
+        check_sets(self.image, self.text)
+        read_options(self.system, self.options)
+        return self
+
+
+AnyModelRecipe = Annotated[ModelRecipe | HGRRecipe | PairRecipe, Field(discriminator="kind")]
