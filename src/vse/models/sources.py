@@ -12,7 +12,7 @@ from vse.errors import InputError, require
 if TYPE_CHECKING:
     from vse.hgr.model import HGRModel
     from vse.models.onnx import OnnxModel
-    from vse.models.protocols import EmbeddingModel
+    from vse.models.protocols import EmbeddingModel, PairScorer
     from vse.models.vse_model import VSEModel
 
 MODELS = Path(__file__).with_name("shipped")
@@ -73,6 +73,22 @@ def load_towers(source: str | Path, *, device: str | None = None, threads: int |
     model = load(source, device=device, threads=threads)
     if isinstance(model, PairScorer):
         raise InputError(f"{source}: {NO_VECTORS}")
+    return model
+
+
+def load_reranker(source: str | Path, *, device: str | None = None, threads: int | None = None) -> PairScorer:
+    """Load a model that scores pairs, to re-rank what another one found.
+
+    Raises:
+        InputError: If the model cannot be loaded, has embeddings in place of scores, or reads no texts.
+    """
+    from vse.models.protocols import NO_RERANKER, PairScorer
+
+    model = load(source, device=device, threads=threads)
+    if not isinstance(model, PairScorer):
+        raise InputError(f"{source}: {NO_RERANKER}")
+    if not model.capabilities.texts:
+        raise InputError(f"{source}: without a vocabulary it reads no texts, so it cannot re-rank")
     return model
 
 

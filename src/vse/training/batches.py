@@ -173,12 +173,13 @@ class TrainingPairs:
         count = rows.regions
         sources = rows.rows[owners]
         if self._keep is None:
-            return rows.array[sources].reshape(len(samples), count, rows.dim), None
+            return rows.stored(sources), None
         kept = self._kept(epoch, samples, count)
         lengths = kept.sum(axis=1)
-        images = np.zeros((len(samples), int(lengths.max()), rows.dim), dtype=rows.array.dtype)
+        dtype = rows.array.dtype if rows.boxes is None else np.float32
+        images = np.zeros((len(samples), int(lengths.max()), rows.dim), dtype=dtype)
         for image, source, chosen, length in zip(images, sources, kept, lengths, strict=True):
-            image[:length] = rows.array[source].reshape(count, rows.dim)[chosen]
+            image[:length] = rows.stored(source)[chosen]
         return images, lengths
 
     def _frames(
