@@ -24,8 +24,8 @@ def naive_ranks(first: np.ndarray, second: np.ndarray, right: list[set[int]], de
     for row, (scores, again) in enumerate(zip(first.tolist(), second.tolist(), strict=True)):
         late = [c in right[row] for c in range(len(scores))]
         tie = [not each for each in late] if optimistic else late
-        order = sorted(range(len(scores)), key=lambda c: (-scores[c], tie[c], c))  # noqa: B023
-        head = sorted(order[:depth], key=lambda c: -again[c])  # noqa: B023 - stable: ties keep their order
+        order = sorted(range(len(scores)), key=lambda c: (-scores[c], tie[c], c))
+        head = sorted(order[:depth], key=lambda c: -again[c])
         places = [place for place, c in enumerate(head + order[depth:], 1) if late[c]]
         found.append(min(places, default=0))
     return found
