@@ -267,13 +267,37 @@ class HGRConfig(Strict):
     about: About = About()
 
 
-AnyConfig: TypeAlias = ModelConfig | HGRConfig
+BOX = 4
+"""Values of a box: left, top, right, bottom."""
+
+
+class CrossConfig(Strict):
+    """A cross-encoder of regions and tokens, see :class:`~vse.systems.cross_encoder.CrossEncoder`.
+
+    ``architecture`` is that of its BERT; a new model may name a ``pretrained`` one instead, and keep the first
+    ``layers`` of it. With ``boxes``, four values behind the ``feature_size`` of a region are its box.
+    """
+
+    format: Literal[1] = 1
+    runtime: Literal["torch"] = "torch"
+    kind: Literal["cross"] = "cross"
+    feature_size: Width = 2048
+    boxes: bool = False
+    architecture: dict[str, Any] = Field(default_factory=dict)
+    pretrained: str | None = None
+    layers: Width | None = None
+    about: About = About()
+
+
+AnyConfig: TypeAlias = ModelConfig | HGRConfig | CrossConfig
 
 
 def read_config(described: dict[str, Any], where: str) -> AnyConfig:
     """Validate a configuration: HGR where ``kind`` says so, else two towers."""
     if described.get("kind") == HGRConfig.model_fields["kind"].default:
         return parse(HGRConfig, described, where)
+    if described.get("kind") == "cross":
+        return parse(CrossConfig, described, where)
     return parse(ModelConfig, described, where)
 
 
@@ -285,6 +309,8 @@ def published_traits(raw: Mapping[str, Any]) -> dict[str, str]:
     """
     if raw.get("kind") == "hgr":
         return _hgr_traits(raw)
+    if raw.get("kind") == "cross":
+        return {"image": "region", "text": "bert", "method": "cross-encoder"}
     image, text = raw["image"], raw["text"]
     traits = {
         "image": image["kind"],

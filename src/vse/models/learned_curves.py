@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from vse.errors import InputError
-from vse.models.config import HGRConfig
+from vse.models.config import CrossConfig, HGRConfig
 from vse.models.curves import PoolingCurve, Tower
 from vse.pooling import GeMPool, RankPooling
 
@@ -42,6 +42,8 @@ def curves_of(model: TorchModel) -> list[PoolingCurve]:
     the poolings of whole videos and sentences.
     """
     given: Any = model
+    if isinstance(given.config, CrossConfig):
+        return []
     if not isinstance(given.config, HGRConfig):
         image, text = given.config.image.pooling.name, given.config.text.pooling.name
         encoder, sizes = given.image_encoder, _image_sizes(given)

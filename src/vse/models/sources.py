@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from vse.models.onnx import OnnxModel
     from vse.models.protocols import EmbeddingModel, PairScorer
     from vse.models.vse_model import VSEModel
+    from vse.systems.cross_encoder import CrossEncoder
 
 MODELS = Path(__file__).with_name("shipped")
 DEFAULT = "photo"
@@ -30,7 +31,7 @@ PREVIOUS = {DEFAULT: ("photo-v1",)}
 
 def load(
     source: str | Path, *, device: str | None = None, threads: int | None = None, revision: str | None = None
-) -> VSEModel | OnnxModel | HGRModel:
+) -> VSEModel | OnnxModel | HGRModel | CrossEncoder:
     """Load a model.
 
     Args:

@@ -29,16 +29,17 @@ from vse.encoders.third_party import check_numbers, check_size, offline
 from vse.errors import InputError, require
 from vse.hgr.model import HGRModel
 from vse.models.coefficients import COEFFICIENT_FILES
-from vse.models.config import HGRConfig, ModelConfig, read_config, split_marks
+from vse.models.config import AnyConfig, CrossConfig, HGRConfig, ModelConfig, read_config, split_marks
 from vse.models.curves import CARD_FILE, CURVES_FILE, FIGURE_FILE
 from vse.models.devices import torch_device
 from vse.models.protocols import NO_VECTORS
 from vse.models.vse_model import VSEModel
+from vse.systems.cross_encoder import CrossEncoder
 
 if TYPE_CHECKING:
     from vse.inputs.tokenizer import TextTokenizer
 
-TorchModel: TypeAlias = VSEModel | HGRModel
+TorchModel: TypeAlias = VSEModel | HGRModel | CrossEncoder
 
 CONFIG = "config.json"
 WEIGHTS = "model.safetensors"
@@ -108,9 +109,7 @@ def _order_header(path: Path) -> None:
             file.write(ordered.ljust(length))
 
 
-def create_model(
-    config: ModelConfig | HGRConfig, tokenizer: TextTokenizer | None = None, *, pretrained: bool = False
-) -> TorchModel:
+def create_model(config: AnyConfig, tokenizer: TextTokenizer | None = None, *, pretrained: bool = False) -> TorchModel:
     """Build a model with random weights.
 
     Args:
@@ -120,6 +119,8 @@ def create_model(
     """
     if isinstance(config, HGRConfig):
         return HGRModel(config, tokenizer)
+    if isinstance(config, CrossConfig):
+        return CrossEncoder.build(config, tokenizer)
     return VSEModel.build(config, tokenizer, pretrained=pretrained)
 
 
@@ -145,6 +146,10 @@ def load_model(folder: Path, *, device: str | torch.device = "cpu") -> TorchMode
     config = read_config(described, str(folder / CONFIG))
     if isinstance(config, ModelConfig):
         _check_self_contained(config, str(folder / CONFIG))
+    elif isinstance(config, CrossConfig) and not config.architecture:
+        raise InputError(
+            f"{folder / CONFIG}: 'architecture' is missing; a saved model describes its transformer itself"
+        )
     tokenizer = load_tokenizer(folder)
     if tokenizer_digest(folder) != marks.get("tokenizer"):
         raise InputError(f"{folder}: {CONFIG} and the tokenizer belong to different models; save the model again")
@@ -165,7 +170,7 @@ def load_model(folder: Path, *, device: str | torch.device = "cpu") -> TorchMode
 
 
 def _create_bounded(
-    config: ModelConfig | HGRConfig, tokenizer: TextTokenizer | None, state: Mapping[str, torch.Tensor]
+    config: AnyConfig, tokenizer: TextTokenizer | None, state: Mapping[str, torch.Tensor]
 ) -> TorchModel:
     """Build a model that its own folder describes: without the hub, and not larger than its weights."""
     check_numbers(config.model_dump(exclude={"about", "foreign"}), len(state), CONFIG)
@@ -177,6 +182,8 @@ def _create_bounded(
 def load_towers(folder: Path, *, device: str | torch.device = "cpu") -> VSEModel:
     """Load a model that has embeddings; raise :class:`InputError` for one that only scores pairs."""
     model = load_model(folder, device=device)
+    if isinstance(model, CrossEncoder):
+        raise InputError(f"{folder}: {model.no_vectors}")
     if isinstance(model, HGRModel):
         raise InputError(f"{folder}: {NO_VECTORS}")
     return model
@@ -279,6 +286,8 @@ def fingerprint(model: TorchModel) -> str:
     derived: Any = {
         "about": True,
         "foreign": True,
+        "architecture": True,
+        "pretrained": True,
         "text": {"architecture", "pretrained"},
         "image": {"architecture": True, "backbone": {"options"}},
     }

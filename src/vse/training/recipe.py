@@ -65,12 +65,18 @@ class LossRecipe(Table):
       geometrically from ``temperature`` to ``final_temperature`` over the whole run: from all negatives, softly
       weighted, to the hardest one.
     - ``contrastive``: cross-entropy over the batch at ``temperature``.
+    - ``matching``: the binary loss of :func:`vse.losses.matching_from_scores`, for a cross-encoder. Every pair has two
+      negatives, an image for its caption and a caption for its image, drawn for every epoch from the ``candidates``
+      best wrong ones of ``first_stage``; from all wrong ones without it.
+
+    ``first_stage`` is a VSE model, or the folder ``first-stage`` of an earlier run, whose candidates are then used
+    again. The best epoch is chosen by re-ranking its first ``dev_depth`` results.
 
     ``margin`` is that of the hinges; ``reduction`` sums or averages the pairs of a batch. ``same_image`` treats other
     captions of the same image as ``masked`` (left out) or as ``negatives``, as the released code does.
     """
 
-    objective: Literal["triplet", "annealed", "contrastive"] = "triplet"
+    objective: Literal["triplet", "annealed", "contrastive", "matching"] = "triplet"
     negatives: Literal["hardest", "semi-hard", "all"] = "semi-hard"
     warmup_epochs: NonNegative = 1
     margin: Positive = MARGIN
@@ -78,6 +84,9 @@ class LossRecipe(Table):
     final_temperature: Positive = 0.01
     reduction: Literal["sum", "mean"] = "sum"
     same_image: Literal["masked", "negatives"] = "masked"
+    first_stage: str | None = None
+    candidates: Count = 30
+    dev_depth: Count = 20
 
 
 class OptimizerRecipe(Table):
@@ -199,6 +208,7 @@ FREE: Any = {
     "about": True,
     "data": {"path", "images", "features", "vocabulary"},
     "model": {"backbone_weights", "start"},
+    "loss": {"first_stage"},
     "run": {"micro_batches", "device", "threads", "readers", "checkpoint_minutes", "tensorboard"},
 }
 """What may differ when a run resumes: paths (the data itself is compared), and how the machine is used."""
@@ -251,6 +261,12 @@ class Recipe(Table):
         if self.released.partial_batch and self.run.micro_batches > 1:
             raise ValueError("released.partial_batch and run.micro_batches: a smaller batch has no equal parts")
         self.model.check(self)
+        matching, cross = self.loss.objective == "matching", self.model.kind == "cross"
+        if matching != cross:
+            wanted = '"matching" for' if cross else 'not "matching", which is for'
+            raise ValueError(f'loss.objective is "{self.loss.objective}", expected {wanted} model.kind "cross"')
+        if self.loss.first_stage is not None and not cross:
+            raise ValueError('loss.first_stage is for model.kind "cross": leave it out')
         return self
 
     def identity(self) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor, nn
 
-from vse.losses import contrastive_from_scores, smooth_triplet_from_scores, triplet_from_scores
+from vse.losses import contrastive_from_scores, matching_from_scores, smooth_triplet_from_scores, triplet_from_scores
 from vse.pooling import TopPercentPool
 from vse.training.distributed import Ranks
 from vse.training.keyed import Purpose, keyed
@@ -153,6 +153,8 @@ class Objective:
     def __call__(self, scores: Tensor, image_ids: Tensor, step: int, *, softened: bool = False) -> Tensor:
         recipe = self.recipe
         ids = image_ids if recipe.same_image == "masked" else None
+        if recipe.objective == "matching":
+            return matching_from_scores(scores, reduction=recipe.reduction)
         if recipe.objective == "contrastive":
             return contrastive_from_scores(scores, ids, temperature=recipe.temperature, reduction=recipe.reduction)
         if recipe.objective == "annealed":
@@ -177,6 +179,8 @@ class Objective:
     def describe(self, step: int, *, softened: bool = False) -> str:
         """Return the kind of loss at a step in a few words."""
         recipe = self.recipe
+        if recipe.objective == "matching":
+            return f"matching, {'random' if recipe.first_stage is None else 'hard'} negatives"
         if recipe.objective == "contrastive":
             return f"contrastive at {recipe.temperature:g}"
         if recipe.objective == "annealed":
