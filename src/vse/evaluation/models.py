@@ -19,7 +19,7 @@ from vse.evaluation.report import EvaluationReport, run_evaluation
 from vse.evaluation.rerank import PairCache, RerankedScores, check_depth, score_pairs_of
 from vse.evaluation.retrieval_test import RetrievalTest, ScoredModel
 from vse.models.protocols import NO_RERANKER, PairScorer
-from vse.models.sources import load, load_reranker, load_towers
+from vse.models.sources import load, load_reranker
 from vse.progress import ProgressReporter, SilentProgress
 
 if TYPE_CHECKING:
@@ -159,9 +159,14 @@ def score_models(
         yield from _score_videos(models, data, split, features, device, threads, progress)
         return
     for model in models:
-        embedded = embed_model(
-            model, data, split, images=images, features=features, device=device, threads=threads, progress=progress
-        )
+        loaded, opened = _open_images(model, data, split, images, features, device, threads, progress)
+        if isinstance(loaded, PairScorer):
+            if save is not None:
+                raise InputError(f"--save-embeddings: {_name(model)}: {loaded.no_vectors}")
+            test = RetrievalTest.of(opened)
+            yield ScoredModel.of_model(loaded, opened, test, name=_name(model), progress=progress)
+            continue
+        embedded = embed_split(loaded, opened, name=_name(model), progress=progress)
         if save is not None:
             header = embedded.header
             embedded.save(save / f"{header.model}-{header.data}-{header.split}-{header.fingerprint}")
@@ -251,8 +256,27 @@ def embed_model(
     progress: ProgressReporter,
 ) -> Embeddings:
     """Return the embeddings of a split of images, from features or from image files as the model needs them."""
+    loaded, opened = _open_images(model, data, split, images, features, device, threads, progress)
+    if isinstance(loaded, PairScorer):
+        raise InputError(f"{_name(model)}: {loaded.no_vectors}")
+    return embed_split(loaded, opened, name=_name(model), progress=progress)
+
+
+def _open_images(
+    model: Any,
+    data: StrPath,
+    split: str,
+    images: StrPath | None,
+    features: StrPath | None,
+    device: str | None,
+    threads: int | None,
+    progress: ProgressReporter,
+) -> tuple[Any, CaptionedImages]:
+    """Load a model, and open a split of images as features or as image files, as the model needs them."""
     named = isinstance(model, (str, os.PathLike))
-    loaded = load_towers(os.fspath(model), device=device, threads=threads) if named else model
+    loaded: Any = load(os.fspath(model), device=device, threads=threads) if named else model
+    if isinstance(loaded, PairScorer) and loaded.reads_graphs:
+        raise InputError(f"{_name(model)}: {loaded.no_vectors}")
     opened: CaptionedImages
     if not loaded.capabilities.images:
         opened = open_data(data, split, use="features" if features is None else "files", images=images)
@@ -266,7 +290,7 @@ def embed_model(
     progress.note(
         f"{_name(model)}: {len(opened.images)} images, {len(opened.captions)} captions of {opened.name} {opened.split}"
     )
-    return embed_split(loaded, opened, name=_name(model), progress=progress)
+    return loaded, opened
 
 
 def _score_videos(
@@ -292,7 +316,7 @@ def _score_videos(
             held = f"{opened.name} holds frame features of videos"
             raise InputError(f"{_name(model)} reads images, and {held}: use a model that reads frames")
         graphs = None
-        if isinstance(loaded, PairScorer) and loaded.tokenizer is not None:
+        if isinstance(loaded, PairScorer) and loaded.reads_graphs and loaded.tokenizer is not None:
             graphs = graphs_of(loaded.tokenizer.max_length)
             progress.note(f"{_name(model)}: {graphs.note}")
         recorded = getattr(getattr(loaded.config, "about", None), "name", None)

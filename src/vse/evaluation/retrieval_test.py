@@ -203,7 +203,8 @@ def model_scores(
     """
     report = progress or SilentProgress()
     if isinstance(model, PairScorer):
-        return MatrixScores(model.score_pairs(data.images, test.texts, graphs=graphs, progress=report, unknown="allow"))
+        read: dict[str, Any] = {"graphs": graphs} if model.reads_graphs else {}
+        return MatrixScores(model.score_pairs(data.images, test.texts, progress=report, unknown="allow", **read))
     encode = getattr(model, test.kind.encoder)
     items = encode(data.images, batch_size=BATCH_SIZE, progress=report, on_bad="raise")
     texts = model.encode_texts(test.texts, progress=report, unknown="allow")

@@ -19,6 +19,7 @@ from vse.index.scan import ScanRules, why_absent
 from vse.index.scan.exclude import rules_of, with_rules
 from vse.index.types import Collection, CollectionInfo
 from vse.models.devices import DeviceError
+from vse.models.protocols import PairScorer
 from vse.models.sources import DEFAULT, load, recorded_place, shipped_name
 from vse.progress import ProgressReporter, SilentProgress
 
@@ -251,6 +252,8 @@ def recorded_model(
 
 def _loaded(place: str, source: str, device: str | None, threads: int | None) -> IndexModel:
     model = load(place, device=device, threads=threads)
+    if isinstance(model, PairScorer):
+        raise InputError(f"{source}: {model.no_vectors}")
     if model.preprocessing is None:
         raise InputError(f"{source} reads features, not images: use a model that reads images")
     return model

@@ -15,10 +15,11 @@ from vse._util.atomic import write_text
 from vse._version import __version__
 from vse.errors import MissingDependencyError
 from vse.inputs.preprocessing import ImagePreprocessing
-from vse.models.config import CrossConfig, HGRConfig, ImageConfig, PoolingConfig, TextConfig
+from vse.models.config import CrossConfig, HGRConfig, ImageConfig, PairConfig, PoolingConfig, TextConfig
 from vse.models.curves import CARD_FILE, CURVES_FILE, FIGURE_FILE, PoolingCurve, Tower, write_curves
 from vse.models.curves_plot import plot_curves
 from vse.models.front_matter import UNNAMED, front_matter
+from vse.models.pair_options import system_label
 
 if TYPE_CHECKING:
     from vse.inputs.tokenizer import TextTokenizer
@@ -213,6 +214,14 @@ def _what_it_is(model: TorchModel) -> str:
         image_tower(model.config.image, model.feature_size, size("image_encoder")),
         text_tower(model.config.text, getattr(linear, "in_features", None), size("text_encoder")),
     )
+    if isinstance(model.config, PairConfig):
+        chosen = ", ".join(f"{name} = {value}" for name, value in model.config.options.items())
+        summary = (
+            f"Images and sentences as sets of unit vectors of {model.embed_size} dimensions, compared element by "
+            f"element: {system_label(model.config.system, model.config.options)} ({escaped(chosen)}). There is no "
+            f"single vector of either. The scoring has {size('scoring'):,} parameters."
+        )
+        return _described(summary, towers, model.config.about)
     items = "Videos" if model.config.image.kind == "frames" else "Images"
     summary = (
         f"{items} and sentences as unit vectors of {model.embed_size} dimensions in one space; the score of a pair is "
@@ -242,6 +251,11 @@ def _usage(model: TorchModel) -> str:
         lines.append(f'images = [np.load("features.npy")]  # (regions, {model.feature_size}) each')
         lines.append('scores = model.score_pairs(images, ["two dogs play in the snow"])  # (images, texts)')
         return _python(lines)
+    if isinstance(model.config, PairConfig):
+        reads = model.preprocessing is not None
+        lines.append('images = ["photo.jpg"]' if reads else 'images = [np.load("features.npy")]  # (regions, features)')
+        lines.append('scores = model.score_pairs(images, ["two dogs play in the snow"])  # (images, sentences)')
+        return _python(lines if reads else ["import numpy as np", *lines])
     if model.preprocessing is None:
         lines.insert(0, "import numpy as np")
         lines.append(f'images = model.encode_images(np.load("features.npy"))  # (n, regions, {model.feature_size})')

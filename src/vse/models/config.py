@@ -13,6 +13,7 @@ from pydantic import AfterValidator, Field, model_serializer, model_validator
 
 from vse._util.strict import Strict, parse
 from vse.inputs.regions import LARGEST as MOST_REGIONS
+from vse.models.pair_options import System, read_options, system_label
 
 if TYPE_CHECKING:
     from vse.inputs.preprocessing import ImagePreprocessing
@@ -289,16 +290,64 @@ class CrossConfig(Strict):
     about: About = About()
 
 
-AnyConfig: TypeAlias = ModelConfig | HGRConfig | CrossConfig
+UNPOOLED = "none"
+"""The pooling of a side whose elements are compared one by one."""
+
+
+class PairConfig(ModelConfig):
+    """Two encoders of sets, whose elements have ``embed_size`` dimensions, and a system that scores pairs of sets.
+
+    ``options`` are those of the system in :mod:`vse.models.pair_options`, completed by their defaults. The poolings of
+    both sides are ``none``.
+    """
+
+    kind: Literal["pairs"] = "pairs"
+    system: System
+    options: dict[str, Any] = Field(default_factory=dict)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _unpooled(cls, value: Any) -> Any:
+        return without_pooling(value)
+
+    @model_validator(mode="after")
+    def _sets(self) -> PairConfig:
+        check_sets(self.image, self.text)
+        object.__setattr__(self, "options", read_options(self.system, self.options).model_dump())
+        return self
+
+
+def without_pooling(value: Any) -> Any:
+    """Fill in the pooling of both sides of a model that pools nothing, where a table leaves it out."""
+    if not isinstance(value, dict):
+        return value
+    sides = {side: value[side] for side in ("image", "text") if isinstance(value.get(side), dict)}
+    return value | {side: {"pooling": UNPOOLED, **table} for side, table in sides.items()}
+
+
+def check_sets(image: Any, text: Any) -> None:
+    """Raise ValueError for encoders whose elements a system of pairs cannot compare."""
+    for side, config, kinds in (("image", image, ("region", "grid")), ("text", text, ("bigru",))):
+        if config.kind not in kinds:
+            raise ValueError(f'{side}.kind is "{config.kind}": a system of pairs takes {" or ".join(kinds)}')
+        if config.pooling.name != UNPOOLED:
+            raise ValueError(
+                f'{side}.pooling is "{config.pooling.name}": a system of pairs compares elements and pools none of '
+                f'them, set it to "{UNPOOLED}"'
+            )
+
+
+AnyConfig: TypeAlias = ModelConfig | PairConfig | HGRConfig | CrossConfig
+KINDS: dict[str, type[Strict]] = {"hgr": HGRConfig, "pairs": PairConfig, "cross": CrossConfig}
+"""The configurations of models that score pairs, by their ``kind``."""
 
 
 def read_config(described: dict[str, Any], where: str) -> AnyConfig:
-    """Validate a configuration: HGR where ``kind`` says so, else two towers."""
-    if described.get("kind") == HGRConfig.model_fields["kind"].default:
-        return parse(HGRConfig, described, where)
-    if described.get("kind") == "cross":
-        return parse(CrossConfig, described, where)
-    return parse(ModelConfig, described, where)
+    """Validate a configuration: of a model that scores pairs where ``kind`` names one, else two towers."""
+    kind = described.get("kind")
+    chosen: type[Any] = KINDS.get(kind, ModelConfig) if isinstance(kind, str) else ModelConfig
+    read: AnyConfig = parse(chosen, described, where)
+    return read
 
 
 def published_traits(raw: Mapping[str, Any]) -> dict[str, str]:
@@ -315,9 +364,11 @@ def published_traits(raw: Mapping[str, Any]) -> dict[str, str]:
     traits = {
         "image": image["kind"],
         "text": {"transformer": "bert", "words": "bigru"}.get(text["kind"], text["kind"]),
-        "image_pooling": _pooling_name(image["pooling"]),
-        "text_pooling": _pooling_name(text["pooling"]),
     }
+    if raw.get("kind") == "pairs":
+        traits |= {"method": raw["system"].upper(), "system": system_label(raw["system"], raw["options"])}
+    else:
+        traits["image_pooling"], traits["text_pooling"] = (_pooling_name(side["pooling"]) for side in (image, text))
     if image["kind"] == "dual":
         traits["backbone"] = str(image["architecture"].get("model_type", image["library"]))
     if image.get("backbone") is not None:

@@ -20,7 +20,17 @@ from vse.models.card import (
     text_tower,
 )
 from vse.models.coefficients import is_foreign, own_coefficients, own_relevance
-from vse.models.config import OWN, About, AnyConfig, CrossConfig, HGRConfig, ModelConfig, read_config, split_marks
+from vse.models.config import (
+    OWN,
+    About,
+    AnyConfig,
+    CrossConfig,
+    HGRConfig,
+    ModelConfig,
+    PairConfig,
+    read_config,
+    split_marks,
+)
 from vse.models.curves import CURVES_FILE, PoolingCurve, read_curves
 from vse.models.foreign import Foreign, embedding_size, image_inputs, recognise_folder, text_inputs
 from vse.models.protocols import Capabilities
@@ -120,7 +130,7 @@ def inspect_folder(path: str | Path) -> ModelReport:
     return ModelReport(
         folder=str(folder),
         runtime=runtime,
-        embed_size=config.embed_size if config else raw.get("embed_size"),
+        embed_size=getattr(config, "embed_size", raw.get("embed_size")),
         fingerprint=_text(raw, "fingerprint"),
         version=_text(raw, "vse_version"),
         precision=_text(raw, "precision"),
@@ -209,6 +219,8 @@ def _capabilities(raw: Mapping[str, Any], config: AnyConfig | None, images: bool
     """Return what the loaded model can do, given whether it takes images and texts."""
     if raw.get("runtime") == "onnx":
         return Capabilities(images, texts, images, images and raw.get("explains") is True, not images)
+    if isinstance(config, PairConfig):
+        return Capabilities(images, texts, videos=False, evidence=False, features=True)
     tower = config.image if isinstance(config, ModelConfig) else None
     reads_videos = tower is not None and tower.kind == "frames" and tower.backbone is not None
     explains = tower is not None and tower.pooling.weights_ranks

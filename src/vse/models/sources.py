@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from vse.models.protocols import EmbeddingModel, PairScorer
     from vse.models.vse_model import VSEModel
     from vse.systems.cross_encoder import CrossEncoder
+    from vse.systems.pair_model import PairModel
 
 MODELS = Path(__file__).with_name("shipped")
 DEFAULT = "photo"
@@ -31,7 +32,7 @@ PREVIOUS = {DEFAULT: ("photo-v1",)}
 
 def load(
     source: str | Path, *, device: str | None = None, threads: int | None = None, revision: str | None = None
-) -> VSEModel | OnnxModel | HGRModel | CrossEncoder:
+) -> VSEModel | OnnxModel | HGRModel | PairModel | CrossEncoder:
     """Load a model.
 
     Args:
@@ -69,11 +70,11 @@ def load(
 
 def load_towers(source: str | Path, *, device: str | None = None, threads: int | None = None) -> EmbeddingModel:
     """Load a model that has embeddings; raise :class:`InputError` for one that only scores pairs."""
-    from vse.models.protocols import NO_VECTORS, PairScorer  # loads numpy, which the name ``vse.load`` does not need
+    from vse.models.protocols import PairScorer  # loads numpy, which the name ``vse.load`` does not need
 
     model = load(source, device=device, threads=threads)
     if isinstance(model, PairScorer):
-        raise InputError(f"{source}: {NO_VECTORS}")
+        raise InputError(f"{source}: {model.no_vectors}")
     return model
 
 

@@ -29,17 +29,17 @@ from vse.encoders.third_party import check_numbers, check_size, offline
 from vse.errors import InputError, require
 from vse.hgr.model import HGRModel
 from vse.models.coefficients import COEFFICIENT_FILES
-from vse.models.config import AnyConfig, CrossConfig, HGRConfig, ModelConfig, read_config, split_marks
+from vse.models.config import AnyConfig, CrossConfig, HGRConfig, ModelConfig, PairConfig, read_config, split_marks
 from vse.models.curves import CARD_FILE, CURVES_FILE, FIGURE_FILE
 from vse.models.devices import torch_device
-from vse.models.protocols import NO_VECTORS
 from vse.models.vse_model import VSEModel
 from vse.systems.cross_encoder import CrossEncoder
+from vse.systems.pair_model import PairModel
 
 if TYPE_CHECKING:
     from vse.inputs.tokenizer import TextTokenizer
 
-TorchModel: TypeAlias = VSEModel | HGRModel | CrossEncoder
+TorchModel: TypeAlias = VSEModel | HGRModel | PairModel | CrossEncoder
 
 CONFIG = "config.json"
 WEIGHTS = "model.safetensors"
@@ -121,6 +121,8 @@ def create_model(config: AnyConfig, tokenizer: TextTokenizer | None = None, *, p
         return HGRModel(config, tokenizer)
     if isinstance(config, CrossConfig):
         return CrossEncoder.build(config, tokenizer)
+    if isinstance(config, PairConfig):
+        return PairModel.build(config, tokenizer, pretrained=pretrained)
     return VSEModel.build(config, tokenizer, pretrained=pretrained)
 
 
@@ -182,10 +184,8 @@ def _create_bounded(
 def load_towers(folder: Path, *, device: str | torch.device = "cpu") -> VSEModel:
     """Load a model that has embeddings; raise :class:`InputError` for one that only scores pairs."""
     model = load_model(folder, device=device)
-    if isinstance(model, CrossEncoder):
+    if not isinstance(model, VSEModel):
         raise InputError(f"{folder}: {model.no_vectors}")
-    if isinstance(model, HGRModel):
-        raise InputError(f"{folder}: {NO_VECTORS}")
     return model
 
 

@@ -119,10 +119,7 @@ class VSEModel(EncodingMethods, VideoMethods, nn.Module):
             return None if self.image_encoder.pooling is None else self.image_encoder.patches
         if self.preprocessing is None or not isinstance(self.image_encoder, GridEncoder):
             return None
-        if self.image_encoder.windows is not None:
-            return self.image_encoder.windows
-        rows, columns = self.image_encoder.backbone.grid(*self.preprocessing.size)
-        return int(rows * columns)
+        return self.image_encoder.cells(*self.preprocessing.size)
 
     @property
     def takes_frames(self) -> bool:

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import fields
-from typing import Any
+from typing import Any, cast
 
 from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
 from vse.errors import InputError
-from vse.hgr.encoders import SentenceFeatures, VideoFeatures
 from vse.hgr.model import HGRModel
 from vse.losses import satisfied
-from vse.models.protocols import PairScorer
 from vse.models.storage import TorchModel
 from vse.models.vse_model import VSEModel
 from vse.systems.cross_encoder import CrossEncoder
+from vse.systems.pair_model import PairModel
 from vse.training.batches import Batch
 from vse.training.guard import spread
 
@@ -53,6 +52,10 @@ class Matcher(nn.Module):
         image_spread, text_spread = (spread(self.embeddings(side).detach(), ids) for side in (images, texts))
         return satisfied(scores, ids, margin=margin), image_spread, text_spread
 
+    def scoring_parameters(self) -> dict[str, nn.Parameter]:
+        """Return the parameters that :meth:`scores` uses, by their names in the matcher; none by default."""
+        return {}
+
 
 class EmbeddingMatcher(Matcher):
     """Two towers: a side is one embedding, the score is the cosine."""
@@ -64,13 +67,7 @@ class EmbeddingMatcher(Matcher):
         self.model = model
 
     def inputs(self, batch: Batch) -> Arrays:
-        return {
-            "images": batch.images,
-            "tokens": batch.tokens,
-            "image_lengths": batch.lengths,
-            "text_lengths": batch.token_lengths,
-            "image_mask": batch.mask,
-        }
+        return tower_inputs(batch)
 
     def forward(self, **inputs: Tensor | None) -> tuple[Side, Side]:
         image, text = self.model(**inputs)
@@ -83,27 +80,32 @@ class EmbeddingMatcher(Matcher):
         return side[0]
 
 
-class LevelMatcher(Matcher):
+class PairMatcher(Matcher):
+    """A model that scores pairs: a side is the tensors of its features, a dataclass of ``model.side_types``."""
+
+    def __init__(self, model: HGRModel | PairModel) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, **inputs: Tensor | None) -> tuple[Side, Side]:
+        images, texts = self.model(**inputs)
+        return _side(images), _side(texts)
+
+    def scores(self, images: Side, texts: Side) -> Tensor:
+        image_type, text_type = cast(Any, self.model.side_types)
+        return cast(Any, self.model).scores(image_type(*images), text_type(*texts))
+
+
+class LevelMatcher(PairMatcher):
     """HGR: a side is the features of three levels, the score is the mean of their scores."""
 
     item_input = "frames"
-
-    def __init__(self, model: HGRModel) -> None:
-        super().__init__()
-        self.model = model
 
     def inputs(self, batch: Batch) -> Arrays:
         if batch.graphs is None:
             raise InputError("a batch without role graphs cannot be scored by phrases")
         lengths = {"frame_lengths": batch.lengths, "token_lengths": batch.token_lengths}
         return {"frames": batch.images, "tokens": batch.tokens, **lengths, **batch.graphs.arrays()}
-
-    def forward(self, **inputs: Tensor | None) -> tuple[Side, Side]:
-        videos, sentences = self.model(**inputs)
-        return _side(videos), _side(sentences)
-
-    def scores(self, images: Side, texts: Side) -> Tensor:
-        return self.model.scores(VideoFeatures(*images), SentenceFeatures(*texts))
 
     def embeddings(self, side: Side) -> Tensor:
         return normalize(side[0], dim=1)  # the whole video, the whole sentence
@@ -146,12 +148,41 @@ class CrossMatcher(Matcher):
         return float((scores[:, :1] > scores[:, 1:]).float().mean()), 1.0, 1.0
 
 
+class SetMatcher(PairMatcher):
+    """A system of sets: a side is their elements and mask; its guard looks at the mean of the elements."""
+
+    item_input = "images"
+
+    def inputs(self, batch: Batch) -> Arrays:
+        return tower_inputs(batch)
+
+    def embeddings(self, side: Side) -> Tensor:
+        return normalize(side[0].sum(dim=1), dim=1)  # padding is zero
+
+    def scoring_parameters(self) -> dict[str, nn.Parameter]:
+        scoring = cast(PairModel, self.model).scoring
+        return {f"model.scoring.{name}": parameter for name, parameter in scoring.named_parameters()}
+
+
 def create_matcher(model: TorchModel) -> Matcher:
-    """Return the matcher of a model: of pairs if it scores pairs, else of embeddings."""
+    """Return the matcher of a model: of its levels or sets if it scores pairs, else of embeddings."""
     if isinstance(model, CrossEncoder):
         return CrossMatcher(model)
-    return LevelMatcher(model) if isinstance(model, PairScorer) else EmbeddingMatcher(model)
+    if isinstance(model, PairModel):
+        return SetMatcher(model)
+    return LevelMatcher(model) if isinstance(model, HGRModel) else EmbeddingMatcher(model)
 
 
-def _side(features: VideoFeatures | SentenceFeatures) -> Side:
+def tower_inputs(batch: Batch) -> Arrays:
+    """Return the arguments of a model of images and tokens."""
+    return {
+        "images": batch.images,
+        "tokens": batch.tokens,
+        "image_lengths": batch.lengths,
+        "text_lengths": batch.token_lengths,
+        "image_mask": batch.mask,
+    }
+
+
+def _side(features: Any) -> Side:
     return tuple(getattr(features, field.name) for field in fields(features))

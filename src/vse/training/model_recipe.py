@@ -1,4 +1,4 @@
-"""The model of a recipe: two towers, or HGR. What training must know of either is asked through the same members."""
+"""The model of a recipe: two towers, HGR, or a system of pairs, which training asks through the same members."""
 
 from __future__ import annotations
 
@@ -12,20 +12,24 @@ from vse.models.config import (
     ATTENTION,
     LARGEST,
     OWN,
+    UNPOOLED,
     About,
     BiGRUConfig,
-    CrossConfig,
     FrameBackboneConfig,
     FramesConfig,
     GridConfig,
     HGRConfig,
     ModelConfig,
+    PairConfig,
     PoolingConfig,
     RegionConfig,
     TextConfig,
     TransformerConfig,
     WordsConfig,
+    check_sets,
+    without_pooling,
 )
+from vse.models.pair_options import System, read_options
 from vse.pooling import pooling_builder
 
 if TYPE_CHECKING:
@@ -252,71 +256,73 @@ class HGRRecipe(Table):
         return self
 
 
-class CrossRecipe(Table):
-    """A cross-encoder of regions and tokens, see :class:`vse.systems.cross_encoder.CrossEncoder`.
+class PairRecipe(Table):
+    """Images and captions as sets, and a system that scores pairs of sets: SCAN, IMRAM or CAAN.
 
     Attributes:
-        kind: ``cross``.
-        feature_size: width of a region's feature, without its box.
-        boxes: read the boxes of a feature store of regions.
-        pretrained_bert: a BERT, from whose weights it starts, and whose tokenizer it uses.
-        layers: keep that many of its layers.
-        architecture: of a BERT with random weights in place of ``pretrained_bert``, such as ``hidden_size``; its words
-            are those of the training captions.
-        start: the folder of a cross-encoder of the same shape, from which all weights are loaded.
+        kind: ``pairs``.
+        system: how two sets are compared.
+        options: of the system, see :mod:`vse.models.pair_options`.
+        embed_size: dimensions of an element.
+        image: regions, or the grid cells of an image; its pooling is ``none``.
+        text: how captions are encoded; its pooling is ``none``.
+        pretrained: as of two towers, as are ``backbone_weights`` and ``start``.
     """
 
-    kind: Literal["cross"] = "cross"
-    feature_size: Annotated[int, Field(ge=1, le=LARGEST)] = 2048
-    boxes: bool = False
-    pretrained_bert: str | None = None
-    layers: Annotated[int, Field(ge=1, le=LARGEST)] | None = None
-    architecture: dict[str, Any] = Field(default_factory=dict)
+    kind: Literal["pairs"] = "pairs"
+    system: System
+    options: dict[str, Any] = Field(default_factory=dict)
+    embed_size: Annotated[int, Field(ge=1, le=LARGEST)] = 1024
+    image: Annotated[RegionConfig | GridConfig, Field(discriminator="kind")] = RegionConfig(
+        head="linear", pooling=PoolingConfig(name=UNPOOLED)
+    )
+    text: BiGRURecipe = BiGRURecipe(pooling=PoolingConfig(name=UNPOOLED))
+    pretrained: bool = False
+    backbone_weights: str | None = None
     start: str | None = None
 
     reads_graphs: ClassVar = False
-    feature_key: ClassVar = "model.feature_size"
-    item_input: ClassVar = "region"
+    feature_key: ClassVar = "model.image.feature_size"
     searches: ClassVar = False
-    pretrained: ClassVar = False
-    backbone_weights: ClassVar = None
+    token_source: ClassVar = "words"
+    pretrained_text: ClassVar = None
 
     @property
-    def token_source(self) -> str:
-        """Where tokens come from: the pretrained ``transformer``, or the ``words`` of the captions."""
-        return "words" if self.pretrained_bert is None else "transformer"
-
-    @property
-    def pretrained_text(self) -> str | None:
-        """The transformer whose tokenizer is used."""
-        return self.pretrained_bert
+    def item_input(self) -> str:
+        """What the model takes of an image: ``region`` or ``grid`` (image files)."""
+        return self.image.kind
 
     def check(self, recipe: Recipe) -> None:
         """Raise ValueError for other parts of a recipe that the model does not go with."""
         if recipe.run.compile:
-            raise ValueError('run.compile is for towers of vectors: leave it out for model.kind "cross"')
-        if self.boxes and recipe.data.features is None:
-            raise ValueError("model.boxes needs data.features: a store of regions of 'vse features' has their boxes")
+            raise ValueError('run.compile is for towers of vectors: leave it out for model.kind "pairs"')
 
-    def config(self, vocabulary_size: int, about: About, frames: FrameBackboneConfig | None) -> CrossConfig:
+    def config(self, vocabulary_size: int, about: About, frames: FrameBackboneConfig | None) -> PairConfig:
         """Return the configuration of the model for a vocabulary."""
-        own = {"model_type": "bert", **self.architecture, "vocab_size": vocabulary_size}
-        return CrossConfig(
-            feature_size=self.feature_size,
-            boxes=self.boxes,
-            architecture={} if self.pretrained_bert is not None else own,
-            pretrained=self.pretrained_bert,
-            layers=self.layers,
+        return PairConfig(
+            embed_size=self.embed_size,
+            image=self.image,
+            text=BiGRUConfig(vocabulary_size=vocabulary_size, **self.text.model_dump()),
+            system=self.system,
+            options=self.options,
             about=about,
         )
 
+    @model_validator(mode="before")
+    @classmethod
+    def _usual_tables(cls, value: Any) -> Any:
+        """Fill in the default kind and pooling of a table without them."""
+        if not isinstance(value, dict):
+            return value
+        kind = "grid" if "backbone" in _table(value.get("image")) else "region"
+        image = {"image": {"kind": kind, **value["image"]}} if isinstance(value.get("image"), dict) else {}
+        return without_pooling(value | image)
+
     @model_validator(mode="after")
-    def _one_origin(self) -> CrossRecipe:
-        if self.architecture and self.pretrained_bert is not None:
-            raise ValueError("architecture and pretrained_bert: a pretrained BERT has its own, leave one of them out")
-        if self.layers is not None and self.pretrained_bert is None:
-            raise ValueError("layers is for pretrained_bert: set architecture.num_hidden_layers")
+    def _known_system(self) -> PairRecipe:
+        check_sets(self.image, self.text)
+        read_options(self.system, self.options)
         return self
 
 
-AnyModelRecipe = Annotated[ModelRecipe | HGRRecipe | CrossRecipe, Field(discriminator="kind")]
+AnyModelRecipe = Annotated[ModelRecipe | HGRRecipe | PairRecipe, Field(discriminator="kind")]

@@ -9,6 +9,7 @@ from pydantic import Field, field_validator, model_validator
 from vse.data.open import AUTO, LAYOUTS
 from vse.errors import unknown_choice
 from vse.losses import MARGIN, TEMPERATURE
+from vse.training.cross_recipe import CrossRecipe
 from vse.training.model_recipe import AnyModelRecipe, ModelRecipe, Rate, Table
 
 Count = Annotated[int, Field(ge=1)]
@@ -220,7 +221,7 @@ class Recipe(Table):
     about: str = ""
     seed: Annotated[int, Field(ge=0, lt=2**32)] = 0
     data: DataRecipe = DataRecipe()
-    model: AnyModelRecipe = ModelRecipe()
+    model: Annotated[AnyModelRecipe | CrossRecipe, Field(discriminator="kind")] = ModelRecipe()
     loss: LossRecipe = LossRecipe()
     optimizer: OptimizerRecipe = OptimizerRecipe()
     schedule: ScheduleRecipe = ScheduleRecipe()

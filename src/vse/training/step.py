@@ -162,6 +162,9 @@ class TrainingStep:
         self.model.train()
         if not self.ranks.alone and trained != self._trained:
             self._network = self.matcher  # releases the buffers of the previous one
+            # Every process computes all scores, and so the whole gradient of the parameters of the scores.
+            apart = [*self.matcher.scoring_parameters()]
+            DistributedDataParallel._set_params_and_buffers_to_ignore_for_model(self.matcher, apart)
             self._network = DistributedDataParallel(self.matcher)
         self._trained = trained
 
@@ -198,7 +201,7 @@ class TrainingStep:
         return StepFigures(value, *measured, norm)
 
     def _gather(self, side: Side) -> Side:
-        return tuple(map(self.ranks.gather, side))
+        return tuple(self.ranks.gather(self.ranks.widest(tensor)) for tensor in side)
 
     def _bad_rows(self, inputs: Tensor | None, computed: Side) -> list[int]:
         """Return the rows of the batch whose input is not finite; if there are none, those with such embeddings.
@@ -238,7 +241,10 @@ class TrainingStep:
     def _backward_in_parts(
         self, loss: Tensor, image: Side, text: Side, parts: list[dict[str, Tensor | None]], step: int
     ) -> None:
-        toward = torch.autograd.grad(loss, _floats((*image, *text)))
+        sides, scoring = _floats((*image, *text)), [*self.matcher.scoring_parameters().values()]
+        toward = torch.autograd.grad(loss, [*sides, *scoring])
+        for parameter, gradient in zip(scoring, toward[len(sides) :], strict=True):
+            parameter.grad = gradient
         size = len(image[0]) // len(parts)
         for number, part in enumerate(parts):
             last = number == len(parts) - 1
@@ -247,9 +253,14 @@ class TrainingStep:
             rows = slice(number * size, (number + 1) * size)
             with quiet:
                 part_image, part_text = self._encode(part, step, number)
-                torch.autograd.backward(_floats((*part_image, *part_text)), [gradient[rows] for gradient in toward])
+                torch.autograd.backward(
+                    _floats((*part_image, *part_text)), [gradient[rows] for gradient in toward[: len(sides)]]
+                )
 
     def _update(self) -> float:
+        for parameter in self.matcher.scoring_parameters().values():
+            if parameter.grad is not None:  # the loss has a factor for the mean over the processes
+                parameter.grad /= self.ranks.world
         self.scaler.unscale_(self.optimizer)
         trained = [parameter for parameter in self.parameters.values() if parameter.grad is not None]
         clip = self.recipe.optimizer.clip or float("inf")

@@ -9,6 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from vse.models.card import NOT_RECORDED, describe_preprocessing, describe_tokenizer
+from vse.models.config import UNPOOLED
 from vse.models.curves import ASCII_BARS, BARS, CURVES_FILE
 
 if TYPE_CHECKING:
@@ -81,6 +82,8 @@ def _embeddings(report: ModelReport) -> str | None:
         return f"{report.embed_size} dimensions on each of three levels; the score of a pair is their mean"
     if any(tower.kind == "cross" for tower in report.towers):
         return "none: the score of a pair is the logit of a match"
+    if report.towers and report.towers[0].pooling == UNPOOLED:
+        return f"{report.embed_size} dimensions of each element; pairs have scores, images and texts no single vector"
     return f"{report.embed_size} dimensions" if report.embed_size else None
 
 
