@@ -164,7 +164,8 @@ def score_models(
             if save is not None:
                 raise InputError(f"--save-embeddings: {_name(model)}: {loaded.no_vectors}")
             test = RetrievalTest.of(opened)
-            yield ScoredModel.of_model(loaded, opened, test, name=_name(model), progress=progress)
+            scored = ScoredModel.of_model(loaded, opened, test, name=_name(model), progress=progress)
+            yield scored if again is None else again.of(scored)
             continue
         embedded = embed_split(loaded, opened, name=_name(model), progress=progress)
         if save is not None:
@@ -280,7 +281,8 @@ def _open_images(
     opened: CaptionedImages
     if not loaded.capabilities.images:
         opened = open_data(data, split, use="features" if features is None else "files", images=images)
-        opened = opened if features is None else attach(opened, FeatureStore.open(features))
+        boxes = bool(getattr(loaded, "reads_boxes", False))
+        opened = opened if features is None else attach(opened, FeatureStore.open(features), boxes=boxes)
     else:
         opened = open_data(data, split, images=images, use="files")
         if features is not None:
