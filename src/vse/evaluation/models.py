@@ -321,7 +321,7 @@ def _score_videos(
         if isinstance(loaded, PairScorer) and loaded.reads_graphs and loaded.tokenizer is not None:
             graphs = graphs_of(loaded.tokenizer.max_length)
             progress.note(f"{_name(model)}: {graphs.note}")
-        recorded = getattr(getattr(loaded.config, "about", None), "name", None)
+        recorded = getattr(getattr(getattr(loaded, "config", None), "about", None), "name", None)
         yield ScoredModel.of_model(
             loaded, opened, test, name=recorded or _name(model), graphs=graphs, progress=progress
         )

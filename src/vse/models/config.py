@@ -359,7 +359,7 @@ def published_traits(raw: Mapping[str, Any]) -> dict[str, str]:
     if raw.get("kind") == "hgr":
         return _hgr_traits(raw)
     if raw.get("kind") == "cross":
-        return {"image": "region", "text": "bert", "method": "cross-encoder"}
+        return {"image": "region", "text": "bert", "method": f"cross-encoder ({raw['architecture']['model_type']})"}
     image, text = raw["image"], raw["text"]
     traits = {
         "image": image["kind"],

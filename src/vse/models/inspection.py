@@ -103,6 +103,11 @@ def inspect_folder(path: str | Path) -> ModelReport:
     """
     folder = Path(path)
     if is_model(folder) and recorded_runtime(folder) is None and (found := recognise_folder(folder)) is not None:
+        if found.kind == "cross":
+            raise InputError(
+                f"{folder}: a public cross-encoder ({found.model_type}), which re-ranks what a VSE model finds and has "
+                "no towers to inspect: use it with --rerank"
+            )
         return _public_report(folder, found)
     raw = read_json(folder / CONFIG)
     runtime = raw.get("runtime", "torch")

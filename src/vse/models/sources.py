@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from vse.models.vse_model import VSEModel
     from vse.systems.cross_encoder import CrossEncoder
     from vse.systems.pair_model import PairModel
+    from vse.systems.public_cross import PublicCrossEncoder
 
 MODELS = Path(__file__).with_name("shipped")
 DEFAULT = "photo"
@@ -32,7 +33,7 @@ PREVIOUS = {DEFAULT: ("photo-v1",)}
 
 def load(
     source: str | Path, *, device: str | None = None, threads: int | None = None, revision: str | None = None
-) -> VSEModel | OnnxModel | HGRModel | PairModel | CrossEncoder:
+) -> VSEModel | OnnxModel | HGRModel | PairModel | CrossEncoder | PublicCrossEncoder:
     """Load a model.
 
     Args:
@@ -115,8 +116,11 @@ def load_torch(
 
         return load_saved(folder, device=device or "cpu")
     from vse.models.onnx import OnnxModel
+    from vse.models.protocols import PairScorer
 
     model = _load_foreign(folder, str(source), revision, device=device, threads=None)
+    if isinstance(model, PairScorer):
+        raise InputError(f"{source}: {model.no_vectors}")
     if isinstance(model, OnnxModel):
         raise InputError(f"{str(source)!r}: made for ONNX Runtime; this needs a model with torch weights (safetensors)")
     return model
@@ -124,7 +128,7 @@ def load_torch(
 
 def _load_foreign(
     folder: Path, source: str, revision: str | None, *, device: str | None, threads: int | None
-) -> VSEModel | OnnxModel:
+) -> VSEModel | OnnxModel | PublicCrossEncoder:
     """Load a public model with the runtime that its files are for."""
     from vse.models.foreign import recognise_folder
 
@@ -137,9 +141,17 @@ def _load_foreign(
         return OnnxPair.open(folder, found, source=source, threads=threads, device=device)
     require("torch", "train", f"the model in {str(folder)!r}")
     from vse.models.devices import set_torch_threads, torch_device
-    from vse.models.dual_model import foreign_model
 
     set_torch_threads(threads)
+    if found.kind == "cross":
+        from vse.models.foreign import text_inputs
+        from vse.systems.public_cross import load_public_cross
+
+        weights = [folder / name for name in found.needed if name.endswith(".safetensors")]
+        tokenizer, place = text_inputs(folder, found), torch_device(device)
+        return load_public_cross(folder, found.config, weights, tokenizer, name=source, device=place)
+    from vse.models.dual_model import foreign_model
+
     return foreign_model(folder, found, source=source, revision=revision, device=torch_device(device))
 
 

@@ -71,7 +71,69 @@ def geometry(boxes: Tensor) -> Tensor:
     return torch.cat((boxes, torch.stack((width, height, width * height), dim=-1)), dim=-1)
 
 
-class CrossEncoder(nn.Module):
+class CandidateMethods:
+    """``score_pairs`` of any :class:`~vse.models.protocols.CandidateScorer`, and what it cannot do."""
+
+    takes_frames = False
+    reads_graphs = False
+    no_vectors = NO_VECTORS
+    tokenizer: Any
+
+    def score_candidates(
+        self,
+        images: Items,
+        texts: Sequence[str],
+        rows: NDArray[np.int64],
+        columns: NDArray[np.int64],
+        *,
+        progress: ProgressReporter | None = None,
+    ) -> NDArray[np.float32]:
+        """Return the scores ``(n,)`` of the pairs of ``images[rows[k]]`` and ``texts[columns[k]]``."""
+        raise NotImplementedError
+
+    def score_pairs(
+        self,
+        images: Items,
+        texts: Sequence[str],
+        *,
+        progress: ProgressReporter | None = None,
+        unknown: Literal["error", "allow"] = "error",
+        **_: Any,
+    ) -> NDArray[np.float32]:
+        """Return the score ``(I, T)`` of every image with every text.
+
+        Raises:
+            InputError: there are more than :data:`MAX_PAIRS` pairs, which is what re-ranking is for.
+        """
+        count, width = len(images), len(texts)
+        if unknown == "error" and self.tokenizer is not None and width:
+            check_known(self.tokenizer.encode(self.tokenizer.respell(texts)), texts, self.tokenizer)
+        if count * width > MAX_PAIRS:
+            raise InputError(self._cost(images, texts))
+        rows, columns = np.divmod(np.arange(count * width), max(1, width))
+        return self.score_candidates(images, texts, rows, columns, progress=progress).reshape(count, width)
+
+    def _cost(self, images: Items, texts: Sequence[str]) -> str:
+        """Say what all pairs would take, from the time of a few of them."""
+        pairs = len(images) * len(texts)
+        rows = np.arange(TIMED) % len(images)
+        began = time.perf_counter()
+        self.score_candidates(images, texts[:TIMED], rows, np.arange(TIMED) % min(len(texts), TIMED))
+        hours = (time.perf_counter() - began) / TIMED * pairs / 3600
+        return (
+            f"{len(images):,} images and {len(texts):,} texts are {pairs:,} pairs, about {hours:.1f} hours of this "
+            f"cross-encoder here, and at most {MAX_PAIRS:,} are scored: re-rank the candidates of a VSE model with "
+            "'vse eval FIRST --rerank THIS --depth K'"
+        )
+
+    def encode_images(self, *_: Any, **__: Any) -> NoReturn:
+        """Raise InputError: an image has no single embedding."""
+        raise InputError(NO_VECTORS)
+
+    encode_videos = encode_texts = encode_images
+
+
+class CrossEncoder(CandidateMethods, nn.Module):
     """The cross-encoder of a configuration, with random weights or around a given transformer.
 
     It is a :class:`~vse.models.protocols.PairScorer` and a :class:`~vse.models.protocols.CandidateScorer` of region
@@ -81,9 +143,6 @@ class CrossEncoder(nn.Module):
     preprocessing = None  # regions come as features
     image_backbone = None
     grid_cells = None
-    takes_frames = False
-    reads_graphs = False
-    no_vectors = NO_VECTORS
 
     def __init__(self, config: CrossConfig, transformer: Any, tokenizer: TextTokenizer | None = None) -> None:
         super().__init__()
@@ -240,41 +299,6 @@ class CrossEncoder(nn.Module):
         report.finish()
         return scores
 
-    def score_pairs(
-        self,
-        images: Items,
-        texts: Sequence[str],
-        *,
-        progress: ProgressReporter | None = None,
-        unknown: Literal["error", "allow"] = "error",
-        **_: Any,
-    ) -> NDArray[np.float32]:
-        """Return the score ``(I, T)`` of every image with every text.
-
-        Raises:
-            InputError: there are more than :data:`MAX_PAIRS` pairs, which is what re-ranking is for.
-        """
-        count, width = len(images), len(texts)
-        if unknown == "error" and self.tokenizer is not None and width:
-            check_known(self.tokenizer.encode(self.tokenizer.respell(texts)), texts, self.tokenizer)
-        if count * width > MAX_PAIRS:
-            raise InputError(self._cost(images, texts))
-        rows, columns = np.divmod(np.arange(count * width), max(1, width))
-        return self.score_candidates(images, texts, rows, columns, progress=progress).reshape(count, width)
-
-    def _cost(self, images: Items, texts: Sequence[str]) -> str:
-        """Say what all pairs would take, from the time of a few of them."""
-        pairs = len(images) * len(texts)
-        rows = np.arange(TIMED) % len(images)
-        began = time.perf_counter()
-        self.score_candidates(images, texts[:TIMED], rows, np.arange(TIMED) % min(len(texts), TIMED))
-        hours = (time.perf_counter() - began) / TIMED * pairs / 3600
-        return (
-            f"{len(images):,} images and {len(texts):,} texts are {pairs:,} pairs, about {hours:.1f} hours of this "
-            f"cross-encoder here, and at most {MAX_PAIRS:,} are scored: re-rank the candidates of a VSE model with "
-            "'vse eval FIRST --rerank THIS --depth K'"
-        )
-
     def _stacked(self, sets: Sequence[Any], rows: NDArray[np.int64]) -> tuple[NDArray[Any], NDArray[np.int64]]:
         """Return sets of regions padded to the largest, with their sizes."""
         arrays = [np.asarray(each) for each in sets]
@@ -293,12 +317,6 @@ class CrossEncoder(nn.Module):
     def compile_encoders(self) -> NoReturn:
         """Raise InputError: a cross-encoder is not compiled."""
         raise InputError("a cross-encoder is not compiled: leave out run.compile")
-
-    def encode_images(self, *_: Any, **__: Any) -> NoReturn:
-        """Raise InputError: an image has no single embedding."""
-        raise InputError(NO_VECTORS)
-
-    encode_videos = encode_texts = encode_images
 
     def save(self, folder: str | Path) -> Path:
         """Write ``config.json``, ``model.safetensors`` and the tokenizer into ``folder``, and return it."""
