@@ -24,6 +24,7 @@ from vse.models.pair_options import CaanOptions, ImramOptions, read_options, sys
 from vse.models.protocols import NO_VECTORS, Capabilities, Images
 from vse.pooling.functional import Lengths
 from vse.progress import ProgressReporter, SilentProgress
+from vse.systems.context_attention import ContextAwareAttention
 from vse.systems.cross_attention import PairScoring, RecurrentAttentionMemory, Sets, StackedCrossAttention
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ def create_scoring(config: PairConfig) -> PairScoring:
     """Return the scores of a configuration's system."""
     options = read_options(config.system, config.options)
     if isinstance(options, CaanOptions):
-        raise InputError("system 'caan' is not available yet")
+        return ContextAwareAttention(options, config.embed_size)
     if isinstance(options, ImramOptions):
         return RecurrentAttentionMemory(options, config.embed_size)
     return StackedCrossAttention(options)
