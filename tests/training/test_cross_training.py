@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import importlib.util
+import json
+from pathlib import Path
+
 import numpy as np
 import pytest
 from tests.training.support import WIDTH, tiny_recipe, tiny_values, write_pairs
 
 import vse
 from vse._util.strict import parse
+from vse.cli.main import main
 from vse.errors import InputError
 from vse.evaluation.models import evaluate
 from vse.training.mining import FOLDER, HardNegatives, mine_candidates
@@ -46,10 +51,17 @@ def cross_recipe(data, first_stage, /, **changes):
     return parse(Recipe, values, "test")
 
 
-def test_cross_encoder_resumes_where_it_was_stopped(data, first_stage, tmp_path, monkeypatch):
+@pytest.fixture(scope="module")
+def whole(data, first_stage, tmp_path_factory):
+    """The folder of a run that was not stopped."""
+    folder = tmp_path_factory.mktemp("whole") / "run"
+    train(cross_recipe(data, first_stage, loss={"dev_depth": 3}), folder)
+    return folder
+
+
+def test_cross_encoder_resumes_where_it_was_stopped(data, first_stage, whole, tmp_path, monkeypatch):
     """A run that was stopped in its second epoch ends with the weights and metrics of one that was not."""
     recipe = cross_recipe(data, first_stage, loss={"dev_depth": 3})
-    whole = train(recipe, tmp_path / "whole")
     steps: list[int] = []
     original = Trainer._one_step
 
@@ -65,18 +77,46 @@ def test_cross_encoder_resumes_where_it_was_stopped(data, first_stage, tmp_path,
             train(recipe, tmp_path / "stopped")
     moved = cross_recipe(data, "no/such/model", loss={"dev_depth": 3})  # its candidates are in the run's folder
     again = train(moved, tmp_path / "stopped")
-    assert vse.load(str(again.model)).fingerprint() == vse.load(str(whole.model)).fingerprint()
-    assert (tmp_path / "stopped/metrics.jsonl").read_text() == (tmp_path / "whole/metrics.jsonl").read_text()
+    assert vse.load(str(again.model)).fingerprint() == vse.load(str(whole / "best")).fingerprint()
+    assert (tmp_path / "stopped/metrics.jsonl").read_text() == (whole / "metrics.jsonl").read_text()
 
-    report = evaluate(first_stage, data, "test", rerank=str(whole.model), depth=4, samples=10)
-    row = report.results[0]
-    assert row.card["models"][0]["reranker"]["depth"] == 4
-    assert row.name.endswith("@4")
-    alone = evaluate(str(whole.model), data, "test", samples=10).results[0].metrics.rsum
-    deep = evaluate(first_stage, data, "test", rerank=str(whole.model), depth=12, samples=10).results[0].metrics.rsum
-    assert deep == pytest.approx(alone)  # every candidate is re-ranked
-    shared = cross_recipe(data, str(tmp_path / "whole" / FOLDER), schedule={"epochs": 1, "decay_epochs": 0})
-    assert train(shared, tmp_path / "shared").model.is_dir()
+
+def test_eval_command_reranks_with_a_cross_encoder(data, first_stage, whole, tmp_path, capsys):
+    """The card names the re-ranker; re-ranking everything equals the cross-encoder alone; options are checked."""
+    best, options = str(whole / "best"), ["--data", str(data), "--samples", "10", "--out", str(tmp_path / "r.json")]
+    assert main(["eval", first_stage, *options, "--rerank", best, "--depth", "4", "--json"]) == 0
+    row = json.loads(capsys.readouterr().out)["results"][0]
+    assert "→ model-" in row["name"]
+    assert row["name"].endswith("@4")
+    assert row["card"]["models"][0]["reranker"]["depth"] == 4
+    alone = evaluate(best, data, samples=10).results[0].metrics.rsum
+    deep = evaluate(first_stage, data, rerank=best, depth=12, samples=10).results[0].metrics.rsum
+    assert deep == pytest.approx(alone)
+    for given, words in (
+        (["--depth", "4"], "--depth is for re-ranking: add --rerank MODEL"),
+        (["--rerank", best, "--depth", "5001"], "depth 5001: expected a whole number from 0 to 5,000"),
+        (["--rerank", best, "--cxc", "x", "--coco-ids", "y"], "--rerank needs models"),
+        (["--rerank", first_stage], "cannot re-rank what another one found"),
+    ):
+        assert main(["eval", first_stage, *options, *given]) in {1, 2}
+        error = capsys.readouterr().err.splitlines()[-1]
+        assert words in error
+
+
+def test_rerank_benchmark_draws_the_curve_of_a_tiny_test(data, first_stage, whole, tmp_path):
+    """Depth 0 is the first stage, the last point the whole ranking, and the marked point reaches its quality."""
+    path = Path(__file__).parents[2] / "benchmarks/rerank.py"
+    spec = importlib.util.spec_from_file_location("rerank_benchmark", path)
+    benchmark = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(benchmark)
+    places = ["--out", str(tmp_path / "c.json"), "--plot", str(tmp_path / "c.png")]
+    found = benchmark.main([first_stage, str(whole / "best"), "--data", str(data), "--depths", "0,1,3", *places])
+    points = json.loads((tmp_path / "c.json").read_text())["points"]
+    assert [point["depth"] for point in points] == [0, 1, 3, 12]
+    assert points[0]["rsum"] == pytest.approx(evaluate(first_stage, data, samples=5).results[0].metrics.rsum)
+    assert points[-1]["rsum"] == pytest.approx(evaluate(str(whole / "best"), data, samples=5).results[0].metrics.rsum)
+    assert found["equal"]["rsum"] >= points[-1]["rsum"]
+    assert (tmp_path / "c.png").stat().st_size < 100_000
 
 
 def test_mined_candidates_are_the_best_wrong_ones():
@@ -134,14 +174,12 @@ def test_cross_recipes_that_do_not_fit_are_one_line(data, tmp_path, changes, mes
     assert "\n" not in str(error.value)
 
 
-def test_first_stage_that_does_not_fit_is_one_line(data, first_stage, tmp_path):
-    """Another width of features, a model without embeddings, candidates for other captions."""
+def test_first_stage_that_does_not_fit_is_one_line(data, whole, tmp_path):
+    """A model without embeddings, candidates for other captions, and those of this run, which are used again."""
     other = write_pairs(tmp_path / "other", 12, 6, captions=1, seed=5)
-    folder = tmp_path / "one"
-    train(cross_recipe(data, first_stage, schedule={"epochs": 1, "decay_epochs": 0}), folder)
     with pytest.raises(InputError, match="holds candidates for other captions"):
-        train(cross_recipe(other, str(folder / FOLDER)), tmp_path / "two")
+        train(cross_recipe(other, str(whole / FOLDER)), tmp_path / "two")
     with pytest.raises(InputError, match="has no single vector of either"):
-        train(cross_recipe(data, str(folder / "best")), tmp_path / "three")
-    with pytest.raises(InputError, match="cannot re-rank what another one found"):
-        evaluate(first_stage, data, "test", rerank=first_stage)
+        train(cross_recipe(data, str(whole / "best")), tmp_path / "three")
+    shared = cross_recipe(data, str(whole / FOLDER), schedule={"epochs": 1, "decay_epochs": 0})
+    assert train(shared, tmp_path / "shared").model.is_dir()
