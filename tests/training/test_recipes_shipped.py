@@ -133,6 +133,11 @@ PROJECTED = {
     "flickr8k-medium-vse-infinity",
     "flickr8k-medium-vse-plus-plus",
 }  # on cells that the experiments project themselves
+CROSS = {
+    "coco-butd-region-bert-cross-encoder",
+    "f30k-butd-region-bert-cross-encoder",
+    "flickr8k-small-cross-encoder",
+}
 PHOTO = {"photo", "photo-features"}
 """The steps of the model that comes with the package."""
 OWN = {
@@ -165,7 +170,7 @@ class TestShipped:
 
     def test_every_configuration_of_the_paper_is_there_and_no_other(self):
         """Every row of its tables, for all datasets; besides them what anybody can run."""
-        own = OWN | PROJECTED | PHOTO | VIDEO | DUAL | PAIR_RECIPES
+        own = OWN | PROJECTED | PHOTO | VIDEO | DUAL | PAIR_RECIPES | CROSS
         assert set(list_recipes()) == {"-".join(key) for key in ALL} | own
 
     @pytest.mark.parametrize("name", list_recipes())
@@ -185,7 +190,7 @@ class TestShipped:
 
         configs = {
             describe(recipe).model_dump_json(): recipe
-            for recipe in map(read_recipe, sorted(set(list_recipes()) - VIDEO - DUAL - PAIR_RECIPES))
+            for recipe in map(read_recipe, sorted(set(list_recipes()) - VIDEO - DUAL - PAIR_RECIPES - CROSS))
             if isinstance(recipe, Recipe)
         }
         for text, recipe in configs.items():
@@ -313,6 +318,19 @@ def test_small_recipes_of_pairs_read_the_data_of_the_small_recipe(name):
     ours, towers = read_recipe(name), read_recipe("flickr8k-small")
     assert (ours.data, ours.augmentation, ours.loss) == (towers.data, towers.augmentation, towers.loss)
     assert ours.model.config(10, About(), None).system == ours.model.system
+
+
+@pytest.mark.parametrize("name", sorted(CROSS))
+def test_cross_encoder_recipes_match_pairs_of_stored_features(name):
+    """Hard negatives from a first stage that the user names; BERT-base for the paper's data, four layers for ours."""
+    recipe = read_recipe(name)
+    assert (recipe.model.kind, recipe.loss.objective, recipe.loss.first_stage) == ("cross", "matching", None)
+    assert recipe.loss.candidates == 30
+    if name.startswith("flickr8k"):
+        assert (recipe.model.feature_size, recipe.model.architecture["num_hidden_layers"]) == (256, 4)
+    else:
+        assert (recipe.model.feature_size, recipe.model.pretrained_bert) == (2048, "bert-base-uncased")
+        assert (recipe.optimizer.lr, recipe.optimizer.weight_decay, recipe.optimizer.clip) == (5e-5, 0.01, 2.0)
 
 
 @pytest.mark.parametrize("name", sorted(DUAL))

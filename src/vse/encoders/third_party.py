@@ -304,8 +304,8 @@ def published_config(transformers: Any, source: str, allowed: Collection[str], w
         raise InputError(f"no pretrained encoder could be loaded from {source!r}: {error}") from None
 
 
-def load_pretrained(transformers: Any, source: str, **options: Any) -> Any:
-    """Call ``AutoModel.from_pretrained`` strictly: missing weights, which would stay random, are an error.
+def load_pretrained(transformers: Any, source: str, *, factory: Any = None, **options: Any) -> Any:
+    """Call ``from_pretrained`` of AutoModel, or of ``factory``: missing weights, which would stay random, are an error.
 
     Only safetensors are read, and no code from the model repository is run.
     """
@@ -313,7 +313,7 @@ def load_pretrained(transformers: Any, source: str, **options: Any) -> Any:
     try:
         with quiet_loading(transformers):
             # Mismatched sizes are reported instead of raised: the report has the names of the tensors.
-            model, report = transformers.AutoModel.from_pretrained(
+            model, report = (factory or transformers.AutoModel).from_pretrained(
                 source,
                 output_loading_info=True,
                 use_safetensors=True,

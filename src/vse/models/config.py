@@ -274,6 +274,28 @@ class HGRConfig(Strict):
     about: About = About()
 
 
+BOX = 4
+"""Values of a box: left, top, right, bottom."""
+
+
+class CrossConfig(Strict):
+    """A cross-encoder of regions and tokens, see :class:`~vse.systems.cross_encoder.CrossEncoder`.
+
+    ``architecture`` is that of its BERT; a new model may name a ``pretrained`` one instead, and keep the first
+    ``layers`` of it. With ``boxes``, four values behind the ``feature_size`` of a region are its box.
+    """
+
+    format: Literal[1] = 1
+    runtime: Literal["torch"] = "torch"
+    kind: Literal["cross"] = "cross"
+    feature_size: Width = 2048
+    boxes: bool = False
+    architecture: dict[str, Any] = Field(default_factory=dict)
+    pretrained: str | None = None
+    layers: Width | None = None
+    about: About = About()
+
+
 UNPOOLED = "none"
 """The pooling of a side whose elements are compared one by one."""
 
@@ -321,8 +343,8 @@ def check_sets(image: Any, text: Any) -> None:
             )
 
 
-AnyConfig: TypeAlias = ModelConfig | PairConfig | HGRConfig
-KINDS: dict[str, type[HGRConfig] | type[PairConfig]] = {"hgr": HGRConfig, "pairs": PairConfig}
+AnyConfig: TypeAlias = ModelConfig | PairConfig | HGRConfig | CrossConfig
+KINDS: dict[str, type[Strict]] = {"hgr": HGRConfig, "pairs": PairConfig, "cross": CrossConfig}
 """The configurations of models that score pairs, by their ``kind``."""
 
 
@@ -342,6 +364,8 @@ def published_traits(raw: Mapping[str, Any]) -> dict[str, str]:
     """
     if raw.get("kind") == "hgr":
         return _hgr_traits(raw)
+    if raw.get("kind") == "cross":
+        return {"image": "region", "text": "bert", "method": f"cross-encoder ({raw['architecture']['model_type']})"}
     image, text = raw["image"], raw["text"]
     traits = {
         "image": image["kind"],

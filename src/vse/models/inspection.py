@@ -14,12 +14,23 @@ from vse.errors import InputError, unknown_choice
 from vse.inputs.preprocessing import ImagePreprocessing
 from vse.models.card import (
     TowerReport,
+    cross_towers,
     hgr_towers,
     image_tower,
     text_tower,
 )
 from vse.models.coefficients import is_foreign, own_coefficients, own_relevance
-from vse.models.config import OWN, About, AnyConfig, HGRConfig, ModelConfig, PairConfig, read_config, split_marks
+from vse.models.config import (
+    OWN,
+    About,
+    AnyConfig,
+    CrossConfig,
+    HGRConfig,
+    ModelConfig,
+    PairConfig,
+    read_config,
+    split_marks,
+)
 from vse.models.curves import CURVES_FILE, PoolingCurve, read_curves
 from vse.models.foreign import Foreign, embedding_size, image_inputs, recognise_folder, text_inputs
 from vse.models.protocols import Capabilities
@@ -92,6 +103,11 @@ def inspect_folder(path: str | Path) -> ModelReport:
     """
     folder = Path(path)
     if is_model(folder) and recorded_runtime(folder) is None and (found := recognise_folder(folder)) is not None:
+        if found.kind == "cross":
+            raise InputError(
+                f"{folder}: a public cross-encoder ({found.model_type}), which re-ranks what a VSE model finds and has "
+                "no towers to inspect: use it with --rerank"
+            )
         return _public_report(folder, found)
     raw = read_json(folder / CONFIG)
     runtime = raw.get("runtime", "torch")
@@ -119,7 +135,7 @@ def inspect_folder(path: str | Path) -> ModelReport:
     return ModelReport(
         folder=str(folder),
         runtime=runtime,
-        embed_size=config.embed_size if config else raw.get("embed_size"),
+        embed_size=getattr(config, "embed_size", raw.get("embed_size")),
         fingerprint=_text(raw, "fingerprint"),
         version=_text(raw, "vse_version"),
         precision=_text(raw, "precision"),
@@ -201,7 +217,7 @@ def read_header(path: Path) -> tuple[Shapes, dict[str, str]]:
 
 
 def _preprocessing(config: AnyConfig | None) -> ImagePreprocessing | None:
-    return None if config is None or isinstance(config, HGRConfig) else config.preprocessing()
+    return config.preprocessing() if isinstance(config, ModelConfig) else None
 
 
 def _capabilities(raw: Mapping[str, Any], config: AnyConfig | None, images: bool, texts: bool) -> Capabilities:
@@ -228,6 +244,8 @@ def _towers(config: AnyConfig, shapes: Shapes, feature_size: Any) -> tuple[Tower
 
     if isinstance(config, HGRConfig):
         return hgr_towers(config, count("video_encoder."), count("text_encoder."))
+    if isinstance(config, CrossConfig):
+        return cross_towers(config, count("regions."), count("transformer."))
     image = width("image_encoder.projection.fc.weight") or (feature_size if isinstance(feature_size, int) else None)
     return (
         image_tower(config.image, image, count("image_encoder.")),

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from vse.errors import InputError
-from vse.models.config import UNPOOLED, HGRConfig, PairConfig
+from vse.models.config import UNPOOLED, CrossConfig, HGRConfig, PairConfig
 from vse.models.curves import PoolingCurve, Tower
 from vse.pooling import GeMPool, RankPooling
 
@@ -44,6 +44,8 @@ def curves_of(model: TorchModel) -> list[PoolingCurve]:
     the poolings of whole videos and sentences.
     """
     given: Any = model
+    if isinstance(given.config, CrossConfig):
+        return []
     if isinstance(given.config, PairConfig):
         return [*_tower_curves("image", UNPOOLED, None, ()), *_tower_curves("text", UNPOOLED, None, ())]
     if not isinstance(given.config, HGRConfig):

@@ -29,6 +29,10 @@ NO_EVIDENCE = (
     "this model cannot tell what each cell of an image contributes to the score, so images have no evidence "
     "('vse inspect MODEL' lists what a model can do)"
 )
+NO_RERANKER = (
+    "a model with one embedding per image and text, which cannot re-rank what another one found: name a model that "
+    "scores pairs, such as a cross-encoder"
+)
 IMAGES_PER_CALL = 4  # where several threads call at once
 
 
@@ -229,6 +233,22 @@ class PairScorer(Protocol):
 
     def fingerprint(self) -> str:
         """Return a short name for exactly these weights and inputs."""
+
+
+@runtime_checkable
+class CandidateScorer(Protocol):
+    """A :class:`PairScorer` whose cost is that of the pairs it is asked for, such as a cross-encoder."""
+
+    def score_candidates(
+        self,
+        images: Items,
+        texts: Sequence[str],
+        rows: NDArray[np.int64],
+        columns: NDArray[np.int64],
+        *,
+        progress: ProgressReporter | None = ...,
+    ) -> NDArray[np.float32]:
+        """Return the scores ``(n,)`` of the pairs of ``images[rows[k]]`` and ``texts[columns[k]]``."""
 
 
 AnyModel: TypeAlias = EmbeddingModel | PairScorer

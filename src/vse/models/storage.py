@@ -29,16 +29,17 @@ from vse.encoders.third_party import check_numbers, check_size, offline
 from vse.errors import InputError, require
 from vse.hgr.model import HGRModel
 from vse.models.coefficients import COEFFICIENT_FILES
-from vse.models.config import AnyConfig, HGRConfig, ModelConfig, PairConfig, read_config, split_marks
+from vse.models.config import AnyConfig, CrossConfig, HGRConfig, ModelConfig, PairConfig, read_config, split_marks
 from vse.models.curves import CARD_FILE, CURVES_FILE, FIGURE_FILE
 from vse.models.devices import torch_device
 from vse.models.vse_model import VSEModel
+from vse.systems.cross_encoder import CrossEncoder
 from vse.systems.pair_model import PairModel
 
 if TYPE_CHECKING:
     from vse.inputs.tokenizer import TextTokenizer
 
-TorchModel: TypeAlias = VSEModel | HGRModel | PairModel
+TorchModel: TypeAlias = VSEModel | HGRModel | PairModel | CrossEncoder
 
 CONFIG = "config.json"
 WEIGHTS = "model.safetensors"
@@ -118,6 +119,8 @@ def create_model(config: AnyConfig, tokenizer: TextTokenizer | None = None, *, p
     """
     if isinstance(config, HGRConfig):
         return HGRModel(config, tokenizer)
+    if isinstance(config, CrossConfig):
+        return CrossEncoder.build(config, tokenizer)
     if isinstance(config, PairConfig):
         return PairModel.build(config, tokenizer, pretrained=pretrained)
     return VSEModel.build(config, tokenizer, pretrained=pretrained)
@@ -145,6 +148,10 @@ def load_model(folder: Path, *, device: str | torch.device = "cpu") -> TorchMode
     config = read_config(described, str(folder / CONFIG))
     if isinstance(config, ModelConfig):
         _check_self_contained(config, str(folder / CONFIG))
+    elif isinstance(config, CrossConfig) and not config.architecture:
+        raise InputError(
+            f"{folder / CONFIG}: 'architecture' is missing; a saved model describes its transformer itself"
+        )
     tokenizer = load_tokenizer(folder)
     if tokenizer_digest(folder) != marks.get("tokenizer"):
         raise InputError(f"{folder}: {CONFIG} and the tokenizer belong to different models; save the model again")
@@ -279,6 +286,8 @@ def fingerprint(model: TorchModel) -> str:
     derived: Any = {
         "about": True,
         "foreign": True,
+        "architecture": True,
+        "pretrained": True,
         "text": {"architecture", "pretrained"},
         "image": {"architecture": True, "backbone": {"options"}},
     }

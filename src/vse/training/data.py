@@ -24,6 +24,7 @@ from vse.models.storage import TorchModel
 from vse.progress import ProgressReporter, SilentProgress
 from vse.training.augmentation import TextAugmentation
 from vse.training.batches import TokenStore, TrainingPairs
+from vse.training.mining import HardNegatives
 from vse.training.recipe import DataRecipe, Recipe
 
 
@@ -111,7 +112,8 @@ def open_split(recipe: Recipe, split: str, store: FeatureStore | None = None) ->
     if model.item_input == "frames" and found.kind != VIDEOS:
         raise InputError(f"{data.path}: layout {found.layout!r} holds images, and the model takes frames of videos")
     store = store or _store(recipe)
-    return found if store is None else attach(found, store, on_bad="drop")
+    boxes = bool(getattr(model, "boxes", False))
+    return found if store is None else attach(found, store, on_bad="drop", boxes=boxes)
 
 
 def _store(recipe: Recipe) -> FeatureStore | None:
@@ -172,7 +174,11 @@ def _video_words(data: DataRecipe, captions: tuple[str, ...], report: ProgressRe
 
 
 def training_pairs(
-    recipe: Recipe, model: TorchModel, data: CaptionedImages, graphs: SentenceGraphs | None = None
+    recipe: Recipe,
+    model: TorchModel,
+    data: CaptionedImages,
+    graphs: SentenceGraphs | None = None,
+    negatives: HardNegatives | None = None,
 ) -> TrainingPairs:
     """Return the training split as batches; captions are tokenized once.
 
@@ -181,6 +187,7 @@ def training_pairs(
         model: its tokenizer, preprocessing and grid.
         data: the split.
         graphs: role graphs of its captions, for a model that reads them.
+        negatives: wrong images and captions for each pair, for a model that scores them.
     """
     tokenizer = model.tokenizer
     if tokenizer is None:
@@ -199,4 +206,5 @@ def training_pairs(
         preprocessing=model.preprocessing,
         cells=model.grid_cells,
         graphs=None if graphs is None else [graphs[caption] for caption in data.captions],
+        negatives=negatives,
     )

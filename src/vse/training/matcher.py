@@ -11,14 +11,18 @@ from torch.nn.functional import normalize
 
 from vse.errors import InputError
 from vse.hgr.model import HGRModel
+from vse.losses import satisfied
 from vse.models.storage import TorchModel
 from vse.models.vse_model import VSEModel
+from vse.systems.cross_encoder import CrossEncoder
 from vse.systems.pair_model import PairModel
 from vse.training.batches import Batch
+from vse.training.guard import spread
 
 Side = tuple[Tensor, ...]
 """Tensors whose row i belongs to sample i: embeddings, or features of several levels and their masks."""
 Arrays = dict[str, NDArray[Any] | None]
+Measures = tuple[float, float, float]
 
 
 class Matcher(nn.Module):
@@ -42,6 +46,11 @@ class Matcher(nn.Module):
     def embeddings(self, side: Side) -> Tensor:
         """Return unit vectors ``(B, D)`` by which a collapse is detected."""
         raise NotImplementedError
+
+    def measures(self, scores: Tensor, images: Side, texts: Side, ids: Tensor, margin: float) -> Measures:
+        """Return the share of pairs without loss, and the spread of the embeddings of images and of texts."""
+        image_spread, text_spread = (spread(self.embeddings(side).detach(), ids) for side in (images, texts))
+        return satisfied(scores, ids, margin=margin), image_spread, text_spread
 
     def scoring_parameters(self) -> dict[str, nn.Parameter]:
         """Return the parameters that :meth:`scores` uses, by their names in the matcher; none by default."""
@@ -102,6 +111,43 @@ class LevelMatcher(PairMatcher):
         return normalize(side[0], dim=1)  # the whole video, the whole sentence
 
 
+class CrossMatcher(Matcher):
+    """A cross-encoder: pairs are scored together, so a side is the logits ``(B, 3)`` of a pair and its negatives."""
+
+    item_input = "regions"
+
+    def __init__(self, model: CrossEncoder) -> None:
+        super().__init__()
+        self.model = model
+
+    def inputs(self, batch: Batch) -> Arrays:
+        count = len(batch)
+        arrays = {
+            "regions": batch.images,
+            "tokens": batch.tokens,
+            "region_lengths": batch.lengths,
+            "token_lengths": batch.token_lengths,
+        }
+        return {
+            name: None if array is None else array.reshape(count, -1, *array.shape[1:])
+            for name, array in arrays.items()
+        }
+
+    def forward(self, **inputs: Tensor | None) -> tuple[Side, Side]:
+        flat = {name: None if value is None else value.flatten(0, 1) for name, value in inputs.items()}
+        tokens = inputs["tokens"]
+        if tokens is None:
+            raise InputError("a batch without tokens cannot be scored")
+        return (self.model(**flat).view(tokens.shape[:2]),), ()
+
+    def scores(self, images: Side, texts: Side) -> Tensor:
+        return images[0]
+
+    def measures(self, scores: Tensor, images: Side, texts: Side, ids: Tensor, margin: float) -> Measures:
+        """A pair is satisfied if it scores above its negatives; there are no embeddings to collapse."""
+        return float((scores[:, :1] > scores[:, 1:]).float().mean()), 1.0, 1.0
+
+
 class SetMatcher(PairMatcher):
     """A system of sets: a side is their elements and mask; its guard looks at the mean of the elements."""
 
@@ -120,6 +166,8 @@ class SetMatcher(PairMatcher):
 
 def create_matcher(model: TorchModel) -> Matcher:
     """Return the matcher of a model: of its levels or sets if it scores pairs, else of embeddings."""
+    if isinstance(model, CrossEncoder):
+        return CrossMatcher(model)
     if isinstance(model, PairModel):
         return SetMatcher(model)
     return LevelMatcher(model) if isinstance(model, HGRModel) else EmbeddingMatcher(model)

@@ -10,7 +10,13 @@ import torch
 from torch import Tensor, nn
 
 from vse.errors import PluginError
-from vse.losses import LOSSES, contrastive_from_scores, smooth_triplet_from_scores, triplet_from_scores
+from vse.losses import (
+    LOSSES,
+    contrastive_from_scores,
+    matching_from_scores,
+    smooth_triplet_from_scores,
+    triplet_from_scores,
+)
 from vse.pooling import TopPercentPool
 from vse.training.distributed import Ranks
 from vse.training.keyed import Purpose, keyed
@@ -160,6 +166,8 @@ class Objective:
                 got = tuple(loss.shape) if isinstance(loss, Tensor) else type(loss).__name__
                 raise PluginError(f"{LOSSES.origin(recipe.objective)}: expected a scalar tensor, got {got}")
             return loss
+        if recipe.objective == "matching":
+            return matching_from_scores(scores, reduction=recipe.reduction)
         if recipe.objective == "contrastive":
             return contrastive_from_scores(scores, ids, temperature=recipe.temperature, reduction=recipe.reduction)
         if recipe.objective == "annealed":
@@ -186,6 +194,8 @@ class Objective:
         recipe = self.recipe
         if recipe.objective not in LOSSES.builtin:
             return recipe.objective
+        if recipe.objective == "matching":
+            return f"matching, {'random' if recipe.first_stage is None else 'hard'} negatives"
         if recipe.objective == "contrastive":
             return f"contrastive at {recipe.temperature:g}"
         if recipe.objective == "annealed":

@@ -14,11 +14,9 @@ from torch.nn.parallel import DistributedDataParallel
 
 from vse.encoders.image import Projection
 from vse.errors import InputError, VSEError
-from vse.losses import satisfied
 from vse.models.storage import TorchModel
 from vse.training.batches import Batch
 from vse.training.distributed import Ranks
-from vse.training.guard import spread
 from vse.training.keyed import Purpose, keyed_seed
 from vse.training.matcher import Side, create_matcher
 from vse.training.optimizer import BACKBONE
@@ -199,11 +197,8 @@ class TrainingStep:
         else:
             self._backward_in_parts(whole, image, text, parts, step)
         norm = self._update()
-        measured = satisfied(scores.detach(), all_ids, margin=self.recipe.loss.margin)
-        image_spread, text_spread = (
-            spread(self.matcher.embeddings(side).detach(), all_ids) for side in (images, texts)
-        )
-        return StepFigures(value, measured, image_spread, text_spread, norm)
+        measured = self.matcher.measures(scores.detach(), images, texts, all_ids, self.recipe.loss.margin)
+        return StepFigures(value, *measured, norm)
 
     def _gather(self, side: Side) -> Side:
         return tuple(self.ranks.gather(self.ranks.widest(tensor)) for tensor in side)

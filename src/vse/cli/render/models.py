@@ -81,6 +81,8 @@ def _confidence(report: ModelReport) -> str:
 def _embeddings(report: ModelReport) -> str | None:
     if any(tower.kind == "hgr" for tower in report.towers):
         return f"{report.embed_size} dimensions on each of three levels; the score of a pair is their mean"
+    if any(tower.kind == "cross" for tower in report.towers):
+        return "none: the score of a pair is the logit of a match"
     if report.towers and report.towers[0].pooling == UNPOOLED:
         return f"{report.embed_size} dimensions of each element; pairs have scores, images and texts no single vector"
     return f"{report.embed_size} dimensions" if report.embed_size else None
