@@ -13,6 +13,7 @@ from pydantic import AfterValidator, Field, model_serializer, model_validator
 
 from vse._util.strict import Strict, parse
 from vse.inputs.regions import LARGEST as MOST_REGIONS
+from vse.models.system_config import LAST, SystemConfig
 
 if TYPE_CHECKING:
     from vse.inputs.preprocessing import ImagePreprocessing
@@ -131,6 +132,31 @@ class WordsConfig(Strict):
     pooling: PoolingConfig = PoolingConfig()
 
 
+class GRUConfig(Strict):
+    """Words through a GRU of one direction; by default the text is its last state."""
+
+    kind: Literal["gru"] = "gru"
+    vocabulary_size: Annotated[int, Field(ge=1, le=100 * LARGEST)]
+    word_size: Annotated[int, Field(ge=1, le=LARGEST)] = 300
+    pooling: PoolingConfig = PoolingConfig(name=LAST)
+
+
+class CharactersConfig(Strict):
+    """Words from their first ``characters`` characters through layers of ``hidden_sizes``, then a bidirectional GRU.
+
+    The defaults are LIWE's released ones; ``slope`` is that of its leaky ReLU.
+    """
+
+    kind: Literal["characters"] = "characters"
+    vocabulary_size: Annotated[int, Field(ge=7, le=100 * LARGEST)]
+    character_size: Annotated[int, Field(ge=1, le=LARGEST)] = 24
+    characters: Annotated[int, Field(ge=1, le=LARGEST)] = 26
+    hidden_sizes: tuple[Annotated[int, Field(ge=1, le=LARGEST)], ...] = (384, 448)
+    word_size: Annotated[int, Field(ge=1, le=LARGEST)] = 300
+    slope: Annotated[float, Field(ge=0, le=1)] = 0.1
+    pooling: PoolingConfig = PoolingConfig(name=LAST)
+
+
 class TransformerConfig(Strict):
     """A Hugging Face text encoder, built from ``architecture`` or, for a new model, loaded from ``pretrained``."""
 
@@ -208,13 +234,17 @@ def split_marks(raw: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 ImageConfig = Annotated[RegionConfig | GridConfig | FramesConfig | DualImageConfig, Field(discriminator="kind")]
-TextConfig = Annotated[BiGRUConfig | TransformerConfig | WordsConfig | DualTextConfig, Field(discriminator="kind")]
+TextConfig = Annotated[
+    BiGRUConfig | TransformerConfig | WordsConfig | DualTextConfig | GRUConfig | CharactersConfig,
+    Field(discriminator="kind"),
+]
 
 
 class ModelConfig(Strict):
     """Two towers with a joint space of ``embed_size`` dimensions.
 
-    ``foreign`` says where a model comes from that was not trained with vse: source, revision, library, type.
+    ``foreign`` says where a model comes from that was not trained with vse: source, revision, library, type. ``system``
+    is what a named system adds to the towers.
     """
 
     format: Literal[1] = 1
@@ -224,12 +254,13 @@ class ModelConfig(Strict):
     text: TextConfig
     about: About = About()
     foreign: dict[str, Any] | None = None
+    system: SystemConfig | None = None
 
     @model_serializer(mode="wrap")
     def _without_absent(self, write: Any) -> dict[str, Any]:
-        """Leave ``foreign`` out of the configuration of other models."""
+        """Leave ``foreign`` and ``system`` out of the configuration of other models."""
         plain: dict[str, Any] = write(self)
-        return {key: value for key, value in plain.items() if key != "foreign" or value is not None}
+        return {key: value for key, value in plain.items() if key not in {"foreign", "system"} or value is not None}
 
     def preprocessing(self) -> ImagePreprocessing | None:
         """Return how images are prepared; None for a model of features."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import fields
 from typing import Any
 
@@ -15,6 +16,7 @@ from vse.hgr.model import HGRModel
 from vse.models.protocols import PairScorer
 from vse.models.storage import TorchModel
 from vse.models.vse_model import VSEModel
+from vse.systems.auxiliary import Reduction
 from vse.training.batches import Batch
 
 Side = tuple[Tensor, ...]
@@ -27,6 +29,8 @@ class Matcher(nn.Module):
 
     item_input: str
     """The name of the input that holds pixels or features."""
+    auxiliary_weights: Mapping[str, float] = {}
+    """The auxiliary losses of the model's system, with their default weights."""
 
     def inputs(self, batch: Batch) -> Arrays:
         """Return the arguments of :meth:`forward`, each with a row for every pair of the batch, or None."""
@@ -44,15 +48,26 @@ class Matcher(nn.Module):
         """Return unit vectors ``(B, D)`` by which a collapse is detected."""
         raise NotImplementedError
 
+    def auxiliary(
+        self, images: Side, texts: Side, match: Callable[[Tensor], Tensor], reduction: Reduction
+    ) -> dict[str, Tensor]:
+        """Return the auxiliary losses of a batch by name, see :meth:`vse.systems.auxiliary.Auxiliary.losses`."""
+        return {}
+
 
 class EmbeddingMatcher(Matcher):
-    """Two towers: a side is one embedding, the score is the cosine."""
+    """Two towers: a side is one embedding, the score is the cosine.
+
+    A system with auxiliary losses adds tensors to the sides.
+    """
 
     item_input = "images"
 
     def __init__(self, model: VSEModel) -> None:
         super().__init__()
         self.model = model
+        if model.auxiliary is not None:
+            self.auxiliary_weights = model.auxiliary.weights
 
     def inputs(self, batch: Batch) -> Arrays:
         return {
@@ -64,6 +79,8 @@ class EmbeddingMatcher(Matcher):
         }
 
     def forward(self, **inputs: Tensor | None) -> tuple[Side, Side]:
+        if self.model.auxiliary is not None:
+            return self.model.auxiliary.sides(self.model.image_encoder, self.model.text_encoder, inputs)
         image, text = self.model(**inputs)
         return (image,), (text,)
 
@@ -72,6 +89,12 @@ class EmbeddingMatcher(Matcher):
 
     def embeddings(self, side: Side) -> Tensor:
         return side[0]
+
+    def auxiliary(
+        self, images: Side, texts: Side, match: Callable[[Tensor], Tensor], reduction: Reduction
+    ) -> dict[str, Tensor]:
+        system = self.model.auxiliary
+        return {} if system is None else system.losses(images, texts, match, reduction)
 
 
 class LevelMatcher(Matcher):

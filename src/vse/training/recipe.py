@@ -68,16 +68,23 @@ class LossRecipe(Table):
 
     ``margin`` is that of the hinges; ``reduction`` sums or averages the pairs of a batch. ``same_image`` treats other
     captions of the same image as ``masked`` (left out) or as ``negatives``, as the released code does.
+
+    ``negatives = "blended"`` is LIWE's: ``β^n`` of the loss of all negatives and ``1 - β^n`` of that of the hardest at
+    step n, with ``blend`` β. ``softmax_margin`` is subtracted from the scores of pairs in ``contrastive``.
+    ``auxiliary`` are weights of the losses that the model's system adds, over its defaults.
     """
 
     objective: Literal["triplet", "annealed", "contrastive"] = "triplet"
-    negatives: Literal["hardest", "semi-hard", "all"] = "semi-hard"
+    negatives: Literal["hardest", "semi-hard", "all", "blended"] = "semi-hard"
     warmup_epochs: NonNegative = 1
     margin: Positive = MARGIN
     temperature: Positive = TEMPERATURE
     final_temperature: Positive = 0.01
     reduction: Literal["sum", "mean"] = "sum"
     same_image: Literal["masked", "negatives"] = "masked"
+    blend: Annotated[float, Field(gt=0, lt=1)] = 0.991
+    softmax_margin: NonNegative = 0.0
+    auxiliary: dict[str, NonNegative] = Field(default_factory=dict)
 
 
 class OptimizerRecipe(Table):
