@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from tests.training.support_recipes import at
 
-from vse.models.config import BiGRUConfig, ModelConfig
+from vse.models.config import ModelConfig
+from vse.training.model_recipe import COUNTED
 from vse.training.recipe import EnsembleRecipe, Recipe
 from vse.training.recipes import find_recipe, list_recipes, read_recipe
 
@@ -149,6 +150,11 @@ VIDEO = {
     for method in ("vse-plus-plus", "vse-infinity", "hgr", "hgr-infinity")
 }
 
+SYSTEMS = {f"{data}-butd-region-bigru-{name}" for data in DATA for name in ("vsrn", "liwe", "cvse")}
+SYSTEMS |= {f"{data}-butd-region-bert-de" for data in DATA}
+SYSTEMS |= {f"{data}-resnet152-grid-gru-{name}" for data in DATA for name in ("sco", "gxn")}
+SYSTEMS |= {f"flickr8k-small-{name}" for name in ("vsrn", "liwe", "de", "cvse", "sco", "gxn")}
+"""Other systems of two towers; tests/systems has their constants."""
 DUAL = {"clip-gpo", "siglip-gpo"}
 """Public models that are fine-tuned; they describe themselves."""
 
@@ -160,7 +166,7 @@ class TestShipped:
 
     def test_every_configuration_of_the_paper_is_there_and_no_other(self):
         """Every row of its tables, for all datasets; besides them what anybody can run."""
-        assert set(list_recipes()) == {"-".join(key) for key in ALL} | OWN | PROJECTED | PHOTO | VIDEO | DUAL
+        assert set(list_recipes()) == {"-".join(key) for key in ALL} | OWN | PROJECTED | PHOTO | VIDEO | SYSTEMS | DUAL
 
     @pytest.mark.parametrize("name", list_recipes())
     def test_each_can_be_read_and_says_what_it_is(self, name):
@@ -176,6 +182,7 @@ class TestShipped:
         """Backbones, poolings and their options exist; a grid model of the paper sees 512 × 512 pixels."""
         torch = pytest.importorskip("torch")
         from vse.models.build import build_image_encoder, build_text_encoder
+        from vse.models.vse_model import VSEModel
 
         configs = {
             describe(recipe).model_dump_json(): recipe
@@ -186,6 +193,8 @@ class TestShipped:
             config = ModelConfig.model_validate_json(text)
             with torch.device("meta"):
                 _, image = build_image_encoder(config.image, config.embed_size)
+                if config.system is not None:
+                    VSEModel.build(config, training=True)
                 build_text_encoder(config.text, config.embed_size)
             if image.kind == "grid" and recipe.loss.objective == "triplet" and recipe.data.features is None:
                 assert image.preprocessing["size"] == [512, 512]
@@ -266,8 +275,9 @@ def test_recipes_of_public_models_add_gpo_at_low_rates(name):
 def describe(recipe: Recipe) -> ModelConfig:
     """The model of a recipe with a vocabulary of ten words, or BERT's architecture without its weights."""
     text = recipe.model.text
-    if text.kind == "bigru":
-        complete: Any = BiGRUConfig(vocabulary_size=10, **text.model_dump())
+    if text.kind == "transformer":
+        complete: Any = text.model_copy(update={"architecture": {"model_type": "bert"}})
     else:
-        complete = text.model_copy(update={"architecture": {"model_type": "bert"}})
-    return ModelConfig(embed_size=recipe.model.embed_size, image=recipe.model.image, text=complete)
+        complete = COUNTED[text.kind](vocabulary_size=11, **text.model_dump())
+    model = recipe.model
+    return ModelConfig(embed_size=model.embed_size, image=model.image, text=complete, system=model.system)

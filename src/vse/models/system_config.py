@@ -115,3 +115,5 @@ DECODING = (VSRNConfig, SCOConfig, GXNConfig)
 """Systems that generate captions in training."""
 CONCEPTUAL = (CVSEConfig, SCOConfig)
 """Systems with concepts of the training captions."""
+READING_OUT = (CVSEConfig, SCOConfig, GXNConfig)
+"""Systems whose image embedding is no weighted sum of elements, whatever the pooling inside."""
