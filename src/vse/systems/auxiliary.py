@@ -47,24 +47,30 @@ class CaptionDecoder(nn.Module):
         self.dropout = nn.Dropout(config.dropout)
 
     def forward(self, elements: Tensor, mask: Tensor | None, tokens: Tensor, lengths: Tensor) -> Tensor:
+        order = lengths.argsort(descending=True, stable=True)  # the captions that go on are always the first rows
         elements, sizes = compact(elements, mask)
-        mask = prefix_mask(sizes, elements.shape[1])
+        elements, sizes, tokens = elements[order], sizes[order], tokens[order]
+        inside = prefix_mask(sizes, elements.shape[1])
         states = run_packed(self.reader, self.dropout(self.reduce(elements)), sizes)  # (B, N, H)
         state = states.gather(1, (sizes - 1).view(-1, 1, 1).expand(-1, 1, states.shape[2])).squeeze(1)
-        keys = self.key(states)
-        words = self.embed(tokens)
-        written = []
-        for step in range(tokens.shape[1] - 1):
-            energy = self.energy((keys + self.query(state).unsqueeze(1)).tanh()).squeeze(2)  # (B, N)
-            context = (energy.masked_fill(~mask, -torch.inf).softmax(1).unsqueeze(1) @ states).squeeze(1)
-            state = self.writer(self.dropout(torch.cat((words[:, step], context), 1)), state)
-            written.append(state)
-        if not written:
+        keys, words = self.key(states), self.embed(tokens)
+        later = torch.arange(1, tokens.shape[1], device=tokens.device).unsqueeze(1)
+        going = [count for count in (lengths > later).sum(1).tolist() if count]  # captions with a word to come
+        if not going:
             return elements.new_zeros(len(tokens), 1)
-        followed = prefix_mask(lengths, tokens.shape[1])[:, 1:]
-        logits = self.out(torch.stack(written, 1)[followed])  # (words, V): no logits of padding
-        costs = cross_entropy(logits, tokens[:, 1:][followed], reduction="none")
-        return costs.new_zeros(followed.shape).masked_scatter(followed, costs).sum(1, keepdim=True)
+        written = []
+        for step, count in enumerate(going):
+            if count < len(state):
+                state, keys, states, inside = (each[:count] for each in (state, keys, states, inside))
+            energy = self.energy((keys + self.query(state).unsqueeze(1)).tanh()).squeeze(2)  # (count, N)
+            weights = energy.masked_fill(~inside, -torch.inf).softmax(1)
+            context = (weights.unsqueeze(1) @ states).squeeze(1)
+            state = self.writer(self.dropout(torch.cat((words[:count, step], context), 1)), state)
+            written.append(state)
+        following = torch.cat([tokens[:count, step + 1] for step, count in enumerate(going)])
+        owners = torch.cat([order[:count] for count in going])
+        costs = cross_entropy(self.out(torch.cat(written)), following, reduction="none")
+        return costs.new_zeros(len(tokens)).index_add(0, owners, costs).unsqueeze(1)
 
 
 class Auxiliary(nn.Module):
