@@ -19,7 +19,7 @@ from vse.inputs.text import words_of
 from vse.inputs.tokenizer import TextTokenizer
 
 SHARES = {"object": 0.7, "motion": 0.2, "property": 0.1}
-"""Of the concepts, as in CVSE's paper (7 : 2 : 1); what one kind lacks, the most frequent other words fill."""
+"""Of the concepts (not checked against the paper); what one kind lacks, the most frequent other words fill."""
 GROWTH = 5.0  # s of B = s^(P - u) - s^(-u)
 SHIFT = 0.02  # u
 THRESHOLD = 0.3  # of B: weaker relations are no edges
