@@ -80,14 +80,18 @@ def contrastive_from_scores(
     image_ids: Tensor | Sequence[int] | None = None,
     *,
     temperature: float | Tensor = TEMPERATURE,
+    margin: float = 0.0,
     reduction: Reduction = "mean",
 ) -> Tensor:
     """Return the symmetric cross-entropy of ``softmax(s / t)`` over the batch (InfoNCE).
+
+    With a margin m the scores of pairs are lowered first, ``s(i, i) - m``: additive margin softmax.
 
     Args:
         scores: ``(B, B)`` with images in rows and texts in columns.
         image_ids: ``(B,)``, the image of each pair: captions of the same image are left out of the denominator.
         temperature: t.
+        margin: m, subtracted from the scores of pairs.
         reduction: ``"mean"`` over pairs, or ``"sum"``.
 
     Raises:
@@ -96,6 +100,8 @@ def contrastive_from_scores(
     _check_choice("reduction", reduction, REDUCTIONS)
     same = same_image(scores, image_ids)
     others = same & ~torch.eye(len(scores), dtype=torch.bool, device=scores.device)
+    if margin:
+        scores = scores - margin * torch.eye(len(scores), dtype=scores.dtype, device=scores.device)
     logits = (scores / temperature).masked_fill(others, -torch.inf)
     positive = logits.diagonal()
     total = (logits.logsumexp(dim=1) - positive).sum() + (logits.logsumexp(dim=0) - positive).sum()

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from tests.training.support_recipes import at
 
-from vse.models.config import About, BiGRUConfig, ModelConfig
+from vse.models.config import About, ModelConfig
+from vse.training.model_recipe import COUNTED
 from vse.training.recipe import EnsembleRecipe, Recipe
 from vse.training.recipes import find_recipe, list_recipes, read_recipe
 
@@ -159,6 +160,11 @@ PAIRS = ("scan-t2i", "scan-i2t", "scan", "imram", "caan")
 SMALL_PAIRS = {f"flickr8k-small-{system}" for system in ("scan-t2i", "scan-i2t", "imram", "caan")}
 PAIR_RECIPES = {f"{data}-butd-region-bigru-{system}" for data in ("coco", "f30k") for system in PAIRS} | SMALL_PAIRS
 
+SYSTEMS = {f"{data}-butd-region-bigru-{name}" for data in DATA for name in ("vsrn", "liwe", "cvse")}
+SYSTEMS |= {f"{data}-butd-region-bert-de" for data in DATA}
+SYSTEMS |= {f"{data}-resnet152-grid-gru-{name}" for data in DATA for name in ("sco", "gxn")}
+SYSTEMS |= {f"flickr8k-small-{name}" for name in ("vsrn", "liwe", "de", "cvse", "sco", "gxn")}
+"""Other systems of two towers; tests/systems has their constants."""
 DUAL = {"clip-gpo", "siglip-gpo"}
 """Public models that are fine-tuned; they describe themselves."""
 
@@ -170,7 +176,7 @@ class TestShipped:
 
     def test_every_configuration_of_the_paper_is_there_and_no_other(self):
         """Every row of its tables, for all datasets; besides them what anybody can run."""
-        own = OWN | PROJECTED | PHOTO | VIDEO | DUAL | PAIR_RECIPES | CROSS
+        own = OWN | PROJECTED | PHOTO | VIDEO | DUAL | PAIR_RECIPES | CROSS | SYSTEMS
         assert set(list_recipes()) == {"-".join(key) for key in ALL} | own
 
     @pytest.mark.parametrize("name", list_recipes())
@@ -187,6 +193,7 @@ class TestShipped:
         """Backbones, poolings and their options exist; a grid model of the paper sees 512 × 512 pixels."""
         torch = pytest.importorskip("torch")
         from vse.models.build import build_image_encoder, build_text_encoder
+        from vse.models.vse_model import VSEModel
 
         configs = {
             describe(recipe).model_dump_json(): recipe
@@ -197,6 +204,8 @@ class TestShipped:
             config = ModelConfig.model_validate_json(text)
             with torch.device("meta"):
                 _, image = build_image_encoder(config.image, config.embed_size)
+                if config.system is not None:
+                    VSEModel.build(config, training=True)
                 build_text_encoder(config.text, config.embed_size)
             if image.kind == "grid" and recipe.loss.objective == "triplet" and recipe.data.features is None:
                 assert image.preprocessing["size"] == [512, 512]
@@ -348,8 +357,9 @@ def test_recipes_of_public_models_add_gpo_at_low_rates(name):
 def describe(recipe: Recipe) -> ModelConfig:
     """The model of a recipe with a vocabulary of ten words, or BERT's architecture without its weights."""
     text = recipe.model.text
-    if text.kind == "bigru":
-        complete: Any = BiGRUConfig(vocabulary_size=10, **text.model_dump())
+    if text.kind == "transformer":
+        complete: Any = text.model_copy(update={"architecture": {"model_type": "bert"}})
     else:
-        complete = text.model_copy(update={"architecture": {"model_type": "bert"}})
-    return ModelConfig(embed_size=recipe.model.embed_size, image=recipe.model.image, text=complete)
+        complete = COUNTED[text.kind](vocabulary_size=11, **text.model_dump())
+    model = recipe.model
+    return ModelConfig(embed_size=model.embed_size, image=model.image, text=complete, system=model.system)

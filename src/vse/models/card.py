@@ -65,8 +65,11 @@ def text_tower(config: TextConfig, feature_size: int | None = None, parameters: 
         network = f"{model_type}{f' from {config.pretrained}' if config.pretrained else ''}"
     elif config.kind == "dual":
         network = f"{config.architecture.get('model_type', config.library)}, text half"
+    elif config.kind == "characters":
+        network, feature_size = "words from characters, bidirectional GRU", config.character_size
     else:
-        network, feature_size = f"bidirectional GRU, {config.vocabulary_size:,} words", config.word_size
+        directions = "GRU" if config.kind == "gru" else "bidirectional GRU"
+        network, feature_size = f"{directions}, {config.vocabulary_size:,} words", config.word_size
     return TowerReport("text", config.kind, network, describe_pooling(config.pooling), feature_size, parameters)
 
 

@@ -6,14 +6,14 @@ model: data, recipe, scores. Needs no torch, so an exported model reads it too.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 from pydantic import AfterValidator, Field, model_serializer, model_validator
 
 from vse._util.strict import Strict, parse
 from vse.inputs.regions import LARGEST as MOST_REGIONS
-from vse.models.pair_options import System, read_options, system_label
+from vse.models.pair_options import System, read_options
+from vse.models.system_config import LAST, SystemConfig
 
 if TYPE_CHECKING:
     from vse.inputs.preprocessing import ImagePreprocessing
@@ -138,6 +138,31 @@ class WordsConfig(Strict):
     pooling: PoolingConfig = PoolingConfig()
 
 
+class GRUConfig(Strict):
+    """Words through a GRU of one direction; by default the text is its last state."""
+
+    kind: Literal["gru"] = "gru"
+    vocabulary_size: Annotated[int, Field(ge=1, le=100 * LARGEST)]
+    word_size: Annotated[int, Field(ge=1, le=LARGEST)] = 300
+    pooling: PoolingConfig = PoolingConfig(name=LAST)
+
+
+class CharactersConfig(Strict):
+    """Words from their first ``characters`` characters through layers of ``hidden_sizes``, then a bidirectional GRU.
+
+    The defaults are LIWE's released ones; ``slope`` is that of its leaky ReLU.
+    """
+
+    kind: Literal["characters"] = "characters"
+    vocabulary_size: Annotated[int, Field(ge=7, le=100 * LARGEST)]
+    character_size: Annotated[int, Field(ge=1, le=LARGEST)] = 24
+    characters: Annotated[int, Field(ge=1, le=LARGEST)] = 26
+    hidden_sizes: tuple[Annotated[int, Field(ge=1, le=LARGEST)], ...] = (384, 448)
+    word_size: Annotated[int, Field(ge=1, le=LARGEST)] = 300
+    slope: Annotated[float, Field(ge=0, le=1)] = 0.1
+    pooling: PoolingConfig = PoolingConfig(name=LAST)
+
+
 class TransformerConfig(Strict):
     """A Hugging Face text encoder, built from ``architecture`` or, for a new model, loaded from ``pretrained``."""
 
@@ -215,13 +240,17 @@ def split_marks(raw: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 ImageConfig = Annotated[RegionConfig | GridConfig | FramesConfig | DualImageConfig, Field(discriminator="kind")]
-TextConfig = Annotated[BiGRUConfig | TransformerConfig | WordsConfig | DualTextConfig, Field(discriminator="kind")]
+TextConfig = Annotated[
+    BiGRUConfig | TransformerConfig | WordsConfig | DualTextConfig | GRUConfig | CharactersConfig,
+    Field(discriminator="kind"),
+]
 
 
 class ModelConfig(Strict):
     """Two towers with a joint space of ``embed_size`` dimensions.
 
-    ``foreign`` says where a model comes from that was not trained with vse: source, revision, library, type.
+    ``foreign`` says where a model comes from that was not trained with vse: source, revision, library, type. ``system``
+    is what a named system adds to the towers.
     """
 
     format: Literal[1] = 1
@@ -231,12 +260,13 @@ class ModelConfig(Strict):
     text: TextConfig
     about: About = About()
     foreign: dict[str, Any] | None = None
+    system: SystemConfig | None = None
 
     @model_serializer(mode="wrap")
     def _without_absent(self, write: Any) -> dict[str, Any]:
-        """Leave ``foreign`` out of the configuration of other models."""
+        """Leave ``foreign`` and ``system`` out of the configuration of other models."""
         plain: dict[str, Any] = write(self)
-        return {key: value for key, value in plain.items() if key != "foreign" or value is not None}
+        return {key: value for key, value in plain.items() if key not in {"foreign", "system"} or value is not None}
 
     def preprocessing(self) -> ImagePreprocessing | None:
         """Return how images are prepared; None for a model of features."""
@@ -308,7 +338,7 @@ class PairConfig(ModelConfig):
     """
 
     kind: Literal["pairs"] = "pairs"
-    system: System
+    system: System  # type: ignore[assignment]  # scores pairs, where those of ModelConfig add to towers
     options: dict[str, Any] = Field(default_factory=dict)
 
     @model_validator(mode="before")
@@ -354,53 +384,3 @@ def read_config(described: dict[str, Any], where: str) -> AnyConfig:
     chosen: type[Any] = KINDS.get(kind, ModelConfig) if isinstance(kind, str) else ModelConfig
     read: AnyConfig = parse(chosen, described, where)
     return read
-
-
-def published_traits(raw: Mapping[str, Any]) -> dict[str, str]:
-    """Return the traits of a configuration in the words of published tables: region or grid, BiGRU or BERT, poolings.
-
-    Args:
-        raw: The content of ``config.json``.
-    """
-    if raw.get("kind") == "hgr":
-        return _hgr_traits(raw)
-    if raw.get("kind") == "cross":
-        return {"image": "region", "text": "bert", "method": f"cross-encoder ({raw['architecture']['model_type']})"}
-    image, text = raw["image"], raw["text"]
-    traits = {
-        "image": image["kind"],
-        "text": {"transformer": "bert", "words": "bigru"}.get(text["kind"], text["kind"]),
-    }
-    if raw.get("kind") == "pairs":
-        traits |= {"method": raw["system"].upper(), "system": system_label(raw["system"], raw["options"])}
-    else:
-        traits["image_pooling"], traits["text_pooling"] = (_pooling_name(side["pooling"]) for side in (image, text))
-    if image["kind"] == "dual":
-        traits["backbone"] = str(image["architecture"].get("model_type", image["library"]))
-    if image.get("backbone") is not None:
-        traits["backbone"] = _backbone_name(image["backbone"], raw.get("about", {}).get("recipe", {}))
-    return traits
-
-
-def _hgr_traits(raw: Mapping[str, Any]) -> dict[str, str]:
-    """HGR has attention and HGR∞ GPO on both sides; the tables name no poolings of theirs."""
-    poolings = [_pooling_name(raw[name]) for name in ("video_pooling", "sentence_pooling")]
-    named = {("attention", "attention"): "HGR", ("gpo", "gpo"): "HGR∞"}.get((poolings[0], poolings[1]))
-    described = {"video_pooling": poolings[0], "sentence_pooling": poolings[1]}
-    return {"image": "frames", "text": "bigru", "method": named or "HGR", **({} if named else described)}
-
-
-def _pooling_name(pooling: dict[str, Any]) -> str:
-    """A pooling with options differs from the one of the paper's rows."""
-    return f"{pooling['name']} {pooling['options']}" if pooling["options"] else str(pooling["name"])
-
-
-def _backbone_name(backbone: dict[str, Any], recipe: dict[str, Any]) -> str:
-    """The name in the tables, where it is known; weights of equal shape differ by their source."""
-    if backbone["options"].get("detector"):
-        return "BUTD"
-    if "wsl" in str(recipe.get("backbone_source", "")):
-        return "WSL"
-    depths = {23: "ResNet-101", 36: "ResNet-152"}
-    blocks = backbone["options"].get("blocks") or [0, 0, 0, 0]
-    return depths.get(blocks[2], str(backbone["name"]))

@@ -35,6 +35,7 @@ from vse.models.curves import CURVES_FILE, PoolingCurve, read_curves
 from vse.models.foreign import Foreign, embedding_size, image_inputs, recognise_folder, text_inputs
 from vse.models.protocols import Capabilities
 from vse.models.sources import is_model, recorded_runtime
+from vse.models.system_config import READING_OUT, SystemConfig
 
 if TYPE_CHECKING:
     from vse.inputs.tokenizer import TextTokenizer
@@ -45,7 +46,11 @@ CONFIG = "config.json"
 WEIGHTS = "model.safetensors"
 RUNTIMES = ("torch", "onnx")
 LONGEST_HEADER = 100_000_000  # the limit of the safetensors format
-BUFFERS = ("running_mean", "running_var", "num_batches_tracked", "position_ids", "coefficient_table")
+AUXILIARY = "auxiliary."
+BUFFERS = (
+    *("running_mean", "running_var", "num_batches_tracked", "position_ids", "coefficient_table"),
+    *("adjacency", "of_token"),
+)
 """Last names of saved tensors that are not trained, so that they are no parameters."""
 
 
@@ -55,7 +60,8 @@ class ModelReport:
 
     ``confidence`` is what its own coefficients were fitted on; None if search uses the bundled ones or, for a
     ``foreign`` model, none. ``relevance`` is what those of relevance were fitted on; None if there are none.
-    ``capabilities`` are those of the loaded model.
+    ``capabilities`` are those of the loaded model. ``system`` is the name of a system of two towers, and
+    ``training_parameters`` are those that only its training needs.
     """
 
     folder: str
@@ -75,6 +81,8 @@ class ModelReport:
     capabilities: Capabilities
     foreign: bool = False
     plot: str | None = None
+    system: str | None = None
+    training_parameters: int | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return every field under its name; a score that is not a number is null."""
@@ -149,6 +157,8 @@ def inspect_folder(path: str | Path) -> ModelReport:
         relevance=fits.source if (fits := own_relevance(folder)) else None,
         capabilities=_capabilities(raw, config, preprocessing is not None, tokenizer is not None),
         foreign=is_foreign(folder),
+        system=None if (system := _system(config)) is None else system.name,
+        training_parameters=None if system is None or not shapes else _count(shapes, AUXILIARY),
     )
 
 
@@ -228,15 +238,14 @@ def _capabilities(raw: Mapping[str, Any], config: AnyConfig | None, images: bool
         return Capabilities(images, texts, videos=False, evidence=False, features=True)
     tower = config.image if isinstance(config, ModelConfig) else None
     reads_videos = tower is not None and tower.kind == "frames" and tower.backbone is not None
-    explains = tower is not None and tower.pooling.weights_ranks
+    explains = tower is not None and tower.pooling.weights_ranks and not isinstance(_system(config), READING_OUT)
     dual = tower is not None and tower.kind == "dual"
     return Capabilities(images, texts, images or reads_videos, images and explains and not dual, not dual)
 
 
 def _towers(config: AnyConfig, shapes: Shapes, feature_size: Any) -> tuple[TowerReport, ...]:
     def count(prefix: str) -> int | None:
-        own = (shape for name, shape in shapes.items() if name.startswith(prefix) and not name.endswith(BUFFERS))
-        return sum(map(math.prod, own)) if shapes else None
+        return _count(shapes, prefix) if shapes else None
 
     def width(name: str) -> int | None:
         shape = shapes.get(name, ())
@@ -251,6 +260,16 @@ def _towers(config: AnyConfig, shapes: Shapes, feature_size: Any) -> tuple[Tower
         image_tower(config.image, image, count("image_encoder.")),
         text_tower(config.text, width("text_encoder.linear.weight"), count("text_encoder.")),
     )
+
+
+def _count(shapes: Shapes, prefix: str) -> int:
+    """Return the number of parameters below a prefix."""
+    own = (shape for name, shape in shapes.items() if name.startswith(prefix) and not name.endswith(BUFFERS))
+    return sum(map(math.prod, own))
+
+
+def _system(config: AnyConfig | None) -> SystemConfig | None:
+    return config.system if isinstance(config, ModelConfig) and not isinstance(config, PairConfig) else None
 
 
 def _text(raw: Mapping[str, Any], key: str) -> str | None:

@@ -27,6 +27,7 @@ REASONS = {
     "own": "the model was published with a pooling of its own",
     "attention": "each element decides its own weight by its values",
     "cls": "it takes the first element, whatever its values",
+    "last": "it takes the last element, whatever its values",
     "self-attention": "its elements look at each other before they are averaged",
     "seq2seq": "a GRU reads the elements in their order",
     "gcn-avg": "a graph network mixes the elements before they are averaged",

@@ -43,6 +43,8 @@ TorchModel: TypeAlias = VSEModel | HGRModel | PairModel | CrossEncoder
 
 CONFIG = "config.json"
 WEIGHTS = "model.safetensors"
+AUXILIARY = "auxiliary."
+"""Tensors that a system needs in training only: they are saved, and not loaded for inference."""
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer_settings.json")
 CARD_FILES = (CARD_FILE, FIGURE_FILE, CURVES_FILE)
 """What :func:`vse.models.card.write_card` adds to a model."""
@@ -109,13 +111,16 @@ def _order_header(path: Path) -> None:
             file.write(ordered.ljust(length))
 
 
-def create_model(config: AnyConfig, tokenizer: TextTokenizer | None = None, *, pretrained: bool = False) -> TorchModel:
+def create_model(
+    config: AnyConfig, tokenizer: TextTokenizer | None = None, *, pretrained: bool = False, training: bool = False
+) -> TorchModel:
     """Build a model with random weights.
 
     Args:
         config: describes the model.
         tokenizer: of its texts.
         pretrained: load the published weights of an image backbone.
+        training: add what a system needs in training only.
     """
     if isinstance(config, HGRConfig):
         return HGRModel(config, tokenizer)
@@ -123,7 +128,7 @@ def create_model(config: AnyConfig, tokenizer: TextTokenizer | None = None, *, p
         return CrossEncoder.build(config, tokenizer)
     if isinstance(config, PairConfig):
         return PairModel.build(config, tokenizer, pretrained=pretrained)
-    return VSEModel.build(config, tokenizer, pretrained=pretrained)
+    return VSEModel.build(config, tokenizer, pretrained=pretrained, training=training)
 
 
 def load_model(folder: Path, *, device: str | torch.device = "cpu") -> TorchModel:
@@ -156,6 +161,7 @@ def load_model(folder: Path, *, device: str | torch.device = "cpu") -> TorchMode
     if tokenizer_digest(folder) != marks.get("tokenizer"):
         raise InputError(f"{folder}: {CONFIG} and the tokenizer belong to different models; save the model again")
     state, metadata = read_weights(folder / WEIGHTS)
+    state = {name: tensor for name, tensor in state.items() if not name.startswith(AUXILIARY)}
     try:
         model = _create_bounded(config, tokenizer, state)
     except InputError as error:
@@ -297,4 +303,5 @@ def fingerprint(model: TorchModel) -> str:
     inputs: dict[str, Any] = {"config": model.config.model_dump(mode="json", exclude=derived)}
     if model.tokenizer is not None:
         inputs["tokenizer"] = model.tokenizer.to_json()
-    return state_fingerprint(model.state_dict(), json.dumps(inputs, sort_keys=True))
+    embedding = {name: tensor for name, tensor in model.state_dict().items() if not name.startswith(AUXILIARY)}
+    return state_fingerprint(embedding, json.dumps(inputs, sort_keys=True))

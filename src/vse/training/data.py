@@ -18,7 +18,7 @@ from vse.errors import InputError
 from vse.evaluation.embeddings import split_hash
 from vse.hgr.graphs import SentenceGraphs
 from vse.inputs.tokenizer import TextTokenizer
-from vse.inputs.vocabulary import DEFAULT_LENGTH, Vocabulary
+from vse.inputs.vocabulary import CHARACTER_LENGTH, DEFAULT_LENGTH, Vocabulary, character_tokenizer
 from vse.models.dual_model import start_tokenizer
 from vse.models.storage import TorchModel
 from vse.progress import ProgressReporter, SilentProgress
@@ -153,6 +153,8 @@ def build_tokenizer(
         if pretrained is None:
             raise InputError("model.text.pretrained is missing: a transformer is trained from a pretrained one")
         return TextTokenizer.from_pretrained(pretrained, data.max_tokens)
+    if tokens == "characters":
+        return character_tokenizer(captions, data.max_tokens or CHARACTER_LENGTH)
     if data.vocabulary is not None:
         vocabulary = Vocabulary.load(data.vocabulary)
     else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import fields
 from typing import Any, cast
 
@@ -14,6 +15,7 @@ from vse.hgr.model import HGRModel
 from vse.losses import satisfied
 from vse.models.storage import TorchModel
 from vse.models.vse_model import VSEModel
+from vse.systems.auxiliary import Reduction
 from vse.systems.cross_encoder import CrossEncoder
 from vse.systems.pair_model import PairModel
 from vse.training.batches import Batch
@@ -30,6 +32,8 @@ class Matcher(nn.Module):
 
     item_input: str
     """The name of the input that holds pixels or features."""
+    auxiliary_weights: Mapping[str, float] = {}
+    """The auxiliary losses of the model's system, with their default weights."""
 
     def inputs(self, batch: Batch) -> Arrays:
         """Return the arguments of :meth:`forward`, each with a row for every pair of the batch, or None."""
@@ -56,20 +60,33 @@ class Matcher(nn.Module):
         """Return the parameters that :meth:`scores` uses, by their names in the matcher; none by default."""
         return {}
 
+    def auxiliary(
+        self, images: Side, texts: Side, match: Callable[[Tensor], Tensor], reduction: Reduction
+    ) -> dict[str, Tensor]:
+        """Return the auxiliary losses of a batch by name, see :meth:`vse.systems.auxiliary.Auxiliary.losses`."""
+        return {}
+
 
 class EmbeddingMatcher(Matcher):
-    """Two towers: a side is one embedding, the score is the cosine."""
+    """Two towers: a side is one embedding, the score is the cosine.
+
+    A system with auxiliary losses adds tensors to the sides.
+    """
 
     item_input = "images"
 
     def __init__(self, model: VSEModel) -> None:
         super().__init__()
         self.model = model
+        if model.auxiliary is not None:
+            self.auxiliary_weights = model.auxiliary.weights
 
     def inputs(self, batch: Batch) -> Arrays:
         return tower_inputs(batch)
 
     def forward(self, **inputs: Tensor | None) -> tuple[Side, Side]:
+        if self.model.auxiliary is not None:
+            return self.model.auxiliary.sides(self.model.image_encoder, self.model.text_encoder, inputs)
         image, text = self.model(**inputs)
         return (image,), (text,)
 
@@ -78,6 +95,12 @@ class EmbeddingMatcher(Matcher):
 
     def embeddings(self, side: Side) -> Tensor:
         return side[0]
+
+    def auxiliary(
+        self, images: Side, texts: Side, match: Callable[[Tensor], Tensor], reduction: Reduction
+    ) -> dict[str, Tensor]:
+        system = self.model.auxiliary
+        return {} if system is None else system.losses(images, texts, match, reduction)
 
 
 class PairMatcher(Matcher):

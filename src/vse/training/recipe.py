@@ -77,11 +77,15 @@ class LossRecipe(Table):
 
     ``margin`` is that of the hinges; ``reduction`` sums or averages the pairs of a batch. ``same_image`` treats other
     captions of the same image as ``masked`` (left out) or as ``negatives``, as the released code does.
+
+    ``negatives = "blended"`` is LIWE's: ``β^n`` of the loss of all negatives and ``1 - β^n`` of that of the hardest at
+    step n, with ``blend`` β. ``softmax_margin`` is subtracted from the scores of pairs in ``contrastive``.
+    ``auxiliary`` are weights of the losses that the model's system adds, over its defaults.
     """
 
     objective: str = "triplet"
     options: dict[str, Any] = Field(default_factory=dict)
-    negatives: Literal["hardest", "semi-hard", "all"] = "semi-hard"
+    negatives: Literal["hardest", "semi-hard", "all", "blended"] = "semi-hard"
     warmup_epochs: NonNegative = 1
     margin: Positive = MARGIN
     temperature: Positive = TEMPERATURE
@@ -91,6 +95,9 @@ class LossRecipe(Table):
     first_stage: str | None = None
     candidates: Count = 30
     dev_depth: Count = 20
+    blend: Annotated[float, Field(gt=0, lt=1)] = 0.991
+    softmax_margin: NonNegative = 0.0
+    auxiliary: dict[str, NonNegative] = Field(default_factory=dict)
 
     @model_validator(mode="after")
     def _known_objective(self) -> LossRecipe:

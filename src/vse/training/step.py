@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field
+from functools import partial
 from typing import Any, cast
 
 import torch
@@ -83,11 +84,12 @@ class StepFigures:
     """What a step reports.
 
     Attributes:
-        loss: of the batch.
+        loss: of the batch, auxiliary losses included.
         satisfied: the share of pairs without loss.
         spread: of the image embeddings, see :func:`vse.training.guard.spread`.
         text_spread: of the text embeddings.
         gradient: the norm of the gradients before clipping.
+        auxiliary: the auxiliary losses by name, before their weights.
     """
 
     loss: float
@@ -95,6 +97,12 @@ class StepFigures:
     spread: float
     text_spread: float
     gradient: float
+    auxiliary: dict[str, float] = field(default_factory=dict)
+
+    def values(self) -> dict[str, float]:
+        """Return the figures by name; an auxiliary loss is ``loss_NAME``."""
+        plain = asdict(self)
+        return plain | {f"loss_{name}": value for name, value in plain.pop("auxiliary").items()}
 
     @property
     def closest(self) -> tuple[str, float]:
@@ -137,6 +145,7 @@ class TrainingStep:
         self.skipped = 0
         self.scaler = torch.amp.GradScaler(enabled=recipe.run.precision == "fp16")
         self.matcher = create_matcher(model)
+        self.weights = auxiliary_weights(self.matcher.auxiliary_weights, recipe.loss.auxiliary)
         self._network: nn.Module = self.matcher
         self._trained: frozenset[str] = frozenset()
         local_batch = recipe.schedule.batch_size // ranks.world
@@ -187,7 +196,11 @@ class TrainingStep:
             image, text = (_joined(side) for side in zip(*encoded, strict=True))
         images, texts = self._gather(image), self._gather(text)
         scores = self.matcher.scores(images, texts)
-        loss = self.objective(scores, all_ids, step, softened=softened)
+        match = partial(self.objective, image_ids=all_ids, step=step, softened=softened)
+        auxiliary = self.matcher.auxiliary(images, texts, match, self.recipe.loss.reduction)
+        loss = match(scores)
+        for name, extra in auxiliary.items():
+            loss = loss + self.weights[name] * extra
         value = float(loss.detach())
         if not _finite(value):
             raise NotFiniteError("loss", self._bad_rows(inputs[self.matcher.item_input], (*images, *texts)))
@@ -198,7 +211,8 @@ class TrainingStep:
             self._backward_in_parts(whole, image, text, parts, step)
         norm = self._update()
         measured = self.matcher.measures(scores.detach(), images, texts, all_ids, self.recipe.loss.margin)
-        return StepFigures(value, *measured, norm)
+        extras = {name: float(extra.detach()) for name, extra in auxiliary.items()}
+        return StepFigures(value, *measured, norm, extras)
 
     def _gather(self, side: Side) -> Side:
         return tuple(self.ranks.gather(self.ranks.widest(tensor)) for tensor in side)
@@ -273,6 +287,15 @@ class TrainingStep:
         return norm if _finite(norm) else 0.0
 
 
+def auxiliary_weights(defaults: Mapping[str, float], changed: Mapping[str, float]) -> dict[str, float]:
+    """Return the weights of a system's losses, those of the recipe over the defaults."""
+    unknown = sorted(changed.keys() - defaults.keys())
+    if unknown:
+        known = f"its system has {', '.join(defaults)}" if defaults else "the model has none"
+        raise InputError(f"loss.auxiliary.{unknown[0]}: no such auxiliary loss, {known}")
+    return {**defaults, **changed}
+
+
 def _split(inputs: Mapping[str, Tensor | None], count: int) -> list[dict[str, Tensor | None]]:
     """Split the inputs into ``count`` equal parts."""
     chunks = {name: [None] * count if value is None else list(value.chunk(count)) for name, value in inputs.items()}
@@ -314,7 +337,8 @@ def _refuse_batch_statistics(model: nn.Module) -> None:
     if found:
         raise InputError(
             f"run.micro_batches: {found[0]} takes statistics over the whole batch, which parts of it cannot; "
-            'set model.image.head to "linear", or micro_batches to 1'
+            + ('set model.image.head to "linear", or ' if "projection" in found[0] else "set ")
+            + "micro_batches to 1"
         )
 
 

@@ -202,9 +202,9 @@ class Trainer:
             "step": number,
             "epoch": position.epoch,
             "lr": self.recipe.optimizer.lr * factor,
-            **asdict(figures),
+            **figures.values(),
         }
-        for key, value in asdict(figures).items():
+        for key, value in figures.values().items():
             position.sums[key] = position.sums.get(key, 0.0) + value
         position.step += 1
         seconds = time.perf_counter() - began

@@ -48,6 +48,7 @@ def _summary(report: ModelReport) -> Table:
         "model": about.name or Path(report.folder).resolve().name,
         "runtime": report.runtime + (f", {report.precision}" if report.precision else ""),
         "embeddings": _embeddings(report),
+        **({"system": _system(report)} if report.system else {}),
         "takes": ", ".join(name for ability, name in INPUTS.items() if getattr(report.capabilities, ability)),
         "evidence": _evidence(report),
         "files": f"{sum(report.file_sizes.values()) / 1e6:,.1f} MB ({', '.join(report.file_sizes)})",
@@ -76,6 +77,12 @@ def _confidence(report: ModelReport) -> str:
     if report.confidence:
         return f"fitted on {report.confidence}"
     return NO_COEFFICIENTS if report.foreign else UNCALIBRATED
+
+
+def _system(report: ModelReport) -> str:
+    if not report.training_parameters:
+        return str(report.system)
+    return f"{report.system}, with {report.training_parameters:,} parameters that only training needs"
 
 
 def _embeddings(report: ModelReport) -> str | None:
