@@ -70,18 +70,22 @@ class RegionsHeader(Strict):
 
 
 class StoreHeader(FeaturesHeader):
-    """``store.json``; ``grid`` is rows × columns of cells, over which ``regions``, if there are any, were averaged."""
+    """``store.json``; ``grid`` is rows × columns of cells, over which ``regions``, if there are any, were averaged.
+
+    ``precision`` is that of the backbone's arithmetic, None for float32.
+    """
 
     grid: tuple[PositiveInt, PositiveInt]
     regions: RegionsHeader | None = None
+    precision: Literal["bf16"] | None = None
     count: PositiveInt
     complete: bool = False
 
     @model_serializer(mode="wrap")
     def _without_absent(self, write: Any) -> dict[str, Any]:
-        """Leave ``regions`` out of the header of cells, which earlier releases read too."""
+        """Leave out ``regions`` and ``precision`` where they are None, as earlier releases expect."""
         plain: dict[str, Any] = write(self)
-        return {key: value for key, value in plain.items() if key != "regions" or value is not None}
+        return {key: value for key, value in plain.items() if key not in {"regions", "precision"} or value is not None}
 
     @property
     def elements(self) -> int:

@@ -19,7 +19,6 @@ from vse.data.features import HEADER
 from vse.data.layouts import precomp
 from vse.data.open import list_splits
 from vse.errors import InputError
-from vse.evaluation.protocols import WHOLE_COCO
 from vse.experiments.plan import Call
 from vse.models.config import RegionConfig
 from vse.pooling import GPO
@@ -51,7 +50,7 @@ def project_features(data: Path, features: Path, into: Path, size: int, report: 
         InputError: the cells have fewer than ``size`` values.
     """
     store = FeatureStore.open(features)
-    names = (*SPLITS, *({WHOLE_COCO} & set(list_splits(data))))
+    names = (*SPLITS, *(name for name in list_splits(data) if name not in SPLITS and name != "val"))
     splits = {split: attach(open_data(data, split, use="files"), store, on_bad="drop") for split in names}
     channels = store.header.channels
     if size > channels:
