@@ -49,12 +49,13 @@ def pair_recipe(data: Path, system: str, **changes: object) -> Recipe:
 @pytest.mark.parametrize("system", SYSTEMS)
 def test_system_of_pairs_learns_and_is_evaluated_by_the_commands(system, data, tmp_path, capsys):
     """Train, save, load, evaluate: far above chance on dev, and the same figures from the folder."""
-    schedule = {"epochs": 6, "batch_size": 16, "decay_epochs": 2}
-    values = pair_values(data, system, loss={"objective": "triplet"}, schedule=schedule, augmentation=CALM)
+    schedule = {"epochs": 12, "batch_size": 16, "decay_epochs": 3}
+    loss, optimizer = {"objective": "triplet", "negatives": "all"}, {"lr": 0.03}
+    values = pair_values(data, system, loss=loss, optimizer=optimizer, schedule=schedule, augmentation=CALM)
     recipe, run = write_toml(tmp_path / "pairs.toml", values), tmp_path / "run"
     assert main(["train", str(recipe), "--into", str(run), "--json"]) == 0
     result = json.loads((run / "result.json").read_text())
-    assert result["best"]["rsum"] > 270  # chance is 243
+    assert result["best"]["rsum"] > 300  # chance is 243; the lowest of four seeds and three systems was 328
     assert isinstance(vse.load(run / "best"), PairScorer)
     capsys.readouterr()
     command = ["eval", str(run / "best"), "--data", str(data), "--split", "dev", "--out", str(tmp_path / "out.json")]
