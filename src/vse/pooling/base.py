@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from vse.errors import InputError
 from vse.pooling.kernels.runtime import compiled
-from vse.pooling.sets import Lengths, check_width, positive_int, prefix_mask, read_sets, sizes_of
+from vse.pooling.sets import Lengths, check_width, merge_masks, positive_int, prefix_mask, read_sets, sizes_of
 from vse.pooling.sorted_sum import sum_checked
 
 if TYPE_CHECKING:
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 class Pooling(nn.Module):
     """Map sets ``(B, N, D)`` to vectors ``(B, D)``.
 
-    Pass ``lengths (B,)`` (the first n elements of each set are valid), a boolean ``mask (B, N)`` of any pattern, or
-    neither if every element is valid. Invalid elements never affect the result, even if they are NaN.
+    Pass ``lengths (B,)`` (the first n elements of each set are valid), a boolean ``mask (B, N)`` of any pattern, the
+    ``attention_mask (B, N)`` of a transformers tokenizer, or none of them if every element is valid. Invalid elements never affect the result, even if they are NaN.
     ``check_finite=True``, in the constructor or per call, raises on NaN and inf.
     """
 
@@ -35,8 +35,10 @@ class Pooling(nn.Module):
         lengths: Lengths | None = None,
         mask: Tensor | None = None,
         *,
+        attention_mask: Tensor | None = None,
         check_finite: bool | None = None,
     ) -> Tensor:
+        mask = merge_masks(mask, attention_mask)
         return self.pool(features, self.read(features, lengths, mask, check_finite))
 
     def read(
@@ -85,6 +87,7 @@ class RankPooling(Pooling):
         lengths: Lengths | None = ...,
         mask: Tensor | None = ...,
         *,
+        attention_mask: Tensor | None = ...,
         return_coefficients: Literal[False] = ...,
         check_finite: bool | None = ...,
     ) -> Tensor: ...
@@ -96,6 +99,7 @@ class RankPooling(Pooling):
         lengths: Lengths | None = ...,
         mask: Tensor | None = ...,
         *,
+        attention_mask: Tensor | None = ...,
         return_coefficients: Literal[True],
         check_finite: bool | None = ...,
     ) -> tuple[Tensor, Tensor]: ...
@@ -106,11 +110,12 @@ class RankPooling(Pooling):
         lengths: Lengths | None = None,
         mask: Tensor | None = None,
         *,
+        attention_mask: Tensor | None = None,
         return_coefficients: bool = False,
         check_finite: bool | None = None,
     ) -> Any:
         """Pool; on request also return the coefficients ``(B, N)`` or ``(B, N, D)``, differentiable."""
-        mask = self.read(features, lengths, mask, check_finite)
+        mask = self.read(features, lengths, merge_masks(mask, attention_mask), check_finite)
         return self.pool_with_coefficients(features, mask) if return_coefficients else self.pool(features, mask)
 
     def pool(self, features: Tensor, mask: Tensor | None) -> Tensor:
