@@ -5,11 +5,14 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check --constraint constraints.txt
 STAMP := $(VENV)/.installed
+# What "make setup" installs, by extras of pyproject.toml; a new part of the project adds its extra to a line.
+EXTRAS := search,train,open-clip,backbones,proposals,milvus,parquet,raw,jxl
+EXTRAS := $(EXTRAS),tensorboard,samples,dev
 PYTEST_ARGS ?=
 WORKERS ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo photo test lint format bench browser clean
+.PHONY: help setup demo photo test lint format bench installs browser dist container clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /\1\t/' | expand -t 12
@@ -18,12 +21,12 @@ setup: $(STAMP)  ## create .venv and install everything into it
 
 # torch comes first and alone: resolved together with the rest, pip may download several builds of it. The extra "ocr"
 # is installed by hand, without its OpenCV: two of them in one environment overwrite each other.
-$(STAMP): pyproject.toml constraints.txt
+$(STAMP): pyproject.toml packages/photo/pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed: make setup PYTHON=python3.11")'
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@echo "installing into $(VENV) (a few minutes the first time)"
 	@$(PIP) "$$(grep '^torch==' constraints.txt)"
-	@$(PIP) --editable ".[train,open-clip,backbones,proposals,milvus,parquet,raw,jxl,tensorboard,dev]"
+	@$(PIP) --editable packages/photo --editable ".[$(EXTRAS)]"
 	@$(PIP) colorlog omegaconf pyclipper shapely six
 	@$(PIP) --no-deps rapidocr
 	@touch $@
@@ -63,6 +66,18 @@ bench: setup  ## run the speed comparisons
 	@$(BIN)/python benchmarks/evaluation.py
 	@$(BIN)/python benchmarks/training.py
 	@$(BIN)/python benchmarks/service.py
+
+installs: setup  ## measure each install in a clean environment (downloads about 1 GB)
+	@$(BIN)/python benchmarks/installs.py
+
+dist: setup  ## build both distributions into dist/ and check them; nothing is uploaded
+	@rm -rf dist
+	@$(BIN)/python -m build --no-isolation --outdir dist packages/photo
+	@$(BIN)/python -m build --no-isolation --outdir dist .
+	@$(BIN)/twine check --strict dist/*
+
+container:  ## build the image vse with podman or docker (BUILDER=docker)
+	@$(or $(BUILDER),podman) build --tag vse --file Containerfile .
 
 browser:  ## install Debian's chromium for the browser tests, where possible
 	@if command -v chromium >/dev/null 2>&1; then :; \

@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
+from vse._util.plugins import GROUPS
+
 ROOT = Path(__file__).parent.parent
 README = ROOT / "README.md"
 PAGES = (README, *sorted((ROOT / "docs").glob("*.md")))
@@ -84,11 +86,11 @@ def test_documentation_imports_only_public_packages(page):
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_dotted_names_in_documentation_exist(page):
-    """``vse.a.b`` in code or between backticks is a module, or an attribute of one."""
+    """``vse.a.b`` in code or between backticks is a module, an attribute of one, or a group of entry points."""
     text = page.read_text(encoding="utf-8")
     code = "\n".join(re.findall(r"```python\n.*?```|`[^`\n]+`", text, flags=re.DOTALL))
     for dotted in sorted(set(re.findall(r"(?<![\w./-])vse(?:\.[A-Za-z_]\w*)+", code))):
-        assert resolves(dotted), f"{page.name} names {dotted}, which does not exist"
+        assert dotted in GROUPS or resolves(dotted), f"{page.name} names {dotted}, which does not exist"
 
 
 def resolves(dotted: str) -> bool:
@@ -168,3 +170,18 @@ def test_guarantees_name_tests_that_exist():
     assert len(named) == len(rows) > 20
     missing = [f"{path}::{name}" for path, name in named if f"def {name}(" not in (ROOT / path).read_text("utf-8")]
     assert not missing
+
+
+def test_environment_variables_are_documented():
+    """Every variable that the package reads is explained in a page."""
+    source = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "src").rglob("*.py"))
+    pages = "".join(page.read_text(encoding="utf-8") for page in PAGES)
+    read = set(re.findall(r"""["'](VSE_(?!PLUS)[A-Z_]+)["']""", source))
+    assert "VSE_MILVUS_TOKEN" in read
+    assert [name for name in sorted(read) if name not in pages] == []
+
+
+def test_documentation_promises_no_list_of_plans():
+    """The README and the architecture page describe what is there; plans are kept elsewhere."""
+    for page in (README, ROOT / "docs" / "architecture.md"):
+        assert not re.search(r"\b(?:the|our|of) plans?\b|\broadmap\b", page.read_text(encoding="utf-8")), page.name

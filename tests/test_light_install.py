@@ -1,4 +1,4 @@
-"""The base install, in a separate environment without torch, indexes and searches with an exported model."""
+"""The install ``[search]``, in a separate environment without torch, indexes and searches with an exported model."""
 
 from __future__ import annotations
 
@@ -38,13 +38,14 @@ def run(*command: object, cwd: Path) -> subprocess.CompletedProcess[str]:
 
 @pytest.fixture(scope="module")
 def light(tmp_path_factory):
-    """A new environment with the base package, and a folder with a model, images and a video."""
+    """A new environment with the package and its photo model, and a folder with a model, images and a video."""
     home = tmp_path_factory.mktemp("light")
     made = run(sys.executable, "-m", "venv", home / "venv", cwd=home)
     assert made.returncode == 0, made.stderr
     programs = home / "venv" / ("Scripts" if os.name == "nt" else "bin")
     pip = (programs / "python", "-m", "pip", "install", "--disable-pip-version-check", "--retries", "1")
-    installed = run(*pip, "--constraint", REPOSITORY / "constraints.txt", REPOSITORY, cwd=home)
+    both = (REPOSITORY / "packages" / "photo", f"{REPOSITORY}[search]")
+    installed = run(*pip, "--constraint", REPOSITORY / "constraints.txt", *both, cwd=home)
     if installed.returncode and NO_INDEX.search(installed.stdout + installed.stderr):
         pytest.skip("pip reaches no package index")
     assert installed.returncode == 0, installed.stderr
@@ -71,7 +72,7 @@ def names(found: dict) -> Sequence[str]:
 
 
 def test_light_install_has_no_training_libraries(light):
-    """The package comes from the new environment, and torch and its companions are absent."""
+    """The package comes from the new environment without a copy of the model, and torch is absent."""
     code = (
         "import importlib.util, json, vse;"
         f"print(json.dumps([vse.__file__, [n for n in {ABSENT!r} if importlib.util.find_spec(n)]]))"
@@ -80,6 +81,7 @@ def test_light_install_has_no_training_libraries(light):
     where, found = json.loads(done.stdout)
     assert Path(where).is_relative_to(light.home / "venv")
     assert found == []
+    assert not (Path(where).parent / "models" / "shipped").exists()
 
 
 def test_light_install_indexes_and_searches(light):
@@ -103,7 +105,11 @@ def test_light_install_indexes_and_searches(light):
 
 
 def test_light_install_uses_bundled_model_by_default(light):
-    """The bundled model is in the wheel: naming a folder is enough."""
+    """The photo model comes as a package of its own: naming a folder is enough."""
+    code = "import vse_infinity_photo as p; print(p.photo())"
+    where = Path(run(light.programs / "python", "-c", code, cwd=light.home).stdout.strip())
+    assert where.is_relative_to(light.home / "venv")
+    assert json_of(light, "models")["bundled"][0]["folder"] == str(where)
     assert json_of(light, "index", "photos")["index"] == "photos.vse"
     about = json_of(light, "collection", "info", "photos.vse")
     assert (about["files"], about["model_source"]) == (IMAGES + 1, "photo")

@@ -55,11 +55,16 @@ _PACKAGES = frozenset({"data", "evaluation", "index", "inputs", "losses", "model
 
 
 def __getattr__(name: str) -> Any:
-    if name in _FUNCTIONS:
-        module, _, function = _FUNCTIONS[name].partition(":")
-        return getattr(import_module(module), function)
-    if name in _PACKAGES:
-        return import_module(f"vse.{name}")
+    try:
+        if name in _FUNCTIONS:
+            module, _, function = _FUNCTIONS[name].partition(":")
+            return getattr(import_module(module), function)
+        if name in _PACKAGES:
+            return import_module(f"vse.{name}")
+    except ModuleNotFoundError as error:
+        from vse.errors import name_extra
+
+        raise name_extra(error, f"vse.{name}") from error
     raise AttributeError(f"module 'vse' has no attribute {name!r}")
 
 

@@ -35,6 +35,14 @@ class MissingDependencyError(VSEError, ImportError):
     """An optional dependency is missing or cannot be imported."""
 
 
+class PluginError(VSEError):
+    """A plugin of another distribution cannot be imported, or fails."""
+
+
+class PluginWarning(UserWarning):
+    """A plugin is ignored, because its name is taken."""
+
+
 def require(module: str, extra: str, purpose: str) -> ModuleType:
     """Import and return ``module``.
 
@@ -59,6 +67,30 @@ def require(module: str, extra: str, purpose: str) -> ModuleType:
                 f"({type(error).__name__}: {error}): repair or reinstall it in this environment"
             )
         raise MissingDependencyError(message, name=module) from error
+
+
+_EXTRAS = {
+    **dict.fromkeys(
+        (
+            *("numpy", "onnxruntime", "tokenizers", "faiss", "PIL", "pillow_heif", "av", "pydantic", "typer", "rich"),
+            *("fastapi", "starlette", "uvicorn", "multipart", "prometheus_client", "cachetools", "pathspec"),
+        ),
+        "search",
+    ),
+    **dict.fromkeys(("torch", "safetensors", "transformers", "timm", "nltk", "h5py", "scipy", "numba"), "train"),
+}
+
+
+def name_extra(error: ModuleNotFoundError, purpose: str) -> ImportError:
+    """Return the error for a library of ours that is not installed, with the extra to install; else ``error`` itself.
+
+    For code that imports several libraries at once, where :func:`require` would need a line for each.
+    """
+    root = str(error.name).partition(".")[0]
+    if root not in _EXTRAS:
+        return error
+    message = f'{purpose} needs {root}, which is not installed: pip install "{DISTRIBUTION}[{_EXTRAS[root]}]"'
+    return MissingDependencyError(message, name=root)
 
 
 def first_line(error: BaseException) -> str:

@@ -6,12 +6,13 @@ They take scores, not embeddings, so that cosines, ensembles and multi-level sco
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Literal, TypeVar
 
 import torch
 from torch import Tensor, nn
 
+from vse._util.plugins import Registry
 from vse.errors import InputError, unknown_choice
 
 Negatives = Literal["all", "hardest", "semi-hard"]
@@ -21,6 +22,10 @@ REDUCTIONS: tuple[Reduction, ...] = ("sum", "mean")
 Choice = TypeVar("Choice", bound=str)
 MARGIN = 0.2
 TEMPERATURE = 0.05
+LOSSES: Registry[Callable[..., Tensor] | None] = Registry(
+    "vse.losses", dict.fromkeys(("triplet", "annealed", "contrastive"))
+)
+"""Objectives of a recipe by name; the built-in ones change during training, see :mod:`vse.training.schedule`."""
 
 
 def triplet_from_scores(

@@ -171,3 +171,14 @@ class TestReadJson:
             read_json(tmp_path / "none.json")
         with pytest.raises(InputError):
             read_json(tmp_path)
+
+
+def test_construction_in_python_fails_with_one_line():
+    """A typing mistake in a keyword is named with the closest key, as in a file, and nested ones with their place."""
+    with pytest.raises(InputError) as caught:
+        Basket(nmae="b", fruit=Apple())
+    assert str(caught.value).startswith("Basket: unknown key 'nmae'")
+    assert "(did you mean 'name'?)" in str(caught.value)
+    assert "\n" not in str(caught.value)
+    with pytest.raises(InputError, match=r"^Basket: 'others.0.colour' is 3"):
+        Basket(name="b", fruit=Apple(), others=[{"colour": 3}])

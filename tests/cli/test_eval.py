@@ -150,7 +150,8 @@ class TestResults:
         twice = ("--from-embeddings", saved.first, "--from-embeddings", saved.first)
         done = run(*twice, "--compare", *QUICK, cwd=tmp_path)
         assert done.returncode == 0, done.stderr
-        assert "first minus first (all)" in done.stdout
+        assert "first (row 2) minus first (row 1) (all)" in done.stdout
+        assert "+ means that first (row 2) has the higher figure" in done.stdout
         assert "may be chance" in done.stdout
         (comparison,) = json.loads((tmp_path / "results.json").read_text())["comparisons"]
         for each in comparison["differences"].values():

@@ -161,3 +161,24 @@ def test_data_report_renders_and_serializes(tmp_path):
     assert value["layout"] == "table"
     assert value["splits"][0]["captions_per_image"] == {"min": 1, "mean": 1.0, "max": 1}
     assert value["splits"][0]["files"] == {"missing": 2, "unreadable": 0}
+
+
+@pytest.mark.parametrize("name", ["captions.csv", "captions.jsonl"])
+def test_check_reads_captions_file_inside_folder(name, tmp_path):
+    """A folder of images with a captions file is the dataset of that file."""
+    for image in ("a.jpg", "b.jpg"):
+        write_image(tmp_path / "photos" / image, image.encode())
+    rows = [("photos/a.jpg", "a dog"), ("photos/a.jpg", "a brown dog"), ("photos/b.jpg", "a cat")]
+    if name.endswith("csv"):
+        write_lines(tmp_path / name, ["path,caption", *map(",".join, rows)])
+    else:
+        write_lines(tmp_path / name, [json.dumps({"path": path, "caption": caption}) for path, caption in rows])
+    report = check_data(tmp_path)
+    (split,) = report.splits
+    assert (report.ok, report.layout, split.images, split.captions) == (True, "table", 2, 3)
+
+
+def test_check_of_folder_without_table_names_the_files(tmp_path):
+    """``layout="table"`` on a folder says which file it looks for."""
+    report = check_data(tmp_path, layout="table")
+    assert "captions.csv" in report.errors[0].examples[0]

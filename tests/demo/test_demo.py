@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 
 import vse
+from vse.demo.photos import index_samples
 from vse.index.open import open_collection
+from vse.progress import SilentProgress
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +36,7 @@ def test_demo_trains_and_compares_both_methods(demo):
         for way in ("i2t", "t2i"):
             assert 0 <= method["mean"][way]["r1"] <= method["mean"][way]["r10"] <= 100
     assert {curve["tower"] for curve in result["curves"]} == {"image", "text"}
-    assert Path(result["collection"]) == out / "scenes.vse"
+    assert Path(result["scenes"]) == out / "scenes.vse"
     for key in ("picture", "training_picture"):
         assert Path(result[key]).read_bytes().startswith(b"\x89PNG")
 
@@ -64,6 +66,28 @@ def test_second_demo_skips_finished_steps_and_tests_page(demo):
     assert "gallery: 0 files to read, 60 unchanged" in done.stderr
     last = done.stdout.splitlines()[-1]
     assert last.startswith("the page: http://127.0.0.1:")
-    assert f"'vse serve {out}/scenes.vse' serves it" in last
-    with closing(open_collection(result["collection"])) as collection:
+    assert f"'vse serve {result['collection']}' serves it" in last
+    with closing(open_collection(result["scenes"])) as collection:
         assert (collection.info().files, collection.info().captions) == (60, 300)
+
+
+@pytest.mark.slow
+def test_demo_ends_on_photographs(demo):
+    """The page is over the photographs of a package beside some scenes, and finds the cat among them."""
+    pytest.importorskip("skimage")
+    out, result = demo
+    assert Path(result["collection"]) == out / "photos.vse"
+    with closing(open_collection(result["collection"])) as collection:
+        assert collection.info().files == 12 + 24
+        assert vse.search(collection, "a cat", 1).results[0].path.endswith("photographs/chelsea.png")
+
+
+def test_demo_without_photographs_shows_scenes(monkeypatch, tmp_path):
+    """A note says what to install; nothing is written."""
+    notes: list[str] = []
+    progress = SilentProgress()
+    monkeypatch.setattr(progress, "note", notes.append, raising=False)
+    monkeypatch.setattr("vse.demo.photos.find_spec", lambda name: None)
+    assert index_samples(tmp_path, [], progress) is None
+    assert 'pip install "vse-infinity[search,samples]"' in notes[0]
+    assert list(tmp_path.iterdir()) == []

@@ -9,6 +9,7 @@ from tests.evaluation.support import evaluate_embeddings
 from tests.evaluation.test_embeddings import make
 
 from vse.evaluation.evaluate import compare
+from vse.evaluation.models import model_names
 from vse.evaluation.protocols import PROTOCOLS, Protocol
 from vse.evaluation.report import (
     Comparison,
@@ -156,3 +157,17 @@ class TestPublished:
         assert find_published(result(traits=REGION)) is None
         first = Protocol("coco-1k-first-fold", "", 4)
         assert find_published(result(first, traits=REGION)) is None
+
+
+def test_models_of_two_runs_have_different_names(tmp_path):
+    """Links of run folders are called after their run, not after the model that they point to."""
+    for run in ("first", "second"):
+        (tmp_path / run / "model-00000062").mkdir(parents=True)
+        (tmp_path / run / "best").symlink_to("model-00000062")
+    assert model_names([tmp_path / "first" / "best", tmp_path / "second" / "best"]) == ["first-best", "second-best"]
+    same = [tmp_path / "first" / "model-00000062", "owner/model", tmp_path / "second" / "model-00000062"]
+    assert model_names(same) == ["first-model-00000062", "owner-model", "second-model-00000062"]
+    for place in ("x/m", "y/m"):
+        (tmp_path / place).mkdir(parents=True)
+    assert model_names([tmp_path / "x/m", tmp_path / "y/m"]) == ["x-m", "y-m"]
+    assert model_names([tmp_path / "x/m", tmp_path / "x/m"]) == ["m", "m"]

@@ -9,7 +9,7 @@ from torch import nn
 from vse.errors import InputError
 from vse.inputs import imagenet
 from vse.models.build import build_image_encoder, build_pooling, build_text_encoder
-from vse.models.config import BiGRUConfig, GridConfig, PoolingConfig, RegionConfig, TransformerConfig
+from vse.models.config import BiGRUConfig, GridConfig, ModelConfig, PoolingConfig, RegionConfig, TransformerConfig
 
 COCO_WORDS, F30K_WORDS = 11_354, 8_482
 GPO_PARAMETERS = 12_704
@@ -74,3 +74,16 @@ def test_a_transformer_needs_a_source():
     """Neither weights nor an architecture: the error says which two there are."""
     with pytest.raises(InputError, match=r"'pretrained'.*'architecture'"):
         build_text_encoder(TransformerConfig(), 8)
+
+
+def test_misspelt_configuration_key_is_one_line():
+    """``embed_dim`` is not a key of ModelConfig: the error says so, with the closest key."""
+    with pytest.raises(InputError, match=r"^ModelConfig: unknown key 'embed_dim'.*did you mean 'embed_size'") as caught:
+        ModelConfig(embed_dim=8)
+    assert "\n" not in str(caught.value)
+
+
+def test_tower_refuses_pooling_that_returns_pairs():
+    """``return_coefficients`` is for modules of one's own; a tower needs one vector of each set."""
+    with pytest.raises(InputError, match="leave out return_coefficients"):
+        PoolingConfig(name="gpo", options={"return_coefficients": True})

@@ -2,19 +2,32 @@
 
 from __future__ import annotations
 
+import json
+import sys
 import tomllib
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 from tests.conftest import REPOSITORY
 from tests.support_models import assert_unit, picture
 
 import vse
-from vse.errors import InputError
+from vse.errors import InputError, MissingDependencyError
 from vse.models.coefficients import FILE, RELEVANCE_FILE, coefficients_of, own_relevance, read_coefficients
 from vse.models.inspection import inspect_folder
 from vse.models.onnx import OnnxModel
-from vse.models.sources import DEFAULT, MODELS, NAMES, model_folder, place_of, shipped_folder, shipped_name
+from vse.models.sources import (
+    DEFAULT,
+    MODELS,
+    NAMES,
+    PREVIOUS,
+    list_installed,
+    model_folder,
+    place_of,
+    shipped_folder,
+    shipped_name,
+)
 
 
 @pytest.fixture
@@ -80,18 +93,76 @@ def test_bundled_model_is_recorded_by_name(here):
         assert shipped_name(other) is None
 
 
-def test_distributions_hold_bundled_models():
-    """Wheel and source distribution hold every file of the models, and the licences of others go along."""
+def test_code_distribution_leaves_models_out():
+    """Neither wheel nor source distribution of vse-infinity contains a file of the models."""
     builders = pytest.importorskip("hatchling.builders.wheel"), pytest.importorskip("hatchling.builders.sdist")
-    files = {path for path in MODELS.rglob("*") if path.is_file()}
     for builder in (builders[0].WheelBuilder(str(REPOSITORY)), builders[1].SdistBuilder(str(REPOSITORY))):
-        assert files <= {Path(each.path) for each in builder.recurse_project_files()}
-    about = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
-    noticed = {path for pattern in about["license-files"] for path in REPOSITORY.glob(pattern)}
-    for name in NAMES:
-        texts = {MODELS / name / "LICENSES.md", MODELS / name / "LICENSE-APACHE-2.0.txt"}
-        assert texts <= noticed & files
-        assert "TERMS AND CONDITIONS" in (MODELS / name / "LICENSE-APACHE-2.0.txt").read_text()
+        files = {Path(each.path) for each in builder.recurse_project_files()}
+        assert REPOSITORY / "src" / "vse" / "__init__.py" in files
+        assert not [path for path in files if path.is_relative_to(MODELS)]
+
+
+def test_photo_distribution_holds_models_and_licences():
+    """Wheel and source distribution of vse-infinity-photo contain every file; an editable install copies none."""
+    builders = pytest.importorskip("hatchling.builders.wheel"), pytest.importorskip("hatchling.builders.sdist")
+    project = REPOSITORY / "packages" / "photo"
+    expected = {path.relative_to(MODELS).as_posix() for path in MODELS.rglob("*") if path.is_file()}
+    for builder, package in (
+        (builders[0].WheelBuilder(str(project)), "vse_infinity_photo/models"),
+        (builders[1].SdistBuilder(str(project)), "src/vse_infinity_photo/models"),
+    ):
+        data = builder.get_default_build_data() | {"force_include": {}}
+        for hook in builder.get_build_hooks("").values():
+            hook.initialize("editable", data)
+            assert data["force_include"] == {}
+            hook.initialize("standard", data)
+        taken = {Path(source): target for source, target in data["force_include"].items()}
+        found = {
+            f"{target.removeprefix(package + '/')}/{path.relative_to(source).as_posix()}"
+            for source, target in taken.items()
+            for path in source.rglob("*")
+            if path.is_file()
+        }
+        assert found == expected
+        assert not builder.config.force_include
+    about = tomllib.loads((project / "pyproject.toml").read_text())["project"]
+    for name in about["license-files"]:
+        assert (project / name).is_file()
+    apache = (project / "LICENSE-APACHE-2.0.txt").read_text()
+    assert apache == (MODELS / DEFAULT / "LICENSE-APACHE-2.0.txt").read_text()
+    assert set(about["entry-points"]["vse.models"]) == {DEFAULT, *PREVIOUS[DEFAULT]}
+
+
+@pytest.fixture
+def no_checkout(monkeypatch, tmp_path):
+    """As installed from wheels: no models beside the code, and no package with models yet."""
+    monkeypatch.setattr("vse.models.sources.MODELS", tmp_path / "none")
+    monkeypatch.setitem(sys.modules, "vse_infinity_photo", None)
+    return monkeypatch
+
+
+def test_photo_package_provides_both_versions(no_checkout, tmp_path):
+    """The current model by name, its predecessor by the fingerprint that a collection recorded."""
+    for name, print_of in (("photo", "new"), ("photo-v1", "old")):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "config.json").write_text(json.dumps({"runtime": "onnx", "fingerprint": print_of}))
+    package = ModuleType("vse_infinity_photo")
+    package.photo, package.photo_v1 = (lambda: tmp_path / "photo"), (lambda: tmp_path / "photo-v1")
+    no_checkout.setitem(sys.modules, "vse_infinity_photo", package)
+    assert shipped_folder("photo") == tmp_path / "photo"
+    assert place_of("photo", "old") == str(tmp_path / "photo-v1")
+    assert shipped_name(tmp_path / "photo") == "photo"
+    assert shipped_folder("photo-v1") is None
+    assert list_installed() == ["photo"]
+
+
+def test_missing_photo_model_says_what_to_install(no_checkout, here):
+    """One line with the command, from Python and before anything is indexed."""
+    with pytest.raises(MissingDependencyError, match=r'pip install "vse-infinity\[search\]"') as caught:
+        vse.load(DEFAULT)
+    assert "\n" not in str(caught.value)
+    assert list_installed() == []
+    assert place_of(DEFAULT) == DEFAULT
 
 
 def test_git_attributes_keep_weights_binary():

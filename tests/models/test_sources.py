@@ -54,6 +54,12 @@ class TestFolders:
         for source in (tmp_path / "owner" / "model", str(tmp_path / "owner" / "model"), "owner/model", "~/owner/model"):
             assert_same_model(vse.load(source), model)
 
+    def test_load_of_run_folder_names_its_models(self, tmp_path):
+        """The folder of a run is not a model; the error names the ones inside that exist."""
+        build().save(tmp_path / "model-00000062")
+        (tmp_path / "best").symlink_to("model-00000062")
+        refused(tmp_path, "training run", f"use '{tmp_path / 'best'}'")
+
     def test_load_refuses_folder_without_model(self, tmp_path, online):
         """It is not looked for on the hub."""
         refused(tmp_path, "without config.json", "vse convert")

@@ -201,3 +201,16 @@ def test_fake_tensors_leave_nothing_behind():
     with FakeTensorMode():
         GPO()(torch.randn(2, 11, 4))
     assert type(GPO().coefficients(11)) is torch.Tensor
+
+
+def test_gpo_returns_pairs_if_constructed_so():
+    """``GPO(return_coefficients=True)`` has the authors' convention, in a call, frozen, and overridden per call."""
+    features = torch.randn(2, 5, 3)
+    plain, pair = GPO(), GPO(return_coefficients=True)
+    pair.load_state_dict(plain.state_dict())
+    pooled, weights = pair(features, torch.tensor([5, 3]))
+    expected, theta = plain(features, torch.tensor([5, 3]), return_coefficients=True)
+    torch.testing.assert_close((pooled, weights), (expected, theta))
+    torch.testing.assert_close(pair.freeze(5)(features)[1], pair(features)[1].detach())
+    assert pair(features, return_coefficients=False).shape == (2, 3)
+    assert isinstance(plain(features), torch.Tensor)

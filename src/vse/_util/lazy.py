@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from typing import Any
 
+from vse.errors import name_extra
+
 
 def lazy_names(package: str, modules: Mapping[str, Sequence[str]]) -> Callable[[str], Any]:
     """Return a module ``__getattr__`` that imports each name from its module on first access.
@@ -24,6 +26,9 @@ def lazy_names(package: str, modules: Mapping[str, Sequence[str]]) -> Callable[[
     def load(name: str) -> Any:
         if name not in homes:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        return getattr(import_module(f"{package}.{homes[name]}"), name)
+        try:
+            return getattr(import_module(f"{package}.{homes[name]}"), name)
+        except ModuleNotFoundError as error:
+            raise name_extra(error, f"{package}.{name}") from error
 
     return load

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
@@ -13,7 +13,26 @@ from vse.errors import InputError, unknown_choice
 __all__ = ["Strict", "explain", "parse", "read_json"]
 
 
-class Strict(BaseModel):
+if TYPE_CHECKING:
+    from pydantic._internal._model_construction import ModelMetaclass
+else:
+    ModelMetaclass = type(BaseModel)
+
+
+class _OneLineErrors(ModelMetaclass):
+    """Construction in Python fails with a one-line :class:`InputError` instead of pydantic's page.
+
+    A metaclass, because a custom ``__init__`` would also run, and slow down, the validation of nested models.
+    """
+
+    def __call__(cls, *args: Any, **values: Any) -> Any:
+        try:
+            return super().__call__(*args, **values)
+        except ValidationError as error:
+            raise InputError(f"{cls.__name__}: {explain(cast(type[BaseModel], cls), error)}") from None
+
+
+class Strict(BaseModel, metaclass=_OneLineErrors):
     """A frozen model read from JSON or TOML; unknown keys are errors."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=False)

@@ -101,7 +101,7 @@ def check(
     """
     from vse.data.open import AUTO, LAYOUTS
 
-    if layout not in {AUTO, *LAYOUTS}:
+    if layout != AUTO and layout not in LAYOUTS:
         raise UsageError(f"--layout: {unknown_choice('layout', layout, (AUTO, *LAYOUTS))}")
 
     from vse.data.check import check_data

@@ -46,7 +46,8 @@ def demo(
 ) -> None:
     """Train and search on generated scenes, or search your photos.
 
-    Trains VSE++ and VSE∞, compares them and serves a search page; takes about two minutes and downloads nothing.
+    Trains VSE++ and VSE∞, compares them and serves a search page over sample photographs; takes about two minutes and
+    downloads nothing.
     With --photos, indexes a folder of images with the bundled model instead.
     """
     folder = output_folder(out or Path("vse-demo-quick" if quick else "vse-demo"))
@@ -77,6 +78,6 @@ def _page(result: DemoResult | PhotosResult, wanted: bool | None, *, as_json: bo
         print(line, flush=True)
 
     if wanted or (sys.stdout.isatty() and not os.environ.get("CI")):
-        show_page(result.collection, say)
+        show_page(result.collection, result.query, say)
     else:
         try_page(result.collection, result.query, say)

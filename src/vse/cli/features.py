@@ -61,7 +61,7 @@ def features(
     """
     from vse.data.open import AUTO, LAYOUTS
 
-    if layout not in {AUTO, *LAYOUTS}:
+    if layout != AUTO and layout not in LAYOUTS:
         raise UsageError(f"--layout: {unknown_choice('layout', layout, (AUTO, *LAYOUTS))}")
     is_dataset = layout != AUTO or split is not None
     if kind == "videos" and is_dataset:
@@ -126,11 +126,11 @@ def _kind_of(place: Path) -> Literal["images", "videos"]:
     """A dataset holds images; a folder is what it holds."""
     from vse.data.layouts.folder import NAME as FOLDER
     from vse.data.media import media_kinds
-    from vse.data.open import LAYOUTS
+    from vse.data.open import LAYOUTS, match_layout
 
     if not place.is_dir():
         return "images"
-    layout = next((name for name, known in LAYOUTS.items() if known.detect(place)), None)
+    layout = match_layout(place)
     if layout is not None and LAYOUTS[layout].kind == "video":
         raise InputError(
             f"{place} holds captions of videos (layout {layout!r}): name the folder of video files, with --kind videos"

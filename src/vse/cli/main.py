@@ -14,8 +14,9 @@ from typing import Annotated, Any, TextIO
 
 import typer
 
+from vse._util.plugins import Registry
 from vse._version import __version__
-from vse.errors import UsageError, VSEError, unknown_choice
+from vse.errors import PluginError, UsageError, VSEError, name_extra, unknown_choice
 
 
 def keep_plain(command: Any) -> None:
@@ -126,8 +127,10 @@ COMMANDS = {
     "serve": "serve:serve",
     "collection": "collection:collection_app",
     "experiment": "experiment:experiment",
+    "doctor": "doctor:doctor",
 }
 """Command name → ``module:function`` in this package, in the order of ``vse --help``."""
+PLUGINS: Registry[Any] = Registry("vse.commands", COMMANDS)
 
 
 def _show_version(wanted: bool) -> None:
@@ -161,25 +164,39 @@ def _root(
         _show_help(context, wanted=True)
 
 
-def make_app(names: Iterable[str] = COMMANDS) -> typer.Typer:
-    """Build the command with the given subcommands. Only their modules are imported: all of them cost half a search."""
+def make_app(names: Iterable[str] = COMMANDS, *, completion: bool = False) -> typer.Typer:
+    """Build the command with the given subcommands. Only their modules are imported: all of them cost half a search.
+
+    ``completion`` adds the options that install shell completion.
+    """
     app = typer.Typer(
         name="vse",
         help="Train, evaluate and search with visual semantic embeddings.",
         epilog="'vse COMMAND --help' describes a command.",
-        add_completion=False,
+        add_completion=completion,
         # Plain help: rendering it with rich would take longer than the rest of "vse --help".
         rich_markup_mode=None,
     )
     app.callback(invoke_without_command=True, add_help_option=False)(_root)
     for name in names:
-        module, attribute = COMMANDS[name].split(":")
-        command = getattr(import_module(f"vse.cli.{module}"), attribute)
+        command = _command(name)
         if isinstance(command, typer.Typer):
             app.add_typer(command, name=name)
         else:
             app.command(name)(command)
     return app
+
+
+def _command(name: str) -> Any:
+    """Return the function or typer app of a command, of ours or of a plugin."""
+    if name not in COMMANDS:
+        command = PLUGINS[name]
+        if not callable(command) and not isinstance(command, typer.Typer):
+            kind = type(command).__name__
+            raise PluginError(f"{PLUGINS.origin(name)}: expected a function or a typer.Typer, got {kind}")
+        return command
+    module, attribute = COMMANDS[name].split(":")
+    return getattr(import_module(f"vse.cli.{module}"), attribute)
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -217,9 +234,12 @@ def _take_debug(arguments: list[str]) -> tuple[list[str], bool]:
 def _dispatch(arguments: list[str]) -> int:
     named = arguments[:1] if arguments and not arguments[0].startswith("-") else []
     for name in named:
-        if name not in COMMANDS:
-            raise UsageError(unknown_choice("command", name, COMMANDS))
-    command = typer.main.get_command(make_app(named or COMMANDS))
+        if name not in PLUGINS:
+            raise UsageError(unknown_choice("command", name, PLUGINS))
+    completing = os.environ.get(COMPLETE)
+    if completing:
+        return _complete(completing)
+    command = typer.main.get_command(make_app(named or COMMANDS, completion=not named))
     keep_plain(command)
     try:
         with command.make_context("vse", list(arguments)) as context:
@@ -229,6 +249,18 @@ def _dispatch(arguments: list[str]) -> int:
     except typer.TyperException as error:
         raise UsageError(_usage_message(error, arguments)) from error
     return 0
+
+
+COMPLETE = "_VSE_COMPLETE"
+"""The variable by which a shell asks for completions, instead of running a command."""
+
+
+def _complete(instruction: str) -> int:
+    """Print what the shell may complete; ``instruction`` is ``complete_SHELL`` or ``source_SHELL``."""
+    from typer.completion import completion_init, shell_complete  # type: ignore[attr-defined]  # not in its __all__
+
+    completion_init()
+    return shell_complete(typer.main.get_command(make_app()), {}, "vse", COMPLETE, instruction)
 
 
 def _usage_message(error: typer.TyperException, arguments: list[str]) -> str:
@@ -249,6 +281,8 @@ def _usage_message(error: typer.TyperException, arguments: list[str]) -> str:
 
 def _explain(error: Exception, *, debug: bool) -> str:
     """The message of an error, with its type if it is not one of ours."""
+    if isinstance(error, ModuleNotFoundError):
+        error = name_extra(error, "this command")
     if isinstance(error, VSEError):
         return str(error)
     message = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__

@@ -10,7 +10,7 @@ from vse.data.check import check_data
 from vse.data.dataset import CaptionedImages, CaptionedVideos, FeatureRows, ImageFiles, ImageSet
 from vse.data.features import FeatureStore, attach
 from vse.data.frames import VideoFrames
-from vse.data.open import LAYOUTS, detect_layout, list_splits, open_data
+from vse.data.open import LAYOUTS, Layout, detect_layout, list_splits, open_data
 from vse.data.report import DataReport
 
 __all__ = [
@@ -22,6 +22,7 @@ __all__ = [
     "FeatureStore",
     "ImageFiles",
     "ImageSet",
+    "Layout",
     "VideoFrames",
     "attach",
     "check_data",

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from vse._util.plugins import Registry
 from vse.data.dataset import CaptionedImages, ImageFiles, VideoCaptions
 from vse.data.files import missing_files
 from vse.data.frames import FRAME_LIMIT
@@ -14,7 +15,7 @@ from vse.data.layouts import flickr8k, folder, hgr, karpathy, msrvtt, precomp, t
 from vse.data.reading import ReadOptions, StrPath, Use, find_split
 from vse.data.report import Findings
 from vse.data.video_sources import open_frames
-from vse.errors import InputError, unknown_choice
+from vse.errors import InputError, PluginError, unknown_choice
 
 AUTO = "auto"
 MediaKind = Literal["image", "video"]
@@ -46,16 +47,19 @@ class Layout:
 
 # In the order of detection: layouts with distinctive file names first, any folder of images last. Video layouts come
 # before tables, because MSR-VTT is published with some.
-LAYOUTS: dict[str, Layout] = {
-    precomp.NAME: Layout("image", precomp.detect, precomp.splits, precomp.read),
-    flickr8k.NAME: Layout("image", flickr8k.detect, flickr8k.splits, flickr8k.read, check=flickr8k.check),
-    karpathy.NAME: Layout("image", karpathy.detect, karpathy.splits, karpathy.read),
-    hgr.NAME: Layout("video", hgr.detect, hgr.splits, hgr.read, check=hgr.check, has_frames=True),
-    msrvtt.NAME: Layout("video", msrvtt.detect, msrvtt.splits, msrvtt.read, protocols=msrvtt.PROTOCOLS),
-    vatex.NAME: Layout("video", vatex.detect, vatex.splits, vatex.read, protocols=vatex.PROTOCOLS),
-    table.NAME: Layout("image", table.detect, table.splits, table.read),
-    folder.NAME: Layout("image", folder.detect, folder.splits, folder.read),
-}
+LAYOUTS: Registry[Layout] = Registry(
+    "vse.layouts",
+    {
+        precomp.NAME: Layout("image", precomp.detect, precomp.splits, precomp.read),
+        flickr8k.NAME: Layout("image", flickr8k.detect, flickr8k.splits, flickr8k.read, check=flickr8k.check),
+        karpathy.NAME: Layout("image", karpathy.detect, karpathy.splits, karpathy.read),
+        hgr.NAME: Layout("video", hgr.detect, hgr.splits, hgr.read, check=hgr.check, has_frames=True),
+        msrvtt.NAME: Layout("video", msrvtt.detect, msrvtt.splits, msrvtt.read, protocols=msrvtt.PROTOCOLS),
+        vatex.NAME: Layout("video", vatex.detect, vatex.splits, vatex.read, protocols=vatex.PROTOCOLS),
+        table.NAME: Layout("image", table.detect, table.splits, table.read),
+        folder.NAME: Layout("image", folder.detect, folder.splits, folder.read),
+    },
+)
 
 
 def holds_videos(path: StrPath) -> bool:
@@ -136,16 +140,16 @@ def find_layout(path: Path, layout: str = AUTO, *, kind: MediaKind | None = None
     Raises:
         InputError: If the name is unknown, or the path does not exist or has no known layout.
     """
-    known = {name: one for name, one in LAYOUTS.items() if kind in {None, one.kind}}
-    if layout != AUTO and layout not in known:
+    if layout != AUTO and (layout not in LAYOUTS or kind not in {None, _layout(layout).kind}):
+        known = [name for name in LAYOUTS if kind in {None, _layout(name).kind}]
         raise InputError(unknown_choice("layout" if kind is None else f"{kind} layout", layout, (AUTO, *known)))
     if not path.exists():
         raise InputError(f"{path} does not exist: expected a folder or a file of images or videos and captions")
     if layout != AUTO:
         return layout
-    for name, one in known.items():
-        if one.detect(path):
-            return name
+    found = match_layout(path, kind)
+    if found is not None:
+        return found
     images = "{split}_ims.npy with {split}_caps.txt, Flickr8k.token.txt, dataset_*.json"
     videos = "ref_captions.json with public_split, MSR-VTT's *_videodatainfo.json or VATEX's vatex_*.json"
     others = "a .csv, .tsv, .jsonl or .parquet file, or a folder of images"
@@ -153,6 +157,25 @@ def find_layout(path: Path, layout: str = AUTO, *, kind: MediaKind | None = None
         videos if kind == "video" else f"{images}, {others}" if kind == "image" else f"{images}, {videos}, {others}"
     )
     raise InputError(f"{path}: no known layout{'' if kind is None else f' of {kind}s'}: expected {expected}")
+
+
+def match_layout(path: Path, kind: MediaKind | None = None) -> str | None:
+    """Return the first layout that fits; those of plugins come before the one of any folder of images."""
+    for name, one in LAYOUTS.builtin.items():
+        if name != folder.NAME and kind in {None, one.kind} and one.detect(path):
+            return name
+    for name in LAYOUTS.plugins():
+        if name not in LAYOUTS.builtin and kind in {None, _layout(name).kind} and _layout(name).detect(path):
+            return name
+    return folder.NAME if kind != "video" and LAYOUTS[folder.NAME].detect(path) else None
+
+
+def _layout(name: str) -> Layout:
+    """Return a layout; one of a plugin is checked."""
+    layout = LAYOUTS[name]
+    if not isinstance(layout, Layout):
+        raise PluginError(f"{LAYOUTS.origin(name)}: expected a vse.data.Layout, got {type(layout).__name__}")
+    return layout
 
 
 def expect_videos_for(features: StrPath | None, layout: str, path: Path) -> None:

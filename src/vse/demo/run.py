@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from vse._util.atomic import write_json
 from vse.demo.gallery import index_gallery
+from vse.demo.photos import index_samples
 from vse.demo.result import DemoResult, MethodResult
 from vse.errors import require
 from vse.progress import ProgressReporter, SilentProgress
@@ -88,7 +89,9 @@ def run(
     drawn = plot_training({each.name: read_metrics(each.folder) for each in runs if each.recipe.seed == seeds[0]})
     drawn.savefig(out / "training.png", dpi=130)
     report.note("indexing the test scenes for the search page")
-    collection = index_gallery(out, kept, SCENES_SEED, report)
+    scenes = index_gallery(out, kept, SCENES_SEED, report)
+    report.note("indexing sample photographs with the photo model")
+    photos = index_samples(out, sorted((out / "scenes" / "images").glob("test_*")), report)
     result = DemoResult(
         methods=methods,
         curves=curves,
@@ -98,7 +101,8 @@ def run(
         model=kept,
         curves_plot=curves_plot,
         training_plot=out / "training.png",
-        collection=collection,
+        scenes=scenes,
+        photos=photos,
     )
     write_json(out / "result.json", result.to_json())
     return result

@@ -5,13 +5,14 @@ from typing import TYPE_CHECKING
 from vse._util.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from vse.encoders.backbones import create_backbone
+    from vse.encoders.backbones import Backbone, create_backbone
     from vse.encoders.image import GridEncoder, RegionEncoder
     from vse.encoders.text import BiGRUEncoder, WordEncoder
     from vse.encoders.transformer_text import TransformerTextEncoder
     from vse.encoders.video import FrameEncoder
 
 __all__ = [
+    "Backbone",
     "BiGRUEncoder",
     "FrameEncoder",
     "GridEncoder",
@@ -24,7 +25,7 @@ __all__ = [
 __getattr__ = lazy_names(
     __name__,
     {
-        "backbones": ("create_backbone",),
+        "backbones": ("Backbone", "create_backbone"),
         "image": ("GridEncoder", "RegionEncoder"),
         "text": ("BiGRUEncoder", "WordEncoder"),
         "transformer_text": ("TransformerTextEncoder",),

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+import re
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -126,9 +127,18 @@ def score_models(
     if holds_videos(data):
         yield from _score_videos(models, data, split, features, device, threads, progress)
         return
-    for model in models:
+    models = list(models)
+    for model, name in zip(models, model_names(models), strict=True):
         embedded = embed_model(
-            model, data, split, images=images, features=features, device=device, threads=threads, progress=progress
+            model,
+            data,
+            split,
+            name=name,
+            images=images,
+            features=features,
+            device=device,
+            threads=threads,
+            progress=progress,
         )
         if save is not None:
             header = embedded.header
@@ -141,6 +151,7 @@ def embed_model(
     data: StrPath,
     split: str,
     *,
+    name: str | None = None,
     images: StrPath | None = None,
     features: StrPath | None = None,
     device: str | None = None,
@@ -148,6 +159,7 @@ def embed_model(
     progress: ProgressReporter,
 ) -> Embeddings:
     """Return the embeddings of a split of images, from features or from image files as the model needs them."""
+    name = name or model_names([model])[0]
     named = isinstance(model, (str, os.PathLike))
     loaded = load_towers(os.fspath(model), device=device, threads=threads) if named else model
     opened: CaptionedImages
@@ -158,12 +170,12 @@ def embed_model(
         opened = open_data(data, split, images=images, use="files")
         if features is not None:
             store = FeatureStore.open(features)
-            _check_store(store, loaded, _name(model))
+            _check_store(store, loaded, name)
             opened = attach(opened, store)
     progress.note(
-        f"{_name(model)}: {len(opened.images)} images, {len(opened.captions)} captions of {opened.name} {opened.split}"
+        f"{name}: {len(opened.images)} images, {len(opened.captions)} captions of {opened.name} {opened.split}"
     )
-    return embed_split(loaded, opened, name=_name(model), progress=progress)
+    return embed_split(loaded, opened, name=name, progress=progress)
 
 
 def _score_videos(
@@ -182,27 +194,53 @@ def _score_videos(
     test = RetrievalTest.of(opened)
     progress.note(f"{opened.name} {opened.split}: {len(opened.images)} videos, {len(test.texts)} distinct sentences")
     graphs_of = cache(lambda limit: SentenceGraphs.of(test.texts, annotation_folder(Path(data)), limit=limit))
-    for model in models:
+    models = list(models)
+    for model, name in zip(models, model_names(models), strict=True):
         named = isinstance(model, (str, os.PathLike))
         loaded = load(os.fspath(model), device=device, threads=threads) if named else model
         if loaded.capabilities.images:
             held = f"{opened.name} holds frame features of videos"
-            raise InputError(f"{_name(model)} reads images, and {held}: use a model that reads frames")
+            raise InputError(f"{name} reads images, and {held}: use a model that reads frames")
         graphs = None
         if isinstance(loaded, PairScorer) and loaded.tokenizer is not None:
             graphs = graphs_of(loaded.tokenizer.max_length)
-            progress.note(f"{_name(model)}: {graphs.note}")
+            progress.note(f"{name}: {graphs.note}")
         recorded = getattr(getattr(loaded.config, "about", None), "name", None)
-        yield ScoredModel.of_model(
-            loaded, opened, test, name=recorded or _name(model), graphs=graphs, progress=progress
-        )
+        yield ScoredModel.of_model(loaded, opened, test, name=recorded or name, graphs=graphs, progress=progress)
 
 
-def _name(model: Any) -> str:
-    """Return how results call a model: its folder, its hub id with a dash, or its fingerprint."""
+_OF_A_RUN = re.compile(r"best|last|averaged|model-\d+")  # names that every run folder has
+
+
+def model_names(models: Sequence[Any]) -> list[str]:
+    """Return how results call each model: its folder, its hub id with a dash, or its fingerprint.
+
+    A model of a run is called after the run, and equal names are told apart by the folders above them.
+
+    >>> model_names(["runs/a/best", "runs/b/best", "other/b/best", "owner/model"])
+    ['a-best', 'runs-b-best', 'other-b-best', 'owner-model']
+    """
+    paths = [_path_parts(model) for model in models]
+    lengths = [2 if _OF_A_RUN.fullmatch(parts[-1]) else 1 for parts in paths]
+    while True:
+        names = ["-".join(parts[-length:]) for parts, length in zip(paths, lengths, strict=True)]
+        again = [
+            any(name == other and paths[i] != paths[j] for j, other in enumerate(names)) and lengths[i] < len(paths[i])
+            for i, name in enumerate(names)
+        ]
+        if not any(again):
+            return names
+        lengths = [length + grow for length, grow in zip(lengths, again, strict=True)]
+
+
+def _path_parts(model: Any) -> tuple[str, ...]:
     if not isinstance(model, (str, os.PathLike)):
-        return str(model.fingerprint())
-    return Path(model).resolve().name if Path(model).exists() else os.fspath(model).replace("/", "-")
+        return (str(model.fingerprint()),)
+    written = os.fspath(model)
+    if Path(model).exists() or _OF_A_RUN.fullmatch(Path(model).name):
+        path = Path(os.path.abspath(written))  # noqa: PTH100 (resolve would follow the links of a run)
+        return path.parts[1:] or path.parts
+    return (written.replace("/", "-"),)
 
 
 def _check_store(store: FeatureStore, model: Any, name: str) -> None:

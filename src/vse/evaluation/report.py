@@ -278,5 +278,8 @@ def _comparisons(results: Sequence[Result]) -> list[Comparison]:
     found = []
     for name in dict.fromkeys(result.protocol.name for result in results):
         base, *others = [result for result in results if result.protocol.name == name]
-        found += [Comparison(other.name, base.name, name, compare(other, base), base.kind) for other in others]
+        for row, other in enumerate(others, start=2):
+            same = other.name == base.name
+            names = (f"{other.name} (row {row})", f"{base.name} (row 1)") if same else (other.name, base.name)
+            found.append(Comparison(*names, name, compare(other, base), base.kind))
     return found

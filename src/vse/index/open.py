@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 from weakref import WeakKeyDictionary
 
+from vse._util.plugins import Registry
 from vse.errors import InputError, VSEError
 from vse.index.checks import model_mismatch_error
 from vse.index.types import Backend, Collection, CollectionInfo, NameCount
@@ -21,6 +23,20 @@ if TYPE_CHECKING:
     from vse.index.query import Model
 
 
+class CollectionBackend(Protocol):
+    """What a plugin registers in the group ``vse.backends`` under the name NAME, for the addresses ``NAME+…``."""
+
+    def open(self, address: str, *, write: bool, model: str | None) -> Collection:
+        """Open an existing collection; arguments and errors as for :func:`open_collection`."""
+
+    def create(self, address: str, *, model: str, model_source: str, dimensions: int) -> Collection:
+        """Create an empty collection, open for writing."""
+
+    def exists(self, address: str) -> bool:
+        """Return whether there is a collection."""
+
+
+BACKENDS: Registry[CollectionBackend] = Registry("vse.backends")
 _ENDS = os.sep + (os.altsep or "")
 """Trailing separators, as left by shell completion."""
 
@@ -37,6 +53,9 @@ def open_collection(where: str | os.PathLike[str], *, write: bool = False, model
         InputError: There is no collection, or it holds embeddings of another model.
         VSEError: It cannot be read, or another process is writing to it.
     """
+    other = _plugin_backend(where)
+    if other is not None:
+        return BACKENDS[other].open(os.fspath(where), write=write, model=model)
     if backend_of(where) == "milvus":
         from vse.index.milvus import MilvusCollection
 
@@ -66,6 +85,10 @@ def create_collection(
         InputError: A collection or something else exists there already.
     """
     model_source = f"{EXTERNAL}{model}" if model_source is None else model_source
+    other = _plugin_backend(where)
+    if other is not None:
+        address = os.fspath(where)
+        return BACKENDS[other].create(address, model=model, model_source=model_source, dimensions=dimensions)
     if backend_of(where) == "milvus":
         from vse.index.milvus import MilvusCollection
 
@@ -82,6 +105,9 @@ def collection_exists(where: str | os.PathLike[str]) -> bool:
         InputError: The address is invalid, or a file is in its place.
         VSEError: The folder or server cannot be read.
     """
+    other = _plugin_backend(where)
+    if other is not None:
+        return BACKENDS[other].exists(os.fspath(where))
     if backend_of(where) == "milvus":
         from vse.index.milvus import MilvusCollection
 
@@ -104,6 +130,12 @@ def find_collections(folder: str | os.PathLike[str], pattern: str) -> list[str]:
         for path in Path(folder).glob(pattern)
         if os.path.isfile(path / HEADER)  # noqa: PTH113 - Path.is_file raises where a folder may not be entered
     )
+
+
+def _plugin_backend(where: str | os.PathLike[str]) -> str | None:
+    """Return the backend of a plugin that an address ``NAME+…`` or ``NAME://…`` belongs to; None for ours."""
+    scheme = re.match(r"([a-z][a-z0-9]*)(?:\+|://)", os.fspath(where))
+    return scheme[1] if scheme and scheme[1] != "milvus" and scheme[1] in BACKENDS else None
 
 
 def backend_of(where: str | os.PathLike[str]) -> Backend:

@@ -15,7 +15,7 @@ from vse._util.schema import read_json
 from vse.errors import InputError
 from vse.models.foreign import recognise_folder
 from vse.models.onnx import IMAGE_FILE, TEXT_FILE
-from vse.models.sources import NAMES, shipped_folder
+from vse.models.sources import list_installed, shipped_folder
 
 Need = Literal["tiny", "fast", "balanced", "best", "multilingual"]
 HOME_VARIABLE = "VSE_HOME"
@@ -248,7 +248,7 @@ def models_home() -> Path:
 
 def list_models() -> ModelList:
     """List what is bundled, pulled and recommended; a damaged model is listed with the reason."""
-    shipped = ((name, shipped_folder(name)) for name in NAMES)
+    shipped = ((name, shipped_folder(name)) for name in list_installed())
     bundled = tuple(_installed(folder, name) for name, folder in shipped if folder is not None)
     home = models_home()
     pulled = tuple(_pulled(folder) for folder in _pulled_folders(home))

@@ -41,6 +41,12 @@ class PoolingConfig(Named):
 
     name: str = "gpo"
 
+    @model_validator(mode="after")
+    def _one_vector(self) -> PoolingConfig:
+        if self.options.get("return_coefficients"):
+            raise ValueError("a model needs one vector of each set: leave out return_coefficients")
+        return self
+
     @property
     def weights_ranks(self) -> bool:
         """Whether its weights depend on ranks alone, so that the contribution of each element is defined."""

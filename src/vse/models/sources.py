@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import re
 import shlex
+from collections.abc import Callable
+from contextlib import suppress
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from vse._util.plugins import Registry
 from vse._util.schema import read_json
-from vse.errors import InputError, require
+from vse.errors import DISTRIBUTION, InputError, MissingDependencyError, name_extra, require
 
 if TYPE_CHECKING:
     from vse.hgr.model import HGRModel
@@ -16,6 +21,8 @@ if TYPE_CHECKING:
     from vse.models.vse_model import VSEModel
 
 MODELS = Path(__file__).with_name("shipped")
+"""The models of a checkout; the distribution vse-infinity-photo installs the same ones."""
+PHOTO_PACKAGE = "vse_infinity_photo"
 DEFAULT = "photo"
 """The bundled model for photos; the default of ``vse index``."""
 NAMES = (DEFAULT,)
@@ -24,8 +31,11 @@ MARKERS = ("config.json", "open_clip_config.json", "modules.json", "visual.onnx"
 OPEN_CLIP = "open_clip:"
 HUB = "hub:"
 """``hub:owner/model`` is never a local folder."""
+_PLAIN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 PREVIOUS = {DEFAULT: ("photo-v1",)}
 """Earlier versions of bundled models: a collection that one of them encoded works until it is upgraded."""
+INSTALLED: Registry[Callable[[], str | Path]] = Registry("vse.models")
+"""Functions that return the folder of a model that a distribution brings."""
 
 
 def load(
@@ -55,9 +65,12 @@ def load(
     if runtime is None:
         return _load_foreign(folder, str(source), revision, device=device, threads=threads)
     if runtime == "onnx":
-        from vse.models.onnx import OnnxModel
+        try:
+            from vse.models.onnx import OnnxModel
 
-        return OnnxModel.load(folder, device=device, threads=threads)
+            return OnnxModel.load(folder, device=device, threads=threads)
+        except ModuleNotFoundError as error:
+            raise name_extra(error, f"the model in {str(folder)!r}") from error
     require("torch", "train", f"the model in {str(folder)!r}")
     from vse.models.devices import set_torch_threads
     from vse.models.storage import load_model
@@ -150,9 +163,18 @@ def model_folder(source: str | Path, *, revision: str | None = None, pulled: boo
     shipped = shipped_folder(source)
     if shipped is not None:
         return shipped
+    if str(source) in NAMES:
+        raise MissingDependencyError(
+            f'the model {source!r} is not installed: pip install "{DISTRIBUTION}[search]", '
+            "or pip install ./packages/photo in a clone",
+            name=PHOTO_PACKAGE,
+        )
     from vse.models.fetch import download, hub_name  # not for bundled and local models, which are loaded most often
 
     if folder.is_dir() and not named:
+        if is_model(folder / "best") or is_model(folder / "last"):
+            inside = " or ".join(f"'{folder / name}'" for name in ("best", "last") if is_model(folder / name))
+            raise InputError(f"{str(source)!r}: the folder of a training run, not of a model: use {inside}")
         other = f"; the hub's model of that name is {HUB}{source}" if hub_name(str(source)) else ""
         raise InputError(
             f"{str(source)!r}: a folder without config.json, so no model ('vse convert' or 'vse train' make one){other}"
@@ -212,9 +234,33 @@ def is_model(folder: Path) -> bool:
 
 
 def shipped_folder(name: str | Path) -> Path | None:
-    """Return the folder of the bundled model of this name; None if there is none."""
-    folder = MODELS / name
-    return folder if str(name) in NAMES and is_model(folder) else None
+    """Return the folder of the bundled or installed model of this name; None if there is none."""
+    earlier = {old for names in PREVIOUS.values() for old in names}
+    return None if str(name) in earlier or not _PLAIN_NAME.fullmatch(str(name)) else _installed_folder(str(name))
+
+
+def _installed_folder(name: str) -> Path | None:
+    """Return the folder of a model: of the checkout, of vse-infinity-photo, or of another distribution."""
+    ours = name in NAMES or any(name in names for names in PREVIOUS.values())
+    if ours and is_model(MODELS / name):
+        return MODELS / name
+    if ours:  # imported by name: reading the entry points of all distributions takes longer than a search
+        with suppress(ModuleNotFoundError):
+            found: Callable[[], Path] = getattr(import_module(PHOTO_PACKAGE), name.replace("-", "_"))
+            return found()
+    if name not in INSTALLED:
+        return None
+    folder = Path(INSTALLED[name]())
+    if not is_model(folder):
+        raise InputError(f"{INSTALLED.origin(name)}: {folder} holds no model: reinstall it")
+    return folder
+
+
+def list_installed() -> list[str]:
+    """Return the names of bundled models and of those that other distributions bring, without earlier versions."""
+    earlier = {old for names in PREVIOUS.values() for old in names}
+    named = dict.fromkeys((*NAMES, *INSTALLED))
+    return [name for name in named if name not in earlier and shipped_folder(name) is not None]
 
 
 def shipped_name(source: str | Path) -> str | None:
@@ -225,7 +271,8 @@ def shipped_name(source: str | Path) -> str | None:
     place = Path(source).expanduser()
     if not is_model(place):
         return None if shipped_folder(source) is None else str(source)
-    return next((name for name in NAMES if place.resolve() == (MODELS / name).resolve()), None)
+    folders = ((name, shipped_folder(name)) for name in NAMES)
+    return next((name for name, each in folders if each is not None and place.resolve() == each.resolve()), None)
 
 
 def named_place(source: str | Path) -> str:
@@ -260,9 +307,9 @@ def place_of(source: str, fingerprint: str | None = None) -> str:
     if folder is None:
         return source
     if fingerprint is not None and _recorded_fingerprint(folder) != fingerprint:
-        for older in PREVIOUS.get(source, ()):
-            if is_model(MODELS / older) and _recorded_fingerprint(MODELS / older) == fingerprint:
-                return str(MODELS / older)
+        for older in map(_installed_folder, PREVIOUS.get(source, ())):
+            if older is not None and _recorded_fingerprint(older) == fingerprint:
+                return str(older)
     return str(folder)
 
 

@@ -12,7 +12,7 @@ torch.Size([4, 1024])
 
 from vse.errors import require
 
-require("torch", extra="torch", purpose="vse.pooling")
+require("torch", extra="pooling", purpose="vse.pooling")
 
 from vse.pooling.aggregators import (  # noqa: E402
     GraphPool,

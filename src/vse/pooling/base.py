@@ -71,7 +71,14 @@ class RankPooling(Pooling):
 
     The coefficients theta do not depend on the features. They are computed once per distinct size in a batch, and can
     be inspected (:meth:`coefficients`), tabulated (:meth:`table`) and frozen for inference (:meth:`freeze`).
+    ``return_coefficients=True``, in the constructor or per call, returns them with the pooled vectors.
     """
+
+    return_coefficients: bool = False  # of the class: modules that were pickled before it existed lack it
+
+    def __init__(self, *, check_finite: bool = False, return_coefficients: bool = False) -> None:
+        super().__init__(check_finite=check_finite)
+        self.return_coefficients = return_coefficients
 
     def size_coefficients(self, sizes: Tensor, total: int, dtype: torch.dtype | None = None) -> Tensor:
         """Return the coefficients for ``sizes (U,)``: ``(U, total)`` or ``(U, total, D)``, zero past each size.
@@ -88,7 +95,7 @@ class RankPooling(Pooling):
         mask: Tensor | None = ...,
         *,
         attention_mask: Tensor | None = ...,
-        return_coefficients: Literal[False] = ...,
+        return_coefficients: Literal[False] | None = ...,
         check_finite: bool | None = ...,
     ) -> Tensor: ...
 
@@ -111,12 +118,13 @@ class RankPooling(Pooling):
         mask: Tensor | None = None,
         *,
         attention_mask: Tensor | None = None,
-        return_coefficients: bool = False,
+        return_coefficients: bool | None = None,
         check_finite: bool | None = None,
     ) -> Any:
         """Pool; on request also return the coefficients ``(B, N)`` or ``(B, N, D)``, differentiable."""
         mask = self.read(features, lengths, merge_masks(mask, attention_mask), check_finite)
-        return self.pool_with_coefficients(features, mask) if return_coefficients else self.pool(features, mask)
+        both = self.return_coefficients if return_coefficients is None else return_coefficients
+        return self.pool_with_coefficients(features, mask) if both else self.pool(features, mask)
 
     def pool(self, features: Tensor, mask: Tensor | None) -> Tensor:
         return self.pool_with_coefficients(features, mask)[0]
@@ -159,7 +167,12 @@ class RankPooling(Pooling):
         """Return a parameter-free copy that looks up the coefficients for sizes 1 to ``max_size`` in a table."""
         from vse.pooling.frozen import FrozenPooling
 
-        return FrozenPooling(self.table(max_size), beyond=beyond, check_finite=self.check_finite)
+        return FrozenPooling(
+            self.table(max_size),
+            beyond=beyond,
+            check_finite=self.check_finite,
+            return_coefficients=self.return_coefficients,
+        )
 
 
 def normalised(weights: Tensor, sizes: Tensor, dtype: torch.dtype | None) -> Tensor:

@@ -30,8 +30,15 @@ class FrozenPooling(RankPooling):
 
     coefficient_table: Tensor
 
-    def __init__(self, table: Tensor, *, beyond: Beyond = "error", check_finite: bool = False) -> None:
-        super().__init__(check_finite=check_finite)
+    def __init__(
+        self,
+        table: Tensor,
+        *,
+        beyond: Beyond = "error",
+        check_finite: bool = False,
+        return_coefficients: bool = False,
+    ) -> None:
+        super().__init__(check_finite=check_finite, return_coefficients=return_coefficients)
         if table.dim() not in (2, 3) or table.shape[0] != table.shape[1] or not table.shape[0]:
             raise InputError(f"a coefficient table has shape (M, M) or (M, M, D), got {tuple(table.shape)}")
         self.beyond = one_of("beyond", beyond, ("error", "stretch"))

@@ -6,7 +6,6 @@ import functools
 import math
 from typing import Literal, cast
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -24,6 +23,13 @@ from vse.pooling.sets import (
     sizes_of,
 )
 from vse.pooling.sorted_sum import sort_elements
+
+try:
+    import numpy as np
+except ImportError:  # torch does not require it
+    NUMPY = False
+else:
+    NUMPY = True
 
 
 class PositionTransformer(nn.Module):
@@ -83,11 +89,15 @@ def sincos_positions(
         angle = place * exponent.exp()  # (count, width / 2)
         return torch.stack((angle.sin(), angle.cos()), dim=-1).flatten(1)
     # Cache an array, not a tensor: one created in inference mode or as a fake tensor would leak into other modes.
-    return torch.tensor(_kept(count, width, first), dtype=dtype, device=device)
+    return torch.tensor(_kept(count, width, first), dtype=dtype, device=device).view(count, width)
 
 
 @functools.lru_cache(maxsize=CACHED)
-def _kept(count: int, width: int, first: int) -> np.ndarray:
+def _kept(count: int, width: int, first: int) -> np.ndarray | list[float]:
+    if not NUMPY:
+        frequencies = [math.exp(j * (-math.log(10000.0) / width)) for j in range(0, width, 2)]
+        angles = (k * frequency for k in range(first, first + count) for frequency in frequencies)
+        return [value for angle in angles for value in (math.sin(angle), math.cos(angle))]
     place = np.arange(first, first + count)[:, None]
     angle = place * np.exp(np.arange(0, width, 2) * (-math.log(10000.0) / width))
     return np.stack((np.sin(angle), np.cos(angle)), axis=-1).reshape(count, width)
@@ -129,6 +139,9 @@ class GPO(RankPooling):
         start: Initial coefficients: ``"random"`` as released (uneven by chance), or ``"average"``, which sets all
             scores to zero so that a new GPO is average pooling.
         check_finite: Raise on NaN or inf in the features (otherwise they rank as -inf < numbers < inf < NaN).
+        return_coefficients: Return the pair ``(pooled, coefficients)`` from every call, as the authors' module does:
+            ``pooled, weights = gpo(features, lengths)``. By default the result is one tensor, and such a line would
+            unpack its rows. The poolings of a :class:`~vse.models.VSEModel` need the default.
     """
 
     def __init__(
@@ -148,8 +161,9 @@ class GPO(RankPooling):
         knots: int = 20,
         start: Start = "random",
         check_finite: bool = False,
+        return_coefficients: bool = False,
     ) -> None:
-        super().__init__(check_finite=check_finite)
+        super().__init__(check_finite=check_finite, return_coefficients=return_coefficients)
         one_of("start", start, ("random", "average"))
         if (per_dimension or data_dependent) and dim is None:
             raise InputError("per_dimension and data_dependent need the feature size: GPO(dim=1024, ...)")

@@ -13,6 +13,8 @@
 ``gcn-avg``          graph convolution over ``dim`` dimensions, then the mean
 ``gcn-seq2seq``      graph convolutions, then a GRU
 ``gpo``              learned weights for each rank
+
+and those that plugins register, see :mod:`vse._util.plugins`.
 """
 
 from __future__ import annotations
@@ -21,29 +23,32 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
-from vse.errors import InputError
+from vse._util.plugins import Registry
+from vse.errors import InputError, PluginError, unknown_choice
 from vse.pooling.aggregators import Seq2SeqPool, gcn_avg, gcn_seq2seq
 from vse.pooling.base import Pooling
 from vse.pooling.gpo import GPO
 from vse.pooling.learned_poolings import FSPool, GeMPool, SelfAttentionPool
 from vse.pooling.rank_poolings import AvgPool, FirstTokenPool, KMaxPool, LinearDecayPool, MaxPool, TopPercentPool
-from vse.pooling.sets import one_of
 
-_POOLINGS: dict[str, Callable[..., Pooling]] = {
-    "avg": AvgPool,
-    "max": MaxPool,
-    "k-max": KMaxPool,
-    "top-percent": TopPercentPool,
-    "linear": LinearDecayPool,
-    "gem": GeMPool,
-    "fspool": FSPool,
-    "cls": FirstTokenPool,
-    "self-attention": SelfAttentionPool,
-    "seq2seq": Seq2SeqPool,
-    "gcn-avg": gcn_avg,
-    "gcn-seq2seq": gcn_seq2seq,
-    "gpo": GPO,
-}
+_POOLINGS: Registry[Callable[..., Pooling]] = Registry(
+    "vse.poolings",
+    {
+        "avg": AvgPool,
+        "max": MaxPool,
+        "k-max": KMaxPool,
+        "top-percent": TopPercentPool,
+        "linear": LinearDecayPool,
+        "gem": GeMPool,
+        "fspool": FSPool,
+        "cls": FirstTokenPool,
+        "self-attention": SelfAttentionPool,
+        "seq2seq": Seq2SeqPool,
+        "gcn-avg": gcn_avg,
+        "gcn-seq2seq": gcn_seq2seq,
+        "gpo": GPO,
+    },
+)
 
 
 def list_poolings() -> list[str]:
@@ -53,7 +58,9 @@ def list_poolings() -> list[str]:
 
 def pooling_builder(name: str) -> Callable[..., Pooling]:
     """Return the class or function that creates the pooling called ``name``."""
-    return _POOLINGS[one_of("pooling", name, _POOLINGS)]
+    if name not in _POOLINGS:
+        raise InputError(unknown_choice("pooling", name, _POOLINGS))
+    return _POOLINGS[name]
 
 
 def create_pooling(name: str | Pooling, **options: Any) -> Pooling:
@@ -81,4 +88,7 @@ def create_pooling(name: str | Pooling, **options: Any) -> Pooling:
     except TypeError as error:
         accepted = ", ".join(inspect.signature(build).parameters)
         raise InputError(f"pooling {name!r}: {error}; it takes: {accepted}") from None
-    return build(**options)
+    made = _POOLINGS.call(name, **options)
+    if not isinstance(made, Pooling):
+        raise PluginError(f"{_POOLINGS.origin(name)}: expected a vse.pooling.Pooling, got {type(made).__name__}")
+    return made

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, field_validator, model_serializer, model_validator
 
 from vse.data.open import AUTO, LAYOUTS
 from vse.errors import unknown_choice
-from vse.losses import MARGIN, TEMPERATURE
+from vse.losses import LOSSES, MARGIN, TEMPERATURE
 from vse.training.model_recipe import AnyModelRecipe, ModelRecipe, Rate, Table
 
 Count = Annotated[int, Field(ge=1)]
@@ -51,7 +51,7 @@ class DataRecipe(Table):
     @field_validator("layout")
     @classmethod
     def _known_layout(cls, value: str) -> str:
-        if value not in {AUTO, *LAYOUTS}:
+        if value != AUTO and value not in LAYOUTS:
             raise ValueError(unknown_choice("layout", value, (AUTO, *LAYOUTS)))
         return value
 
@@ -65,12 +65,15 @@ class LossRecipe(Table):
       geometrically from ``temperature`` to ``final_temperature`` over the whole run: from all negatives, softly
       weighted, to the hardest one.
     - ``contrastive``: cross-entropy over the batch at ``temperature``.
+    - The name of a plugin (group ``vse.losses``): a function of the scores ``(B, B)`` and of ``image_ids (B,)`` or
+      None, called with ``options``.
 
     ``margin`` is that of the hinges; ``reduction`` sums or averages the pairs of a batch. ``same_image`` treats other
     captions of the same image as ``masked`` (left out) or as ``negatives``, as the released code does.
     """
 
-    objective: Literal["triplet", "annealed", "contrastive"] = "triplet"
+    objective: str = "triplet"
+    options: dict[str, Any] = Field(default_factory=dict)
     negatives: Literal["hardest", "semi-hard", "all"] = "semi-hard"
     warmup_epochs: NonNegative = 1
     margin: Positive = MARGIN
@@ -78,6 +81,20 @@ class LossRecipe(Table):
     final_temperature: Positive = 0.01
     reduction: Literal["sum", "mean"] = "sum"
     same_image: Literal["masked", "negatives"] = "masked"
+
+    @model_validator(mode="after")
+    def _known_objective(self) -> LossRecipe:
+        if self.objective not in LOSSES:
+            raise ValueError(unknown_choice("objective", self.objective, LOSSES))
+        if self.options and self.objective in LOSSES.builtin:
+            raise ValueError(f"options are those of a plugin, and {self.objective!r} is built in: leave them out")
+        return self
+
+    @model_serializer(mode="wrap")
+    def _without_absent(self, write: Any) -> dict[str, Any]:
+        """Leave empty ``options`` out, so that recipes of earlier versions are equal."""
+        plain: dict[str, Any] = write(self)
+        return {key: value for key, value in plain.items() if key != "options" or value}
 
 
 class OptimizerRecipe(Table):

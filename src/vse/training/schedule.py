@@ -9,7 +9,8 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor, nn
 
-from vse.losses import contrastive_from_scores, smooth_triplet_from_scores, triplet_from_scores
+from vse.errors import PluginError
+from vse.losses import LOSSES, contrastive_from_scores, smooth_triplet_from_scores, triplet_from_scores
 from vse.pooling import TopPercentPool
 from vse.training.distributed import Ranks
 from vse.training.keyed import Purpose, keyed
@@ -153,6 +154,12 @@ class Objective:
     def __call__(self, scores: Tensor, image_ids: Tensor, step: int, *, softened: bool = False) -> Tensor:
         recipe = self.recipe
         ids = image_ids if recipe.same_image == "masked" else None
+        if recipe.objective not in LOSSES.builtin:
+            loss = LOSSES.call(recipe.objective, scores, ids, **recipe.options)
+            if not isinstance(loss, Tensor) or loss.dim():
+                got = tuple(loss.shape) if isinstance(loss, Tensor) else type(loss).__name__
+                raise PluginError(f"{LOSSES.origin(recipe.objective)}: expected a scalar tensor, got {got}")
+            return loss
         if recipe.objective == "contrastive":
             return contrastive_from_scores(scores, ids, temperature=recipe.temperature, reduction=recipe.reduction)
         if recipe.objective == "annealed":
@@ -177,6 +184,8 @@ class Objective:
     def describe(self, step: int, *, softened: bool = False) -> str:
         """Return the kind of loss at a step in a few words."""
         recipe = self.recipe
+        if recipe.objective not in LOSSES.builtin:
+            return recipe.objective
         if recipe.objective == "contrastive":
             return f"contrastive at {recipe.temperature:g}"
         if recipe.objective == "annealed":

@@ -18,6 +18,7 @@ PLAIN = {
     "CaptionResults": ".search:caption_lines",
     "CoefficientsResult": ".experiments:coefficients_lines",
     "Converted": ".models:conversion_lines",
+    "DoctorReport": ".models:doctor_lines",
     "Duplicates": ".collection:duplicates_lines",
     "EmbeddingExport": ".collection:embedding_export_lines",
     "EmbeddingImport": ".collection:embedding_import_lines",

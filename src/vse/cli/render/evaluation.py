@@ -111,6 +111,8 @@ def _render_comparison(comparison: Comparison, console: Console) -> None:
         called = directed(comparison.kind, name)
         table.add_row(called, f"{each.value:+.2f}", f"{each.interval.low:+.2f} … {each.interval.high:+.2f}", verdict)
     console.print(table)
+    higher = f"+ means that {comparison.first} has the higher figure; a lower rank is better."
+    console.print(higher, style="dim", markup=False)
 
 
 def _card(cards: list[dict[str, Any]]) -> str:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from vse.cli.convert import Converted
+    from vse.cli.doctor import DoctorReport
     from vse.cli.models import Pushed
     from vse.convert.onnx_export import ExportReport
     from vse.convert.pull import PullReport
@@ -232,3 +233,20 @@ def _names_first(title: str, name: str, *columns: str) -> Table:
     for column in columns:
         table.add_column(column, overflow="fold")
     return table
+
+
+def doctor_lines(report: DoctorReport) -> list[str]:
+    """Return a section for each part of the report, and the verdict."""
+    width = max(map(len, report.versions))
+    lines = [f"{name:<{width}}  {version}" for name, version in report.versions.items()]
+    complete = [extra for extra, missing in report.extras.items() if not missing]
+    lines.append(f"extras: {', '.join(complete) or 'none'}")
+    lines += [f"  [{extra}] lacks {', '.join(missing)}" for extra, missing in report.extras.items() if missing]
+    lines.append(f"devices: {', '.join(report.devices)}")
+    lines += [f"model {name}: {folder}" for name, folder in report.models.items()] or ["models: none"]
+    lines += [f"plugin {name} ({group}): {distribution}" for group, name, distribution in report.plugins]
+    for check in report.checks:
+        lines.append(f"{'FAILED' if check.problem else 'ok'}  {check.name}: {check.problem or check.detail}")
+    if report.checks:
+        lines.append("everything works" if report.ok else "the self-test failed")
+    return lines

@@ -76,10 +76,12 @@ def render_demo(result: DemoResult, console: Console) -> None:
     console.print(table)
     for line in result.explanation():
         console.print(line, markup=False)
+    photos = () if result.photos is None else (f"photographs: {result.collection}   (vse serve {result.collection})",)
     for line in (
         f"curves: {result.curves_plot}",
         f"training: {result.training_plot}",
         f"model: {result.model}   (vse inspect {result.model})",
-        f"index: {result.collection}   (vse serve {result.collection})",
+        f"scenes: {result.scenes}   (vse serve {result.scenes})",
+        *photos,
     ):
         console.print(line, soft_wrap=True, markup=False)

@@ -1,7 +1,8 @@
 """Layout ``table``: a CSV, TSV, JSONL or Parquet file with the columns path and caption, optionally split and id.
 
 A repeated path has several captions; in JSONL and Parquet the caption may also be a list of texts. Paths are relative
-to the folder of the file. Without a column split everything is in the split ``all``.
+to the folder of the file. Without a column split everything is in the split ``all``. A folder that contains such a
+file under the name captions (``captions.csv`` …) is the same dataset.
 """
 
 from __future__ import annotations
@@ -34,8 +35,16 @@ class _Entry:
 
 
 def detect(path: Path) -> bool:
-    """Return whether ``path`` is a file with the suffix of a table."""
-    return path.is_file() and path.suffix.lower() in READERS
+    """Return whether ``path`` is a file with the suffix of a table, or a folder with a file named captions."""
+    table = _file(path)
+    return table.is_file() and table.suffix.lower() in READERS
+
+
+def _file(path: Path) -> Path:
+    """Return the table: ``path``, or ``captions.csv``, ``.tsv`` … in the folder ``path``."""
+    if not path.is_dir():
+        return path
+    return next((path / f"captions{suffix}" for suffix in READERS if (path / f"captions{suffix}").is_file()), path)
 
 
 def splits(path: Path) -> tuple[str, ...]:
@@ -50,7 +59,7 @@ def splits(path: Path) -> tuple[str, ...]:
 def read(path: Path, split: str, options: ReadOptions) -> CaptionedImages:
     """Return images in the order in which their paths first occur, captions in the order of the file."""
     options.expect_files(path, NAME)
-    base = options.image_folder() or path.parent
+    base = options.image_folder() or _file(path).parent
     images: dict[str, int] = {}
     ids: list[str] = []
     named: dict[str, str] = {}  # the location that gave an image its id
@@ -79,6 +88,11 @@ def read(path: Path, split: str, options: ReadOptions) -> CaptionedImages:
 
 
 def _entries(path: Path, on_problem: OnProblem) -> Iterator[_Entry]:
+    path = _file(path)
+    if path.is_dir():
+        raise InputError(
+            f"{path}: no table in this folder, expected one of {', '.join(f'captions{s}' for s in READERS)}"
+        )
     if path.suffix.lower() not in READERS:
         raise InputError(f"{path} ends in {path.suffix!r}: expected a table, one of {', '.join(READERS)}")
     for place, row in read_rows(path, on_problem):

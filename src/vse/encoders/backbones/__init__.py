@@ -11,22 +11,38 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
+from vse._util.plugins import Registry
 from vse.encoders.backbones.base import Backbone
 from vse.encoders.backbones.caffe_resnet import BLOCKS, CaffeResNet
 from vse.encoders.backbones.efficientnet_lite import SIZES, EfficientNetLite
 from vse.encoders.backbones.timm_model import TimmBackbone
 from vse.encoders.backbones.vision_transformer import VisionTransformer
-from vse.errors import InputError, unknown_choice
+from vse.encoders.third_party import repair_torchvision
+from vse.errors import InputError, PluginError, unknown_choice
 
 __all__ = ["Backbone", "CaffeResNet", "EfficientNetLite", "TimmBackbone", "VisionTransformer", "create_backbone"]
 
 PREFIXES = ("timm:NAME", "transformers", "transformers:SOURCE")
+PLUGINS: Registry[Callable[..., Backbone]] = Registry("vse.backbones")
 
 
 def list_backbones() -> list[str]:
     """Return the names and name patterns that :func:`create_backbone` accepts."""
     named = [f"caffe-resnet{depth}" for depth in BLOCKS] + [f"efficientnet-lite{variant}" for variant in SIZES]
-    return ["caffe-resnet", *named, *PREFIXES]
+    return ["caffe-resnet", *named, *PREFIXES, *PLUGINS]
+
+
+def _unknown_backbone(name: str) -> str:
+    """Return the message for an unknown name; the bare name of a timm model is the likeliest mistake."""
+    repair_torchvision()
+    try:
+        import timm
+    except ImportError:
+        return unknown_choice("backbone", name, list_backbones())
+    if not timm.is_model(name):
+        return unknown_choice("backbone", name, list_backbones())
+    message, _, _ = unknown_choice("backbone", name, list_backbones()).partition(" (did you mean")
+    return f"{message} (did you mean 'timm:{name}'?)"
 
 
 def create_backbone(name: str | Backbone, *, pretrained: bool = False, **options: Any) -> Backbone:
@@ -57,8 +73,13 @@ def create_backbone(name: str | Backbone, *, pretrained: bool = False, **options
         build, given = CaffeResNet, {"blocks": BLOCKS[int(depth)]} if depth else {}
         if pretrained:
             raise InputError(f"no published weights for {name!r} here: convert a checkpoint, or use 'timm:resnet101'")
+    elif name in PLUGINS:
+        made = PLUGINS.call(name, pretrained=pretrained, **options)
+        if not isinstance(made, Backbone):
+            raise PluginError(f"{PLUGINS.origin(name)}: expected a vse.encoders.Backbone, got {type(made).__name__}")
+        return made
     else:
-        raise InputError(unknown_choice("backbone", name, list_backbones()))
+        raise InputError(_unknown_backbone(name))
     try:
         inspect.signature(build).bind(**given, **options)
     except TypeError as error:

@@ -45,9 +45,9 @@ def _try_kernels(*, quiet: bool = False) -> bool:
             one, np.ones((1, 2), np.bool_), one[..., 0].copy(), np.empty((1, 16), np.float32), 16, 0, 1
         )
     except ModuleNotFoundError as error:
-        if error.name != "numba":
+        if error.name not in {"numba", "numpy"}:
             raise
-        logger.debug("numba is not installed: vse.pooling uses its plain torch path")
+        logger.debug("%s is not installed: vse.pooling uses its plain torch path", error.name)
         return False
     except Exception as error:  # noqa: BLE001 (an incompatible numba may raise anything)
         logger.log(
