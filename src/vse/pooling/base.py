@@ -21,8 +21,9 @@ class Pooling(nn.Module):
     """Map sets ``(B, N, D)`` to vectors ``(B, D)``.
 
     Pass ``lengths (B,)`` (the first n elements of each set are valid), a boolean ``mask (B, N)`` of any pattern, the
-    ``attention_mask (B, N)`` of a transformers tokenizer, or none of them if every element is valid. Invalid elements never affect the result, even if they are NaN.
-    ``check_finite=True``, in the constructor or per call, raises on NaN and inf.
+    ``attention_mask (B, N)`` of a transformers tokenizer, or none of them if every element is valid. Invalid elements
+    never affect the result, even if they are NaN. ``check_finite=True``, in the constructor or per call, raises on NaN
+    and inf.
     """
 
     def __init__(self, *, check_finite: bool = False) -> None:

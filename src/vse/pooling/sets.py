@@ -63,7 +63,9 @@ def merge_masks(mask: Tensor | None, attention_mask: Tensor | None) -> Tensor | 
         raise InputError("give mask or attention_mask, not both")
     if not isinstance(attention_mask, Tensor) or attention_mask.is_floating_point():
         kind = attention_mask.dtype if isinstance(attention_mask, Tensor) else type(attention_mask).__name__
-        raise InputError(f"attention_mask must be a tensor of integers, 1 for valid elements and 0 for others, got {kind}")
+        raise InputError(
+            f"attention_mask must be a tensor of integers, 1 for valid elements and 0 for others, got {kind}"
+        )
     return attention_mask.bool()
 
 
