@@ -13,7 +13,7 @@ from vse.inputs import imagenet
 from vse.training.recipe import Recipe
 
 PLACES = {"data.path", "data.images", "data.features", "data.vocabulary", "model.backbone_weights", "model.start"}
-MACHINE = {"threads", "readers", "checkpoint_minutes", "tensorboard", "device", "micro_batches"}
+MACHINE = {"threads", "readers", "checkpoint_minutes", "tensorboard", "trackers", "device", "micro_batches"}
 FREE = {"about"} | PLACES | {f"run.{key}" for key in MACHINE}
 START = {"model": {"image": {"kind": "grid", "backbone": "caffe-resnet50"}, "text": {"kind": "bigru"}}}
 OTHER = {
@@ -95,6 +95,7 @@ OTHER = {
     "run.readers": 1,
     "run.checkpoint_minutes": 1,
     "run.tensorboard": True,
+    "run.trackers": ["wandb"],
 }
 
 

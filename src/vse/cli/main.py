@@ -126,6 +126,7 @@ COMMANDS = {
     "index": "index:index",
     "search": "search:search",
     "serve": "serve:serve",
+    "mcp": "mcp:mcp",
     "collection": "collection:collection_app",
     "experiment": "experiment:experiment",
     "doctor": "doctor:doctor",

@@ -216,6 +216,7 @@ class RunRecipe(Table):
         readers: threads that prepare batches.
         checkpoint_minutes: time between checkpoints; 0 writes them only after epochs.
         tensorboard: write TensorBoard files beside ``metrics.jsonl``.
+        trackers: where numbers are sent beside ``metrics.jsonl``: ``tensorboard``, ``wandb``, ``mlflow``.
     """
 
     precision: Literal["fp32", "bf16", "fp16", "fp64"] = "fp32"
@@ -227,6 +228,12 @@ class RunRecipe(Table):
     readers: Count = 2
     checkpoint_minutes: NonNegative = 5
     tensorboard: bool = False
+    trackers: tuple[Literal["tensorboard", "wandb", "mlflow"], ...] = ()
+
+    @property
+    def all_trackers(self) -> tuple[str, ...]:
+        """``trackers``, and TensorBoard if ``tensorboard`` asks for it; each once."""
+        return tuple(dict.fromkeys((*(["tensorboard"] if self.tensorboard else []), *self.trackers)))
 
 
 FREE: Any = {
@@ -234,7 +241,7 @@ FREE: Any = {
     "data": {"path", "images", "features", "vocabulary"},
     "model": {"backbone_weights", "start"},
     "loss": {"first_stage"},
-    "run": {"micro_batches", "device", "threads", "readers", "checkpoint_minutes", "tensorboard"},
+    "run": {"micro_batches", "device", "threads", "readers", "checkpoint_minutes", "tensorboard", "trackers"},
 }
 """What may differ when a run resumes: paths (the data itself is compared), and how the machine is used."""
 

@@ -132,7 +132,7 @@ class Trainer:
                 self.folder.path,
                 self.position.metrics_bytes,
                 first_step=self.position.step,
-                tensorboard=self.recipe.run.tensorboard,
+                trackers=self.recipe.run.all_trackers,
             )
         try:
             self.report.start(self.total_steps - self.position.step, "training")
