@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.index.examples import directions, entry
-from tests.index.support import batch, cache, database
+from tests.index.support import Watched, batch, cache, database
 
 from vse.errors import InputError
 from vse.index.filters import Filter
@@ -187,6 +187,41 @@ def test_inverted_lists_reach_their_recall_on_clusters(
     allowed = np.arange(len(vectors)) % 4 != 0
     assert (approximate.propose(mapped, queries[0], allowed) % 4).all()
     assert approximate.load(path, len(vectors) + 1, 160) is None
+
+
+def test_several_threads_fill_the_same_lists(
+    lists: tuple[Path, np.ndarray], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every row is in one list with its own code, and an interrupt in one thread ends all and writes nothing."""
+    path, vectors = lists
+    faiss = approximate.library()
+    stored = encode(vectors, "float16")
+    (tmp_path / "vectors").write_bytes(stored.tobytes())
+    file = VectorFile(tmp_path / "vectors", len(stored), VectorFormat(160, "float16"), sums_of(stored))
+    monkeypatch.setattr(approximate, "PARALLEL_FROM", 0)
+    monkeypatch.setattr(approximate, "BLOCK", 256)
+    monkeypatch.setattr(faiss, "omp_get_max_threads", lambda: 3)
+    new = tmp_path / "new.ivfpq"
+
+    def interrupt(stage: str, done: int) -> None:
+        if done >= 1000:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        approximate.build("ivfpq", file, new, Watched(interrupt))
+    assert not new.exists()
+    watched = Watched()
+    approximate.build("ivfpq", file, new, watched)
+    assert watched.told("approximate") == [(len(vectors), len(vectors))]
+    for place in (path, new):
+        index = approximate.load(place, len(vectors), 160)
+        faiss.extract_index_ivf(index).nprobe = 2**30  # every list
+        _, rows = index.search(vectors[:50], 5)
+        assert [row in found for row, found in enumerate(rows.tolist())].count(True) >= 49
+        inner = faiss.extract_index_ivf(index)
+        members = [faiss.rev_swig_ptr(inner.invlists.get_ids(each), inner.invlists.list_size(each)).tolist()
+                   for each in range(inner.nlist)]  # fmt: skip
+        assert sorted(row for each in members for row in each) == list(range(len(vectors)))
 
 
 def test_build_over_damaged_vectors_stops_and_keeps_the_old_index(lists: tuple[Path, np.ndarray]) -> None:

@@ -55,8 +55,9 @@ BLOCK = 2048
 """Rows indexed between two progress reports: less than a second's work."""
 TRAINING_ROWS = 50_000
 ROWS_PER_LIST, ITERATIONS = 24, 8
-"""Training rows for each inverted list, and passes over them: more cost minutes and gain nothing measurable."""
+"""Training rows for each inverted list, and passes over them."""
 POINTS_PER_CODE = 80
+"""Training rows for each of the 256 values of a code byte."""
 LEAST_ALLOWED = 0.5
 """A filter that passes less than this fraction of rows is searched exactly: an index would find too few of them."""
 

@@ -1,8 +1,8 @@
 """Exact search through a matrix of stored embeddings: proposes rows, which are then scored in double precision.
 
 float32 is searched by FAISS where it lies. float16 is copied block by block into a FAISS index, which converts it in
-registers, and int8 is converted by NumPy block by block: both read less memory than float32 needs, and take about as
-long. No decoded copy of the matrix exists at any time.
+registers, and int8 is converted by NumPy block by block: in memory they take about 1.2 and 1.9 times as long, and they
+read half and a quarter of the bytes. No decoded copy of the matrix exists at any time.
 """
 
 from __future__ import annotations
