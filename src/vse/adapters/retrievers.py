@@ -1,14 +1,17 @@
-"""Retrievers over a collection for LangChain and LlamaIndex, and embeddings for LangChain's vector stores.
+"""Let other programs search a collection: retrievers for LangChain and LlamaIndex, and a server for assistants (MCP).
 
 A result becomes a document whose text says what was found, and whose metadata is the JSON of ``vse search``.
 """
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from vse.index import open_collection, parse_typed, search
+from vse._version import __version__
+from vse.errors import InputError, VSEError, require
+from vse.index import open_collection, overview_of, parse_typed, search
 from vse.index.results import Result, clock
 from vse.index.types import Collection
 
@@ -46,8 +49,6 @@ def langchain_retriever(collection: Collection | str, k: int = 4, **options: Any
     Example:
         >>> langchain_retriever("Photos.vse", k=8).invoke("two dogs in snow")  # doctest: +SKIP
     """
-    from vse.errors import require
-
     require("langchain_core", extra="adapters", purpose="a LangChain retriever")
     from langchain_core.documents import Document
     from langchain_core.retrievers import BaseRetriever
@@ -66,8 +67,6 @@ def langchain_retriever(collection: Collection | str, k: int = 4, **options: Any
 
 def llama_index_retriever(collection: Collection | str, k: int = 4, **options: Any) -> LlamaRetriever:
     """Return a LlamaIndex retriever over a collection; arguments as for :func:`langchain_retriever`."""
-    from vse.errors import require
-
     require("llama_index.core", extra="adapters", purpose="a LlamaIndex retriever")
     from llama_index.core.retrievers import BaseRetriever
     from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
@@ -99,8 +98,6 @@ def langchain_embeddings(model: Any = "photo") -> Embeddings:
         >>> len(langchain_embeddings("photo").embed_query("a dog"))  # doctest: +SKIP
         512
     """
-    from vse.errors import require
-
     require("langchain_core", extra="adapters", purpose="LangChain embeddings")
     from langchain_core.embeddings import Embeddings
 
@@ -119,3 +116,57 @@ def langchain_embeddings(model: Any = "photo") -> Embeddings:
             return self.embed_documents([text])[0]
 
     return VSEEmbeddings()
+
+
+MAX_RESULTS = 50
+MAX_TEXT = 2000
+INSTRUCTIONS = (
+    "Search a local collection of images and videos by what they show. Results are paths on this machine, best first; "
+    "for a video, with the moment in seconds."
+)
+
+
+def search_collection(collection: Collection, query: str, limit: int = 10) -> dict[str, Any]:
+    """Return the results of a query as JSON, for an assistant.
+
+    Raises:
+        InputError: The query is empty or too long, or the limit is out of range.
+    """
+    if not query.strip() or len(query) > MAX_TEXT:
+        raise InputError(f"a query of {len(query)} characters: expected 1 to {MAX_TEXT}")
+    if not 1 <= limit <= MAX_RESULTS:
+        raise InputError(f"limit {limit}: expected 1 to {MAX_RESULTS}")
+    results = find(collection, query, limit)
+    return {"query": query, "results": [result.to_json() for result in results]}
+
+
+def create_server(collection: Collection) -> Any:
+    """Return an MCP server with the tools ``search`` and ``about``.
+
+    It reads the collection and nothing else: no tool returns the contents of files or writes.
+
+    Example:
+        >>> create_server(vse.open_collection("Photos.vse")).run("stdio")  # doctest: +SKIP
+    """
+    require("mcp", extra="mcp", purpose="vse mcp")
+    from mcp.server import MCPServer
+    from mcp.server.mcpserver.exceptions import ToolError
+
+    server = MCPServer("vse", instructions=INSTRUCTIONS, version=__version__, log_level="WARNING")
+    one_at_a_time = threading.Lock()  # tools run in threads, a collection serves one at a time
+
+    @server.tool(name="search", description="Search images and videos by a text. Filters: place:, camera:, after:.")
+    def search_tool(query: str, limit: int = 10) -> dict[str, Any]:
+        try:
+            with one_at_a_time:
+                return search_collection(collection, query, limit)
+        except VSEError as error:
+            raise ToolError(str(error)) from error
+
+    @server.tool(name="about", description="What the collection holds: how many images and videos, which model.")
+    def about_tool() -> dict[str, Any]:
+        with one_at_a_time:
+            found: dict[str, Any] = overview_of(collection).to_json()
+            return found
+
+    return server

@@ -45,7 +45,7 @@ class GPOPooling(Module):
     def __init__(
         self, embedding_dimension: int, pooling: str = "gpo", options: Mapping[str, Any] | None = None
     ) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.embedding_dimension = embedding_dimension
         self.pooling, self.options = pooling, dict(options or {})
         self.pool = create_pooling(pooling, **self.options)
@@ -66,7 +66,9 @@ class GPOPooling(Module):
             self.save_torch_weights(output_path, safe_serialization=safe_serialization)
 
     @classmethod
-    def load(cls, model_name_or_path: str, subfolder: str = "", **options: Any) -> GPOPooling:
+    def load(  # type: ignore[override]  # passes on what it is given
+        cls, model_name_or_path: str, subfolder: str = "", **options: Any
+    ) -> GPOPooling:
         """Read what :meth:`save` wrote."""
         hub = {key: options[key] for key in ("token", "cache_folder", "revision", "local_files_only") if key in options}
         module = cls(**cls.load_config(model_name_or_path, subfolder=subfolder, **hub))
@@ -93,11 +95,11 @@ class VSEEncoder(InputModule):
     config_file_name = "vse_encoder.json"
 
     def __init__(self, source: str) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         import vse
 
         self.source = str(source)
-        self.model = vse.load(self.source)
+        self.model: Any = vse.load(self.source)
         self.register_buffer("_place", torch.zeros(()), persistent=False)  # sentence-transformers asks for a device
 
     @property

@@ -13,7 +13,6 @@ from vse.errors import InputError
 from vse.index.checks import model_mismatch_error
 from vse.index.confirmed import confirm_roots
 from vse.index.open import (
-    check_same_storage,
     collection_exists,
     create_collection,
     is_external,
@@ -24,7 +23,7 @@ from vse.index.pipeline.folder import IndexReport, check_overlap, root_of
 from vse.index.pipeline.folder import index_folders as index_roots
 from vse.index.scan import ScanRules, why_absent
 from vse.index.scan.exclude import rules_of, with_rules
-from vse.index.storage import check_storage
+from vse.index.storage import check_same_storage, check_storage
 from vse.index.types import Collection, CollectionInfo
 from vse.models.devices import DeviceError
 from vse.models.protocols import PairScorer

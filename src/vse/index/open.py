@@ -110,15 +110,6 @@ def create_collection(
     )
 
 
-def check_same_storage(info: CollectionInfo, storage: str | None) -> None:
-    """Raise InputError if an existing collection stores its embeddings otherwise; None accepts any."""
-    if storage is not None and check_storage(storage) != info.storage:
-        raise InputError(
-            f"{info.where} stores {info.storage}, not {storage}, and storage is chosen when an index is created: "
-            "leave --storage out, or export it and import it into a new one"
-        )
-
-
 def collection_exists(where: str | os.PathLike[str]) -> bool:
     """Return whether there is a collection at ``where``, even one that this version cannot open.
 

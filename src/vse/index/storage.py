@@ -15,12 +15,15 @@ int8        D       the value by the largest of the vector, times 127; decoded t
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from vse.errors import InputError, unknown_choice
+
+if TYPE_CHECKING:
+    from vse.index.types import CollectionInfo
 
 Storage = Literal["float32", "float16", "int8"]
 STORAGES: tuple[Storage, ...] = get_args(Storage)
@@ -105,3 +108,12 @@ class VectorFormat:
     def from_bytes(self, raw: bytes) -> Rows:
         """Return stored rows ``(n, D)`` as a new array."""
         return np.frombuffer(raw, self.dtype).reshape(-1, self.dimensions).copy()
+
+
+def check_same_storage(info: CollectionInfo, storage: str | None) -> None:
+    """Raise InputError if an existing collection stores its embeddings otherwise; None accepts any."""
+    if storage is not None and check_storage(storage) != info.storage:
+        raise InputError(
+            f"{info.where} stores {info.storage}, not {storage}, and storage is chosen when an index is created: "
+            "leave --storage out, or export it and import it into a new one"
+        )

@@ -13,8 +13,8 @@ from time import perf_counter
 from typing import Any, Literal
 
 from vse.errors import InputError, unknown_choice
-from vse.index.open import check_same_storage, collection_exists, create_collection, open_collection
-from vse.index.storage import DEFAULT_STORAGE, check_storage, rounded
+from vse.index.open import collection_exists, create_collection, open_collection
+from vse.index.storage import DEFAULT_STORAGE, check_same_storage, check_storage, rounded
 from vse.index.transfer.exporting import stream_items
 from vse.index.transfer.parquet import Origin
 from vse.index.transfer.rows import (
