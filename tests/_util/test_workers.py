@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from vse._util import workers
 from vse._util.worker_process import FREE, memory_budget
 from vse._util.workers import WorkerBusyError, WorkerPool, WorkerStoppedError, WorkerTimeoutError
 from vse.errors import InputError, VSEError
@@ -57,6 +58,36 @@ def test_waiting_task_gives_up_at_deadline(pool):
         assert running.result().final
 
 
+def test_start_that_outlasts_a_task_is_not_killed_with_it(pool, monkeypatch):
+    """Tasks are refused as busy while a worker starts, however slowly, and the same worker serves a later one."""
+    monkeypatch.setattr(workers, "_BOOT", "import time; time.sleep(2.5)\n" + workers._BOOT)
+    refused, reply, seen = 0, None, set()
+    while reply is None:
+        try:
+            reply = pool.call(SLEEP, {"seconds": 0.2}, seconds=LONG, deadline=time.monotonic() + 2)
+        except WorkerBusyError:
+            refused += 1
+        seen |= {process._popen.pid for process in pool._all}
+        assert refused < 200
+    assert refused
+    assert reply.final
+    assert len(seen) == 1
+
+
+NEVER_READY = [("import time; time.sleep(60)", r"not ready after 0\.2 s"), ("1 / 0", "exit code 1")]
+
+
+@pytest.mark.parametrize(("boot", "reason"), NEVER_READY)
+def test_worker_that_never_starts_is_an_error(pool, monkeypatch, boot, reason):
+    """A start has a timeout of its own, and an interpreter that cannot import the package is named."""
+    if "sleep" in boot:
+        monkeypatch.setattr(workers, "START_SECONDS", 0.2)
+    monkeypatch.setattr(workers, "_BOOT", boot)
+    with pytest.raises(VSEError, match=f"cannot be started.*{reason}"):
+        pool.call(COUNT, {"replies": 1}, seconds=LONG)
+    assert not pool._all
+
+
 def test_crashed_worker_is_an_error_of_its_task(pool):
     """An abort in a decoder harms nobody else."""
     with pytest.raises(WorkerStoppedError, match="the decoder stopped"):
@@ -92,6 +123,30 @@ def test_large_tasks_wait_for_memory():
     pool.close()
 
 
+def test_tasks_that_wait_for_memory_hold_no_process():
+    """A folder of large files takes no more processes than decode at the same time; cancelled tasks end at once."""
+    pool, group = WorkerPool(2, memory=300_000_000), set()
+    large = {"likely": 200_000_000, "least": 0, "seconds": 0.05, "taken": 0}
+    with ThreadPoolExecutor(12) as threads:
+        tasks = [threads.submit(pool.call, TAKE, large, seconds=LONG) for _ in range(12)]
+        most = 0
+        while not all(task.done() for task in tasks):
+            most = max(most, len(pool._all))
+            time.sleep(0.005)
+        assert all(task.result().values == {"taken": 0} for task in tasks)
+        assert most <= 2
+        endless = {**large, "seconds": 600}
+        tasks = [threads.submit(lambda: list(pool.stream(TAKE, endless, seconds=LONG, group=group))) for _ in range(6)]
+        while len(pool._budget._queue) < 5:
+            time.sleep(0.01)
+        pool.cancel(group)
+        for task in tasks:
+            with pytest.raises(WorkerStoppedError):
+                task.result(30)
+    assert pool._budget._used == 0
+    pool.close()
+
+
 @linux
 @pytest.mark.parametrize("reserved", [0, 200_000_000])
 def test_worker_cannot_take_more_than_it_reserved(pool, reserved):
@@ -117,7 +172,7 @@ def test_workers_end_with_a_killed_parent():
         "pool = WorkerPool(2, memory=1)\n"
         f"for _ in range(2): threading.Thread(target=pool.call, args=('{SLEEP}', {{'seconds': 600}}), "
         "kwargs={'seconds': 600}, daemon=True).start()\n"
-        "while sum(process.ready for process in list(pool._all)) < 2: time.sleep(0.02)\n"
+        "while sum(process.started.is_set() for process in list(pool._all)) < 2: time.sleep(0.02)\n"
         "print(*(process._popen.pid for process in pool._all), flush=True)\n"
         "time.sleep(600)\n"
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import tarfile
 
 import pytest
 from tests.data.support import entry, features, write_image, write_karpathy, write_lines, write_precomp
@@ -24,6 +25,10 @@ def make(layout, folder):
         return write_karpathy(folder / "dataset_x.json", [entry("a.jpg", "test", "x")])
     elif layout == "table":
         return write_lines(folder / "t.csv", ["path,caption", "a.jpg,x"])
+    elif layout == "packed":
+        with tarfile.open(folder / "a.tar", "w") as tar:
+            tar.addfile(tarfile.TarInfo("a.jpg"))
+        return folder
     elif LAYOUTS[layout].kind == "video":
         return make_videos(layout, folder)
     write_image(folder / "images/a.jpg")

@@ -23,6 +23,7 @@ from vse.training.result import TrainingResult
 
 ROWS = {
     "headline": 7,
+    "local-elements": 9,
     "aggregators": 6,
     "poolings": 18,
     "either-side": 4,
@@ -226,6 +227,29 @@ def test_every_table_is_here():
     """An experiment that trains on images has a test."""
     trained = {name for name, entry in EXPERIMENTS.items() if entry.trains}
     assert trained - {"video"} == {*ROWS, "main-table", "k-max-search", "coefficients"}
+
+
+def test_experiment_ranks_chosen_rows_on_a_named_split(place, tmp_path):
+    """``--row`` trains those rows and keeps the claims about them; ``--split`` ranks another split than test."""
+    chosen = ["--row", "Avg", "--row", "GPO", "--split", "dev"]
+    code, result = run(place, "local-elements", *chosen, out=tmp_path / "chosen")
+    assert code == 0
+    assert [row["label"] for row in result["rows"]] == ["Avg", "GPO"]
+    assert [claim["claim"] for claim in result["claims"]] == ["GPO above Avg"]
+    assert result["test"]["split"] == "dev"
+
+
+@pytest.mark.parametrize(
+    ("name", "row", "message"),
+    [
+        ("local-elements", "Agv", "unknown row 'Agv'"),
+        ("ensemble", "GPO", "--row: the rows of 'ensemble' belong together"),
+    ],
+)
+def test_rows_that_cannot_be_chosen_are_refused(place, tmp_path, capsys, name, row, message):
+    """A wrong label, or an experiment without rows to leave out, is one line before any training."""
+    assert run(place, name, "--row", row, out=tmp_path / "refused")[0] == 1
+    assert message in capsys.readouterr().err
 
 
 def test_ensemble_experiment_needs_pairs(place, capsys):

@@ -22,9 +22,11 @@ class Browsing:
         changed = {"older": 3 * SECOND, "newer": 30 * SECOND, "tie as well": 20 * SECOND, "half": 20 * SECOND + 2**28}
         writer.add([entry(f"{name}.jpg", VECTORS[0], taken=at, modified=99 * SECOND) for name, at in taken.items()])
         writer.add([entry(f"{name}.jpg", VECTORS[1], modified=at) for name, at in changed.items()])
-        names = [item.file.path.removesuffix(".jpg") for item in writer.recent(100)]
-        assert names == ["new", "newer", "half", "tie", "tie too", "tie as well", "old", "older", "1970", "1969"]
         whole = writer.recent(100)
+        names = [item.file.path.removesuffix(".jpg") for item in whole]
+        assert names[:3] + names[6:] == ["new", "newer", "half", "old", "older", "1970", "1969"]
+        assert set(names[3:6]) == {"tie", "tie too", "tie as well"}
+        assert [item.id for item in whole[3:6]] == sorted(item.id for item in whole[3:6])
         assert whole == writer.items([item.id for item in whole])
         for k in (1, 2, 4, 10, 2**70):
             for offset in (0, 1, 3, 9, 10, 50, 2**70):
@@ -107,7 +109,7 @@ class Browsing:
         ids = [item.id for item in reader.recent(5)]
         new = writer.new_generation(model="new", model_source="s", dimensions=DIMENSIONS)
         new.add([entry(f"a/{row}.jpg", VECTORS[row], taken=7.0) for row in (2, 1)])
-        assert [item.id for item in new.recent(5)] == [ids[1], ids[0]], "equal times come by id, not as they were added"
+        assert [item.id for item in new.recent(5)] == sorted(ids[:2]), "equal times come by id, not as they were added"
         assert (new.facets().images, reader.facets().images) == (2, 3)
         new.close()
         reader.close()

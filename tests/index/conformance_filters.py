@@ -50,7 +50,9 @@ class Filters:
 
         def found(**parts: str | None) -> list[tuple[str, str]]:
             hits = writer.search(QUERIES[0], 50, where=Filter(**parts))  # type: ignore[arg-type]
-            return [(item.file.root, item.file.path) for item in writer.items(hits.ids.tolist())]
+            found = [(item.file.root, item.file.path) for item in writer.items(hits.ids.tolist())]
+            assert hits.ids.tolist() == sorted(hits.ids.tolist()), "equal scores come by id"
+            return sorted(found, key=places.index)
 
         for root in ("/photos", "/phones", "/ph\"o%'s"):
             assert found(root=root) == [place for place in places if place[0] == root]

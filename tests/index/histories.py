@@ -40,10 +40,12 @@ class Backend(Protocol):
         """Open the collection."""
 
 
-def history(backend_in: Callable[[Path], Backend], *, words: bool = True) -> type[RuleBasedStateMachine]:
+def history(
+    backend_in: Callable[[Path], Backend], *, words: bool = True, hashed_ids: bool = False
+) -> type[RuleBasedStateMachine]:
     """Return a state machine that runs random operations on collections in their own folder.
 
-    ``words`` says whether the backend keeps and finds the words of files.
+    ``words`` says whether the backend finds the words of files, ``hashed_ids`` whether ids are hashes of files.
     """
     any_filter = word_filters() if words else filters()
 
@@ -54,7 +56,7 @@ def history(backend_in: Callable[[Path], Backend], *, words: bool = True) -> typ
             self.backend = backend_in(Path(self.folder.name) / "collection")
             self.writer = self.backend.create(model="m", model_source="s", dimensions=DIMENSIONS)
             self.reader = self.backend.open(write=False)
-            self.twin = Twin()
+            self.twin = Twin(hashed_ids=hashed_ids)
 
         def teardown(self) -> None:
             self.reader.close()

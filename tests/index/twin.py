@@ -28,9 +28,13 @@ class Kept:
 
 
 class Twin:
-    """What a collection should hold. Ids are up to the implementation: :meth:`learn` adopts them."""
+    """What a collection should hold. Ids are up to the implementation: :meth:`learn` adopts them.
 
-    def __init__(self) -> None:
+    With ``hashed_ids``, a file that is added again may have the id that it had.
+    """
+
+    def __init__(self, *, hashed_ids: bool = False) -> None:
+        self.hashed_ids = hashed_ids
         self.kept: dict[Place, Kept] = {}
         self.used: set[int] = set()
 
@@ -76,7 +80,7 @@ class Twin:
             if kept.ids:
                 assert given == kept.ids, "an item changed its id"
             else:
-                assert not self.used & set(given), "an id was used again"
+                assert self.hashed_ids or not self.used & set(given), "an id was used again"
             kept.ids = given
             self.used.update(given)
         assert list(collection.files()) == self.files()

@@ -174,3 +174,27 @@ def test_hostile_corpus_through_features(tmp_path):
     report = extract_features(images, tiny(), tmp_path / "out", size=LARGE)
     assert report.computed + len(report.problems) == len(images) == sum(not name.endswith("mp4") for name in corpus)
     assert {"scans.jpg", "bomb.png", "empty.jpg"} <= {Path(name).name for name in report.problems}
+
+
+def test_bfloat16_features_are_close_and_recorded(folder, tmp_path):
+    """They differ from those of float32 by rounding alone; a store of one precision is not resumed in the other."""
+    images, options = find_images(folder), {"size": LARGE, "name": "tiny", "regions": 4}
+    extract_features(images, tiny(), tmp_path / "wide", **options)
+    extract_features(images, tiny(), tmp_path / "narrow", precision="bf16", **options)
+    wide, narrow = FeatureStore.open(tmp_path / "wide"), FeatureStore.open(tmp_path / "narrow")
+    assert (wide.header.precision, narrow.header.precision) == (None, "bf16")
+    difference = np.abs(wide.array.astype(np.float32) - narrow.array.astype(np.float32))
+    assert 0 < difference.max() < 0.05 * np.abs(wide.array).max()
+    with pytest.raises(InputError, match="begun with precision 'bf16', now it is None"):
+        extract_features(images, tiny(), tmp_path / "narrow", **options)
+
+
+def test_precision_that_is_unknown_or_for_videos_is_refused(folder, tmp_path):
+    """Before anything is written."""
+    with pytest.raises(InputError, match="unknown precision 'fp8'"):
+        extract_features(find_images(folder), tiny(), tmp_path / "out", precision="fp8")
+    assert (
+        main(["features", str(folder), "--kind", "videos", "--precision", "bf16", "--backbone", "x", "--into", "y"])
+        == 2
+    )
+    assert not (tmp_path / "out").exists()

@@ -130,6 +130,27 @@ def test_stranger_sizes_are_refused_before_building(folder, part, values):
     refused(folder)
 
 
+@pytest.mark.parametrize(
+    ("part", "values", "said"),
+    [
+        ("text", {"model_type": "squeezebert", "embedding_size": 8}, "AssertionError"),
+        ("image", {"patch_size": 0}, "ZeroDivisionError"),
+    ],
+)
+def test_stranger_network_that_cannot_be_built_is_one_line(folder, part, values, said):
+    """Whatever a library raises for a configuration is a typed error."""
+    change(folder, part, **values)
+    refused(folder, said)
+
+
+def test_stranger_option_that_repeats_the_name_is_one_line(folder):
+    path = folder / "config.json"
+    config = json.loads(path.read_text())
+    config["image"]["backbone"]["options"]["name"] = "timm:resnet18"
+    path.write_text(json.dumps(config))
+    refused(folder, "multiple values for argument 'name'")
+
+
 def test_stranger_vocabulary_is_refused_before_building(folder):
     change(folder, "text", vocab_size=2_000_000_000)
     refused(folder, "parameters", "tensors")

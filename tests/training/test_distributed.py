@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from tests.systems.support_towers import recipe_of
 from tests.training.support import tiny_values, write_pairs, write_toml
 from tests.training.support_video import CALM, video_values, write_videos
 
@@ -54,7 +55,6 @@ def output(logs: Path, rank: int, stream: str) -> str:
 FIRST_STEP = """
 import json
 import sys
-from dataclasses import asdict
 from pathlib import Path
 
 import torch
@@ -81,7 +81,7 @@ def first_step(values, ranks, folder):
     trainer.step.prepare(train_backbone=False)
     samples = pairs.order(0)[: recipe.schedule.batch_size]
     figures = trainer.step(pairs.batch(0, samples[trainer.local_rows]), 0)
-    return {"figures": asdict(figures), "gradients": {name: p.grad for name, p in trainer.step.parameters.items()}}
+    return {"figures": figures.values(), "gradients": {name: p.grad for name, p in trainer.step.parameters.items()}}
 
 
 def main(variants, folder):
@@ -121,10 +121,14 @@ class TestFirstStep:
             "parts": tiny_values(data, **clip, run=double | {"micro_batches": 2}),
             "odd": tiny_values(data, run=double, schedule=SCHEDULE | {"batch_size": 15}),
             "batch-norm": tiny_values(data, **clip, run=double, model={"image": RESIDUAL}),
+            "auxiliary": recipe_of("cvse", data, **clip, run=double).model_dump(mode="json"),
         }
         videos = write_videos(folder / "videos")
         for name, run in (("levels", double), ("levels-in-parts", double | {"micro_batches": 2})):
             variants[name] = video_values(videos, "hgr-infinity", **clip, run=run, model=CALM)
+        sets = {"kind": "pairs", "system": "imram", "options": {"steps": 2}}
+        for name, run in (("sets", double), ("sets-in-parts", double | {"micro_batches": 2})):
+            variants[name] = tiny_values(data, **clip, run=run, model=sets)  # dropped elements: sizes differ by rank
         (folder / "variants.json").write_text(json.dumps(variants))
         (folder / "first_step.py").write_text(FIRST_STEP)
         command = torchrun(folder / "first_step.py", folder / "variants.json", folder)
@@ -140,8 +144,11 @@ class TestFirstStep:
             "hardest",
             "parts",
             "batch-norm",
+            "auxiliary",
             "levels",
             "levels-in-parts",
+            "sets",
+            "sets-in-parts",
         ],
     )
     def test_two_processes_have_the_gradients_of_one(self, variant, folder):

@@ -133,7 +133,7 @@ def test_tensorboard_files_hold_the_same_numbers(tmp_path):
     pytest.importorskip("tensorboard")
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-    log = MetricsLog(tmp_path, tensorboard=True)
+    log = MetricsLog(tmp_path, trackers=["tensorboard"])
     for step in range(3):
         log.step(line(step, lr=0.1), {"compute": 0.1, "wait": 0.0})
     log.epoch({"step": 3, "epoch": 0, "dev": {"rsum": 12.5}, "loss": 0.25, "loss_kind": "all negatives"})

@@ -13,7 +13,7 @@ from vse.inputs import imagenet
 from vse.training.recipe import Recipe
 
 PLACES = {"data.path", "data.images", "data.features", "data.vocabulary", "model.backbone_weights", "model.start"}
-MACHINE = {"threads", "readers", "checkpoint_minutes", "tensorboard", "device", "micro_batches"}
+MACHINE = {"threads", "readers", "checkpoint_minutes", "tensorboard", "trackers", "device", "micro_batches"}
 FREE = {"about"} | PLACES | {f"run.{key}" for key in MACHINE}
 START = {"model": {"image": {"kind": "grid", "backbone": "caffe-resnet50"}, "text": {"kind": "bigru"}}}
 OTHER = {
@@ -50,6 +50,7 @@ OTHER = {
     "model.pretrained": True,
     "model.backbone_weights": "weights.safetensors",
     "model.start": "other-model",
+    "model.system": "de",
     "loss.objective": "contrastive",
     "loss.negatives": "all",
     "loss.warmup_epochs": 0,
@@ -58,6 +59,9 @@ OTHER = {
     "loss.final_temperature": 0.1,
     "loss.reduction": "mean",
     "loss.same_image": "negatives",
+    "loss.blend": 0.9,
+    "loss.softmax_margin": 0.1,
+    "loss.auxiliary": {"caption": 2.0},
     "optimizer.name": "adam",
     "optimizer.lr": 1e-3,
     "optimizer.weight_decay": 0.0,
@@ -91,6 +95,7 @@ OTHER = {
     "run.readers": 1,
     "run.checkpoint_minutes": 1,
     "run.tensorboard": True,
+    "run.trackers": ["wandb"],
 }
 
 
@@ -106,6 +111,8 @@ def changed(*keys: str) -> Recipe:
             table = table[part]
         table[last] = OTHER[key]
     values["model"]["image"].setdefault("backbone", "caffe-resnet50")
+    if "model.system" in keys:  # it is trained with this objective alone
+        values["loss"] = values.get("loss", {}) | {"objective": "contrastive"}
     return Recipe.model_validate(values)
 
 

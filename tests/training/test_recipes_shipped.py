@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from tests.training.support_recipes import at
 
-from vse.models.config import BiGRUConfig, ModelConfig
+from vse.models.config import About, ModelConfig
+from vse.training.model_recipe import COUNTED
 from vse.training.recipe import EnsembleRecipe, Recipe
 from vse.training.recipes import find_recipe, list_recipes, read_recipe
 
@@ -133,6 +134,11 @@ PROJECTED = {
     "flickr8k-medium-vse-infinity",
     "flickr8k-medium-vse-plus-plus",
 }  # on cells that the experiments project themselves
+CROSS = {
+    "coco-butd-region-bert-cross-encoder",
+    "f30k-butd-region-bert-cross-encoder",
+    "flickr8k-small-cross-encoder",
+}
 PHOTO = {"photo", "photo-features"}
 """The steps of the model that comes with the package."""
 OWN = {
@@ -149,6 +155,16 @@ VIDEO = {
     for method in ("vse-plus-plus", "vse-infinity", "hgr", "hgr-infinity")
 }
 
+PAIRS = ("scan-t2i", "scan-i2t", "scan", "imram", "caan")
+"""Systems that score pairs; ``scan`` is the ensemble of its two directions."""
+SMALL_PAIRS = {f"flickr8k-small-{system}" for system in ("scan-t2i", "scan-i2t", "imram", "caan")}
+PAIR_RECIPES = {f"{data}-butd-region-bigru-{system}" for data in ("coco", "f30k") for system in PAIRS} | SMALL_PAIRS
+
+SYSTEMS = {f"{data}-butd-region-bigru-{name}" for data in DATA for name in ("vsrn", "liwe", "cvse")}
+SYSTEMS |= {f"{data}-butd-region-bert-de" for data in DATA}
+SYSTEMS |= {f"{data}-resnet152-grid-gru-{name}" for data in DATA for name in ("sco", "gxn")}
+SYSTEMS |= {f"flickr8k-small-{name}" for name in ("vsrn", "liwe", "de", "cvse", "sco", "gxn")}
+"""Other systems of two towers; tests/systems has their constants."""
 DUAL = {"clip-gpo", "siglip-gpo"}
 """Public models that are fine-tuned; they describe themselves."""
 
@@ -160,7 +176,8 @@ class TestShipped:
 
     def test_every_configuration_of_the_paper_is_there_and_no_other(self):
         """Every row of its tables, for all datasets; besides them what anybody can run."""
-        assert set(list_recipes()) == {"-".join(key) for key in ALL} | OWN | PROJECTED | PHOTO | VIDEO | DUAL
+        own = OWN | PROJECTED | PHOTO | VIDEO | DUAL | PAIR_RECIPES | CROSS | SYSTEMS
+        assert set(list_recipes()) == {"-".join(key) for key in ALL} | own
 
     @pytest.mark.parametrize("name", list_recipes())
     def test_each_can_be_read_and_says_what_it_is(self, name):
@@ -176,16 +193,19 @@ class TestShipped:
         """Backbones, poolings and their options exist; a grid model of the paper sees 512 × 512 pixels."""
         torch = pytest.importorskip("torch")
         from vse.models.build import build_image_encoder, build_text_encoder
+        from vse.models.vse_model import VSEModel
 
         configs = {
             describe(recipe).model_dump_json(): recipe
-            for recipe in map(read_recipe, sorted(set(list_recipes()) - VIDEO - DUAL))
+            for recipe in map(read_recipe, sorted(set(list_recipes()) - VIDEO - DUAL - PAIR_RECIPES - CROSS))
             if isinstance(recipe, Recipe)
         }
         for text, recipe in configs.items():
             config = ModelConfig.model_validate_json(text)
             with torch.device("meta"):
                 _, image = build_image_encoder(config.image, config.embed_size)
+                if config.system is not None:
+                    VSEModel.build(config, training=True)
                 build_text_encoder(config.text, config.embed_size)
             if image.kind == "grid" and recipe.loss.objective == "triplet" and recipe.data.features is None:
                 assert image.preprocessing["size"] == [512, 512]
@@ -251,6 +271,77 @@ class TestShipped:
         assert (paper.guard.action, paper.model) == ("warn", ours.model)
 
 
+# Constants of SCAN's README, of IMRAM's scripts, and rsum as the paper's Table 2 cites it: COCO, Flickr30K.
+RSUM = {"scan": (507.9, 465.0), "imram": (516.6, 484.2), "caan": (515.6, 478.6)}
+PAIR_OPTIONS = {
+    "scan-t2i": {"direction": "t2i", "aggregation": "mean", "lambda_softmax": 9.0},
+    "scan-i2t": {"direction": "i2t", "aggregation": "lse", "lambda_softmax": 4.0},
+    "imram": {"mode": "full", "steps": 3},
+    "caan": {"intra": "semantic"},
+}
+PAIR_DATA = {
+    "coco": {"optimizer.lr": 5e-4, "schedule.epochs": 20, "schedule.decay_epochs": 10},
+    "f30k": {"optimizer.lr": 2e-4, "schedule.epochs": 30, "schedule.decay_epochs": 15},
+}
+
+
+@pytest.mark.parametrize("data", DATA)
+@pytest.mark.parametrize("system", sorted(PAIR_OPTIONS))
+def test_recipes_of_pairs_have_the_constants_of_their_papers(data, system):
+    """Schedule, optimiser, loss, encoders and options; and the cited figure in the description."""
+    recipe = read_recipe(f"{data}-butd-region-bigru-{system}")
+    sharp = {
+        "scan-i2t": {"lambda_lse": {"coco": 20.0, "f30k": 5.0}},
+        "imram": {"lambda_softmax": {"coco": 11.0, "f30k": 9.0}},
+    }
+    options = PAIR_OPTIONS[system] | {name: values[data] for name, values in sharp.get(system, {}).items()}
+    expected = PAIR_DATA[data] | {
+        "data.path": f"data/{data}",
+        "data.vocabulary": f"vocab/{data}_precomp_vocab.json",
+        "model.kind": "pairs",
+        "model.system": system.split("-")[0],
+        "model.options": options,
+        "model.embed_size": 1024,
+        "model.image.feature_size": 2048,
+        "model.image.head": "linear",
+        "model.text.word_size": 300,
+        "loss.negatives": "hardest",
+        "loss.warmup_epochs": 0,
+        "loss.margin": 0.2,
+        "optimizer.name": "adam",
+        "optimizer.weight_decay": 0.0,
+        "optimizer.clip": 2.0,
+        "schedule.batch_size": 128,
+        "augmentation.image": "none",
+        "augmentation.text": "none",
+    }
+    assert {key: at(recipe, key) for key in expected} == expected
+    assert f"rsum {RSUM[system.split('-')[0]][DATA.index(data)]:.1f} " in recipe.about
+    both = read_recipe(f"{data}-butd-region-bigru-scan")
+    assert [each.recipe for each in both.members] == [f"{data}-butd-region-bigru-scan-{way}" for way in ("t2i", "i2t")]
+
+
+@pytest.mark.parametrize("name", sorted(SMALL_PAIRS))
+def test_small_recipes_of_pairs_read_the_data_of_the_small_recipe(name):
+    """The same cells, captions and augmentation: only the model and the length of the run differ."""
+    ours, towers = read_recipe(name), read_recipe("flickr8k-small")
+    assert (ours.data, ours.augmentation, ours.loss) == (towers.data, towers.augmentation, towers.loss)
+    assert ours.model.config(10, About(), None).system == ours.model.system
+
+
+@pytest.mark.parametrize("name", sorted(CROSS))
+def test_cross_encoder_recipes_match_pairs_of_stored_features(name):
+    """Hard negatives from a first stage that the user names; BERT-base for the paper's data, four layers for ours."""
+    recipe = read_recipe(name)
+    assert (recipe.model.kind, recipe.loss.objective, recipe.loss.first_stage) == ("cross", "matching", None)
+    assert recipe.loss.candidates == 30
+    if name.startswith("flickr8k"):
+        assert (recipe.model.feature_size, recipe.model.architecture["num_hidden_layers"]) == (256, 4)
+    else:
+        assert (recipe.model.feature_size, recipe.model.pretrained_bert) == (2048, "bert-base-uncased")
+        assert (recipe.optimizer.lr, recipe.optimizer.weight_decay, recipe.optimizer.clip) == (5e-5, 0.01, 2.0)
+
+
 @pytest.mark.parametrize("name", sorted(DUAL))
 def test_recipes_of_public_models_add_gpo_at_low_rates(name):
     """GPO is added to towers that change little; a recipe names the model, and nothing of its architecture."""
@@ -266,8 +357,9 @@ def test_recipes_of_public_models_add_gpo_at_low_rates(name):
 def describe(recipe: Recipe) -> ModelConfig:
     """The model of a recipe with a vocabulary of ten words, or BERT's architecture without its weights."""
     text = recipe.model.text
-    if text.kind == "bigru":
-        complete: Any = BiGRUConfig(vocabulary_size=10, **text.model_dump())
+    if text.kind == "transformer":
+        complete: Any = text.model_copy(update={"architecture": {"model_type": "bert"}})
     else:
-        complete = text.model_copy(update={"architecture": {"model_type": "bert"}})
-    return ModelConfig(embed_size=recipe.model.embed_size, image=recipe.model.image, text=complete)
+        complete = COUNTED[text.kind](vocabulary_size=11, **text.model_dump())
+    model = recipe.model
+    return ModelConfig(embed_size=model.embed_size, image=model.image, text=complete, system=model.system)

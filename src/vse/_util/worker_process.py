@@ -18,6 +18,7 @@ from typing import IO, TYPE_CHECKING, Any, NamedTuple
 from vse.errors import InputError, VSEError
 
 if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
     from numpy.typing import NDArray
 
 MEMORY_VARIABLE = "VSE_DECODE_MEMORY"
@@ -76,12 +77,15 @@ def reserve(likely: int, least: int = 0) -> None:
         raise NeedsMemoryError(least, memory_budget())
 
 
+class _LaterError(BaseException):
+    """The parent runs this task again when there is memory; decoders must not take it for a broken file."""
+
+
 class _Running:
     """The task of this worker."""
 
-    def __init__(self, source: IO[bytes], sink: IO[bytes], memory: int) -> None:
-        self._source, self._sink, self._memory = source, sink, memory
-        self.granted = 0
+    def __init__(self, source: IO[bytes], sink: IO[bytes], memory: int, granted: int) -> None:
+        self._source, self._sink, self._memory, self.granted = source, sink, memory, granted
 
     def reserve(self, likely: int, least: int) -> None:
         limit = self.granted or self._memory
@@ -89,6 +93,8 @@ class _Running:
             raise NeedsMemoryError(least, limit)
         if likely > FREE and not self.granted:
             answer = self.ask({"reserve": min(likely, limit)})
+            if "later" in answer:
+                raise _LaterError
             self.granted = int(answer["granted"])
             _limit_memory(FREE + self.granted)
 
@@ -124,11 +130,14 @@ def serve(arguments: Sequence[str]) -> None:
         header, content = found
         if "task" not in header:
             continue
-        _limit_memory(FREE + len(content))  # each time: libraries that an earlier task loaded must not count
+        granted = int(header["granted"])
+        _limit_memory(FREE + granted + len(content))  # each time: libraries of an earlier task must not count
         _limit_time(float(header["seconds"]))
-        _running = _Running(source, sink, int(header["memory"]))
+        _running = _Running(source, sink, int(header["memory"]), granted)
         try:
             last = _run(_running, header, bytes(content))
+        except _LaterError:
+            last = {"later": True}
         except Exception as error:  # noqa: BLE001 - the parent reports it for this file
             memory = isinstance(error, MemoryError)
             last = {"failed": "not enough memory" if memory else f"{type(error).__name__}: {error}"}
@@ -196,6 +205,11 @@ def _limit_time(seconds: float) -> None:
         limit = math.ceil(used.ru_utime + used.ru_stime + allowed)
         limit = min(limit, hard) if hard != resource.RLIM_INFINITY else limit
         resource.setrlimit(resource.RLIMIT_CPU, (limit, hard))
+
+
+def shallow(record: DataclassInstance) -> dict[str, Any]:
+    """Return the fields of a flat dataclass; ``asdict`` would copy each value, which shows in every file."""
+    return {name: getattr(record, name) for name in record.__dataclass_fields__}
 
 
 def enlarge_pipe(pipe: IO[bytes]) -> None:

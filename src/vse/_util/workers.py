@@ -27,7 +27,10 @@ from vse.errors import VSEError
 
 IDLE_SECONDS = 300.0
 """A worker that had nothing to do for so long ends."""
-_START_SECONDS = 120.0
+CANCELLED = object()
+"""In the group of tasks that were cancelled."""
+START_SECONDS = 120.0
+"""A worker that is not ready by then is killed. The time of a task begins afterwards."""
 _BOOT = """
 import sys, json
 sys.path[:] = json.loads(sys.argv[1])
@@ -79,6 +82,13 @@ class _Budget:
                 self._queue.remove(ticket)
                 self._changed.notify_all()
 
+    def take_now(self, amount: int) -> bool:
+        """Take it if it is free and nobody waits."""
+        with self._changed:
+            free = not self._queue and self._used + amount <= self.total
+            self._used += amount if free else 0
+            return free
+
     def give_back(self, amount: int) -> None:
         with self._changed:
             self._used -= amount
@@ -102,9 +112,10 @@ class _Process:
         )
         self._to, self._from = cast("IO[bytes]", self._popen.stdin), cast("IO[bytes]", self._popen.stdout)
         enlarge_pipe(self._from)
-        self.deadline = math.inf
+        self.deadline = time.monotonic() + START_SECONDS
         self.timed_out = False
-        self.ready = False
+        self.started = threading.Event()  # or failed to
+        self.failure = ""
         self.idle_since = time.monotonic()
 
     def send(self, header: Mapping[str, Any], content: bytes = b"") -> None:
@@ -204,42 +215,45 @@ class WorkerPool:
             NeedsMemoryError: It would need more than all workers may have.
         """
         left, granted, process, alive = seconds, 0, None, False
-        reply = Reply({})
+        reply, replied, allowed = Reply({}), False, min(seconds, deadline - time.monotonic())
         self._take_slot(deadline)
         computing = True
         try:
-            process = self._take()
-            if group is not None:
-                group.add(process)
-            message: dict[str, Any] = {
+            first: dict[str, Any] = {
                 "task": task, "arguments": dict(arguments), "seconds": seconds, "memory": self._budget.total,
             }  # fmt: skip
+            message = first
             while True:
+                if process is None:
+                    process, message = self._take(deadline - allowed / 2, group), {**first, "granted": granted}
                 began = time.monotonic()
                 process.deadline = min(began + left, deadline)
-                process.send(message, content)
+                process.send(message, content if "task" in message else b"")
                 header, body = self._receive(process, seconds)
                 left -= time.monotonic() - began
-                content = b""
                 if "failed" in header:
                     alive = True
                     raise WorkerStoppedError(f"the decoder failed ({str(header['failed'])[:200]})")
-                final = bool(header.get("final"))
+                amount, final = min(int(header.get("reserve", 0)), self._budget.total), bool(header.get("final"))
+                if amount and self._budget.take_now(amount):
+                    granted, message = granted + amount, {"granted": amount}
+                    continue
+                if amount and not replied:
+                    self._postpone(process, left, group)
+                    process, left = None, seconds
                 if not final:  # another task may run while this one waits
                     computing = False
                     self._slots.release()
-                if "reserve" in header:
-                    amount = min(int(header["reserve"]), self._budget.total)
+                if amount:
                     self._budget.take(amount, deadline)
-                    granted += amount
-                    message = {"granted": amount}
+                    granted, message = granted + amount, {"granted": amount}
                 else:
                     reply = Reply(header["values"], split_arrays(header["arrays"], body), final)
                     if final:
-                        alive = not process.timed_out
+                        alive = process is not None and not process.timed_out
                         break
                     yield reply
-                    message = {"next": True}
+                    replied, message = True, {"next": True}
                 self._take_slot(deadline)
                 computing = True
         finally:
@@ -248,15 +262,16 @@ class WorkerPool:
             if granted:
                 self._budget.give_back(granted)
             if process is not None:
-                if group is not None:
-                    group.discard(process)
-                self._put_back(process) if alive else self._discard(process)
+                self._give_up(process, group, alive=alive)
         yield reply
 
     def cancel(self, group: set[Any]) -> None:
-        """Kill the workers of unfinished tasks that were given this ``group``."""
-        for process in list(group):
-            process.kill()
+        """Kill the workers of unfinished tasks that were given this ``group``, and refuse those that wait."""
+        processes = list(group)
+        group.add(CANCELLED)
+        for process in processes:
+            if process is not CANCELLED:
+                process.kill()
 
     def close(self) -> None:
         """Kill all workers, also of running tasks."""
@@ -282,24 +297,46 @@ class WorkerPool:
             with self._lock:  # from here on the watchdog leaves it alone
                 process.deadline = math.inf
 
-    def _take(self) -> _Process:
+    def _postpone(self, process: _Process, left: float, group: set[Any] | None) -> None:
+        """Let a task that needs memory wait without a process: many large files would be many processes."""
+        process.deadline = time.monotonic() + left
+        process.send({"later": True})
+        self._receive(process, left)
+        self._give_up(process, group)
+
+    def _give_up(self, process: _Process, group: set[Any] | None, *, alive: bool = True) -> None:
+        if group is not None:
+            group.discard(process)
+        self._put_back(process) if alive else self._discard(process)
+
+    def _take(self, latest: float, group: set[Any] | None) -> _Process:
+        """Return a worker that is ready.
+
+        One that is not by ``latest`` goes on starting for a later task. If it were killed with the task instead, no
+        task would ever begin on a machine where a start takes longer than a task may wait.
+        """
         process = None
         while process is None:
             with self._lock:
+                self._idle.sort(key=lambda each: each.started.is_set())
                 process = self._idle.pop() if self._idle else None
             if process is None:
                 process = self._start()
-            elif not process.running:
+            elif process.started.is_set() and not process.failure and not process.running:
                 self._discard(process)
                 process = None
-        if not process.ready:
-            process.deadline = time.monotonic() + _START_SECONDS
-            try:
-                process.receive()
-            except WorkerStoppedError as error:
-                self._discard(process)
-                raise VSEError(f"a worker process cannot be started with {sys.executable} ({error})") from None
-            process.ready = True
+        left = latest - time.monotonic()
+        if not process.started.wait(None if math.isinf(left) else max(left, 0)) or left < 0:
+            self._put_back(process)
+            raise WorkerBusyError("other files are being decoded, or a decoder is starting: try again soon")
+        if process.failure:
+            self._discard(process)
+            raise VSEError(f"a worker process cannot be started with {sys.executable} ({process.failure})")
+        if group is not None:
+            group.add(process)
+            if CANCELLED in group:
+                self._give_up(process, group)
+                raise WorkerStoppedError("cancelled")
         return process
 
     def _start(self) -> _Process:
@@ -315,7 +352,19 @@ class WorkerPool:
             if not self._watching:
                 self._watching = True
                 threading.Thread(target=self._watch, name="vse-watchdog", daemon=True).start()
+        threading.Thread(target=self._wait_for_start, args=[process], name="vse-worker-start", daemon=True).start()
         return process
+
+    def _wait_for_start(self, process: _Process) -> None:
+        failure = ""
+        try:
+            process.receive()
+        except (WorkerStoppedError, ValueError, OSError) as error:
+            failure = str(error)
+        with self._lock:  # from here on the watchdog leaves it alone
+            process.deadline = math.inf
+            process.failure = f"not ready after {START_SECONDS:g} s" if process.timed_out else failure
+        process.started.set()
 
     def _put_back(self, process: _Process) -> None:
         process.idle_since = time.monotonic()

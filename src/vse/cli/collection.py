@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from vse.cli.console import progress_on_stderr, show
-from vse.cli.options import DeviceOption, JsonOption, ThreadsOption
+from vse.cli.options import DeviceOption, JsonOption, StorageOption, ThreadsOption
 from vse.errors import InputError, UsageError, VSEError
 
 if TYPE_CHECKING:
@@ -144,7 +144,8 @@ def import_(
         typer.Argument(
             metavar="SOURCE...",
             help="A .npy file, which a .csv, .json, .jsonl or .parquet file with a row for each embedding may follow; "
-            "a .parquet or .jsonl file with a column of embeddings; or a folder of 'vse collection export'.",
+            "a .parquet or .jsonl file with a column of embeddings; or a folder of Parquet files, as 'vse embed' and "
+            "'vse collection export' write it.",
         ),
     ],
     model: Annotated[
@@ -158,6 +159,7 @@ def import_(
     skip_bad: Annotated[
         bool, typer.Option("--skip-bad", help="Leave out invalid rows; otherwise they are an error.")
     ] = False,
+    storage: StorageOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Add embeddings from files to a collection.
@@ -175,6 +177,7 @@ def import_(
             root=root,
             column=column,
             on_bad="skip" if skip_bad else "error",
+            storage=storage,
             progress=progress,
         )
     show(report, as_json=as_json)
@@ -186,17 +189,20 @@ def export(
     out: Annotated[
         Path, typer.Argument(metavar="OUT", help="A new folder for .npy and .jsonl files, or a new .parquet file.")
     ],
+    shard_rows: Annotated[
+        int | None, typer.Option(metavar="N", help="Write Parquet files of N rows into the folder; resumable.")
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Write embeddings and metadata to files.
 
-    'vse collection import' reads them.
+    'vse collection import' reads them. With --shard-rows the same command resumes an interrupted export.
     """
     from vse.index.open import open_collection
     from vse.index.transfer import export_embeddings
 
     with closing(open_collection(index)) as collection, progress_on_stderr() as progress:
-        report = export_embeddings(collection, out, progress=progress)
+        report = export_embeddings(collection, out, shard_rows=shard_rows, progress=progress)
     show(report, as_json=as_json)
 
 
@@ -217,7 +223,8 @@ def upgrade(
 ) -> None:
     """Encode all files of a collection with another model.
 
-    The old embeddings are searched until the upgrade is complete. The same command resumes an interrupted one.
+    The old embeddings are searched until the upgrade is complete. The same command resumes an interrupted one. Without
+    --model, a collection in Milvus that an earlier version of vse wrote is converted; its embeddings and ids stay.
     """
     if discard:
         if model is not None or drop_missing:
@@ -225,9 +232,13 @@ def upgrade(
         _discard(index, as_json)
         return
     from vse.index.build import named_model
-    from vse.index.open import open_collection, upgrade_hint
+    from vse.index.open import convert_collection, open_collection, overview_of, upgrade_hint
     from vse.index.upgrade.run import upgrade_collection
 
+    if model is None and convert_collection(index):
+        with closing(open_collection(index)) as opened:
+            show(overview_of(opened, "converted to the current format"), as_json=as_json)
+        return
     with closing(open_collection(index)) as opened:  # reports a mistyped name before a model is loaded
         if model is None and upgrade_hint(info := opened.info()) is not None:
             model = info.model_source

@@ -53,6 +53,16 @@ def evaluate(
             metavar="PLACE", help="Stored features to use instead of images, or the frame features of videos."
         ),
     ] = None,
+    rerank: Annotated[
+        str | None,
+        typer.Option(metavar="MODEL", help="Re-rank the best candidates of each query with this model of pairs."),
+    ] = None,
+    depth: Annotated[
+        int | None, typer.Option(metavar="K", help="Candidates that --rerank orders again [default: 50].")
+    ] = None,
+    rerank_features: Annotated[
+        Path | None, typer.Option(metavar="PLACE", help="The stored features of --rerank, if not those of --features.")
+    ] = None,
     ensemble: Annotated[bool, typer.Option("--ensemble", help="Average the scores of all models.")] = False,
     compare: Annotated[
         bool, typer.Option("--compare", help="Test which differences to the first model are significant.")
@@ -109,6 +119,9 @@ def evaluate(
         raise UsageError(
             "--cxc and --eccv need --coco-ids FILE: dataset_coco.json, or a list of file, image_id, sentids"
         )
+    check_rerank(rerank, {"--depth": depth, "--rerank-features": rerank_features})
+    if rerank is not None and (saved or cxc is not None or eccv is not None):
+        raise UsageError("--rerank needs models, and only their recall: leave out --from-embeddings, --cxc and --eccv")
     if (ensemble or compare) and len(named) + len(saved) < 2:
         raise UsageError(f"{'--ensemble' if ensemble else '--compare'} needs at least two models")
 
@@ -124,11 +137,13 @@ def evaluate(
                 "--cxc": cxc,
                 "--eccv": eccv,
                 "--markdown": markdown,
+                "--rerank": rerank,
             },
             data,
         )
 
     from vse._util.atomic import write_json
+    from vse.evaluation.models import DEPTH
     from vse.evaluation.report import append_markdown, run_evaluation
 
     coco = None
@@ -145,6 +160,9 @@ def evaluate(
             images=images,
             features=features,
             save=save_embeddings,
+            rerank=rerank,
+            depth=DEPTH if depth is None else depth,
+            rerank_features=rerank_features,
             device=device,
             threads=threads,
             progress=progress,
@@ -165,6 +183,13 @@ def evaluate(
     if markdown is not None:
         append_markdown(markdown, report.results)
     show(report, as_json=as_json)
+
+
+def check_rerank(model: str | None, given: Mapping[str, object]) -> None:
+    """Raise an error for options of re-ranking without a re-ranker; ``given`` is option → value."""
+    for option, value in given.items():
+        if model is None and value is not None:
+            raise UsageError(f"{option} is for re-ranking: add --rerank MODEL, or leave it out")
 
 
 def _check_file(option: str, path: Path) -> None:

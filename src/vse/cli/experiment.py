@@ -47,6 +47,13 @@ def experiment(
         str | None,
         typer.Option(metavar="NAME", help="How the test split is ranked [default: the paper's for the dataset]."),
     ] = None,
+    split: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Rank this split [default: the test split of the data].")
+    ] = None,
+    rows: Annotated[
+        list[str] | None,
+        typer.Option("--row", metavar="LABEL", help="Train and compare this row only; may be repeated."),
+    ] = None,
     image_ks: Annotated[
         str | None,
         typer.Option("--image-ks", metavar="K,K,…", help="K-max poolings of images to search, beside Max and Avg."),
@@ -72,7 +79,7 @@ def experiment(
     if name not in EXPERIMENTS:
         raise UsageError(unknown_choice("experiment", name, EXPERIMENTS))
     given = {"--data": data, "--features": features, "--recipe": recipe, "--runs": runs, "--set": changes}
-    given |= {"--protocol": protocol, "--image-ks": image_ks, "--text-ks": text_ks}
+    given |= {"--protocol": protocol, "--image-ks": image_ks, "--text-ks": text_ks, "--split": split, "--row": rows}
     trains = EXPERIMENTS[name].trains
     if not trains:
         for option in (option for option, value in given.items() if value):
@@ -109,6 +116,8 @@ def experiment(
                 protocol=protocol or AUTO,
                 image_ks=ks[0],
                 text_ks=ks[1],
+                split=split,
+                rows=tuple(rows or ()),
             )
             result = run(called)
         else:

@@ -14,6 +14,7 @@ from vse.errors import InputError, UsageError, require, unknown_choice
 Kind = Literal["auto", "images", "videos"]
 Boxes = Literal["windows", "selective-search"]
 """``vse.inputs.regions.BoxMethod``, without loading numpy; mypy compares them."""
+Precision = Literal["fp32", "bf16"]
 
 
 def features(
@@ -40,6 +41,9 @@ def features(
     frames: Annotated[
         int | None, typer.Option(min=1, max=256, metavar="N", help="Evenly spaced frames of each video [default: 20].")
     ] = None,
+    precision: Annotated[
+        Precision, typer.Option(help="Arithmetic of the backbone for images; bf16 is faster where the CPU has it.")
+    ] = "fp32",
     batch_size: Annotated[int, typer.Option(min=1, metavar="N", help="Images or frames in a batch.")] = 16,
     layout: Annotated[str, typer.Option(metavar="NAME", help="The layout of a dataset.")] = "auto",
     split: Annotated[str | None, typer.Option(metavar="NAME", help="One split of a dataset [default: all].")] = None,
@@ -73,6 +77,8 @@ def features(
     for option, given in (("--regions", regions), ("--precomp", precomp)):
         if kind == "videos" and given is not None:
             raise UsageError(f"{option} is for images, and these are videos: leave it out")
+    if kind == "videos" and precision != "fp32":
+        raise UsageError(f"--precision {precision} is for images, and these are videos: leave it out")
     if regions is None and boxes != "windows":
         raise UsageError(f"--boxes {boxes} is for regions: add --regions N")
     captioned = _captioned_splits(place, layout, split) if precomp is not None else ()
@@ -90,6 +96,7 @@ def features(
             regions=regions,
             boxes=boxes,
             size=size,
+            precision=precision,
             batch_size=batch_size,
             device=device,
             threads=threads,

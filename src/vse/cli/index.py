@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from vse.cli.console import progress_on_stderr, show
-from vse.cli.options import DeviceOption, JsonOption, ThreadsOption
+from vse.cli.options import DeviceOption, JsonOption, StorageOption, ThreadsOption
 from vse.errors import UsageError
 
 if TYPE_CHECKING:
@@ -61,6 +61,7 @@ def index(
         ),
     ] = None,
     watch: Annotated[bool, typer.Option("--watch", help="Keep running, and index changes until Ctrl-C.")] = False,
+    storage: StorageOption = None,
     device: DeviceOption = None,
     threads: ThreadsOption = None,
     as_json: JsonOption = False,
@@ -84,7 +85,9 @@ def index(
     try:
         with (
             progress_on_stderr() as progress,
-            open_index(where, roots, model=model, device=device, threads=threads, progress=progress) as opened,
+            open_index(
+                where, roots, model=model, device=device, threads=threads, storage=storage, progress=progress
+            ) as opened,
         ):
             try:
                 indexed = opened.index(roots, exclude=exclude, follow_links=follow_links, ocr=ocr, progress=progress)

@@ -42,6 +42,12 @@ DeviceOption = Annotated[
 ThreadsOption = Annotated[
     int | None, typer.Option(metavar="N", min=1, help="Threads of the model on the CPU [default: all cores].")
 ]
+StorageOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="STORAGE", help="How a new index stores embeddings: float32, float16 or int8 [default: float32]."
+    ),
+]
 
 
 def output_folder(path: Path) -> Path:

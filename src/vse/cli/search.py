@@ -7,6 +7,7 @@ import os
 import sys
 from contextlib import closing
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -17,9 +18,10 @@ from vse.cli.options import DeviceOption, JsonOption, ThreadsOption
 from vse.errors import InputError, UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from vse.index.filters import Filter
+    from vse.index.results import SearchResults
     from vse.index.typed import Typed
 
 
@@ -131,6 +133,54 @@ def check_evidence_folder(folder: Path | None) -> None:
             raise UsageError(f"--evidence {str(folder)!r}: {str(place)!r} is a file, expected a folder")
 
 
+def read_reranking(
+    model: str | None, depth: int | None, seconds: float | None, texts: Sequence[str], sort: str, captions: bool
+) -> dict[str, Any]:
+    """Return the options of re-ranking that were given, checked before anything is loaded."""
+    given: dict[str, Any] = {"depth": depth, "seconds": seconds}
+    found = {name: value for name, value in given.items() if value is not None}
+    if model is None:
+        if found:
+            option = "--depth" if "depth" in found else "--rerank-seconds"
+            raise UsageError(f"{option} is for re-ranking: add --rerank MODEL, or leave it out")
+        return {}
+    if captions:
+        raise UsageError("--rerank orders images again: leave out --captions")
+    from vse.index.rerank import DEPTH, SECONDS, check_reranking
+
+    try:
+        check_reranking(found.get("depth", DEPTH), found.get("seconds", SECONDS), texts, sort)
+    except InputError as error:
+        raise UsageError(f"--rerank: {error}") from None
+    return found
+
+
+def page_of(
+    find: Callable[..., SearchResults],
+    k: int,
+    offset: int,
+    model: str | None,
+    texts: Sequence[str],
+    options: dict[str, Any],
+) -> SearchResults:
+    """Return a page of results, re-ranked if there is a model for it."""
+    if model is None:
+        return find(k, offset=offset)
+    from vse.index.rerank import load_reranker, search_reranked
+
+    reranker = load_reranker(model, device=options.pop("device"), threads=options.pop("threads"))
+    with progress_on_stderr() as progress:
+        return search_reranked(
+            lambda size, skip: find(size, offset=skip),
+            reranker,
+            texts,
+            k=k,
+            offset=offset,
+            progress=progress,
+            **options,
+        )
+
+
 def search(
     words: Annotated[
         list[str] | None,
@@ -204,6 +254,16 @@ def search(
         bool, typer.Option("--all-moments", help="Show every moment of a video [default: its best one].")
     ] = False,
     group_duplicates: Annotated[bool, typer.Option("--group-duplicates", help="Show near-duplicates once.")] = False,
+    rerank: Annotated[
+        str | None,
+        typer.Option(metavar="MODEL", help="Order the best results again with this model of pairs (cross-encoder)."),
+    ] = None,
+    depth: Annotated[
+        int | None, typer.Option(metavar="K", help="Results that --rerank orders again [default: 50].")
+    ] = None,
+    rerank_seconds: Annotated[
+        float | None, typer.Option(metavar="S", help="Time limit of --rerank; the rest keeps its order [default: 30].")
+    ] = None,
     evidence: Annotated[
         Path | None,
         typer.Option(
@@ -233,8 +293,20 @@ def search(
     if sort not in ("relevance", "date"):
         raise UsageError(f"--sort {sort[:SHOWN]!r}: expected relevance or date")
     texts, typed = read_texts(texts, literal)
-    options = {"kind": kind, "after": after, "before": before, "near": near, "within": within, "folder": folder}
-    where, folder = make_filter({**options, "name": name, "camera": camera, "place": place}, typed)
+    where, folder = make_filter(
+        {
+            "kind": kind,
+            "after": after,
+            "before": before,
+            "near": near,
+            "within": within,
+            "folder": folder,
+            "name": name,
+            "camera": camera,
+            "place": place,
+        },
+        typed,
+    )
     for_images = not where.empty or group_duplicates or not (folder is None and evidence is None)
     minima = everything or not min_confidence is min_relevance is None
     if captions and (for_images or minima or sort == "date"):
@@ -243,8 +315,9 @@ def search(
             "--min-confidence and --group-duplicates"
         )
     check_evidence_folder(evidence)
-    unwanted = [text for each in typed for text in each.exclude]
-    parts = tuple(texts), tuple(images or ()), (*(exclude or ()), *unwanted), tuple(like or ())
+    again = read_reranking(rerank, depth, rerank_seconds, texts, sort, captions)
+    unwanted = (*(exclude or ()), *(text for each in typed for text in each.exclude))
+    parts = tuple(texts), tuple(images or ()), unwanted, tuple(like or ())
     factors = parse_weights(weights, len(parts[0]) + len(parts[1]) + len(parts[3]))
     # For one query, numpy's threads take longer to start than they save. numpy reads this when it is imported.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
@@ -257,7 +330,6 @@ def search(
 
     query = Query(*parts, factors)
     at: dict[str, Any] = {"model": model, "device": device, "threads": threads}
-    offset = (page - 1) * k
     with closing(open_collection(index)) as collection:
         info = collection.info()
         where = in_folder(where, folder, info.roots)
@@ -266,16 +338,15 @@ def search(
         if captions:
             from vse.index.caption_search import search_captions
 
-            sentences = search_captions(collection, query, k, offset=offset, **at)
+            sentences = search_captions(collection, query, k, offset=(page - 1) * k, **at)
             show(Page(sentences, page, sentences.more), as_json=as_json)
             return
         relevance = collection_relevance(collection, model)
         cut = relevance is not None and not minima
-        results = find(
+        search_page = partial(
+            find,
             collection,
             query,
-            k,
-            offset=offset,
             where=where,
             cutoff=min_confidence,
             min_relevance=WEAK if cut else min_relevance,
@@ -284,6 +355,9 @@ def search(
             group_videos=not all_moments,
             sort="date" if sort == "date" else "relevance",
             **at,
+        )
+        results = page_of(
+            search_page, k, (page - 1) * k, rerank, texts, {**again, "device": device, "threads": threads}
         )
         cut = cut and any(result.relevance is not None for result in results.results)
         if evidence is None:

@@ -43,6 +43,13 @@ def serve(
     model: Annotated[
         str | None, typer.Option(metavar="MODEL", help="The model of the collection, if it has moved.")
     ] = None,
+    rerank: Annotated[
+        str | None,
+        typer.Option(
+            metavar="MODEL",
+            help="A model of pairs (cross-encoder) that orders the best results again if a client asks for it.",
+        ),
+    ] = None,
     originals: Annotated[
         bool,
         typer.Option(
@@ -116,7 +123,7 @@ def serve(
         sys.stdout.flush()  # the parent process may wait for this line
 
     served = places[0] if len(places) == 1 else places
-    run_service(served, settings, model=model, device=device, threads=threads, ready=ready)
+    run_service(served, settings, model=model, rerank=rerank, device=device, threads=threads, ready=ready)
 
 
 def _confirmed(roots: Mapping[str, Sequence[str]], named: Sequence[str]) -> tuple[tuple[str, ...], list[str]]:

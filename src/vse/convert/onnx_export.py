@@ -43,6 +43,7 @@ from vse.models.protocols import Items
 from vse.models.storage import TOKENIZER_FILES, fingerprint
 from vse.models.vse_model import VSEModel
 from vse.progress import ProgressReporter, SilentProgress
+from vse.systems.registry import SYSTEMS
 
 if TYPE_CHECKING:
     from vse.data.dataset import CaptionedImages
@@ -118,6 +119,7 @@ def export_onnx(
     """
     if precision not in get_args(Precision):
         raise InputError(unknown_choice("precision", precision, get_args(Precision)))
+    _refuse_untraceable(model)
     target = Path(folder)
     _check_target(target)
     report = progress or SilentProgress()
@@ -278,6 +280,16 @@ def _with_score(model: VSEModel, data: CaptionedImages, values: dict[str, float]
     score = Score(protocol=protocol, data=data.name, split=data.split, values=figures)
     about = model.config.about
     return about.model_copy(update={"scores": (*about.scores, score)})
+
+
+def _refuse_untraceable(model: VSEModel) -> None:
+    """Refuse a model whose towers torch's exporter cannot trace, with the reason."""
+    system = model.config.system
+    reason = None if system is None else SYSTEMS[system.name].untraceable
+    if reason is None and model.config.text.kind == "characters":
+        reason = SYSTEMS["liwe"].untraceable
+    if reason is not None:
+        raise InputError(f"this model cannot be exported to ONNX: {reason}; use the torch model")
 
 
 def _vocabulary(model: VSEModel) -> int:

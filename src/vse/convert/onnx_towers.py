@@ -16,6 +16,7 @@ from vse.encoders.text import BiGRUEncoder, WordEncoder
 from vse.errors import require
 from vse.pooling import Pooling, Seq2SeqPool
 from vse.pooling.functional import has_contributions, pool_with_contributions, prefix_mask, sizes_of
+from vse.systems.readouts import Readout
 
 INT32 = 6  # ONNX's number for the type
 
@@ -212,9 +213,12 @@ def embed(pooling: Pooling, elements: Tensor, mask: Tensor | None, *, explain: b
 def _frozen(encoder: nn.Module, largest: int) -> Any:
     """Return a copy whose pooling is a table where possible."""
     frozen: Any = copy.deepcopy(encoder).eval().requires_grad_(False)
-    pooling = frozen.pooling
-    if has_contributions(pooling):
-        frozen.pooling = pooling.freeze(largest)
+    if isinstance(frozen.pooling, Readout):
+        frozen.pooling.inner = _frozen_pooling(frozen.pooling.inner, largest)
     else:
-        frozen.pooling = without_packing(pooling)
+        frozen.pooling = _frozen_pooling(frozen.pooling, largest)
     return frozen
+
+
+def _frozen_pooling(pooling: Any, largest: int) -> Pooling:
+    return pooling.freeze(largest) if has_contributions(pooling) else without_packing(pooling)

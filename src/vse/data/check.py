@@ -17,6 +17,7 @@ from vse.data.dataset import CaptionedImages, CaptionedVideos, FeatureRows, Imag
 from vse.data.files import file_digest, file_size
 from vse.data.frames import VideoFrames, expect_type, packed_type
 from vse.data.open import AUTO, LAYOUTS, Layout, MediaKind, Split, expect_videos_for, find_layout, read_split
+from vse.data.packed import PackedImages
 from vse.data.reading import ALL, ReadOptions, StrPath
 from vse.data.report import DataReport, FeatureSummary, FileSummary, Findings, FrameSummary, SplitReport
 from vse.data.vocabulary import WORD_LIMIT
@@ -148,6 +149,8 @@ def _check_split(
             features, digests[split] = _check_features(split, data.images, findings, progress)
         elif isinstance(data.images, VideoFrames):
             features, digests[split] = _check_frames(split, data.images, findings, progress)
+        elif isinstance(data.images, PackedImages):
+            files, digests[split] = _check_packed(split, data.images, findings, progress)
         else:
             files = _check_files(split, data.images, findings, progress)
     return SplitReport(
@@ -269,6 +272,21 @@ def _check_files(split: str, images: ImageFiles, findings: Findings, progress: P
             findings.error("empty or unreadable image file", f"{split}: {path}")
         progress.advance()
     return FileSummary(missing, unreadable)
+
+
+def _check_packed(
+    split: str, images: PackedImages, findings: Findings, progress: ProgressReporter
+) -> tuple[FileSummary, tuple[bytes, ...]]:
+    progress.start(len(images), f"reading the images of {split}")
+    missing, digests = 0, []
+    for index in range(len(images)):
+        try:
+            digests.append(hashlib.blake2b(images[index], digest_size=16).digest())
+        except InputError as error:
+            missing += 1
+            findings.error("sample without an image", f"{split}: {error}")
+        progress.advance()
+    return FileSummary(missing, 0), tuple(digests)
 
 
 def _check_overlaps(data: Mapping[str, Split], digests: _Digests, texts: _Texts, findings: Findings) -> None:

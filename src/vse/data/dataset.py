@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vse.data.frames import FRAME_LIMIT, VideoFrames, find_frames, sample_digest
+from vse.data.packed import PackedImages
 from vse.data.video_sources import FrameSource
 from vse.errors import InputError
 
@@ -30,7 +31,7 @@ class ImageSet(Protocol):
 
     @property
     def kind(self) -> Kind:
-        """What indexing returns: a path for ``files``, an array for ``features``."""
+        """What indexing returns: a path or the content of a file for ``files``, an array for ``features``."""
 
     @property
     def feature_size(self) -> int | None:
@@ -85,11 +86,14 @@ class FeatureRows:
     row of each image: of a file that repeats an image for each of its captions, the first. ``images[i]`` is a float32
     copy ``(N, C)``. Unpickling maps a memory-mapped array again, so that passing it to a worker process does not copy
     the file.
+
+    With ``boxes``, ``(R, N, 4)``, the box of each region is a part of its feature: the last four of ``C + 4`` values.
     """
 
     array: NDArray[Any]
     rows: NDArray[np.int64]
     ids: tuple[str, ...]
+    boxes: NDArray[np.float32] | None = None
 
     def __post_init__(self) -> None:
         if self.array.ndim not in {2, 3}:
@@ -99,6 +103,10 @@ class FeatureRows:
         object.__setattr__(self, "rows", _indices("rows", self.rows, len(self.array)))
         if len(self.ids) != len(self.rows):
             raise InputError(f"{len(self.rows)} rows and {len(self.ids)} ids: expected one id for each row")
+        if self.boxes is not None and self.boxes.shape != (*self.array.shape[:2], 4):
+            raise InputError(
+                f"boxes of shape {self.boxes.shape} for features of {self.array.shape}: expected four numbers for each"
+            )
 
     @property
     def kind(self) -> Literal["features"]:
@@ -111,8 +119,8 @@ class FeatureRows:
 
     @property
     def dim(self) -> int:
-        """C, the size of one feature."""
-        return int(self.array.shape[-1])
+        """C, the size of one feature, with its box if there are boxes."""
+        return int(self.array.shape[-1]) + (0 if self.boxes is None else 4)
 
     @property
     def feature_size(self) -> int:
@@ -133,15 +141,23 @@ class FeatureRows:
         return len(self.rows)
 
     def __getitem__(self, index: int) -> NDArray[np.float32]:
-        row = self.array[self.rows[operator.index(index)]]
-        return np.array(row, dtype=np.float32).reshape(self.regions, self.dim)  # (N, C)
+        return np.array(self.stored(self.rows[operator.index(index)]), dtype=np.float32)  # (N, C)
+
+    def stored(self, rows: Any) -> NDArray[Any]:
+        """Return rows of the file in their stored type, ``(..., N, C)``; with boxes in float32."""
+        features = self.array[rows].reshape(*np.shape(rows), self.regions, self.array.shape[-1])
+        if self.boxes is None:
+            return features
+        return np.concatenate((features.astype(np.float32), self.boxes[rows]), axis=-1)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "array": _Mapped.describe(self.array)}
+        boxes = None if self.boxes is None else _Mapped.describe(self.boxes)
+        return {**self.__dict__, "array": _Mapped.describe(self.array), "boxes": boxes}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        array = state["array"]
-        self.__dict__.update(state, array=array.open() if isinstance(array, _Mapped) else array)
+        for name in ("array", "boxes"):
+            value = state[name]
+            self.__dict__.update(state := {**state, name: value.open() if isinstance(value, _Mapped) else value})
 
 
 class ItemKind(NamedTuple):
@@ -178,7 +194,7 @@ class CaptionedImages:
     name: str
     split: str
     layout: str
-    images: ImageFiles | FeatureRows | VideoFrames
+    images: ImageFiles | PackedImages | FeatureRows | VideoFrames
     captions: tuple[str, ...]
     caption_to_image: NDArray[np.int64]
 

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any, ClassVar, Generic, Self, TypeVar
+from typing import Any, ClassVar, Generic, Literal, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,6 +35,7 @@ class FeaturePlan:
     """What a folder of features shall hold: the images or videos ``ids``, seen by one backbone in one way.
 
     Images have a ``grid`` of cells, or ``regions`` averaged over it (their number and where their boxes come from).
+    The backbone computes them in ``precision``, float32 if None.
     Videos have at most ``frames`` each and a modification time ``modified`` (ns since
     1970, None for one that cannot be read).
     """
@@ -49,6 +50,7 @@ class FeaturePlan:
     frames: int = 1
     modified: tuple[int | None, ...] = ()
     regions: tuple[int, BoxMethod] | None = None
+    precision: Literal["bf16"] | None = None
 
     def __post_init__(self) -> None:
         what = "videos" if self.grid is None else "images"

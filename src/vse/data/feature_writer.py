@@ -76,7 +76,9 @@ def open_writer(folder: str | os.PathLike[str], plan: FeaturePlan) -> FeatureWri
     """
     if plan.grid is not None:
         regions = None if plan.regions is None else RegionsHeader(count=plan.regions[0], boxes=plan.regions[1])
-        header = StoreHeader(**plan.described(), grid=plan.grid, regions=regions, count=len(plan.ids))
+        header = StoreHeader(
+            **plan.described(), grid=plan.grid, regions=regions, precision=plan.precision, count=len(plan.ids)
+        )
         return GridWriter(Path(folder), plan, header)
     return VideoWriter(Path(folder), plan, VideoFeaturesHeader(**plan.described(), frames=plan.frames))
 

@@ -70,18 +70,22 @@ class RegionsHeader(Strict):
 
 
 class StoreHeader(FeaturesHeader):
-    """``store.json``; ``grid`` is rows × columns of cells, over which ``regions``, if there are any, were averaged."""
+    """``store.json``; ``grid`` is rows × columns of cells, over which ``regions``, if there are any, were averaged.
+
+    ``precision`` is that of the backbone's arithmetic, None for float32.
+    """
 
     grid: tuple[PositiveInt, PositiveInt]
     regions: RegionsHeader | None = None
+    precision: Literal["bf16"] | None = None
     count: PositiveInt
     complete: bool = False
 
     @model_serializer(mode="wrap")
     def _without_absent(self, write: Any) -> dict[str, Any]:
-        """Leave ``regions`` out of the header of cells, which earlier releases read too."""
+        """Leave out ``regions`` and ``precision`` where they are None, as earlier releases expect."""
         plain: dict[str, Any] = write(self)
-        return {key: value for key, value in plain.items() if key != "regions" or value is not None}
+        return {key: value for key, value in plain.items() if key not in {"regions", "precision"} or value is not None}
 
     @property
     def elements(self) -> int:
@@ -152,12 +156,17 @@ class FeatureStore:
         boxes = None if header.regions is None else map_boxes(where, header)
         return cls(where, header, ids, map_features(where, header), bad, boxes)
 
-    def rows_for(self, ids: Sequence[str]) -> FeatureRows:
-        """Return the features of these images in this order.
+    def rows_for(self, ids: Sequence[str], *, boxes: bool = False) -> FeatureRows:
+        """Return the features of these images in this order, with the boxes of regions if they are asked for.
 
         Raises:
-            InputError: If an id is missing or has no features.
+            InputError: If an id is missing or has no features, or there are no boxes.
         """
+        if boxes and self.boxes is None:
+            raise InputError(
+                f"{self.folder} holds {self.header.described_elements} without boxes, and the model reads boxes: "
+                "extract regions with 'vse features --regions'"
+            )
         missing = [name for name in ids if name not in self._row_of]
         if missing:
             raise InputError(
@@ -173,7 +182,7 @@ class FeatureStore:
                 "fix the files and run 'vse features' again, or leave them out with on_bad='drop'"
             )
         rows = np.array([self._row_of[name] for name in ids], dtype=np.int64)
-        return FeatureRows(self.array, rows, tuple(ids))
+        return FeatureRows(self.array, rows, tuple(ids), self.boxes if boxes else None)
 
     def expect_windows(self, windows: int | None) -> None:
         """Refuse a model that takes other elements of an image: that many ``windows``, or cells if None."""
@@ -192,7 +201,11 @@ class FeatureStore:
 
 
 def attach(
-    data: CaptionedImages, store: FeatureStore, *, on_bad: Literal["raise", "drop"] = "raise"
+    data: CaptionedImages,
+    store: FeatureStore,
+    *,
+    on_bad: Literal["raise", "drop"] = "raise",
+    boxes: bool = False,
 ) -> CaptionedImages:
     """Return ``data`` with its images replaced by their features in ``store``, matched by id.
 
@@ -200,6 +213,7 @@ def attach(
         data: A split with image files.
         store: The features of these images, and possibly of others.
         on_bad: ``raise`` for an error if an image has no features, ``drop`` to leave it out with its captions.
+        boxes: whether the box of each region becomes a part of its feature, see :class:`FeatureRows`.
 
     Raises:
         InputError: If an image is missing from the store or has no features.
@@ -214,7 +228,7 @@ def attach(
     position = np.cumsum(kept) - 1
     return replace(
         data,
-        images=store.rows_for(tuple(compress(ids, kept))),
+        images=store.rows_for(tuple(compress(ids, kept)), boxes=boxes),
         captions=tuple(compress(data.captions, described)),
         caption_to_image=position[data.caption_to_image[described]],
     )

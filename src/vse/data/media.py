@@ -56,7 +56,10 @@ def find_images(path: str | os.PathLike[str], *, layout: str = AUTO, split: str 
     """
     splits = (split,) if split is not None else list_splits(path, layout=layout) or (ALL,)
     found = [open_data(path, each, layout=layout, use="files").images for each in splits]
-    return distinct_files(images for images in found if isinstance(images, ImageFiles))
+    files = [images for images in found if isinstance(images, ImageFiles)]
+    if len(files) < len(found):
+        raise InputError(f"{path} holds no image files but images inside larger files: unpack them into a folder")
+    return distinct_files(files)
 
 
 def find_videos(folder: str | os.PathLike[str]) -> VideoFiles:

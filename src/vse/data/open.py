@@ -11,7 +11,7 @@ from vse._util.plugins import Registry
 from vse.data.dataset import CaptionedImages, ImageFiles, VideoCaptions
 from vse.data.files import missing_files
 from vse.data.frames import FRAME_LIMIT
-from vse.data.layouts import flickr8k, folder, hgr, karpathy, msrvtt, precomp, table, vatex
+from vse.data.layouts import flickr8k, folder, hgr, karpathy, msrvtt, packed, precomp, table, vatex
 from vse.data.reading import ReadOptions, StrPath, Use, find_split
 from vse.data.report import Findings
 from vse.data.video_sources import open_frames
@@ -56,6 +56,7 @@ LAYOUTS: Registry[Layout] = Registry(
         hgr.NAME: Layout("video", hgr.detect, hgr.splits, hgr.read, check=hgr.check, has_frames=True),
         msrvtt.NAME: Layout("video", msrvtt.detect, msrvtt.splits, msrvtt.read, protocols=msrvtt.PROTOCOLS),
         vatex.NAME: Layout("video", vatex.detect, vatex.splits, vatex.read, protocols=vatex.PROTOCOLS),
+        packed.NAME: Layout("image", packed.detect, packed.splits, packed.read),
         table.NAME: Layout("image", table.detect, table.splits, table.read),
         folder.NAME: Layout("image", folder.detect, folder.splits, folder.read),
     },
@@ -152,7 +153,7 @@ def find_layout(path: Path, layout: str = AUTO, *, kind: MediaKind | None = None
         return found
     images = "{split}_ims.npy with {split}_caps.txt, Flickr8k.token.txt, dataset_*.json"
     videos = "ref_captions.json with public_split, MSR-VTT's *_videodatainfo.json or VATEX's vatex_*.json"
-    others = "a .csv, .tsv, .jsonl or .parquet file, or a folder of images"
+    others = "a .csv, .tsv, .jsonl or .parquet file, WebDataset tars, or a folder of images"
     expected = (
         videos if kind == "video" else f"{images}, {others}" if kind == "image" else f"{images}, {videos}, {others}"
     )

@@ -195,6 +195,13 @@ class GridEncoder(nn.Module):
         mask = read_sets(cells, lengths, mask)
         return self.projection(cells, mask), mask
 
+    def cells(self, height: int, width: int) -> int:
+        """Return how many cells or windows an image of that size has."""
+        if self.windows is not None:
+            return self.windows
+        rows, columns = self.backbone.grid(height, width)
+        return int(rows * columns)
+
     def _window_means(self, pixels: Tensor, windows: int) -> Tensor:
         """Return the mean of the cells in each window, ``(B, windows, C)``."""
         cells = self.backbone.feature_map(pixels)  # (B, C, h, w)

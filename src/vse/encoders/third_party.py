@@ -18,7 +18,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from vse.errors import InputError, first_line, require
+from vse.errors import InputError, VSEError, first_line, require
 
 NOT_ARCHITECTURE = {"transformers_version", "_name_or_path", "architectures", "dtype"}
 TEXT_TYPES = (
@@ -215,7 +215,7 @@ def check_size(build: Callable[[], Any], shapes: Iterable[tuple[int, ...]], wher
         where: Named in the message.
 
     Raises:
-        InputError: If it is too large, or ``build`` raises it.
+        InputError: If it is too large, or ``build`` raises anything.
     """
     import torch
     from torch.nn.modules import module as registry
@@ -242,12 +242,15 @@ def check_size(build: Callable[[], Any], shapes: Iterable[tuple[int, ...]], wher
         registry.register_module_buffer_registration_hook(count),
     ]
     try:
-        with torch.device("meta"):
-            build()
-    except InputError:
+        try:
+            with torch.device("meta"):
+                build()
+        except (RuntimeError, NotImplementedError):
+            build()  # a network that looks at values while it is built: the hooks stop it as it grows
+    except VSEError:
         raise
-    except (RuntimeError, NotImplementedError):
-        build()  # a network that looks at values while it is built: the hooks stop it as it grows
+    except Exception as error:  # noqa: BLE001 - libraries check what a stranger wrote with errors of any type
+        raise InputError(f"{where}: no network can be built ({type(error).__name__}: {first_line(error)})") from None
     finally:
         for hook in hooks:
             hook.remove()
@@ -301,8 +304,8 @@ def published_config(transformers: Any, source: str, allowed: Collection[str], w
         raise InputError(f"no pretrained encoder could be loaded from {source!r}: {error}") from None
 
 
-def load_pretrained(transformers: Any, source: str, **options: Any) -> Any:
-    """Call ``AutoModel.from_pretrained`` strictly: missing weights, which would stay random, are an error.
+def load_pretrained(transformers: Any, source: str, *, factory: Any = None, **options: Any) -> Any:
+    """Call ``from_pretrained`` of AutoModel, or of ``factory``: missing weights, which would stay random, are an error.
 
     Only safetensors are read, and no code from the model repository is run.
     """
@@ -310,7 +313,7 @@ def load_pretrained(transformers: Any, source: str, **options: Any) -> Any:
     try:
         with quiet_loading(transformers):
             # Mismatched sizes are reported instead of raised: the report has the names of the tensors.
-            model, report = transformers.AutoModel.from_pretrained(
+            model, report = (factory or transformers.AutoModel).from_pretrained(
                 source,
                 output_loading_info=True,
                 use_safetensors=True,

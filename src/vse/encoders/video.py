@@ -61,10 +61,14 @@ class FrameFeatures:
 
 
 @torch.inference_mode()
-def see_cells(backbone: Backbone, pixels: NDArray[Any]) -> Tensor:
-    """Return the cell features ``(B, h·w, C)`` float32 of pixels ``(B, 3, H, W)``, on the backbone's device."""
+def see_cells(backbone: Backbone, pixels: NDArray[Any], autocast: torch.dtype | None = None) -> Tensor:
+    """Return the cell features ``(B, h·w, C)`` float32 of pixels ``(B, 3, H, W)``, on the backbone's device.
+
+    ``autocast`` is the type in which convolutions and products are computed, by default that of the weights.
+    """
     like = next(backbone.parameters())
-    cells: Tensor = backbone(torch.from_numpy(pixels).to(like.device, like.dtype))
+    with torch.autocast(like.device.type, dtype=autocast, enabled=autocast is not None):
+        cells: Tensor = backbone(torch.from_numpy(pixels).to(like.device, like.dtype))
     return cells.float()
 
 

@@ -18,8 +18,8 @@ from vse.data.files import parse_json, read_text
 from vse.data.npy import map_array
 from vse.errors import InputError
 from vse.evaluation.positives import indices
+from vse.evaluation.published import published_traits
 from vse.evaluation.scores import checked_vectors
-from vse.models.config import published_traits
 from vse.progress import ProgressReporter, SilentProgress
 
 if TYPE_CHECKING:

@@ -14,6 +14,7 @@ from importlib.resources import files
 from typing import Any, Literal
 
 from vse.errors import InputError, unknown_choice
+from vse.models.pair_options import system_label
 
 # The most complete tables come first: results that later tables repeat, often with fewer figures, are found here.
 TABLES = (
@@ -242,3 +243,53 @@ def _repeats(row: PublishedRow, earlier: PublishedRow) -> bool:
     points = (*COMPARED, "run", "year", "data", "protocol")
     same = all(_point(row, name) == _point(earlier, name) for name in points)
     return same and row.values.items() <= earlier.values.items()
+
+
+def published_traits(raw: Mapping[str, Any]) -> dict[str, str]:
+    """Return the traits of a configuration in the words of published tables: region or grid, BiGRU or BERT, poolings.
+
+    Args:
+        raw: The content of ``config.json``.
+    """
+    if raw.get("kind") == "hgr":
+        return _hgr_traits(raw)
+    if raw.get("kind") == "cross":
+        return {"image": "region", "text": "bert", "method": f"cross-encoder ({raw['architecture']['model_type']})"}
+    image, text = raw["image"], raw["text"]
+    traits = {
+        "image": image["kind"],
+        "text": {"transformer": "bert", "words": "bigru"}.get(text["kind"], text["kind"]),
+    }
+    if raw.get("kind") == "pairs":
+        traits |= {"method": raw["system"].upper(), "system": system_label(raw["system"], raw["options"])}
+    else:
+        traits["image_pooling"], traits["text_pooling"] = (_pooling_name(side["pooling"]) for side in (image, text))
+    if image["kind"] == "dual":
+        traits["backbone"] = str(image["architecture"].get("model_type", image["library"]))
+    if image.get("backbone") is not None:
+        traits["backbone"] = _backbone_name(image["backbone"], raw.get("about", {}).get("recipe", {}))
+    return traits
+
+
+def _hgr_traits(raw: Mapping[str, Any]) -> dict[str, str]:
+    """HGR has attention and HGR∞ GPO on both sides; the tables name no poolings of theirs."""
+    poolings = [_pooling_name(raw[name]) for name in ("video_pooling", "sentence_pooling")]
+    named = {("attention", "attention"): "HGR", ("gpo", "gpo"): "HGR∞"}.get((poolings[0], poolings[1]))
+    described = {"video_pooling": poolings[0], "sentence_pooling": poolings[1]}
+    return {"image": "frames", "text": "bigru", "method": named or "HGR", **({} if named else described)}
+
+
+def _pooling_name(pooling: dict[str, Any]) -> str:
+    """A pooling with options differs from the one of the paper's rows."""
+    return f"{pooling['name']} {pooling['options']}" if pooling["options"] else str(pooling["name"])
+
+
+def _backbone_name(backbone: dict[str, Any], recipe: dict[str, Any]) -> str:
+    """The name in the tables, where it is known; weights of equal shape differ by their source."""
+    if backbone["options"].get("detector"):
+        return "BUTD"
+    if "wsl" in str(recipe.get("backbone_source", "")):
+        return "WSL"
+    depths = {23: "ResNet-101", 36: "ResNet-152"}
+    blocks = backbone["options"].get("blocks") or [0, 0, 0, 0]
+    return depths.get(blocks[2], str(backbone["name"]))

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 COLUMNS = ("i2t_r1", "i2t_r5", "i2t_r10", "t2i_r1", "t2i_r5", "t2i_r10", "rsum")
 """The figures of a row, in the order of the paper's tables."""
 RANKS = ("i2t_median_rank", "i2t_mean_rank", "t2i_median_rank", "t2i_mean_rank")
-PUBLISHED_TRAITS = ("image", "backbone", "text", "image_pooling", "text_pooling")
+PUBLISHED_TRAITS = ("method", "image", "backbone", "text", "image_pooling", "text_pooling")
 PUBLISHED_VIDEO_TRAITS = ("method", "image", "text", "image_pooling", "text_pooling")
 
 

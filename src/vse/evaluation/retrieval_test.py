@@ -8,7 +8,7 @@ has it. All else is the same for images, videos and models of either kind.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,6 +21,7 @@ from vse.evaluation.embeddings import Embeddings, model_traits, split_hash
 from vse.evaluation.metrics import RetrievalMetrics
 from vse.evaluation.positives import Positives, distinct_sentences, text_positives
 from vse.evaluation.ranks import Ties, ranks_both_ways
+from vse.evaluation.rerank import RerankedScores
 from vse.evaluation.scores import DotScores, MatrixScores, MeanScores, Scores
 from vse.models.protocols import PairScorer
 from vse.progress import ProgressReporter, SilentProgress
@@ -82,7 +83,7 @@ class RetrievalTest:
 
     def rank(
         self,
-        scores: Scores,
+        scores: Scores | RerankedScores,
         gallery: NDArray[np.int64] | None = None,
         *,
         ties: Ties = "pessimistic",
@@ -91,7 +92,7 @@ class RetrievalTest:
         """Rank the texts for each item and the items for each text.
 
         Args:
-            scores: ``(items, texts)``.
+            scores: ``(items, texts)``, or those of a first stage with a re-ranker.
             gallery: the items of a fold, with the texts that belong to them; None takes all.
             ties: whether a wrong candidate with the score of the best right one comes before or after it.
             progress: shows the work.
@@ -100,7 +101,10 @@ class RetrievalTest:
         if gallery is not None and len(gallery) < self.items:
             texts, positives = _part(self.positives, gallery)
             scores = scores.select(gallery, texts)
-        rows, columns = ranks_both_ways(scores, positives, ties=ties, progress=progress)
+        if isinstance(scores, RerankedScores):
+            rows, columns = scores.ranks_both_ways(positives, ties=ties, progress=progress)
+        else:
+            rows, columns = ranks_both_ways(scores, positives, ties=ties, progress=progress)
         return _fold(rows, columns, positives)
 
     def fold(
@@ -131,6 +135,7 @@ class ScoredModel:
         test: what it was given.
         scores: ``(items, texts)``.
         note: where its role graphs come from, if it reads any.
+        reranker: the name, fingerprint and depth of the model that re-ranks, if any.
         embeddings: of images and texts, for tasks that need more than scores between the two.
     """
 
@@ -138,9 +143,10 @@ class ScoredModel:
     fingerprint: str
     traits: dict[str, str]
     test: RetrievalTest
-    scores: Scores
+    scores: Scores | RerankedScores
     note: str = ""
     embeddings: Embeddings | None = field(default=None, repr=False)
+    reranker: dict[str, Any] | None = None
 
     @classmethod
     def of_embeddings(cls, embedded: Embeddings) -> ScoredModel:
@@ -174,7 +180,8 @@ class ScoredModel:
     def card(self) -> dict[str, Any]:
         """Return what the card of a result records of the model."""
         note = {"role_graphs": self.note} if self.note else {}
-        return {"name": self.name, "fingerprint": self.fingerprint, **self.traits, **note}
+        again = {} if self.reranker is None else {"reranker": self.reranker}
+        return {"name": self.name, "fingerprint": self.fingerprint, **self.traits, **note, **again}
 
 
 def model_scores(
@@ -196,15 +203,18 @@ def model_scores(
     """
     report = progress or SilentProgress()
     if isinstance(model, PairScorer):
-        return MatrixScores(model.score_pairs(data.images, test.texts, graphs=graphs, progress=report, unknown="allow"))
+        read: dict[str, Any] = {"graphs": graphs} if model.reads_graphs else {}
+        return MatrixScores(model.score_pairs(data.images, test.texts, progress=report, unknown="allow", **read))
     encode = getattr(model, test.kind.encoder)
     items = encode(data.images, batch_size=BATCH_SIZE, progress=report, on_bad="raise")
     texts = model.encode_texts(test.texts, progress=report, unknown="allow")
     return DotScores(items, texts, (test.kind.plural, "texts"))
 
 
-def mean_scores(members: Sequence[ScoredModel]) -> Scores:
+def mean_scores(members: Sequence[ScoredModel]) -> Scores | RerankedScores:
     """Return the scores of one model, or the mean of several: an ensemble.
+
+    The members of a re-ranked ensemble have the same re-ranker, which re-ranks what their mean finds.
 
     Raises:
         InputError: there are no members, or they were given different tests.
@@ -214,7 +224,11 @@ def mean_scores(members: Sequence[ScoredModel]) -> Scores:
     first, *others = members
     for other in others:
         require_same_test(first.name, first.test, other)
-    return first.scores if not others else MeanScores([each.scores for each in members])
+    if not others:
+        return first.scores
+    plain = [each.scores.first if isinstance(each.scores, RerankedScores) else each.scores for each in members]
+    mean = MeanScores(plain)
+    return replace(first.scores, first=mean) if isinstance(first.scores, RerankedScores) else mean
 
 
 def require_same_test(name: str, test: RetrievalTest, other: ScoredModel) -> None:

@@ -24,7 +24,7 @@ EXPERIMENTS: dict[str, ExperimentEntry] = {
     ),
     "video": ExperimentEntry(
         "VSE++, VSE∞, HGR and HGR∞ trained on a video dataset and compared on its test split",
-        "vse.experiments.tables:run_video",
+        "vse.experiments.whole_models:run_video",
         trains=True,
     ),
     "headline": ExperimentEntry(
@@ -32,9 +32,14 @@ EXPERIMENTS: dict[str, ExperimentEntry] = {
         "vse.experiments.tables:run_headline",
         trains=True,
     ),
+    "local-elements": ExperimentEntry(
+        "average, GPO and shares of the largest values over many local elements, with and without augmentation",
+        "vse.experiments.tables:run_local_elements",
+        trains=True,
+    ),
     "main-table": ExperimentEntry(
         "VSE++ and VSE∞ on one kind of features (tab:vse_main)",
-        "vse.experiments.tables:run_main_table",
+        "vse.experiments.whole_models:run_main_table",
         trains=True,
     ),
     "aggregators": ExperimentEntry(
@@ -84,12 +89,12 @@ EXPERIMENTS: dict[str, ExperimentEntry] = {
     ),
     "ensemble": ExperimentEntry(
         "the mean of two models' scores (the starred rows of tab:vse_main)",
-        "vse.experiments.tables:run_ensemble",
+        "vse.experiments.whole_models:run_ensemble",
         trains=True,
     ),
     "coefficients": ExperimentEntry(
         "the poolings that VSE∞ learned (fig:viz_gpo)",
-        "vse.experiments.tables:run_coefficients",
+        "vse.experiments.whole_models:run_coefficients",
         trains=True,
     ),
 }

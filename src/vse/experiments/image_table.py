@@ -19,8 +19,8 @@ from vse.data.features import HEADER
 from vse.data.layouts import precomp
 from vse.data.open import list_splits
 from vse.errors import InputError
-from vse.evaluation.protocols import WHOLE_COCO
 from vse.experiments.plan import Call
+from vse.models.config import RegionConfig
 from vse.pooling import GPO
 from vse.progress import ProgressReporter
 from vse.training.recipe import Recipe
@@ -50,7 +50,7 @@ def project_features(data: Path, features: Path, into: Path, size: int, report: 
         InputError: the cells have fewer than ``size`` values.
     """
     store = FeatureStore.open(features)
-    names = (*SPLITS, *({WHOLE_COCO} & set(list_splits(data))))
+    names = (*SPLITS, *(name for name in list_splits(data) if name not in SPLITS and name != "val"))
     splits = {split: attach(open_data(data, split, use="files"), store, on_bad="drop") for split in names}
     channels = store.header.channels
     if size > channels:
@@ -187,10 +187,10 @@ def prepare(call: Call) -> Place:
 def _projected_size(name: str, changes: Changes, features: Path | None) -> int | None:
     """Return the width to which stored features are projected; None if the model takes them as they are."""
     recipe = read_recipe(name, changes)
-    if features is None or not isinstance(recipe, Recipe) or recipe.model.kind != "vse":
+    if features is None or not isinstance(recipe, Recipe):
         return None
-    image = recipe.model.image
-    if image.kind != "region" or not (features / HEADER).is_file():
+    image = getattr(recipe.model, "image", None)
+    if not isinstance(image, RegionConfig) or not (features / HEADER).is_file():
         return None
     return image.feature_size if image.feature_size < FeatureStore.open(features).header.channels else None
 

@@ -143,6 +143,7 @@ class SearchResult:
 
 def run(call: Call) -> SearchResult:
     """Run the whole search, and GPO beside it."""
+    call.expect_all_rows("k-max-search")
     result = _search(call, prepare(call))
     result.save()
     return result

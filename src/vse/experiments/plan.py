@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from vse.errors import InputError
+from vse.errors import InputError, unknown_choice
 from vse.evaluation.protocols import AUTO
 from vse.progress import ProgressReporter
 
@@ -31,6 +31,8 @@ class Call:
         protocol: by which the test split is ranked; ``auto`` takes the usual ones of the dataset.
         image_ks: of K-max poolings of images that are searched; None leaves the choice to the search.
         text_ks: the same for words.
+        split: ranked instead of the test split of the data.
+        rows: labels of the rows to train; empty for all of them.
     """
 
     out: Path
@@ -46,6 +48,8 @@ class Call:
     protocol: str = AUTO
     image_ks: tuple[int, ...] | None = None
     text_ks: tuple[int, ...] | None = None
+    split: str | None = None
+    rows: tuple[str, ...] = ()
 
     @property
     def runs_folder(self) -> Path:
@@ -57,6 +61,11 @@ class Call:
         if self.seeds is not None:
             return self.seeds
         return usual[:1] if self.quick else usual
+
+    def expect_all_rows(self, name: str) -> None:
+        """Raise InputError if rows were chosen for an experiment that has none to leave out."""
+        if self.rows:
+            raise InputError(f"--row: the rows of {name!r} belong together: leave it out")
 
     def needed_data(self, example: str) -> Path:
         """Return the folder of the dataset; raise InputError if none was given."""
@@ -108,3 +117,17 @@ class Grid:
     variants: tuple[Variant, ...]
     claims: tuple[Claim, ...] = ()
     changes: tuple[str, ...] = ()
+
+    def restricted_to(self, labels: tuple[str, ...]) -> Grid:
+        """Return the grid with these rows alone and the claims about them.
+
+        Raises:
+            InputError: A label is unknown.
+        """
+        known = [variant.label for variant in self.variants]
+        for label in labels:
+            if label not in known:
+                raise InputError(unknown_choice("row", label, known))
+        chosen = tuple(variant for variant in self.variants if variant.label in labels)
+        claims = tuple(claim for claim in self.claims if {claim.better, claim.worse} <= set(labels))
+        return replace(self, variants=chosen, claims=claims)

@@ -3,46 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 
-from vse._util.atomic import write_json
-from vse.data.open import find_layout
-from vse.errors import InputError, require
-from vse.evaluation.bootstrap import SAMPLES
-from vse.evaluation.retrieval_test import model_scores
-from vse.evaluation.scores import MeanScores
-from vse.experiments.grid.compare import Row, contrast, measure_grid, measured, train_grid
-from vse.experiments.grid.report import (
-    GridResult,
-    common_values,
-    rows_of,
-    run_grid,
-    save_result,
-    train_for_test,
-)
+from vse.experiments.grid.report import GridResult, run_grid
 from vse.experiments.image_table import (
     IMAGE_AVG,
     NO_IMAGE_DROP,
     NO_TEXT_DROP,
-    SHORT,
     TEXT_AVG,
     TEXT_CLS,
     VSE_PLUS_PLUS,
     Changes,
     Place,
-    data_changes,
     pooling,
     prepare,
 )
 from vse.experiments.k_max_search import k_name, k_pooling, search_image_k, search_k
 from vse.experiments.plan import Call, Claim, Grid, Variant
-from vse.models.curves import PoolingCurve
-from vse.models.curves_plot import plot_curves
-from vse.models.learned_curves import curves_of
-from vse.models.storage import load_model
 
 IMAGE_K_MAX: Changes = ("best K of the search for images",)
 TEXT_K_MAX: Changes = ("best K of the search for words",)
@@ -192,6 +171,43 @@ HEADLINE = Table(
     seeds=(0, 1, 2, 3, 4),
 )
 
+LOCAL_RECIPE = "regions-vse-infinity"
+SHARES = (25, 50)
+"""Percentages of the largest values between the maximum and the average."""
+UNCHANGED: Changes = (*NO_IMAGE_DROP, *NO_TEXT_DROP)
+LOCAL_ELEMENTS = Table(
+    name="local-elements",  # both sides have the same pooling, unless a label names images and words
+    title="Poolings of local elements",
+    panels={
+        "no size augmentation": {
+            "Avg": VSE_PLUS_PLUS,
+            "GPO": UNCHANGED,
+            "Max": (*pooling("image", "max"), *pooling("text", "max"), *UNCHANGED),
+            **{
+                f"{share} %": (
+                    *pooling("image", "top-percent", percent=share),
+                    *pooling("text", "top-percent", percent=share),
+                    *UNCHANGED,
+                )
+                for share in SHARES
+            },
+            "images: GPO, words: Avg": (*TEXT_AVG, *UNCHANGED),
+            "images: Avg, words: GPO": (*IMAGE_AVG, *UNCHANGED),
+        },
+        "size augmentation": {"Avg, augmented": (*IMAGE_AVG, *TEXT_AVG), "GPO, augmented": ()},
+    },
+    claims=(
+        ("GPO", "Avg"),
+        ("GPO, augmented", "Avg, augmented"),
+        ("GPO, augmented", "Avg"),  # as published: pooling and augmentation at once
+        ("GPO, augmented", "GPO"),
+        *(("GPO", other) for other in ("Max", *(f"{share} %" for share in SHARES))),
+        ("images: GPO, words: Avg", "Avg"),
+        ("images: Avg, words: GPO", "Avg"),
+    ),
+    seeds=(0, 1, 2, 3, 4),
+)
+
 LEARNED = {"GeM": "gem", "FSPool": "fspool", "SelfAttn": "self-attention", "Seq2Seq": "seq2seq"}
 IMAGE_POOLINGS: dict[str, Changes] = {
     "Avg": IMAGE_AVG,
@@ -237,6 +253,11 @@ run_headline = partial(run_table, HEADLINE)
 run_poolings = partial(run_table, POOLINGS)
 
 
+def run_local_elements(call: Call) -> GridResult:
+    """Compare poolings over the windows of large images; the recipe is ``regions-vse-infinity`` unless one is named."""
+    return run_table(LOCAL_ELEMENTS, replace(call, recipe=call.recipe or LOCAL_RECIPE))
+
+
 def run_sequence_model(call: Call) -> GridResult:
     """Compare the BiGRU that reads the ranks with a Transformer."""
     return _run_gpo_variant(
@@ -271,117 +292,3 @@ def _run_gpo_variant(call: Call, name: str, title: str, label: str, options: dic
     place = prepare(call)
     rows: dict[str, Changes] = {"GPO (BiGRU)": (), label: place.with_gpo(options)}
     return _run_at(place, Table(name, title, {"": rows}, (("GPO (BiGRU)", label),)), call)
-
-
-@dataclass(frozen=True)
-class Family:
-    """Whole models whose recipes' names share a beginning, compared on a test split."""
-
-    name: str
-    title: str
-    models: Mapping[str, str]
-    claims: tuple[Claim, ...]
-    quick: Changes
-    seeds: tuple[int, ...]
-
-    def run(self, call: Call, prefix: str, data: Path) -> GridResult:
-        """Train the recipes ``prefix-…`` with every seed, and rank the test split."""
-        grid = Grid(
-            name=self.name,
-            title=self.title.format(prefix),
-            variants=tuple(Variant(label, f"{prefix}-{name}") for label, name in self.models.items()),
-            claims=self.claims,
-            changes=(*data_changes(call, data), *(self.quick if call.quick else ()), *call.changes),
-        )
-        return run_grid(grid, call.chosen_seeds(self.seeds), call)
-
-
-IMAGE_MODELS = Family(
-    name="main-table",
-    title="VSE++ and VSE∞, {}",
-    models={"VSE++": "vse-plus-plus", "VSE∞": "vse-infinity"},
-    claims=(Claim("VSE∞", "VSE++"),),
-    quick=SHORT,
-    seeds=(0, 1),
-)
-VIDEO_MODELS = Family(
-    name="video",
-    title="Video–text retrieval",
-    models={"VSE++": "vse-plus-plus", "VSE∞": "vse-infinity", "HGR": "hgr", "HGR∞": "hgr-infinity"},
-    claims=(Claim("VSE∞", "VSE++"), Claim("HGR∞", "HGR")),
-    quick=("schedule.epochs=2", "schedule.decay_epochs=1", "data.captions_per_image=1", "model.embed_size=32"),
-    seeds=(0, 1, 2),
-)
-VIDEO_RECIPES = {"hgr": "msvd-small", "msrvtt": "msrvtt", "vatex": "vatex"}
-"""Layout → prefix of its recipes' names."""
-
-
-def run_main_table(call: Call) -> GridResult:
-    """Compare VSE++ and VSE∞; ``--recipe coco-butd-region-bigru`` is a section of the paper's table."""
-    return IMAGE_MODELS.run(call, call.recipe or "flickr8k", call.needed_data("Flickr8k's"))
-
-
-def run_video(call: Call) -> GridResult:
-    """Compare VSE and HGR on videos, each with and without GPO."""
-    for module in ("torch", "h5py"):  # checked now, not after hours of training
-        require(module, extra="train", purpose="vse experiment video")
-    data = call.needed_data("MSVD's in the layout of HGR")
-    return VIDEO_MODELS.run(call, call.recipe or VIDEO_RECIPES[find_layout(data, kind="video")], data)
-
-
-ONE, TWO = "VSE∞, one model", "VSE∞, two models"
-
-
-def run_ensemble(call: Call) -> GridResult:
-    """Compare ensembles of two seeds (the first with the second, the third with the fourth) with their first models."""
-    place = prepare(call)
-    grid = Grid("ensemble", "Ensembles of two", (Variant(ONE, place.recipe),), (Claim(TWO, ONE),), place.changes)
-    seeds = call.seeds if call.seeds is not None else (0, 1) if call.quick else (0, 1, 2, 3)
-    if len(seeds) < 2 or len(seeds) % 2:
-        raise InputError(f"{len(seeds)} seeds cannot be paired: give an even number")
-    where, trained = train_for_test(grid, seeds, call)
-    singles = measure_grid(trained, where, call.report)
-    ranked = []
-    for first, second in zip(trained[::2], trained[1::2], strict=True):
-        scores = [model_scores(load_model(each.result.model), where.data, where.test) for each in (first, second)]
-        ranked.append((first, where.rank(MeanScores(scores))))
-    results = []
-    for protocol in where.protocols:
-        (alone,) = rows_of(grid, singles[protocol.name])
-        pairs = tuple(measured(first, folds[protocol.name]) for first, folds in ranked)
-        together = Row(Variant(TWO, place.recipe), pairs, alone.rising[::2])
-        firsts = Row(alone.variant, alone.seeds[::2], alone.rising[::2])
-        claims = (contrast(grid.claims[0], together, firsts),)
-        about = where.about(protocol, SAMPLES)
-        results.append(GridResult(grid, (alone, together), claims, about, common_values([alone]), call.out, call.quick))
-    return save_result(results)
-
-
-@dataclass(frozen=True)
-class CoefficientsResult:
-    """The curves of one trained model."""
-
-    curves: tuple[PoolingCurve, ...]
-    model: Path
-    folder: Path
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "experiment": "coefficients",
-            "model": str(self.model),
-            "curves": [curve.to_json() for curve in self.curves],
-        }
-
-
-def run_coefficients(call: Call) -> CoefficientsResult:
-    """Train the first seed and draw the poolings that it has learned."""
-    place = prepare(call)
-    grid = Grid("coefficients", "Learned poolings", (Variant("VSE∞", place.recipe),), changes=place.changes)
-    seeds = call.chosen_seeds((0,))
-    trained = train_grid(grid, seeds[:1], call.runs_folder, jobs=call.jobs, report=call.report)
-    model = trained[0].result.model
-    result = CoefficientsResult(tuple(curves_of(load_model(model))), model, call.out)
-    call.out.mkdir(parents=True, exist_ok=True)
-    plot_curves(result.curves, call.out / "coefficients.png")
-    write_json(call.out / "result.json", result.to_json())
-    return result

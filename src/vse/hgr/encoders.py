@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from typing import TypeVar
+from typing import Any, TypeVar, cast
 
 import torch
 from torch import Tensor, cat, nn
@@ -60,14 +60,18 @@ class SentenceFeatures:
         return _rows(self, part)
 
 
-Features = TypeVar("Features", VideoFeatures, SentenceFeatures)
+Features = TypeVar("Features", bound=Any)
 
 
 def join(parts: Sequence[Features]) -> Features:
-    """Concatenate batches; sets of different sizes are padded to the largest."""
+    """Concatenate batches of features, each a dataclass of tensors; sets of different sizes are padded to the largest.
+
+    ``(B, D)`` of numbers are vectors, ``(B, N)`` of booleans masks and ``(B, N, D)`` sets.
+    """
     if not parts:
         raise InputError("no features to join: encode at least one batch")
-    return type(parts[0])(*(_joined([getattr(part, field.name) for part in parts]) for field in fields(parts[0])))
+    joined = (_joined([getattr(part, field.name) for part in parts]) for field in fields(parts[0]))
+    return cast(Features, type(parts[0])(*joined))
 
 
 def _joined(tensors: list[Tensor]) -> Tensor:
@@ -79,7 +83,7 @@ def _joined(tensors: list[Tensor]) -> Tensor:
 
 
 def _rows(features: Features, part: slice) -> Features:
-    return type(features)(*(getattr(features, field.name)[part] for field in fields(features)))
+    return cast(Features, type(features)(*(getattr(features, field.name)[part] for field in fields(features))))
 
 
 class GraphAttention(nn.Module):

@@ -39,6 +39,9 @@ class HGRModel(nn.Module):
     the frames of a video phrase by phrase, so neither has a single embedding.
     """
 
+    no_vectors = NO_VECTORS.format(model="an HGR model", item="a video")
+    reads_graphs = True
+    side_types = (VideoFeatures, SentenceFeatures)
     preprocessing = None  # frames come as features
     image_backbone = None
     grid_cells = None
@@ -127,15 +130,15 @@ class HGRModel(nn.Module):
 
     def encode_images(self, *_: Any, **__: Any) -> NoReturn:
         """Raise InputError: HGR reads no images."""
-        raise InputError(NO_VECTORS)
+        raise InputError(self.no_vectors)
 
     def encode_videos(self, *_: Any, **__: Any) -> NoReturn:
         """Raise InputError: a video has no single embedding."""
-        raise InputError(NO_VECTORS)
+        raise InputError(self.no_vectors)
 
     def encode_texts(self, *_: Any, **__: Any) -> NoReturn:
         """Raise InputError: a sentence has no single embedding."""
-        raise InputError(NO_VECTORS)
+        raise InputError(self.no_vectors)
 
     def save(self, folder: str | Path) -> Path:
         """Write ``config.json``, ``model.safetensors`` and the tokenizer into ``folder``, and return it."""

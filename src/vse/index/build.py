@@ -12,13 +12,21 @@ from typing import TYPE_CHECKING, Any
 from vse.errors import InputError
 from vse.index.checks import model_mismatch_error
 from vse.index.confirmed import confirm_roots
-from vse.index.open import collection_exists, create_collection, is_external, open_collection, upgrade_hint
+from vse.index.open import (
+    collection_exists,
+    create_collection,
+    is_external,
+    open_collection,
+    upgrade_hint,
+)
 from vse.index.pipeline.folder import IndexReport, check_overlap, root_of
 from vse.index.pipeline.folder import index_folders as index_roots
 from vse.index.scan import ScanRules, why_absent
 from vse.index.scan.exclude import rules_of, with_rules
+from vse.index.storage import check_same_storage, check_storage
 from vse.index.types import Collection, CollectionInfo
 from vse.models.devices import DeviceError
+from vse.models.protocols import PairScorer
 from vse.models.sources import DEFAULT, load, recorded_place, shipped_name
 from vse.progress import ProgressReporter, SilentProgress
 
@@ -55,6 +63,7 @@ def index_folders(
     exclude: Sequence[str] | None = None,
     follow_links: bool | None = None,
     ocr: bool | None = None,
+    storage: str | None = None,
     progress: ProgressReporter | None = None,
 ) -> Indexed:
     """Index folders of images and videos into a collection, creating it on first use.
@@ -73,6 +82,7 @@ def index_folders(
         follow_links: Follow symlinks that lead out of a folder. Default: as last time, at first not.
         ocr: Read the text in images, so that their words are found; needs the extra ``ocr``. Default: as last time, at
             first not.
+        storage: How a new collection stores embeddings: ``"float32"`` (default), ``"float16"`` or ``"int8"``.
         progress: Receives progress and notes.
 
     Returns:
@@ -92,7 +102,10 @@ def index_folders(
         raise InputError("folders is empty: expected at least one folder of images and videos")
     roots = list(dict.fromkeys(root_of(folder) for folder in given))
     reporter = progress or SilentProgress()
-    with open_index(os.fspath(into), roots, model=model, device=device, threads=threads, progress=reporter) as opened:
+    where = os.fspath(into)
+    with open_index(
+        where, roots, model=model, device=device, threads=threads, storage=storage, progress=reporter
+    ) as opened:
         result = opened.index(roots, exclude=exclude, follow_links=follow_links, ocr=ocr, progress=reporter)
         opened.collection.settle(progress=reporter)
     return result
@@ -131,6 +144,7 @@ def open_index(
     model: str | None,
     device: str | None = None,
     threads: int | None = None,
+    storage: str | None = None,
     progress: ProgressReporter,
 ) -> Iterator[OpenIndex]:
     """Open or create the collection at ``where`` to index ``roots`` into it.
@@ -140,6 +154,10 @@ def open_index(
     """
     known = known_collection(where)
     check_folders(roots, known)
+    if known is not None:
+        check_same_storage(known, storage)
+    elif storage is not None:
+        check_storage(storage)
     encoder, source = _load(where, model, known, device, threads)
     if known is not None and known.model != encoder.fingerprint():
         raise model_mismatch_error(known.where, known.model, known.model_source, encoder.fingerprint(), source)
@@ -150,7 +168,7 @@ def open_index(
             f"{known.lost_changes} committed changes of {where} are missing, its write-ahead log was damaged: files "
             "that they added are indexed again"
         )
-    with closing(_open(where, encoder, source, new=known is None)) as collection:
+    with closing(_open(where, encoder, source, storage, new=known is None)) as collection:
         if known is not None and source != known.model_source and _is_gone(known.model_source):
             collection.set_model_source(source)
             progress.note(f"the model is no longer at {known.model_source}: using {source} from now on")
@@ -251,6 +269,8 @@ def recorded_model(
 
 def _loaded(place: str, source: str, device: str | None, threads: int | None) -> IndexModel:
     model = load(place, device=device, threads=threads)
+    if isinstance(model, PairScorer):
+        raise InputError(f"{source}: {model.no_vectors}")
     if model.preprocessing is None:
         raise InputError(f"{source} reads features, not images: use a model that reads images")
     return model
@@ -282,7 +302,9 @@ def _is_gone(source: str) -> bool:
     return Path(source).is_absolute() and not os.path.isfile(Path(source) / "config.json")  # noqa: PTH113 - never raises
 
 
-def _open(where: str, model: IndexModel, source: str, *, new: bool) -> Collection:
+def _open(where: str, model: IndexModel, source: str, storage: str | None, *, new: bool) -> Collection:
     if new:
-        return create_collection(where, model=model.fingerprint(), model_source=source, dimensions=model.embed_size)
+        return create_collection(
+            where, model=model.fingerprint(), model_source=source, dimensions=model.embed_size, storage=storage
+        )
     return open_collection(where, write=True, model=model.fingerprint())

@@ -14,6 +14,7 @@ from weakref import WeakKeyDictionary
 from vse._util.plugins import Registry
 from vse.errors import InputError, VSEError
 from vse.index.checks import model_mismatch_error
+from vse.index.storage import DEFAULT_STORAGE, check_storage
 from vse.index.types import Backend, Collection, CollectionInfo, NameCount
 from vse.models.coefficients import Coefficients, RelevanceCoefficients, coefficients_of, own_relevance
 from vse.models.devices import DeviceError
@@ -70,7 +71,12 @@ EXTERNAL = "external:"
 
 
 def create_collection(
-    where: str | os.PathLike[str], *, model: str, model_source: str | None = None, dimensions: int
+    where: str | os.PathLike[str],
+    *,
+    model: str,
+    model_source: str | None = None,
+    dimensions: int,
+    storage: str | None = None,
 ) -> Collection:
     """Create an empty collection, open for writing.
 
@@ -80,10 +86,12 @@ def create_collection(
         model_source: Folder or name where that model is found again; None if embeddings are computed elsewhere, so that
             the collection is searched by vectors and by its items.
         dimensions: Width of its embeddings.
+        storage: How a collection in a folder stores them: ``"float32"`` (default), ``"float16"`` or ``"int8"``.
 
     Raises:
-        InputError: A collection or something else exists there already.
+        InputError: A collection or something else exists there already, or its backend has no such storage.
     """
+    stored = check_storage(DEFAULT_STORAGE if storage is None else storage)
     model_source = f"{EXTERNAL}{model}" if model_source is None else model_source
     other = _plugin_backend(where)
     if other is not None:
@@ -92,10 +100,14 @@ def create_collection(
     if backend_of(where) == "milvus":
         from vse.index.milvus import MilvusCollection
 
+        if stored != DEFAULT_STORAGE:
+            raise InputError(f"storage {stored!r}: Milvus stores float32, leave it out or keep the index in a folder")
         return MilvusCollection.create(_address(where), model=model, model_source=model_source, dimensions=dimensions)
     from vse.index.store import EmbeddedCollection
 
-    return EmbeddedCollection.create(folder_at(where), model=model, model_source=model_source, dimensions=dimensions)
+    return EmbeddedCollection.create(
+        folder_at(where), model=model, model_source=model_source, dimensions=dimensions, storage=stored
+    )
 
 
 def collection_exists(where: str | os.PathLike[str]) -> bool:
@@ -119,6 +131,21 @@ def collection_exists(where: str | os.PathLike[str]) -> bool:
         return is_collection(folder)
     except OSError as error:
         raise VSEError(f"{folder} cannot be read ({error.strerror}): check its permissions") from None
+
+
+def convert_collection(where: str | os.PathLike[str]) -> bool:
+    """Convert a collection of an earlier version to the current format, if it needs that; return whether it did.
+
+    Items keep their ids. The next call resumes an interrupted conversion.
+
+    Raises:
+        VSEError: It cannot be read, or another process is writing to it.
+    """
+    if backend_of(where) != "milvus":
+        return False
+    from vse.index.milvus import convert_collection
+
+    return convert_collection(_address(where)) is not None
 
 
 def find_collections(folder: str | os.PathLike[str], pattern: str) -> list[str]:

@@ -40,6 +40,7 @@ class Result:
         relevance: Probability that it fits the query; see :mod:`vse.index.relevance`. None if the model has no
             coefficients for it, or the query contains images or items.
         matched: Fields that hold words of the query, as in :data:`vse.index.words.FIELDS`; see :mod:`vse.index.fusion`.
+        rerank_score: Score of the re-ranker, whose order the results have; None without one, and behind its depth.
     """
 
     item: Item
@@ -50,6 +51,7 @@ class Result:
     relevance: float | None = None
     moments: int = 1
     matched: tuple[str, ...] = ()
+    rerank_score: float | None = None
 
     @property
     def grade(self) -> Grade | None:
@@ -92,7 +94,8 @@ class Result:
         names = ("id", "path", "score", "confidence", "relevance", "grade", "start", "end", "kind", "taken")
         found = {name: getattr(self, name) for name in names}
         lists = {"matched": list(self.matched), "group": list(self.group)}
-        return {**found, **lists, "moments": self.moments, "missing": self.missing}
+        again = {} if self.rerank_score is None else {"rerank_score": self.rerank_score}
+        return {**found, **again, **lists, "moments": self.moments, "missing": self.missing}
 
 
 @dataclass(frozen=True)
@@ -110,6 +113,25 @@ class EmptyReason:
 
 
 @dataclass(frozen=True)
+class Reranking:
+    """How results were re-ranked.
+
+    Attributes:
+        model: The re-ranker.
+        depth: Candidates that were to be re-ranked.
+        scored: Those that were.
+        unreadable: Those whose file could not be read; they come behind the others.
+        complete: Whether time sufficed for all of them. If not, the rest has the order of the first stage.
+    """
+
+    model: str
+    depth: int
+    scored: int
+    unreadable: int
+    complete: bool
+
+
+@dataclass(frozen=True)
 class SearchResults:
     """One page of results, starting at ``offset``.
 
@@ -124,6 +146,7 @@ class SearchResults:
         vector: Embedding of the query ``(D,)``, needed for evidence.
         empty_reason: Why there is no result at all; None if there are some, on this page or before it.
         notes: What should be said about the query, each as ``"code: words"``; see :mod:`vse.index.language`.
+        reranking: How the results were re-ranked; None if they were not. See :mod:`vse.index.rerank`.
     """
 
     query: str
@@ -136,13 +159,15 @@ class SearchResults:
     vector: Vectors | None = field(default=None, compare=False, repr=False)
     empty_reason: EmptyReason | None = None
     notes: tuple[str, ...] = ()
+    reranking: Reranking | None = None
 
     def to_json(self) -> dict[str, Any]:
         results = [result.to_json() for result in self.results]
         lists: dict[str, Any] = {"unknown": list(self.unknown), "cut": list(self.cut), "notes": list(self.notes)}
         lists["empty_reason"] = None if self.empty_reason is None else asdict(self.empty_reason)
         head = {"query": self.query, "exact": self.exact, "results": results}
-        return {**head, "offset": self.offset, "more": self.more, **lists}
+        again = {} if self.reranking is None else {"reranking": asdict(self.reranking)}
+        return {**head, "offset": self.offset, "more": self.more, **lists, **again}
 
 
 def clock(seconds: float) -> str:

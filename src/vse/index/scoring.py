@@ -5,20 +5,21 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from vse.index.storage import Rows, decode
 from vse.index.types import Vectors
 
 BLOCK = 8192
 
 
-def exact_scores(matrix: Vectors, rows: NDArray[np.int64], query: Vectors) -> NDArray[np.float32]:
-    """Return the scores of ``rows`` against ``query (D,)``; NaN for zero rows, which are purged embeddings.
+def exact_scores(matrix: Rows, rows: NDArray[np.int64], query: Vectors) -> NDArray[np.float32]:
+    """Return the scores of stored ``rows`` against ``query (D,)``; NaN for zero rows, which are purged embeddings.
 
     Products of float32 are exact in double precision, and their sums nearly so.
     """
     scores = np.empty(len(rows), np.float32)
     wide = query.astype(np.float64)
     for start in range(0, len(rows), BLOCK):
-        block = matrix[rows[start : start + BLOCK]]
+        block = decode(matrix[rows[start : start + BLOCK]])
         values = (block.astype(np.float64) * wide).sum(axis=1)
         scores[start : start + BLOCK] = np.where(block.any(axis=1), values, np.nan)
     return scores

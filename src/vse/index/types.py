@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from vse.errors import InputError
 from vse.index.filters import Filter
+from vse.index.storage import DEFAULT_STORAGE, Storage
 from vse.inputs.files import MediaKind
 from vse.progress import ProgressReporter
 
@@ -227,6 +228,7 @@ class CollectionInfo:
         changes: Items added plus items removed within this generation; replacing an item counts 2.
         root_files: Number of files of each root.
         lost_changes: Committed changes that are missing because the database was damaged; index the folders again.
+        storage: How the embeddings are stored; a server may store them otherwise.
     """
 
     where: str
@@ -242,13 +244,15 @@ class CollectionInfo:
     changes: int
     root_files: tuple[int, ...]
     lost_changes: int = 0
+    storage: Storage = DEFAULT_STORAGE
 
 
 class Collection(Protocol):
     """Files and embeddings behind one interface. One writer at a time, any number of readers.
 
     Embeddings are unit vectors; a score is their dot product. ``add`` and ``remove`` are atomic, and durable once they
-    return, even if the process or machine crashes.
+    return, even if the process or machine crashes. On Milvus several may write, and a call is not atomic: see
+    ``docs/collections.md``.
     """
 
     @property

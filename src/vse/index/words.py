@@ -103,7 +103,7 @@ def texts_of(file: MediaFile) -> tuple[str, ...]:
         _name_words(name),
         _name_words(f"{above}/{folder}"),
         *(
-            " ".join(fold(text or ""))
+            " ".join(fold(text)) if text else ""
             for text in (
                 "\n".join(file.captions),
                 file.title,
@@ -127,6 +127,8 @@ def _name_words(name: str) -> str:
 
 def _humps(piece: str) -> list[str]:
     """Split letters before each capital that begins a word: ``JPEGImage`` is ``JPEG`` and ``Image``."""
+    if piece.islower() or piece.isupper() or piece.isdecimal():
+        return [piece]
     starts = [0]
     for at in range(1, len(piece)):
         after_small = piece[at - 1].islower() and piece[at].isupper()

@@ -17,13 +17,12 @@ import time
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import closing, contextmanager
 from contextvars import ContextVar
-from dataclasses import asdict
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from vse._util.prefetch import available_cores
-from vse._util.worker_process import NeedsMemoryError, Reply, memory_budget
+from vse._util.worker_process import NeedsMemoryError, Reply, memory_budget, shallow
 from vse._util.workers import WorkerPool, WorkerStoppedError, WorkerTimeoutError
 from vse.inputs.files import BadMediaError, TooSlowError
 from vse.inputs.images import (
@@ -176,7 +175,7 @@ def _video(
     task: str, path: str | os.PathLike[str], arguments: Mapping[str, Any], limits: VideoLimits
 ) -> Generator[Reply, None, None]:
     name = os.fspath(path)
-    given = {**arguments, "path": os.path.abspath(name), "name": name, "limits": asdict(limits)}  # noqa: PTH100
+    given = {**arguments, "path": os.path.abspath(name), "name": name, "limits": shallow(limits)}  # noqa: PTH100
     seconds, deadline = max(limits.max_time, 0) + GRACE, _deadline.get()
     try:
         for reply in decoders().stream(task, given, seconds=seconds, deadline=deadline):
@@ -197,7 +196,7 @@ def _call_for_image(
     name: str | None = None,
 ) -> Reply:
     limits = limits or ImageLimits()
-    given = {**arguments, "limits": asdict(limits)}
+    given = {**arguments, "limits": shallow(limits)}
     content, deadline = b"", _deadline.get()
     if isinstance(source, bytes):
         given["name"], content = name or f"image of {len(source):,} bytes", source
@@ -313,7 +312,6 @@ def even_frames_task(arguments: Mapping[str, Any], _: bytes) -> Iterator[Reply]:
 
 def reduced(pixels: NDArray[np.uint8], longest: int) -> NDArray[np.uint8]:
     """Return pixels (H, W, 3) with no side above ``longest``."""
-    import numpy as np
 
     from vse.inputs.resizing import resize
 
@@ -321,7 +319,7 @@ def reduced(pixels: NDArray[np.uint8], longest: int) -> NDArray[np.uint8]:
     if longer <= longest:
         return pixels
     height, width = (max(1, round(side * longest / longer)) for side in pixels.shape[:2])
-    return resize(pixels, (height, width), "bilinear").astype(np.uint8)
+    return resize(pixels, (height, width), "bilinear", small=True)
 
 
 def _content(arguments: Mapping[str, Any], content: bytes, limits: ImageLimits) -> bytes:

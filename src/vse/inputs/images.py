@@ -12,7 +12,7 @@ import struct
 import warnings
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeAlias
+from typing import TypeAlias, cast
 
 import numpy as np
 from PIL import Image, ImageFile
@@ -29,12 +29,16 @@ _ACCEPTED = "expected (H, W), (H, W, 1), (H, W, 3) or (H, W, 4) of uint8, uint16
 
 
 def image_to_rgb(image: Image.Image, extrema: tuple[float, float] | None = None) -> np.ndarray:
-    """Return a PIL image of any mode as a new uint8 (H, W, 3).
+    """Return a PIL image of any mode as a new uint8 (H, W, 3); see :func:`_to_rgb`."""
+    return np.array(_to_rgb(image, extrema))
+
+
+def _to_rgb(image: Image.Image, extrema: tuple[float, float] | None = None) -> np.ndarray | Image.Image:
+    """Return a PIL image of any mode as uint8 (H, W, 3), or as a decoded PIL image in mode RGB.
 
     Transparency, also of a palette or a single colour, is blended with white. 16-bit greys are divided by 257. Mode
     ``I`` holds 16 bits if a value is above 255, else 8; mode ``F`` holds 0 … 1 if no value is outside, else 0 … 255.
-    Values outside are clipped, NaN is black. ``extrema`` are the smallest and largest value of the whole image, if
-    ``image`` is a part of it.
+    Values outside are clipped, NaN is black. ``extrema`` are those of the whole image, if ``image`` is a part of it.
     """
     if image.mode.startswith("I;16"):
         return _grey(_eight_bits(np.asarray(image).astype(np.uint16)))
@@ -50,12 +54,11 @@ def image_to_rgb(image: Image.Image, extrema: tuple[float, float] | None = None)
         return _grey((values * scale).clip(0, 255).round().astype(np.uint8))
     if image.mode in ("La", "LA", "PA", "RGBa", "RGBA") or "transparency" in image.info:
         image = image.convert("LA").convert("RGBA") if image.mode == "La" else image.convert("RGBA")
-        white = Image.new("RGBA", image.size, (255, 255, 255, 255))
-        image = Image.alpha_composite(white, image)
+        image = Image.alpha_composite(Image.new("RGBA", image.size, (255, 255, 255, 255)), image)
     if image.mode != "RGB":
         image = image.convert("RGB")
     image.load()  # decode here: numpy would hide some errors
-    return np.array(image)
+    return image
 
 
 def array_to_rgb(array: np.ndarray) -> np.ndarray:
@@ -163,7 +166,13 @@ def read_image(
     Raises:
         BadImageError: For any invalid, truncated or malicious file, whatever the decoder raised.
     """
-    limits = limits or ImageLimits()
+    return cast("np.ndarray", read_rgb(source, limits or ImageLimits(), at_least, as_array=True))
+
+
+def read_rgb(
+    source: ImageSource, limits: ImageLimits, at_least: tuple[int, int] | None, *, as_array: bool = False
+) -> np.ndarray | Image.Image:
+    """Return what :func:`read_image` does, without ``as_array`` as a PIL image where that saves a copy."""
     if at_least is not None and min(at_least) < 1:
         raise InputError(f"at_least must be a height and a width of at least 1, got {at_least}")
     if isinstance(source, np.ndarray):
@@ -173,7 +182,7 @@ def read_image(
             raise BadImageError("array", str(error)) from None
     if isinstance(source, Image.Image):
         name = printable_name(str(getattr(source, "filename", "") or "PIL image"))
-        return _decode(source, b"", name, limits, None)
+        return _decode(source, b"", name, limits, None, as_array)
     if isinstance(source, bytes):
         name = f"image of {len(source):,} bytes"
         data = source
@@ -183,7 +192,7 @@ def read_image(
     else:
         raise BadImageError(type(source).__name__, "expected a path, bytes, a PIL image or a numpy array")
     with _opened(data, name, limits) as image:
-        return _decode(image, data, name, limits, at_least)
+        return _decode(image, data, name, limits, at_least, as_array)
 
 
 def check_image(content: bytes, name: str, limits: ImageLimits) -> int:
@@ -296,8 +305,8 @@ def _check_size(image: Image.Image, name: str, limits: ImageLimits) -> None:
 
 
 def _decode(
-    image: Image.Image, data: bytes, name: str, limits: ImageLimits, at_least: tuple[int, int] | None
-) -> np.ndarray:
+    image: Image.Image, data: bytes, name: str, limits: ImageLimits, at_least: tuple[int, int] | None, as_array: bool
+) -> np.ndarray | Image.Image:
     _check_size(image, name, limits)
     try:
         factor = _plan(image, data, at_least) if data else 1
@@ -305,7 +314,8 @@ def _decode(
         # Read it after decoding: some formats store it at the end, and Pillow has already applied it for TIFF.
         upright = _UPRIGHT.get(_orientation(image))
         if image.width * image.height <= LARGE:
-            return image_to_rgb(image if upright is None else image.transpose(upright))
+            found = _to_rgb(image if upright is None else image.transpose(upright))
+            return np.array(found) if as_array and isinstance(found, Image.Image) else found
         pixels = _in_strips(image, factor)
         if factor > 1 and upright is not None:
             return np.array(Image.fromarray(pixels).transpose(upright))

@@ -8,9 +8,10 @@ from dataclasses import KW_ONLY, asdict, dataclass, fields
 from typing import Any, Literal, get_args
 
 import numpy as np
+from PIL import Image
 
 from vse.errors import InputError, unknown_choice
-from vse.inputs.images import ImageLimits, ImageSource, read_image
+from vse.inputs.images import ImageLimits, ImageSource, read_image, read_rgb
 from vse.inputs.resizing import Method, resize
 
 Fit = Literal["stretch", "crop"]
@@ -120,18 +121,18 @@ def prepare(image: np.ndarray, how: ImagePreprocessing, augment: np.random.Gener
     if not isinstance(image, np.ndarray) or image.dtype != np.uint8 or image.ndim != 3 or image.shape[2] != 3:
         found = f"{image.dtype} {image.shape}" if isinstance(image, np.ndarray) else type(image).__name__
         raise InputError(f"prepare takes a uint8 array (H, W, 3), got {found}: read_image makes one")
-    return normalise(_fitted(image, how, augment), how)
-
-
-def _fitted(image: np.ndarray, how: ImagePreprocessing, augment: np.random.Generator | None) -> np.ndarray:
-    """Return the image at the model's size, float32 (h, w, 3) in 0 … 255."""
     if augment is not None:
-        return resize(_random_view(image, augment), how.size, how.resize)
+        return normalise(resize(_random_view(image, augment), how.size, how.resize), how)
+    return normalise(_fitted(image, how), how)
+
+
+def _fitted(image: np.ndarray | Image.Image, how: ImagePreprocessing, small: bool = False) -> np.ndarray:
+    """Return the image at the model's size, (h, w, 3) in 0 … 255: float32, or uint8 if ``small`` and that is exact."""
     if how.fit == "stretch":
-        return resize(image, how.size, how.resize)
-    size = _covering(image, how.resized)
+        return resize(image, how.size, how.resize, small=small)
+    size = _covering(image.shape[:2] if isinstance(image, np.ndarray) else image.size[::-1], how.resized)
     window = _centre(size, how.size, how.rounding)  # a narrow image covers far more
-    return resize(image, size, how.resize, window=window)
+    return resize(image, size, how.resize, window=window, small=small)
 
 
 def load_pixels(
@@ -155,8 +156,7 @@ def load_small(source: ImageSource, how: ImagePreprocessing, limits: ImageLimits
 
     As uint8 where that is exact: a quarter of the bytes, for what is sent between processes.
     """
-    pixels = _fitted(read_image(source, limits=limits, at_least=_at_least(how, None)), how, None)
-    return pixels if how.resize == "plain-bilinear" else pixels.astype(np.uint8)
+    return _fitted(read_rgb(source, limits, _at_least(how, None)), how, small=True)
 
 
 def _at_least(how: ImagePreprocessing, augment: np.random.Generator | None) -> tuple[int, int] | None:
@@ -178,10 +178,9 @@ def _random_view(image: np.ndarray, augment: np.random.Generator) -> np.ndarray:
     return view[:, ::-1] if mirror < 0.5 else view
 
 
-def _covering(image: np.ndarray, box: tuple[int, int]) -> tuple[int, int]:
-    """Return the smallest size with the image's aspect ratio that covers ``box``; the longer side is rounded down."""
-    rows, columns = image.shape[:2]
-    height, width = box
+def _covering(size: tuple[int, ...], box: tuple[int, int]) -> tuple[int, int]:
+    """Return the smallest size with the aspect ratio of ``size`` that covers ``box``, its longer side rounded down."""
+    (rows, columns), (height, width) = size, box
     if rows * width < columns * height:  # the image is wider than the box: its height decides
         return height, max(width, columns * height // max(rows, 1))
     return max(height, rows * width // max(columns, 1)), width

@@ -18,13 +18,16 @@ _PILLOW = {"bilinear": Image.Resampling.BILINEAR, "bicubic": Image.Resampling.BI
 
 
 def resize(
-    image: np.ndarray,
+    image: np.ndarray | Image.Image,
     size: tuple[int, int],
     method: Method = "plain-bilinear",
     *,
     window: tuple[slice, slice] | None = None,
+    small: bool = False,
 ) -> np.ndarray:
     """Return ``image`` (H, W, 3) at ``size`` (h, w), as float32 (h, w, 3) in the units of the input; never a view.
+
+    An RGB image of Pillow is not copied where Pillow resizes it. ``small`` returns its uint8, where that is exact.
 
     - ``plain-bilinear`` has half-pixel centres and no antialiasing. Along each axis, output pixel i lies at
       ``x = (i + 0.5) * N / n - 0.5``, clamped to 0 … N - 1, and is ``(1 - f) * p[floor(x)] + f * p[floor(x) + 1]``
@@ -40,20 +43,24 @@ def resize(
     height, width = size
     if height < 1 or width < 1:
         raise InputError(f"an image cannot be resized to {height} x {width}: both sides must be at least 1")
-    if image.ndim != 3 or image.shape[2] != 3 or 0 in image.shape:
-        raise InputError(f"resize takes an image of shape (H, W, 3), got {image.shape}")
+    if isinstance(image, Image.Image) and (method not in _PILLOW or image.size == (width, height)):
+        image = np.asarray(image)
+    shape = image.shape if isinstance(image, np.ndarray) else (image.height, image.width, len(image.getbands()))
+    if len(shape) != 3 or shape[2] != 3 or 0 in shape:
+        raise InputError(f"resize takes an image of shape (H, W, 3), got {shape}")
     rows, columns = window or (slice(0, height), slice(0, width))
     if not (0 <= rows.start < rows.stop <= height and 0 <= columns.start < columns.stop <= width):
         raise InputError(f"window {rows}, {columns} lies outside of {height} x {width}: expected a part of it")
-    if method == "plain-bilinear":
+    if method == "plain-bilinear" and isinstance(image, np.ndarray):
         if image.dtype not in (np.uint8, np.float32):
             raise InputError(f"plain-bilinear resizes uint8 or float32, got {image.dtype}: convert the image first")
         return _plain_bilinear(image, size, rows, columns)
     if method not in _PILLOW:
         raise InputError(unknown_choice("resize method", method, get_args(Method)))
-    if image.dtype != np.uint8:
+    if isinstance(image, np.ndarray) and image.dtype != np.uint8:
         raise InputError(f"{method} resizes uint8, got {image.dtype}: convert the image, or use plain-bilinear")
-    return _pillow(image, size, rows, columns, method).astype(np.float32)
+    found = _pillow(image, size, rows, columns, method)
+    return found.copy() if small else found.astype(np.float32)
 
 
 def _plain_bilinear(image: np.ndarray, size: tuple[int, int], down: slice, across: slice) -> np.ndarray:
@@ -75,15 +82,18 @@ def _plain_bilinear(image: np.ndarray, size: tuple[int, int], down: slice, acros
     return _blend(image[low], image[high], share[:, None, None])  # (h, w, 3)
 
 
-def _pillow(image: np.ndarray, size: tuple[int, int], down: slice, across: slice, method: Method) -> np.ndarray:
+def _pillow(
+    image: np.ndarray | Image.Image, size: tuple[int, int], down: slice, across: slice, method: Method
+) -> np.ndarray:
     """Return the window of Pillow's result; its ``box`` is single precision, so ordinary sizes are computed whole."""
-    (rows, columns), (height, width) = image.shape[:2], size
-    shape = (down.stop - down.start, across.stop - across.start)
-    if (rows, columns) == size:
-        return image[down, across]
-    pillow = Image.fromarray(np.ascontiguousarray(image))
+    (height, width), shape = size, (down.stop - down.start, across.stop - across.start)
+    if isinstance(image, np.ndarray):
+        if image.shape[:2] == size:
+            return image[down, across]
+        image = Image.fromarray(np.ascontiguousarray(image))
     if height * width <= WHOLE * shape[0] * shape[1]:
-        return np.asarray(pillow.resize((width, height), _PILLOW[method]))[down, across]
+        return np.asarray(image.resize((width, height), _PILLOW[method]))[down, across]
+    columns, rows = image.size
     across_each, down_each = columns / width, rows / height  # pixels of the image for one of the result
     box = (
         across.start * across_each,
@@ -91,7 +101,7 @@ def _pillow(image: np.ndarray, size: tuple[int, int], down: slice, across: slice
         min(across.stop * across_each, columns),
         min(down.stop * down_each, rows),
     )
-    return np.asarray(pillow.resize(shape[::-1], _PILLOW[method], box=box))
+    return np.asarray(image.resize(shape[::-1], _PILLOW[method], box=box))
 
 
 def _neighbours(source: int, target: int, part: slice) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from tokenizers import Tokenizer
-from tokenizers.models import WordLevel
+from tokenizers.models import BPE, WordLevel
 from tokenizers.processors import TemplateProcessing
 
 from vse._util.atomic import write_text
@@ -19,6 +19,7 @@ from vse.inputs.tokenizer import SpecialIds, TextTokenizer
 
 PAD, START, END, UNK, MASK = "<pad>", "<start>", "<end>", "<unk>", "<mask>"
 FIRST = (PAD, START, END, UNK)  # ids 0 to 3
+INSIDE = "##"  # before a character that does not begin a word
 
 # Captions have about a dozen words; this limits text pasted into the search field.
 DEFAULT_LENGTH = 128
@@ -130,3 +131,34 @@ class Vocabulary:
             end=self._ids[END],
         )
         return TextTokenizer(tokenizer, max_length=max_length, kind="words", special=special)
+
+
+CHARACTER_SPECIALS = (*FIRST, MASK)  # ids 0 to 4 of a character tokenizer
+CHARACTER_LENGTH = 640  # characters of a text: a hundred words
+
+
+def character_tokenizer(captions: Iterable[str], max_length: int = CHARACTER_LENGTH) -> TextTokenizer:
+    """Return a tokenizer of characters, which knows where words begin.
+
+    With k characters the ids are: five special tokens, the k characters at the beginning of a word, and the same k
+    inside a word. All printable ASCII characters are known, whether or not they occur.
+
+    Args:
+        captions: The training captions: their characters are known.
+        max_length: How many characters of a text are read, ``<start>`` and ``<end>`` included.
+    """
+    if isinstance(captions, str):
+        raise InputError("expected many captions, got one str: put it into a list")
+    seen = {character for caption in captions for word in words_of(caption) for character in word}
+    ascii_printable = {chr(code) for code in range(33, 127) if not "A" <= chr(code) <= "Z"}
+    characters = sorted(seen | ascii_printable)
+    entries = (*CHARACTER_SPECIALS, *characters, *(f"{INSIDE}{character}" for character in characters))
+    ids = {entry: number for number, entry in enumerate(entries)}
+    tokenizer = Tokenizer(BPE(ids, [], unk_token=UNK, continuing_subword_prefix=INSIDE))
+    tokenizer.normalizer = word_normalizer()
+    tokenizer.pre_tokenizer = word_splitter()
+    tokenizer.post_processor = TemplateProcessing(
+        single=f"{START} $A {END}", special_tokens=[(START, ids[START]), (END, ids[END])]
+    )
+    special = SpecialIds(pad=ids[PAD], unk=ids[UNK], mask=ids[MASK], start=ids[START], end=ids[END])
+    return TextTokenizer(tokenizer, max_length=max_length, kind="subwords", special=special)

@@ -10,7 +10,7 @@ from torch import nn
 from vse.encoders.backbones import VisionTransformer, create_backbone
 from vse.encoders.dual import DualImageEncoder, DualTextEncoder, create_dual
 from vse.encoders.image import GridEncoder, RegionEncoder, create_projection
-from vse.encoders.text import BiGRUEncoder, WordEncoder
+from vse.encoders.text import WordEncoder
 from vse.encoders.transformer_text import (
     TransformerTextEncoder,
     architecture_of,
@@ -21,9 +21,11 @@ from vse.encoders.video import FrameEncoder
 from vse.errors import InputError
 from vse.models.config import (
     OWN,
+    CharactersConfig,
     DualImageConfig,
     DualTextConfig,
     FramesConfig,
+    GRUConfig,
     ImageConfig,
     ModelConfig,
     PoolingConfig,
@@ -31,7 +33,10 @@ from vse.models.config import (
     TextConfig,
     TransformerConfig,
 )
+from vse.models.system_config import LAST, SystemConfig
 from vse.pooling import Pooling, create_pooling, pooling_builder
+from vse.systems.registry import text_encoder_class
+from vse.systems.text import CharacterEncoder, GRUEncoder, LastPool
 
 
 def build_pooling(config: PoolingConfig, size: int) -> Pooling:
@@ -80,17 +85,25 @@ def build_image_encoder(
     return GridEncoder(backbone, projection, pooling, config.windows), config.model_copy(update=update)
 
 
-def build_text_encoder(config: TextConfig, size: int, *, dual: Any = None) -> tuple[nn.Module, TextConfig]:
+def build_text_encoder(
+    config: TextConfig, size: int, *, dual: Any = None, system: SystemConfig | None = None
+) -> tuple[nn.Module, TextConfig]:
     """Build a text encoder; return it with its configuration, a transformer's architecture filled in."""
     if isinstance(config, DualTextConfig):
         network = dual if dual is not None else create_dual(config.library, config.architecture)
         return DualTextEncoder(config.library, network, config.pad_to, config.pad_id), config
+    if isinstance(config, GRUConfig | CharactersConfig):
+        pooling = LastPool() if config.pooling.name == LAST else build_pooling(config.pooling, size)
+        if isinstance(config, GRUConfig):
+            return GRUEncoder(config.vocabulary_size, config.word_size, size, pooling), config
+        options = config.model_dump(exclude={"kind", "vocabulary_size", "pooling"})
+        return CharacterEncoder(config.vocabulary_size, size, pooling, **options), config
     pooling = build_pooling(config.pooling, size)
     if not isinstance(config, TransformerConfig):
         words, width = config.vocabulary_size, config.word_size
         if config.kind == "words":
             return WordEncoder(words, width, size, pooling, config.dropout), config
-        return BiGRUEncoder(words, width, size, pooling), config
+        return text_encoder_class(system)(words, width, size, pooling), config
     if config.architecture:
         transformer = create_transformer(config.architecture)
     elif config.pretrained is not None:

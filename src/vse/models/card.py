@@ -15,10 +15,11 @@ from vse._util.atomic import write_text
 from vse._version import __version__
 from vse.errors import MissingDependencyError
 from vse.inputs.preprocessing import ImagePreprocessing
-from vse.models.config import HGRConfig, ImageConfig, PoolingConfig, TextConfig
+from vse.models.config import CrossConfig, HGRConfig, ImageConfig, PairConfig, PoolingConfig, TextConfig
 from vse.models.curves import CARD_FILE, CURVES_FILE, FIGURE_FILE, PoolingCurve, Tower, write_curves
 from vse.models.curves_plot import plot_curves
 from vse.models.front_matter import UNNAMED, front_matter
+from vse.models.pair_options import system_label
 
 if TYPE_CHECKING:
     from vse.inputs.tokenizer import TextTokenizer
@@ -64,8 +65,11 @@ def text_tower(config: TextConfig, feature_size: int | None = None, parameters: 
         network = f"{model_type}{f' from {config.pretrained}' if config.pretrained else ''}"
     elif config.kind == "dual":
         network = f"{config.architecture.get('model_type', config.library)}, text half"
+    elif config.kind == "characters":
+        network, feature_size = "words from characters, bidirectional GRU", config.character_size
     else:
-        network, feature_size = f"bidirectional GRU, {config.vocabulary_size:,} words", config.word_size
+        directions = "GRU" if config.kind == "gru" else "bidirectional GRU"
+        network, feature_size = f"{directions}, {config.vocabulary_size:,} words", config.word_size
     return TowerReport("text", config.kind, network, describe_pooling(config.pooling), feature_size, parameters)
 
 
@@ -78,6 +82,20 @@ def hgr_towers(
     return (
         TowerReport("image", "hgr", "frames of videos, three levels", pooled[0], config.feature_size, video_parameters),
         TowerReport("text", "hgr", words, pooled[1], config.word_size, text_parameters),
+    )
+
+
+def cross_towers(
+    config: CrossConfig, image_parameters: int | None = None, text_parameters: int | None = None
+) -> tuple[TowerReport, TowerReport]:
+    """Describe the regions and the joint transformer of a cross-encoder, which has no poolings."""
+    described = config.architecture
+    network = f"{described.get('model_type', 'bert')}, {described.get('num_hidden_layers', 12)} joint layers"
+    regions = "regions from disk" + (" with boxes" if config.boxes else "")
+    width = described.get("hidden_size", 768)
+    return (
+        TowerReport("image", "cross", regions, "none", config.feature_size, image_parameters),
+        TowerReport("text", "cross", network, "first token", width, text_parameters),
     )
 
 
@@ -187,11 +205,26 @@ def _what_it_is(model: TorchModel) -> str:
         )
         towers = hgr_towers(model.config, size("video_encoder"), size("text_encoder"))
         return _described(summary, towers, model.config.about)
+    if isinstance(model.config, CrossConfig):
+        summary = (
+            "Regions of an image and tokens of a sentence in one transformer; the score of a pair is the logit that "
+            "they match. There is no single vector of either: it re-ranks what a VSE model finds."
+        )
+        towers = cross_towers(model.config, size("regions"), size("transformer"))
+        return _described(summary, towers, model.config.about)
     linear = getattr(model.text_encoder, "linear", None)  # of a transformer; a BiGRU's width is in the configuration
     towers = (
         image_tower(model.config.image, model.feature_size, size("image_encoder")),
         text_tower(model.config.text, getattr(linear, "in_features", None), size("text_encoder")),
     )
+    if isinstance(model.config, PairConfig):
+        chosen = ", ".join(f"{name} = {value}" for name, value in model.config.options.items())
+        summary = (
+            f"Images and sentences as sets of unit vectors of {model.embed_size} dimensions, compared element by "
+            f"element: {system_label(model.config.system, model.config.options)} ({escaped(chosen)}). There is no "
+            f"single vector of either. The scoring has {size('scoring'):,} parameters."
+        )
+        return _described(summary, towers, model.config.about)
     items = "Videos" if model.config.image.kind == "frames" else "Images"
     summary = (
         f"{items} and sentences as unit vectors of {model.embed_size} dimensions in one space; the score of a pair is "
@@ -216,6 +249,16 @@ def _usage(model: TorchModel) -> str:
         lines.append(f'videos = [np.load("frames.npy")]  # (n, {model.feature_size}) each')
         lines.append('scores = model.score_pairs(videos, ["two dogs play in the snow"])  # (videos, sentences)')
         return _python(lines)
+    if isinstance(model.config, CrossConfig):
+        lines.insert(0, "import numpy as np")
+        lines.append(f'images = [np.load("features.npy")]  # (regions, {model.feature_size}) each')
+        lines.append('scores = model.score_pairs(images, ["two dogs play in the snow"])  # (images, texts)')
+        return _python(lines)
+    if isinstance(model.config, PairConfig):
+        reads = model.preprocessing is not None
+        lines.append('images = ["photo.jpg"]' if reads else 'images = [np.load("features.npy")]  # (regions, features)')
+        lines.append('scores = model.score_pairs(images, ["two dogs play in the snow"])  # (images, sentences)')
+        return _python(lines if reads else ["import numpy as np", *lines])
     if model.preprocessing is None:
         lines.insert(0, "import numpy as np")
         lines.append(f'images = model.encode_images(np.load("features.npy"))  # (n, regions, {model.feature_size})')

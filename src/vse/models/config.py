@@ -6,13 +6,14 @@ model: data, recipe, scores. Needs no torch, so an exported model reads it too.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 from pydantic import AfterValidator, Field, model_serializer, model_validator
 
 from vse._util.strict import Strict, parse
 from vse.inputs.regions import LARGEST as MOST_REGIONS
+from vse.models.pair_options import System, read_options
+from vse.models.system_config import LAST, SystemConfig
 
 if TYPE_CHECKING:
     from vse.inputs.preprocessing import ImagePreprocessing
@@ -137,6 +138,31 @@ class WordsConfig(Strict):
     pooling: PoolingConfig = PoolingConfig()
 
 
+class GRUConfig(Strict):
+    """Words through a GRU of one direction; by default the text is its last state."""
+
+    kind: Literal["gru"] = "gru"
+    vocabulary_size: Annotated[int, Field(ge=1, le=100 * LARGEST)]
+    word_size: Annotated[int, Field(ge=1, le=LARGEST)] = 300
+    pooling: PoolingConfig = PoolingConfig(name=LAST)
+
+
+class CharactersConfig(Strict):
+    """Words from their first ``characters`` characters through layers of ``hidden_sizes``, then a bidirectional GRU.
+
+    The defaults are LIWE's released ones; ``slope`` is that of its leaky ReLU.
+    """
+
+    kind: Literal["characters"] = "characters"
+    vocabulary_size: Annotated[int, Field(ge=7, le=100 * LARGEST)]
+    character_size: Annotated[int, Field(ge=1, le=LARGEST)] = 24
+    characters: Annotated[int, Field(ge=1, le=LARGEST)] = 26
+    hidden_sizes: tuple[Annotated[int, Field(ge=1, le=LARGEST)], ...] = (384, 448)
+    word_size: Annotated[int, Field(ge=1, le=LARGEST)] = 300
+    slope: Annotated[float, Field(ge=0, le=1)] = 0.1
+    pooling: PoolingConfig = PoolingConfig(name=LAST)
+
+
 class TransformerConfig(Strict):
     """A Hugging Face text encoder, built from ``architecture`` or, for a new model, loaded from ``pretrained``."""
 
@@ -214,13 +240,17 @@ def split_marks(raw: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 ImageConfig = Annotated[RegionConfig | GridConfig | FramesConfig | DualImageConfig, Field(discriminator="kind")]
-TextConfig = Annotated[BiGRUConfig | TransformerConfig | WordsConfig | DualTextConfig, Field(discriminator="kind")]
+TextConfig = Annotated[
+    BiGRUConfig | TransformerConfig | WordsConfig | DualTextConfig | GRUConfig | CharactersConfig,
+    Field(discriminator="kind"),
+]
 
 
 class ModelConfig(Strict):
     """Two towers with a joint space of ``embed_size`` dimensions.
 
-    ``foreign`` says where a model comes from that was not trained with vse: source, revision, library, type.
+    ``foreign`` says where a model comes from that was not trained with vse: source, revision, library, type. ``system``
+    is what a named system adds to the towers.
     """
 
     format: Literal[1] = 1
@@ -230,12 +260,13 @@ class ModelConfig(Strict):
     text: TextConfig
     about: About = About()
     foreign: dict[str, Any] | None = None
+    system: SystemConfig | None = None
 
     @model_serializer(mode="wrap")
     def _without_absent(self, write: Any) -> dict[str, Any]:
-        """Leave ``foreign`` out of the configuration of other models."""
+        """Leave ``foreign`` and ``system`` out of the configuration of other models."""
         plain: dict[str, Any] = write(self)
-        return {key: value for key, value in plain.items() if key != "foreign" or value is not None}
+        return {key: value for key, value in plain.items() if key not in {"foreign", "system"} or value is not None}
 
     def preprocessing(self) -> ImagePreprocessing | None:
         """Return how images are prepared; None for a model of features."""
@@ -273,57 +304,83 @@ class HGRConfig(Strict):
     about: About = About()
 
 
-AnyConfig: TypeAlias = ModelConfig | HGRConfig
+BOX = 4
+"""Values of a box: left, top, right, bottom."""
+
+
+class CrossConfig(Strict):
+    """A cross-encoder of regions and tokens, see :class:`~vse.systems.cross_encoder.CrossEncoder`.
+
+    ``architecture`` is that of its BERT; a new model may name a ``pretrained`` one instead, and keep the first
+    ``layers`` of it. With ``boxes``, four values behind the ``feature_size`` of a region are its box.
+    """
+
+    format: Literal[1] = 1
+    runtime: Literal["torch"] = "torch"
+    kind: Literal["cross"] = "cross"
+    feature_size: Width = 2048
+    boxes: bool = False
+    architecture: dict[str, Any] = Field(default_factory=dict)
+    pretrained: str | None = None
+    layers: Width | None = None
+    about: About = About()
+
+
+UNPOOLED = "none"
+"""The pooling of a side whose elements are compared one by one."""
+
+
+class PairConfig(ModelConfig):
+    """Two encoders of sets, whose elements have ``embed_size`` dimensions, and a system that scores pairs of sets.
+
+    ``options`` are those of the system in :mod:`vse.models.pair_options`, completed by their defaults. The poolings of
+    both sides are ``none``.
+    """
+
+    kind: Literal["pairs"] = "pairs"
+    system: System  # type: ignore[assignment]  # scores pairs, where those of ModelConfig add to towers
+    options: dict[str, Any] = Field(default_factory=dict)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _unpooled(cls, value: Any) -> Any:
+        return without_pooling(value)
+
+    @model_validator(mode="after")
+    def _sets(self) -> PairConfig:
+        check_sets(self.image, self.text)
+        object.__setattr__(self, "options", read_options(self.system, self.options).model_dump())
+        return self
+
+
+def without_pooling(value: Any) -> Any:
+    """Fill in the pooling of both sides of a model that pools nothing, where a table leaves it out."""
+    if not isinstance(value, dict):
+        return value
+    sides = {side: value[side] for side in ("image", "text") if isinstance(value.get(side), dict)}
+    return value | {side: {"pooling": UNPOOLED, **table} for side, table in sides.items()}
+
+
+def check_sets(image: Any, text: Any) -> None:
+    """Raise ValueError for encoders whose elements a system of pairs cannot compare."""
+    for side, config, kinds in (("image", image, ("region", "grid")), ("text", text, ("bigru",))):
+        if config.kind not in kinds:
+            raise ValueError(f'{side}.kind is "{config.kind}": a system of pairs takes {" or ".join(kinds)}')
+        if config.pooling.name != UNPOOLED:
+            raise ValueError(
+                f'{side}.pooling is "{config.pooling.name}": a system of pairs compares elements and pools none of '
+                f'them, set it to "{UNPOOLED}"'
+            )
+
+
+AnyConfig: TypeAlias = ModelConfig | PairConfig | HGRConfig | CrossConfig
+KINDS: dict[str, type[Strict]] = {"hgr": HGRConfig, "pairs": PairConfig, "cross": CrossConfig}
+"""The configurations of models that score pairs, by their ``kind``."""
 
 
 def read_config(described: dict[str, Any], where: str) -> AnyConfig:
-    """Validate a configuration: HGR where ``kind`` says so, else two towers."""
-    if described.get("kind") == HGRConfig.model_fields["kind"].default:
-        return parse(HGRConfig, described, where)
-    return parse(ModelConfig, described, where)
-
-
-def published_traits(raw: Mapping[str, Any]) -> dict[str, str]:
-    """Return the traits of a configuration in the words of published tables: region or grid, BiGRU or BERT, poolings.
-
-    Args:
-        raw: The content of ``config.json``.
-    """
-    if raw.get("kind") == "hgr":
-        return _hgr_traits(raw)
-    image, text = raw["image"], raw["text"]
-    traits = {
-        "image": image["kind"],
-        "text": {"transformer": "bert", "words": "bigru"}.get(text["kind"], text["kind"]),
-        "image_pooling": _pooling_name(image["pooling"]),
-        "text_pooling": _pooling_name(text["pooling"]),
-    }
-    if image["kind"] == "dual":
-        traits["backbone"] = str(image["architecture"].get("model_type", image["library"]))
-    if image.get("backbone") is not None:
-        traits["backbone"] = _backbone_name(image["backbone"], raw.get("about", {}).get("recipe", {}))
-    return traits
-
-
-def _hgr_traits(raw: Mapping[str, Any]) -> dict[str, str]:
-    """HGR has attention and HGR∞ GPO on both sides; the tables name no poolings of theirs."""
-    poolings = [_pooling_name(raw[name]) for name in ("video_pooling", "sentence_pooling")]
-    named = {("attention", "attention"): "HGR", ("gpo", "gpo"): "HGR∞"}.get((poolings[0], poolings[1]))
-    described = {"video_pooling": poolings[0], "sentence_pooling": poolings[1]}
-    return {"image": "frames", "text": "bigru", "method": named or "HGR", **({} if named else described)}
-
-
-def _pooling_name(pooling: dict[str, Any]) -> str:
-    """A pooling with options differs from the one of the paper's rows."""
-    return f"{pooling['name']} {pooling['options']}" if pooling["options"] else str(pooling["name"])
-
-
-def _backbone_name(backbone: dict[str, Any], recipe: dict[str, Any]) -> str:
-    """The name in the tables, where it is known; weights of equal shape differ by their source."""
-    if backbone["options"].get("detector"):
-        return "BUTD"
-    if "wsl" in str(recipe.get("backbone_source", "")):
-        return "WSL"
-    depths = {23: "ResNet-101", 36: "ResNet-152"}
-    blocks = backbone["options"].get("blocks") or [0, 0, 0, 0]
-    return depths.get(blocks[2], str(backbone["name"]))
+    """Validate a configuration: of a model that scores pairs where ``kind`` names one, else two towers."""
+    kind = described.get("kind")
+    chosen: type[Any] = KINDS.get(kind, ModelConfig) if isinstance(kind, str) else ModelConfig
+    read: AnyConfig = parse(chosen, described, where)
+    return read

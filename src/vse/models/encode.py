@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from vse._util.prefetch import available_cores
 from vse.errors import InputError, VSEError, unknown_choice
-from vse.models.protocols import Images, Items, TensorLike, Towers, Vectors, VideoTowers
+from vse.models.protocols import Images, ItemInputs, Items, TensorLike, Towers, Vectors, VideoTowers
 from vse.progress import ProgressReporter, SilentProgress
 
 if TYPE_CHECKING:
@@ -106,32 +106,51 @@ def encode_images(
     """
     check_batch_size(batch_size)
     check_choice("on_bad", on_bad, ("report", "raise"))
-    sources = _as_sources(images, towers)
+    sources = as_sources(images, towers)
     reporter = progress or SilentProgress()
     out = np.full((len(sources), towers.embed_size), np.nan, dtype=np.float32)
     found: list[BadImage] = [] if problems is None else problems
     known = len(found)
+    for rows, batch, lengths in image_batches(
+        towers, sources, batch_size, what=what, progress=reporter, problems=None if on_bad == "raise" else found
+    ):
+        out[rows] = towers.embed_images(batch, lengths)
+    if problems is None and found[known:]:
+        warn_of(found, what)
+    return out
+
+
+def image_batches(
+    inputs: ItemInputs,
+    sources: Items,
+    batch_size: int,
+    *,
+    what: Literal["images", "videos"] = "images",
+    progress: ProgressReporter,
+    problems: list[BadImage] | None = None,
+) -> Iterator[tuple[list[int], NDArray[Any], NDArray[np.int64] | None]]:
+    """Yield the rows, pixels or padded features, and the sizes of feature sets, of images that are read ahead.
+
+    A bad image is added to ``problems``; without a list it is an error.
+    """
     one = what.removesuffix("s")
-    reporter.start(len(sources), what)
-    for start, loaded in read_ahead(lambda i: _read_one(towers, sources[i], f"{one} {i}"), len(sources), batch_size):
+    progress.start(len(sources), what)
+    for start, loaded in read_ahead(lambda i: _read_one(inputs, sources, i, f"{one} {i}"), len(sources), batch_size):
         read: dict[int, list[tuple[int, NDArray[Any]]]] = {}  # pixels and feature sets apart
         for offset, item in enumerate(loaded):
             if isinstance(item, VSEError):
                 named = getattr(item, "name", None)
                 name = named or f"{one} {start + offset}"
-                if on_bad == "raise":
+                if problems is None:
                     raise item if named is not None else InputError(f"{name}: {item}")
-                found.append(BadImage(start + offset, name, getattr(item, "reason", str(item))))
+                problems.append(BadImage(start + offset, name, getattr(item, "reason", str(item))))
             else:
                 read.setdefault(item.ndim, []).append((start + offset, item))
         for alike in read.values():
             rows, arrays = zip(*alike, strict=True)
-            out[list(rows)] = towers.embed_images(*_stack(arrays))
-        reporter.advance(len(loaded))
-    reporter.finish()
-    if problems is None and found[known:]:
-        warn_of(found, what)
-    return out
+            yield list(rows), *_stack(arrays)
+        progress.advance(len(loaded))
+    progress.finish()
 
 
 def encode_texts(
@@ -158,18 +177,33 @@ def encode_texts(
         InputError: For invalid arguments, a model without a vocabulary, or a text of unknown words only.
     """
     check_batch_size(batch_size)
-    check_choice("unknown", unknown, ("error", "allow"))
+    texts = as_texts(texts)
+    reporter = progress or SilentProgress()
+    out = np.empty((len(texts), towers.embed_size), dtype=np.float32)
+    reporter.start(len(texts), "texts")
+    for rows, tokens, lengths in token_batches(towers.tokenizer, texts, batch_size, unknown=unknown):
+        out[rows] = towers.embed_tokens(tokens, lengths)
+        reporter.advance(len(rows))
+    reporter.finish()
+    return out
+
+
+def as_texts(texts: Any) -> list[str]:
+    """Return the texts as a list; a single text counts as a list of one."""
     if not isinstance(texts, Iterable):
         raise InputError(f"texts must be a list of sentences, got {type(texts).__name__}")
-    texts = [texts] if isinstance(texts, str) else list(texts)
-    tokenizer = towers.tokenizer
+    return [texts] if isinstance(texts, str) else list(texts)
+
+
+def token_batches(
+    tokenizer: TextTokenizer | None, texts: Sequence[str], batch_size: int, *, unknown: Literal["error", "allow"]
+) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]]:
+    """Yield the rows, padded tokens and lengths of texts, those of similar length together."""
+    check_choice("unknown", unknown, ("error", "allow"))
     if tokenizer is None:
         raise InputError(
             "this model has no vocabulary and cannot read text: convert it again with --vocab FILE or --tokenizer DIR"
         )
-    reporter = progress or SilentProgress()
-    out = np.empty((len(texts), towers.embed_size), dtype=np.float32)
-    reporter.start(len(texts), "texts")
     for start in range(0, len(texts), TEXT_CHUNK):
         chunk = texts[start : start + TEXT_CHUNK]
         batch = tokenizer.encode(tokenizer.respell(chunk, first=start), first=start)
@@ -179,10 +213,7 @@ def encode_texts(
         for first in range(0, len(chunk), batch_size):
             rows = order[first : first + batch_size]
             lengths = batch.lengths[rows]
-            out[start + rows] = towers.embed_tokens(batch.tokens[rows, : int(lengths.max())], lengths)
-            reporter.advance(len(rows))
-    reporter.finish()
-    return out
+            yield start + rows, batch.tokens[rows, : int(lengths.max())], lengths
 
 
 def check_known(batch: TokenBatch, texts: Sequence[str], tokenizer: TextTokenizer, *, first: int = 0) -> None:
@@ -302,7 +333,7 @@ def warn_of(found: list[BadImage], what: str) -> None:
     warnings.warn(f"{len(found)} {what} could not be encoded: {shown}{more}", BadImageWarning, stacklevel=4)
 
 
-def _as_sources(images: Any, towers: Towers) -> Items:
+def as_sources(images: Any, towers: ItemInputs) -> Items:
     """Return the items one by one; a single image or feature set counts as a sequence of one."""
     images = _as_array(images)
     if isinstance(images, np.ndarray):
@@ -321,9 +352,14 @@ def _as_array(value: Any) -> Any:
     return value.detach().cpu().numpy() if isinstance(value, TensorLike) else value
 
 
-def _read_one(towers: Towers, source: Any, name: str) -> NDArray[Any] | VSEError:
+def _read_one(towers: ItemInputs, sources: Items, index: int, name: str) -> NDArray[Any] | VSEError:
     """Return the array for one source, or the error that says why there is none."""
-    source = _as_array(source)
+    try:
+        source = _as_array(sources[index])
+    except InputError as error:  # a sequence may read its items when they are asked for
+        if hasattr(error, "reason"):  # BadImageError, which is about this item alone
+            return error
+        raise
     is_set = isinstance(source, np.ndarray) and source.ndim == 2 and np.issubdtype(source.dtype, np.floating)
     if is_set and source.shape[1] == towers.feature_size:
         if not len(source):

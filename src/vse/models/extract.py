@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, get_args
 
 import numpy as np
 import torch
@@ -19,7 +19,7 @@ from vse.data.media import VideoFiles, find_images, find_videos
 from vse.encoders.backbones import Backbone, create_backbone
 from vse.encoders.functional import evaluation_mode, state_fingerprint
 from vse.encoders.video import NAN, as_float16, see_cells, see_frames
-from vse.errors import InputError, VSEError
+from vse.errors import InputError, VSEError, unknown_choice
 from vse.inputs.files import BadMediaError, os_reason
 from vse.inputs.preprocessing import ImagePreprocessing
 from vse.inputs.regions import Boxes, BoxMethod, check_count, check_method, propose_boxes, region_weights
@@ -41,6 +41,9 @@ __all__ = [
     "find_images",
     "find_videos",
 ]
+
+
+Precision = Literal["fp32", "bf16"]
 
 
 class NamedImages(Items, Protocol):
@@ -107,6 +110,7 @@ def extract_features(
     regions: int | None = None,
     boxes: BoxMethod = "windows",
     size: int | None = None,
+    precision: Precision = "fp32",
     batch_size: int = 16,
     name: str | None = None,
     options: Mapping[str, Any] | None = None,
@@ -131,6 +135,8 @@ def extract_features(
         regions: Store that many regions of each image instead of its cells, each the mean of the cells inside a box.
         boxes: Where the boxes come from, see :mod:`vse.inputs.regions`. They are stored beside the features.
         size: The side to which images are resized; the backbone's own by default.
+        precision: Of the backbone's arithmetic, for images: ``"bf16"`` is faster on processors that have it and rounds
+            to three digits. The store records it.
         batch_size: Images or frames that are computed at once.
         name: How the folder names a backbone that is given as an object.
         options: The options of the backbone.
@@ -149,6 +155,10 @@ def extract_features(
     check_frame_count("frames", frames)
     set_torch_threads(threads)
     videos = images if isinstance(images, VideoFiles) else None
+    if precision not in get_args(Precision):
+        raise InputError(unknown_choice("precision", precision, get_args(Precision)))
+    if precision != "fp32" and videos is not None:
+        raise InputError(f"precision {precision!r} is for images: leave it out for videos")
     if regions is not None:
         if videos is not None:
             raise InputError("regions are parts of images: leave them out for videos")
@@ -166,8 +176,9 @@ def extract_features(
         frames=frames,
         modified=() if videos is None else tuple(map(_modified, videos.paths)),
         regions=None if regions is None else (regions, boxes),
+        precision=None if precision == "fp32" else precision,
     )
-    source = _Images(images, opened, plan.regions) if videos is None else _Videos(videos, opened, frames, batch_size)
+    source = _Images(images, opened, plan) if videos is None else _Videos(videos, opened, frames, batch_size)
     with evaluation_mode(opened.network), open_writer(into, plan) as writer:
         report = _fill(writer, source, batch_size if videos is None else 1, progress or SilentProgress())
     if videos is None:
@@ -246,8 +257,9 @@ class _Images:
 
     noun = "images"
 
-    def __init__(self, images: Items, opened: _OpenedBackbone, regions: tuple[int, BoxMethod] | None) -> None:
-        self._images, self._opened, self._regions = images, opened, regions
+    def __init__(self, images: Items, opened: _OpenedBackbone, plan: FeaturePlan) -> None:
+        self._images, self._opened, self._regions = images, opened, plan.regions
+        self._autocast = torch.bfloat16 if plan.precision == "bf16" else None
 
     def amount(self, count: int) -> str:
         rows, columns = self._opened.grid
@@ -267,7 +279,7 @@ class _Images:
         usable = {k: one.pixels for k, one in enumerate(loaded) if one.pixels is not None}
         if not usable:
             return results, 0
-        cells = see_cells(self._opened.network, np.stack(list(usable.values())))  # (B, h·w, C)
+        cells = see_cells(self._opened.network, np.stack(list(usable.values())), self._autocast)  # (B, h·w, C)
         found = [loaded[k].boxes for k in usable]
         if self._regions is not None:
             weights = region_weights(np.stack([each for each in found if each is not None]), self._opened.grid)

@@ -27,9 +27,16 @@ if TYPE_CHECKING:
     from vse.inputs.preprocessing import ImagePreprocessing
     from vse.inputs.tokenizer import TextTokenizer
 
-Kind = Literal["transformers", "open_clip", "transformers.js", "immich", "rclip"]
+Kind = Literal["transformers", "open_clip", "transformers.js", "immich", "rclip", "cross"]
 MODEL_TYPES = ("clip", "siglip", "chinese_clip", "altclip", "metaclip_2")
 """Dual encoders of transformers that can be used; :mod:`vse.encoders.dual`, which needs torch, has the same list."""
+MATCHING_HEADS = {
+    "vilt": "ViltForImageAndTextRetrieval",
+    "blip": "BlipForImageTextRetrieval",
+    "bridgetower": "BridgeTowerForImageAndTextRetrieval",
+    "lxmert": "LxmertForPreTraining",
+}
+"""Cross-encoders of transformers that can re-rank, by the class whose head scores a pair."""
 JSON_FILES = ("config.json", "open_clip_config.json", "modules.json")
 """What a model is judged by."""
 INPUT_FILES = (
@@ -142,7 +149,10 @@ def _clip_module(modules: Any, where: str) -> str:
 def _torch_files(inside: dict[str, str], read: ReadJson, root: str, where: str) -> Foreign | None:
     """Return the model for torch, if its configuration is supported and its weights are safetensors."""
     config = read(inside["config.json"]) if "config.json" in inside else {}
-    if config.get("model_type") in MODEL_TYPES:
+    cross = config.get("model_type") in MATCHING_HEADS
+    if cross:
+        _expect_matching_head(config, where)
+    if cross or config.get("model_type") in MODEL_TYPES:
         shards = "model.safetensors.index.json"
         if "model.safetensors" in inside:
             weights: tuple[str, ...] = ("model.safetensors",)
@@ -152,12 +162,24 @@ def _torch_files(inside: dict[str, str], read: ReadJson, root: str, where: str) 
             weights = ()
         if weights:
             needed = tuple(root + name for name in ("config.json", *weights))
-            return Foreign("transformers", root, config, needed, tuple(root + name for name in INPUT_FILES))
+            kind: Kind = "cross" if cross else "transformers"
+            return Foreign(kind, root, config, needed, tuple(root + name for name in INPUT_FILES))
     if "open_clip_config.json" in inside and "open_clip_model.safetensors" in inside:
         described = read(inside["open_clip_config.json"])
         needed = (root + "open_clip_config.json", root + "open_clip_model.safetensors")
         return Foreign("open_clip", root, described, needed, tuple(root + name for name in INPUT_FILES))
     return None
+
+
+def _expect_matching_head(config: dict[str, Any], where: str) -> None:
+    """Refuse a cross-encoder that was published for another task: its matching head would be random."""
+    wanted, found = MATCHING_HEADS[str(config["model_type"])], config.get("architectures")
+    if not isinstance(found, list) or wanted not in found:
+        named = found[0] if isinstance(found, list) and found else "no class"
+        raise InputError(
+            f"{where}: config.json names {named}, which has no head that scores a pair of an image and a text; "
+            f"expected {wanted}"
+        )
 
 
 def _shards(listed: Any, where: str) -> list[str]:
@@ -224,7 +246,12 @@ def _refuse(inside: dict[str, str], read: ReadJson, root: str, where: str) -> No
             f"{where}: a SigLIP 2 model for images of any size (NaFlex); use one of a fixed size, such as "
             "google/siglip2-base-patch16-224"
         )
-    if model_type in MODEL_TYPES or "open_clip_config.json" in inside:
+    if model_type == "visual_bert":
+        raise InputError(
+            f"{where}: VisualBERT has no head that scores an image with a text (it judges a second caption beside a "
+            "first); use ViLT, BLIP, BridgeTower or LXMERT"
+        )
+    if model_type in MODEL_TYPES or model_type in MATCHING_HEADS or "open_clip_config.json" in inside:
         if pickled:
             raise InputError(
                 f"{where}: its weights are pickled ({pickled[0]}), and pickles can run code; use a model or revision "
@@ -232,7 +259,7 @@ def _refuse(inside: dict[str, str], read: ReadJson, root: str, where: str) -> No
             )
         raise InputError(f"{where}: its weights are missing (was the download interrupted?); fetch it again")
     if model_type is not None:
-        supported = ", ".join(MODEL_TYPES)
+        supported = ", ".join((*MODEL_TYPES, *MATCHING_HEADS))
         raise InputError(f"{where}: a model of type {model_type!r}; image–text models of these types work: {supported}")
     if root or any(name.endswith((".onnx", ".bin")) for name in inside):
         raise InputError(f"{where}: no image–text model that vse knows: expected both towers and a configuration")
@@ -310,9 +337,9 @@ def text_inputs(folder: Path, found: Foreign) -> TextTokenizer:
         if options.get("clean"):
             cleaned(tokenizer.pipeline, options["clean"])
         return tokenizer
-    config = found.config.get("text_config") or {}
+    config = found.config.get("text_config") or (found.config if found.kind == "cross" else {})
     positions = config.get("max_position_embeddings", {"siglip": 64, "clip": 77}.get(found.model_type, 512))
-    if found.model_type == "altclip":
+    if found.model_type in {"altclip", "bridgetower"}:
         positions -= int(config.get("pad_token_id", 1)) + 1  # positions are numbered from the padding id
     return published_tokenizer(top, int(positions))
 

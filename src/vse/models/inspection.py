@@ -14,16 +14,28 @@ from vse.errors import InputError, unknown_choice
 from vse.inputs.preprocessing import ImagePreprocessing
 from vse.models.card import (
     TowerReport,
+    cross_towers,
     hgr_towers,
     image_tower,
     text_tower,
 )
 from vse.models.coefficients import is_foreign, own_coefficients, own_relevance
-from vse.models.config import OWN, About, AnyConfig, HGRConfig, ModelConfig, read_config, split_marks
+from vse.models.config import (
+    OWN,
+    About,
+    AnyConfig,
+    CrossConfig,
+    HGRConfig,
+    ModelConfig,
+    PairConfig,
+    read_config,
+    split_marks,
+)
 from vse.models.curves import CURVES_FILE, PoolingCurve, read_curves
 from vse.models.foreign import Foreign, embedding_size, image_inputs, recognise_folder, text_inputs
 from vse.models.protocols import Capabilities
 from vse.models.sources import is_model, recorded_runtime
+from vse.models.system_config import READING_OUT, SystemConfig
 
 if TYPE_CHECKING:
     from vse.inputs.tokenizer import TextTokenizer
@@ -34,7 +46,11 @@ CONFIG = "config.json"
 WEIGHTS = "model.safetensors"
 RUNTIMES = ("torch", "onnx")
 LONGEST_HEADER = 100_000_000  # the limit of the safetensors format
-BUFFERS = ("running_mean", "running_var", "num_batches_tracked", "position_ids", "coefficient_table")
+AUXILIARY = "auxiliary."
+BUFFERS = (
+    *("running_mean", "running_var", "num_batches_tracked", "position_ids", "coefficient_table"),
+    *("adjacency", "of_token"),
+)
 """Last names of saved tensors that are not trained, so that they are no parameters."""
 
 
@@ -44,7 +60,8 @@ class ModelReport:
 
     ``confidence`` is what its own coefficients were fitted on; None if search uses the bundled ones or, for a
     ``foreign`` model, none. ``relevance`` is what those of relevance were fitted on; None if there are none.
-    ``capabilities`` are those of the loaded model.
+    ``capabilities`` are those of the loaded model. ``system`` is the name of a system of two towers, and
+    ``training_parameters`` are those that only its training needs.
     """
 
     folder: str
@@ -64,6 +81,8 @@ class ModelReport:
     capabilities: Capabilities
     foreign: bool = False
     plot: str | None = None
+    system: str | None = None
+    training_parameters: int | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return every field under its name; a score that is not a number is null."""
@@ -92,6 +111,11 @@ def inspect_folder(path: str | Path) -> ModelReport:
     """
     folder = Path(path)
     if is_model(folder) and recorded_runtime(folder) is None and (found := recognise_folder(folder)) is not None:
+        if found.kind == "cross":
+            raise InputError(
+                f"{folder}: a public cross-encoder ({found.model_type}), which re-ranks what a VSE model finds and has "
+                "no towers to inspect: use it with --rerank"
+            )
         return _public_report(folder, found)
     raw = read_json(folder / CONFIG)
     runtime = raw.get("runtime", "torch")
@@ -119,7 +143,7 @@ def inspect_folder(path: str | Path) -> ModelReport:
     return ModelReport(
         folder=str(folder),
         runtime=runtime,
-        embed_size=config.embed_size if config else raw.get("embed_size"),
+        embed_size=getattr(config, "embed_size", raw.get("embed_size")),
         fingerprint=_text(raw, "fingerprint"),
         version=_text(raw, "vse_version"),
         precision=_text(raw, "precision"),
@@ -133,6 +157,8 @@ def inspect_folder(path: str | Path) -> ModelReport:
         relevance=fits.source if (fits := own_relevance(folder)) else None,
         capabilities=_capabilities(raw, config, preprocessing is not None, tokenizer is not None),
         foreign=is_foreign(folder),
+        system=None if (system := _system(config)) is None else system.name,
+        training_parameters=None if system is None or not shapes else _count(shapes, AUXILIARY),
     )
 
 
@@ -201,24 +227,25 @@ def read_header(path: Path) -> tuple[Shapes, dict[str, str]]:
 
 
 def _preprocessing(config: AnyConfig | None) -> ImagePreprocessing | None:
-    return None if config is None or isinstance(config, HGRConfig) else config.preprocessing()
+    return config.preprocessing() if isinstance(config, ModelConfig) else None
 
 
 def _capabilities(raw: Mapping[str, Any], config: AnyConfig | None, images: bool, texts: bool) -> Capabilities:
     """Return what the loaded model can do, given whether it takes images and texts."""
     if raw.get("runtime") == "onnx":
         return Capabilities(images, texts, images, images and raw.get("explains") is True, not images)
+    if isinstance(config, PairConfig):
+        return Capabilities(images, texts, videos=False, evidence=False, features=True)
     tower = config.image if isinstance(config, ModelConfig) else None
     reads_videos = tower is not None and tower.kind == "frames" and tower.backbone is not None
-    explains = tower is not None and tower.pooling.weights_ranks
+    explains = tower is not None and tower.pooling.weights_ranks and not isinstance(_system(config), READING_OUT)
     dual = tower is not None and tower.kind == "dual"
     return Capabilities(images, texts, images or reads_videos, images and explains and not dual, not dual)
 
 
 def _towers(config: AnyConfig, shapes: Shapes, feature_size: Any) -> tuple[TowerReport, ...]:
     def count(prefix: str) -> int | None:
-        own = (shape for name, shape in shapes.items() if name.startswith(prefix) and not name.endswith(BUFFERS))
-        return sum(map(math.prod, own)) if shapes else None
+        return _count(shapes, prefix) if shapes else None
 
     def width(name: str) -> int | None:
         shape = shapes.get(name, ())
@@ -226,11 +253,23 @@ def _towers(config: AnyConfig, shapes: Shapes, feature_size: Any) -> tuple[Tower
 
     if isinstance(config, HGRConfig):
         return hgr_towers(config, count("video_encoder."), count("text_encoder."))
+    if isinstance(config, CrossConfig):
+        return cross_towers(config, count("regions."), count("transformer."))
     image = width("image_encoder.projection.fc.weight") or (feature_size if isinstance(feature_size, int) else None)
     return (
         image_tower(config.image, image, count("image_encoder.")),
         text_tower(config.text, width("text_encoder.linear.weight"), count("text_encoder.")),
     )
+
+
+def _count(shapes: Shapes, prefix: str) -> int:
+    """Return the number of parameters below a prefix."""
+    own = (shape for name, shape in shapes.items() if name.startswith(prefix) and not name.endswith(BUFFERS))
+    return sum(map(math.prod, own))
+
+
+def _system(config: AnyConfig | None) -> SystemConfig | None:
+    return config.system if isinstance(config, ModelConfig) and not isinstance(config, PairConfig) else None
 
 
 def _text(raw: Mapping[str, Any], key: str) -> str | None:

@@ -9,22 +9,25 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from vse.errors import InputError
-from vse.models.config import HGRConfig
+from vse.models.config import UNPOOLED, CrossConfig, HGRConfig, PairConfig
 from vse.models.curves import PoolingCurve, Tower
 from vse.pooling import GeMPool, RankPooling
 
 if TYPE_CHECKING:
     from vse.models.storage import TorchModel
     from vse.models.vse_model import VSEModel
+    from vse.systems.pair_model import PairModel
 
 REGION_SIZES = (10, 20, 36, 50, 100)
 """Set sizes shown for a model of regions; detectors give 36 of them, or 10 to 100."""
 FRAME_SIZES = (5, 10, 20)
 TEXT_SIZES = (6, 12, 24, 48)
 REASONS = {
+    "none": "elements are compared one by one and not pooled",
     "own": "the model was published with a pooling of its own",
     "attention": "each element decides its own weight by its values",
     "cls": "it takes the first element, whatever its values",
+    "last": "it takes the last element, whatever its values",
     "self-attention": "its elements look at each other before they are averaged",
     "seq2seq": "a GRU reads the elements in their order",
     "gcn-avg": "a graph network mixes the elements before they are averaged",
@@ -42,6 +45,10 @@ def curves_of(model: TorchModel) -> list[PoolingCurve]:
     the poolings of whole videos and sentences.
     """
     given: Any = model
+    if isinstance(given.config, CrossConfig):
+        return []
+    if isinstance(given.config, PairConfig):
+        return [*_tower_curves("image", UNPOOLED, None, ()), *_tower_curves("text", UNPOOLED, None, ())]
     if not isinstance(given.config, HGRConfig):
         image, text = given.config.image.pooling.name, given.config.text.pooling.name
         encoder, sizes = given.image_encoder, _image_sizes(given)
@@ -54,7 +61,7 @@ def curves_of(model: TorchModel) -> list[PoolingCurve]:
     ]
 
 
-def _image_sizes(model: VSEModel) -> tuple[int, ...]:
+def _image_sizes(model: VSEModel | PairModel) -> tuple[int, ...]:
     if model.config.image.kind == "frames":
         return FRAME_SIZES
     cells = model.grid_cells

@@ -21,12 +21,17 @@ if TYPE_CHECKING:
 Vectors: TypeAlias = NDArray[np.float32]
 """Embeddings, ``(n, D)`` float32 of unit length."""
 NO_VECTORS = (
-    "an HGR model scores pairs of a video and a sentence and has no single vector of either: ask it with score_pairs "
-    "or 'vse eval', or use a VSE model, which can be indexed and searched"
+    "{model} scores pairs of {item} and a sentence and has no single vector of either: ask it with score_pairs or "
+    "'vse eval', or use a VSE model, which can be indexed and searched"
 )
+"""Why a model that scores pairs cannot be indexed, searched or exported."""
 NO_EVIDENCE = (
     "this model cannot tell what each cell of an image contributes to the score, so images have no evidence "
     "('vse inspect MODEL' lists what a model can do)"
+)
+NO_RERANKER = (
+    "a model with one embedding per image and text, which cannot re-rank what another one found: name a model that "
+    "scores pairs, such as a cross-encoder"
 )
 IMAGES_PER_CALL = 4  # where several threads call at once
 
@@ -87,12 +92,8 @@ class Capabilities(NamedTuple):
     features: bool
 
 
-class Towers(Protocol):
-    """What a runtime (torch, ONNX Runtime) provides: how inputs are prepared, and the embeddings of one batch."""
-
-    @property
-    def embed_size(self) -> int:
-        """Dimensions of an embedding."""
+class ItemInputs(Protocol):
+    """How the images, or their features, that a model takes are prepared."""
 
     @property
     def feature_size(self) -> int:
@@ -105,6 +106,14 @@ class Towers(Protocol):
     @property
     def preprocessing(self) -> ImagePreprocessing | None:
         """How images are prepared; None for a model that takes features only."""
+
+
+class Towers(ItemInputs, Protocol):
+    """What a runtime (torch, ONNX Runtime) provides: how inputs are prepared, and the embeddings of one batch."""
+
+    @property
+    def embed_size(self) -> int:
+        """Dimensions of an embedding."""
 
     @property
     def tokenizer(self) -> TextTokenizer | None:
@@ -190,7 +199,7 @@ class EmbeddingModel(VideoTowers, Protocol):
 
 @runtime_checkable
 class PairScorer(Protocol):
-    """A model that scores pairs of videos and texts and has no single embedding of either."""
+    """A model that scores pairs of items and texts and has no single embedding of either."""
 
     @property
     def capabilities(self) -> Capabilities:
@@ -200,22 +209,46 @@ class PairScorer(Protocol):
     def tokenizer(self) -> TextTokenizer | None:
         """How texts become tokens."""
 
+    @property
+    def no_vectors(self) -> str:
+        """Why it has no embeddings, for whoever asks for them; see :data:`NO_VECTORS`."""
+
+    @property
+    def reads_graphs(self) -> bool:
+        """Whether ``score_pairs`` takes the role graphs of texts, as ``graphs``."""
+
     def score_pairs(
         self,
-        videos: Items,
-        sentences: Sequence[str],
+        items: Any,
+        texts: Sequence[str],
+        /,
         *,
-        graphs: Any = ...,
         progress: ProgressReporter | None = ...,
         unknown: Literal["error", "allow"] = ...,
     ) -> NDArray[np.float32]:
-        """Return the score ``(V, T)`` of every video with every sentence."""
+        """Return the score ``(V, T)`` of every item with every text."""
 
     def architecture(self) -> dict[str, Any]:
         """Return the configuration, as in ``config.json``."""
 
     def fingerprint(self) -> str:
         """Return a short name for exactly these weights and inputs."""
+
+
+@runtime_checkable
+class CandidateScorer(Protocol):
+    """A :class:`PairScorer` whose cost is that of the pairs it is asked for, such as a cross-encoder."""
+
+    def score_candidates(
+        self,
+        images: Items,
+        texts: Sequence[str],
+        rows: NDArray[np.int64],
+        columns: NDArray[np.int64],
+        *,
+        progress: ProgressReporter | None = ...,
+    ) -> NDArray[np.float32]:
+        """Return the scores ``(n,)`` of the pairs of ``images[rows[k]]`` and ``texts[columns[k]]``."""
 
 
 AnyModel: TypeAlias = EmbeddingModel | PairScorer

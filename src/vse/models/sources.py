@@ -17,8 +17,11 @@ from vse.errors import DISTRIBUTION, InputError, MissingDependencyError, name_ex
 if TYPE_CHECKING:
     from vse.hgr.model import HGRModel
     from vse.models.onnx import OnnxModel
-    from vse.models.protocols import EmbeddingModel
+    from vse.models.protocols import EmbeddingModel, PairScorer
     from vse.models.vse_model import VSEModel
+    from vse.systems.cross_encoder import CrossEncoder
+    from vse.systems.pair_model import PairModel
+    from vse.systems.public_cross import PublicCrossEncoder
 
 MODELS = Path(__file__).with_name("shipped")
 """The models of a checkout; the distribution vse-infinity-photo installs the same ones."""
@@ -40,7 +43,7 @@ INSTALLED: Registry[Callable[[], str | Path]] = Registry("vse.models")
 
 def load(
     source: str | Path, *, device: str | None = None, threads: int | None = None, revision: str | None = None
-) -> VSEModel | OnnxModel | HGRModel:
+) -> VSEModel | OnnxModel | HGRModel | PairModel | CrossEncoder | PublicCrossEncoder:
     """Load a model.
 
     Args:
@@ -81,11 +84,27 @@ def load(
 
 def load_towers(source: str | Path, *, device: str | None = None, threads: int | None = None) -> EmbeddingModel:
     """Load a model that has embeddings; raise :class:`InputError` for one that only scores pairs."""
-    from vse.models.protocols import NO_VECTORS, PairScorer  # loads numpy, which the name ``vse.load`` does not need
+    from vse.models.protocols import PairScorer  # loads numpy, which the name ``vse.load`` does not need
 
     model = load(source, device=device, threads=threads)
     if isinstance(model, PairScorer):
-        raise InputError(f"{source}: {NO_VECTORS}")
+        raise InputError(f"{source}: {model.no_vectors}")
+    return model
+
+
+def load_reranker(source: str | Path, *, device: str | None = None, threads: int | None = None) -> PairScorer:
+    """Load a model that scores pairs, to re-rank what another one found.
+
+    Raises:
+        InputError: If the model cannot be loaded, has embeddings in place of scores, or reads no texts.
+    """
+    from vse.models.protocols import NO_RERANKER, PairScorer
+
+    model = load(source, device=device, threads=threads)
+    if not isinstance(model, PairScorer):
+        raise InputError(f"{source}: {NO_RERANKER}")
+    if not model.capabilities.texts:
+        raise InputError(f"{source}: without a vocabulary it reads no texts, so it cannot re-rank")
     return model
 
 
@@ -110,8 +129,11 @@ def load_torch(
 
         return load_saved(folder, device=device or "cpu")
     from vse.models.onnx import OnnxModel
+    from vse.models.protocols import PairScorer
 
     model = _load_foreign(folder, str(source), revision, device=device, threads=None)
+    if isinstance(model, PairScorer):
+        raise InputError(f"{source}: {model.no_vectors}")
     if isinstance(model, OnnxModel):
         raise InputError(f"{str(source)!r}: made for ONNX Runtime; this needs a model with torch weights (safetensors)")
     return model
@@ -119,7 +141,7 @@ def load_torch(
 
 def _load_foreign(
     folder: Path, source: str, revision: str | None, *, device: str | None, threads: int | None
-) -> VSEModel | OnnxModel:
+) -> VSEModel | OnnxModel | PublicCrossEncoder:
     """Load a public model with the runtime that its files are for."""
     from vse.models.foreign import recognise_folder
 
@@ -132,9 +154,17 @@ def _load_foreign(
         return OnnxPair.open(folder, found, source=source, threads=threads, device=device)
     require("torch", "train", f"the model in {str(folder)!r}")
     from vse.models.devices import set_torch_threads, torch_device
-    from vse.models.dual_model import foreign_model
 
     set_torch_threads(threads)
+    if found.kind == "cross":
+        from vse.models.foreign import text_inputs
+        from vse.systems.public_cross import load_public_cross
+
+        weights = [folder / name for name in found.needed if name.endswith(".safetensors")]
+        tokenizer, place = text_inputs(folder, found), torch_device(device)
+        return load_public_cross(folder, found.config, weights, tokenizer, name=source, device=place)
+    from vse.models.dual_model import foreign_model
+
     return foreign_model(folder, found, source=source, revision=revision, device=torch_device(device))
 
 

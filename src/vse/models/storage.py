@@ -29,19 +29,22 @@ from vse.encoders.third_party import check_numbers, check_size, offline
 from vse.errors import InputError, require
 from vse.hgr.model import HGRModel
 from vse.models.coefficients import COEFFICIENT_FILES
-from vse.models.config import HGRConfig, ModelConfig, read_config, split_marks
+from vse.models.config import AnyConfig, CrossConfig, HGRConfig, ModelConfig, PairConfig, read_config, split_marks
 from vse.models.curves import CARD_FILE, CURVES_FILE, FIGURE_FILE
 from vse.models.devices import torch_device
-from vse.models.protocols import NO_VECTORS
 from vse.models.vse_model import VSEModel
+from vse.systems.cross_encoder import CrossEncoder
+from vse.systems.pair_model import PairModel
 
 if TYPE_CHECKING:
     from vse.inputs.tokenizer import TextTokenizer
 
-TorchModel: TypeAlias = VSEModel | HGRModel
+TorchModel: TypeAlias = VSEModel | HGRModel | PairModel | CrossEncoder
 
 CONFIG = "config.json"
 WEIGHTS = "model.safetensors"
+AUXILIARY = "auxiliary."
+"""Tensors that a system needs in training only: they are saved, and not loaded for inference."""
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer_settings.json")
 CARD_FILES = (CARD_FILE, FIGURE_FILE, CURVES_FILE)
 """What :func:`vse.models.card.write_card` adds to a model."""
@@ -109,7 +112,7 @@ def _order_header(path: Path) -> None:
 
 
 def create_model(
-    config: ModelConfig | HGRConfig, tokenizer: TextTokenizer | None = None, *, pretrained: bool = False
+    config: AnyConfig, tokenizer: TextTokenizer | None = None, *, pretrained: bool = False, training: bool = False
 ) -> TorchModel:
     """Build a model with random weights.
 
@@ -117,10 +120,15 @@ def create_model(
         config: describes the model.
         tokenizer: of its texts.
         pretrained: load the published weights of an image backbone.
+        training: add what a system needs in training only.
     """
     if isinstance(config, HGRConfig):
         return HGRModel(config, tokenizer)
-    return VSEModel.build(config, tokenizer, pretrained=pretrained)
+    if isinstance(config, CrossConfig):
+        return CrossEncoder.build(config, tokenizer)
+    if isinstance(config, PairConfig):
+        return PairModel.build(config, tokenizer, pretrained=pretrained)
+    return VSEModel.build(config, tokenizer, pretrained=pretrained, training=training)
 
 
 def load_model(folder: Path, *, device: str | torch.device = "cpu") -> TorchModel:
@@ -145,10 +153,15 @@ def load_model(folder: Path, *, device: str | torch.device = "cpu") -> TorchMode
     config = read_config(described, str(folder / CONFIG))
     if isinstance(config, ModelConfig):
         _check_self_contained(config, str(folder / CONFIG))
+    elif isinstance(config, CrossConfig) and not config.architecture:
+        raise InputError(
+            f"{folder / CONFIG}: 'architecture' is missing; a saved model describes its transformer itself"
+        )
     tokenizer = load_tokenizer(folder)
     if tokenizer_digest(folder) != marks.get("tokenizer"):
         raise InputError(f"{folder}: {CONFIG} and the tokenizer belong to different models; save the model again")
     state, metadata = read_weights(folder / WEIGHTS)
+    state = {name: tensor for name, tensor in state.items() if not name.startswith(AUXILIARY)}
     try:
         model = _create_bounded(config, tokenizer, state)
     except InputError as error:
@@ -165,7 +178,7 @@ def load_model(folder: Path, *, device: str | torch.device = "cpu") -> TorchMode
 
 
 def _create_bounded(
-    config: ModelConfig | HGRConfig, tokenizer: TextTokenizer | None, state: Mapping[str, torch.Tensor]
+    config: AnyConfig, tokenizer: TextTokenizer | None, state: Mapping[str, torch.Tensor]
 ) -> TorchModel:
     """Build a model that its own folder describes: without the hub, and not larger than its weights."""
     check_numbers(config.model_dump(exclude={"about", "foreign"}), len(state), CONFIG)
@@ -177,8 +190,8 @@ def _create_bounded(
 def load_towers(folder: Path, *, device: str | torch.device = "cpu") -> VSEModel:
     """Load a model that has embeddings; raise :class:`InputError` for one that only scores pairs."""
     model = load_model(folder, device=device)
-    if isinstance(model, HGRModel):
-        raise InputError(f"{folder}: {NO_VECTORS}")
+    if not isinstance(model, VSEModel):
+        raise InputError(f"{folder}: {model.no_vectors}")
     return model
 
 
@@ -279,6 +292,8 @@ def fingerprint(model: TorchModel) -> str:
     derived: Any = {
         "about": True,
         "foreign": True,
+        "architecture": True,
+        "pretrained": True,
         "text": {"architecture", "pretrained"},
         "image": {"architecture": True, "backbone": {"options"}},
     }
@@ -288,4 +303,5 @@ def fingerprint(model: TorchModel) -> str:
     inputs: dict[str, Any] = {"config": model.config.model_dump(mode="json", exclude=derived)}
     if model.tokenizer is not None:
         inputs["tokenizer"] = model.tokenizer.to_json()
-    return state_fingerprint(model.state_dict(), json.dumps(inputs, sort_keys=True))
+    embedding = {name: tensor for name, tensor in model.state_dict().items() if not name.startswith(AUXILIARY)}
+    return state_fingerprint(embedding, json.dumps(inputs, sort_keys=True))

@@ -23,6 +23,8 @@ from vse.models.config import ModelConfig
 from vse.models.encode import EncodingMethods, VideoMethods
 from vse.models.protocols import NO_EVIDENCE, Capabilities, ParallelCalls, Vectors
 from vse.pooling.functional import has_contributions, pool_with_contributions
+from vse.systems.registry import build_auxiliary, equip
+from vse.systems.text import CharacterEncoder
 
 if TYPE_CHECKING:
     from vse.encoders.video import FrameBackbone
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
     from vse.inputs.tokenizer import TextTokenizer
     from vse.models.curves import PoolingCurve
     from vse.models.encode_videos import VideoEmbedder
+    from vse.systems.auxiliary import Auxiliary
 
 
 class VSEModel(EncodingMethods, VideoMethods, nn.Module):
@@ -37,7 +40,7 @@ class VSEModel(EncodingMethods, VideoMethods, nn.Module):
 
     Both can be called directly: ``image_encoder(features_or_pixels, lengths=…)`` and
     ``text_encoder(tokens, lengths=…)`` return ``(B, D)`` tensors with gradients. The ``encode_*`` methods take files,
-    images and texts and return numpy arrays.
+    images and texts and return numpy arrays. ``auxiliary`` is what a system needs in training only.
     """
 
     def __init__(
@@ -46,10 +49,12 @@ class VSEModel(EncodingMethods, VideoMethods, nn.Module):
         text_encoder: nn.Module,
         config: ModelConfig,
         tokenizer: TextTokenizer | None = None,
+        auxiliary: Auxiliary | None = None,
     ) -> None:
         super().__init__()
         self.image_encoder = image_encoder
         self.text_encoder = text_encoder
+        self.auxiliary = auxiliary
         self.config = config
         self.tokenizer = tokenizer
         self._preprocessing = config.preprocessing()
@@ -58,7 +63,12 @@ class VSEModel(EncodingMethods, VideoMethods, nn.Module):
 
     @classmethod
     def build(
-        cls, config: ModelConfig, tokenizer: TextTokenizer | None = None, *, pretrained: bool = False
+        cls,
+        config: ModelConfig,
+        tokenizer: TextTokenizer | None = None,
+        *,
+        pretrained: bool = False,
+        training: bool = False,
     ) -> VSEModel:
         """Build a model with random weights.
 
@@ -67,6 +77,7 @@ class VSEModel(EncodingMethods, VideoMethods, nn.Module):
             tokenizer: Tokenizer of its texts.
             pretrained: Load published weights of the image backbone, and initialise a class-words head, which takes a
                 minute.
+            training: Add what the configured system needs in training only, such as a caption decoder.
 
         Returns:
             The model; its configuration includes the preprocessing and the architecture of a transformer.
@@ -76,11 +87,12 @@ class VSEModel(EncodingMethods, VideoMethods, nn.Module):
         """
         dual = shared_dual(config)
         image_encoder, image = build_image_encoder(config.image, config.embed_size, pretrained=pretrained, dual=dual)
-        text_encoder, text = build_text_encoder(config.text, config.embed_size, dual=dual)
+        text_encoder, text = build_text_encoder(config.text, config.embed_size, dual=dual, system=config.system)
+        equip(config, image_encoder, text_encoder)
         if tokenizer is not None:
             _check_tokenizer(tokenizer, text_encoder)
         complete = config.model_copy(update={"image": image, "text": text})
-        model = cls(image_encoder, text_encoder, complete, tokenizer)
+        model = cls(image_encoder, text_encoder, complete, tokenizer, build_auxiliary(config) if training else None)
         if pretrained and config.image.kind == "grid" and config.image.head == "class-words":
             from vse.encoders.class_words import begin_with_class_words
 
@@ -119,10 +131,7 @@ class VSEModel(EncodingMethods, VideoMethods, nn.Module):
             return None if self.image_encoder.pooling is None else self.image_encoder.patches
         if self.preprocessing is None or not isinstance(self.image_encoder, GridEncoder):
             return None
-        if self.image_encoder.windows is not None:
-            return self.image_encoder.windows
-        rows, columns = self.image_encoder.backbone.grid(*self.preprocessing.size)
-        return int(rows * columns)
+        return self.image_encoder.cells(*self.preprocessing.size)
 
     @property
     def takes_frames(self) -> bool:
@@ -341,8 +350,12 @@ def _check_tokenizer(tokenizer: TextTokenizer, encoder: Any) -> None:
         if known != expected:
             raise InputError(f"the tokenizer knows {known} words, the text encoder {expected}")
         return
-    dual = isinstance(encoder, DualTextEncoder)
     known = tokenizer.vocab_size
+    if isinstance(encoder, CharacterEncoder):
+        if known != encoder.vocabulary_size:
+            raise InputError(f"the tokenizer knows {known} characters, the text encoder {encoder.vocabulary_size}")
+        return
+    dual = isinstance(encoder, DualTextEncoder)
     expected = encoder.vocabulary_size if dual else int(encoder.transformer.config.vocab_size)
     if known > expected:
         raise InputError(f"the tokenizer knows {known} pieces of words, the text encoder {expected}: another model's?")

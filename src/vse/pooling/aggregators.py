@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence
 
+from vse.errors import InputError
 from vse.pooling.base import Pooling
 from vse.pooling.rank_poolings import AvgPool
 from vse.pooling.sets import check_width, compact, positive_int, sizes_of
@@ -90,34 +93,56 @@ def unit_dimensions(features: Tensor, mask: Tensor | None) -> Tensor:
     return nn.functional.normalize(features, dim=1, eps=SMALLEST)
 
 
+Normalised = bool | Literal["readout"]
+
+
 class GraphPool(Pooling):
     """Apply ``blocks`` relation blocks, then the mean (``gcn-avg``) or a GRU's last state (``gcn-seq2seq``).
 
     With ``normalised`` the values are scaled by :func:`unit_dimensions` before the first block and before the readout,
-    as VSRN does on COCO. In training mode the batch norm needs at least two valid elements in the batch.
+    as VSRN does on COCO; ``"readout"`` scales them before the readout alone. ``batch_norm`` normalises the pooled
+    vector over the batch. VSRN does both on Flickr30K. In training mode a batch norm needs at least two valid elements
+    or sets in the batch.
     """
 
     def __init__(
-        self, dim: int, *, blocks: int, readout: Pooling, normalised: bool = False, check_finite: bool = False
+        self,
+        dim: int,
+        *,
+        blocks: int,
+        readout: Pooling,
+        normalised: Normalised = False,
+        batch_norm: bool = False,
+        check_finite: bool = False,
     ) -> None:
         super().__init__(check_finite=check_finite)
+        if normalised not in (False, True, "readout"):
+            raise InputError(f'normalised must be true, false or "readout", got {normalised!r}')
         self.normalised = normalised
         positive_int("dim", dim)
         self.blocks = nn.ModuleList(RelationBlock(dim) for _ in range(positive_int("blocks", blocks)))
         self.dim = dim
         self.readout = readout
+        self.norm = nn.BatchNorm1d(dim) if batch_norm else None
 
     def pool(self, features: Tensor, mask: Tensor | None) -> Tensor:
         check_width(features, self.dim, type(self).__name__)
         if features.shape[0] == 0:
             return features.new_empty(0, features.shape[2])
-        if self.normalised:
+        return self.read_out(self.relate(features, mask), mask)
+
+    def relate(self, features: Tensor, mask: Tensor | None) -> Tensor:
+        """Return the elements ``(B, N, D)`` after the blocks, before the readout."""
+        if self.normalised is True:
             features = unit_dimensions(features, mask)
         for block in self.blocks:
             features = block(features, mask)
-        if self.normalised:
-            features = unit_dimensions(features, mask)
-        return self.readout.pool(features, mask)
+        return unit_dimensions(features, mask) if self.normalised else features
+
+    def read_out(self, related: Tensor, mask: Tensor | None) -> Tensor:
+        """Reduce the elements of :meth:`relate` to ``(B, D)``."""
+        pooled = self.readout.pool(related, mask)
+        return pooled if self.norm is None else self.norm(pooled).to(pooled.dtype)
 
 
 def gcn_avg(dim: int, *, blocks: int = 1, check_finite: bool = False) -> GraphPool:
@@ -125,9 +150,25 @@ def gcn_avg(dim: int, *, blocks: int = 1, check_finite: bool = False) -> GraphPo
     return GraphPool(dim, blocks=blocks, readout=AvgPool(), check_finite=check_finite)
 
 
-def gcn_seq2seq(dim: int, *, blocks: int = 4, normalised: bool = False, check_finite: bool = False) -> GraphPool:
+def gcn_seq2seq(
+    dim: int,
+    *,
+    blocks: int = 4,
+    normalised: Normalised = False,
+    batch_norm: bool = False,
+    check_finite: bool = False,
+) -> GraphPool:
     """Create GCN+Seq2Seq as in VSRN: four blocks and a GRU, 23.1 M parameters at D = 1024.
 
-    VSRN also normalises: that is ``normalised=True``. Without it, models that were saved before keep their embeddings.
+    VSRN also normalises: ``normalised=True`` on COCO, ``normalised="readout", batch_norm=True`` on Flickr30K. Without
+    it, models that were saved before keep their embeddings.
     """
-    return GraphPool(dim, blocks=blocks, readout=Seq2SeqPool(dim), normalised=normalised, check_finite=check_finite)
+    readout = Seq2SeqPool(dim)
+    return GraphPool(
+        dim,
+        blocks=blocks,
+        readout=readout,
+        normalised=normalised,
+        batch_norm=batch_norm,
+        check_finite=check_finite,
+    )

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from vse.errors import InputError
 from vse.pooling.kernels.runtime import compiled
-from vse.pooling.sets import Lengths, check_width, positive_int, prefix_mask, read_sets, sizes_of
+from vse.pooling.sets import Lengths, check_width, merge_masks, positive_int, prefix_mask, read_sets, sizes_of
 from vse.pooling.sorted_sum import sum_checked
 
 if TYPE_CHECKING:
@@ -20,9 +20,10 @@ if TYPE_CHECKING:
 class Pooling(nn.Module):
     """Map sets ``(B, N, D)`` to vectors ``(B, D)``.
 
-    Pass ``lengths (B,)`` (the first n elements of each set are valid), a boolean ``mask (B, N)`` of any pattern, or
-    neither if every element is valid. Invalid elements never affect the result, even if they are NaN.
-    ``check_finite=True``, in the constructor or per call, raises on NaN and inf.
+    Pass ``lengths (B,)`` (the first n elements of each set are valid), a boolean ``mask (B, N)`` of any pattern, the
+    ``attention_mask (B, N)`` of a transformers tokenizer, or none of them if every element is valid. Invalid elements
+    never affect the result, even if they are NaN. ``check_finite=True``, in the constructor or per call, raises on NaN
+    and inf.
     """
 
     def __init__(self, *, check_finite: bool = False) -> None:
@@ -35,8 +36,10 @@ class Pooling(nn.Module):
         lengths: Lengths | None = None,
         mask: Tensor | None = None,
         *,
+        attention_mask: Tensor | None = None,
         check_finite: bool | None = None,
     ) -> Tensor:
+        mask = merge_masks(mask, attention_mask)
         return self.pool(features, self.read(features, lengths, mask, check_finite))
 
     def read(
@@ -92,6 +95,7 @@ class RankPooling(Pooling):
         lengths: Lengths | None = ...,
         mask: Tensor | None = ...,
         *,
+        attention_mask: Tensor | None = ...,
         return_coefficients: Literal[False] | None = ...,
         check_finite: bool | None = ...,
     ) -> Tensor: ...
@@ -103,6 +107,7 @@ class RankPooling(Pooling):
         lengths: Lengths | None = ...,
         mask: Tensor | None = ...,
         *,
+        attention_mask: Tensor | None = ...,
         return_coefficients: Literal[True],
         check_finite: bool | None = ...,
     ) -> tuple[Tensor, Tensor]: ...
@@ -113,11 +118,12 @@ class RankPooling(Pooling):
         lengths: Lengths | None = None,
         mask: Tensor | None = None,
         *,
+        attention_mask: Tensor | None = None,
         return_coefficients: bool | None = None,
         check_finite: bool | None = None,
     ) -> Any:
         """Pool; on request also return the coefficients ``(B, N)`` or ``(B, N, D)``, differentiable."""
-        mask = self.read(features, lengths, mask, check_finite)
+        mask = self.read(features, lengths, merge_masks(mask, attention_mask), check_finite)
         both = self.return_coefficients if return_coefficients is None else return_coefficients
         return self.pool_with_coefficients(features, mask) if both else self.pool(features, mask)
 

@@ -23,6 +23,7 @@ __all__ = [
     "SizeAugmentation",
     "Task",
     "check_width",
+    "compact",
     "compiled",
     "drop_elements",
     "has_contributions",

@@ -55,6 +55,20 @@ def read_sets(
     return mask
 
 
+def merge_masks(mask: Tensor | None, attention_mask: Tensor | None) -> Tensor | None:
+    """Return ``mask``, or ``attention_mask`` (1 for valid elements, as transformers has it) as a boolean mask."""
+    if attention_mask is None:
+        return mask
+    if mask is not None:
+        raise InputError("give mask or attention_mask, not both")
+    if not isinstance(attention_mask, Tensor) or attention_mask.is_floating_point():
+        kind = attention_mask.dtype if isinstance(attention_mask, Tensor) else type(attention_mask).__name__
+        raise InputError(
+            f"attention_mask must be a tensor of integers, 1 for valid elements and 0 for others, got {kind}"
+        )
+    return attention_mask.bool()
+
+
 def check_width(features: Tensor, dim: int, name: str) -> None:
     """Reject features whose width differs from that of a pooling's parameters."""
     if features.shape[2] != dim:

@@ -15,6 +15,7 @@ from starlette.middleware import Middleware
 
 from vse._version import __version__
 from vse.errors import InputError
+from vse.index.rerank import Reranker
 from vse.service import auth, problems
 from vse.service.auth import RequireKey
 from vse.service.context import Service, Workers
@@ -46,13 +47,16 @@ ROUTERS = (
 """The routes of a collection."""
 
 
-def create_app(reloaders: Reloader | Sequence[Reloader], settings: ServiceSettings) -> FastAPI:
+def create_app(
+    reloaders: Reloader | Sequence[Reloader], settings: ServiceSettings, *, reranker: Reranker | None = None
+) -> FastAPI:
     """Return the application that serves one collection, or several.
 
     Args:
         reloaders: The open collections. Paths without a name of a collection are about the first. Shutting the
             application down closes them.
         settings: Host names, key and limits.
+        reranker: Orders the best results of a search again where a client asks for it.
 
     Raises:
         InputError: There are more than :data:`MAX_COLLECTIONS`.
@@ -78,6 +82,7 @@ def create_app(reloaders: Reloader | Sequence[Reloader], settings: ServiceSettin
             metrics=metrics,
             roots=ServedRoots(reloader.where, settings.roots),
             name=name,
+            reranker=reranker,
         )
 
     @asynccontextmanager

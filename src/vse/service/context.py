@@ -8,13 +8,14 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import asynccontextmanager
 from contextvars import copy_context
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal, TypeVar
 from urllib.parse import quote
 
 from fastapi import Depends, Request
 from starlette.datastructures import State
 
+from vse.index.rerank import Reranker
 from vse.inputs.decoding import decoding_deadline
 from vse.service.media import ServedRoots, serve_only
 from vse.service.middleware import HEAD, Metrics, host_name
@@ -27,6 +28,8 @@ FORWARDED = ("forwarded", "x-forwarded-for", "x-forwarded-host", "x-real-ip", "v
 """Headers of a proxy, behind which the client may be anywhere."""
 DECODING_SHARE = 0.8
 """Of a request's timeout, for decoding."""
+PAIR_SCORES = 20_000
+"""Scores of a re-ranker that are cached for each collection."""
 NO_ORIGINALS = "original files are given to clients on this machine only: 'vse serve --originals' allows others"
 
 
@@ -148,6 +151,8 @@ class Service:
         metrics: The metrics of the application.
         roots: The folders whose files are shown.
         name: Name of the collection, in ``/collections/{name}/…``.
+        reranker: Orders the best results again where a client asks for it; None if there is none.
+        pair_scores: Its scores by text, item and content, so that the next page needs no second computation.
     """
 
     reloader: Reloader
@@ -157,6 +162,8 @@ class Service:
     metrics: Metrics
     roots: ServedRoots
     name: str
+    reranker: Reranker | None = None
+    pair_scores: LRU[tuple[str, int, str], float] = field(default_factory=lambda: LRU(PAIR_SCORES, lambda _: 1))
 
 
 @dataclass(frozen=True)

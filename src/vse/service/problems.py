@@ -23,6 +23,7 @@ NO_CONFIDENCE_TYPE = "urn:vse:problem:no-confidence"
 NO_RELEVANCE_TYPE = "urn:vse:problem:no-relevance"
 NOT_LOCAL_TYPE = "urn:vse:problem:not-local"
 NO_MODEL_TYPE = "urn:vse:problem:no-model"
+NO_RERANKER_TYPE = "urn:vse:problem:no-reranker"
 NO_DESKTOP_TYPE = "urn:vse:problem:no-desktop"
 UNKNOWN_PATH = "unknown path: /openapi.json lists the endpoints"
 _FOLDERS = re.compile(r"(?<![\w/.])/(?:[^\s/'\"]+/)+")

@@ -28,6 +28,7 @@ class ResultModel(BaseModel):
     grade: Literal["strong", "good", "weak"] | None = Field(
         None, description="the relevance in a word; null below weak, and without relevance"
     )
+    rerank_score: float | None = Field(None, description="score of the re-ranker; null where nothing was re-ranked")
     start: float | None = Field(description="start of the segment in seconds; null for an image")
     end: float | None
     taken: float | None = Field(description="local time of capture, in seconds since 1970 as if it were UTC")
@@ -59,6 +60,16 @@ class EmptyReasonModel(BaseModel):
     without: int
 
 
+class RerankingModel(BaseModel):
+    """How results were re-ranked; unless it is complete, time was up and the rest has the order of the first stage."""
+
+    model: str
+    depth: int
+    scored: int
+    unreadable: int
+    complete: bool
+
+
 class SearchModel(PageModel):
     """A page of search results.
 
@@ -73,6 +84,7 @@ class SearchModel(PageModel):
     cut: list[str] = Field(description="texts that were truncated to what the model reads")
     notes: list[str] = Field([], description="what should be said about the query, as 'code: words'")
     empty_reason: EmptyReasonModel | None = Field(None, description="why there is no result at all")
+    reranking: RerankingModel | None = Field(None, description="how results were re-ranked, if they were")
     milliseconds: float
 
 
@@ -203,6 +215,7 @@ class CapabilitiesModel(BaseModel):
     features: bool = Field(description="takes precomputed features")
     confidence: bool = Field(description="results have a confidence, and min_confidence is accepted")
     relevance: bool = Field(False, description="results have a relevance, and min_relevance is accepted")
+    rerank: bool = Field(False, description="the service has a re-ranker, and rerank=true is accepted")
 
 
 class ModelModel(BaseModel):

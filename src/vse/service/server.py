@@ -22,6 +22,7 @@ import uvicorn
 from fastapi import FastAPI
 
 from vse.errors import InputError, VSEError
+from vse.index.rerank import load_reranker
 from vse.inputs.decoding import use_decoders
 from vse.service.app import create_app
 from vse.service.limits import LimitedProtocol
@@ -46,6 +47,7 @@ def run_service(
     settings: ServiceSettings,
     *,
     model: str | None = None,
+    rerank: str | None = None,
     device: str | None = None,
     threads: int | None = None,
     ready: Callable[[str], None] | None = None,
@@ -56,6 +58,7 @@ def run_service(
         where: The collections, the default one first.
         settings: Address, key and limits. Port 0 takes a free one.
         model: Where the collection's model is now, if it was moved.
+        rerank: A model of pairs that reads image files: it orders results again where a client asks for it.
         device: Where the model runs, as for :func:`vse.load`; the CPU by default.
         threads: Threads on the CPU; all cores by default.
         ready: Called with the URL of the page once connections are accepted.
@@ -69,7 +72,9 @@ def run_service(
         settings = replace(settings, port=listener.getsockname()[1])
         limits = settings.limits
         use_decoders(limits.media_threads + limits.upload_threads, nice=DECODER_NICE).warm(1)
-        app = create_app(_open([where] if isinstance(where, str) else where, model, device, threads), settings)
+        reranker = None if rerank is None else load_reranker(rerank, device=device, threads=threads)
+        opened = _open([where] if isinstance(where, str) else where, model, device, threads)
+        app = create_app(opened, settings, reranker=reranker)
         with until_sigterm(), exit_if_stuck(lambda: app.state.service.workers.stuck):
             if ready is not None:
                 ready(settings.address)

@@ -29,6 +29,10 @@ MAX_COLLECTIONS = 64
 """Collections of one service."""
 MAX_EXPORT = 2000
 """Items of one exported list or archive."""
+MAX_RERANKED = 200
+"""Results that one search may re-rank."""
+RERANKING_SHARE = 0.5
+"""Of a request's timeout, for re-ranking; what is left finishes the images that are being scored."""
 MAX_JSON_ID = 2**53 - 1
 """The largest id in a JSON body: larger whole numbers are not exact in JavaScript."""
 

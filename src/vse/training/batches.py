@@ -19,6 +19,7 @@ from vse.inputs.preprocessing import ImagePreprocessing, load_pixels
 from vse.inputs.tokenizer import TextTokenizer
 from vse.training.augmentation import TextAugmentation, image_elements
 from vse.training.keyed import Purpose, keyed
+from vse.training.mining import HardNegatives
 from vse.training.recipe import AugmentationRecipe
 
 CHUNK = 4096
@@ -71,7 +72,8 @@ class Batch:
         lengths: the number of features of each image; None if all have N.
         mask: ``(B, cells)``, which cells of an image are kept after the backbone; None if all are.
         tokens: ``(B, L)``, padded.
-        token_lengths: the number of tokens of each caption.
+        token_lengths: the number of tokens of each caption. With negatives, images and tokens have three rows for each
+            pair: itself, its caption with a wrong image, its image with a wrong caption.
         image_ids: the image of each pair.
         samples: the caption of each pair.
         graphs: role graphs, for models that read them.
@@ -104,6 +106,7 @@ class TrainingPairs:
         preprocessing: of images; None for features.
         cells: the number of grid cells or patches of an image; None for features, and where none are pooled.
         graphs: the role graph of each caption, for models that read them.
+        negatives: wrong images and captions for each pair, for a model that scores them.
     """
 
     def __init__(
@@ -117,6 +120,7 @@ class TrainingPairs:
         preprocessing: ImagePreprocessing | None = None,
         cells: int | None = None,
         graphs: Sequence[RoleGraph] | None = None,
+        negatives: HardNegatives | None = None,
     ) -> None:
         self.data = data
         self.seed = seed
@@ -126,6 +130,7 @@ class TrainingPairs:
         self._preprocessing = preprocessing
         self._cells = cells
         self._graphs = graphs
+        self._negatives = negatives
         self._max_frames = int(data.images.sizes.max()) if isinstance(data.images, VideoFrames) else 0
         self._keep = image_elements(recipe.image, grid=preprocessing is not None)
 
@@ -144,6 +149,8 @@ class TrainingPairs:
     def batch(self, epoch: int, samples: Samples) -> Batch:
         """Return the arrays of samples."""
         owners = self.data.caption_to_image[samples]
+        if self._negatives is not None:
+            return self._with_negatives(epoch, samples, owners, self._negatives)
         tokens, token_lengths = self._captions(epoch, samples)
         if isinstance(self.data.images, FeatureRows):
             images, lengths = self._features(epoch, samples, owners, self.data.images)
@@ -154,6 +161,20 @@ class TrainingPairs:
             return Batch(images, lengths, None, tokens, token_lengths, owners, samples, graphs)
         images, mask = self._pixels(epoch, samples, owners)
         return Batch(images, None, mask, tokens, token_lengths, owners, samples)
+
+    def _with_negatives(self, epoch: int, samples: Samples, owners: Samples, negatives: HardNegatives) -> Batch:
+        """Return three rows for each sample: the pair, its caption with a wrong image, its image with a wrong caption.
+
+        The rows of one caption differ from those of the same caption in another sample: elements are dropped by sample.
+        """
+        if not isinstance(self.data.images, FeatureRows):
+            raise InputError("this model takes features of images: set data.features, or data with features")
+        wrong_images, wrong_captions = negatives.draw(self.seed, epoch, samples, owners)
+        pair_owners = np.stack((owners, wrong_images, owners), axis=1).ravel()
+        pair_captions = np.stack((samples, samples, wrong_captions), axis=1).ravel()
+        images, lengths = self._features(epoch, np.repeat(samples, 3), pair_owners, self.data.images)
+        tokens, token_lengths = self._captions(epoch, pair_captions)
+        return Batch(images, lengths, None, tokens, token_lengths, owners, samples)
 
     def _captions(self, epoch: int, samples: Samples) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         captions = []
@@ -173,12 +194,13 @@ class TrainingPairs:
         count = rows.regions
         sources = rows.rows[owners]
         if self._keep is None:
-            return rows.array[sources].reshape(len(samples), count, rows.dim), None
+            return rows.stored(sources), None
         kept = self._kept(epoch, samples, count)
         lengths = kept.sum(axis=1)
-        images = np.zeros((len(samples), int(lengths.max()), rows.dim), dtype=rows.array.dtype)
+        dtype = rows.array.dtype if rows.boxes is None else np.float32
+        images = np.zeros((len(samples), int(lengths.max()), rows.dim), dtype=dtype)
         for image, source, chosen, length in zip(images, sources, kept, lengths, strict=True):
-            image[:length] = rows.array[source].reshape(count, rows.dim)[chosen]
+            image[:length] = rows.stored(source)[chosen]
         return images, lengths
 
     def _frames(

@@ -12,17 +12,19 @@ from typing import Any
 from vse.data import CaptionedImages, FeatureRows, FeatureStore, ImageFiles, attach, open_data
 from vse.data.dataset import VIDEOS
 from vse.data.layouts.hgr import annotation_folder
+from vse.data.packed import PackedImages
 from vse.data.vocabulary import WORD_FILE, WORD_LIMIT, VideoVocabulary
 from vse.errors import InputError
 from vse.evaluation.embeddings import split_hash
 from vse.hgr.graphs import SentenceGraphs
 from vse.inputs.tokenizer import TextTokenizer
-from vse.inputs.vocabulary import DEFAULT_LENGTH, Vocabulary
+from vse.inputs.vocabulary import CHARACTER_LENGTH, DEFAULT_LENGTH, Vocabulary, character_tokenizer
 from vse.models.dual_model import start_tokenizer
 from vse.models.storage import TorchModel
 from vse.progress import ProgressReporter, SilentProgress
 from vse.training.augmentation import TextAugmentation
 from vse.training.batches import TokenStore, TrainingPairs
+from vse.training.mining import HardNegatives
 from vse.training.recipe import DataRecipe, Recipe
 
 
@@ -79,6 +81,8 @@ def _first_captions(data: CaptionedImages, count: int) -> CaptionedImages:
     images = data.images
     if isinstance(images, ImageFiles):
         images = replace(images, paths=images.paths[:last], ids=images.ids[:last])
+    elif isinstance(images, PackedImages):
+        images = images.first(last)
     elif isinstance(images, FeatureRows):
         images = replace(images, rows=images.rows[:last], ids=images.ids[:last])
     else:
@@ -108,7 +112,8 @@ def open_split(recipe: Recipe, split: str, store: FeatureStore | None = None) ->
     if model.item_input == "frames" and found.kind != VIDEOS:
         raise InputError(f"{data.path}: layout {found.layout!r} holds images, and the model takes frames of videos")
     store = store or _store(recipe)
-    return found if store is None else attach(found, store, on_bad="drop")
+    boxes = bool(getattr(model, "boxes", False))
+    return found if store is None else attach(found, store, on_bad="drop", boxes=boxes)
 
 
 def _store(recipe: Recipe) -> FeatureStore | None:
@@ -148,6 +153,8 @@ def build_tokenizer(
         if pretrained is None:
             raise InputError("model.text.pretrained is missing: a transformer is trained from a pretrained one")
         return TextTokenizer.from_pretrained(pretrained, data.max_tokens)
+    if tokens == "characters":
+        return character_tokenizer(captions, data.max_tokens or CHARACTER_LENGTH)
     if data.vocabulary is not None:
         vocabulary = Vocabulary.load(data.vocabulary)
     else:
@@ -169,7 +176,11 @@ def _video_words(data: DataRecipe, captions: tuple[str, ...], report: ProgressRe
 
 
 def training_pairs(
-    recipe: Recipe, model: TorchModel, data: CaptionedImages, graphs: SentenceGraphs | None = None
+    recipe: Recipe,
+    model: TorchModel,
+    data: CaptionedImages,
+    graphs: SentenceGraphs | None = None,
+    negatives: HardNegatives | None = None,
 ) -> TrainingPairs:
     """Return the training split as batches; captions are tokenized once.
 
@@ -178,6 +189,7 @@ def training_pairs(
         model: its tokenizer, preprocessing and grid.
         data: the split.
         graphs: role graphs of its captions, for a model that reads them.
+        negatives: wrong images and captions for each pair, for a model that scores them.
     """
     tokenizer = model.tokenizer
     if tokenizer is None:
@@ -196,4 +208,5 @@ def training_pairs(
         preprocessing=model.preprocessing,
         cells=model.grid_cells,
         graphs=None if graphs is None else [graphs[caption] for caption in data.captions],
+        negatives=negatives,
     )

@@ -65,6 +65,15 @@ class Ranks:
         parts[self.rank] = vectors
         return torch.cat(parts)
 
+    def widest(self, tensor: Tensor) -> Tensor:
+        """Return ``(B, N, …)`` padded with zeros to the largest N of all processes, so that rows can be gathered."""
+        if self.alone or tensor.dim() < 2:
+            return tensor
+        size = torch.tensor([tensor.shape[1]], device=tensor.device)
+        dist.all_reduce(size, dist.ReduceOp.MAX)
+        missing = int(size.item()) - tensor.shape[1]
+        return torch.nn.functional.pad(tensor, (0, 0) * (tensor.dim() - 2) + (0, missing)) if missing else tensor
+
     def share(self, value: Any) -> Any:
         """Return the value of the first process in every process."""
         if self.alone:

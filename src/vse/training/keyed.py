@@ -22,6 +22,7 @@ class Purpose(IntEnum):
     NETWORK = 5
     WEIGHTS = 6
     POOLING = 7
+    NEGATIVES = 8
 
 
 def keyed(seed: int, epoch: int, purpose: Purpose, sample: int = 0) -> Generator:

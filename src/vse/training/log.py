@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import os
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Protocol
 
 from vse.data import CaptionedImages
 from vse.errors import require
@@ -27,19 +29,16 @@ class MetricsLog:
         folder: of the run.
         keep: bytes of ``metrics.jsonl`` that belong to the checkpoint; the rest is truncated.
         first_step: of this process, for TensorBoard.
-        tensorboard: also write TensorBoard files.
+        trackers: names of :data:`TRACKERS` that also receive all numbers.
     """
 
-    def __init__(self, folder: Path, keep: int = 0, *, first_step: int = 0, tensorboard: bool = False) -> None:
+    def __init__(self, folder: Path, keep: int = 0, *, first_step: int = 0, trackers: Sequence[str] = ()) -> None:
         self._path = path = folder / METRICS
         if path.exists():
             os.truncate(path, min(keep, path.stat().st_size))
         self._metrics: IO[str] = path.open("a", encoding="utf-8")
         self._timings: IO[str] = (folder / TIMINGS).open("a", encoding="utf-8")
-        self._board: Any = None
-        if tensorboard:
-            board = require("torch.utils.tensorboard", "tensorboard", "run.tensorboard")
-            self._board = board.SummaryWriter(folder / "tensorboard", purge_step=first_step)
+        self._trackers = [TRACKERS[name](folder, first_step) for name in trackers]
 
     def step(self, values: dict[str, Any], seconds: dict[str, float]) -> None:
         """Log a training step."""
@@ -68,20 +67,112 @@ class MetricsLog:
         for file in (self._metrics, self._timings):
             with suppress(OSError):
                 file.close()
-        if self._board is not None:
-            self._board.close()
+        for tracker in self._trackers:
+            tracker.close()
 
     def _write(self, values: dict[str, Any], step: int) -> None:
         with explained(self._path):
             self._metrics.write(json.dumps(_plain(values)) + "\n")
-        if self._board is not None:
-            for key, value in values.items():
-                if isinstance(value, dict):
-                    for inner, number in value.items():
-                        if isinstance(number, (int, float)):
-                            self._board.add_scalar(f"{key}/{inner}", number, step)
-                elif isinstance(value, (int, float)) and key not in {"step", "epoch"}:
-                    self._board.add_scalar(f"{values['kind']}/{key}", value, step)
+        numbers = dict(_scalars(values)) if self._trackers else {}
+        for tracker in self._trackers:
+            tracker.log(numbers, step)
+
+
+def _scalars(values: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
+    """Yield the numbers of a line with their names: ``step/loss``, ``dev/rsum``."""
+    for key, value in values.items():
+        if isinstance(value, dict):
+            yield from ((f"{key}/{inner}", float(each)) for inner, each in value.items() if _is_number(each))
+        elif _is_number(value) and key not in {"step", "epoch"}:
+            yield f"{values['kind']}/{key}", float(value)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+class Tracker(Protocol):
+    """Where the numbers of a run are shown; opened with its folder and the first step of this process."""
+
+    def log(self, numbers: Mapping[str, float], step: int) -> None:
+        """Record numbers by name."""
+
+    def close(self) -> None:
+        """Write what is buffered."""
+
+
+class TensorBoard:
+    """Event files in ``RUN/tensorboard``; steps that a resumed run repeats are purged."""
+
+    def __init__(self, folder: Path, first_step: int) -> None:
+        board = require("torch.utils.tensorboard", "tensorboard", "run.tensorboard")
+        self._writer = board.SummaryWriter(folder / "tensorboard", purge_step=first_step)
+
+    def log(self, numbers: Mapping[str, float], step: int) -> None:
+        for name, value in numbers.items():
+            self._writer.add_scalar(name, value, step)
+
+    def close(self) -> None:
+        self._writer.close()
+
+
+def _run_id(folder: Path) -> str:
+    """Return an id that a resumed run has again."""
+    return hashlib.sha256(str(folder.resolve()).encode()).hexdigest()[:16]
+
+
+class WandB:
+    """A run of Weights & Biases, offline in ``RUN/wandb`` unless ``WANDB_MODE`` says otherwise."""
+
+    def __init__(self, folder: Path, first_step: int) -> None:
+        wandb = require("wandb", "trackers", "run.trackers")
+        mode = os.environ.get("WANDB_MODE") or "offline"
+        quiet = wandb.Settings(silent=True, console="off")
+        self._run = wandb.init(
+            project=os.environ.get("WANDB_PROJECT") or "vse",
+            dir=folder, id=_run_id(folder), name=folder.name, resume="allow", mode=mode, settings=quiet,
+        )  # fmt: skip
+
+    def log(self, numbers: Mapping[str, float], step: int) -> None:
+        self._run.log(dict(numbers), step=step)
+
+    def close(self) -> None:
+        self._run.finish(quiet=True)
+
+
+class MLflow:
+    """A run of MLflow in ``RUN/mlflow``, or on the server that ``MLFLOW_TRACKING_URI`` names."""
+
+    def __init__(self, folder: Path, first_step: int) -> None:
+        require("mlflow", "trackers", "run.trackers")
+        from mlflow import MlflowClient
+
+        place = os.environ.get("MLFLOW_TRACKING_URI") or (folder.resolve() / "mlflow").as_uri()
+        self._client = MlflowClient(tracking_uri=place)
+        name, key = os.environ.get("MLFLOW_EXPERIMENT_NAME") or "vse", _run_id(folder)
+        found = self._client.get_experiment_by_name(name)
+        experiment = self._client.create_experiment(name) if found is None else found.experiment_id
+        known = self._client.search_runs([experiment], f"tags.vse_run = '{key}'", max_results=1)
+        tags = {"vse_run": key}
+        run = known[0] if known else self._client.create_run(experiment, run_name=folder.name, tags=tags)
+        self._run = run.info.run_id
+
+    def log(self, numbers: Mapping[str, float], step: int) -> None:
+        from mlflow.entities import Metric
+
+        now = int(time.time() * 1000)
+        metrics = [Metric(name, value, now, step) for name, value in numbers.items()]
+        self._client.log_batch(self._run, metrics=metrics)
+
+    def close(self) -> None:
+        self._client.set_terminated(self._run)
+
+
+TRACKERS: Mapping[str, Callable[[Path, int], Tracker]] = {
+    "tensorboard": TensorBoard,
+    "wandb": WandB,
+    "mlflow": MLflow,
+}
 
 
 def read_metrics(folder: Path) -> list[dict[str, Any]]:

@@ -18,11 +18,14 @@ from vse.encoders.third_party import repair_torchvision
 from vse.errors import InputError, require
 from vse.inputs.tokenizer import TextTokenizer
 from vse.models.checkpoint import read_state
-from vse.models.config import About, FrameBackboneConfig
+from vse.models.config import About, AnyConfig, FrameBackboneConfig, ModelConfig
 from vse.models.dual_model import base_repository, start_dual, with_pooling
 from vse.models.sources import model_folder
 from vse.models.storage import WEIGHTS, TorchModel, create_model, load_state, other_files, read_weights
+from vse.models.system_config import CONCEPTUAL
 from vse.models.vse_model import VSEModel
+from vse.systems.concepts import Concepts
+from vse.systems.registry import fill_concepts
 from vse.training.data import Splits
 from vse.training.keyed import Purpose, keyed_seed
 from vse.training.model_recipe import DualImageRecipe, ModelRecipe
@@ -52,8 +55,11 @@ def build_model(recipe: Recipe, tokenizer: TextTokenizer, splits: Splits, name: 
         dual = _dual_model(recipe, wanted, wanted.image, about)
         return dual.double() if recipe.run.precision == "fp64" else dual
     config = wanted.config(tokenizer.vocab_size, about, frame_backbone_of(splits.train.images))
+    config, concepts = _with_concepts(config, tokenizer, splits)
     with _drawn_from(recipe):
-        model = create_model(config, tokenizer, pretrained=wanted.pretrained and wanted.start is None)
+        model = create_model(config, tokenizer, pretrained=wanted.pretrained and wanted.start is None, training=True)
+    if concepts is not None:
+        fill_concepts(model.image_encoder, model.auxiliary, concepts)
     if wanted.start is not None:
         state, _ = read_weights(model_folder(wanted.start) / WEIGHTS)
         load_state(model, state, f"model.start {wanted.start}")
@@ -63,6 +69,15 @@ def build_model(recipe: Recipe, tokenizer: TextTokenizer, splits: Splits, name: 
     if splits.store is not None and wanted.item_input != "region":  # a model of regions takes any of the right width
         _check_store(splits.store, model)
     return model.double() if recipe.run.precision == "fp64" else model
+
+
+def _with_concepts(config: AnyConfig, tokenizer: TextTokenizer, splits: Splits) -> tuple[AnyConfig, Concepts | None]:
+    """Return the concepts of the training captions and the configuration with them; None for a model without any."""
+    if not isinstance(config, ModelConfig) or not isinstance(config.system, CONCEPTUAL):
+        return config, None
+    concepts = Concepts.build(splits.train.captions, tokenizer, config.system.concepts, config.system.words)
+    system = config.system.model_copy(update={"words": concepts.words})
+    return config.model_copy(update={"system": system}), concepts
 
 
 def _dual_model(recipe: Recipe, wanted: ModelRecipe, image: DualImageRecipe, about: About) -> VSEModel:

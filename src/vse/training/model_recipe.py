@@ -1,4 +1,4 @@
-"""The model of a recipe: two towers, or HGR. What training must know of either is asked through the same members."""
+"""The model of a recipe: two towers, HGR, or a system of pairs, which training asks through the same members."""
 
 from __future__ import annotations
 
@@ -12,20 +12,29 @@ from vse.models.config import (
     ATTENTION,
     LARGEST,
     OWN,
+    UNPOOLED,
     About,
     BiGRUConfig,
+    CharactersConfig,
     FrameBackboneConfig,
     FramesConfig,
     GridConfig,
+    GRUConfig,
     HGRConfig,
     ModelConfig,
+    PairConfig,
     PoolingConfig,
     RegionConfig,
     TextConfig,
     TransformerConfig,
     WordsConfig,
+    check_sets,
+    without_pooling,
 )
+from vse.models.pair_options import System, read_options
+from vse.models.system_config import LAST, SystemConfig
 from vse.pooling import pooling_builder
+from vse.systems.registry import check_recipe, check_towers
 
 if TYPE_CHECKING:
     from vse.training.recipe import Recipe
@@ -56,6 +65,35 @@ class WordsRecipe(Table):
     pooling: PoolingConfig = PoolingConfig()
 
 
+class GRURecipe(Table):
+    """Words through a GRU of one direction; by default the text is its last state."""
+
+    kind: Literal["gru"] = "gru"
+    word_size: Annotated[int, Field(ge=1, le=LARGEST)] = 300
+    pooling: PoolingConfig = PoolingConfig(name=LAST)
+
+
+class CharactersRecipe(Table):
+    """Words from their characters, see :class:`vse.models.config.CharactersConfig`."""
+
+    kind: Literal["characters"] = "characters"
+    character_size: Annotated[int, Field(ge=1, le=LARGEST)] = 24
+    characters: Annotated[int, Field(ge=1, le=LARGEST)] = 26
+    hidden_sizes: Annotated[tuple[Annotated[int, Field(ge=1, le=LARGEST)], ...], Field(strict=False)] = (384, 448)
+    word_size: Annotated[int, Field(ge=1, le=LARGEST)] = 300
+    slope: Annotated[float, Field(ge=0, le=1)] = 0.1
+    pooling: PoolingConfig = PoolingConfig(name=LAST)
+
+
+COUNTED: dict[str, type[Any]] = {
+    "bigru": BiGRUConfig,
+    "words": WordsConfig,
+    "gru": GRUConfig,
+    "characters": CharactersConfig,
+}
+"""Texts whose vocabulary follows from the data."""
+
+
 class DualImageRecipe(Table):
     """The image tower of the public dual encoder that ``model.start`` names.
 
@@ -73,7 +111,10 @@ class DualTextRecipe(Table):
 
 
 ImageRecipe = Annotated[RegionConfig | GridConfig | FramesConfig | DualImageRecipe, Field(discriminator="kind")]
-TextRecipe = Annotated[BiGRURecipe | TransformerConfig | WordsRecipe | DualTextRecipe, Field(discriminator="kind")]
+TextRecipe = Annotated[
+    BiGRURecipe | TransformerConfig | WordsRecipe | DualTextRecipe | GRURecipe | CharactersRecipe,
+    Field(discriminator="kind"),
+]
 
 
 class ModelRecipe(Table):
@@ -89,6 +130,7 @@ class ModelRecipe(Table):
             a timm model with the same layer names.
         start: the folder of a model of the same shape, from which all weights are loaded instead. For a dual encoder
             the model that is trained: anything that :func:`vse.load` runs on torch, such as a hub id of CLIP.
+        system: a named system of :mod:`vse.systems.registry`, which adds to the towers and to the loss.
     """
 
     kind: Literal["vse"] = "vse"
@@ -98,6 +140,7 @@ class ModelRecipe(Table):
     pretrained: bool = False
     backbone_weights: str | None = None
     start: str | None = None
+    system: SystemConfig | None = None
 
     reads_graphs: ClassVar = False
     feature_key: ClassVar = "model.image.feature_size"
@@ -106,6 +149,12 @@ class ModelRecipe(Table):
         """Raise ValueError for other parts of a recipe that the model does not go with."""
         if isinstance(self.image, DualImageRecipe):
             self._check_dual(recipe, self.image)
+        if isinstance(self.text, CharactersRecipe) and recipe.augmentation.text == "released":
+            raise ValueError(
+                'augmentation.text "released" masks whole words: set it to "drop" or "none" for characters'
+            )
+        if self.system is not None:
+            check_recipe(self.system, recipe)
 
     def _check_dual(self, recipe: Recipe, image: DualImageRecipe) -> None:
         for name in ("features", "vocabulary", "max_tokens"):
@@ -129,8 +178,8 @@ class ModelRecipe(Table):
 
     @property
     def token_source(self) -> str:
-        """Where tokens come from: ``transformer``, ``words``, ``video words`` or ``start``."""
-        known = {"transformer": "transformer", "words": "video words", "dual": "start"}
+        """Where tokens come from: ``transformer``, ``words``, ``video words``, ``characters`` or ``start``."""
+        known = {"transformer": "transformer", "words": "video words", "dual": "start", "characters": "characters"}
         return known.get(self.text.kind, "words")
 
     @property
@@ -143,12 +192,10 @@ class ModelRecipe(Table):
         text: TextConfig
         if isinstance(self.image, DualImageRecipe) or isinstance(self.text, DualTextRecipe):
             raise InputError('the configuration of a model of kind "dual" is that of model.start')
-        if isinstance(self.text, BiGRURecipe):
-            text = BiGRUConfig(vocabulary_size=vocabulary_size, **self.text.model_dump())
-        elif isinstance(self.text, WordsRecipe):
-            text = WordsConfig(vocabulary_size=vocabulary_size, **self.text.model_dump())
-        else:
+        if isinstance(self.text, TransformerConfig):
             text = self.text
+        else:
+            text = COUNTED[self.text.kind](vocabulary_size=vocabulary_size, **self.text.model_dump())
         image = self.image
         if isinstance(image, FramesConfig):
             if image.backbone is not None:
@@ -156,7 +203,7 @@ class ModelRecipe(Table):
                     "model.image.backbone of frames is known from their features: leave it out of the recipe"
                 )
             image = image.model_copy(update={"backbone": frames})
-        return ModelConfig(embed_size=self.embed_size, image=image, text=text, about=about)
+        return ModelConfig(embed_size=self.embed_size, image=image, text=text, about=about, system=self.system)
 
     @model_validator(mode="before")
     @classmethod
@@ -177,7 +224,10 @@ class ModelRecipe(Table):
         for side in (self.image, self.text):
             if isinstance(side, DualTextRecipe) or (isinstance(side, DualImageRecipe) and side.pooling.name == OWN):
                 continue
-            pooling_builder(side.pooling.name)
+            if side.pooling.name != LAST or side.kind not in {"gru", "characters"}:
+                pooling_builder(side.pooling.name)
+        if self.system is not None:
+            check_towers(self.system, self.image, self.text)
         return self
 
     @model_validator(mode="after")
@@ -251,4 +301,73 @@ class HGRRecipe(Table):
         return self
 
 
-AnyModelRecipe = Annotated[ModelRecipe | HGRRecipe, Field(discriminator="kind")]
+class PairRecipe(Table):
+    """Images and captions as sets, and a system that scores pairs of sets: SCAN, IMRAM or CAAN.
+
+    Attributes:
+        kind: ``pairs``.
+        system: how two sets are compared.
+        options: of the system, see :mod:`vse.models.pair_options`.
+        embed_size: dimensions of an element.
+        image: regions, or the grid cells of an image; its pooling is ``none``.
+        text: how captions are encoded; its pooling is ``none``.
+        pretrained: as of two towers, as are ``backbone_weights`` and ``start``.
+    """
+
+    kind: Literal["pairs"] = "pairs"
+    system: System
+    options: dict[str, Any] = Field(default_factory=dict)
+    embed_size: Annotated[int, Field(ge=1, le=LARGEST)] = 1024
+    image: Annotated[RegionConfig | GridConfig, Field(discriminator="kind")] = RegionConfig(
+        head="linear", pooling=PoolingConfig(name=UNPOOLED)
+    )
+    text: BiGRURecipe = BiGRURecipe(pooling=PoolingConfig(name=UNPOOLED))
+    pretrained: bool = False
+    backbone_weights: str | None = None
+    start: str | None = None
+
+    reads_graphs: ClassVar = False
+    feature_key: ClassVar = "model.image.feature_size"
+    searches: ClassVar = False
+    token_source: ClassVar = "words"
+    pretrained_text: ClassVar = None
+
+    @property
+    def item_input(self) -> str:
+        """What the model takes of an image: ``region`` or ``grid`` (image files)."""
+        return self.image.kind
+
+    def check(self, recipe: Recipe) -> None:
+        """Raise ValueError for other parts of a recipe that the model does not go with."""
+        if recipe.run.compile:
+            raise ValueError('run.compile is for towers of vectors: leave it out for model.kind "pairs"')
+
+    def config(self, vocabulary_size: int, about: About, frames: FrameBackboneConfig | None) -> PairConfig:
+        """Return the configuration of the model for a vocabulary."""
+        return PairConfig(
+            embed_size=self.embed_size,
+            image=self.image,
+            text=BiGRUConfig(vocabulary_size=vocabulary_size, **self.text.model_dump()),
+            system=self.system,
+            options=self.options,
+            about=about,
+        )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _usual_tables(cls, value: Any) -> Any:
+        """Fill in the default kind and pooling of a table without them."""
+        if not isinstance(value, dict):
+            return value
+        kind = "grid" if "backbone" in _table(value.get("image")) else "region"
+        image = {"image": {"kind": kind, **value["image"]}} if isinstance(value.get("image"), dict) else {}
+        return without_pooling(value | image)
+
+    @model_validator(mode="after")
+    def _known_system(self) -> PairRecipe:
+        check_sets(self.image, self.text)
+        read_options(self.system, self.options)
+        return self
+
+
+AnyModelRecipe = Annotated[ModelRecipe | HGRRecipe | PairRecipe, Field(discriminator="kind")]

@@ -9,6 +9,7 @@ from pydantic import Field, field_validator, model_serializer, model_validator
 from vse.data.open import AUTO, LAYOUTS
 from vse.errors import unknown_choice
 from vse.losses import LOSSES, MARGIN, TEMPERATURE
+from vse.training.cross_recipe import CrossRecipe
 from vse.training.model_recipe import AnyModelRecipe, ModelRecipe, Rate, Table
 
 Count = Annotated[int, Field(ge=1)]
@@ -65,22 +66,38 @@ class LossRecipe(Table):
       geometrically from ``temperature`` to ``final_temperature`` over the whole run: from all negatives, softly
       weighted, to the hardest one.
     - ``contrastive``: cross-entropy over the batch at ``temperature``.
+    - ``matching``: the binary loss of :func:`vse.losses.matching_from_scores`, for a cross-encoder. Every pair has two
+      negatives, an image for its caption and a caption for its image, drawn for every epoch from the ``candidates``
+      best wrong ones of ``first_stage``; from all wrong ones without it.
     - The name of a plugin (group ``vse.losses``): a function of the scores ``(B, B)`` and of ``image_ids (B,)`` or
       None, called with ``options``.
 
+    ``first_stage`` is a VSE model, or the folder ``first-stage`` of an earlier run, whose candidates are then used
+    again. The best epoch is chosen by re-ranking its first ``dev_depth`` results.
+
     ``margin`` is that of the hinges; ``reduction`` sums or averages the pairs of a batch. ``same_image`` treats other
     captions of the same image as ``masked`` (left out) or as ``negatives``, as the released code does.
+
+    ``negatives = "blended"`` is LIWE's: ``β^n`` of the loss of all negatives and ``1 - β^n`` of that of the hardest at
+    step n, with ``blend`` β. ``softmax_margin`` is subtracted from the scores of pairs in ``contrastive``.
+    ``auxiliary`` are weights of the losses that the model's system adds, over its defaults.
     """
 
     objective: str = "triplet"
     options: dict[str, Any] = Field(default_factory=dict)
-    negatives: Literal["hardest", "semi-hard", "all"] = "semi-hard"
+    negatives: Literal["hardest", "semi-hard", "all", "blended"] = "semi-hard"
     warmup_epochs: NonNegative = 1
     margin: Positive = MARGIN
     temperature: Positive = TEMPERATURE
     final_temperature: Positive = 0.01
     reduction: Literal["sum", "mean"] = "sum"
     same_image: Literal["masked", "negatives"] = "masked"
+    first_stage: str | None = None
+    candidates: Count = 30
+    dev_depth: Count = 20
+    blend: Annotated[float, Field(gt=0, lt=1)] = 0.991
+    softmax_margin: NonNegative = 0.0
+    auxiliary: dict[str, NonNegative] = Field(default_factory=dict)
 
     @model_validator(mode="after")
     def _known_objective(self) -> LossRecipe:
@@ -199,6 +216,7 @@ class RunRecipe(Table):
         readers: threads that prepare batches.
         checkpoint_minutes: time between checkpoints; 0 writes them only after epochs.
         tensorboard: write TensorBoard files beside ``metrics.jsonl``.
+        trackers: where numbers are sent beside ``metrics.jsonl``: ``tensorboard``, ``wandb``, ``mlflow``.
     """
 
     precision: Literal["fp32", "bf16", "fp16", "fp64"] = "fp32"
@@ -210,13 +228,20 @@ class RunRecipe(Table):
     readers: Count = 2
     checkpoint_minutes: NonNegative = 5
     tensorboard: bool = False
+    trackers: tuple[Literal["tensorboard", "wandb", "mlflow"], ...] = ()
+
+    @property
+    def all_trackers(self) -> tuple[str, ...]:
+        """``trackers``, and TensorBoard if ``tensorboard`` asks for it; each once."""
+        return tuple(dict.fromkeys((*(["tensorboard"] if self.tensorboard else []), *self.trackers)))
 
 
 FREE: Any = {
     "about": True,
     "data": {"path", "images", "features", "vocabulary"},
     "model": {"backbone_weights", "start"},
-    "run": {"micro_batches", "device", "threads", "readers", "checkpoint_minutes", "tensorboard"},
+    "loss": {"first_stage"},
+    "run": {"micro_batches", "device", "threads", "readers", "checkpoint_minutes", "tensorboard", "trackers"},
 }
 """What may differ when a run resumes: paths (the data itself is compared), and how the machine is used."""
 
@@ -227,7 +252,7 @@ class Recipe(Table):
     about: str = ""
     seed: Annotated[int, Field(ge=0, lt=2**32)] = 0
     data: DataRecipe = DataRecipe()
-    model: AnyModelRecipe = ModelRecipe()
+    model: Annotated[AnyModelRecipe | CrossRecipe, Field(discriminator="kind")] = ModelRecipe()
     loss: LossRecipe = LossRecipe()
     optimizer: OptimizerRecipe = OptimizerRecipe()
     schedule: ScheduleRecipe = ScheduleRecipe()
@@ -268,6 +293,12 @@ class Recipe(Table):
         if self.released.partial_batch and self.run.micro_batches > 1:
             raise ValueError("released.partial_batch and run.micro_batches: a smaller batch has no equal parts")
         self.model.check(self)
+        matching, cross = self.loss.objective == "matching", self.model.kind == "cross"
+        if matching != cross:
+            wanted = '"matching" for' if cross else 'not "matching", which is for'
+            raise ValueError(f'loss.objective is "{self.loss.objective}", expected {wanted} model.kind "cross"')
+        if self.loss.first_stage is not None and not cross:
+            raise ValueError('loss.first_stage is for model.kind "cross": leave it out')
         return self
 
     def identity(self) -> dict[str, Any]:

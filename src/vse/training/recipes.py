@@ -118,7 +118,8 @@ def released_changes(name: str | Path) -> tuple[str, ...]:
     recipe = read_recipe(name)
     if isinstance(recipe, EnsembleRecipe):
         raise InputError(f"{name}: an ensemble has no values of its own to set; train its members with --as-released")
-    if recipe.model.item_input not in {"region", "grid"} or recipe.model.token_source == "start":
+    towers = recipe.model.kind == "vse" and recipe.model.token_source != "start"
+    if not towers or recipe.model.item_input not in {"region", "grid"}:
         raise InputError(f"{name}: the authors' code trains image models of regions or grid cells, not this one")
     warm_up = () if recipe.model.item_input == "grid" else ("schedule.warmup_epochs=0",)
     return AS_RELEASED + warm_up
@@ -165,9 +166,11 @@ def merged(under: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
     """Return ``over`` merged over ``under``, table by table.
 
     A table of another ``kind`` replaces the one below, and so does a pooling or backbone of another name, since their
-    options differ.
+    options differ. A model of another ``system`` takes none of the options below.
     """
     result = dict(under)
+    if "system" in over and over["system"] != under.get("system"):
+        result.pop("options", None)
     for key, value in over.items():
         below = result.get(key)
         if isinstance(value, dict) and key in NAMED and isinstance(below, str):

@@ -5,12 +5,19 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 
 import torch
 from torch import Tensor, nn
 
 from vse.errors import PluginError
-from vse.losses import LOSSES, contrastive_from_scores, smooth_triplet_from_scores, triplet_from_scores
+from vse.losses import (
+    LOSSES,
+    contrastive_from_scores,
+    matching_from_scores,
+    smooth_triplet_from_scores,
+    triplet_from_scores,
+)
 from vse.pooling import TopPercentPool
 from vse.training.distributed import Ranks
 from vse.training.keyed import Purpose, keyed
@@ -155,20 +162,35 @@ class Objective:
         recipe = self.recipe
         ids = image_ids if recipe.same_image == "masked" else None
         if recipe.objective not in LOSSES.builtin:
-            loss = LOSSES.call(recipe.objective, scores, ids, **recipe.options)
-            if not isinstance(loss, Tensor) or loss.dim():
-                got = tuple(loss.shape) if isinstance(loss, Tensor) else type(loss).__name__
-                raise PluginError(f"{LOSSES.origin(recipe.objective)}: expected a scalar tensor, got {got}")
-            return loss
+            return self._plugin_loss(scores, ids)
+        if recipe.objective == "matching":
+            return matching_from_scores(scores, reduction=recipe.reduction)
         if recipe.objective == "contrastive":
-            return contrastive_from_scores(scores, ids, temperature=recipe.temperature, reduction=recipe.reduction)
+            return contrastive_from_scores(
+                scores,
+                ids,
+                temperature=recipe.temperature,
+                margin=recipe.softmax_margin,
+                reduction=recipe.reduction,
+            )
         if recipe.objective == "annealed":
             temperature = recipe.temperature if softened else self.temperature(step)
             return smooth_triplet_from_scores(
                 scores, ids, temperature=temperature, margin=recipe.margin, reduction=recipe.reduction
             )
+        hinge = partial(triplet_from_scores, scores, ids, margin=recipe.margin, reduction=recipe.reduction)
         negatives = "all" if softened or step < self._warmup else recipe.negatives
-        return triplet_from_scores(scores, ids, negatives=negatives, margin=recipe.margin, reduction=recipe.reduction)
+        if negatives != "blended":
+            return hinge(negatives=negatives)
+        share = recipe.blend ** (step + 1 - self._warmup)
+        return share * hinge(negatives="all") + (1 - share) * hinge(negatives="hardest")
+
+    def _plugin_loss(self, scores: Tensor, ids: Tensor | None) -> Tensor:
+        loss = LOSSES.call(self.recipe.objective, scores, ids, **self.recipe.options)
+        if not isinstance(loss, Tensor) or loss.dim():
+            got = tuple(loss.shape) if isinstance(loss, Tensor) else type(loss).__name__
+            raise PluginError(f"{LOSSES.origin(self.recipe.objective)}: expected a scalar tensor, got {got}")
+        return loss
 
     @property
     def can_soften(self) -> bool:
@@ -186,6 +208,8 @@ class Objective:
         recipe = self.recipe
         if recipe.objective not in LOSSES.builtin:
             return recipe.objective
+        if recipe.objective == "matching":
+            return f"matching, {'random' if recipe.first_stage is None else 'hard'} negatives"
         if recipe.objective == "contrastive":
             return f"contrastive at {recipe.temperature:g}"
         if recipe.objective == "annealed":

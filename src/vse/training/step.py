@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field
+from functools import partial
 from typing import Any, cast
 
 import torch
@@ -14,11 +15,9 @@ from torch.nn.parallel import DistributedDataParallel
 
 from vse.encoders.image import Projection
 from vse.errors import InputError, VSEError
-from vse.losses import satisfied
 from vse.models.storage import TorchModel
 from vse.training.batches import Batch
 from vse.training.distributed import Ranks
-from vse.training.guard import spread
 from vse.training.keyed import Purpose, keyed_seed
 from vse.training.matcher import Side, create_matcher
 from vse.training.optimizer import BACKBONE
@@ -85,11 +84,12 @@ class StepFigures:
     """What a step reports.
 
     Attributes:
-        loss: of the batch.
+        loss: of the batch, auxiliary losses included.
         satisfied: the share of pairs without loss.
         spread: of the image embeddings, see :func:`vse.training.guard.spread`.
         text_spread: of the text embeddings.
         gradient: the norm of the gradients before clipping.
+        auxiliary: the auxiliary losses by name, before their weights.
     """
 
     loss: float
@@ -97,6 +97,12 @@ class StepFigures:
     spread: float
     text_spread: float
     gradient: float
+    auxiliary: dict[str, float] = field(default_factory=dict)
+
+    def values(self) -> dict[str, float]:
+        """Return the figures by name; an auxiliary loss is ``loss_NAME``."""
+        plain = asdict(self)
+        return plain | {f"loss_{name}": value for name, value in plain.pop("auxiliary").items()}
 
     @property
     def closest(self) -> tuple[str, float]:
@@ -139,6 +145,7 @@ class TrainingStep:
         self.skipped = 0
         self.scaler = torch.amp.GradScaler(enabled=recipe.run.precision == "fp16")
         self.matcher = create_matcher(model)
+        self.weights = auxiliary_weights(self.matcher.auxiliary_weights, recipe.loss.auxiliary)
         self._network: nn.Module = self.matcher
         self._trained: frozenset[str] = frozenset()
         local_batch = recipe.schedule.batch_size // ranks.world
@@ -164,6 +171,9 @@ class TrainingStep:
         self.model.train()
         if not self.ranks.alone and trained != self._trained:
             self._network = self.matcher  # releases the buffers of the previous one
+            # Every process computes all scores, and so the whole gradient of the parameters of the scores.
+            apart = [*self.matcher.scoring_parameters()]
+            DistributedDataParallel._set_params_and_buffers_to_ignore_for_model(self.matcher, apart)
             self._network = DistributedDataParallel(self.matcher)
         self._trained = trained
 
@@ -186,7 +196,11 @@ class TrainingStep:
             image, text = (_joined(side) for side in zip(*encoded, strict=True))
         images, texts = self._gather(image), self._gather(text)
         scores = self.matcher.scores(images, texts)
-        loss = self.objective(scores, all_ids, step, softened=softened)
+        match = partial(self.objective, image_ids=all_ids, step=step, softened=softened)
+        auxiliary = self.matcher.auxiliary(images, texts, match, self.recipe.loss.reduction)
+        loss = match(scores)
+        for name, extra in auxiliary.items():
+            loss = loss + self.weights[name] * extra
         value = float(loss.detach())
         if not _finite(value):
             raise NotFiniteError("loss", self._bad_rows(inputs[self.matcher.item_input], (*images, *texts)))
@@ -196,14 +210,12 @@ class TrainingStep:
         else:
             self._backward_in_parts(whole, image, text, parts, step)
         norm = self._update()
-        measured = satisfied(scores.detach(), all_ids, margin=self.recipe.loss.margin)
-        image_spread, text_spread = (
-            spread(self.matcher.embeddings(side).detach(), all_ids) for side in (images, texts)
-        )
-        return StepFigures(value, measured, image_spread, text_spread, norm)
+        measured = self.matcher.measures(scores.detach(), images, texts, all_ids, self.recipe.loss.margin)
+        extras = {name: float(extra.detach()) for name, extra in auxiliary.items()}
+        return StepFigures(value, *measured, norm, extras)
 
     def _gather(self, side: Side) -> Side:
-        return tuple(map(self.ranks.gather, side))
+        return tuple(self.ranks.gather(self.ranks.widest(tensor)) for tensor in side)
 
     def _bad_rows(self, inputs: Tensor | None, computed: Side) -> list[int]:
         """Return the rows of the batch whose input is not finite; if there are none, those with such embeddings.
@@ -243,7 +255,10 @@ class TrainingStep:
     def _backward_in_parts(
         self, loss: Tensor, image: Side, text: Side, parts: list[dict[str, Tensor | None]], step: int
     ) -> None:
-        toward = torch.autograd.grad(loss, _floats((*image, *text)))
+        sides, scoring = _floats((*image, *text)), [*self.matcher.scoring_parameters().values()]
+        toward = torch.autograd.grad(loss, [*sides, *scoring])
+        for parameter, gradient in zip(scoring, toward[len(sides) :], strict=True):
+            parameter.grad = gradient
         size = len(image[0]) // len(parts)
         for number, part in enumerate(parts):
             last = number == len(parts) - 1
@@ -252,9 +267,14 @@ class TrainingStep:
             rows = slice(number * size, (number + 1) * size)
             with quiet:
                 part_image, part_text = self._encode(part, step, number)
-                torch.autograd.backward(_floats((*part_image, *part_text)), [gradient[rows] for gradient in toward])
+                torch.autograd.backward(
+                    _floats((*part_image, *part_text)), [gradient[rows] for gradient in toward[: len(sides)]]
+                )
 
     def _update(self) -> float:
+        for parameter in self.matcher.scoring_parameters().values():
+            if parameter.grad is not None:  # the loss has a factor for the mean over the processes
+                parameter.grad /= self.ranks.world
         self.scaler.unscale_(self.optimizer)
         trained = [parameter for parameter in self.parameters.values() if parameter.grad is not None]
         clip = self.recipe.optimizer.clip or float("inf")
@@ -265,6 +285,15 @@ class TrainingStep:
         self.scaler.step(self.optimizer)  # skips a step that is not finite; update() then lowers the scale
         self.scaler.update()
         return norm if _finite(norm) else 0.0
+
+
+def auxiliary_weights(defaults: Mapping[str, float], changed: Mapping[str, float]) -> dict[str, float]:
+    """Return the weights of a system's losses, those of the recipe over the defaults."""
+    unknown = sorted(changed.keys() - defaults.keys())
+    if unknown:
+        known = f"its system has {', '.join(defaults)}" if defaults else "the model has none"
+        raise InputError(f"loss.auxiliary.{unknown[0]}: no such auxiliary loss, {known}")
+    return {**defaults, **changed}
 
 
 def _split(inputs: Mapping[str, Tensor | None], count: int) -> list[dict[str, Tensor | None]]:
@@ -308,7 +337,8 @@ def _refuse_batch_statistics(model: nn.Module) -> None:
     if found:
         raise InputError(
             f"run.micro_batches: {found[0]} takes statistics over the whole batch, which parts of it cannot; "
-            'set model.image.head to "linear", or micro_batches to 1'
+            + ('set model.image.head to "linear", or ' if "projection" in found[0] else "set ")
+            + "micro_batches to 1"
         )
 
 

@@ -26,6 +26,7 @@ from vse.progress import ProgressReporter, SilentProgress
 from vse.training.data import build_tokenizer, open_splits, training_pairs
 from vse.training.distributed import Ranks, process_group, ranks_of_environment
 from vse.training.log import read_metrics
+from vse.training.mining import mine
 from vse.training.model import build_model
 from vse.training.recipe import Recipe, flat
 from vse.training.result import TrainingResult
@@ -116,7 +117,9 @@ def _train(
     if splits.graphs is not None:
         report.note(splits.graphs.note)
     model = build_model(recipe, tokenizer, splits, name).to(device)
-    pairs = training_pairs(recipe, model, pack_videos(splits.train, folder, ranks, report), splits.graphs)
+    first_stage, negatives = mine(recipe, splits.train, splits.dev, folder.path, ranks, report)
+    packed = pack_videos(splits.train, folder, ranks, report)
+    pairs = training_pairs(recipe, model, packed, splits.graphs, negatives)
     with _asked_to_stop() as stopping:
         trainer = Trainer(
             recipe,
@@ -129,6 +132,7 @@ def _train(
             stored_features=splits.store is not None,
             stopping=stopping.is_set,
             graphs=splits.graphs,
+            first_stage=first_stage,
         )
         if ranks.first:
             folder.clear_leftovers()

@@ -22,6 +22,7 @@ from vse.training.batches import Batch, Samples, TrainingPairs, prefetch_batches
 from vse.training.distributed import Ranks
 from vse.training.guard import CollapseGuard
 from vse.training.log import SOFTENED, MetricsLog, blame, collapsing, epoch_line, headline, recovered, stopped_by_guard
+from vse.training.mining import FirstStage
 from vse.training.optimizer import (
     create_optimizer,
     load_optimizer_tensors,
@@ -68,10 +69,11 @@ class Trainer:
         stored_features: bool,
         stopping: Callable[[], bool],
         graphs: SentenceGraphs | None = None,
+        first_stage: FirstStage | None = None,
     ) -> None:
         self.recipe, self.model, self.pairs, self.dev = recipe, model, pairs, dev
         self.folder, self.ranks, self.report, self._stopping = folder, ranks, report, stopping
-        self._graphs = graphs
+        self._graphs, self._first_stage = graphs, first_stage
         schedule = recipe.schedule
         size = len(pairs.order(0, recipe.data.captions_per_image))
         self.steps_per_epoch = size // schedule.batch_size
@@ -130,7 +132,7 @@ class Trainer:
                 self.folder.path,
                 self.position.metrics_bytes,
                 first_step=self.position.step,
-                tensorboard=self.recipe.run.tensorboard,
+                trackers=self.recipe.run.all_trackers,
             )
         try:
             self.report.start(self.total_steps - self.position.step, "training")
@@ -200,9 +202,9 @@ class Trainer:
             "step": number,
             "epoch": position.epoch,
             "lr": self.recipe.optimizer.lr * factor,
-            **asdict(figures),
+            **figures.values(),
         }
-        for key, value in asdict(figures).items():
+        for key, value in figures.values().items():
             position.sums[key] = position.sums.get(key, 0.0) + value
         position.step += 1
         seconds = time.perf_counter() - began
@@ -256,6 +258,8 @@ class Trainer:
         position.epoch += 1
 
     def _evaluate(self) -> RetrievalMetrics:
+        if self._first_stage is not None:
+            return self._first_stage.evaluate(self.model, self.dev, self.recipe.loss.dev_depth)
         return evaluate_split(self.model, self.dev, graphs=self._graphs)
 
     def _keep(self, link: str, metrics: RetrievalMetrics) -> None:

@@ -40,6 +40,7 @@ def test_milvus_address_round_trip(text: str, expected: MilvusAddress, told: str
         "milvus+http://host", "milvus+http://host/", "milvus+http://host/a/b", "milvus+http://host/1a",
         "milvus+http://host/näme", "milvus+http://host/a-b", "milvus+http://host/" + "a" * 201,
         "milvus+http://host:port/a", "milvus+http://host:99999/a", "milvus+http://[::1/a", "milvus+http://host/a?b=c",
+        "milvus+http://host/a?consistency_level=Weak", "milvus+http://host/a?index_type=hnsw",
         "milvus+file:", "milvus+file:/data/photos", "milvus+ftp://host/a.db",
     ],
 )  # fmt: skip

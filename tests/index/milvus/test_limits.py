@@ -18,7 +18,7 @@ from tests.index.support import batch
 from vse.errors import InputError, VSEError
 from vse.index.filters import Filter
 from vse.index.milvus import MilvusCollection
-from vse.index.milvus.tables import Ledger, Tables
+from vse.index.milvus.tables import Tables
 from vse.index.types import Entry, Moment
 
 pytest.importorskip("milvus_lite")
@@ -127,13 +127,13 @@ def test_milvus_lite_refuses_second_process(folder: Path) -> None:
 
 
 def test_milvus_creation_can_be_repeated_after_kill(tmp_path: Path) -> None:
-    """What a process created before it was killed, without publishing, is not a collection, and is rebuilt."""
+    """What a process created before it was killed, without an alias, is not a collection, and is rebuilt."""
     script = """
         import os, sys
         from vse.index.milvus import MilvusCollection
-        from vse.index.milvus.tables import Ledger
+        from vse.index.milvus import collection
 
-        Ledger.publish = lambda *_: os._exit(9)
+        collection.switch = lambda *_: os._exit(9)
         MilvusCollection.create(sys.argv[1], model="m", model_source="s", dimensions=3)
         """
     place = tmp_path / "photos.db"
@@ -162,54 +162,32 @@ def test_milvus_refuses_values_beyond_its_limits(folder: Path) -> None:
         assert len(list(writer.files())) == writer.info().files == len(VECTORS)
 
 
-@pytest.mark.parametrize("step", ["insert", "rewrite", "publish", "delete", "forget"])
-def test_failed_change_is_atomic(folder: Path, monkeypatch: pytest.MonkeyPatch, step: str) -> None:
-    """Before publishing nothing has changed, for open readers too; afterwards everything has. Later changes succeed."""
+@pytest.mark.parametrize("step", ["upsert", "delete", "put"])
+def test_failed_milvus_change_is_repeated(folder: Path, monkeypatch: pytest.MonkeyPatch, step: str) -> None:
+    """Every file is there in its old or its new version; repeating the change completes it."""
     with MilvusCollection.open(folder, write=True) as writer, MilvusCollection.open(folder) as reader:
-        before = list(reader.files())
+        before = {file.path: file.digest for file in reader.files()}
 
         def fail(*_: object) -> None:
             raise VSEError("the line is cut")
 
         new = [entry("00000.jpg", VECTORS[3], digest="new"), entry("more.jpg", VECTORS[4])]
         with monkeypatch.context() as patch:
-            patch.setattr(Tables if hasattr(Tables, step) else Ledger, step, fail)
-            if step in ("delete", "forget"):
+            patch.setattr(Tables, step, fail)
+            with pytest.raises(VSEError, match="cut"):
                 writer.add(new)
-            else:
-                with pytest.raises(VSEError, match="cut"):
-                    writer.add(new)
-        happened = step in ("delete", "forget")
-        for each in (writer, reader):
-            assert each.info().files == len(before) + happened
-            assert (list(each.files()) == before) != happened
-            assert len(each.search(QUERIES[0], 100).ids) == len(before) + happened
-            assert len(each.search_captions(QUERIES[0], 100)) == len(before) - happened
-        writer.add([entry("later.jpg", VECTORS[5])])
-        assert reader.info().items == len(reader.search(QUERIES[0], 100).ids) == len(before) + happened + 1
-        assert len(writer.tables.query("items", "row >= 0", ["row"])) == len(before) + happened + 1
-
-
-def test_lost_reply_after_publish_is_success(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A change that was published although Milvus's reply was lost has succeeded, and raises nothing."""
-    publish = Ledger.publish
-
-    def published_and_cut(self: Ledger, state: object) -> None:
-        publish(self, state)  # type: ignore[arg-type]
-        raise VSEError("the line is cut")
-
-    with MilvusCollection.open(folder, write=True) as writer:
-        with monkeypatch.context() as patch:
-            patch.setattr(Ledger, "publish", published_and_cut)
-            writer.add([entry("more.jpg", VECTORS[4])])
-        writer.remove([("/photos", "00000.jpg")])
-        assert writer.info().files == len(list(writer.files())) == len(VECTORS)
+        found = {file.path: file.digest for file in reader.files()}
+        assert found in (before, {**before, "00000.jpg": "new", "more.jpg": "d"})
+        writer.add(new)
+        assert {file.path: file.digest for file in reader.files()} == {**before, "00000.jpg": "new", "more.jpg": "d"}
+        assert reader.info().items == len(reader.search(QUERIES[0], 100).ids) == len(before) + 1
+        assert len(reader.search_captions(QUERIES[0], 100)) == reader.info().captions == len(before) - 1
 
 
 def test_hnsw_search_reports_inexact(tmp_path: Path) -> None:
     """Hits are scored exactly, fewer hits are a prefix of more; ``exact=True`` compares with every vector."""
     many = directions(1500, seed=9)
-    with create(tmp_path / "photos.db", index="hnsw") as writer:
+    with create(tmp_path / "photos.db", options={"index_type": "HNSW", "M": "24"}) as writer:
         writer.add([entry(f"{row}.jpg", vector, kind="image" if row else "video") for row, vector in enumerate(many)])
         scores = np.sort(many.astype(np.float64) @ QUERIES[0].astype(np.float64))[::-1]
         hits = writer.search(QUERIES[0], 50)
@@ -226,7 +204,7 @@ def test_hnsw_search_reports_inexact(tmp_path: Path) -> None:
 
 def test_search_scans_when_ties_exceed_reply(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """When equal scores do not fit one reply, every vector is compared here, and the order is unaffected."""
-    from vse.index.milvus import search as searching
+    from vse.index.milvus import reading as searching
 
     with MilvusCollection.open(folder, write=True) as writer:
         writer.add([entry(f"same{number}.jpg", VECTORS[0]) for number in range(100)])

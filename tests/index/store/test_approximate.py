@@ -13,8 +13,10 @@ from tests.index.support import Watched, batch, cache, create
 
 from vse.errors import VSEError
 from vse.index.filters import Filter
+from vse.index.storage import VectorFormat
 from vse.index.store import EmbeddedCollection, approximate
 from vse.index.store.approximate import Kind
+from vse.index.store.checksums import VectorFile
 from vse.index.store.searcher import Part
 
 COUNT, DIMENSIONS = 1500, 16
@@ -135,6 +137,11 @@ def test_corrupt_index_is_reported_and_skipped(folder: Path, kind: Kind) -> None
         assert not writer.search(QUERIES[0], 5).exact
 
 
+def stored(path: Path) -> VectorFile:
+    path.write_bytes(VECTORS.tobytes())
+    return VectorFile(path, COUNT, VectorFormat(DIMENSIONS), None)
+
+
 def interrupt(stage: str, done: int) -> None:
     """Simulate Ctrl-C in the middle of an index build."""
     if "approximate" in stage and done >= 1000:
@@ -205,7 +212,7 @@ def test_faiss_that_fails_costs_no_answer(tmp_path: Path, kind: Kind, monkeypatc
             assert "\n" not in str(caught.value)
         EmbeddedCollection.open(place, write=True).close()
         with pytest.raises(OSError, match="cannot be built"):
-            approximate.build(kind, VECTORS, tmp_path / "index")
+            approximate.build(kind, stored(tmp_path / "vectors"), tmp_path / "index")
     with EmbeddedCollection.open(place) as reader:
         assert reader.search(QUERIES[0], 5).exact
         assert reader.verify().ok
@@ -218,11 +225,12 @@ def test_an_index_that_does_not_fit_leaves_the_old_one(folder: Path, kind: Kind)
 
     (path,) = cache(folder).glob(f"items-*.{kind}")
     before = path.read_bytes(), sorted(cache(folder).iterdir())
+    vectors = stored(folder / "vectors")
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, limits[1]))
     try:
         with pytest.raises(OSError, match="cannot be written"):
-            approximate.build(kind, VECTORS, path)
+            approximate.build(kind, vectors, path)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     assert (path.read_bytes(), sorted(cache(folder).iterdir())) == before
@@ -255,8 +263,8 @@ def test_a_filter_that_is_asked_again_sees_what_changed(folder: Path) -> None:
 
 
 def test_index_kind_by_collection_size() -> None:
-    """Exact below 200,000 vectors, a graph from there, product codes from five million."""
-    sizes = [0, 199_999, 200_000, 4_999_999, 5_000_000]
+    """Exact below 200,000 vectors, a graph from there, product codes from a million."""
+    sizes = [0, 199_999, 200_000, 999_999, 1_000_000]
     assert [approximate.kind_for(size) for size in sizes] == [None, None, "hnsw", "hnsw", "ivfpq"]
-    assert approximate.recipe("ivfpq", 5_000_000, 1024) == "IVF8944,PQ64np"
-    assert approximate.recipe("ivfpq", 5_000_000, 300) == "IVF8944,PQ4np"
+    assert approximate.recipe("ivfpq", 5_000_000, 1024) == "PCAR128,IVF4000,PQ64np"
+    assert approximate.recipe("ivfpq", 5_000_000, 96) == "IVF4000,PQ16np"

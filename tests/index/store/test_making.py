@@ -95,7 +95,7 @@ def test_no_lock_remains_when_making_one_fails(tmp_path: Path, monkeypatch: pyte
     """The next attempt succeeds, in the same process too."""
     folder = tmp_path / "collection"
 
-    def full(folder: Path, generation: int) -> None:
+    def full(folder: Path, generation: int, storage: str) -> None:
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patch:

@@ -9,24 +9,26 @@ from hypothesis import strategies as st
 from tests.index.examples import directions
 
 from vse.index.scoring import exact_scores
-from vse.index.store import searcher as scan
+from vse.index.storage import STORAGES, Storage, encode
+from vse.index.store import scan
 
 
 @pytest.mark.parametrize("small", [0, scan.SMALL])
 @given(
     st.integers(1, 3000), st.sampled_from([1, 3, 8, 40]), st.integers(1, 30), st.integers(1, 400),
-    st.floats(0, 1), st.integers(0, 2**32),
+    st.floats(0, 1), st.integers(0, 2**32), st.sampled_from(STORAGES),
 )  # fmt: skip
 def test_the_best_rows_are_proposed(
-    small: int, rows: int, dimensions: int, k: int, distinct: int, part: float, seed: int
+    small: int, rows: int, dimensions: int, k: int, distinct: int, part: float, seed: int, storage: Storage
 ) -> None:
     """All rows at or above the k-th exact score, however many vectors are equal; with FAISS too."""
     random = np.random.default_rng(seed)
-    matrix = directions(distinct, dimensions, seed)[random.integers(0, distinct, rows)]
+    matrix = encode(directions(distinct, dimensions, seed), storage)[random.integers(0, distinct, rows)]
     query = directions(1, dimensions, seed + 1)[0]
     allowed = None if part == 1 else random.random(rows) < part
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(scan, "SMALL", small)
+        patch.setattr(scan, "SCAN_BLOCK", 700)
         proposed = scan.propose(matrix, query, k, allowed)
     scores = exact_scores(matrix, np.arange(rows), query)
     candidates = np.arange(rows) if allowed is None else np.flatnonzero(allowed)

@@ -20,6 +20,7 @@ PLAIN = {
     "Converted": ".models:conversion_lines",
     "DoctorReport": ".models:doctor_lines",
     "Duplicates": ".collection:duplicates_lines",
+    "EmbedReport": ".data:embed_lines",
     "EmbeddingExport": ".collection:embedding_export_lines",
     "EmbeddingImport": ".collection:embedding_import_lines",
     "Explained": ".search:explained_lines",

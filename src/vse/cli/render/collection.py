@@ -77,7 +77,7 @@ def overview_lines(overview: Overview) -> list[str]:
     lines = [] if overview.note is None else [overview.note]
     lines += [
         f"{info.where}: {info.files:,} files, {info.items:,} items, {info.captions:,} captions{size}",
-        f"model {info.model} ({info.model_source}), {info.dimensions} dimensions",
+        f"model {info.model} ({info.model_source}), {info.dimensions} dimensions, stored as {info.storage}",
         f"backend {info.backend}, generation {info.generation}",
     ]
     if left is not None:

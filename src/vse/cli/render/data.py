@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from vse.batch import EmbedReport
     from vse.cli.data import VocabularyReport
     from vse.data.report import DataReport
     from vse.data.scenes.dataset import WrittenScenes
@@ -46,6 +47,23 @@ def render_data_report(report: DataReport, console: Console) -> None:
 def _escaped(text: str) -> str:
     """``text`` with escapes for line ends and other control characters, which file names may contain."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def embed_lines(report: EmbedReport) -> list[str]:
+    """Return what a job embedded, how fast, and what is left."""
+    lines = [
+        f"{report.into}: {report.embedded:,} images embedded in {report.computed:,} shards, "
+        f"{report.skipped:,} shards were there",
+        f"{report.images_per_second:,.1f} images/s, {report.seconds:,.1f} s, "
+        f"{report.workers} worker{'s' if report.workers > 1 else ''}, model {report.model}",
+    ]
+    if report.failed:
+        lines.append(f"{report.failed:,} images failed: failures/*.parquet lists them with the reason")
+    if report.remaining:
+        lines.append(f"{report.remaining:,} of {report.shards:,} shards are missing: the same command resumes")
+    else:
+        lines.append(f"all {report.shards:,} shards of {report.items:,} images are complete")
+    return lines
 
 
 def scenes_lines(written: WrittenScenes) -> list[str]:

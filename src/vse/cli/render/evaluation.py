@@ -153,7 +153,9 @@ def _gallery(card: dict[str, Any]) -> str:
 
 def _model_name(model: dict[str, Any]) -> str:
     graphs = f", {model['role_graphs']}" if "role_graphs" in model else ""
-    return f"{model['name']} ({model['fingerprint']}{graphs})"
+    again = model.get("reranker")
+    more = f", the first {again['depth']} re-ranked by {again['name']} ({again['fingerprint']})" if again else ""
+    return f"{model['name']} ({model['fingerprint']}{graphs}){more}"
 
 
 def render_cxc(report: CxcReport, console: Console) -> None:

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from vse.experiments.k_max_search import SearchResult
     from vse.experiments.speed_report import SpeedResult
     from vse.experiments.synthetic_report import SyntheticResult
-    from vse.experiments.tables import CoefficientsResult
+    from vse.experiments.whole_models import CoefficientsResult
 
 TOO_LITTLE_TRAINING = "This was the quick version: too little training for meaningful figures."
 TOO_FEW_STEPS = "This was the quick version: too few steps for meaningful figures."

@@ -9,6 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from vse.models.card import NOT_RECORDED, describe_preprocessing, describe_tokenizer
+from vse.models.config import UNPOOLED
 from vse.models.curves import ASCII_BARS, BARS, CURVES_FILE
 
 if TYPE_CHECKING:
@@ -47,6 +48,7 @@ def _summary(report: ModelReport) -> Table:
         "model": about.name or Path(report.folder).resolve().name,
         "runtime": report.runtime + (f", {report.precision}" if report.precision else ""),
         "embeddings": _embeddings(report),
+        **({"system": _system(report)} if report.system else {}),
         "takes": ", ".join(name for ability, name in INPUTS.items() if getattr(report.capabilities, ability)),
         "evidence": _evidence(report),
         "files": f"{sum(report.file_sizes.values()) / 1e6:,.1f} MB ({', '.join(report.file_sizes)})",
@@ -77,9 +79,19 @@ def _confidence(report: ModelReport) -> str:
     return NO_COEFFICIENTS if report.foreign else UNCALIBRATED
 
 
+def _system(report: ModelReport) -> str:
+    if not report.training_parameters:
+        return str(report.system)
+    return f"{report.system}, with {report.training_parameters:,} parameters that only training needs"
+
+
 def _embeddings(report: ModelReport) -> str | None:
     if any(tower.kind == "hgr" for tower in report.towers):
         return f"{report.embed_size} dimensions on each of three levels; the score of a pair is their mean"
+    if any(tower.kind == "cross" for tower in report.towers):
+        return "none: the score of a pair is the logit of a match"
+    if report.towers and report.towers[0].pooling == UNPOOLED:
+        return f"{report.embed_size} dimensions of each element; pairs have scores, images and texts no single vector"
     return f"{report.embed_size} dimensions" if report.embed_size else None
 
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from vse.cli.search import Page
     from vse.index.caption_search import CaptionResults
     from vse.index.explanation import Explained
-    from vse.index.results import EmptyReason, Result, SearchResults
+    from vse.index.results import EmptyReason, Reranking, Result, SearchResults
 
 CUT_TEXT = 60
 """Characters shown of a text that the model truncated."""
@@ -40,7 +40,19 @@ def search_lines(results: SearchResults) -> list[str]:
     lines += [_result_line(number, result) for number, result in enumerate(results.results, results.offset + 1)]
     if results.results and not results.exact:
         lines.append("searched with an approximate index")
+    if results.reranking is not None:
+        lines.append(_reranking(results.reranking))
     return lines
+
+
+def _reranking(how: Reranking) -> str:
+    """How many results were ordered again, and what was left."""
+    line = f"{how.scored} results re-ranked by {printable(how.model)}"
+    if how.unreadable:
+        line += f"; {how.unreadable} files could not be read and come behind them"
+    if not how.complete:
+        line += "; time was up, so the rest keeps its order: raise --rerank-seconds or lower --depth"
+    return line
 
 
 def explained_lines(explained: Explained) -> list[str]:
@@ -98,12 +110,15 @@ def _query_notes(unknown: tuple[str, ...], cut: tuple[str, ...], notes: tuple[st
 def _result_line(number: int, result: Result) -> str:
     """Rank, how well it matches, id, date, path, time within a video, where words match, duplicates.
 
-    How well it matches is a word if the model has relevance, else its confidence, if known, and its score.
+    How well it matches is a word if the model has relevance, else its confidence, if known, and its score. The score
+    of a re-ranker follows it.
     """
     if result.relevance is not None:
         match = f"{result.grade or ('by words' if result.matched else 'unlikely'):<8}"
     else:
         match = ("" if result.confidence is None else f"{result.confidence:>4.0%}  ") + f"{result.score:.3f}"
+    if result.rerank_score is not None:
+        match = f"{match}  {result.rerank_score:>7.3f}"
     parts = [f"{number:>4}.  {match}  {result.id:>7}"]
     if result.taken is not None:
         parts.append(_date(result.taken))

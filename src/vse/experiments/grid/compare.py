@@ -75,7 +75,7 @@ def recipe_of(grid: Grid, variant: Variant, seed: int) -> Recipe:
 
 
 TEST = "test.json"
-"""In the folder of a run."""
+"""In the folder of a run; ranks of a split that was named are in ``test-SPLIT.json``."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,9 +87,10 @@ class TestSplit:
     data: CaptionedImages
     test: RetrievalTest
     protocols: tuple[Protocol, ...]
+    file: str = TEST
 
     @classmethod
-    def of(cls, recipe: Recipe, protocol: str = AUTO) -> TestSplit:
+    def of(cls, recipe: Recipe, protocol: str = AUTO, split: str | None = None) -> TestSplit:
         """Open the test split of a recipe's data.
 
         COCO in its usual layout is ranked on ``testall``. Where splits belong together, as VATEX's halves do, the test
@@ -98,12 +99,13 @@ class TestSplit:
         Args:
             recipe: names the data and the model.
             protocol: a name, or ``auto`` for the usual protocols of the dataset.
+            split: ranked in place of the test split.
 
         Raises:
             InputError: there is no test split, or it holds only the first 1,000 of COCO's test images and no protocol
                 was named.
         """
-        data = open_split(recipe, _test_name(recipe))
+        data = open_split(recipe, split or _test_name(recipe))
         test = RetrievalTest.of(data)
         chosen = choose_protocols(protocol, data.name, test.items, data.split, kind=test.kind)
         if protocol == AUTO and chosen[0].name == FIRST_FOLD:
@@ -113,7 +115,7 @@ class TestSplit:
             )
         for each in chosen:
             each.galleries(test.items)  # an error now, not after hours of training
-        return cls(data, test, tuple(chosen))
+        return cls(data, test, tuple(chosen), TEST if split is None else f"test-{split}.json")
 
     def rank(self, scores: Scores) -> dict[str, list[FoldRanks]]:
         """Return the ranks of each fold of each protocol."""
@@ -189,7 +191,7 @@ def measured(trained: TrainedSeed, folds: Sequence[FoldRanks], *, samples: int =
 
 def _ranks(trained: TrainedSeed, where: TestSplit) -> dict[str, list[FoldRanks]]:
     """Return the stored ranks if they belong to these weights and this test; otherwise compute and store them."""
-    path = trained.result.folder / TEST
+    path = trained.result.folder / where.file
     model = read_json(trained.result.model / "config.json")["fingerprint"]
     what = {"model": model, "split": where.test.about["split_hash"], "data": where.data.split}
     if path.is_file():

@@ -184,6 +184,8 @@ def run_grid(grid: Grid, seeds: Sequence[int], call: Call) -> GridResult:
 
     The test split is used once, with the model that dev has selected in each run.
     """
+    if call.rows:
+        grid = grid.restricted_to(call.rows)
     where, trained = train_for_test(grid, seeds, call)
     found = measure_grid(trained, where, call.report)
     results = []
@@ -200,7 +202,7 @@ def train_for_test(grid: Grid, seeds: Sequence[int], call: Call) -> tuple[TestSp
     """Open the test split, which may be missing, before the hours of training; then train every row."""
     if not seeds:
         raise InputError("seeds is empty; give at least one")
-    where = TestSplit.of(recipe_of(grid, grid.variants[0], seeds[0]), call.protocol)
+    where = TestSplit.of(recipe_of(grid, grid.variants[0], seeds[0]), call.protocol, call.split)
     return where, train_grid(grid, seeds, call.runs_folder, jobs=call.jobs, report=call.report)
 
 

@@ -1,11 +1,11 @@
-"""The collection in Milvus; the package docstring describes what is stored and the commit protocol."""
+"""The collection in Milvus, and the generation that an upgrade fills; the package docstring describes both."""
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing
-from dataclasses import replace
+from contextlib import closing, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -17,17 +17,14 @@ from vse._util.locks import FolderLock
 from vse.errors import InputError, VSEError
 from vse.index.checks import check_captions, check_dimensions, check_entry, check_vectors, model_mismatch_error
 from vse.index.filters import Filter
-from vse.index.milvus import browsing
-from vse.index.milvus import commits as changing
 from vse.index.milvus import connection as lite
-from vse.index.milvus import search as sampled
-from vse.index.milvus.commits import Writer
-from vse.index.milvus.connection import Connection, MilvusAddress, parse_address
+from vse.index.milvus import previous, reading
+from vse.index.milvus.connection import Connection, MilvusAddress, parse_address, read_options
+from vse.index.milvus.reading import Search, best, condition, rows_of
 from vse.index.milvus.schema import (
     ITEM_COLUMNS,
-    Index,
+    MAX_BYTES,
     Row,
-    State,
     file_of,
     from_stored,
     item_of,
@@ -35,13 +32,25 @@ from vse.index.milvus.schema import (
     place_key,
     vectors_of,
 )
-from vse.index.milvus.search import Found, Reading, Search, best, condition
-from vse.index.milvus.tables import Tables, drop_all, drop_older, serving_tables, unfinished_state
+from vse.index.milvus.tables import (
+    About,
+    Tables,
+    drop_leftovers,
+    expect_ours,
+    full_options,
+    serving_generation,
+    serving_tables,
+    switch,
+)
+from vse.index.milvus.writing import CHANGES, ROOT, Writer, by_place
 from vse.index.types import CollectionInfo, Entry, Facets, Hits, Item, MediaFile, Vectors
 from vse.progress import ProgressReporter
 
 if TYPE_CHECKING:
     from vse.index.milvus.next_generation import MilvusNextGeneration
+
+PAGE = 512
+SOURCE, SETTINGS = "model_source", "settings"
 
 
 def opened(
@@ -51,7 +60,7 @@ def opened(
     lock = None
     if address.folder is not None:
         lite.check_folder(address.folder, new=new)
-        lock = _locked(address.folder) if write else None
+        lock = locked(address.folder) if write else None
     try:
         connection = Connection(address)
         try:
@@ -65,7 +74,8 @@ def opened(
         raise
 
 
-def _locked(folder: Path) -> FolderLock:
+def locked(folder: Path) -> FolderLock:
+    """Lock a folder of Milvus Lite for writing."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         return FolderLock(folder)
@@ -73,25 +83,35 @@ def _locked(folder: Path) -> FolderLock:
         raise VSEError(f"{folder} cannot be used ({error.strerror}): choose a writable folder") from error
 
 
-PAGE = 512
+def convert_collection(path: str | os.PathLike[str]) -> int | None:
+    """Convert a collection that an earlier version wrote; return the number of its files, None if it needs none.
+
+    Items keep their ids. The next call resumes an interrupted conversion.
+    """
+    address = parse_address(os.fspath(path))
+    if address.folder is None:
+        return previous.convert(address)
+    if not lite.is_used(address.folder):
+        return None
+    lock = locked(address.folder)
+    try:
+        return previous.convert(address)
+    finally:
+        lock.release()
 
 
-class MilvusCollection(browsing.NoWords):
+class MilvusCollection(reading.NoWords):
     """A :class:`~vse.index.types.Collection` in Milvus; see :meth:`create` and :meth:`open`.
 
     Thread-safe. Queries, like stored vectors, are unit vectors.
     """
 
-    def __init__(self, tables: Tables, lock: FolderLock | None, *, write: bool) -> None:
-        self.tables, self.where = tables, tables.connection.where
-        self.reading = Reading(tables)
+    def __init__(self, tables: Tables, lock: FolderLock | None, *, write: bool, old: Tables | None = None) -> None:
+        self.tables, self.about, self.where = tables, tables.about, tables.connection.where
+        self.dimensions = tables.about.dimensions
         self._lock = lock
-        try:
-            self._writer = Writer(tables) if write else None
-            self.dimensions = tables.ledger.state().dimensions
-        except BaseException:
-            self.close()
-            raise
+        self._writer = Writer(tables, old) if write else None
+        self._counted: tuple[dict[str, str], CollectionInfo] | None = None
 
     @classmethod
     def create(
@@ -101,7 +121,7 @@ class MilvusCollection(browsing.NoWords):
         model: str,
         model_source: str,
         dimensions: int,
-        index: Index | None = None,
+        options: Mapping[str, str] | None = None,
     ) -> MilvusCollection:
         """Create an empty collection and open it for writing.
 
@@ -110,11 +130,7 @@ class MilvusCollection(browsing.NoWords):
             model: Fingerprint of the model.
             model_source: Where the model was loaded from.
             dimensions: Length of its vectors.
-            index: ``"flat"`` compares with every vector, ``"hnsw"`` is approximate; None means flat for Milvus Lite and
-                hnsw for a server.
-
-        Returns:
-            The collection.
+            options: Of Milvus, see :func:`~vse.index.milvus.connection.read_options`; default: those of the address.
 
         Raises:
             InputError: The address is invalid, or already taken.
@@ -122,14 +138,17 @@ class MilvusCollection(browsing.NoWords):
         """
         address = parse_address(os.fspath(path))
         check_dimensions(dimensions)
-        index = index or ("hnsw" if address.folder is None else "flat")
+        given = read_options({**dict(address.options), **(options or {})})
 
         def make(connection: Connection) -> Tables:
-            if serving_tables(connection) is not None:
+            if serving_generation(connection) is not None or previous.exists(connection):
                 raise InputError(f"{address} is already a collection: open it, or choose another name")
-            drop_all(connection)
             tables = Tables(connection, 1)
-            tables.make(State(model, model_source, dimensions, index))
+            names = [name for name in connection.names() if name.startswith(f"{tables.base}")]
+            expect_ours(connection, [address.name, *names], fix="choose another name")
+            drop_leftovers(connection)
+            tables.make(About(model, dimensions, full_options(connection, given)), {SOURCE: model_source})
+            switch(connection, 1)
             return tables
 
         return cls(*opened(address, make, new=True, write=True), write=True)
@@ -140,31 +159,30 @@ class MilvusCollection(browsing.NoWords):
 
         Args:
             path: The address, see :func:`parse_address`.
-            write: Whether to open for writing, which takes over from the previous writer and drops older generations.
+            write: Open for writing, which drops older generations. Milvus Lite has one writer, a server any number.
             model: Fingerprint that the collection's model must have; None accepts any.
 
-        Returns:
-            The serving generation.
-
         Raises:
-            InputError: There is no collection at ``path``, or its model is another one.
-            VSEError: Milvus cannot be reached, the folder is locked, or the collection is corrupt.
+            InputError: There is no collection at ``path``, its model is another one, or an earlier version wrote it.
+            VSEError: Milvus cannot be reached, or the folder is locked.
         """
         address = parse_address(os.fspath(path))
 
         def expect(connection: Connection) -> Tables:
             tables = serving_tables(connection)
             if tables is None:
+                previous.refuse(connection)
                 raise InputError(f"{address} is not a collection: 'vse index' creates one")
-            state = tables.ledger.state()
-            if model is not None and model != state.model:
-                raise model_mismatch_error(str(address), state.model, state.model_source, model)
+            if model is not None and model != tables.about.model:
+                source = tables.values().get(SOURCE, "")
+                raise model_mismatch_error(str(address), tables.about.model, source, model)
             return tables
 
         collection = cls(*opened(address, expect, new=False, write=write), write=write)
         try:
             if write:
-                drop_older(collection.tables)
+                with suppress(VSEError):  # the next writer retries
+                    drop_leftovers(collection.tables.connection, keep=collection.tables.generation)
         except BaseException:
             collection.close()
             raise
@@ -179,109 +197,84 @@ class MilvusCollection(browsing.NoWords):
             if not lite.is_used(address.folder):
                 return False
         with closing(Connection(address)) as connection:
-            return serving_tables(connection) is not None
+            return serving_generation(connection) is not None or previous.exists(connection)
 
     @property
     def superseded(self) -> bool:
         """Whether an upgrade switched to a newer generation: open the collection again to use it."""
-        return self.tables.ledger.serving().generation != self.tables.generation
+        return not self.tables.serves()
 
     def info(self) -> CollectionInfo:
-        """Return current counts and model."""
-        return self.tables.ledger.state().info(self.where)
+        """Return current counts and model; they are counted again whenever a writer recorded a change."""
+        values = self.tables.values()
+        if self._counted is None or self._counted[0] != values:
+            roots = {from_stored(value) for key, value in values.items() if key.startswith(ROOT)}
+            files = {root: self.tables.count("items", f"position == 0 and root == {literal(root)}") for root in roots}
+            files = {root: files[root] for root in sorted(roots) if files[root]}
+            info = CollectionInfo(
+                where=self.where,
+                backend="milvus",
+                model=self.about.model,
+                model_source=values.get(SOURCE, ""),
+                dimensions=self.dimensions,
+                generation=self.tables.generation,
+                files=sum(files.values()),
+                items=self.tables.count("items"),
+                captions=self.tables.count("captions"),
+                roots=tuple(files),
+                changes=sum(int(value.split()[0]) for key, value in values.items() if key.startswith(CHANGES)),
+                root_files=tuple(files.values()),
+            )
+            self._counted = values, info
+        return self._counted[1]
 
     def add(self, entries: Sequence[Entry]) -> None:
-        """Add files atomically, replacing those at the same (root, path).
-
-        Args:
-            entries: The files with their vectors; of duplicates the last one wins.
-
-        Raises:
-            InputError: An entry is invalid, or Milvus cannot store one of its values; nothing is added.
-            VSEError: The collection is not open for writing, another writer took over, or Milvus failed.
-        """
-        last = self._by_place(entries)
-        self._writing().change(lambda now: changing.adding(self.tables, now, last))
+        """Add files, replacing those at the same place. If Milvus fails, some may have been added: call it again."""
+        writer = self._writing()
+        entries = tuple(entries)
+        for entry in entries:
+            check_entry(entry, self.dimensions)
+        if entries:
+            writer.add(by_place(entries))
 
     def remove(self, files: Iterable[tuple[str, str]]) -> int:
-        """Remove files and purge their vectors atomically.
-
-        Args:
-            files: (root, path) of each file; unknown ones are skipped.
-
-        Returns:
-            How many files were removed.
-        """
-        keys = [place_key(place) for place in files]
-        count = 0
-
-        def planned(now: State) -> changing.Change:
-            nonlocal count
-            change, count = changing.removing(self.tables, now, keys)
-            return change
-
-        self._writing().change(planned)
-        return count
+        """Remove files and purge their vectors; return how many there were."""
+        return self._writing().remove([place_key(place) for place in files])
 
     def move(
         self, moves: Sequence[tuple[tuple[str, str], MediaFile]], *, captions: Mapping[str, Vectors] | None = None
     ) -> None:
-        """Move files atomically, all at once, so that they can swap places.
-
-        Args:
-            moves: The old (root, path) of each file, and the file as it is now; a file at a new place is removed.
-            captions: Vectors of new captions, by text; unchanged captions keep theirs, others have none.
-
-        Raises:
-            InputError: A file is unknown, moved twice, or two files share a new place; nothing is moved.
-        """
-        known = check_captions(captions, self.info().dimensions)
-        self._writing().change(lambda now: changing.moving(self.tables, now, tuple(moves), known))
+        """Move files, all at once, so that they can swap places; a file at a new place is removed."""
+        known = check_captions(captions, self.dimensions)
+        self._writing().move(tuple(moves), known)
 
     def search(self, vector: Vectors, k: int, *, where: Filter | None = None, exact: bool | None = None) -> Hits:
         """Return the best items, scored exactly even where an approximate index proposed them.
 
-        Args:
-            vector: The query ``(D,)``, a unit vector.
-            k: How many items.
-            where: Only search items of files that pass this filter.
-            exact: True compares with every vector; None and False use an approximate index if there is one.
-
-        Returns:
-            Up to ``k`` hits by descending score, then by id. The best 5 are the first 5 of the best 15: always when the
-            search is exact, otherwise for ``k`` up to 256.
+        The best 5 are the first 5 of the best 15: always when the search is exact, otherwise for ``k`` up to 256.
         """
         search = Search("items", self._checked(vector, k), k, condition(where))
-        (rows, scores), compared = self._best(search, exact=bool(exact))
+        (rows, scores), compared = best(self.tables, search, exact=bool(exact))
         return Hits(np.array([row["item"] for row in rows], np.int64), scores, compared)
 
     def search_captions(self, vector: Vectors, k: int) -> list[tuple[str, int, float]]:
-        """Return the ``k`` best captions that have vectors.
-
-        Returns:
-            (caption, id of its file's first item, score) of each, by descending score.
-        """
-        search = Search("captions", self._checked(vector, k), k, None, ("text", "first"))
-        (rows, scores), _ = self._best(search, exact=False)
-        return [
-            (from_stored(row["text"]), int(row["first"]), score)
-            for row, score in zip(rows, scores.tolist(), strict=True)
-        ]
+        """Return the ``k`` best captions that have vectors, as (caption, id of its first item, score)."""
+        return reading.best_captions(self.tables, self._checked(vector, k), k)
 
     def items(self, ids: Sequence[int]) -> list[Item]:
         """Return the items with these ids, in this order; a missing id raises InputError."""
-        return [item_of(row) for row in self.reading.rows(ids, ITEM_COLUMNS)]
+        return [item_of(row) for row in rows_of(self.tables, ids, ITEM_COLUMNS)]
 
     def vectors(self, ids: Sequence[int]) -> Vectors:
         """Return the vectors ``(n, D)`` of these items, in this order; a missing id raises InputError."""
-        return vectors_of(self.reading.rows(ids, ("item", "vector")), self.dimensions)
+        return vectors_of(rows_of(self.tables, ids, ("vector",)), self.dimensions)
 
     def all_vectors(self, block: int = 8192) -> Iterator[tuple[NDArray[np.int64], Vectors]]:
         """Iterate over all ids with their vectors, ascending, in blocks; concurrent changes may or may not be seen."""
         if block < 1:
             raise InputError(f"block {block}: expected at least 1 vector")
         waiting: list[Row] = []
-        for rows in self.reading.windows(None, ("item", "vector")):
+        for rows in self.tables.windows("items", None, ("vector",)):
             waiting += rows
             while len(waiting) > block:
                 some, waiting = waiting[:block], waiting[block:]
@@ -292,36 +285,44 @@ class MilvusCollection(browsing.NoWords):
     def files(self, root: str | None = None) -> Iterator[MediaFile]:
         """Iterate over all files by root and path; concurrent changes may or may not be seen.
 
-        Milvus does not sort: the names of all files are held in memory.
+        Milvus does not sort: the names of all files are held in memory. Where a killed or concurrent writer left two
+        versions of a file the later one counts, and a writer deletes the other.
         """
         first = "position == 0" if root is None else f"position == 0 and root == {literal(root)}"
-        places: list[tuple[str, str, int]] = []
-        for rows in self.reading.windows(first, ("item", "root", "path")):
-            places += [(from_stored(row["root"]), from_stored(row["path"]), int(row["item"])) for row in rows]
-        places.sort()
+        latest: dict[tuple[str, str], tuple[int, int]] = {}
+        twice: set[str] = set()
+        for rows in self.tables.windows("items", first, ("root", "path", "written")):
+            for row in rows:
+                place = from_stored(row["root"]), from_stored(row["path"])
+                if place in latest:
+                    twice.add(place_key(place))
+                latest[place] = max(latest.get(place, (0, 0)), (int(row["written"]), int(row["item"])))
+        if twice and self._writer is not None:
+            self._writer.keep_latest(sorted(twice))
+        places = sorted(latest)
         for start in range(0, len(places), PAGE):
             page = places[start : start + PAGE]
-            known = self.reading.known([item for _, _, item in page], ITEM_COLUMNS)
-            for at_root, path, item in page:
+            ids = [latest[place][1] for place in page]
+            known = {int(row["item"]): row for row in self.tables.query_in("items", "item", ids, ITEM_COLUMNS)}
+            for place, item in zip(page, ids, strict=True):
                 if item in known:
                     file = file_of(known[item])
-                    if (file.root, file.path) == (at_root, path):  # otherwise it was moved meanwhile
+                    if (file.root, file.path) == place:  # otherwise it was moved meanwhile
                         yield file
 
     def recent(self, k: int, *, offset: int = 0, where: Filter | None = None) -> list[Item]:
         """Return ``k`` files that pass, newest first, after skipping ``offset``; each as its first item."""
-        return browsing.recent(self.reading, self.tables.ledger.state(), k, offset, where)
+        return reading.recent(self.tables, k, offset, where)
 
     def facets(self, folders: int = 200) -> Facets:
         """Return current counts by kind, time and folder, for the ``folders`` folders with the most files."""
-        return browsing.facets(self.reading, folders)
+        return reading.facets(self.tables, folders)
 
     def sample(self, count: int) -> Vectors:
         """Return the vectors of at most ``count`` items, by id: those whose ids have the smallest hashes."""
-        state = self.tables.ledger.state()
-        if sampled.few_to_try(state, count):
-            return vectors_of(sampled.tried(self.reading, state, count), self.dimensions)
-        return sampled.chosen(self.all_vectors(), count, self.dimensions)
+        ids = reading.sample(self.tables, count)
+        rows = self.tables.query_in("items", "item", ids, ("vector",))
+        return vectors_of(sorted(rows, key=lambda row: int(row["item"])), self.dimensions)
 
     def settle(self, *, progress: ProgressReporter | None = None) -> None:
         """Do nothing, except check that the collection is open for writing: Milvus maintains its indexes itself."""
@@ -333,24 +334,30 @@ class MilvusCollection(browsing.NoWords):
         """Return the next generation, to be filled while this one serves: see :class:`MilvusNextGeneration`."""
         from vse.index.milvus.next_generation import next_generation
 
-        return next_generation(self, self._writing(), model, model_source, check_dimensions(dimensions))
+        self._writing().check_serves()
+        return next_generation(self, About(model, check_dimensions(dimensions), self.about.options), model_source)
 
     def unfinished(self) -> CollectionInfo | None:
         """Return the counts of an upgrade that is running or was interrupted; None when there is none."""
-        state = unfinished_state(self.tables.connection, self.tables.generation + 1)
-        return None if state is None else state.info(self.where)
+        tables = Tables(self.tables.connection, self.tables.generation + 1)
+        return MilvusCollection(tables, None, write=False).info() if tables.load() else None
 
     def set_model_source(self, model_source: str) -> None:
         """Record a new location of the model."""
-        self._writing().amend(lambda now: replace(now, model_source=model_source))
+        self._writing()
+        self.tables.put({SOURCE: model_source})
 
     def settings(self) -> dict[str, Any]:
         """Return what :meth:`set_settings` recorded."""
-        return dict(self.tables.ledger.state().settings)
+        return dict(json.loads(self.tables.values().get(SETTINGS, "{}")))
 
     def set_settings(self, settings: Mapping[str, Any]) -> None:
         """Record settings as a JSON object; the next generation keeps them."""
-        self._writing().amend(lambda now: replace(now, settings=dict(settings)))
+        self._writing()
+        text = json.dumps(dict(settings), allow_nan=False)
+        if len(text) > MAX_BYTES:
+            raise InputError(f"settings of {len(text)} bytes, expected at most {MAX_BYTES}: index fewer folders")
+        self.tables.put({SETTINGS: text})
 
     def close(self) -> None:
         """Close the connection and release the lock. Idempotent."""
@@ -372,20 +379,11 @@ class MilvusCollection(browsing.NoWords):
             raise VSEError(f"{self.where} is open for reading only: open it with write=True")
         return self._writer
 
-    def _by_place(self, entries: Sequence[Entry]) -> dict[str, Entry]:
-        entries = tuple(entries)
-        for entry in entries:
-            check_entry(entry, self.dimensions)
-        return changing.by_place(entries)
-
     def _checked(self, vector: Vectors, k: int) -> Vectors:
         check_vectors(vector, (self.dimensions,), "query")
         if k < 1:
             raise InputError(f"k {k}: expected at least 1 result")
         return np.ascontiguousarray(vector)
-
-    def _best(self, search: Search, *, exact: bool) -> tuple[Found, bool]:
-        return self.reading.steady(lambda state: best(self.tables, state, search, exact=exact))
 
     def _block(self, rows: list[Row]) -> tuple[NDArray[np.int64], Vectors]:
         return np.array([row["item"] for row in rows], np.int64), vectors_of(rows, self.dimensions)

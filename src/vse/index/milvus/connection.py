@@ -1,4 +1,4 @@
-"""Connecting to Milvus: addresses, the Milvus Lite server of a folder, and one client whose errors become one line."""
+"""Connect to Milvus: addresses, the Milvus Lite server of a folder, and one client whose errors become one line."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import shutil
 import sys
 import threading
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import parse_qsl, urlsplit
 
 import numpy as np
 
@@ -27,6 +27,7 @@ FILE = "milvus+file:"
 LOCAL_NAME = "vse"
 """Name of the one collection in a Milvus Lite folder."""
 EXPECTED = "expected milvus+http://host:19530/name, milvus+https://host/name, or a local path that ends in .db"
+LEVELS = ("Strong", "Session", "Bounded", "Eventually")
 RESERVED = re.compile(r".*(_captions|_meta|_g[0-9]+)")
 """Names that the Milvus collections of another collection may have."""
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,199}")
@@ -34,11 +35,15 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,199}")
 
 @dataclass(frozen=True)
 class MilvusAddress:
-    """A server's ``uri`` or a Milvus Lite ``folder``, the other one None; ``name`` is the collection there."""
+    """A server's ``uri`` or a Milvus Lite ``folder``, the other one None; ``name`` is the collection there.
+
+    ``options`` are those of :func:`read_options`. They are no part of the identity: a collection records them.
+    """
 
     name: str
     uri: str | None = None
     folder: Path | None = None
+    options: tuple[tuple[str, str], ...] = field(default=(), compare=False)
 
     def __str__(self) -> str:
         return str(self.folder) if self.uri is None else f"milvus+{self.uri}/{self.name}"
@@ -48,11 +53,12 @@ def parse_address(text: str) -> MilvusAddress:
     """Parse an address.
 
     Args:
-        text: A local path that ends in ``.db``, or ``milvus+http://host:19530/name``. It holds no password; a token is
-            taken from ``VSE_MILVUS_TOKEN``.
+        text: A local path that ends in ``.db``, or ``milvus+http://host:19530/name``, which options may follow, as in
+            ``?num_shards=4&index_type=IVF_FLAT&nlist=1024``. It holds no password; a token is taken from
+            ``VSE_MILVUS_TOKEN``.
 
     Raises:
-        InputError: The address is invalid, or its name is reserved.
+        InputError: The address or an option is invalid, or its name is reserved.
 
     >>> str(parse_address("milvus+http://localhost/photos"))
     'milvus+http://localhost:19530/photos'
@@ -69,7 +75,7 @@ def parse_address(text: str) -> MilvusAddress:
         raise InputError(f"address {text!r} cannot be read ({error}): {EXPECTED}") from None
     if "@" in parts.netloc:  # the message must not repeat the password
         raise InputError(f"address of {parts.hostname} contains a user or password: put them into VSE_MILVUS_TOKEN")
-    if parts.scheme not in SCHEMES or not parts.hostname or parts.query or parts.fragment:
+    if parts.scheme not in SCHEMES or not parts.hostname or parts.fragment:
         raise InputError(f"address {text!r}: {EXPECTED}")
     name = parts.path.strip("/")
     if not _NAME.fullmatch(name):
@@ -84,7 +90,34 @@ def parse_address(text: str) -> MilvusAddress:
         )
     host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
     scheme = parts.scheme.removeprefix("milvus+")
-    return MilvusAddress(name, uri=f"{scheme}://{host}:{SCHEMES[parts.scheme] if port is None else port}")
+    try:
+        options = read_options(dict(parse_qsl(parts.query, keep_blank_values=True)))
+    except InputError as error:
+        raise InputError(f"address {text!r}: {error}") from None
+    uri = f"{scheme}://{host}:{SCHEMES[parts.scheme] if port is None else port}"
+    return MilvusAddress(name, uri=uri, options=tuple(options.items()))
+
+
+def read_options(given: Mapping[str, str]) -> dict[str, str]:
+    """Check the options of a collection.
+
+    ``consistency_level`` of reads (Strong), ``num_shards``, ``replica_number``, ``index_type`` (HNSW; FLAT for Milvus
+    Lite), and any whole number that this index takes for building (``M``, ``nlist``, …) or searching (``ef``,
+    ``nprobe``, ``search_list``).
+
+    Raises:
+        InputError: A value is invalid.
+    """
+    for name, value in given.items():
+        if name == "consistency_level":
+            if value not in LEVELS:
+                raise InputError(f"consistency_level {value[:60]!r}: expected {', '.join(LEVELS)}")
+        elif name == "index_type":
+            if not re.fullmatch(r"[A-Z][A-Z0-9_]{2,30}", value):
+                raise InputError(f"index_type {value[:60]!r}: expected an index of Milvus such as HNSW or IVF_FLAT")
+        elif not _NAME.fullmatch(name) or not re.fullmatch(r"[0-9]{1,9}", value):
+            raise InputError(f"option {name[:60]}={value[:60]!r}: expected a whole number")
+    return dict(given)
 
 
 def _local(text: str, path: str) -> MilvusAddress:
@@ -236,6 +269,8 @@ def _heard() -> Iterator[list[str]]:
 
 TOKEN = "VSE_MILVUS_TOKEN"
 CONNECT_SECONDS = 5.0
+ANSWER_SECONDS = 10.0
+"""Timeout of calls that read no rows, with which every change begins."""
 CALL_SECONDS = 60.0
 
 
@@ -249,6 +284,7 @@ class Connection:
         pymilvus = require("pymilvus", "milvus", "a collection in Milvus")
         grpc = require("grpc", "milvus", "a collection in Milvus")
         logging.getLogger("pymilvus.decorators").setLevel(logging.CRITICAL)  # it logs every error that it also raises
+        self._refused: type[BaseException] = pymilvus.MilvusException
         self._errors = (pymilvus.MilvusException, grpc.RpcError, grpc.FutureTimeoutError, OSError)
         uri = address.uri if address.folder is None else start(address.folder)
         try:
@@ -282,14 +318,15 @@ class Connection:
             described = client.describe_collection(name, timeout=CALL_SECONDS)
             return frozenset(str(field["name"]) for field in described["fields"])
 
-    def load(self, *names: str) -> bool:
-        """Load Milvus collections for reading; return False when one does not exist."""
+    def target(self, alias: str) -> str | None:
+        """Return the Milvus collection that an alias stands for; None when there is no such alias."""
         with self.using() as client:
-            for name in names:
-                if not client.has_collection(name, timeout=CALL_SECONDS):
-                    return False
-                client.load_collection(name, timeout=CALL_SECONDS)
-        return True
+            if not client.has_collection(alias, timeout=ANSWER_SECONDS):
+                return None
+            try:
+                return str(client.describe_alias(alias, timeout=ANSWER_SECONDS)["collection_name"])
+            except self._refused:  # it is a collection, not an alias
+                return None
 
     def drop(self, *names: str) -> None:
         """Drop Milvus collections, in this order; missing ones are skipped."""

@@ -1,223 +1,276 @@
-"""Reading and writing the rows and states of one generation."""
+"""Read and write the rows of one generation, and find, make, switch and drop generations."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
 
 import numpy as np
 
 from vse.errors import InputError, VSEError
-from vse.index.milvus.connection import CALL_SECONDS, Connection
+from vse.index.milvus import connection as calls
+from vse.index.milvus import schema
+from vse.index.milvus.connection import Connection
 from vse.index.milvus.schema import (
-    COLUMNS,
+    ID_BITS,
+    KEY,
+    LOCAL,
+    SMALL,
     Row,
-    State,
-    base_name,
     columns_of,
-    generation_of,
-    make_tables,
-    meta_table,
-    state_of,
-    table_name,
-    tables_of,
+    load_part,
+    make_part,
+    search_options,
 )
-from vse.index.types import VECTOR_TABLES, Vectors, VectorTable
+from vse.index.types import Vectors, VectorTable
 
-ANSWER_SECONDS = 10.0
-"""Timeout for reading the state, which every operation begins with: a lost server is reported after this long."""
-
-
-class Ledger:
-    """The published states, as rows of ``table``, from the view of one generation.
-
-    The newest state of all names the serving generation, the newest of a generation describes its content. A generation
-    that served before keeps its last state for as long as it may be read.
-    """
-
-    def __init__(self, connection: Connection, table: str, generation: int) -> None:
-        self.table, self.generation = table, generation
-        self._connection = connection
-
-    def states(self) -> list[State]:
-        """Return all states, newest first."""
-        with self._connection.using() as client:
-            rows = client.query(
-                self.table, filter="batch >= 0", output_fields=["batch", "state"],
-                consistency_level="Strong", timeout=ANSWER_SECONDS,
-            )  # fmt: skip
-            newest = sorted(rows, key=lambda row: int(row["batch"]), reverse=True)
-        return [state_of(self._connection.where, str(row["state"])) for row in newest]
-
-    def state(self) -> State:
-        """Return the newest state of this generation, which need not be the serving one."""
-        states = self.states()
-        for state in states:
-            if state.generation == self.generation:
-                return state
-        raise self._outdated() if states else self._damaged()
-
-    def serving(self) -> State:
-        """Return the newest state of all."""
-        states = self.states()
-        if not states:
-            raise self._damaged()
-        return states[0]
-
-    def own(self) -> State:
-        """Return the newest state; raise VSEError when another generation serves."""
-        state = self.serving()
-        if state.generation != self.generation:
-            raise self._outdated()
-        return state
-
-    def publish(self, state: State) -> None:
-        """Make ``state`` the newest one: one row, so atomic."""
-        row = {"batch": state.batch, "state": state.to_text(), "vector": [0.0, 0.0]}
-        with self._connection.using() as client:
-            client.insert(self.table, [row], timeout=CALL_SECONDS)
-
-    def forget(self, batches: Iterable[int]) -> None:
-        """Delete superseded states."""
-        gone = list(batches)
-        if gone:
-            with self._connection.using() as client:
-                client.delete(self.table, ids=gone, timeout=CALL_SECONDS)
-
-    def _outdated(self) -> VSEError:
-        return VSEError(f"{self._connection.where} was switched to a newer generation: open it again")
-
-    def _damaged(self) -> VSEError:
-        return VSEError(f"{self._connection.where} is corrupt, it has no state: restore it or index again")
-
-
+PARTS = ("meta", "items", "captions")
+"""In the order to drop them: without its meta, nobody takes the rest for complete."""
 MAX_ROWS = 16_384
-"""Most rows that Milvus returns from one search."""
+"""Most rows that Milvus returns from one search, or from one query with a limit."""
 BLOCK_BYTES = 16 * 2**20
 """Approximate size of one request or reply; Milvus rejects messages above 64 MiB."""
 FLUSH_AFTER = 1024
 """Rows that Milvus Lite may keep in its log, where searches are much slower than in its files."""
 AT_ONCE = 1000
 """Values listed in one expression."""
+ABOUT = "about"
+
+
+@dataclass(frozen=True)
+class About:
+    """What a generation was made for."""
+
+    model: str
+    dimensions: int
+    options: Mapping[str, str]
+
+    @property
+    def exact(self) -> bool:
+        """Whether Milvus compares every vector."""
+        return self.options["index_type"] == "FLAT"
+
+
+def full_options(connection: Connection, given: Mapping[str, str]) -> dict[str, str]:
+    """Return the options of a new collection with their defaults."""
+    local = connection.address.folder is not None
+    plain = {"index_type": "FLAT" if local else "HNSW", "consistency_level": "Strong"}
+    return {**plain, **({LOCAL: "1"} if local else {}), **given}
 
 
 class Tables:
-    """The Milvus collections of one generation; ``ledger`` tells what of them is published.
+    """The Milvus collections of one generation; :meth:`make` or :meth:`load` them first.
 
-    A generation that is not ``serving`` yet has its own ledger.
+    ``level`` is the consistency of reads; by default that of the address, else the recorded one.
     """
 
-    def __init__(self, connection: Connection, generation: int, *, serving: bool = True) -> None:
+    def __init__(self, connection: Connection, generation: int) -> None:
         self.connection, self.generation = connection, generation
-        self.base = base_name(connection.name, generation)
-        self.ledger = Ledger(connection, meta_table(connection.name if serving else self.base), generation)
-        self._unflushed = dict.fromkeys(VECTOR_TABLES, 0)
+        self.base = f"{connection.name}_g{generation}"
+        self._about: About | None = None
+        self.level = dict(connection.address.options).get("consistency_level")
+        self._unflushed: dict[str, int] = dict.fromkeys(PARTS, 0)
 
-    def make(self, state: State) -> None:
-        """Create the Milvus collections, empty, and publish their first state, which makes them a generation."""
-        with self.connection.using() as client:
-            make_tables(client, self.base, state.dimensions, state.index, CALL_SECONDS)
-        self.ledger.publish(state)
+    @property
+    def about(self) -> About:
+        """What it was made for."""
+        if self._about is None:
+            raise VSEError(f"{self.connection.where} is not complete: index again")
+        return self._about
+
+    def make(self, about: About, values: Mapping[str, str]) -> None:
+        """Create the Milvus collections, empty; the row about them, which is written last, makes them complete."""
+        self.drop()
+        with self.using() as client:
+            for part in PARTS:
+                make_part(client, self._name(part), part, about.dimensions, about.options, calls.CALL_SECONDS)
+        described = {"model": about.model, "dimensions": about.dimensions, "options": dict(about.options)}
+        self.put({**values, ABOUT: json.dumps({"format": schema.FORMAT, **described})})
+        self._about = about
 
     def load(self) -> bool:
-        """Load everything for reading; return False when a part is missing."""
-        return self.connection.load(self.ledger.table, *(table_name(self.base, table) for table in VECTOR_TABLES))
+        """Load everything for reading; return False when it is missing or incomplete.
 
-    def query(
-        self, table: VectorTable, condition: str, columns: Sequence[str] | None = None, limit: int | None = None
-    ) -> list[Row]:
-        """Return at most ``limit`` rows that pass, in any order, with all columns unless some are named."""
-        options = {} if limit is None else {"limit": limit}
-        with self.connection.using() as client:
+        Raises:
+            InputError: It has another format.
+        """
+        if any(self.connection.columns(self._name(part)) != columns_of(part) for part in PARTS):
+            return False
+        with self.using() as client:
+            load_part(client, self._name("meta"), {}, calls.CALL_SECONDS)
+            text = self.values().get(ABOUT)
+            if text is None:
+                return False
+            found = json.loads(text)
+            if found.pop("format") != schema.FORMAT:
+                written = json.loads(text)["format"]
+                where = self.connection.where
+                raise InputError(
+                    f"{where} has format {written}, expected {schema.FORMAT}: use the version of vse that wrote it"
+                )
+            self._about = About(**found)
+            for part in PARTS[1:]:
+                load_part(client, self._name(part), self.about.options, calls.CALL_SECONDS)
+        return True
+
+    def drop(self) -> None:
+        """Drop the Milvus collections."""
+        self.connection.drop(*self.names())
+
+    def names(self) -> list[str]:
+        """Return the names of the Milvus collections."""
+        return [self._name(part) for part in PARTS]
+
+    def values(self) -> dict[str, str]:
+        """Return what :meth:`put` stored."""
+        with self.using() as client:
             found = client.query(
-                table_name(self.base, table), filter=condition,
-                output_fields=list(columns or (*COLUMNS[table], "vector")),
-                consistency_level="Strong", timeout=CALL_SECONDS, **options,
+                self._name("meta"), filter='key != ""', output_fields=["key", "value"],
+                consistency_level="Strong", timeout=calls.ANSWER_SECONDS,
             )  # fmt: skip
-            return list(_once(dict(row) for row in found))
+            return {str(row["key"]): str(row["value"]) for row in found}
 
-    def whole(self, table: VectorTable, keys: Sequence[int], dimensions: int) -> Iterator[list[Row]]:
-        """Iterate over the existing rows with these keys, in blocks."""
-        step = rows_at_once(dimensions)
-        for start in range(0, len(keys), step):
-            yield self.query_in(table, "row", keys[start : start + step], "row >= 0")
+    def put(self, values: Mapping[str, str]) -> None:
+        """Store values by key; of several writers the last one wins, key by key."""
+        rows = [{"key": key, "value": value, "vector": [0.0, 0.0]} for key, value in values.items()]
+        with self.using() as client:
+            client.upsert(self._name("meta"), rows, timeout=calls.CALL_SECONDS)
+
+    def count(self, table: VectorTable, condition: str | None = None) -> int:
+        """Return how many rows pass."""
+        if self.connection.address.folder is not None:  # where counting is slow, and counts rows twice after a kill
+            return len(self.query(table, condition or f"{KEY[table]} >= 0", ()))
+        with self.using() as client:
+            (found,) = client.query(
+                self._name(table), filter=condition or "", output_fields=["count(*)"],
+                consistency_level=self._read_level(), timeout=calls.CALL_SECONDS,
+            )  # fmt: skip
+            return int(found["count(*)"])
+
+    def query(self, table: VectorTable, condition: str, columns: Sequence[str], limit: int | None = None) -> list[Row]:
+        """Return at most ``limit`` rows that pass, in any order."""
+        key = KEY[table]
+        options = {} if limit is None else {"limit": limit}
+        with self.using() as client:
+            found = client.query(
+                self._name(table), filter=condition, output_fields=list(dict.fromkeys((key, *columns))),
+                consistency_level=self._read_level(), timeout=calls.CALL_SECONDS, **options,
+            )  # fmt: skip
+            return list({row[key]: dict(row) for row in found}.values())  # a killed Milvus Lite may return a row twice
 
     def query_in(
-        self,
-        table: VectorTable,
-        column: str,
-        values: Iterable[int | str],
-        condition: str,
-        columns: Sequence[str] | None = None,
+        self, table: VectorTable, column: str, values: Iterable[int | str], columns: Sequence[str]
     ) -> list[Row]:
-        """Return the rows that pass and have one of these values (numbers or hashes) in a column."""
-        wanted = [f'"{value}"' if isinstance(value, str) else str(int(value)) for value in dict.fromkeys(values)]
+        """Return the rows that have one of these values (numbers or hashes) in a column."""
         rows: list[Row] = []
-        for start in range(0, len(wanted), AT_ONCE):
-            listed = ", ".join(wanted[start : start + AT_ONCE])
-            rows += self.query(table, f"{column} in [{listed}] and {condition}", columns)
+        for listed in _lists(values):
+            rows += self.query(table, f"{column} in [{listed}]", columns)
         return rows
 
+    def windows(self, table: VectorTable, condition: str | None, columns: Sequence[str]) -> Iterator[list[Row]]:
+        """Yield the rows that pass by primary key, in blocks; changes between two blocks may or may not be seen.
+
+        Milvus returns rows in any order and limits the size of a reply. Primary keys are hashes, so ranges of equal
+        width hold about equally many; one that holds too many is cut at the keys themselves.
+        """
+        key, total = KEY[table], self.count(table)
+        bytes_each = 128 if SMALL.issuperset(columns) else 1024 + 4 * self.about.dimensions * ("vector" in columns)
+        block = max(64, min(8192 if bytes_each > 128 else MAX_ROWS - 1, BLOCK_BYTES // bytes_each))
+        end = 2 ** (ID_BITS + 1) if table == "items" else 2**63 - 1
+        pieces = max(1, -(-10 * total // (8 * block)))
+        cuts = [end * piece // pieces for piece in range(pieces)] + [end]
+        also = "" if condition is None else f" and {condition}"
+        for low, high in pairwise(cuts):
+            inside = f"{key} >= {low} and {key} < {high}{also}"
+            rows = self.query(table, inside, columns, block + 1)
+            if len(rows) <= block:
+                if rows:
+                    yield sorted(rows, key=lambda row: int(row[key]))
+                continue
+            keys = sorted(int(row[key]) for row in self.query(table, inside, ()))
+            for start in range(0, len(keys), block):
+                some = keys[start : start + block]
+                rows = self.query(table, f"{key} >= {some[0]} and {key} <= {some[-1]}{also}", columns)
+                yield sorted(rows, key=lambda row: int(row[key]))
+
     def nearest(
-        self, table: VectorTable, query: Vectors, count: int, condition: str, columns: Sequence[str], breadth: int
+        self, table: VectorTable, query: Vectors, count: int, condition: str | None, columns: Sequence[str]
     ) -> tuple[list[Row], bool]:
         """Return the ``count`` best rows, best first, with Milvus's own ``score``, and whether these are all."""
-        options = {"metric_type": "IP", "params": {"ef": breadth} if breadth else {}}
-        with self.connection.using() as client:
+        key = KEY[table]
+        breadth = {"ef": 2 * count} if self.about.options["index_type"] == "HNSW" else {}
+        options = {"metric_type": "IP", "params": {**breadth, **search_options(self.about.options)}}
+        with self.using() as client:
             (found,) = client.search(
-                table_name(self.base, table), data=[query.tolist()], anns_field="vector", limit=count,
-                filter=condition, output_fields=["row", *columns], search_params=options,
-                consistency_level="Strong", timeout=CALL_SECONDS,
+                self._name(table), data=[query.tolist()], anns_field="vector", limit=count, filter=condition or "",
+                output_fields=list(dict.fromkeys((key, *columns))), search_params=options,
+                consistency_level=self._read_level(), timeout=calls.CALL_SECONDS,
             )  # fmt: skip
             hits = [{**hit["entity"], "score": float(hit["distance"])} for hit in found]
-        return list(_once(hits)), len(hits) < count
+        return list({row[key]: row for row in reversed(hits)}.values())[::-1], len(hits) < count
 
-    def insert(self, table: VectorTable, rows: Sequence[Row]) -> None:
-        """Insert rows with new keys."""
+    def upsert(self, table: VectorTable, rows: Sequence[Row]) -> None:
+        """Write rows; those with a known key are replaced. Repeating it changes nothing."""
         for block in _blocks(rows):
-            with self.connection.using() as client:
-                client.insert(table_name(self.base, table), block, timeout=CALL_SECONDS)
+            with self.using() as client:
+                client.upsert(self._name(table), block, timeout=calls.CALL_SECONDS)
             self._unflushed[table] += len(block)
-
-    def rewrite(self, table: VectorTable, rows: Sequence[Row]) -> None:
-        """Replace the rows with the same keys."""
-        for block in _blocks(rows):
-            with self.connection.using() as client:
-                client.upsert(table_name(self.base, table), block, timeout=CALL_SECONDS)
-            self._unflushed[table] += len(block)
-
-    def delete(self, table: VectorTable, keys: Sequence[int]) -> None:
-        """Delete rows by key."""
-        for start in range(0, len(keys), AT_ONCE):
-            with self.connection.using() as client:
-                client.delete(
-                    table_name(self.base, table), ids=list(keys[start : start + AT_ONCE]), timeout=CALL_SECONDS
-                )
-
-    def settle(self, table: VectorTable) -> None:
-        """Flush Milvus Lite's log to its files when it holds many rows; a server does that itself."""
         if self.connection.address.folder is not None and self._unflushed[table] >= FLUSH_AFTER:
-            with self.connection.using() as client:
-                client.flush(table_name(self.base, table), timeout=CALL_SECONDS)
+            with self.using() as client:
+                client.flush(self._name(table), timeout=calls.CALL_SECONDS)
             self._unflushed[table] = 0
 
+    def delete(self, table: VectorTable, keys: Sequence[int]) -> None:
+        """Delete rows by primary key."""
+        for start in range(0, len(keys), AT_ONCE):
+            with self.using() as client:
+                some = [int(key) for key in keys[start : start + AT_ONCE]]
+                client.delete(self._name(table), ids=some, timeout=calls.CALL_SECONDS)
 
-def rows_at_once(dimensions: int) -> int:
-    """Return how many rows with all columns fit one reply."""
-    return max(16, min(AT_ONCE, BLOCK_BYTES // (4 * dimensions + 2048)))
+    def serves(self) -> bool:
+        """Return whether this is the serving generation."""
+        return serving_generation(self.connection) == self.generation
+
+    @contextmanager
+    def using(self) -> Iterator[Any]:
+        """Yield the client; an error is explained if an upgrade has dropped this generation."""
+        try:
+            with self.connection.using() as client:
+                yield client
+        except VSEError as error:
+            if self._about is not None and not isinstance(error, InputError) and self._is_behind():
+                raise outdated_error(self.connection.where) from error
+            raise
+
+    def _is_behind(self) -> bool:
+        try:
+            serving = serving_generation(self.connection)
+        except VSEError:
+            return False
+        return serving is not None and serving > self.generation
+
+    def _read_level(self) -> str:
+        recorded = "Strong" if self._about is None else self._about.options["consistency_level"]
+        return self.level or recorded
+
+    def _name(self, part: str) -> str:
+        return self.base if part == "items" else f"{self.base}_{part}"
 
 
-def _once(rows: Iterable[Row]) -> Iterator[Row]:
-    """Drop duplicate keys.
+def outdated_error(where: str) -> VSEError:
+    """Return the error for a generation that no longer serves."""
+    return VSEError(f"{where} was switched to a newer generation: open it again")
 
-    Milvus Lite returns rows twice when it was killed while moving them from its log to its files, and a server when an
-    insert was retried because its reply was lost.
-    """
-    seen: set[int] = set()
-    for row in rows:
-        if row["row"] not in seen:
-            seen.add(row["row"])
-            yield row
+
+def _lists(values: Iterable[int | str]) -> Iterator[str]:
+    wanted = [f'"{value}"' if isinstance(value, str) else str(int(value)) for value in dict.fromkeys(values)]
+    for start in range(0, len(wanted), AT_ONCE):
+        yield ", ".join(wanted[start : start + AT_ONCE])
 
 
 def _blocks(rows: Sequence[Row]) -> Iterator[list[Row]]:
@@ -234,73 +287,52 @@ def _blocks(rows: Sequence[Row]) -> Iterator[list[Row]]:
         yield block
 
 
+def part_of(name: str, table: str) -> tuple[int, str] | None:
+    """Return the generation and part of the collection ``name`` that a Milvus collection is; None if of another."""
+    match = re.fullmatch(rf"{name}_g([1-9][0-9]*)(?:_(captions|meta))?", table)
+    return None if match is None else (int(match[1]), match[2] or "items")
+
+
+def serving_generation(connection: Connection) -> int | None:
+    """Return the generation that the alias stands for; None when there is no alias of ours."""
+    target = connection.target(connection.name)
+    found = None if target is None else part_of(connection.name, target)
+    return None if found is None or found[1] != "items" else found[0]
+
+
 def serving_tables(connection: Connection) -> Tables | None:
     """Return the serving generation, loaded; None when no collection was completely created."""
-    table = meta_table(connection.name)
-    if not is_ours(connection, table) or not connection.load(table):
-        return None
-    while states := Ledger(connection, table, 1).states():
-        tables = Tables(connection, states[0].generation)
-        try:
+    while (generation := serving_generation(connection)) is not None:
+        tables = Tables(connection, generation)
+        with suppress(VSEError):
             if tables.load():
                 return tables
-        except VSEError:
-            if tables.ledger.serving().generation == tables.generation:
-                raise  # otherwise an upgrade dropped the generation while it was being opened: retry
-        if tables.ledger.serving().generation == tables.generation:
-            return None
+        if tables.serves():  # otherwise an upgrade dropped it while it was being opened: retry
+            return tables if tables.load() else None
     return None
 
 
-def unfinished_tables(connection: Connection, wanted: State) -> Tables | None:
-    """Return what an upgrade to the same model and dimensions left, loaded; None when there is nothing."""
-    tables = Tables(connection, wanted.generation, serving=False)
-    expect_ours(connection, tables_of(tables.base), fix="rename or drop it")
-    state = unfinished_state(connection, wanted.generation)
-    if state is None or (state.model, state.dimensions) != (wanted.model, wanted.dimensions):
-        return None
-    return tables if tables.load() else None
+def switch(connection: Connection, generation: int) -> None:
+    """Let the alias stand for a generation, atomically."""
+    known = connection.target(connection.name) is not None
+    with connection.using() as client:
+        change = client.alter_alias if known else client.create_alias
+        change(f"{connection.name}_g{generation}", connection.name, timeout=calls.CALL_SECONDS)
 
 
-def unfinished_state(connection: Connection, generation: int) -> State | None:
-    """Return the state of a generation that does not serve yet; None when there is none."""
-    ledger = Tables(connection, generation, serving=False).ledger
-    if not is_ours(connection, ledger.table) or not connection.load(ledger.table):
-        return None
-    states = ledger.states()
-    return states[0] if states else None
-
-
-def drop_all(connection: Connection) -> None:
-    """Drop what an earlier collection of this name left; a Milvus collection of something else raises InputError."""
-    left = [table for table in connection.names() if generation_of(connection.name, table) is not None]
-    expect_ours(connection, left, fix="choose another name")
-    connection.drop(*left)
-
-
-def is_ours(connection: Connection, table: str) -> bool:
-    """Return whether this Milvus collection exists with our columns."""
-    return connection.columns(table) == columns_of(table)
-
-
-def expect_ours(connection: Connection, tables: Iterable[str], *, fix: str) -> None:
+def expect_ours(connection: Connection, names: Iterable[str], *, fix: str) -> None:
     """Raise InputError when one of these Milvus collections exists and is not ours: it must not be dropped."""
-    for table in tables:
-        if connection.columns(table) not in (None, columns_of(table)):
+    for table in names:
+        found = part_of(connection.name, table)
+        if connection.columns(table) not in (None, columns_of(found[1]) if found else None):
             raise InputError(f"{table} at {connection.where} is a Milvus collection of something else: {fix}")
 
 
-def drop_older(tables: Tables) -> None:
-    """Drop the generations before this one, which serves, and the ledger that it had until then.
-
-    The next writer retries what cannot be dropped. The generation after this one is kept: an upgrade is building it.
-    """
-    connection = tables.connection
-    with suppress(VSEError):
-        for table in connection.names():
-            generation = generation_of(connection.name, table)
-            older = generation is not None and generation < tables.generation
-            if older and table != meta_table(connection.name) and is_ours(connection, table):
-                connection.drop(table)
-        if tables.generation > 1:
-            connection.drop(meta_table(tables.base))
+def drop_leftovers(connection: Connection, keep: int = 0) -> None:
+    """Drop the generations of this name below ``keep`` or, if it is 0, all of them; what is not ours stays."""
+    for table in connection.names():
+        found = part_of(connection.name, table)
+        if found is None or (keep and found[0] >= keep):
+            continue
+        if connection.columns(table) == columns_of(found[1]):
+            connection.drop(table)

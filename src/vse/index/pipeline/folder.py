@@ -289,7 +289,7 @@ def remember_rules(
 def _check_ocr(collection: Collection) -> None:
     check_ocr()
     if not keeps_details(collection):
-        raise InputError(f"{collection.info().where}: Milvus does not keep text: read text into a local index")
+        raise InputError(f"{collection.info().where}: Milvus does not search words: read text into a local index")
 
 
 def _read_texts(
@@ -321,8 +321,7 @@ def _look(updates: Updates, root: str, rules: ScanRules, settled: Settled | None
         updates.apply(moves)
         touched += len(moves)
 
-    on_updates = on_touched if keeps_details(collection) else None
-    plan = make_plan(scan, collection.files(root), captions, settled, on_updates=on_updates)
+    plan = make_plan(scan, collection.files(root), captions, settled, on_updates=on_touched)
     on_touched(plan.updates)
     contents = match_contents(root, plan.candidates, plan.gone, on_touched, updates.progress)
     notes = (f"{plan.kept:,} files could not be checked and stay in the index",) if plan.kept else ()

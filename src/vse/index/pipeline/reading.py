@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vse._util.prefetch import prefetch, prefetch_patiently
-from vse._util.worker_process import Reply
+from vse._util.worker_process import Reply, shallow
 from vse._util.workers import WorkerStoppedError, WorkerTimeoutError
 from vse.errors import InputError, VSEError
 from vse.index.pipeline.commits import Commits, IndexModel
@@ -258,12 +258,12 @@ def _parts_of(
     """Yield what :func:`read_parts` does, in a worker process that is killed if it takes too long."""
     found = candidate.found
     arguments = {
-        "found": asdict(found),
+        "found": shallow(found),
         "root": root,
         "how": encoded(how),
         "windows": windows,
-        "image": asdict(limits.image),
-        "video": asdict(limits.video),
+        "image": shallow(limits.image),
+        "video": shallow(limits.video),
     }
     allowed = limits.image.max_seconds if found.kind == "image" else limits.video.max_time
     # A video is opened twice, each time with this limit, and read once more for its digest.
@@ -286,7 +286,7 @@ def parts_task(arguments: Mapping[str, Any], _: bytes) -> Iterator[Reply]:
             yield Reply({"problem": part.reason})
             return
         shots = [[len(shot.frames), shot.start, shot.end] for shot in part.shots]
-        values = {"file": asdict(part.file), "shots": shots, "last": part.last, "remark": part.remark}
+        values = {"file": shallow(part.file), "shots": shots, "last": part.last, "remark": part.remark}
         yield Reply(values, [frame for shot in part.shots for frame in shot.frames], part.last)
 
 

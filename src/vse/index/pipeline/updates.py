@@ -30,7 +30,7 @@ PAUSE = 30.0
 
 
 def keeps_details(collection: Collection) -> bool:
-    """Return whether a collection stores what metadata says; Milvus keeps dates and coordinates alone."""
+    """Return whether a collection finds the words of metadata; Milvus stores them and searches none."""
     return collection.info().backend == "embedded"
 
 

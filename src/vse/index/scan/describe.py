@@ -5,11 +5,11 @@ from __future__ import annotations
 import hashlib
 import io
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, fields, replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from vse._util.worker_process import NeedsMemoryError, Reply
+from vse._util.worker_process import NeedsMemoryError, Reply, shallow
 from vse._util.workers import WorkerStoppedError, WorkerTimeoutError
 from vse.index.scan.metadata import METADATA_VERSION, Facts, clip_facts, clip_tags, picture_facts
 from vse.index.scan.places import place_name
@@ -158,10 +158,10 @@ def described_again(known: MediaFile, found: Found, root: str | Path, limits: Sc
         BadMediaError: The file cannot be read, or not in time.
     """
     arguments = {
-        "found": asdict(found),
+        "found": shallow(found),
         "root": str(root),
-        "image": asdict(limits.image),
-        "video": asdict(limits.video),
+        "image": shallow(limits.image),
+        "video": shallow(limits.video),
     }
     seconds = limits.image.max_seconds if found.kind == "image" else limits.video.max_time
     try:
@@ -210,7 +210,7 @@ def _details(found: Found, root: str | Path, tags: Tags) -> dict[str, Any]:
     """Return the fields of a file that come from metadata and sidecars."""
     own = Tags(**{field.name: getattr(tags, field.name) for field in fields(Tags)})
     whole = with_sidecars(own, Path(root) / found.path, found.sidecars)
-    return {**asdict(whole), "metadata_version": metadata_state(found)}
+    return {**shallow(whole), "metadata_version": metadata_state(found)}
 
 
 def with_place(file: MediaFile) -> MediaFile:

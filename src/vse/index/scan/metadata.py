@@ -8,13 +8,14 @@ import re
 import struct
 from collections.abc import Mapping
 from contextlib import closing
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 from PIL import Image
 
+from vse._util.worker_process import shallow
 from vse.errors import first_line
 from vse.index.scan.tags import (
     MAX_TITLE,
@@ -212,7 +213,7 @@ def picture_facts(source: bytes | BinaryIO, name: str, limits: ImageLimits) -> F
         tags = exif_tags(exif)
         written = merged((xmp_tags(_xmp(image)), iptc_tags(_iptc(image)), _png_tags(image)))
     tags = merged((replace(written, taken=None, latitude=None, longitude=None, camera=None), tags, written))
-    return Facts(**asdict(tags), width=width, height=height)
+    return Facts(**shallow(tags), width=width, height=height)
 
 
 def _xmp(image: Image.Image) -> bytes:
@@ -311,7 +312,7 @@ def clip_facts(path: str | Path, limits: VideoLimits) -> Facts:
         if frame is None:
             raise BadMediaError(str(path), f"no frame can be decoded ({reader.remark or 'there is none'})")
         width, height = reader.orientation.size(*square(frame.width, frame.height, clip.aspect))
-        return Facts(**asdict(_clip_tags(clip)), width=width, height=height, duration=clip.duration)
+        return Facts(**shallow(_clip_tags(clip)), width=width, height=height, duration=clip.duration)
 
 
 def clip_tags(path: str | Path, limits: VideoLimits) -> Tags:

@@ -3,7 +3,7 @@
 ::
 
     cache/items.json         the header, which names the other files
-    cache/items-….vectors    float32, little endian (rows, D); the row of a purged vector is zero
+    cache/items-….vectors    as :mod:`vse.index.storage` stores them (rows, D); the row of a purged vector is zero
     cache/items-….ids        int64, little endian (rows,), ascending; negative where the vector was purged
     cache/items-….sums7      checksums of the vectors as of change 7, see :mod:`vse.index.store.checksums`
     cache/items-….hnsw       an approximate index over the first rows, see :mod:`vse.index.store.approximate`
@@ -29,6 +29,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vse._util.atomic import write_json
+from vse.index.storage import Rows, VectorFormat
 from vse.index.store import approximate
 from vse.index.store.approximate import Kind
 from vse.index.store.changes import trim_removed
@@ -42,11 +43,9 @@ from vse.index.store.checksums import (
     extended,
     file_checksum,
     ids_checksum,
-    rows_per_block,
     sums_of,
 )
 from vse.index.store.database import (
-    STORED,
     Ids,
     changes,
     count_after,
@@ -55,7 +54,7 @@ from vse.index.store.database import (
     trimmed,
     vectors_after,
 )
-from vse.index.types import VECTOR_TABLES, Vectors, VectorTable
+from vse.index.types import VECTOR_TABLES, VectorTable
 from vse.progress import ProgressReporter, SilentProgress
 
 Signature = tuple[int, int]
@@ -99,16 +98,16 @@ class OpenCache:
     vectors: VectorFile
 
     @property
-    def matrix(self) -> Vectors:
-        """The vectors ``(rows, D)``; those of a block that was not verified may be missing."""
+    def matrix(self) -> Rows:
+        """The vectors ``(rows, D)`` as stored; those of a block that was not verified may be missing."""
         return self.vectors.matrix
 
 
 class VectorCache:
     """The cache of one table of one generation; callers of the writing methods hold the lock."""
 
-    def __init__(self, folder: Path, table: VectorTable, dimensions: int) -> None:
-        self.folder, self.table, self.dimensions = folder, table, dimensions
+    def __init__(self, folder: Path, table: VectorTable, form: VectorFormat) -> None:
+        self.folder, self.table, self.form = folder, table, form
         self._checked_stem: str | None = None  # of the files that this writer has verified or written
 
     def header(self) -> CacheHeader | None:
@@ -118,7 +117,7 @@ class VectorCache:
             numbers = header.changes, header.rows, header.approximate_rows
             sound = (
                 all(type(number) is int and number >= 0 for number in numbers)
-                and header.dimensions == self.dimensions
+                and header.dimensions == self.form.dimensions
                 and header.approximate in (None, *get_args(Kind))
                 and header.approximate_rows <= header.rows
                 and Path(header.stem).name == header.stem
@@ -166,7 +165,7 @@ class VectorCache:
     def vectors(self, header: CacheHeader) -> VectorFile | None:
         """Return the vectors, not read yet; None when a file is missing or truncated."""
         try:
-            return VectorFile(self.path(header, "vectors"), header.rows, self.dimensions, self.sums(header))
+            return VectorFile(self.path(header, "vectors"), header.rows, self.form, self.sums(header))
         except (OSError, ValueError):
             return None
 
@@ -179,7 +178,7 @@ class VectorCache:
         if header.checksum is None:
             return None
         sums = np.fromfile(self.path(header, _sums_ending(header)), SUM).astype(np.uint64)
-        if len(sums) != block_count(header.rows, self.dimensions):
+        if len(sums) != block_count(header.rows, self.form.dimensions, self.form.dtype.itemsize):
             raise ValueError(f"{len(sums)} checksums")
         return sums
 
@@ -219,7 +218,7 @@ class VectorCache:
         """Write new files from the database; an approximate index has to be rebuilt afterwards."""
         self.folder.mkdir(exist_ok=True)
         stem = f"{self.table}-{os.urandom(8).hex()}"
-        new = CacheHeader(changes(connection), 0, self.dimensions, stem)
+        new = CacheHeader(changes(connection), 0, self.form.dimensions, stem)
         try:
             with self.path(new, "vectors").open("wb") as vectors, self.path(new, "ids").open("wb") as ids:
                 rows, known, sums = self._append(connection, 0, 0, np.empty(0, np.uint64), vectors, ids, progress)
@@ -258,11 +257,11 @@ class VectorCache:
         now: int,
         progress: ProgressReporter,
     ) -> CacheHeader:
-        header, ids, row_bytes = opened.header, opened.ids, self.dimensions * STORED.itemsize
+        header, ids, row_bytes = opened.header, opened.ids, self.form.row_bytes
         self._checked_stem = None  # until the header is replaced, rows and checksums may not match
         sums = np.empty(0, np.uint64) if (known := self.sums(header)) is None else known
         for row in gone.tolist():  # before they are overwritten; a row that is zero already changes nothing
-            block = row // rows_per_block(self.dimensions)
+            block = row // opened.vectors.block_rows
             sums[block : block + 1] -= sums_of(opened.vectors.row(row), row)
         with self.path(header, "vectors").open("r+b") as vectors, self.path(header, "ids").open("r+b") as column:
             vectors.seek(header.rows * row_bytes)
@@ -294,11 +293,11 @@ class VectorCache:
     ) -> tuple[int, int, Sums]:
         """Append all vectors with ids above ``last``; return their number and both checksums with them included."""
         count = 0
-        first = vectors.tell() // (self.dimensions * STORED.itemsize)
+        first = vectors.tell() // self.form.row_bytes
         progress.start(count_after(connection, self.table, last), f"writing the cache of {self.table}")
         try:
-            for some, block in vectors_after(connection, self.table, last, self.dimensions, BLOCK):
-                vectors.write(block.astype(STORED, copy=False).data)
+            for some, block in vectors_after(connection, self.table, last, self.form, BLOCK):
+                vectors.write(block.data)
                 column.write(some.astype(ID, copy=False).data)
                 checksum, sums = ids_checksum(some, checksum), extended(sums, block, first + count)
                 count += len(some)
@@ -318,8 +317,8 @@ def _sums_ending(header: CacheHeader) -> str:
 class Caches:
     """Both caches of one generation; the methods are for the writer, in a thread that holds ``guard``."""
 
-    def __init__(self, folder: Path, dimensions: int) -> None:
-        self.by_table = {table: VectorCache(folder, table, dimensions) for table in VECTOR_TABLES}
+    def __init__(self, folder: Path, form: VectorFormat) -> None:
+        self.by_table = {table: VectorCache(folder, table, form) for table in VECTOR_TABLES}
         self.guard = threading.Lock()
         self.resting = False  # True while ids are not added in ascending order
         self._gave_up = False
@@ -387,9 +386,8 @@ def _index(cache: VectorCache, header: CacheHeader, progress: ProgressReporter |
         return
     vectors = cache.vectors(header)
     if vectors is not None:
-        vectors.verify()
         path = cache.path(header, kind)
-        approximate.build(kind, vectors.matrix, path, progress)
+        approximate.build(kind, vectors, path, progress)
         found = file_checksum(path)
         rows = header.rows
         cache.commit(replace(header, approximate=kind, approximate_rows=rows, approximate_checksum=found))

@@ -8,10 +8,12 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import count
 from pathlib import Path
 
 from vse.errors import InputError
 from vse.index.checks import check_distinct
+from vse.index.storage import VectorFormat
 from vse.index.store import words
 from vse.index.store.database import (
     AT_ONCE,
@@ -20,10 +22,10 @@ from vse.index.store.database import (
     Cell,
     checksum,
     file_cells,
+    real,
     to_bytes,
     to_text,
     transaction,
-    vector_bytes,
 )
 from vse.index.types import Entry, MediaFile, Moment, Place, Vectors
 
@@ -59,16 +61,49 @@ def trim_removed(connection: sqlite3.Connection, last: int) -> None:
     set_meta(connection, "trimmed", last)
 
 
-def add_entry(connection: sqlite3.Connection, entry: Entry, item_ids: Sequence[int] | None = None) -> None:
+def add_entry(
+    connection: sqlite3.Connection, entry: Entry, form: VectorFormat, item_ids: Sequence[int] | None = None
+) -> None:
     """Add a file, replacing the one at its place; ``item_ids`` are the ids of its items, by default the next ones."""
     remove_file(connection, (entry.file.root, entry.file.path))
     file = _insert_file(connection, entry.file)
     for position, moment in enumerate(entry.moments):
-        _insert_item(connection, file, moment, None if item_ids is None else item_ids[position])
+        _insert_item(connection, file, moment, form, None if item_ids is None else item_ids[position])
     vectors = [None] * len(entry.file.captions) if entry.caption_vectors is None else entry.caption_vectors
     for text, vector in zip(entry.file.captions, vectors, strict=True):
-        _insert_caption(connection, file, to_bytes(text), None if vector is None else vector_bytes(vector))
+        _insert_caption(connection, file, to_bytes(text), None if vector is None else form.to_bytes(vector))
     words.put(connection, file, entry.file)
+
+
+def add_entries(connection: sqlite3.Connection, entries: Sequence[Entry], form: VectorFormat) -> None:
+    """Add files like :func:`add_entry`, with one statement per table; if a file occurs twice, the last one counts."""
+    last = {(entry.file.root, entry.file.path): entry for entry in entries}
+    for place in last:
+        remove_file(connection, place)
+    last_known = last_ids(connection)
+    file_ids, item_ids, caption_ids = (count(last_known[table] + 1) for table in SEQUENCES)
+    files, items, captions = list[tuple[Cell, ...]](), list[tuple[Cell, ...]](), list[tuple[Cell, ...]]()
+    new: list[tuple[int, MediaFile]] = []
+    for file, entry in zip(file_ids, last.values(), strict=False):
+        new.append((file, entry.file))
+        files.append((file, *file_cells(entry.file)))
+        for moment in entry.moments:
+            items.append((next(item_ids), file, real(moment.start), real(moment.end), form.to_bytes(moment.vector)))
+        vectors = [None] * len(entry.file.captions) if entry.caption_vectors is None else entry.caption_vectors
+        for text, vector in zip(entry.file.captions, vectors, strict=True):
+            known = None if vector is None else form.to_bytes(vector)
+            captions.append((next(caption_ids), file, to_bytes(text), known))
+    for table, columns, rows in (
+        ("files", f" (id, {FILE_COLUMNS}, checksum)", files),
+        ("items", "", items),
+        ("captions", "", captions),
+    ):
+        if rows:
+            marks = ", ".join("?" * (len(rows[0]) + 1))
+            connection.executemany(
+                f"INSERT INTO {table}{columns} VALUES ({marks})", ((*cells, checksum(cells)) for cells in rows)
+            )
+    words.put_new(connection, new)
 
 
 def purge_removed(connection: sqlite3.Connection) -> None:
@@ -89,14 +124,17 @@ def remove_file(connection: sqlite3.Connection, place: Place) -> bool:
 
 
 def move_files(
-    connection: sqlite3.Connection, moves: Sequence[tuple[Place, MediaFile]], captions: Mapping[str, Vectors]
+    connection: sqlite3.Connection,
+    moves: Sequence[tuple[Place, MediaFile]],
+    captions: Mapping[str, Vectors],
+    form: VectorFormat,
 ) -> None:
     """Move all files at once, so that they can swap places; a file that was at a new place is removed.
 
     ``captions`` are the vectors of new captions, by text.
     """
     ids: list[int] = []
-    vectors = {to_bytes(text): vector_bytes(vector) for text, vector in captions.items()}
+    vectors = {to_bytes(text): form.to_bytes(vector) for text, vector in captions.items()}
     for place, _ in moves:
         known = find_file(connection, place)
         if known is None:
@@ -137,11 +175,11 @@ def _insert_file(connection: sqlite3.Connection, file: MediaFile) -> int:
     return known
 
 
-def _insert_item(connection: sqlite3.Connection, file: int, moment: Moment, known: int | None) -> None:
-    start = None if moment.start is None else float(moment.start)
-    end = None if moment.end is None else float(moment.end)
+def _insert_item(
+    connection: sqlite3.Connection, file: int, moment: Moment, form: VectorFormat, known: int | None
+) -> None:
     known = _next_id(connection, "items") if known is None else known
-    cells = (known, file, start, end, vector_bytes(moment.vector))
+    cells = (known, file, real(moment.start), real(moment.end), form.to_bytes(moment.vector))
     connection.execute("INSERT INTO items VALUES (?, ?, ?, ?, ?, ?)", (*cells, checksum(cells)))
 
 

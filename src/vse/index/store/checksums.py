@@ -23,8 +23,7 @@ from numpy.typing import NDArray
 
 from vse.errors import VSEError
 from vse.index.scoring import hashes
-from vse.index.store.database import STORED
-from vse.index.types import Vectors
+from vse.index.storage import Rows, VectorFormat
 
 Sums = NDArray[np.uint64]
 Numbers = NDArray[np.int64]
@@ -34,7 +33,7 @@ BLOCK_BYTES = 16384
 """A search through an approximate index verifies one block per candidate, so blocks are small."""
 READ_BYTES = 4 * 2**20
 MAX_READ_BYTES = 512 * 2**20
-"""Larger files are mapped: 260,000 vectors of 512 dimensions are read."""
+"""Larger files are mapped: 260,000 vectors of 512 dimensions in float32 are read."""
 LARGEST_COSINE = 1.01
 """A score above this is no rounding error: a vector is damaged."""
 
@@ -47,39 +46,40 @@ class DamagedCacheError(VSEError):
         self.blocks = blocks
 
 
-def rows_per_block(dimensions: int) -> int:
-    """Return the rows of a block: an even number, so that a block consists of whole 64-bit words."""
-    return max(2, BLOCK_BYTES // (dimensions * STORED.itemsize) // 2 * 2)
+def rows_per_block(dimensions: int, value_bytes: int = 4) -> int:
+    """Return the rows of a block: a multiple of as many as surely consist of whole 64-bit words."""
+    whole = SUM.itemsize // value_bytes
+    return max(whole, BLOCK_BYTES // (dimensions * value_bytes) // whole * whole)
 
 
-def block_count(rows: int, dimensions: int) -> int:
+def block_count(rows: int, dimensions: int, value_bytes: int = 4) -> int:
     """Return the number of blocks that ``rows`` rows take."""
-    return -(-rows // rows_per_block(dimensions))
+    return -(-rows // rows_per_block(dimensions, value_bytes))
 
 
-def weights(dimensions: int) -> Sums:
+def weights(dimensions: int, value_bytes: int = 4) -> Sums:
     """Return the weights of the words of a block."""
-    words = rows_per_block(dimensions) * dimensions * STORED.itemsize // SUM.itemsize
+    words = rows_per_block(dimensions, value_bytes) * dimensions * value_bytes // SUM.itemsize
     return hashes(np.arange(1, words + 1)) | np.uint64(1)
 
 
-def sums_of(vectors: Vectors, first_row: int = 0) -> Sums:
-    """Return what ``vectors (n, D)``, rows from ``first_row`` on, add to the checksums of the blocks they touch."""
-    count, dimensions = vectors.shape
-    size = rows_per_block(dimensions)
+def sums_of(vectors: Rows, first_row: int = 0) -> Sums:
+    """Return what stored ``vectors (n, D)`` add to the checksums of the blocks they touch, from ``first_row`` on."""
+    (count, dimensions), stored = vectors.shape, vectors.dtype.newbyteorder("<")
+    size = rows_per_block(dimensions, stored.itemsize)
     before = first_row % size
     blocks = -(-(before + count) // size)
-    padded = np.ascontiguousarray(vectors, STORED)
+    padded = np.ascontiguousarray(vectors, stored)
     if before or count % size:
-        padded = np.zeros((blocks * size, dimensions), STORED)
+        padded = np.zeros((blocks * size, dimensions), stored)
         padded[before : before + count] = vectors
-    return padded.reshape(blocks, size * dimensions).view(SUM) @ weights(dimensions)  # modulo 2^64
+    return padded.reshape(blocks, size * dimensions).view(SUM) @ weights(dimensions, stored.itemsize)  # modulo 2^64
 
 
-def extended(sums: Sums, vectors: Vectors, first_row: int) -> Sums:
-    """Return the checksums after ``vectors`` were appended at ``first_row``."""
+def extended(sums: Sums, vectors: Rows, first_row: int) -> Sums:
+    """Return the checksums after stored ``vectors`` were appended at ``first_row``."""
     parts = sums_of(vectors, first_row)
-    first = first_row // rows_per_block(vectors.shape[1])
+    first = first_row // rows_per_block(vectors.shape[1], vectors.dtype.itemsize)
     total = np.zeros(max(len(sums), first + len(parts)), np.uint64)
     total[: len(sums)] = sums
     total[first : first + len(parts)] += parts
@@ -129,24 +129,25 @@ class VectorFile:
     Args:
         path: The file.
         rows: Rows to use.
-        dimensions: Values of a row.
+        form: Width and storage of a row.
         sums: Checksums of the blocks; None for a cache of an earlier version, which has none.
 
     Raises:
         OSError: The file is missing or too short.
     """
 
-    def __init__(self, path: Path, rows: int, dimensions: int, sums: Sums | None) -> None:
-        self.dimensions, self.rows, self._sums = dimensions, rows, sums
+    def __init__(self, path: Path, rows: int, form: VectorFormat, sums: Sums | None) -> None:
+        self.form, self.rows, self._sums = form, rows, sums
         self.path = path
-        shape, size = (rows, dimensions), rows * dimensions * STORED.itemsize
+        self.block_rows = rows_per_block(form.dimensions, form.dtype.itemsize)
+        shape, size = (rows, form.dimensions), rows * form.row_bytes
         self._file = IntactFile(path, size)
         self._mapped = size > MAX_READ_BYTES
         # Memory that is never written to is never taken: blocks that no search needs cost nothing.
-        self.matrix: Vectors = (
-            np.asarray(np.memmap(path, STORED, "r", shape=shape)) if self._mapped else np.zeros(shape, STORED)
+        self.matrix: Rows = (
+            np.asarray(np.memmap(path, form.dtype, "r", shape=shape)) if self._mapped else np.zeros(shape, form.dtype)
         )
-        self._verified = np.full(block_count(rows, dimensions), sums is None and self._mapped)
+        self._verified = np.full(-(-rows // self.block_rows), sums is None and self._mapped)
         self.complete = bool(self._verified.all())
         self._lock = threading.Lock()
 
@@ -160,7 +161,7 @@ class VectorFile:
             self._file.check()
         if self.complete:
             return
-        size = rows_per_block(self.dimensions)
+        size = self.block_rows
         with self._lock:
             wanted = ~self._verified
             if rows is not None:
@@ -181,41 +182,56 @@ class VectorFile:
 
     def rows_of(self, blocks: Numbers) -> Numbers:
         """Return the rows of these blocks."""
-        size = rows_per_block(self.dimensions)
+        size = self.block_rows
         rows = (blocks[:, None] * size + np.arange(size)).reshape(-1)
         return rows[rows < self.rows]
 
     @property
     def _block_bytes(self) -> int:
-        return rows_per_block(self.dimensions) * self.dimensions * STORED.itemsize
+        return self.block_rows * self.form.row_bytes
 
-    def row(self, number: int) -> Vectors:
+    def row(self, number: int) -> Rows:
         """Return one row ``(1, D)`` as the file holds it, not verified."""
-        buffer = bytearray(self.dimensions * STORED.itemsize)
+        buffer = bytearray(self.form.row_bytes)
         self._file.file.seek(number * len(buffer))
         if _read_all(self._file.file, buffer) < len(buffer):
             raise DamagedCacheError(self.path, np.empty(0, np.int64), "it was shortened")
-        return np.frombuffer(buffer, STORED).reshape(1, self.dimensions)
+        return self.form.from_bytes(bytes(buffer))
 
-    def _damaged(self, blocks: Numbers) -> Numbers:
+    def read(self, block: int, count: int = 1) -> Rows:
+        """Return the rows of ``count`` blocks from ``block`` on, read from the file and verified: nothing stays mapped.
+
+        Raises:
+            DamagedCacheError: A block does not match its checksum or cannot be read.
+        """
+        first = block * self.block_rows
+        part = np.empty((min(count * self.block_rows, self.rows - first), self.form.dimensions), self.form.dtype)
+        with self._lock:
+            damaged = self._damaged(np.arange(block, block + -(-len(part) // self.block_rows)), part)
+        if len(damaged):
+            raise DamagedCacheError(self.path, damaged, "a checksum does not match")
+        return part
+
+    def _damaged(self, blocks: Numbers, into: Rows | None = None) -> Numbers:
         """Read a run of adjacent blocks; return those that do not match, the others are marked as verified.
 
         The file is read, not the mapped memory: a page that the disk cannot deliver is an error here, a signal there.
         """
-        first = int(blocks[0]) * rows_per_block(self.dimensions)
-        count = min(len(blocks) * rows_per_block(self.dimensions), self.rows - first)
-        part = self.matrix[first : first + count]
-        if self._mapped:
-            part = np.empty(part.shape, STORED)
+        first = int(blocks[0]) * self.block_rows
+        count = min(len(blocks) * self.block_rows, self.rows - first)
+        part = self.matrix[first : first + count] if into is None else into
+        if self._mapped and into is None:
+            part = np.empty(part.shape, part.dtype)
         buffer = part.data.cast("B")
         try:
-            self._file.file.seek(first * self.dimensions * STORED.itemsize)
+            self._file.file.seek(first * self.form.row_bytes)
             if _read_all(self._file.file, buffer) < len(buffer):
                 return blocks
         except OSError:
             return blocks
         same = np.full(len(blocks), True) if self._sums is None else sums_of(part) == self._sums[blocks]
-        self._verified[blocks[same]] = True
+        if into is None or self._mapped:  # what is not mapped is in the matrix only once it was read into it
+            self._verified[blocks[same]] = True
         return blocks[~same]
 
 

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from vse.errors import InputError, VSEError
 from vse.index.checks import check_captions, check_dimensions, check_entry, model_mismatch_error
 from vse.index.filters import Filter
+from vse.index.storage import DEFAULT_STORAGE, check_storage, decode
 from vse.index.store import changes as changing
 from vse.index.store import database
 from vse.index.store import words as indexed_words
@@ -53,13 +54,19 @@ class EmbeddedCollection(SnapshotReader):
     """
 
     def __init__(self, session: Session) -> None:
-        self.caches = Caches(generation_folder(session.folder, session.generation) / CACHE, session.meta.dimensions)
+        self.caches = Caches(generation_folder(session.folder, session.generation) / CACHE, session.meta.form)
         super().__init__(session, {table: Searcher(self.caches.by_table[table]) for table in VECTOR_TABLES})
         self._counted: tuple[int, CollectionInfo] | None = None
 
     @classmethod
     def create(
-        cls, path: str | os.PathLike[str], *, model: str, model_source: str, dimensions: int
+        cls,
+        path: str | os.PathLike[str],
+        *,
+        model: str,
+        model_source: str,
+        dimensions: int,
+        storage: str = DEFAULT_STORAGE,
     ) -> EmbeddedCollection:
         """Create an empty collection and open it for writing.
 
@@ -68,6 +75,7 @@ class EmbeddedCollection(SnapshotReader):
             model: Fingerprint of the model.
             model_source: Where the model was loaded from.
             dimensions: Length of its vectors.
+            storage: How they are stored: ``"float32"``, ``"float16"`` or ``"int8"``.
 
         Returns:
             The collection, which holds the writer's lock.
@@ -76,7 +84,7 @@ class EmbeddedCollection(SnapshotReader):
             InputError: ``path`` is already a collection, a file, or holds other files.
             VSEError: The folder cannot be written, or another process has locked it.
         """
-        meta = Meta(model, model_source, check_dimensions(dimensions))
+        meta = Meta(model, model_source, check_dimensions(dimensions), check_storage(storage))
         return EmbeddedCollection(create_session(Path(path), meta))
 
     @classmethod
@@ -136,8 +144,7 @@ class EmbeddedCollection(SnapshotReader):
             check_entry(entry, self.meta.dimensions)
 
         def change(connection: sqlite3.Connection) -> None:
-            for entry in entries:
-                changing.add_entry(connection, entry)
+            changing.add_entries(connection, entries, self.meta.form)
 
         self._change(change, sum(len(entry.moments) + len(entry.file.captions) for entry in entries))
 
@@ -173,7 +180,8 @@ class EmbeddedCollection(SnapshotReader):
             InputError: A file is unknown, moved twice, or two files share a new place; nothing is moved.
         """
         known = check_captions(captions, self.meta.dimensions)
-        self._change(lambda connection: changing.move_files(connection, tuple(moves), known), len(moves))
+        form = self.meta.form
+        self._change(lambda connection: changing.move_files(connection, tuple(moves), known, form), len(moves))
 
     def search(self, vector: Vectors, k: int, *, where: Filter | None = None, exact: bool | None = None) -> Hits:
         """Return the best items, scored exactly even where an approximate index proposed them.
@@ -215,7 +223,7 @@ class EmbeddedCollection(SnapshotReader):
     def vectors(self, ids: Sequence[int]) -> Vectors:
         """Return the vectors ``(n, D)`` of these items, in this order; a missing id raises InputError."""
         with self.session.reading() as connection:
-            return database.vectors_by_id(connection, ids, self.meta.dimensions)
+            return database.vectors_by_id(connection, ids, self.meta.form)
 
     def all_vectors(self, block: int = 8192) -> Iterator[tuple[NDArray[np.int64], Vectors]]:
         """Iterate over all ids with their vectors, ascending, in blocks; concurrent changes may or may not be seen."""
@@ -224,11 +232,11 @@ class EmbeddedCollection(SnapshotReader):
         last = 0
         while True:
             with self.session.reading() as connection:
-                page = next(database.vectors_after(connection, "items", last, self.meta.dimensions, block), None)
+                page = next(database.vectors_after(connection, "items", last, self.meta.form, block), None)
             if page is None:
                 return
             last = int(page[0][-1])
-            yield page
+            yield page[0], decode(page[1])
 
     def sample(self, count: int) -> Vectors:
         """Return the vectors of at most ``count`` items, by id: those whose ids have the smallest hashes."""
@@ -256,8 +264,8 @@ class EmbeddedCollection(SnapshotReader):
 
         with self.session.apart() as connection:
             committed = read_committed(generation_folder(self.folder, self.generation))
-            place, dimensions = str(self.folder), self.meta.dimensions
-            return verify_generation(place, connection, dimensions, self.caches, progress, committed=committed)
+            place, form = str(self.folder), self.meta.form
+            return verify_generation(place, connection, form, self.caches, progress, committed=committed)
 
     def settle(self, *, progress: ProgressReporter | None = None) -> None:
         """Bring the cache up to date, with an approximate index if the collection is large enough.
@@ -282,7 +290,7 @@ class EmbeddedCollection(SnapshotReader):
         """Return the next generation, to be filled while this one serves: see :class:`NewGeneration`."""
         from vse.index.store.generations import NewGeneration
 
-        meta = Meta(model, model_source, check_dimensions(dimensions))
+        meta = Meta(model, model_source, check_dimensions(dimensions), self.meta.storage)
         with self._changing():
             pass
         return NewGeneration(self, meta, progress)

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vse.errors import InputError, VSEError, first_line
+from vse.index.storage import DEFAULT_STORAGE, Rows, Storage, VectorFormat, check_storage, decode
 from vse.index.types import VECTOR_TABLES, Item, MediaFile, Vectors, VectorTable
 
 DAMAGE = (sqlite3.Error, UnicodeDecodeError)
@@ -106,26 +107,27 @@ def transaction(connection: sqlite3.Connection, kind: Literal["IMMEDIATE", "DEFE
 
 
 Cell = int | float | str | bytes | None
-STORED = np.dtype("<f4")
 
 
 def checksum(cells: Iterable[Cell]) -> int:
     """Return the CRC-32 of ``cells``, which depends on their types, values and order."""
-    total = 0
-    for cell in cells:
-        total = zlib.crc32(_bytes_of(cell), total)
-    return total
+    parts: list[bytes] = []
+    for cell in cells:  # one loop without calls: every row of an import comes here
+        if cell is None:
+            parts.append(b"n")
+        elif isinstance(cell, bytes):
+            parts += (_SIZED(b"b", len(cell)), cell)
+        elif isinstance(cell, str):
+            raw = cell.encode("utf-8", "surrogateescape")
+            parts += (_SIZED(b"t", len(raw)), raw)
+        elif isinstance(cell, int):
+            parts.append(_SIZED(b"i", cell))
+        else:
+            parts.append(_REAL(b"f", cell))
+    return zlib.crc32(b"".join(parts))
 
 
-def _bytes_of(cell: Cell) -> bytes:
-    if cell is None:
-        return b"n"
-    if isinstance(cell, int):
-        return b"i" + struct.pack("<q", cell)
-    if isinstance(cell, float):
-        return b"f" + struct.pack("<d", cell)
-    kind, raw = (b"b", cell) if isinstance(cell, bytes) else (b"t", cell.encode("utf-8", "surrogateescape"))
-    return kind + struct.pack("<q", len(raw)) + raw
+_SIZED, _REAL = struct.Struct("<cq").pack, struct.Struct("<cd").pack
 
 
 def to_bytes(text: str) -> bytes:
@@ -147,7 +149,7 @@ def file_cells(file: MediaFile) -> tuple[Cell, ...]:
     """Return the values of ``FILE_COLUMNS``."""
     return (
         to_bytes(file.root), to_bytes(file.path), file.kind, file.size, file.modified, file.digest,
-        file.width, file.height, _real(file.taken), _real(file.latitude), _real(file.longitude), _real(file.duration),
+        file.width, file.height, real(file.taken), real(file.latitude), real(file.longitude), real(file.duration),
     )  # fmt: skip
 
 
@@ -187,20 +189,15 @@ def _strings(text: str | None) -> tuple[str, ...]:
         raise sqlite3.DatabaseError("the keywords of a file are corrupt") from None
 
 
-def vector_bytes(vector: Vectors) -> bytes:
-    """Encode a vector as stored: float32, little endian."""
-    return np.ascontiguousarray(vector, dtype=STORED).tobytes()
-
-
-def vectors_of(blobs: list[bytes], dimensions: int) -> Vectors:
-    """Decode stored vectors into a new array ``(n, D)``."""
-    if any(not isinstance(blob, bytes) or len(blob) != dimensions * STORED.itemsize for blob in blobs):
+def vectors_of(blobs: list[bytes], form: VectorFormat) -> Rows:
+    """Return vectors as stored, in a new array ``(n, D)``."""
+    if any(not isinstance(blob, bytes) or len(blob) != form.row_bytes for blob in blobs):
         raise sqlite3.DatabaseError("a vector has the wrong length")
-    array = np.frombuffer(b"".join(blobs), dtype=STORED).astype(np.float32)
-    return array.reshape(len(blobs), dimensions)
+    return form.from_bytes(b"".join(blobs))
 
 
-def _real(value: float | None) -> float | None:
+def real(value: float | None) -> float | None:
+    """Return a number as SQLite stores it in a column of reals."""
     return None if value is None else float(value)
 
 
@@ -217,18 +214,24 @@ PAGE = 1024
 
 @dataclass(frozen=True)
 class Meta:
-    """The model that the vectors belong to."""
+    """The model that the vectors belong to, and how they are stored."""
 
     model: str
     model_source: str
     dimensions: int
+    storage: Storage = DEFAULT_STORAGE
+
+    @property
+    def form(self) -> VectorFormat:
+        return VectorFormat(self.dimensions, self.storage)
 
 
 def read_meta(connection: sqlite3.Connection) -> Meta:
     """Return the model recorded when the generation was created."""
     values = dict(connection.execute("SELECT key, value FROM meta").fetchall())
     try:
-        return Meta(str(values["model"]), str(values["model_source"]), int(values["dimensions"]))
+        storage = check_storage(values.get("storage", DEFAULT_STORAGE))  # earlier versions recorded none
+        return Meta(str(values["model"]), str(values["model_source"]), int(values["dimensions"]), storage)
     except (KeyError, ValueError, TypeError):
         raise sqlite3.DatabaseError("its model is not recorded") from None
 
@@ -270,9 +273,9 @@ def count_after(connection: sqlite3.Connection, table: VectorTable, last: int) -
 
 
 def vectors_after(
-    connection: sqlite3.Connection, table: VectorTable, last: int, dimensions: int, block: int
-) -> Iterator[tuple[Ids, Vectors]]:
-    """Iterate over all vectors with ids above ``last``, ascending, one statement per block."""
+    connection: sqlite3.Connection, table: VectorTable, last: int, form: VectorFormat, block: int
+) -> Iterator[tuple[Ids, Rows]]:
+    """Iterate over all vectors, as stored, with ids above ``last``, ascending, one statement per block."""
     while True:
         rows = connection.execute(
             f"SELECT id, vector FROM {table} WHERE id > ? AND vector IS NOT NULL ORDER BY id LIMIT ?", (last, block)
@@ -282,7 +285,7 @@ def vectors_after(
         ids = np.array([row[0] for row in rows], np.int64)
         if (np.diff(ids, prepend=last) <= 0).any():  # a corrupt table, which could loop forever
             raise sqlite3.DatabaseError(f"the ids of {table} are out of order")
-        yield ids, vectors_of([row[1] for row in rows], dimensions)
+        yield ids, vectors_of([row[1] for row in rows], form)
         last = rows[-1][0]
 
 
@@ -307,18 +310,16 @@ def file_of_items(connection: sqlite3.Connection, ids: Sequence[int]) -> dict[in
     return {each: row[1] for each, row in _by_id(connection, "SELECT id, file FROM items WHERE id IN", ids).items()}
 
 
-def vectors_by_id(connection: sqlite3.Connection, ids: Sequence[int], dimensions: int) -> Vectors:
+def vectors_by_id(connection: sqlite3.Connection, ids: Sequence[int], form: VectorFormat) -> Vectors:
     """Return the vectors ``(n, D)`` of these items, in this order."""
     rows = _by_id(connection, "SELECT id, vector FROM items WHERE id IN", ids)
-    return vectors_of([_found(rows, each)[1] for each in ids], dimensions)
+    return decode(vectors_of([_found(rows, each)[1] for each in ids], form))
 
 
-def vectors_known(
-    connection: sqlite3.Connection, table: VectorTable, ids: Ids, dimensions: int
-) -> dict[int, NDArray[np.float32]]:
-    """Return the vectors of those of ``ids`` that exist, by id."""
+def vectors_known(connection: sqlite3.Connection, table: VectorTable, ids: Ids, form: VectorFormat) -> dict[int, Rows]:
+    """Return the vectors, as stored, of those of ``ids`` that exist, by id."""
     rows = _by_id(connection, f"SELECT id, vector FROM {table} WHERE vector IS NOT NULL AND id IN", ids.tolist())
-    return dict(zip(rows, vectors_of([row[1] for row in rows.values()], dimensions), strict=True))
+    return dict(zip(rows, vectors_of([row[1] for row in rows.values()], form), strict=True))
 
 
 def captions_by_id(connection: sqlite3.Connection, ids: Sequence[int]) -> dict[int, tuple[str, int]]:

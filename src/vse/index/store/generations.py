@@ -59,9 +59,9 @@ def _is_usable(connection: sqlite3.Connection, meta: Meta, progress: ProgressRep
     if not connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
         return False  # killed before the tables were created, which is one transaction
     known = read_meta(connection)
-    if (known.model, known.dimensions) != (meta.model, meta.dimensions):
+    if (known.model, known.form) != (meta.model, meta.form):
         return False
-    return not row_problems(connection, meta.dimensions, progress)
+    return not row_problems(connection, meta.form, progress)
 
 
 class NewGeneration(EmbeddedCollection):
@@ -108,7 +108,7 @@ class NewGeneration(EmbeddedCollection):
             for entry in entries:  # remove all before adding any: they may have swapped ids
                 changing.remove_file(connection, (entry.file.root, entry.file.path))
             for entry, own in zip(entries, ids, strict=True):
-                changing.add_entry(connection, entry, own)
+                changing.add_entry(connection, entry, self.meta.form, own)
 
         self._change(change, 0)
         for searcher in self._searchers.values():  # ids that were kept may be below those already known
@@ -145,7 +145,7 @@ class NewGeneration(EmbeddedCollection):
                 raise_last(connection, changing.last_ids(before))  # the old generation may have assigned ids since
                 set_meta(connection, "settings", json.dumps(settings(before)))
             connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-            write_generation(self.folder, self.generation)
+            write_generation(self.folder, self.generation, self.meta.storage)
             self._committed = True
         return True
 

@@ -17,11 +17,14 @@ from typing import TypeVar
 from vse._util.atomic import write_json
 from vse._util.locks import NAME as LOCK
 from vse.errors import InputError, VSEError
+from vse.index.storage import DEFAULT_STORAGE, Storage
 from vse.index.types import VECTOR_TABLES
 
 HEADER, DATABASE, CACHE = "collection.json", "items.sqlite", "cache"
 COMMITTED = f"{DATABASE}-committed"
 FORMAT = 1
+PACKED_FORMAT = 2
+"""Of a collection whose vectors are not float32: earlier versions would take its database for corrupt."""
 _GENERATION = re.compile(r"generation-(\d{4,})")
 
 
@@ -51,21 +54,23 @@ def read_generation(folder: Path) -> int:
         raise InputError(f"{path} cannot be read ({error.strerror}): check its permissions") from None
     except (ValueError, TypeError, KeyError, RecursionError):
         raise InputError(f"{path} is corrupt, expected a format and a generation: restore it or index again") from None
-    if found != FORMAT:
-        raise InputError(f"{path} has format {found!r}, expected {FORMAT}: use the version of vse that wrote it")
+    if found not in (FORMAT, PACKED_FORMAT):
+        known = f"{FORMAT} or {PACKED_FORMAT}"
+        raise InputError(f"{path} has format {found!r}, expected {known}: use the version of vse that wrote it")
     if type(generation) is not int or generation < 1:
         raise InputError(f"{path} names generation {generation!r}, expected a number from 1: restore it or index again")
     return generation
 
 
-def write_generation(folder: Path, generation: int) -> None:
-    """Make ``generation`` serve: atomic, and durable on return.
+def write_generation(folder: Path, generation: int, storage: Storage = DEFAULT_STORAGE) -> None:
+    """Make ``generation`` serve, whose vectors are stored so: atomic, and durable on return.
 
     Raises:
         VSEError: The header could not be written; the old generation still serves.
     """
     try:
-        write_json(folder / HEADER, {"format": FORMAT, "generation": generation})
+        number = FORMAT if storage == DEFAULT_STORAGE else PACKED_FORMAT
+        write_json(folder / HEADER, {"format": number, "generation": generation})
     except OSError as error:
         raise VSEError(f"{folder / HEADER} cannot be written ({error.strerror}): the collection is unchanged") from None
 

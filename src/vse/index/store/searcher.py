@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vse.index.filters import Filter
-from vse.index.scoring import BLOCK, exact_scores, rounding, smallest
+from vse.index.scoring import exact_scores, smallest
+from vse.index.storage import Rows, decode
 from vse.index.store import approximate
-from vse.index.store.approximate import library, selector
 from vse.index.store.cache import CacheHeader, OpenCache, Signature, VectorCache
 from vse.index.store.checksums import LARGEST_COSINE, DamagedCacheError, IntactFile, VectorFile, file_checksum
 from vse.index.store.database import (
@@ -26,68 +26,11 @@ from vse.index.store.database import (
     vectors_after,
     vectors_known,
 )
+from vse.index.store.scan import propose
 from vse.index.types import Hits, Vectors
 
 if TYPE_CHECKING:
     from cachetools import LRUCache
-
-Rows = NDArray[np.int64]
-SPARE = 16
-"""Rows proposed at first beyond those requested."""
-DENSE_PART = 8
-"""From an eighth of all rows on, computing every score is faster than a top-k search."""
-SMALL = 32_768
-"""Up to this many rows all scores are computed: loading FAISS would take longer."""
-
-
-def propose(matrix: Vectors, query: Vectors, k: int, allowed: NDArray[np.bool_] | None) -> Rows:
-    """Return rows that include the best ``k``, and every row that could tie with the last of them.
-
-    Args:
-        matrix: Vectors ``(rows, D)``.
-        query: The query ``(D,)``.
-        k: How many rows are wanted.
-        allowed: Mask ``(rows,)`` of the rows that may be returned; None allows all.
-
-    Returns:
-        Row numbers, in any order.
-    """
-    count = len(matrix) if allowed is None else int(np.count_nonzero(allowed))
-    room = rounding(matrix.shape[1])
-    ask = k + SPARE
-    while len(matrix) > SMALL and ask * DENSE_PART < count:
-        scores, rows = _best(matrix, query, ask, allowed)
-        enough = float(scores[k - 1]) - room
-        if scores[-1] < enough:
-            return rows[scores >= enough]
-        ask *= 4
-    rows = np.arange(len(matrix)) if allowed is None else np.flatnonzero(allowed)
-    return _dense(matrix, query, k, rows, room)
-
-
-def _best(
-    matrix: Vectors, query: Vectors, k: int, allowed: NDArray[np.bool_] | None
-) -> tuple[NDArray[np.float32], Rows]:
-    faiss = library()
-    scores, rows = np.empty(k, np.float32), np.empty(k, np.int64)
-    faiss.knn_inner_product(
-        faiss.swig_ptr(query), faiss.swig_ptr(matrix), matrix.shape[1], 1, len(matrix), k,
-        faiss.swig_ptr(scores), faiss.swig_ptr(rows), selector(allowed),
-    )  # fmt: skip
-    return scores, rows
-
-
-def _dense(matrix: Vectors, query: Vectors, k: int, rows: Rows, room: float) -> Rows:
-    if len(rows) <= k:
-        return rows
-    whole = len(rows) == len(matrix)
-    scores = np.empty(len(rows), np.float32)
-    for start in range(0, len(rows), BLOCK):
-        stop = start + BLOCK
-        scores[start:stop] = (matrix[start:stop] if whole else matrix[rows[start:stop]]) @ query
-    last = np.partition(scores, len(rows) - k)[len(rows) - k]
-    return rows[scores >= last - room]
-
 
 SEARCH_BLOCK = 1024
 """Vectors read from the database at a time; three copies exist while they are copied."""
@@ -95,13 +38,14 @@ SEARCH_BLOCK = 1024
 
 @dataclass(frozen=True)
 class Part:
-    """Rows of ``matrix (n, D)`` with ascending ``ids (n,)``; ``alive (n,)`` masks removed ones, None means none are.
+    """Rows of ``matrix (n, D)``, as stored, with ascending ``ids (n,)``; ``alive (n,)`` masks removed ones.
 
-    ``file`` is the file that the matrix is mapped from, whose blocks are verified before they are used.
+    ``alive`` is None if none are. ``file`` is the file that the matrix is mapped from, whose blocks are verified before
+    they are used.
     """
 
     ids: Ids
-    matrix: Vectors
+    matrix: Rows
     alive: NDArray[np.bool_] | None = None
     file: VectorFile | None = None
     _masks: list[tuple[Ids, NDArray[np.bool_]]] = field(init=False, default_factory=list, repr=False, compare=False)
@@ -195,7 +139,7 @@ class Snapshot:
         chosen = smallest(np.concatenate([base.ids[here], fresh.ids[there]]), count)
         first, second = chosen[chosen < len(here)], chosen[chosen >= len(here)] - len(here)
         base.verify(here[first])
-        vectors = np.concatenate([base.matrix[here[first]], fresh.matrix[there[second]]])
+        vectors = decode(np.concatenate([base.matrix[here[first]], fresh.matrix[there[second]]]))
         return vectors[vectors.any(axis=1)]  # the writer may be purging a row of the mapped cache
 
     def _ordered(self, query: Vectors, k: int, base_rows: NDArray[np.int64], only: Ids | None, exact: bool) -> Hits:
@@ -230,11 +174,11 @@ class Searcher:
         if file is not None and len(damage.blocks):
             rows = file.rows_of(damage.blocks)
             with transaction(connection, "DEFERRED"):
-                stored = vectors_known(connection, self._cache.table, known.base.ids[rows], self._cache.dimensions)
+                stored = vectors_known(connection, self._cache.table, known.base.ids[rows], self._cache.form)
             cached = known.base.matrix[rows]
             there = np.array([int(each) in stored for each in known.base.ids[rows]], bool)
-            truth = np.array([stored[int(each)] for each in known.base.ids[rows][there]], np.float32)
-            if np.array_equal(cached[there].view(np.uint32), truth.reshape(-1, cached.shape[1]).view(np.uint32)):
+            truth = np.array([stored[int(each)] for each in known.base.ids[rows][there]], cached.dtype)
+            if cached[there].tobytes() == truth.tobytes():
                 file.accept(damage.blocks)
                 return
         self._distrusted, self._snapshot = self._signature, None
@@ -263,7 +207,7 @@ class Searcher:
 
         A state is unusable when removals since then are no longer listed.
         """
-        nothing = Part(np.empty(0, np.int64), np.empty((0, self._cache.dimensions), np.float32))
+        nothing = Part(np.empty(0, np.int64), np.empty((0, self._cache.form.dimensions), self._cache.form.dtype))
         if opened is not None and trimmed(connection) <= opened.header.changes <= changes(connection):
             alive = opened.ids > 0 if (opened.ids < 0).any() else None
             base = Part(np.abs(opened.ids), opened.matrix, alive, opened.vectors)
@@ -283,7 +227,7 @@ class Searcher:
                 return None, 0, None
         except OSError:
             return None, 0, None
-        index = approximate.load(path, header.approximate_rows, self._cache.dimensions)
+        index = approximate.load(path, header.approximate_rows, self._cache.form.dimensions)
         return (None, 0, None) if index is None else (index, header.approximate_rows, file)
 
     def _with_changes(self, connection: sqlite3.Connection, known: Snapshot) -> Snapshot:
@@ -295,9 +239,10 @@ class Searcher:
         added = count_after(connection, table, last)
         if added:
             # Allocate for all at once: growing block by block would hold the vectors twice.
-            ids, matrix = np.empty(added, np.int64), np.empty((added, self._cache.dimensions), np.float32)
+            form = self._cache.form
+            ids, matrix = np.empty(added, np.int64), np.empty((added, form.dimensions), form.dtype)
             row = 0
-            for some, block in vectors_after(connection, table, last, self._cache.dimensions, SEARCH_BLOCK):
+            for some, block in vectors_after(connection, table, last, form, SEARCH_BLOCK):
                 ids[row : row + len(some)], matrix[row : row + len(some)] = some, block
                 row += len(some)
             fresh = _joined(fresh, Part(ids, matrix))

@@ -14,6 +14,7 @@ from vse._util.locks import FolderLock
 from vse.errors import InputError, VSEError
 from vse.index.checks import check_page
 from vse.index.filters import Filter
+from vse.index.storage import DEFAULT_STORAGE
 from vse.index.store import changes as changing
 from vse.index.store import database, words
 from vse.index.store.database import DAMAGE, Meta, one_line, read_meta, to_text, transaction
@@ -184,7 +185,7 @@ def create_session(folder: Path, meta: Meta) -> Session:
             lock.release()
             raise
         try:
-            write_generation(folder, 1)
+            write_generation(folder, 1, meta.storage)
         except BaseException:
             session.abandon()
             raise
@@ -211,11 +212,14 @@ def make_session(
     connection = connect_to_write(place / DATABASE)
     try:
         with transaction(connection, "IMMEDIATE"):
-            changing.make_tables(
-                connection,
-                {"model": meta.model, "model_source": meta.model_source, "dimensions": meta.dimensions},
-                last_ids,
-            )
+            named: dict[str, database.Cell] = {
+                "model": meta.model,
+                "model_source": meta.model_source,
+                "dimensions": meta.dimensions,
+            }
+            if meta.storage != DEFAULT_STORAGE:  # what earlier versions store is not named
+                named["storage"] = meta.storage
+            changing.make_tables(connection, named, last_ids)
         sync_folder(place)
         sync_folder(folder)
         return Session(folder, generation, connection, lock, writable=True)
@@ -282,6 +286,7 @@ def info_of(folder: Path, generation: int, connection: sqlite3.Connection, meta:
         changes=given + (given - items),
         root_files=tuple(roots.values()),
         lost_changes=max(0, lost),
+        storage=meta.storage,
     )
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from vse.errors import first_line
+from vse.index.storage import VectorFormat
 from vse.index.store import approximate
 from vse.index.store.cache import Caches, OpenCache, VectorCache
 from vse.index.store.changes import SEQUENCES, find_file, last_ids
@@ -19,7 +20,6 @@ from vse.index.store.database import (
     DAMAGE,
     DETAIL_COLUMNS,
     FILE_COLUMNS,
-    STORED,
     Cell,
     captions_by_id,
     changes,
@@ -106,7 +106,7 @@ def _unreadable(cache: VectorCache, opened: OpenCache | None) -> str | None:
             intact = header.approximate_checksum in (None, file_checksum(path))
         except OSError:
             intact = False
-        if not intact or approximate.load(path, header.approximate_rows, cache.dimensions) is None:
+        if not intact or approximate.load(path, header.approximate_rows, cache.form.dimensions) is None:
             return f"the approximate index {path.name} cannot be read"
     return None
 
@@ -122,13 +122,13 @@ def _differences(
     seen = 0
     lacking: list[int] = []
     differing: list[int] = []
-    for some, vectors in vectors_after(connection, cache.table, 0, cache.dimensions, BLOCK):
+    for some, vectors in vectors_after(connection, cache.table, 0, cache.form, BLOCK):
         inside = some <= last
         missing = inside & ~np.isin(some, alive)
         there = inside & ~missing
         seen += int(there.sum())
         rows = np.searchsorted(ids, some[there])
-        differs = (opened.matrix[rows].view(np.uint32) != vectors[there].view(np.uint32)).any(axis=1)
+        differs = (opened.matrix[rows].view(np.uint8) != vectors[there].view(np.uint8)).any(axis=1)
         lacking += some[missing].tolist()
         differing += some[there][differs].tolist()
         progress.advance(len(some))
@@ -175,7 +175,7 @@ _WITHOUT_ITEMS = "SELECT id FROM files WHERE NOT EXISTS (SELECT 1 FROM items WHE
 
 
 def damaged_rows(
-    connection: sqlite3.Connection, dimensions: int, progress: ProgressReporter | None = None
+    connection: sqlite3.Connection, form: VectorFormat, progress: ProgressReporter | None = None
 ) -> Iterator[tuple[str, Place | None]]:
     """Yield a line for each row that fails its checksum or is incomplete, and its file where that is known."""
     for table, columns in _COLUMNS.items():
@@ -185,9 +185,7 @@ def damaged_rows(
         for row in _counted(rows, progress or SilentProgress()):
             if checksum(row[1:]) != row[0]:
                 wrong = "does not match its checksum"
-            elif (
-                table in {"items", "captions"} and row[-1] is not None and len(row[-1]) != dimensions * STORED.itemsize
-            ):
+            elif table in {"items", "captions"} and row[-1] is not None and len(row[-1]) != form.row_bytes:
                 wrong = f"holds a vector of {len(row[-1])} bytes"
             else:
                 continue
@@ -198,11 +196,11 @@ def damaged_rows(
         yield _told("files", file, place, "has no items"), place
 
 
-def damaged_files(connection: sqlite3.Connection, dimensions: int) -> tuple[Place, ...]:
+def damaged_files(connection: sqlite3.Connection, form: VectorFormat) -> tuple[Place, ...]:
     """Return the files with such rows, each once, as far as the tables can be read and the files be removed."""
     found: dict[Place, None] = {}
     with suppress(*DAMAGE):
-        for _, place in damaged_rows(connection, dimensions):
+        for _, place in damaged_rows(connection, form):
             if place is not None and find_file(connection, place) is not None:  # None when its name is corrupt
                 found[place] = None
     return tuple(found)
@@ -238,7 +236,7 @@ MAX_LINES = 20
 def verify_generation(
     where: str,
     connection: sqlite3.Connection,
-    dimensions: int,
+    form: VectorFormat,
     caches: Caches,
     progress: ProgressReporter | None = None,
     *,
@@ -249,7 +247,7 @@ def verify_generation(
     Args:
         where: The collection, for the report.
         connection: A separate connection, not in a transaction.
-        dimensions: Length of the vectors.
+        form: Width and storage of the vectors.
         caches: The caches to compare.
         progress: Receives the rows read, then the vectors compared.
         committed: Changes that are known to have been committed.
@@ -260,8 +258,8 @@ def verify_generation(
     report = progress or SilentProgress()
     found = {table: look_at(cache) for table, cache in caches.by_table.items()}  # first: never newer than the database
     with _one_state(connection):
-        problems = (*_lost(connection, committed), *row_problems(connection, dimensions, report))
-        damaged = damaged_files(connection, dimensions) if problems else ()
+        problems = (*_lost(connection, committed), *row_problems(connection, form, report))
+        damaged = damaged_files(connection, form) if problems else ()
         try:
             files, items, captions = counts(connection)
             report.start(items + captions, "comparing the cache")
@@ -292,7 +290,7 @@ def _lost(connection: sqlite3.Connection, committed: int) -> Iterator[str]:
 
 
 def row_problems(
-    connection: sqlite3.Connection, dimensions: int, progress: ProgressReporter | None = None
+    connection: sqlite3.Connection, form: VectorFormat, progress: ProgressReporter | None = None
 ) -> tuple[str, ...]:
     """Return the problems of the database, one line each."""
     report = progress or SilentProgress()
@@ -301,7 +299,7 @@ def row_problems(
     try:
         for check in (_structure, _rows, _ids, _reading):
             try:
-                found.extend(_shortened(check(connection, dimensions, report)))
+                found.extend(_shortened(check(connection, form, report)))
             except DAMAGE as error:
                 found.append(f"the database cannot be read completely ({first_line(error)})")
     finally:
@@ -328,7 +326,7 @@ def _size(connection: sqlite3.Connection) -> int:
     return 0
 
 
-def _structure(connection: sqlite3.Connection, dimensions: int, report: ProgressReporter) -> Iterator[str]:
+def _structure(connection: sqlite3.Connection, form: VectorFormat, report: ProgressReporter) -> Iterator[str]:
     for (line,) in connection.execute(f"PRAGMA integrity_check({MAX_LINES})"):
         if line != "ok":
             yield f"the database is malformed: {' '.join(line.split())}"
@@ -336,12 +334,12 @@ def _structure(connection: sqlite3.Connection, dimensions: int, report: Progress
         yield f"row {row} of {table} belongs to no file"
 
 
-def _rows(connection: sqlite3.Connection, dimensions: int, report: ProgressReporter) -> Iterator[str]:
-    for line, _ in damaged_rows(connection, dimensions, report):
+def _rows(connection: sqlite3.Connection, form: VectorFormat, report: ProgressReporter) -> Iterator[str]:
+    for line, _ in damaged_rows(connection, form, report):
         yield line
 
 
-def _ids(connection: sqlite3.Connection, dimensions: int, report: ProgressReporter) -> Iterator[str]:
+def _ids(connection: sqlite3.Connection, form: VectorFormat, report: ProgressReporter) -> Iterator[str]:
     given = last_ids(connection)
     for table in SEQUENCES:
         (highest,) = connection.execute(f"SELECT max(id) FROM {table}").fetchone()
@@ -353,7 +351,7 @@ def _ids(connection: sqlite3.Connection, dimensions: int, report: ProgressReport
     yield from _unreachable(connection, "sqlite_autoindex_files_1", "files", places)
 
 
-def _reading(connection: sqlite3.Connection, dimensions: int, report: ProgressReporter) -> Iterator[str]:
+def _reading(connection: sqlite3.Connection, form: VectorFormat, report: ProgressReporter) -> Iterator[str]:
     """Read everything with the queries that serve requests; the caller reports what fails."""
     after = None
     while page := page_of_files(connection, None, after):

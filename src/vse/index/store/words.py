@@ -120,6 +120,19 @@ def put(connection: sqlite3.Connection, file_id: int, file: MediaFile) -> bool:
     return False
 
 
+def put_new(connection: sqlite3.Connection, files: Sequence[tuple[int, MediaFile]]) -> None:
+    """Write the details and words of new files, by the ids of their rows."""
+    if has_table(connection, "details"):
+        rows = ((known, *detail_cells(file)) for known, file in files)
+        connection.executemany(
+            f"INSERT INTO details (file, {DETAIL_COLUMNS}, checksum) VALUES ({', '.join('?' * 9)})",
+            ((*cells, checksum(cells)) for cells in rows),
+        )
+    if has_table(connection, "words"):
+        texts = ((known, *texts_of(file)) for known, file in files)
+        connection.executemany(f"INSERT INTO words VALUES ({_MARKS})", texts)
+
+
 def purge(connection: sqlite3.Connection) -> None:
     """Overwrite the words that were removed since the last call."""
     if has_table(connection, "word_index"):

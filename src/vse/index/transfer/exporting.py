@@ -6,7 +6,7 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -18,11 +18,11 @@ from vse._util.atomic import sync_folder, write_json
 from vse.errors import InputError, VSEError, require
 from vse.index.transfer.parquet import FORMAT
 from vse.index.transfer.rows import EMBEDDING, write_row
-from vse.index.transfer.sources import ITEMS, MANIFEST, VECTORS
+from vse.index.transfer.sources import ITEMS, MANIFEST, SHARDS, VECTORS, read_shards
 from vse.index.types import Collection, CollectionInfo, Item, Vectors
 from vse.progress import ProgressReporter, SilentProgress
 
-BLOCK = 1024
+BLOCK = 2048
 HEADER_BYTES = 128
 PARQUET = ".parquet"
 
@@ -59,30 +59,37 @@ def stream_items(collection: Collection, block: int = BLOCK) -> Iterator[tuple[I
     ...     print(item.id, item.file.path, vector[:3])
     """
     for ids, vectors in collection.all_vectors(block):
-        numbers = ids.tolist()
-        try:
-            yield from zip(collection.items(numbers), vectors, strict=True)
-        except InputError:  # some were removed meanwhile
-            for number, vector in zip(numbers, vectors, strict=True):
-                try:
-                    (item,) = collection.items([number])
-                except InputError:
-                    continue
-                yield item, vector
+        yield from _known(collection, ids.tolist(), vectors)
+
+
+def _known(collection: Collection, ids: list[int], vectors: Vectors) -> Iterator[tuple[Item, Vectors]]:
+    """Yield the items that still exist, with their embeddings."""
+    try:
+        yield from zip(collection.items(ids), vectors, strict=True)
+    except InputError:  # some were removed meanwhile
+        for number, vector in zip(ids, vectors, strict=True):
+            try:
+                (item,) = collection.items([number])
+            except InputError:
+                continue
+            yield item, vector
 
 
 def export_embeddings(
-    collection: Collection, out: str | Path, *, progress: ProgressReporter | None = None
+    collection: Collection, out: str | Path, *, shard_rows: int | None = None, progress: ProgressReporter | None = None
 ) -> EmbeddingExport:
     """Write all items of a collection to a folder, or to one Parquet file if ``out`` ends in ``.parquet``.
 
     A folder holds ``embeddings.npy`` (float32, a row for each item), ``items.jsonl`` (a line for each) and
     ``export.json`` (the model). Parquet has a row for each item, with the embedding in the column ``embedding``. Either
-    appears complete or not at all. Embeddings of captions are not exported.
+    appears complete or not at all. With ``shard_rows``, the folder holds Parquet files of about so many items, each of
+    which appears complete or not at all, and the same call resumes an interrupted export. Embeddings of captions are
+    not exported.
 
     Args:
         collection: An open collection.
         out: The folder or file to create.
+        shard_rows: Items of a shard.
         progress: Receives the items written.
 
     Raises:
@@ -90,12 +97,18 @@ def export_embeddings(
         VSEError: It cannot be written.
     """
     target, info, report = Path(out), collection.info(), progress or SilentProgress()
-    if os.path.lexists(target):
+    if shard_rows is not None and (shard_rows < 1 or target.suffix.lower() == PARQUET):
+        raise InputError(f"shards of {shard_rows} rows in {target}: expected at least 1, and a folder")
+    if shard_rows is None and os.path.lexists(target):
         raise InputError(f"{target} exists already: choose another name, or remove it")
     if not target.absolute().parent.is_dir():
         raise InputError(f"{target.parent} is not a folder: create it first")
     report.start(info.items, "exporting")
     try:
+        if shard_rows is not None:
+            items, files = _export_shards(collection, info, target, shard_rows, report)
+            size = sum(path.stat().st_size for path in target.iterdir())
+            return EmbeddingExport(info.where, str(target), items, files, info.dimensions, size)
         temporary = Path(tempfile.mkdtemp(dir=target.absolute().parent, prefix=f".{target.name}."))
         try:
             if target.suffix.lower() == PARQUET:
@@ -159,33 +172,135 @@ def _write_header(file: IO[bytes], rows: int, dimensions: int) -> None:
 def _write_parquet(
     collection: Collection, info: CollectionInfo, file: Path, report: ProgressReporter
 ) -> tuple[int, int]:
-    pyarrow = require("pyarrow", "parquet", "writing Parquet")
-    parquet = require("pyarrow.parquet", "parquet", "writing Parquet")
-    kinds = {
-        **dict.fromkeys(("id", "root", "kind", "digest", "camera", "place"), pyarrow.string()),
-        **dict.fromkeys(("title", "description", "ocr"), pyarrow.string()),
-        **dict.fromkeys(("size", "modified", "width", "height", "metadata_version"), pyarrow.int64()),
-        **dict.fromkeys(("taken", "latitude", "longitude", "duration", "start", "end"), pyarrow.float64()),
-        **dict.fromkeys(("captions", "keywords"), pyarrow.list_(pyarrow.string())),
-        EMBEDDING: pyarrow.list_(pyarrow.float32(), info.dimensions),
-    }
-    schema = pyarrow.schema(list(kinds.items()), metadata={FORMAT: json.dumps(_manifest(info))})
+    layout = _Layout(info)
     items = files = 0
     last = None
     stream = stream_items(collection)
-    with parquet.ParquetWriter(file, schema, compression="zstd") as writer:
+    with layout.writer(file) as writer:
         while block := list(islice(stream, BLOCK)):
-            rows = [write_row(item) for item, _ in block]
-            flat = pyarrow.array(np.concatenate([vector for _, vector in block]))
-            columns = [
-                pyarrow.array([row.get(name) for row in rows], kind)
-                if name != EMBEDDING
-                else pyarrow.FixedSizeListArray.from_arrays(flat, info.dimensions)
-                for name, kind in kinds.items()
-            ]
-            writer.write_batch(pyarrow.record_batch(columns, schema=schema))
+            writer.write_batch(layout.batch(block))
             for item, _ in block:
                 files += last != (last := (item.file.root, item.file.path))
             items += len(block)
             report.advance(len(block))
     return items, files
+
+
+class _Layout:
+    """The columns of exported Parquet files."""
+
+    def __init__(self, info: CollectionInfo, **more: Any) -> None:
+        self._pyarrow = require("pyarrow", "parquet", "writing Parquet")
+        self._parquet = require("pyarrow.parquet", "parquet", "writing Parquet")
+        pyarrow, self._width = self._pyarrow, info.dimensions
+        self._kinds = {
+            **dict.fromkeys(("id", "root", "kind", "digest", "camera", "place"), pyarrow.string()),
+            **dict.fromkeys(("title", "description", "ocr"), pyarrow.string()),
+            **dict.fromkeys(("size", "modified", "width", "height", "metadata_version"), pyarrow.int64()),
+            **dict.fromkeys(("taken", "latitude", "longitude", "duration", "start", "end"), pyarrow.float64()),
+            **dict.fromkeys(("captions", "keywords"), pyarrow.list_(pyarrow.string())),
+            EMBEDDING: pyarrow.list_(pyarrow.float32(), info.dimensions),
+        }
+        described = json.dumps({**_manifest(info), **more})
+        self._schema = pyarrow.schema(list(self._kinds.items()), metadata={FORMAT: described})
+
+    def writer(self, file: Path) -> Any:
+        return self._parquet.ParquetWriter(file, self._schema, compression="zstd")
+
+    def batch(self, block: Sequence[tuple[Item, Vectors]]) -> Any:
+        flat = self._pyarrow.array(np.concatenate([vector for _, vector in block]))
+        columns = [
+            self._pyarrow.array([_cell(item, name) for item, _ in block], kind)
+            if name != EMBEDDING
+            else self._pyarrow.FixedSizeListArray.from_arrays(flat, self._width)
+            for name, kind in self._kinds.items()
+        ]
+        return self._pyarrow.record_batch(columns, schema=self._schema)
+
+
+def _cell(item: Item, name: str) -> Any:
+    if name in ("start", "end"):
+        return getattr(item, name)
+    value = item.file.path if name == "id" else getattr(item.file, name)
+    return list(value) or None if isinstance(value, tuple) else value
+
+
+def _export_shards(
+    collection: Collection, info: CollectionInfo, folder: Path, rows: int, report: ProgressReporter
+) -> tuple[int, int]:
+    """Write Parquet files of about ``rows`` items each, by id; those that are there already are kept.
+
+    A file is never split. Each shard is renamed into place when complete; ``shards.json`` says at the end that all
+    of them are.
+    """
+    state = {**_manifest(info), "generation": info.generation, "changes": info.changes, "shard_rows": rows}
+    done, items, files = _begin(folder, state), 0, 0
+    for shard in done:
+        items, files = items + shard["items"], files + shard["files"]
+    report.advance(items)
+    stream = _after(collection, done[-1]["last"] if done else None)
+    waiting = next(stream, None)
+    number = len(done)
+    while waiting is not None:
+        with tempfile.TemporaryDirectory(dir=folder, prefix=".shard.") as temporary:
+            made = Path(temporary) / "shard.parquet"
+            counted, counted_files, last, place = 0, 0, 0, None
+            layout = _Layout(info)
+            with layout.writer(made) as writer:
+                block: list[tuple[Item, Vectors]] = []
+                while waiting is not None:
+                    here = (waiting[0].file.root, waiting[0].file.path)
+                    if counted >= rows and here != place:
+                        break
+                    counted_files += here != place
+                    place, last, counted = here, waiting[0].id, counted + 1
+                    block.append(waiting)
+                    if len(block) >= BLOCK:
+                        writer.write_batch(layout.batch(block))
+                        report.advance(len(block))
+                        block = []
+                    waiting = next(stream, None)
+                if block:
+                    writer.write_batch(layout.batch(block))
+                    report.advance(len(block))
+            with made.open("rb") as file:
+                os.fsync(file.fileno())
+            done.append({"name": f"shard-{number:05}.parquet", "items": counted, "files": counted_files, "last": last})
+            made.rename(folder / done[-1]["name"])
+        sync_folder(folder)
+        write_json(folder / SHARDS, {**state, "complete": False, "shards": done})
+        items, files, number = items + counted, files + counted_files, number + 1
+    write_json(folder / SHARDS, {**state, "complete": True, "items": items, "files": files, "shards": done})
+    return items, files
+
+
+def _begin(folder: Path, state: dict[str, Any]) -> list[dict[str, Any]]:
+    """Create the folder, or return the shards of an interrupted export of the same collection."""
+    if not os.path.lexists(folder):
+        folder.mkdir()
+        write_json(folder / SHARDS, {**state, "complete": False, "shards": []})
+        return []
+    if not (folder / SHARDS).is_file():
+        raise InputError(f"{folder} exists already: choose another name, or remove it")
+    found = read_shards(folder)
+    if found.get("complete"):
+        raise InputError(f"{folder} exists already, and is complete: choose another name, or remove it")
+    if any(found.get(name) != value for name, value in state.items()):
+        raise InputError(
+            f"{folder} is an unfinished export of other data: the collection has changed, remove the folder"
+        )
+    shards = list(found["shards"])
+    for left in folder.glob(".shard.*"):  # of a killed process
+        shutil.rmtree(left, ignore_errors=True)
+    for path in folder.glob("*.parquet"):
+        if path.name not in {shard["name"] for shard in shards}:
+            path.unlink()  # renamed, but not recorded before the kill
+    return shards
+
+
+def _after(collection: Collection, last: int | None) -> Iterator[tuple[Item, Vectors]]:
+    """Yield every item with an id above ``last``."""
+    for ids, vectors in collection.all_vectors(BLOCK):
+        start = 0 if last is None else int(np.searchsorted(ids, last, side="right"))
+        if start < len(ids):
+            yield from _known(collection, ids[start:].tolist(), vectors[start:])

@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 from vse.errors import InputError, unknown_choice
 from vse.index.open import collection_exists, create_collection, open_collection
+from vse.index.storage import DEFAULT_STORAGE, check_same_storage, check_storage, rounded
 from vse.index.transfer.exporting import stream_items
 from vse.index.transfer.parquet import Origin
 from vse.index.transfer.rows import (
@@ -29,20 +30,10 @@ from vse.index.types import Collection, CollectionInfo, Entry, MediaFile, Moment
 from vse.inputs.files import Problem
 from vse.progress import ProgressReporter, SilentProgress
 
-BATCH = 1024
+BATCH = 4096
 """Embeddings of one transaction; a file is never split."""
 MAX_BAD = 100_000
 """Rows that may be left out."""
-NO_DETAILS: dict[str, Any] = {
-    "camera": None,
-    "place": None,
-    "title": None,
-    "description": None,
-    "keywords": (),
-    "ocr": None,
-    "metadata_version": 0,
-}
-"""Fields that Milvus does not store."""
 OnBad = Literal["error", "skip"]
 DEFAULT_MODEL = "own"
 
@@ -89,6 +80,7 @@ def import_embeddings(
     root: str | None = None,
     column: str = EMBEDDING,
     on_bad: OnBad = "error",
+    storage: str | None = None,
     progress: ProgressReporter | None = None,
 ) -> EmbeddingImport:
     """Add the embeddings of files to a collection, which is created if there is none.
@@ -104,6 +96,7 @@ def import_embeddings(
         root: What ids are relative to, unless a row has a ``root``; "imported" by default.
         column: Column of the embeddings, in Parquet and JSON lines.
         on_bad: ``"error"`` imports nothing if a row is invalid; ``"skip"`` leaves such rows out and reports them.
+        storage: How a new collection stores embeddings: ``"float32"`` (default), ``"float16"`` or ``"int8"``.
         progress: Receives the rows checked, then the rows imported.
 
     Raises:
@@ -112,6 +105,8 @@ def import_embeddings(
     """
     if on_bad not in ("error", "skip"):
         raise InputError(unknown_choice("on_bad", on_bad, ("error", "skip")))
+    if storage is not None:
+        check_storage(storage)
     start, report = perf_counter(), progress or SilentProgress()
     paths = [Path(each) for each in sources if not isinstance(each, EmbeddingSource)]
     opened = [each for each in sources if isinstance(each, EmbeddingSource)]
@@ -123,6 +118,7 @@ def import_embeddings(
     if exists:
         with closing(open_collection(where)) as known:
             _check_fits(known.info(), opened[0], origin)
+            check_same_storage(known.info(), storage)
     with closing(_Ids()) as ids:
         checked = _check(opened, root, ids, report, on_bad)
         created = origin or Origin(DEFAULT_MODEL, "")
@@ -134,6 +130,7 @@ def import_embeddings(
                 model=created.model,
                 model_source=created.model_source or None,
                 dimensions=opened[0].dimensions,
+                storage=storage,
             )
         )
         with closing(collection):
@@ -144,8 +141,6 @@ def import_embeddings(
     notes = []
     if checked.captions:
         notes.append(f"{checked.captions:,} files have captions, which are found by their words, not by meaning")
-    if counts.stripped:
-        notes.append(f"Milvus stores no {', '.join(NO_DETAILS)}: left out of {counts.stripped:,} files")
     return EmbeddingImport(
         info=info,
         rows=checked.rows,
@@ -198,7 +193,6 @@ class _Counts:
     added: int = 0
     replaced: int = 0
     unchanged: int = 0
-    stripped: int = 0
 
 
 @dataclass(frozen=True)
@@ -286,8 +280,9 @@ def _write(
     report: ProgressReporter,
 ) -> _Counts:
     counts, batch, size = _Counts(), list[Entry](), 0
-    details = collection.info().backend != "milvus"
-    if collection.info().files:
+    info = collection.info()
+    compare = info.files > 0
+    if compare:
         _remember_known(collection, ids, report)
 
     def changed(place: str, number: int, reason: str) -> None:
@@ -305,11 +300,8 @@ def _write(
         bad = {number for at, number in checked.bad if at == position}
         for file, rows in _grouped(_rows(source, root, changed, report, bad)):
             moments = [row.moment for row in rows]
-            if not details and (plain := replace(file, **NO_DETAILS)) != file:
-                counts.stripped += 1
-                file = plain  # noqa: PLW2901
-            known = ids.mark(file)
-            if known is not None and known == mark_of(file, moments):
+            known = ids.mark(file) if compare else None
+            if known is not None and known == mark_of(file, _as_stored(moments, info)):
                 counts.unchanged += 1
                 continue
             counts.added += known is None
@@ -321,6 +313,13 @@ def _write(
     flush()
     report.finish()
     return counts
+
+
+def _as_stored(moments: list[Moment], info: CollectionInfo) -> list[Moment]:
+    """Return moments with the vectors that the collection will return for them."""
+    if info.storage == DEFAULT_STORAGE:
+        return moments
+    return [replace(moment, vector=rounded(moment.vector, info.storage)) for moment in moments]
 
 
 def _remember_known(collection: Collection, ids: _Ids, report: ProgressReporter) -> None:

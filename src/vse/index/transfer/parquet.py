@@ -18,7 +18,9 @@ MAX_ROWS = 1_000_000_000
 MAX_GROUP_BYTES = 2_000_000_000
 """Bytes that a row group may declare for the columns that are read."""
 AT_ONCE = 32
-"""Rows that are Python objects at the same time."""
+"""Rows that are Python objects at the same time, where texts are long."""
+SHORT = 4096
+"""Bytes of a text up to which a whole batch may be Python objects."""
 FORMAT = "vse-embeddings"
 
 
@@ -72,6 +74,8 @@ def parquet_width(file: Any, path: Path, column: str) -> int:
         raise InputError(f"{path}: column {column!r} is {kind}, expected lists of floating-point numbers")
     if not pyarrow.types.is_floating(kind.value_type):
         raise InputError(f"{path}: column {column!r} is {kind}, expected lists of floating-point numbers")
+    if not file.metadata.num_rows and pyarrow.types.is_fixed_size_list(kind):
+        return checked_width(kind.list_size, path)  # a shard of 'vse embed' without a single readable image
     if not file.metadata.num_rows:
         raise InputError(f"{path} is empty: expected a row for each embedding")
     values = sum(
@@ -134,14 +138,19 @@ def parquet_rows(path: Path, columns: Sequence[str], size: int) -> Iterator[tupl
 
 def _checked_batch(batch: Any, path: Path) -> tuple[Any, Iterator[dict[str, Any]]]:
     batch.validate(full=True)  # an index beyond its dictionary would end the process
+    longest = 0
     for name in batch.schema.names:
-        _check_texts(batch.column(name), f"{path}, column {name!r}")
-    return batch, _row_by_row(batch.select([name for name in batch.schema.names if name in COLUMNS]))
+        longest = max(longest, _check_texts(batch.column(name), f"{path}, column {name!r}"))
+    there = [name for name in batch.schema.names if name in COLUMNS and batch.column(name).null_count < len(batch)]
+    return batch, _row_by_row(batch, there, len(batch) if longest <= SHORT else AT_ONCE)
 
 
-def _row_by_row(batch: Any) -> Iterator[dict[str, Any]]:
-    for start in range(0, len(batch), AT_ONCE):
-        yield from batch.slice(start, AT_ONCE).to_pylist()
+def _row_by_row(batch: Any, columns: Sequence[str], at_once: int) -> Iterator[dict[str, Any]]:
+    """Yield rows as objects; columns are converted one by one, which is several times faster than row by row."""
+    for start in range(0, len(batch), max(1, at_once)):
+        lists = [batch.column(name).slice(start, at_once).to_pylist() for name in columns]
+        for values in zip(*lists, strict=True) if lists else iter([()] * min(at_once, len(batch) - start)):
+            yield dict(zip(columns, values, strict=True))
 
 
 def _check_groups(metadata: Any, columns: set[str], path: Path) -> list[str]:
@@ -163,18 +172,21 @@ def _check_groups(metadata: Any, columns: set[str], path: Path) -> list[str]:
     return list(texts)
 
 
-def _check_texts(column: Any, place: str) -> None:
+def _check_texts(column: Any, place: str) -> int:
+    """Return the length of the longest text of a column, in bytes."""
     import pyarrow
     import pyarrow.compute
 
     while hasattr(column, "flatten") and pyarrow.types.is_nested(column.type):
         if not (pyarrow.types.is_list(column.type) or pyarrow.types.is_large_list(column.type)):
-            return  # embeddings; structures are refused row by row
+            return 0  # embeddings; structures are refused row by row
         column = column.flatten()
     if pyarrow.types.is_dictionary(column.type):
         longest = pyarrow.compute.max(pyarrow.compute.binary_length(column.dictionary)).as_py() or 0
         if longest > 4 * MAX_TEXT:
             raise InputError(f"{place}: a text of {longest:,} bytes, at most {4 * MAX_TEXT:,}")
+        return int(longest)
+    return 0
 
 
 def parquet_blocks(path: Path, column: str, dimensions: int, size: int) -> Iterator[Block]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, replace
 from datetime import UTC, datetime
 from typing import Any, cast
@@ -32,12 +33,17 @@ SMALLEST = 1e-30
 UNIT = 9e-4
 """How far the length of a vector may be from 1 for it to be stored as it is; a collection allows 1e-3."""
 
+_SURROGATE = re.compile("[\ud800-\udfff]")
 _TEXTS = ("camera", "place", "title", "description", "ocr", "digest")
 _LISTS = ("keywords", "captions")
 _COUNTS = ("size", "modified", "width", "height", "metadata_version")
 _NUMBERS = ("latitude", "longitude", "duration", "start", "end")
-COLUMNS = ("id", "path", "root", "kind", "taken", *_TEXTS, *_LISTS, "caption", *_COUNTS, *_NUMBERS)
+METADATA = "metadata"
+"""Column of a JSON object, as ``vse embed`` writes it, whose fields count as columns where there are none."""
+COLUMNS = ("id", "path", "root", "kind", "taken", *_TEXTS, *_LISTS, "caption", *_COUNTS, *_NUMBERS, METADATA)
 """Columns that are read; others are ignored, and reported."""
+_KNOWN = frozenset(COLUMNS)
+_NOT_IN_METADATA = frozenset({"id", "path", "root", METADATA})
 
 
 class RowError(ValueError):
@@ -71,25 +77,24 @@ def read_file(row: Mapping[str, Any], vector: Vectors, *, root: str | None, modi
     Raises:
         RowError: A value is missing or invalid.
     """
-    given = {name: value for name, value in row.items() if name in COLUMNS and not _is_absent(name, value)}
-    found_root = _text("root", given.get("root", root or DEFAULT_ROOT))
+    given = {name: value for name, value in row.items() if name in _KNOWN and not _is_absent(name, value)}
+    if METADATA in given:
+        given = {**_metadata(given.pop(METADATA)), **given}
+    found_root = _text("root", given.pop("root", root or DEFAULT_ROOT))
     path = _path(given, found_root)
-    kind = given.get("kind", "image")
+    kind = given.pop("kind", "image")
     if kind not in ("image", "video"):
         raise RowError(f"kind {str(kind)[:60]!r}: expected image or video")
-    values: dict[str, Any] = {name: _text(name, given[name]) for name in _TEXTS if name in given}
-    values |= {name: _texts(name, given[name]) for name in _LISTS if name in given}
-    if "caption" in given and "captions" not in given:
-        values["captions"] = (_text("caption", given["caption"]),)
-    values |= {name: _count(name, given[name]) for name in _COUNTS if name in given}
-    numbers = {name: _number(name, given[name]) for name in _NUMBERS if name in given}
+    caption = given.pop("caption", None)
+    values: dict[str, Any] = {name: _READERS[name](name, value) for name, value in given.items() if name in _READERS}
+    if caption is not None and "captions" not in given:
+        values["captions"] = (_text("caption", caption),)
+    numbers = {name: values.pop(name) for name in _NUMBERS if name in values}
     start, end = numbers.pop("start", None), numbers.pop("end", None)
     if (start is None) != (end is None) or (start is not None and end is not None and not 0 <= start <= end):
         raise RowError(f"a moment from {start} to {end}: expected 0 ≤ start ≤ end in seconds, or neither")
     if abs(numbers.get("latitude", 0)) > 90 or abs(numbers.get("longitude", 0)) > 180:
         raise RowError("latitude or longitude out of range: expected -90 to 90 and -180 to 180")
-    if "taken" in given:
-        values["taken"] = _time(given["taken"])
     values = {"size": 0, "modified": modified, "width": 0, "height": 0, **values, **numbers}
     values.setdefault("digest", hashlib.blake2b(vector.tobytes(), digest_size=20).hexdigest())
     file = MediaFile(root=found_root, path=path, kind=cast("MediaKind", kind), **values)
@@ -121,6 +126,18 @@ def mark_of(file: MediaFile, moments: Sequence[Moment]) -> bytes:
     return state.digest()
 
 
+def _metadata(value: Any) -> dict[str, Any]:
+    """Return the fields of a JSON object that are columns; what else a program stored there is left out."""
+    try:
+        fields_found = json.loads(value) if isinstance(value, str) else value
+    except (ValueError, RecursionError):
+        return {}
+    if not isinstance(fields_found, dict):
+        return {}
+    known = _KNOWN - _NOT_IN_METADATA
+    return {name: each for name, each in fields_found.items() if name in known and not _is_absent(name, each)}
+
+
 def _is_absent(name: str, value: Any) -> bool:
     """Return whether there is no value; an empty ``ocr`` says that an image holds no text."""
     return value is None or (value == "" and name != "ocr") or (isinstance(value, float) and math.isnan(value))
@@ -145,7 +162,7 @@ def _text(name: str, value: Any) -> str:
         raise RowError(f"{name} is {type(value).__name__}, expected a text")
     if len(value) > MAX_TEXT:
         raise RowError(f"{name} has {len(value):,} characters, at most {MAX_TEXT:,}")
-    if any("\ud800" <= letter <= "\udfff" for letter in value):
+    if not value.isascii() and _SURROGATE.search(value):
         raise RowError(f"{name} holds a lone surrogate, expected UTF-8")
     return value
 
@@ -180,7 +197,7 @@ def _count(name: str, value: Any) -> int:
     return number
 
 
-def _time(value: Any) -> float:
+def _time(name: str, value: Any) -> float:
     """Return local time in seconds since 1970 as if in UTC, from a number, a date, or a text in ISO 8601."""
     if isinstance(value, str) and not value.replace(".", "", 1).lstrip("-").isdigit():
         try:
@@ -189,7 +206,16 @@ def _time(value: Any) -> float:
             raise RowError(f"taken {value[:60]!r}: expected seconds since 1970, or a date like 2024-05-31") from None
     if isinstance(value, datetime):
         return value.replace(tzinfo=UTC).timestamp()
-    return _number("taken", value)
+    return _number(name, value)
+
+
+_READERS: dict[str, Callable[[str, Any], Any]] = {
+    **dict.fromkeys(_TEXTS, _text),
+    **dict.fromkeys(_LISTS, _texts),
+    **dict.fromkeys(_COUNTS, _count),
+    **dict.fromkeys(_NUMBERS, _number),
+    "taken": _time,
+}
 
 
 def check_columns(columns: Sequence[str], place: str, embedding: str | None) -> list[str]:

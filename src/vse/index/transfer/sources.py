@@ -41,8 +41,10 @@ MAX_LINE = 4_000_000
 MAX_JSON = 200_000_000
 """Bytes of a ``.json`` file, which is read as a whole; JSON lines have no such limit."""
 MANIFEST, VECTORS, ITEMS = "export.json", "embeddings.npy", "items.jsonl"
+SHARDS = "shards.json"
+"""What an export to shards records about them."""
 TABLES = (".csv", ".json", ".jsonl", ".ndjson", ".parquet")
-EXPECTED = "expected .npy, .parquet, .jsonl, or a folder that an export wrote"
+EXPECTED = "expected .npy, .parquet, .jsonl, or a folder of Parquet files or of an export"
 _FLOATS = ("f2", "f4", "f8")
 
 
@@ -108,8 +110,8 @@ def open_sources(
     """Return the sources among files on a command line.
 
     Args:
-        paths: Each a folder that an export wrote, a ``.parquet`` or ``.jsonl`` file with a column of embeddings, or a
-            ``.npy`` file, which the file of its metadata may follow.
+        paths: Each a folder that an export or ``vse embed`` wrote, or of other Parquet files; a ``.parquet`` or
+            ``.jsonl`` file with a column of embeddings; or a ``.npy`` file, which the file of its metadata may follow.
         column: Name of the column of embeddings.
         metadata: Files of metadata for the ``.npy`` files of ``paths``, in order.
 
@@ -120,7 +122,9 @@ def open_sources(
     while left:
         path = left.pop(0)
         ending = path.suffix.lower()
-        if path.is_dir():
+        if path.is_dir() and not (path / MANIFEST).exists():
+            found += _open_shards(path, column)
+        elif path.is_dir():
             found.append(_open_export(path))
         elif ending == ".npy":
             beside = extra.pop(0) if extra else None
@@ -141,6 +145,39 @@ def open_sources(
                 "import them into different collections"
             )
     return found
+
+
+def _open_shards(folder: Path, column: str) -> list[EmbeddingSource]:
+    """Return the Parquet files of a folder by name, all of one model."""
+    if (folder / SHARDS).exists() and not read_shards(folder).get("complete"):
+        raise InputError(f"{folder} is an unfinished export: run the same export again to complete it")
+    paths = sorted(path for path in folder.glob("*.parquet") if not path.name.startswith("."))
+    if not paths:
+        raise InputError(f"{folder} is no export: expected a folder with {MANIFEST}, or with .parquet files")
+    found = [_open_table(path, column) for path in paths]
+    for source in found[1:]:
+        first = found[0]
+        if source.origin is not None and first.origin is not None and source.origin.model != first.origin.model:
+            raise InputError(
+                f"{source.vectors} holds embeddings of model {source.origin.model}, and {first.vectors} of "
+                f"{first.origin.model}: import them into different collections"
+            )
+    return found
+
+
+def read_shards(folder: Path) -> dict[str, Any]:
+    """Return what an export to shards recorded.
+
+    Raises:
+        InputError: It cannot be read.
+    """
+    try:
+        found = json.loads(_bounded(folder / SHARDS, MAX_LINE))
+        if found["format"] != FORMAT or found["version"] != 1:
+            raise ValueError(f"format {found['format']!r}")
+        return dict(found)
+    except (OSError, ValueError, TypeError, KeyError, RecursionError) as error:
+        raise InputError(f"{folder / SHARDS} cannot be read ({first_line(error)}): export again") from None
 
 
 def _open_export(folder: Path) -> EmbeddingSource:

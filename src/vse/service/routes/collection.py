@@ -115,6 +115,7 @@ def _overview(context: Context, loaded: LoadedCollection) -> CollectionModel:
                 **abilities._asdict(),
                 confidence=loaded.coefficients is not None,
                 relevance=loaded.relevance is not None,
+                rerank=context.service.reranker is not None,
             ),
         ),
         searches_text=abilities.texts,

@@ -79,6 +79,7 @@ def item_result(context: Context, item: Item, found: Result | None = None) -> Re
         confidence=None if found is None else found.confidence,
         relevance=None if found is None else found.relevance,
         grade=None if found is None else found.grade,
+        rerank_score=None if found is None else found.rerank_score,
         start=item.start,
         end=item.end,
         taken=item.file.taken,

@@ -4,22 +4,32 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Callable
+from dataclasses import asdict
+from functools import partial
 from typing import Annotated
 
+import numpy as np
 from fastapi import APIRouter, Form, Response, UploadFile
 from fastapi import Query as Parameter
+from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field
 
+from vse.errors import InputError
 from vse.index.caption_search import search_captions_encoded
 from vse.index.duplicates import NEAR
 from vse.index.fusion import encode_known
 from vse.index.item_search import Sort, search_encoded
 from vse.index.judging import NO_CONFIDENCE, NO_RELEVANCE
 from vse.index.query import HIGHEST_ID, MAX_CHARACTERS, Query, UnknownWordsError
+from vse.index.rerank import DEPTH, check_reranking, middle_frame, search_reranked
+from vse.index.results import SearchResults
+from vse.index.types import Item
 from vse.inputs.decoding import count_pixels
 from vse.inputs.images import ImageLimits
 from vse.service.context import Context, Ctx
-from vse.service.problems import NO_CONFIDENCE_TYPE, NO_RELEVANCE_TYPE, ProblemError, responses
+from vse.service.media import open_media
+from vse.service.problems import NO_CONFIDENCE_TYPE, NO_RELEVANCE_TYPE, NO_RERANKER_TYPE, ProblemError, responses
 from vse.service.routes.results import (
     FilterParameters,
     PageParameters,
@@ -29,13 +39,22 @@ from vse.service.routes.results import (
     known_total,
     next_cursor,
 )
-from vse.service.schemas import CaptionModel, CaptionsModel, EmptyReasonModel, SearchModel
-from vse.service.settings import MAX_IMAGES, MAX_OFFSET, MAX_PARTS, MAX_RESULTS, Limits
+from vse.service.schemas import CaptionModel, CaptionsModel, EmptyReasonModel, RerankingModel, SearchModel
+from vse.service.settings import (
+    MAX_IMAGES,
+    MAX_OFFSET,
+    MAX_PARTS,
+    MAX_RERANKED,
+    MAX_RESULTS,
+    RERANKING_SHARE,
+    Limits,
+)
 from vse.service.state import CachedQuery, LoadedCollection
 
 EMPTY_QUERY = "empty query: give 'q', 'like', 'query' or an image"
 MIN_CONFIDENCE = "omit results with a lower confidence; an error if the model has none (see /collection)"
 MIN_RELEVANCE = "omit results with a lower relevance; an error if the model has none (see /collection)"
+NO_RERANKER = "this service has no re-ranker: leave out rerank, or start it with 'vse serve --rerank MODEL'"
 QUERY_PARTS = dict.fromkeys(("q", "not", "like", "weight"))
 """What the id of a query stands for in a cursor."""
 ERRORS = responses(401, 403, 404, 413, 421, 422, 429, 503)
@@ -88,6 +107,8 @@ class SearchParameters(QueryParameters, PageParameters, FilterParameters):
     group: bool = Field(False, description="group near-duplicates")
     all_moments: bool = Field(False, description="list every moment of a video, not only its best one")
     sort: Sort = Field("relevance", description="relevance, or date: the best 1,000 results, newest first")
+    rerank: bool = Field(False, description="order the best results again with the service's re-ranker, if it has one")
+    depth: int = Field(DEPTH, ge=1, le=MAX_RERANKED, description="results that are re-ranked")
 
 
 class PictureSearchParameters(SearchParameters):
@@ -172,11 +193,10 @@ def search_page(
     cached, dropped = _encode_known_words(loaded, parameters, images)
     if cached is None:
         return _no_results(parameters, dropped, start)
-    found = search_encoded(
+    find = partial(
+        search_encoded,
         loaded.collection,
         cached.encoded,
-        parameters.k,
-        offset=parameters.offset,
         where=where,
         cutoff=parameters.min_confidence,
         min_relevance=parameters.min_relevance,
@@ -186,6 +206,7 @@ def search_page(
         coefficients=loaded.coefficients,
         relevance=loaded.relevance,
     )
+    found = _page(context, find, cached.encoded.texts, parameters)
     reason = found.empty_reason
     return SearchModel(
         query=found.query,
@@ -199,9 +220,46 @@ def search_page(
         cut=list(found.cut),
         notes=list(found.notes),
         empty_reason=None if reason is None else EmptyReasonModel(condition=reason.condition, without=reason.without),
+        reranking=None if found.reranking is None else RerankingModel(**asdict(found.reranking)),
         milliseconds=_milliseconds_since(start),
         results=[item_result(context, result.item, result) for result in found.results],
     )
+
+
+def _page(
+    context: Context, find: Callable[..., SearchResults], texts: tuple[str, ...], parameters: SearchParameters
+) -> SearchResults:
+    """Return a page of results, re-ranked if the client asks for it."""
+    if not parameters.rerank:
+        return find(parameters.k, offset=parameters.offset)
+    reranker = context.service.reranker
+    if reranker is None:
+        raise ProblemError(422, NO_RERANKER, kind=NO_RERANKER_TYPE)
+    seconds = RERANKING_SHARE * context.service.settings.limits.seconds
+    check_reranking(parameters.depth, seconds, texts, parameters.sort)
+    return search_reranked(
+        lambda size, skip: find(size, offset=skip),
+        reranker,
+        texts,
+        k=parameters.k,
+        offset=parameters.offset,
+        depth=parameters.depth,
+        seconds=seconds,
+        read=_served_source,
+        known=context.service.pair_scores,
+    )
+
+
+def _served_source(item: Item) -> bytes | NDArray[np.uint8]:
+    """Return the content of an image, or the middle frame of a moment, of a file that the service may show."""
+    try:
+        opened = open_media(item.file)
+        with opened.stream:
+            if item.start is None:
+                return opened.read(ImageLimits().max_bytes)
+            return middle_frame(opened.path(item.file), item)
+    except ProblemError as error:
+        raise InputError(str(error.detail)) from None
 
 
 def _encode_known_words(
@@ -239,6 +297,7 @@ def _no_results(parameters: SearchParameters, unknown: tuple[str, ...], start: f
         cut=[],
         notes=[],
         empty_reason=None,
+        reranking=None,
         milliseconds=_milliseconds_since(start),
         results=[],
     )

@@ -343,7 +343,7 @@ function listen() {
     scrollTo(0, 0);
     byId("words").focus();
   });
-  for (const id of ["type", "group", "good", "sort"]) byId(id).addEventListener("change", () => search());
+  for (const id of ["type", "group", "good", "rerank", "sort"]) byId(id).addEventListener("change", () => search());
   listenForKeys(grid);
   listenForAbout();
   listenForImages((file) => {

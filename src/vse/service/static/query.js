@@ -5,7 +5,7 @@ import { byId, element } from "./dom.js";
 import { parse, without } from "./typed.js";
 
 const FIELDS = ["folder", "place", "camera", "after", "before", "exclude"];
-const SWITCHES = ["group", "good", "all"];
+const SWITCHES = ["group", "good", "rerank", "all"];
 const OLD_SWITCHES = { sure: "good" }; // in saved links
 const WORD_FILTERS = ["name", "place", "camera", "words"]; // of a server that searches words
 const SORTED = { relevance: "", date: "date" };
@@ -19,6 +19,7 @@ export class Query {
     this.queryId = null;
     this.collection = null; // of a server with several; null for the first one
     this.grades = null; // the relevance of each grade; without it, results have none, and there is no cut-off
+    this.reranks = false; // whether the server has a re-ranker; it compares images with text only
     this.searchesWords = null; // whether the server sorts by date, and filters by words; null until it is known
   }
 
@@ -53,6 +54,7 @@ export class Query {
     const cut = this.#cutOff();
     if (cut !== null) found.push(["min_relevance", cut]);
     if (sorted() && this.searchesWords) found.push(["sort", sorted()]);
+    else if (this.reranks && byId("rerank").checked && this.parts().wanted) found.push(["rerank", "true"]);
     return [...found, ...this.filters()];
   }
 
@@ -101,10 +103,12 @@ export class Query {
   }
 
   // What the collection offers. Returns whether that changes the request.
-  offer({ grades = null, places }) {
+  offer({ grades = null, places, model }) {
     const request = () => JSON.stringify(this.isEmpty ? this.filters() : this.parameters());
     const before = request();
     this.grades = grades;
+    this.reranks = model?.capabilities?.rerank ?? false;
+    byId("rerank").closest(".pill").hidden = !this.reranks;
     this.searchesWords = places !== undefined;
     byId("good").closest(".pill").hidden = grades === null;
     byId("sort").disabled = !this.searchesWords;

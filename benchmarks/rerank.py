@@ -1,0 +1,155 @@
+"""What re-ranking costs and gains: quality of retrieval against time per query, for K = 0 … 200 re-ranked candidates.
+
+    vse train flickr8k-small --into FIRST
+    vse train flickr8k-small-cross-encoder --set loss.first_stage=FIRST/best --into CROSS
+    python benchmarks/rerank.py FIRST/best CROSS/best --data data/flickr8k-projected --out rerank.json --plot rerank.png
+
+The first stage ranks the whole gallery, the re-ranker orders its first K candidates in both directions. All pairs that
+the largest K needs are scored once, on one thread; every smaller K is computed from them. The time of a query is that
+of the first stage, measured over all of them, and K times the time of one pair. The point of equal quality is the
+smallest K whose figure reaches that of the full ranking by the re-ranker, within ``--within``. A full ranking is out
+of reach where images times captions exceed ``--full`` pairs: the largest K then stands for it, and the output says so.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from vse.evaluation.embeddings import embed_split
+from vse.evaluation.models import open_for_pairs
+from vse.evaluation.rerank import PairCache, RerankedScores, score_pairs_of
+from vse.evaluation.retrieval_test import RetrievalTest
+from vse.evaluation.scores import DotScores
+from vse.models.sources import load_reranker, load_towers
+
+DEPTHS = (0, 1, 2, 5, 10, 20, 50, 100, 200)
+FULL = 200_000
+
+
+def curve(first: Any, second: Any, data: Any, pairs_data: Any, depths: Sequence[int], full: int = FULL) -> dict:
+    """Return the curve of a first stage and a re-ranker.
+
+    Args:
+        first: the model with embeddings.
+        second: the model of pairs.
+        data: the split as the first stage reads it.
+        pairs_data: the same split as the re-ranker reads it.
+        depths: the values of K.
+        full: pairs up to which the re-ranker ranks the whole gallery.
+    """
+    test = RetrievalTest.of(data)
+    began = time.perf_counter()
+    embedded = embed_split(first, data, name="first")
+    scores = DotScores(embedded.images, embedded.texts)
+    test.rank(scores)
+    items, texts = scores.shape
+    first_seconds = (time.perf_counter() - began) / (items + texts)
+    whole = items * texts <= full
+    depths = sorted({min(each, max(items, texts)) for each in (*depths, *([max(items, texts)] if whole else []))})
+    timed = {"seconds": 0.0}
+    plain = score_pairs_of(second, pairs_data.images, test.texts)
+
+    def score(rows: Any, columns: Any) -> Any:
+        start = time.perf_counter()
+        found = plain(rows, columns)
+        timed["seconds"] += time.perf_counter() - start
+        return found
+
+    pairs = PairCache(score, texts)
+    points = []
+    for depth in reversed(depths):  # the largest first: it scores all pairs that the others need
+        metrics = test.rank(RerankedScores(scores, pairs, depth)).metrics
+        points.append({"depth": depth, "rsum": metrics.rsum, **metrics.figures()})
+    pair_seconds = timed["seconds"] / max(1, pairs.pairs)
+    for point in points:
+        point["milliseconds"] = 1000 * (first_seconds + point["depth"] * pair_seconds)
+    return {
+        "images": items,
+        "texts": texts,
+        "pair_milliseconds": 1000 * pair_seconds,
+        "first_milliseconds": 1000 * first_seconds,
+        "full_ranking": whole,
+        "points": points[::-1],
+    }
+
+
+def equal_point(points: Sequence[dict], figure: str, within: float) -> dict:
+    """Return the first point whose figure reaches that of the last one, the deepest, up to ``within``."""
+    target = points[-1][figure] - within
+    return next(point for point in points if point[figure] >= target)
+
+
+def draw(found: dict, figure: str, within: float, path: Path) -> None:
+    """Plot the figure against the time of a query, with the point of equal quality marked."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot as plt
+
+    points, equal = found["points"], equal_point(found["points"], figure, within)
+    plot, axes = plt.subplots(figsize=(6, 3.6))
+    axes.plot([p["milliseconds"] for p in points], [p[figure] for p in points], marker="o", color="#1d4ed8")
+    for point in points:
+        axes.annotate(f"K={point['depth']}", (point["milliseconds"], point[figure]), (3, -11), **NEAR)
+    name = "full ranking" if found["full_ranking"] else f"K={points[-1]['depth']}"
+    axes.axhline(points[-1][figure], linestyle=":", color="#666666")
+    axes.plot(equal["milliseconds"], equal[figure], marker="*", markersize=15, color="#d62828", linestyle="none")
+    label = f"quality of the {name} at K={equal['depth']}"
+    axes.annotate(label, (equal["milliseconds"], equal[figure]), (8, 8), **{**NEAR, "color": "#d62828"})
+    axes.set_xscale("log")
+    axes.set_xlabel("milliseconds per query")
+    axes.set_ylabel(figure)
+    axes.margins(y=0.15)
+    plot.tight_layout()
+    plot.savefig(path, dpi=110)
+    plt.close(plot)
+
+
+NEAR: dict[str, Any] = {"textcoords": "offset points", "fontsize": 7}
+
+
+def main(arguments: Sequence[str] | None = None) -> dict:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("first", help="a VSE model")
+    parser.add_argument("second", help="a model of pairs, such as a cross-encoder")
+    parser.add_argument("--data", required=True)
+    parser.add_argument("--split", default="test")
+    parser.add_argument("--features", help="stored features of the first stage")
+    parser.add_argument("--rerank-features", help="stored features of the re-ranker, if not those of the first stage")
+    parser.add_argument("--depths", default=",".join(map(str, DEPTHS)))
+    parser.add_argument("--figure", default="rsum", choices=("rsum", "i2t_r1", "t2i_r1"))
+    parser.add_argument("--within", type=float, default=0.0, help="difference that counts as equal")
+    parser.add_argument("--full", type=int, default=FULL, help="pairs up to which everything is ranked")
+    parser.add_argument("--out", type=Path)
+    parser.add_argument("--plot", type=Path)
+    given = parser.parse_args(arguments)
+    first, second = load_towers(given.first, threads=1), load_reranker(given.second, threads=1)
+    data = open_for_pairs(first, given.data, given.split, features=given.features)
+    pairs_data = open_for_pairs(second, given.data, given.split, features=given.rerank_features or given.features)
+    depths = [int(each) for each in given.depths.split(",")]
+    found = curve(first, second, data, pairs_data, depths, given.full)
+    found["equal"] = equal_point(found["points"], given.figure, given.within)
+    print(f"{found['images']} images, {found['texts']} captions; {found['pair_milliseconds']:.2f} ms per pair")
+    print(f"{'K':>5} {'ms/query':>9} {'rsum':>6} {'i2t R@1':>8} {'t2i R@1':>8}")
+    for point in found["points"]:
+        row = f"{point['depth']:>5} {point['milliseconds']:>9.2f} {point['rsum']:>6.1f}"
+        print(f"{row} {point['i2t_r1']:>8.1f} {point['t2i_r1']:>8.1f}")
+    reached = "the full ranking" if found["full_ranking"] else f"K = {found['points'][-1]['depth']}"
+    print(f"{given.figure} of {reached} is reached at K = {found['equal']['depth']}")
+    if given.out:
+        given.out.write_text(json.dumps(found, indent=1))
+    if given.plot:
+        draw(found, given.figure, given.within, given.plot)
+    return found
+
+
+if __name__ == "__main__":
+    np.seterr(all="raise", under="ignore")
+    main()

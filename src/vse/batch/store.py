@@ -1,0 +1,286 @@
+"""Folders on disk and in object stores: list, read, and write whole files atomically.
+
+A place is a path or an fsspec URL (``s3://bucket/folder``, ``gs://…``, ``memory://…``). On a disk a file is written
+under a temporary name and renamed; an object store shows an object only when its upload is complete.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, BinaryIO, Protocol
+
+from vse._util.atomic import replace_file, sync_folder
+from vse._util.walk import walk_files
+from vse.data.packed import Opener, open_local
+from vse.errors import InputError, VSEError, first_line, require
+from vse.inputs.files import os_reason
+from vse.inputs.images import BadImageError, ImageLimits
+
+ATTEMPTS = 3
+PAUSE = 0.5
+"""Seconds before the second attempt; doubled for the third."""
+OBJECT_STORES = frozenset({"s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "adl", "oss", "oci", "r2", "memory"})
+"""Their objects appear whole; elsewhere a file is renamed."""
+TEMPORARY = ".part"
+_URL = re.compile(r"([a-z][a-z0-9+.-]*)://", re.IGNORECASE)
+
+
+class StoreError(VSEError):
+    """A folder or object store cannot be read or written now; what was written before is complete."""
+
+
+class Store(Protocol):
+    """A folder, by names relative to it."""
+
+    @property
+    def place(self) -> str:
+        """The path or URL of the folder."""
+
+    def names(self) -> Iterator[tuple[str, int]]:
+        """Yield the name and size of every file below the folder; nothing if it does not exist."""
+
+    def opener(self, name: str) -> Opener:
+        """Return what opens a file for random access."""
+
+    def content(self, name: str) -> bytes | str:
+        """Return the content of an image, or its local path."""
+
+    def read(self, name: str) -> bytes | None:
+        """Return the content of a small file, None if there is none."""
+
+    def exists(self, name: str) -> bool:
+        """Return whether there is a file of this name."""
+
+    def write(self, name: str, content: bytes) -> None:
+        """Write a file; readers see all of it or nothing."""
+
+    def create(self, name: str, content: bytes) -> bool:
+        """Write a file unless it exists; return whether it was written."""
+
+    def clean(self, complete: set[str]) -> None:
+        """Remove what interrupted writers left of files that are complete by now."""
+
+
+def is_url(place: str) -> bool:
+    """Return whether a place is a URL; a Windows drive is not."""
+    return _URL.match(place) is not None
+
+
+def open_store(place: str) -> Store:
+    """Return the folder at a path or URL; ``file://`` is a path.
+
+    Raises:
+        InputError: The URL is chained, or its protocol is unknown.
+        MissingDependencyError: fsspec or the package for the protocol is missing.
+    """
+    if "::" in place:
+        raise InputError(f"{place}: chained URLs are not supported: expected one such as s3://bucket/folder")
+    if place.startswith("file://"):
+        return LocalStore(place.removeprefix("file://"))
+    if not is_url(place):
+        return LocalStore(place)
+    fsspec = require("fsspec", "remote", f"reading {place}")
+    protocol = place.partition("://")[0].lower()
+    try:
+        filesystem, root = fsspec.core.url_to_fs(place)
+    except ImportError as error:
+        raise InputError(f"{place}: {first_line(error)}") from None
+    except Exception as error:  # implementations have no common error
+        raise InputError(f"{place}: {first_line(error)}: expected a URL such as s3://bucket/folder") from error
+    return RemoteStore(place.rstrip("/"), filesystem, str(root).rstrip("/"), protocol in OBJECT_STORES)
+
+
+@dataclass(frozen=True)
+class LocalStore:
+    """A folder on a disk, which machines may share."""
+
+    place: str
+
+    def names(self) -> Iterator[tuple[str, int]]:
+        root = Path(self.place)
+
+        def unreadable(folder: str, error: OSError) -> None:
+            if folder or root.exists():
+                raise StoreError(f"{root / folder} cannot be read: {os_reason(error)}")
+
+        for name in walk_files(root, unreadable):
+            try:
+                yield name, (root / name).stat().st_size
+            except OSError:  # a broken link: reading it says so
+                yield name, -1
+
+    def opener(self, name: str) -> Opener:
+        return partial(open_local, str(Path(self.place) / name))
+
+    def content(self, name: str) -> str:
+        return str(Path(self.place) / name)
+
+    def read(self, name: str) -> bytes | None:
+        try:
+            return (Path(self.place) / name).read_bytes()
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except OSError as error:
+            raise StoreError(f"{Path(self.place) / name} cannot be read: {os_reason(error)}") from None
+
+    def exists(self, name: str) -> bool:
+        return (Path(self.place) / name).is_file()
+
+    def write(self, name: str, content: bytes) -> None:
+        with self._temporary(name, content) as (temporary, target):
+            replace_file(temporary, target)
+
+    def create(self, name: str, content: bytes) -> bool:
+        with self._temporary(name, content) as (temporary, target):
+            try:
+                os.link(temporary, target)
+            except FileExistsError:
+                return False
+            except OSError:  # a file system without hard links
+                if target.exists():
+                    return False
+                replace_file(temporary, target)
+        return True
+
+    @contextmanager
+    def _temporary(self, name: str, content: bytes) -> Iterator[tuple[Path, Path]]:
+        target = Path(self.place) / name
+        temporary = target.with_name(f".{target.name}.{uuid.uuid4().hex[:8]}{TEMPORARY}")
+        try:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            with temporary.open("wb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+            yield temporary, target
+            sync_folder(target.parent)
+        except OSError as error:
+            raise StoreError(
+                f"{target} cannot be written ({os_reason(error)}): complete shards are kept, "
+                "and the same command resumes when there is room"
+            ) from None
+        finally:
+            with suppress(OSError):
+                temporary.unlink(missing_ok=True)
+
+    def clean(self, complete: set[str]) -> None:
+        for left in Path(self.place).rglob(f".*{TEMPORARY}"):
+            name = (left.parent / left.name[1:].rsplit(".", 2)[0]).relative_to(self.place).as_posix()
+            if name in complete:
+                left.unlink(missing_ok=True)
+
+
+@dataclass(frozen=True)
+class RemoteStore:
+    """A folder of an fsspec file system."""
+
+    place: str
+    filesystem: Any
+    root: str
+    whole_objects: bool
+
+    def names(self) -> Iterator[tuple[str, int]]:
+        try:
+            found = self._retry("listed", partial(self.filesystem.find, self.root, detail=True))
+        except FileNotFoundError:
+            return
+        prefix = self.root + "/"
+        for path in sorted(found):
+            name = path[len(prefix) :] if path.startswith(prefix) else path.rpartition("/")[2]
+            if not any(part.startswith(".") for part in name.split("/")):
+                yield name, int(found[path].get("size") or 0)
+
+    def opener(self, name: str) -> Opener:
+        return partial(_open_remote, self.filesystem, self._path(name), f"{self.place}/{name}")
+
+    def content(self, name: str) -> bytes:
+        limit, path, shown = ImageLimits().max_bytes, self._path(name), f"{self.place}/{name}".rstrip("/")
+        try:
+            size = self._retry("read", partial(self.filesystem.size, path)) or 0
+            if size > limit:
+                raise BadImageError(shown, f"{size:,} bytes, at most {limit:,}")
+            if self.whole_objects:
+                return self._retry("read", partial(self.filesystem.cat_file, path))
+            content = self._retry("read", partial(self._read_some, path, limit + 1))  # a server may send any amount
+            if len(content) > limit:
+                raise BadImageError(shown, f"more than {limit:,} bytes")
+            return content
+        except FileNotFoundError:
+            raise BadImageError(shown, "no such file") from None
+        except PermissionError as error:
+            raise BadImageError(shown, f"no permission ({first_line(error)})") from None
+
+    def read(self, name: str) -> bytes | None:
+        try:
+            return self._retry("read", partial(self.filesystem.cat_file, self._path(name)))
+        except FileNotFoundError:
+            return None
+
+    def exists(self, name: str) -> bool:
+        return bool(self._retry("read", partial(self.filesystem.exists, self._path(name))))
+
+    def write(self, name: str, content: bytes) -> None:
+        path = self._path(name)
+        try:
+            if self.whole_objects:
+                self._retry("written", partial(self.filesystem.pipe_file, path, content))
+                return
+            temporary = f"{path}.{uuid.uuid4().hex[:8]}{TEMPORARY}"
+            self._retry("written", partial(self.filesystem.makedirs, path.rpartition("/")[0], exist_ok=True))
+            self._retry("written", partial(self.filesystem.pipe_file, temporary, content))
+            self._retry("written", partial(self.filesystem.mv, temporary, path))
+        except (OSError, TypeError, NotImplementedError) as error:
+            raise StoreError(f"{self.place} cannot be written ({first_line(error)}): check the address") from None
+
+    def create(self, name: str, content: bytes) -> bool:
+        if self.read(name) is not None:
+            return False
+        try:
+            self._retry("written", partial(self.filesystem.pipe_file, self._path(name), content, mode="create"))
+        except FileExistsError:
+            return False
+        except (TypeError, NotImplementedError):  # an implementation without conditional writes
+            self.write(name, content)
+        return True
+
+    def clean(self, complete: set[str]) -> None:
+        """Nothing is left: an upload that was not completed is no object."""
+
+    def _read_some(self, path: str, size: int) -> bytes:
+        with self.filesystem.open(path, "rb") as file:
+            return file.read(size)
+
+    def _path(self, name: str) -> str:
+        return f"{self.root}/{name}" if name else self.root
+
+    def _retry(self, done: str, call: partial[Any]) -> Any:
+        for attempt in range(ATTEMPTS):
+            try:
+                return call()
+            except (FileNotFoundError, FileExistsError, PermissionError, TypeError, NotImplementedError, VSEError):
+                raise
+            except Exception as error:
+                if attempt + 1 == ATTEMPTS:
+                    raise StoreError(
+                        f"{self.place} cannot be {done} ({first_line(error)}): complete shards are kept, "
+                        "and the same command resumes"
+                    ) from error
+                time.sleep(PAUSE * 2**attempt)
+        raise StoreError(f"{self.place} cannot be {done}")
+
+
+def _open_remote(filesystem: Any, path: str, shown: str) -> BinaryIO:
+    try:
+        return filesystem.open(path, "rb")
+    except FileNotFoundError:
+        raise InputError(f"{shown} does not exist") from None
+    except Exception as error:
+        raise StoreError(f"{shown} cannot be read ({first_line(error)}): the same command resumes") from error

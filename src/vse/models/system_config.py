@@ -1,0 +1,119 @@
+"""The configuration of a named system: what it adds to two plain towers.
+
+A system is written by its name, ``system = "vsrn"``, or as a table with options. No torch.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal, TypeAlias
+
+from pydantic import BeforeValidator, Field
+
+from vse._util.strict import Strict
+from vse.errors import unknown_choice
+
+LARGEST = 100_000
+LAST = "last"
+"""The pooling of a recurrent text encoder: the state of the last token."""
+Width = Annotated[int, Field(ge=1, le=LARGEST)]
+Share = Annotated[float, Field(ge=0, le=1)]
+Dropout = Annotated[float, Field(ge=0, lt=1)]
+Words = Annotated[tuple[str, ...], Field(strict=False)]
+
+
+class DecoderConfig(Strict):
+    """The GRU that generates captions in training; the defaults are VSRN's released ones."""
+
+    hidden_size: Width = 512
+    word_size: Width = 300
+    dropout: Dropout = 0.2
+
+
+class VSRNConfig(Strict):
+    """Visual semantic reasoning: the pooling ``gcn-seq2seq``, and captions generated from the reasoned regions."""
+
+    name: Literal["vsrn"] = "vsrn"
+    decoder: DecoderConfig = DecoderConfig()
+
+
+class LIWEConfig(Strict):
+    """Words from characters: a text tower of kind ``characters``."""
+
+    name: Literal["liwe"] = "liwe"
+
+
+class DEConfig(Strict):
+    """The dual encoder of Crisscrossed Captions: plain towers and a softmax over the batch."""
+
+    name: Literal["de"] = "de"
+
+
+class CVSEConfig(Strict):
+    """Consensus: both sides also as mixtures of concepts, which a graph network embeds.
+
+    Attributes:
+        concepts: how many words of the training captions are concepts.
+        words: the concepts themselves; a recipe may list them, a saved model does.
+        concept_size: width of a concept before the graph network.
+        label_share: weight of a caption's own concepts against predicted ones.
+        fusion: weight of the instance level in the embedding.
+        sharpness: factor of the logits of concepts.
+        dropout: inside the attention over regions and words.
+    """
+
+    name: Literal["cvse"] = "cvse"
+    concepts: Width = 300
+    words: Words = ()
+    concept_size: Width = 300
+    label_share: Share = 0.4
+    fusion: Share = 0.75
+    sharpness: Annotated[float, Field(gt=0, le=1000)] = 10.0
+    dropout: Dropout = 0.4
+
+
+class SCOConfig(Strict):
+    """Concepts of regions gated with the global context, and a decoder that learns the order of words."""
+
+    name: Literal["sco"] = "sco"
+    concepts: Width = 256
+    words: Words = ()
+    decoder: DecoderConfig = DecoderConfig()
+
+
+class GXNConfig(Strict):
+    """Abstract and grounded features; the grounded ones generate the other side.
+
+    Attributes:
+        balance: weight of the abstract features in the score.
+        noise_size: width of the noise of the image generator.
+        generator_size: hidden width of generator and discriminator.
+        decoder: the caption decoder.
+    """
+
+    name: Literal["gxn"] = "gxn"
+    balance: Annotated[float, Field(gt=0, lt=1)] = 0.5
+    noise_size: Width = 100
+    generator_size: Width = 512
+    decoder: DecoderConfig = DecoderConfig()
+
+
+NAMES = ("vsrn", "liwe", "de", "cvse", "sco", "gxn")
+
+
+def _named(value: Any) -> Any:
+    """Accept a name for a table; say which systems there are."""
+    if isinstance(value, str):
+        value = {"name": value}
+    if isinstance(value, dict) and value.get("name") not in NAMES:
+        raise ValueError(unknown_choice("system", value.get("name", ""), NAMES))
+    return value
+
+
+_Systems: TypeAlias = VSRNConfig | LIWEConfig | DEConfig | CVSEConfig | SCOConfig | GXNConfig
+SystemConfig = Annotated[Annotated[_Systems, Field(discriminator="name")], BeforeValidator(_named)]
+DECODING = (VSRNConfig, SCOConfig, GXNConfig)
+"""Systems that generate captions in training."""
+CONCEPTUAL = (CVSEConfig, SCOConfig)
+"""Systems with concepts of the training captions."""
+READING_OUT = (CVSEConfig, SCOConfig, GXNConfig)
+"""Systems whose image embedding is no weighted sum of elements, whatever the pooling inside."""
