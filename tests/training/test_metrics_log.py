@@ -144,3 +144,30 @@ def test_tensorboard_files_hold_the_same_numbers(tmp_path):
     losses = [(each.step, each.value) for each in found.Scalars("step/loss")]
     assert losses == [(step, pytest.approx(0.5 / (1 + step))) for step in range(3)]
     assert [(each.step, each.value) for each in found.Scalars("dev/rsum")] == [(3, 12.5)]
+
+
+def test_mlflow_run_is_continued_by_a_resumed_run(tmp_path, monkeypatch):
+    """One run with the numbers of both processes, in the folder of the run."""
+    pytest.importorskip("mlflow")
+    from mlflow import MlflowClient
+
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
+    for step in range(2):
+        log = MetricsLog(tmp_path, first_step=step, trackers=["mlflow"])
+        log.step(line(step, lr=0.1), {"compute": 0.1, "wait": 0.0})
+        log.close()
+    client = MlflowClient(tracking_uri=(tmp_path / "mlflow").as_uri())
+    (run,) = client.search_runs([client.get_experiment_by_name("vse").experiment_id])
+    history = client.get_metric_history(run.info.run_id, "step/loss")
+    assert [(each.step, each.value) for each in history] == [(step, pytest.approx(0.5 / (1 + step))) for step in (0, 1)]
+
+
+def test_wandb_writes_offline_files_unless_told_otherwise(tmp_path, monkeypatch):
+    """Nothing leaves the machine by default."""
+    pytest.importorskip("wandb")
+    monkeypatch.delenv("WANDB_MODE", raising=False)
+    log = MetricsLog(tmp_path, trackers=["wandb"])
+    log.step(line(0, lr=0.1), {"compute": 0.1, "wait": 0.0})
+    log.close()
+    assert list(tmp_path.glob("wandb/offline-run-*/run-*.wandb"))

@@ -6,7 +6,7 @@
 >>> model = SentenceTransformer(modules=[words, GPOPooling(words.get_embedding_dimension())])  # doctest: +SKIP
 
 Both are saved in ``modules.json`` by the path of their class. sentence-transformers loads classes of other packages
-only if it is given them, ``module_classes=MODULE_CLASSES``, or with ``trust_remote_code=True``.
+only with ``trust_remote_code=True``.
 """
 
 from __future__ import annotations
@@ -131,7 +131,3 @@ class VSEEncoder(InputModule):
         if source.is_dir():
             self.source = str(source.resolve())
         self.save_config(output_path)
-
-
-MODULE_CLASSES = {f"{__name__}.{each.__name__}": each for each in (GPOPooling, VSEEncoder)}
-"""For the argument ``module_classes`` of ``SentenceTransformer``."""

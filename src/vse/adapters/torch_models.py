@@ -88,10 +88,14 @@ def set_global_pool(model: nn.Module, pooling: str | Pooling = "gpo", **options:
             old = parent.get_submodule(name)
         except AttributeError:
             continue
-        last = getattr(getattr(old, "pool", old), "input_fmt", getattr(old, "input_fmt", "NCHW"))
-        flattens = isinstance(getattr(old, "flatten", None), nn.Flatten) or bool(getattr(old.pool, "flatten", False))
-        channels_last = str(getattr(last, "value", last)).upper() == "NHWC"
-        setattr(parent, name, MapPooling(pooling, channels_last=channels_last, keep_map=not flattens, options=options))
+        if isinstance(old, MapPooling):
+            channels_last, keep_map = old.channels_last, old.keep_map
+        else:
+            inner = getattr(old, "pool", old)
+            layout = getattr(inner, "input_fmt", "NCHW")
+            channels_last = str(getattr(layout, "value", layout)).upper() == "NHWC"
+            keep_map = not (isinstance(getattr(old, "flatten", None), nn.Flatten) or getattr(inner, "flatten", False))
+        setattr(parent, name, MapPooling(pooling, channels_last=channels_last, keep_map=keep_map, options=options))
         return model
     raise InputError(
         f"{type(model).__name__} has no global pooling over a feature map: pool its tokens with vse.pooling instead"

@@ -137,7 +137,7 @@ class WandB:
         self._run.log(dict(numbers), step=step)
 
     def close(self) -> None:
-        self._run.finish(quiet=True)
+        self._run.finish()
 
 
 class MLflow:
@@ -147,7 +147,10 @@ class MLflow:
         require("mlflow", "trackers", "run.trackers")
         from mlflow import MlflowClient
 
-        place = os.environ.get("MLFLOW_TRACKING_URI") or (folder.resolve() / "mlflow").as_uri()
+        place = os.environ.get("MLFLOW_TRACKING_URI")
+        if not place:
+            os.environ.setdefault("MLFLOW_ALLOW_FILE_STORE", "true")  # a database would need the full mlflow
+            place = (folder.resolve() / "mlflow").as_uri()
         self._client = MlflowClient(tracking_uri=place)
         name, key = os.environ.get("MLFLOW_EXPERIMENT_NAME") or "vse", _run_id(folder)
         found = self._client.get_experiment_by_name(name)

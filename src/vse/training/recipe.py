@@ -228,7 +228,7 @@ class RunRecipe(Table):
     readers: Count = 2
     checkpoint_minutes: NonNegative = 5
     tensorboard: bool = False
-    trackers: tuple[Literal["tensorboard", "wandb", "mlflow"], ...] = ()
+    trackers: Annotated[tuple[Literal["tensorboard", "wandb", "mlflow"], ...], Field(strict=False)] = ()
 
     @property
     def all_trackers(self) -> tuple[str, ...]:

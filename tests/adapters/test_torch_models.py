@@ -1,0 +1,136 @@
+"""GPO inside networks of timm and transformers, and as a module of sentence-transformers."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from tests.support_models import BERT, build, grid_config, picture, write_wordpieces
+
+import vse
+from vse.adapters.torch_models import FeatureExtraction, MapPooling, set_global_pool
+from vse.encoders.third_party import repair_torchvision
+from vse.errors import InputError
+from vse.pooling import GPO, AvgPool, MaxPool, create_pooling
+
+transformers = pytest.importorskip("transformers")
+
+
+@pytest.mark.parametrize("name", ["avg", "max", "linear", "gpo", "gem"])
+def test_attention_mask_equals_the_boolean_mask(name):
+    """Every pooling takes the mask of a tokenizer as it is."""
+    torch.manual_seed(0)
+    pool = create_pooling(name)
+    features, mask = torch.randn(3, 5, 6), torch.tensor([[1, 1, 1, 1, 1], [1, 1, 0, 0, 0], [1, 0, 0, 0, 0]])
+    torch.testing.assert_close(pool(features, attention_mask=mask), pool(features, mask=mask.bool()))
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"attention_mask": torch.zeros(2, 3)}, "must be a tensor of integers"),
+        ({"attention_mask": torch.ones(2, 3).long(), "mask": torch.ones(2, 3).bool()}, "not both"),
+        ({"attention_mask": torch.tensor([[1, 1, 1], [0, 0, 0]])}, r"mask\[1\] is all False"),
+    ],
+)
+def test_attention_mask_that_cannot_be_read_is_one_line(given, message):
+    """Additive masks, two masks, and sets without elements are refused."""
+    with pytest.raises(InputError, match=message):
+        GPO()(torch.randn(2, 3, 4), **given)
+
+
+def test_map_pooling_pools_cells_in_either_layout():
+    """A map pools like the set of its cells, whichever dimension holds the channels."""
+    torch.manual_seed(0)
+    pool, features = GPO(), torch.randn(2, 4, 3, 5)
+    expected = pool(features.permute(0, 2, 3, 1).reshape(2, 15, 4))
+    torch.testing.assert_close(MapPooling(pool)(features), expected)
+    last = MapPooling(pool, channels_last=True, keep_map=True)(features.permute(0, 2, 3, 1))
+    torch.testing.assert_close(last, expected[:, None, None])
+    with pytest.raises(InputError, match="four dimensions"):
+        MapPooling(pool)(features[0])
+
+
+@pytest.fixture(scope="module")
+def timm():
+    """The library, with torchvision repaired."""
+    repair_torchvision()
+    return pytest.importorskip("timm")
+
+
+@pytest.mark.parametrize("name", ["resnet10t", "test_convnext"])
+def test_timm_model_with_our_average_is_unchanged_and_gpo_trains(timm, name):
+    """Replacing the global pooling by our average changes nothing; GPO receives gradients."""
+    torch.manual_seed(0)
+    model = timm.create_model(name, num_classes=3).eval()
+    images = torch.randn(2, 3, 64, 64)
+    before = model(images).detach()
+    torch.testing.assert_close(set_global_pool(model, AvgPool())(images), before, rtol=1e-4, atol=1e-5)
+    set_global_pool(model, "gpo", start="average")(images).square().sum().backward()
+    assert any(parameter.grad is not None for key, parameter in model.named_parameters() if "pooling" in key)
+
+
+def test_timm_vision_transformer_is_refused(timm):
+    """It has tokens, not a map."""
+    with pytest.raises(InputError, match="no global pooling over a feature map"):
+        set_global_pool(timm.create_model("test_vit", num_classes=2))
+
+
+@pytest.fixture(scope="module")
+def bert(tmp_path_factory):
+    """A tiny BERT, its tokenizer and their folder."""
+    folder = write_wordpieces(tmp_path_factory.mktemp("bert"))
+    torch.manual_seed(0)
+    model = transformers.BertModel(transformers.BertConfig(**dict(BERT))).eval()
+    model.save_pretrained(folder)
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return model, tokenizer, folder
+
+
+def test_feature_extraction_pools_valid_tokens_alone(bert):
+    """A text has the same embedding alone and beside a longer one, as by hand."""
+    model, tokenizer, _ = bert
+    extract = FeatureExtraction(model, tokenizer, "avg", normalize=False)
+    together = extract(["a dog", "a dog runs snow a dog"])
+    np.testing.assert_allclose(together[:1], extract("a dog"), rtol=1e-4, atol=1e-5)
+    states = model(**tokenizer(["a dog"], return_tensors="pt")).last_hidden_state
+    np.testing.assert_allclose(together[0], states.mean(1)[0].detach(), rtol=1e-4, atol=1e-5)
+    assert np.linalg.norm(FeatureExtraction(model, tokenizer, MaxPool())("a")) == pytest.approx(1, abs=1e-5)
+    with pytest.raises(InputError, match="no texts"):
+        extract([])
+
+
+def test_gpo_pooling_of_sentence_transformers_saves_and_loads(bert, tmp_path):
+    """A model with a GPO gives the same embeddings after it is saved in modules.json and loaded."""
+    library = pytest.importorskip("sentence_transformers")
+    from sentence_transformers.sentence_transformer.modules import Transformer
+
+    from vse.adapters.sentence_transformers import GPOPooling
+
+    words = Transformer(str(bert[2]))
+    pooling = GPOPooling(words.get_embedding_dimension(), options={"start": "average"})
+    model = library.SentenceTransformer(modules=[words, pooling], device="cpu")
+    expected = model.encode(["a dog", "snow"])
+    assert expected.shape == (2, words.get_embedding_dimension())
+    model.save(str(tmp_path / "saved"))
+    again = library.SentenceTransformer(str(tmp_path / "saved"), trust_remote_code=True, device="cpu")
+    np.testing.assert_allclose(again.encode(["a dog", "snow"]), expected, rtol=1e-5, atol=1e-6)
+    assert isinstance(again[1], GPOPooling)
+
+
+def test_vse_model_encodes_as_a_sentence_transformer(tmp_path):
+    """Texts and images have the embeddings of the model itself, also after saving and loading."""
+    library = pytest.importorskip("sentence_transformers")
+    from vse.adapters.sentence_transformers import VSEEncoder
+
+    folder = build(image=grid_config()).save(tmp_path / "model")
+    own, image = vse.load(folder), tmp_path / "image.png"
+    Image.fromarray(picture()).save(image)
+    model = library.SentenceTransformer(modules=[VSEEncoder(str(folder))], device="cpu")
+    np.testing.assert_allclose(model.encode(["a dog"]), own.encode_texts(["a dog"]), atol=1e-6)
+    np.testing.assert_allclose(model.encode([Image.open(image)]), own.encode_images([image]), atol=1e-6)
+    model.save(str(tmp_path / "saved"))
+    again = library.SentenceTransformer(str(tmp_path / "saved"), trust_remote_code=True, device="cpu")
+    np.testing.assert_array_equal(again.encode(["a dog"]), model.encode(["a dog"]))
