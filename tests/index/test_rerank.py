@@ -128,7 +128,7 @@ def test_models_that_cannot_rerank_a_search_are_refused():
             **({"images": True, "texts": True} | able), videos=False, evidence=False, features=True
         )
         empty = dict.fromkeys(("score_pairs", "architecture", "fingerprint"), lambda *_, **__: None)
-        return SimpleNamespace(capabilities=abilities, tokenizer=None, **empty)
+        return SimpleNamespace(capabilities=abilities, tokenizer=None, no_vectors="", reads_graphs=False, **empty)
 
     assert PairReranker(scorer(), "ok").name == "ok"
     with pytest.raises(InputError, match="plain: a model with one embedding per image and text"):

@@ -13,6 +13,7 @@ from tests.conftest import REPOSITORY
 from tests.support_models import assert_unit, picture
 
 import vse
+from vse._util.plugins import Registry
 from vse.errors import InputError, MissingDependencyError
 from vse.models.coefficients import FILE, RELEVANCE_FILE, coefficients_of, own_relevance, read_coefficients
 from vse.models.inspection import inspect_folder
@@ -138,6 +139,7 @@ def no_checkout(monkeypatch, tmp_path):
     """As installed from wheels: no models beside the code, and no package with models yet."""
     monkeypatch.setattr("vse.models.sources.MODELS", tmp_path / "none")
     monkeypatch.setitem(sys.modules, "vse_infinity_photo", None)
+    monkeypatch.setattr("vse.models.sources.INSTALLED", Registry("vse.none"))
     return monkeypatch
 
 

@@ -17,6 +17,12 @@ from vse.service.problems import ProblemError
 from vse.service.state import LoadedCollection
 
 
+def run_alone(scene):
+    """Run a coroutine in a thread of its own: that of the tests has a loop while a browser is open."""
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(lambda: asyncio.run(scene())).result()
+
+
 @pytest.fixture
 def held(monkeypatch):
     """Makes searches wait until this event is set."""
@@ -58,7 +64,7 @@ def test_worker_admission_limits():
         assert (workers.admitted, dict(workers.clients)) == (0, {})
         workers.close()
 
-    asyncio.run(scene())
+    run_alone(scene)
 
 
 def test_worker_timeout():
@@ -91,7 +97,7 @@ def test_worker_timeout():
         assert await workers.run("a", lambda: 7) == 7
         workers.close()
 
-    asyncio.run(scene())
+    run_alone(scene)
 
 
 def test_worker_error_frees_its_slot():
@@ -105,7 +111,7 @@ def test_worker_error_frees_its_slot():
         assert workers.admitted == 0
         workers.close()
 
-    asyncio.run(scene())
+    run_alone(scene)
 
 
 def test_client_limit_over_http(home, held):
@@ -199,4 +205,4 @@ def test_lanes_have_limits_of_their_own():
         assert await upload
         workers.close()
 
-    asyncio.run(scene())
+    run_alone(scene)

@@ -28,7 +28,7 @@ def plain_client(plain):
 def test_collection_declares_capabilities(client, plain_client):
     """With and without evidence and confidence."""
     every = {"images": True, "texts": True, "videos": True, "evidence": True, "features": False, "confidence": True}
-    every["relevance"] = False
+    every |= {"relevance": False, "rerank": False}
     assert client.get(f"{API}/collection").json()["model"]["capabilities"] == every
     found = plain_client.get(f"{API}/collection").json()
     assert found["model"]["capabilities"] == every | {"evidence": False, "confidence": False}

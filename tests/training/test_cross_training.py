@@ -86,7 +86,7 @@ def test_eval_command_reranks_with_a_cross_encoder(data, first_stage, whole, tmp
     best, options = str(whole / "best"), ["--data", str(data), "--samples", "10", "--out", str(tmp_path / "r.json")]
     assert main(["eval", first_stage, *options, "--rerank", best, "--depth", "4", "--json"]) == 0
     row = json.loads(capsys.readouterr().out)["results"][0]
-    assert "→ model-" in row["name"]
+    assert "→ run-best" in row["name"]
     assert row["name"].endswith("@4")
     assert row["card"]["models"][0]["reranker"]["depth"] == 4
     alone = evaluate(best, data, samples=10).results[0].metrics.rsum

@@ -18,9 +18,9 @@ def mcp(
     device: DeviceOption = None,
     threads: ThreadsOption = None,
 ) -> None:
-    """Let assistants search a collection (Model Context Protocol over stdin and stdout).
+    """Let assistants search a collection, over MCP.
 
-    An assistant starts this command itself; its configuration names "vse" with the arguments "mcp" and INDEX.
+    The Model Context Protocol runs over stdin and stdout. An assistant starts this command itself; its configuration names "vse" with the arguments "mcp" and INDEX.
     """
     from vse.errors import require
 

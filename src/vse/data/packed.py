@@ -19,7 +19,6 @@ from typing import Any, BinaryIO, Literal, Protocol
 
 from vse.errors import InputError, first_line
 from vse.inputs.files import encodable, kind_of_name, open_regular, os_reason
-from vse.inputs.images import BadImageError, ImageLimits
 
 Opener = Callable[[], BinaryIO]
 """Opens a file for random access; called once in each process."""
@@ -34,6 +33,13 @@ MAX_SIDE_BYTES = 1_000_000
 MAX_MEMBERS = 10_000_000
 CAPTION_NAMES = ("txt", "caption", "text")
 """Endings of the member of a tar that holds the caption."""
+
+
+def bad_image(name: str, reason: str) -> InputError:
+    """Return the error of an image that cannot be used; made here so that datasets open without Pillow."""
+    from vse.inputs.images import BadImageError
+
+    return BadImageError(name, reason)
 
 
 class Packed(Protocol):
@@ -143,8 +149,10 @@ class TarImages:
         sample = self._samples[number]
         found = sample.image()
         if found is None:
-            raise BadImageError(f"{self.name}/{sample.key}", f"no image among {', '.join(sample.members)}")
+            raise bad_image(f"{self.name}/{sample.key}", f"no image among {', '.join(sample.members)}")
         ending, (offset, size) = found
+        from vse.inputs.images import ImageLimits
+
         return self._content(f"{sample.key}.{ending}", offset, size, ImageLimits().max_bytes)
 
     def fields(self, number: int) -> dict[str, Any]:
@@ -163,7 +171,7 @@ class TarImages:
 
     def _content(self, member: str, offset: int, size: int, limit: int) -> bytes:
         if size > limit:
-            raise BadImageError(f"{self.name}/{member}", f"{size:,} bytes, at most {limit:,}")
+            raise bad_image(f"{self.name}/{member}", f"{size:,} bytes, at most {limit:,}")
         return self._opened.read(offset, size)
 
 
@@ -280,5 +288,5 @@ class PackedImages:
         file, number = self.places[operator.index(index)]
         content = self.files[file].image(number)
         if not isinstance(content, bytes):
-            raise BadImageError(self.ids[index], "a path in place of image bytes")
+            raise bad_image(self.ids[index], "a path in place of image bytes")
         return content

@@ -12,9 +12,8 @@ from contextlib import contextmanager
 from itertools import accumulate
 from typing import Any, BinaryIO
 
-from vse.data.packed import Opener, OpenFile
+from vse.data.packed import Opener, OpenFile, bad_image
 from vse.errors import InputError, first_line, require
-from vse.inputs.images import BadImageError
 
 MAX_ROWS = 1_000_000_000
 MAX_GROUP_BYTES = 1_000_000_000
@@ -63,7 +62,7 @@ class TableImages:
         if isinstance(value, dict):
             value = value.get("bytes") or value.get("path")
         if value in (None, "", b""):
-            raise BadImageError(f"{self.name}, row {number + 1}", f"column {self.image_column!r} is empty")
+            raise bad_image(f"{self.name}, row {number + 1}", f"column {self.image_column!r} is empty")
         return value if isinstance(value, bytes) else str(value)
 
     def fields(self, number: int) -> dict[str, Any]:

@@ -149,10 +149,11 @@ def _clip_module(modules: Any, where: str) -> str:
 def _torch_files(inside: dict[str, str], read: ReadJson, root: str, where: str) -> Foreign | None:
     """Return the model for torch, if its configuration is supported and its weights are safetensors."""
     config = read(inside["config.json"]) if "config.json" in inside else {}
-    cross = config.get("model_type") in MATCHING_HEADS
+    model_type = str(config.get("model_type"))  # a list could not be looked up
+    cross = model_type in MATCHING_HEADS
     if cross:
         _expect_matching_head(config, where)
-    if cross or config.get("model_type") in MODEL_TYPES:
+    if cross or model_type in MODEL_TYPES:
         shards = "model.safetensors.index.json"
         if "model.safetensors" in inside:
             weights: tuple[str, ...] = ("model.safetensors",)
@@ -251,7 +252,7 @@ def _refuse(inside: dict[str, str], read: ReadJson, root: str, where: str) -> No
             f"{where}: VisualBERT has no head that scores an image with a text (it judges a second caption beside a "
             "first); use ViLT, BLIP, BridgeTower or LXMERT"
         )
-    if model_type in MODEL_TYPES or model_type in MATCHING_HEADS or "open_clip_config.json" in inside:
+    if model_type in MODEL_TYPES or str(model_type) in MATCHING_HEADS or "open_clip_config.json" in inside:
         if pickled:
             raise InputError(
                 f"{where}: its weights are pickled ({pickled[0]}), and pickles can run code; use a model or revision "
