@@ -20,7 +20,8 @@ def mcp(
 ) -> None:
     """Let assistants search a collection, over MCP.
 
-    The Model Context Protocol runs over stdin and stdout. An assistant starts this command itself; its configuration names "vse" with the arguments "mcp" and INDEX.
+    The Model Context Protocol runs over stdin and stdout. An assistant starts this command itself; its configuration
+    names "vse" with the arguments "mcp" and INDEX.
     """
     from vse.errors import require
 
