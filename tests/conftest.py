@@ -9,6 +9,9 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+if "PYTEST_XDIST_WORKER" in os.environ:  # each worker has a core; threads of torch would wait for each other
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+
 REPOSITORY = Path(__file__).resolve().parents[1]
 
 # Timings are noise on a shared machine, so no deadline. Under CI the examples are the same on every run.

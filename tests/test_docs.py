@@ -19,6 +19,7 @@ PAGES = (README, *sorted((ROOT / "docs").rglob("*.md")))
 RUNNABLE = ("collections.md", "models.md", "evaluation.md", "pooling.md", "training.md")
 FACES = {
     "vse",
+    "vse.adapters",
     "vse.batch",
     "vse.data",
     "vse.evaluation",

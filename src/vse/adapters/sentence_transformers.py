@@ -18,8 +18,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from vse.encoders.third_party import repair_torchvision
 from vse.errors import require
 
+repair_torchvision()  # before the first import of what loads transformers
 require("sentence_transformers", extra="adapters", purpose="vse.adapters.sentence_transformers")
 
 from sentence_transformers.base.modules import InputModule, Module  # noqa: E402

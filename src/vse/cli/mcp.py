@@ -26,7 +26,7 @@ def mcp(
     from vse.errors import require
 
     require("mcp", extra="mcp", purpose="vse mcp")
-    from vse.adapters.retrievers import create_server
+    from vse.adapters import create_server
     from vse.cli.options import only_index_here
     from vse.index import load_collection_model, open_collection
 
