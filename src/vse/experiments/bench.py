@@ -145,8 +145,8 @@ class BenchResult:
             f"Protocol {test['protocol']} on {test['data']} {test['split']}: {test['protocol_summary']}.",
             *(f"{remark[:1].upper()}{remark[1:]}." for remark in test["remarks"]),
             f"Intervals: {test['samples']} bootstrap samples of the test images, not of trainings.",
-            "Training: seconds of all steps of one run. Pair: processor time of encoding, scoring and ranking the "
-            "split, divided by its pairs.",
+            "Training: wall-clock seconds of all steps of one run.",
+            "Pair: processor time of encoding, scoring and ranking the split, divided by its pairs.",
         ]
         if not all(each.row.finished for each in self.rows):
             notes.append(f"{UNFINISHED} unfinished: rsum on dev was still rising at the end of a run.")
