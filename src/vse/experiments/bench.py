@@ -11,7 +11,7 @@ import numpy as np
 
 from vse._util.atomic import write_json, write_text
 from vse._version import __version__
-from vse.errors import InputError
+from vse.errors import InputError, require
 from vse.evaluation.bootstrap import LEVEL, SAMPLES, Interval
 from vse.experiments.grid.compare import RSUM, MeasuredSeed, Row, measure_grid, scoring_seconds
 from vse.experiments.grid.plot import COLOURS, GRID, axes
@@ -203,6 +203,9 @@ def plot_quality(rows: Sequence[SystemRow]) -> Figure:
         shift = (7, 4)
         axis.annotate(row.label, (at, row.rsum), textcoords="offset points", xytext=shift, color=INK, fontsize=9)
     axis.set_xscale("log")
+    ticker: Any = require("matplotlib.ticker", extra="plot", purpose="the plots of an experiment")
+    axis.xaxis.set_major_formatter(ticker.LogFormatter())  # 100, not a power of ten
+    axis.xaxis.set_minor_formatter(ticker.LogFormatter(labelOnlyBase=False, minor_thresholds=(1.5, 0.5)))
     axis.margins(x=0.14)
     axis.set_xlabel("seconds of training", color=INK)
     axis.set_ylabel("rsum on the test split", color=INK)
