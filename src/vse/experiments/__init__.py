@@ -92,6 +92,11 @@ EXPERIMENTS: dict[str, ExperimentEntry] = {
         "vse.experiments.whole_models:run_ensemble",
         trains=True,
     ),
+    "bench": ExperimentEntry(
+        "all systems on one dataset: rsum, training time, parameters and scoring time",
+        "vse.experiments.bench:run",
+        trains=True,
+    ),
     "coefficients": ExperimentEntry(
         "the poolings that VSE∞ learned (fig:viz_gpo)",
         "vse.experiments.whole_models:run_coefficients",

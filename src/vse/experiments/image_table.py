@@ -17,7 +17,7 @@ from vse._util.schema import read_json
 from vse.data import CaptionedImages, FeatureRows, FeatureStore, attach, open_data
 from vse.data.features import HEADER
 from vse.data.layouts import precomp
-from vse.data.open import list_splits
+from vse.data.open import list_splits, match_layout
 from vse.errors import InputError
 from vse.experiments.plan import Call
 from vse.models.config import RegionConfig
@@ -171,11 +171,13 @@ class Place:
 def prepare(call: Call) -> Place:
     """Return the recipe and its data; a store with wider features than a region recipe takes is projected once.
 
-    Without a store, the small recipe computes its own.
+    Without a store, the small recipe computes its own, unless the dataset holds features.
     """
     name = call.recipe or RECIPE
     data = call.needed_data("Flickr8k's")
-    features = call.features or (_computed(call, data) if name == RECIPE else None)
+    features = call.features or (
+        _computed(call, data) if name == RECIPE and match_layout(data) != precomp.NAME else None
+    )
     quick = () if not call.quick else QUICK if name == RECIPE else SHORT
     size = _projected_size(name, call.changes, features)
     if features is None or size is None:

@@ -42,6 +42,7 @@ PLAIN = {
 """Class name → ``module:function`` that returns lines; they are printed without rich."""
 
 RICH = {
+    "BenchResult": ".experiments:render_bench",
     "CxcReport": ".evaluation:render_cxc",
     "DataReport": ".data:render_data_report",
     "DemoResult": ".training:render_demo",

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from vse.experiments.bench import BenchResult
     from vse.experiments.grid.report import GridResult
     from vse.experiments.k_max_search import SearchResult
     from vse.experiments.speed_report import SpeedResult
@@ -57,6 +58,27 @@ def _render_ranking(result: GridResult, console: Console) -> None:
     folds = f"{test['folds']} folds of " if test["folds"] > 1 else ""
     ranked = f"{folds}{test['images']} {unit}, {test['texts']} texts"
     console.print(f"{ranked}; intervals over {test['samples']} bootstrap samples of {drawn}", style="dim")
+
+
+def render_bench(result: BenchResult, console: Console) -> None:
+    """Draw quality and costs of every system, what they mean, and where the files are."""
+    from rich.table import Table
+    from rich.text import Text
+
+    from vse.experiments.bench import HEADS
+
+    test = result.test
+    table = Table(title=Text(f"All systems, {test['data']} {test['split']}, {test['protocol']}"), title_justify="left")
+    for place, head in enumerate(HEADS):
+        table.add_column(head, justify="right" if place else "left", no_wrap=True)
+    for row in result.rows:
+        table.add_row(*map(Text, row.cells()))
+    console.print(table)
+    for note in result.notes():
+        console.print(note, style="dim", markup=False, highlight=False)
+    if result.quick:
+        console.print(TOO_LITTLE_TRAINING)
+    console.print(f"Table, figures, plot and runs are in {result.folder}", soft_wrap=True)
 
 
 def render_k_max_search(result: SearchResult, console: Console) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -76,6 +77,8 @@ def recipe_of(grid: Grid, variant: Variant, seed: int) -> Recipe:
 
 TEST = "test.json"
 """In the folder of a run; ranks of a split that was named are in ``test-SPLIT.json``."""
+SECONDS = "processor_seconds"
+"""Of encoding, scoring and ranking a test split, in :data:`TEST`."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -203,13 +206,21 @@ def _ranks(trained: TrainedSeed, where: TestSplit) -> dict[str, list[FoldRanks]]
         ):
             return {each.name: _stored(known[each.name], each, where.test) for each in where.protocols}
     graphs = graphs_of(trained.recipe, where.data.captions)
-    ranks = where.rank(model_scores(load_model(trained.result.model), where.data, where.test, graphs=graphs))
+    loaded, start = load_model(trained.result.model), time.process_time()
+    ranks = where.rank(model_scores(loaded, where.data, where.test, graphs=graphs))
+    spent = time.process_time() - start
     lists = {
         name: [{"images": fold.images.tolist(), "texts": fold.texts.tolist()} for fold in folds]
         for name, folds in ranks.items()
     }
-    write_json(path, {**what, "protocols": lists})
+    write_json(path, {**what, SECONDS: spent, "protocols": lists})
     return ranks
+
+
+def scoring_seconds(trained: TrainedSeed, where: TestSplit) -> float | None:
+    """Return the processor time that ranking a measured model took; None if it was not measured."""
+    seconds: float | None = read_json(trained.result.folder / where.file).get(SECONDS)
+    return seconds
 
 
 def _stored(folds: list[dict[str, list[int]]], protocol: Protocol, test: RetrievalTest) -> list[FoldRanks]:

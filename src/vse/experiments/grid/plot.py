@@ -21,7 +21,7 @@ GRID = "#e6e9ef"
 
 def plot_seeds(rows: Sequence[Row], title: str) -> Figure:
     """Plot the rsum of every row: seeds as dots, their mean as a bar."""
-    figure, axis = _axes(title, (7.6, 1.2 + 0.42 * len(rows)))
+    figure, axis = axes(title, (7.6, 1.2 + 0.42 * len(rows)))
     for place, row in enumerate(rows):
         colour = COLOURS[place % len(COLOURS)]
         values = row.figures[:, RSUM]
@@ -46,7 +46,7 @@ def plot_seeds(rows: Sequence[Row], title: str) -> Figure:
 
 def plot_dev(rows: Sequence[Row], title: str) -> Figure:
     """Plot the rsum on dev after each epoch: the mean over seeds as a line, their range as a band."""
-    figure, axis = _axes(title, (7.6, 4.4))
+    figure, axis = axes(title, (7.6, 4.4))
     for place, row in enumerate(rows):
         runs = [dev_curve(each.trained.result.folder) for each in row.seeds]
         length = min(map(len, runs))
@@ -69,7 +69,8 @@ def dev_curve(folder: Any) -> list[float]:
     return [line["dev"]["rsum"] for line in read_metrics(folder) if line["kind"] == "epoch"]
 
 
-def _axes(title: str, size: tuple[float, float]) -> tuple[Figure, Any]:
+def axes(title: str, size: tuple[float, float]) -> tuple[Figure, Any]:
+    """Return an empty figure of a size in inches, and its axes."""
     module: Any = require("matplotlib.figure", extra="plot", purpose="the plots of an experiment")
     figure: Figure = module.Figure(figsize=size, layout="constrained", facecolor="white")
     axis: Any = figure.subplots()
