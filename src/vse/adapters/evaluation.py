@@ -16,6 +16,7 @@ from torch import Tensor
 
 import vse
 from vse.data import CaptionedImages
+from vse.encoders.third_party import repair_torchvision
 from vse.errors import InputError, require
 from vse.inputs.preprocessing import load_pixels
 
@@ -92,6 +93,7 @@ def mteb_encoder(model: Any, name: str = "vse/model") -> Any:
     Example:
         >>> mteb.evaluate(mteb_encoder("photo"), tasks)  # doctest: +SKIP
     """
+    repair_torchvision()  # MTEB imports sentence-transformers
     mteb = require("mteb", extra="mteb", purpose="an MTEB encoder")
     loaded = _loaded(model)
 
