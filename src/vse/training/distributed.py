@@ -9,6 +9,7 @@ gradients of the weights are those of one process with the global batch.
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -24,6 +25,7 @@ from vse.errors import InputError, VSEError, first_line
 # The others wait while the first process evaluates on dev. A dead process is detected by the broken connection (gloo)
 # or by torchrun, not by this timeout.
 TIMEOUT = timedelta(hours=2)
+GLOO_DRAIN_SECONDS = 0.2
 LOST = ("Connection closed", "Connection reset", "Connection refused", "gloo")
 
 
@@ -124,5 +126,8 @@ def process_group(device: torch.device) -> Iterator[Ranks]:
             ) from error
         raise
     finally:
+        if gloo:
+            # torch joins the gloo threads with the GIL held; a thread that still drops a finished all-reduce needs it.
+            time.sleep(GLOO_DRAIN_SECONDS)
         if gloo or not failed:  # NCCL would wait here for processes that are gone
             dist.destroy_process_group()
