@@ -46,12 +46,21 @@ def info(index: IndexArgument, as_json: JsonOption = False) -> None:
 
 
 @collection_app.command("verify")
-def verify(index: IndexArgument, as_json: JsonOption = False) -> None:
+def verify(
+    index: IndexArgument,
+    accept_loss: Annotated[
+        bool,
+        typer.Option("--accept-loss", help="Forget changes that are missing: all folders were indexed again."),
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
     """Compare all data of a collection with its checksums.
 
     The exit code is 1 if there are problems.
     """
-    with _open_folder(index) as collection, progress_on_stderr() as progress:
+    with _open_folder(index, write=accept_loss) as collection, progress_on_stderr() as progress:
+        if accept_loss:
+            collection.accept_loss()
         report = collection.verify(progress=progress)
     show(report, as_json=as_json)
     if not report.ok:

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from tests.index.examples import QUERIES, VECTORS, directions
 from tests.index.support import batch, cache, create, database
 
+from vse.cli.main import main
 from vse.errors import VSEError
 from vse.index.store import EmbeddedCollection, approximate
 from vse.index.store.checksums import BLOCK_BYTES, extended, rows_per_block, sums_of, weights
@@ -219,31 +220,89 @@ os._exit(9)  # the log is neither checkpointed nor removed
 """
 
 
-def test_commits_lost_with_a_damaged_log_are_reported(tmp_path: Path) -> None:
-    """SQLite drops what follows the damage in silence; verify and info say how many commits are missing."""
-    place = tmp_path / "collection"
+@pytest.fixture(scope="module")
+def killed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a collection whose writer was killed after 12 commits of two files each, all of them in the log."""
+    place = tmp_path_factory.mktemp("killed") / "collection"
     done = subprocess.run([sys.executable, "-c", KILLED, str(place)], check=False, timeout=60)
     assert done.returncode == 9
-    log = database(place).with_name(database(place).name + "-wal")
-    flip(log, log.stat().st_size // 2, 0)
-    with EmbeddedCollection.open(place) as reader:
-        info, report = reader.info(), reader.verify()
-    assert 0 < info.lost_changes < 12
-    assert info.files + 2 * info.lost_changes == 24
-    assert f"{info.lost_changes} committed changes are missing" in " ".join(report.problems)
-    with EmbeddedCollection.open(place, write=True) as writer:
-        writer.add(batch(VECTORS[:2], "again/"))
-        assert writer.info().lost_changes == 0
-    with EmbeddedCollection.open(place) as reader:
-        assert reader.verify().ok
+    return place
 
 
-def test_a_sound_log_is_recovered_whole(tmp_path: Path) -> None:
+def log_of(place: Path) -> Path:
+    return database(place).with_name(database(place).name + "-wal")
+
+
+def test_commits_lost_with_a_damaged_log_are_reported(killed: Path, tmp_path: Path) -> None:
+    """SQLite drops what follows the damage in silence; later writes do not hide how many commits are missing."""
+    generator, size = np.random.default_rng(5), log_of(killed).stat().st_size
+    for place in (0, 30, size - 1, *generator.integers(0, size, 21).tolist()):
+        copy = tmp_path / f"{place}"
+        shutil.copytree(killed, copy)
+        flip(log_of(copy), place, int(generator.integers(8)))
+        with EmbeddedCollection.open(copy) as reader:
+            info, report = reader.info(), reader.verify()
+        lost = info.lost_changes
+        assert 0 < lost <= 12
+        assert info.files + 2 * lost == 24
+        assert f"{lost} committed changes are missing" in " ".join(report.problems)
+        for number in range(2):
+            with EmbeddedCollection.open(copy, write=True) as writer:
+                for each in range(3):
+                    writer.add(batch(VECTORS[:2], f"again/{number}/{each}"))
+                assert writer.info().lost_changes == lost
+        with EmbeddedCollection.open(copy) as reader:
+            assert (reader.info().files, reader.verify().lost_changes) == (info.files + 12, lost)
+            assert reader.verify().cache_problems == ()
+
+
+def test_lost_commits_are_accepted_explicitly(killed: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """By the command that verify names; an upgrade keeps the record."""
+    copy = tmp_path / "collection"
+    shutil.copytree(killed, copy)
+    flip(log_of(copy), 32 + 24 + 100, 1)
+    with (
+        EmbeddedCollection.open(copy, write=True) as writer,
+        writer.new_generation(model="other", model_source="other", dimensions=8) as new,
+    ):
+        new.commit()
+    assert main(["collection", "verify", str(copy)]) == 1
+    output = capsys.readouterr().out
+    assert "12 committed changes are missing" in output
+    assert f"vse collection verify {copy} --accept-loss" in output
+    assert main(["collection", "verify", str(copy), "--accept-loss"]) == 0
+    assert "no problems" in capsys.readouterr().out
+    with EmbeddedCollection.open(copy) as reader:
+        assert reader.info().lost_changes == 0
+
+
+def test_cache_of_lost_commits_is_not_taken_for_later_ones(tmp_path: Path) -> None:
+    """Ids and numbers of changes begin again before the damage: what the cache holds under them is of other files."""
+    place, kept = tmp_path / "collection", tmp_path / "kept"
+    with create(place, DIMENSIONS) as writer:
+        writer.add(batch(ROWS[:5], "first/"))
+        shutil.copytree(place, kept, ignore=shutil.ignore_patterns("cache"))
+        writer.add(batch(ROWS[5:10], "lost/"))
+    shutil.copytree(cache(place), cache(kept))
+    record = database(kept).with_name("items.sqlite-committed")
+    shutil.copy(database(place).with_name(record.name), record)
+    with EmbeddedCollection.open(kept, write=True) as writer:
+        for number in range(5):
+            writer.add(batch(ROWS[20 + number : 21 + number], f"{number}/"))
+        hits = writer.search(ROWS[24], 1)
+        assert (hits.ids.tolist(), hits.scores[0]) == ([10], pytest.approx(1, abs=1e-5))
+    with EmbeddedCollection.open(kept) as reader:
+        assert reader.search(ROWS[24], 1).ids.tolist() == [10]
+        assert reader.info().lost_changes == 1
+        assert reader.verify().cache_problems == ()
+
+
+def test_a_sound_log_is_recovered_whole(killed: Path, tmp_path: Path) -> None:
     """A killed writer loses nothing, and nothing is reported."""
     place = tmp_path / "collection"
-    subprocess.run([sys.executable, "-c", KILLED, str(place)], check=False, timeout=60)
+    shutil.copytree(killed, place)
     with EmbeddedCollection.open(place, write=True) as writer:
         assert (writer.info().files, writer.info().lost_changes) == (24, 0)
-        log = database(place).with_name(database(place).name + "-wal")
+        log = log_of(place)
         assert log.stat().st_size == 0, "what was recovered does not depend on the log any longer"
         assert writer.verify().ok

@@ -124,13 +124,11 @@ class Exclusion:
             self._by_folder[folder] = compiled(content.decode().splitlines(), IGNORE_FILE)
         except FileNotFoundError:
             return None
-        except (OSError, UnicodeDecodeError) as error:
+        except (OSError, UnicodeDecodeError, BadMediaError) as error:
             if isinstance(error, PermissionError) and not _is_listable(place.parent):
                 return None  # nothing of it is found anyway: the walk reports the folder itself
-            reason = os_reason(error) if isinstance(error, OSError) else "not UTF-8"
-            return f"{IGNORE_FILE} cannot be read ({reason})"
-        except BadMediaError as error:
-            return f"{IGNORE_FILE} cannot be read ({error.reason})"
+            other = error.reason if isinstance(error, BadMediaError) else "not UTF-8"
+            return f"{IGNORE_FILE} cannot be read ({os_reason(error) if isinstance(error, OSError) else other})"
         except InputError as error:
             return str(error)
         return None
