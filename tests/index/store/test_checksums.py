@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import sqlite3
 import struct
@@ -20,7 +21,8 @@ from tests.index.support import batch, cache, create, database
 
 from vse.cli.main import main
 from vse.errors import VSEError
-from vse.index.store import EmbeddedCollection, approximate
+from vse.index.filters import Filter
+from vse.index.store import EmbeddedCollection, approximate, checksums, scan
 from vse.index.store.checksums import BLOCK_BYTES, extended, rows_per_block, sums_of, weights
 
 COUNT, DIMENSIONS = 700, 24
@@ -99,39 +101,95 @@ def test_flipped_bits_of_an_approximate_index_switch_it_off(
         assert not reader.search(QUERY, 5).exact
         expected = reader.search(QUERY, 5, exact=True)
     (path,) = cache(place).glob(f"items-*.{kind}")
-    flip(path, path.stat().st_size // 2, 3)
-    with EmbeddedCollection.open(place) as reader:
-        found = reader.search(QUERY, 5)
-        assert found.exact
-        assert found.ids.tolist() == expected.ids.tolist()
-        assert path.name in " ".join(reader.verify().cache_problems)
+    size, generator, intact = path.stat().st_size, np.random.default_rng(6), path.read_bytes()
+    places = (0, size // 2, size - 1, *generator.integers(0, size, 3).tolist())
+    for damage in (*places, *generator.integers(0, size, 2).tolist()):
+        if damage in places:
+            flip(path, damage, int(generator.integers(8)))
+        else:
+            os.truncate(path, damage)
+        with EmbeddedCollection.open(place) as reader:
+            found = reader.search(QUERY, 5)
+            assert found.exact
+            assert found.ids.tolist() == expected.ids.tolist()
+            assert path.name in " ".join(reader.verify().cache_problems)
+        path.write_bytes(intact)
 
 
 SHORTEN = """
 import os, sys
 from pathlib import Path
 import numpy as np
-from vse.index.store import EmbeddedCollection
+from vse.index.store import EmbeddedCollection, approximate, checksums
 
-folder, query = Path(sys.argv[1]), np.array(eval(sys.argv[2]), np.float32)
+folder, query, state, endings = Path(sys.argv[1]), np.array(eval(sys.argv[2]), np.float32), sys.argv[3], sys.argv[4:]
+if "large" in state:
+    checksums.MAX_READ_BYTES = approximate.MAX_READ_BYTES = 4096
 reader = EmbeddedCollection.open(folder)
-before = reader.search(query, 20) if sys.argv[3] == "warm" else None
-for path in folder.glob("*/cache/items-*.vectors"):
-    os.truncate(path, 4096)
+before = None if "cold" in state else reader.search(query, 20)
+assert before is None or before.exact == ("ivfpq" not in endings)
+for ending in endings:
+    for path in folder.glob(f"*/cache/items-*.{ending}"):
+        os.truncate(path, 4096)
 after = reader.search(query, 20)
 sys.stdout.write(repr(after.ids.tolist()))
 """
 
 
-@pytest.mark.parametrize("state", ["warm", "cold"])
-def test_a_cache_that_is_shortened_under_a_reader_does_not_kill_it(sound: Path, tmp_path: Path, state: str) -> None:
-    """Reading a mapped page beyond the end of its file is a signal; the reader uses the database instead."""
+@pytest.mark.parametrize(
+    "state", ["warm", "cold", "large warm", "large cold", "large lists", "large lists and vectors"]
+)
+def test_a_cache_that_is_shortened_under_a_reader_does_not_kill_it(
+    sound: Path, tmp_path: Path, state: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Large files are not mapped either: a page beyond the end would be a signal. The reader uses the database."""
     copy = tmp_path / "copy"
     shutil.copytree(sound, copy)
-    arguments = [sys.executable, "-c", SHORTEN, str(copy), repr(QUERY.tolist()), state]
+    endings = [ending for ending, word in (("ivfpq", "lists"), ("vectors", "vectors")) if word in state] or ["vectors"]
+    if "lists" in state:
+        monkeypatch.setattr(approximate, "kind_for", lambda rows: "ivfpq" if rows else None)
+        EmbeddedCollection.open(copy, write=True).close()
+    arguments = [sys.executable, "-c", SHORTEN, str(copy), repr(QUERY.tolist()), state, *endings]
     done = subprocess.run(arguments, capture_output=True, text=True, check=False, timeout=60)
     assert done.returncode == 0, done.stderr
     assert done.stdout == repr(answers(sound)[0])
+
+
+@pytest.mark.parametrize("storage", ["float32", "float16", "int8"])
+def test_large_matrix_in_its_file_gives_the_answers_of_one_in_memory(
+    tmp_path: Path, storage: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Exact search, filters of any width, samples and damage; rows are read in any order."""
+    place = tmp_path / "collection"
+    meta = {"model": "old", "model_source": "old", "dimensions": DIMENSIONS, "storage": storage}
+    with EmbeddedCollection.create(place, **meta) as writer:
+        writer.add(batch(ROWS[:400], "a/"))
+        writer.add(batch(ROWS[400:], "b/"))
+    with EmbeddedCollection.open(place, write=True) as writer:
+        writer.remove([("/photos", "a/00007.jpg")])
+    for name in ("SMALL", "SCAN_BLOCK"):
+        monkeypatch.setattr(scan, name, 64)
+
+    def found() -> list[object]:
+        with EmbeddedCollection.open(place) as reader:
+            wheres = (None, Filter(folder="b"), Filter(kind="image"), Filter(folder="none"))
+            hits = [reader.search(QUERY, k, where=where) for where in wheres for k in (1, 9, 1000)]
+            return [(each.ids.tolist(), each.scores.tolist()) for each in hits] + [reader.sample(30).tolist()]
+
+    expected = found()
+    monkeypatch.setattr(checksums, "MAX_READ_BYTES", 0)
+    assert found() == expected
+    (path,) = cache(place).glob("items-*.vectors")
+    with EmbeddedCollection.open(place) as reader:
+        opened = reader.caches.by_table["items"].opened()
+        assert opened is not None
+        rows = np.random.default_rng(1).permutation(COUNT)[:300]
+        whole = np.fromfile(path, opened.vectors.form.dtype).reshape(COUNT, DIMENSIONS)
+        assert opened.vectors.take(rows).tobytes() == whole[rows].tobytes()
+    flip(path, path.stat().st_size // 2, 6)
+    assert found() == expected
+    with EmbeddedCollection.open(place) as reader:
+        assert "different vector" in " ".join(reader.verify().cache_problems)
 
 
 def test_a_block_that_is_being_purged_is_not_damage(sound: Path, tmp_path: Path) -> None:

@@ -128,7 +128,9 @@ def _differences(
         there = inside & ~missing
         seen += int(there.sum())
         rows = np.searchsorted(ids, some[there])
-        differs = (opened.matrix[rows].view(np.uint8) != vectors[there].view(np.uint8)).any(axis=1)
+        differs = (opened.vectors.take(rows, verified=False).view(np.uint8) != vectors[there].view(np.uint8)).any(
+            axis=1
+        )
         lacking += some[missing].tolist()
         differing += some[there][differs].tolist()
         progress.advance(len(some))
