@@ -289,26 +289,27 @@ class StoredLists:
         scanner = inner.get_InvertedListScanner(False, chosen)
         scanner.set_query(faiss.swig_ptr(prepared))
         scores, rows = np.full(POOL, -np.inf, np.float32), np.full(POOL, -1, np.int64)
+        best = faiss.swig_ptr(scores), faiss.swig_ptr(rows)
         for number, score in zip(places[0].tolist(), near[0].tolist(), strict=True):
             if number < 0 or not self._places[number][1]:
                 continue
             codes, ids = self._read(number)
             scanner.set_list(number, score)
-            pointers = (faiss.swig_ptr(each) for each in (codes, ids, scores, rows))
-            scanner.scan_codes(len(ids), *pointers, POOL)
+            scanner.scan_codes(len(ids), faiss.swig_ptr(codes), faiss.swig_ptr(ids), *best, POOL)
+        if rows.max() >= self.ntotal:
+            raise DamagedCacheError(self._file.path, np.empty(0, np.int64), "a list names other rows")
         return rows[np.argsort(-scores, kind="stable")]
 
     def _read(self, number: int) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+        """Return the codes and rows of a list: codes, room for more of them, and rows follow each other."""
         place, size, capacity = self._places[number]
-        codes, ids = np.empty(size * self._inner.code_size, np.uint8), np.empty(size, np.int64)
+        room = capacity * self._inner.code_size
+        content = np.empty(room + size * 8, np.uint8)
         try:
-            self._file.read(place, codes.data)
-            self._file.read(place + capacity * self._inner.code_size, ids.data.cast("B"))
+            self._file.read(place, content.data)
         except OSError as error:
             raise DamagedCacheError(self._file.path, np.empty(0, np.int64), first_line(error)) from None
-        if size and not 0 <= ids.min() <= ids.max() < self.ntotal:
-            raise DamagedCacheError(self._file.path, np.empty(0, np.int64), "a list names other rows")
-        return codes, ids
+        return content[: size * self._inner.code_size], content[room:].copy().view(np.int64)
 
 
 def propose(index: Any, query: Vectors, allowed: NDArray[np.bool_] | None) -> NDArray[np.int64] | None:
