@@ -95,3 +95,8 @@ def read_shards(folder: Path) -> tuple[pyarrow.Table, np.ndarray]:
     table = pyarrow.concat_tables(parquet.read_table(path) for path in sorted(folder.glob("shard-*.parquet")))
     flat = pyarrow.concat_arrays(chunk.flatten() for chunk in table.column("embedding").chunks)
     return table, flat.to_numpy().reshape(len(table), -1)
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    """The content of every file below a folder."""
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}

@@ -25,6 +25,7 @@ from tests.batch.support_batch import (
     SHARD,
     contents,
     expected,
+    files,
     image_table,
     model,
     read_shards,
@@ -50,10 +51,6 @@ def whole(photos, tmp_path_factory) -> Path:
     into = tmp_path_factory.mktemp("whole") / "out"
     embed(photos, into, shard_size=SHARD, threads=1)
     return into
-
-
-def files(folder: Path) -> dict[str, bytes]:
-    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
 def run(*arguments: object) -> int:

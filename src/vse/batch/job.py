@@ -74,6 +74,12 @@ class Work:
     model: str
     device: str | None
     threads: int | None
+    again: frozenset[int] = frozenset()
+    """Shards to compute although they are there."""
+
+    def is_done(self, shard: int, store: Store) -> bool:
+        """Return whether another job wrote a shard meanwhile."""
+        return shard not in self.again and all(map(store.is_whole, self.manifest.names(shard)))
 
     def run(self, shard: int, store: Store | None = None, progress: ProgressReporter | None = None) -> ShardResult:
         """Compute a shard in this process."""
@@ -109,6 +115,7 @@ def embed(
     format: Format = "parquet",  # noqa: A002 - as the option is called
     dtype: DType = "float32",
     text: str | None = None,
+    retry_failed: bool = False,
     device: str | None = None,
     threads: int | None = None,
     batch_size: int = 32,
@@ -126,6 +133,7 @@ def embed(
         format: ``"parquet"``, or ``"clip-retrieval"`` for its ``img_emb`` and ``metadata``.
         dtype: ``"float32"`` or ``"float16"``.
         text: Also embed the texts of this field of the source, such as ``"caption"``.
+        retry_failed: Compute shards again in which images failed.
         device: Where the model runs; the CPU by default.
         threads: Threads on the CPU; with Ray, the CPUs of each worker.
         batch_size: Images that the model computes at once; other batch sizes give slightly other embeddings.
@@ -166,10 +174,11 @@ def embed(
         parts=listing.parts,
     )
     manifest = agree(store, wanted)
-    there = complete_shards(store, manifest)
+    again = complete_shards(store, manifest, failed=True) if retry_failed else set[int]()
+    there = complete_shards(store, manifest) - again
     mine = [number for number in range(manifest.shards) if number % shard[1] == shard[0] - 1]
     missing = [number for number in mine if number not in there]
-    work = Work(listing, manifest, target, model, device, threads)
+    work = Work(listing, manifest, target, model, device, threads, frozenset(again))
     report.start(sum(last - first for first, last in map(manifest.range, missing)), "images")
     results: list[ShardResult] = []
     workers = 1
@@ -246,14 +255,10 @@ class _Forward:
 
 def _run_here(work: Work, shards: Sequence[int], store: Store, report: ProgressReporter) -> Results:
     for shard in shards:
-        if _is_there(store, work.manifest, shard):  # another job was faster
+        if work.is_done(shard, store):  # another job was faster
             report.advance(work.manifest.range(shard)[1] - work.manifest.range(shard)[0])
             continue
         yield work.run(shard, store, _Forward(report))
-
-
-def _is_there(store: Store, manifest: Manifest, shard: int) -> bool:
-    return store.exists(manifest.name(shard))
 
 
 def _run_on_ray(
@@ -288,7 +293,7 @@ def _connect(address: str) -> Any:
 def _ray_shard(work: Work, shard: int) -> ShardResult | None:
     """The task of a Ray worker: nothing if the shard is there by now, as after a retry."""
     store = open_store(work.into)
-    return None if _is_there(store, work.manifest, shard) else work.run(shard, store)
+    return None if work.is_done(shard, store) else work.run(shard, store)
 
 
 def _ray_results(

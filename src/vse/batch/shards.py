@@ -92,6 +92,11 @@ class Manifest:
             return f"shard-{shard:05}-{self.digest(shard)}.parquet"
         return f"metadata/metadata_{shard:05}.parquet"
 
+    def names(self, shard: int) -> tuple[str, ...]:
+        """Return the file with the embeddings of a shard, and the last one that is written; they may be the same."""
+        last = self.name(shard)
+        return (last,) if self.format == "parquet" else (f"img_emb/img_emb_{shard:05}.npy", last)
+
     def failures_name(self, shard: int) -> str:
         """Return the file that lists the images of a shard without an embedding."""
         return f"failures/failures-{shard:05}-{self.digest(shard)}.parquet"
@@ -161,23 +166,25 @@ def agree(store: Store, wanted: Manifest) -> Manifest:
     return found
 
 
-def complete_shards(store: Store, manifest: Manifest) -> set[int]:
-    """Return the shards that are there.
+def complete_shards(store: Store, manifest: Manifest, *, failed: bool = False) -> set[int]:
+    """Return the shards that are there; with ``failed``, those of them with failures. Damaged ones do not count.
 
     Raises:
         InputError: A shard was written by other work.
     """
     names = {manifest.name(shard): shard for shard in range(manifest.shards)}
+    sizes = dict(store.names())
     found: set[int] = set()
-    for name, _ in store.names():
+    for name in sizes:
         if name in names:
-            found.add(names[name])
+            if all(store.is_whole(each, sizes.get(each, 0)) for each in manifest.names(names[name])):
+                found.add(names[name])
         elif _SHARD.fullmatch(name):
             raise InputError(
                 f"{store.place}/{name} is no shard of this manifest (another model or source wrote it): "
                 "remove it, or choose another destination"
             )
-    return found
+    return {shard for shard in found if manifest.failures_name(shard) in sizes} if failed else found
 
 
 @dataclass(frozen=True)
@@ -210,6 +217,7 @@ def compute_shard(
     problems: list[BadImage] = []
     items = ShardItems(listing, first, last)
     vectors = model.encode_images(items, batch_size=manifest.batch_size, problems=problems, progress=progress)
+    items.expect_source()
     reasons = {problem.index: problem.reason for problem in problems}
     records: list[Record] = []
     for row in range(last - first):
@@ -226,12 +234,14 @@ def compute_shard(
     failed = [(records[row].path, reasons[row]) for row in sorted(reasons)]
     if failed:
         store.write(manifest.failures_name(shard), _failures(failed))
+    else:
+        store.remove(manifest.failures_name(shard))
     rows = [records[row] for row in kept]
     type_ = np.dtype(manifest.dtype)
     stored = vectors[kept].astype(type_)
     stored_texts = None if texts is None else texts[kept].astype(type_)
     if manifest.format == "clip-retrieval":
-        store.write(f"img_emb/img_emb_{shard:05}.npy", _npy(stored))
+        store.write(manifest.names(shard)[0], _npy(stored))
         if stored_texts is not None:
             store.write(f"text_emb/text_emb_{shard:05}.npy", _npy(stored_texts))
         store.write(manifest.name(shard), _table(manifest, shard, rows, None, None))

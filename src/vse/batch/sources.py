@@ -17,7 +17,7 @@ from functools import cached_property, lru_cache
 from itertools import accumulate, islice, product
 from typing import Any, Literal
 
-from vse.batch.store import OBJECT_STORES, Store, is_url, open_store
+from vse.batch.store import OBJECT_STORES, AccessError, Store, StoreError, is_url, open_store
 from vse.data.packed import ENDINGS, Packed, open_packed
 from vse.errors import InputError
 from vse.inputs.files import encodable, kind_of_name
@@ -29,6 +29,10 @@ MAX_LINE = 10_000
 MAX_LIST_BYTES = 20_000_000_000
 MAX_EXPANDED = 1_000_000
 """Names that braces may stand for."""
+PROBES = 16
+"""Images that are tried when all of a shard are unreachable."""
+SURELY_LOST = 8
+"""Files of a folder that do not vanish together unless the folder does."""
 FILES_OPEN = 4
 """Packed files that a process keeps open."""
 FETCHED = OBJECT_STORES | {"http", "https"}
@@ -88,8 +92,8 @@ class Listing:
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in self.__dict__.items() if name not in {"store", "_starts"}}
 
-    def image(self, number: int) -> bytes | str:
-        """Return the content or the local path of an image; raise BadImageError if there is none."""
+    def image(self, number: int) -> bytes:
+        """Return the content of an image; raise BadImageError if there is none."""
         if self.kind != "packed":
             return self._named(self.names[number])
         part, index = self._find(number)
@@ -118,7 +122,7 @@ class Listing:
             raise InputError(f"{self.place}/{part.name} holds {len(packed):,} images, expected {part.count:,}")
         return packed
 
-    def _named(self, name: str) -> bytes | str:
+    def _named(self, name: str) -> bytes:
         """Return the image at a name of a list or a table: relative to its place, a local path, or a URL."""
         if is_url(name):
             if name.partition("://")[0].lower() not in FETCHED or "::" in name:
@@ -271,12 +275,44 @@ class ShardItems:
 
     def __init__(self, listing: Listing, first: int, last: int) -> None:
         self._listing, self._first, self._count = listing, first, last - first
+        self._unreachable: dict[int, AccessError] = {}
 
     def __len__(self) -> int:
         return self._count
 
-    def __getitem__(self, index: int) -> bytes | str:
-        return self._listing.image(self._first + range(self._count)[index])
+    def __getitem__(self, index: int) -> bytes:
+        index = range(self._count)[index]
+        try:
+            return self._listing.image(self._first + index)
+        except AccessError as error:
+            self._unreachable[index] = error
+            raise
+
+    def expect_source(self) -> None:
+        """Raise StoreError if images were unreachable because the source is, and not because these are missing.
+
+        The source is there if an image can be read that was read before; where none was, one of some others.
+        """
+        if not self._unreachable:
+            return
+        read = next((self._first + n for n in reversed(range(self._count)) if n not in self._unreachable), None)
+        others = len(self._listing)
+        # The names of a folder were listed by this job: that all of a shard are gone is no accident of the list.
+        sure = self._listing.kind == "folder" and self._count >= SURELY_LOST
+        probes = [read] if read is not None else [] if sure else range(0, others, -(-others // PROBES))
+        for number in probes:
+            try:
+                self._listing.image(number)
+            except AccessError:
+                continue
+            except BadImageError:
+                pass
+            return
+        name, reason = min((error.name, error.reason) for error in self._unreachable.values())
+        raise StoreError(
+            f"{self._listing.place} cannot be read ({reason}): {len(self._unreachable):,} of {self._count:,} images of "
+            f"a shard, such as {name}; nothing was written for them, and the same command resumes"
+        )
 
 
 def plain_fields(fields: Mapping[str, Any]) -> dict[str, Any]:

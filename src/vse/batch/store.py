@@ -22,7 +22,7 @@ from vse._util.walk import walk_files
 from vse.data.packed import Opener, open_local
 from vse.errors import InputError, VSEError, first_line, require
 from vse.inputs.files import os_reason
-from vse.inputs.images import BadImageError, ImageLimits
+from vse.inputs.images import BadImageError, ImageLimits, file_content
 
 ATTEMPTS = 3
 PAUSE = 0.5
@@ -30,11 +30,16 @@ PAUSE = 0.5
 OBJECT_STORES = frozenset({"s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "adl", "oss", "oci", "r2", "memory"})
 """Their objects appear whole; elsewhere a file is renamed."""
 TEMPORARY = ".part"
+PARQUET_END = b"PAR1"
 _URL = re.compile(r"([a-z][a-z0-9+.-]*)://", re.IGNORECASE)
 
 
 class StoreError(VSEError):
     """A folder or object store cannot be read or written now; what was written before is complete."""
+
+
+class AccessError(BadImageError):
+    """An image that cannot be reached now: it is missing, or the permission, the disk or the network is."""
 
 
 class Store(Protocol):
@@ -50,14 +55,17 @@ class Store(Protocol):
     def opener(self, name: str) -> Opener:
         """Return what opens a file for random access."""
 
-    def content(self, name: str) -> bytes | str:
-        """Return the content of an image, or its local path."""
+    def content(self, name: str) -> bytes:
+        """Return the content of an image; raise AccessError if it cannot be reached."""
 
     def read(self, name: str) -> bytes | None:
         """Return the content of a small file, None if there is none."""
 
-    def exists(self, name: str) -> bool:
-        """Return whether there is a file of this name."""
+    def is_whole(self, name: str, size: int | None = None) -> bool:
+        """Return whether there is a file of this name, not empty and, if it is Parquet, not truncated."""
+
+    def remove(self, name: str) -> None:
+        """Remove a file, if there is one."""
 
     def write(self, name: str, content: bytes) -> None:
         """Write a file; readers see all of it or nothing."""
@@ -120,8 +128,14 @@ class LocalStore:
     def opener(self, name: str) -> Opener:
         return partial(open_local, str(Path(self.place) / name))
 
-    def content(self, name: str) -> str:
-        return str(Path(self.place) / name)
+    def content(self, name: str) -> bytes:
+        path = Path(self.place) / name
+        try:
+            return file_content(path, str(path), ImageLimits())
+        except BadImageError as error:
+            if isinstance(error.__context__, OSError):  # otherwise it is a folder, too large, …
+                raise AccessError(error.name, error.reason) from None
+            raise
 
     def read(self, name: str) -> bytes | None:
         try:
@@ -131,12 +145,27 @@ class LocalStore:
         except OSError as error:
             raise StoreError(f"{Path(self.place) / name} cannot be read: {os_reason(error)}") from None
 
-    def exists(self, name: str) -> bool:
-        return (Path(self.place) / name).is_file()
+    def is_whole(self, name: str, size: int | None = None) -> bool:
+        try:
+            with (Path(self.place) / name).open("rb") as file:
+                file.seek(-len(PARQUET_END), os.SEEK_END)
+                return file.read() == PARQUET_END or not name.endswith(".parquet")
+        except OSError:  # also if it is shorter
+            return False
+
+    def remove(self, name: str) -> None:
+        try:
+            (Path(self.place) / name).unlink(missing_ok=True)
+        except OSError as error:
+            raise StoreError(f"{Path(self.place) / name} cannot be removed: {os_reason(error)}") from None
 
     def write(self, name: str, content: bytes) -> None:
         with self._temporary(name, content) as (temporary, target):
-            replace_file(temporary, target)
+            try:
+                replace_file(temporary, target)
+            except FileNotFoundError:
+                if not target.exists():  # otherwise another job completed it, and cleaned up
+                    raise
 
     def create(self, name: str, content: bytes) -> bool:
         with self._temporary(name, content) as (temporary, target):
@@ -192,6 +221,8 @@ class RemoteStore:
             found = self._retry("listed", partial(self.filesystem.find, self.root, detail=True))
         except FileNotFoundError:
             return
+        except PermissionError as error:
+            raise self._refused("listed", error) from None
         prefix = self.root + "/"
         for path in sorted(found):
             name = path[len(prefix) :] if path.startswith(prefix) else path.rpartition("/")[2]
@@ -214,18 +245,38 @@ class RemoteStore:
                 raise BadImageError(shown, f"more than {limit:,} bytes")
             return content
         except FileNotFoundError:
-            raise BadImageError(shown, "no such file") from None
+            raise AccessError(shown, "no such file") from None
         except PermissionError as error:
-            raise BadImageError(shown, f"no permission ({first_line(error)})") from None
+            raise AccessError(shown, f"no permission: {first_line(error)}") from None
 
     def read(self, name: str) -> bytes | None:
         try:
             return self._retry("read", partial(self.filesystem.cat_file, self._path(name)))
         except FileNotFoundError:
             return None
+        except PermissionError as error:
+            raise self._refused("read", error) from None
 
-    def exists(self, name: str) -> bool:
-        return bool(self._retry("read", partial(self.filesystem.exists, self._path(name))))
+    def is_whole(self, name: str, size: int | None = None) -> bool:
+        path, least = self._path(name), len(PARQUET_END)
+        try:
+            if size is None:
+                size = int(self._retry("read", partial(self.filesystem.size, path)) or 0)
+            if size <= least or self.whole_objects or not name.endswith(".parquet"):
+                return size > least
+            return bool(self._retry("read", partial(self.filesystem.tail, path, least)) == PARQUET_END)
+        except FileNotFoundError:
+            return False
+        except PermissionError as error:
+            raise self._refused("read", error) from None
+
+    def remove(self, name: str) -> None:
+        try:
+            self._retry("written", partial(self.filesystem.rm_file, self._path(name)))
+        except FileNotFoundError:
+            pass
+        except OSError as error:
+            raise self._refused("written", error) from None
 
     def write(self, name: str, content: bytes) -> None:
         path = self._path(name)
@@ -257,6 +308,10 @@ class RemoteStore:
     def _read_some(self, path: str, size: int) -> bytes:
         with self.filesystem.open(path, "rb") as file:
             return file.read(size)
+
+    def _refused(self, done: str, error: OSError) -> StoreError:
+        reason = f"no permission: {first_line(error)}"
+        return StoreError(f"{self.place} cannot be {done} ({reason}): the same command resumes")
 
     def _path(self, name: str) -> str:
         return f"{self.root}/{name}" if name else self.root
