@@ -137,8 +137,8 @@ def test_damaged_clip_retrieval_shards_count_as_missing(photos, tmp_path):
     into = tmp_path / "out"
     embed(photos, into, shard_size=SHARD, threads=1, format="clip-retrieval")
     before = files(into)
-    (into / "img_emb/img_emb_00001.npy").write_bytes(b"")
-    (into / "metadata/metadata_00002.parquet").write_bytes(b"")
+    next(into.glob("img_emb/img_emb_00001-*.npy")).write_bytes(b"")
+    next(into.glob("metadata/metadata_00002-*.parquet")).write_bytes(b"")
     assert embed(photos, into, shard_size=SHARD, threads=1, format="clip-retrieval").computed == 2
     assert files(into) == before
     origin = [parquet.read_schema(path).metadata[b"vse-embeddings"] for path in (into / "metadata").iterdir()]

@@ -65,29 +65,39 @@ def make_source(kind: str, folder: Path) -> str:
         return str(folder / "list.txt")
     if kind == "tars":
         return f"{write_tars(folder / 'tars')}/{{00..01}}.tar"
-    if kind == "parquet bytes":
-        return str(write_parquet(folder / "bytes.parquet"))
-    if kind == "parquet paths":
-        parquet.write_table(pyarrow.table({"path": [f"images/{name}" for name in NAMES]}), folder / "paths.parquet")
+    if kind.startswith("parquet"):
+        write_parquet(folder / "rows.parquet")
+        if kind == "parquet paths":
+            parquet.write_table(pyarrow.table({"path": [f"images/{name}" for name in NAMES]}), folder / "rows.parquet")
         return str(folder / "*.parquet")
-    if kind == "memory url":
-        memory = fsspec.filesystem("memory")
-        for name in ("00.tar", "01.tar"):
-            memory.pipe_file(f"/tars/{name}", (write_tars(folder / "tars") / name).read_bytes())
-        return "memory://tars"
+    if kind == "arrow":
+        with pyarrow.ipc.new_stream(str(folder / "data.arrow"), image_table().schema) as writer:
+            writer.write_table(image_table(), max_chunksize=2)
+        return str(folder / "data.arrow")
+    if kind.startswith("memory"):
+        write_parquet(folder / "parquet/bytes.parquet")
+        local = {"memory tars": write_tars(folder / "tars"), "memory folder": images}.get(kind, folder / "parquet")
+        for path in local.iterdir():
+            fsspec.filesystem("memory").pipe_file(f"/{kind[7:]}/{path.name}", path.read_bytes())
+        return f"memory://{kind[7:]}"
     return images.as_uri() if kind == "file url" else str(images)
 
 
-@pytest.mark.parametrize("kind", ["folder", "file url", "list", "tars", "parquet bytes", "parquet paths", "memory url"])
+KINDS = ["folder", "file url", "list", "tars", "parquet bytes", "parquet paths", "arrow"]
+URLS = ["memory tars", "memory folder", "memory parquet"]
+
+
+@pytest.mark.parametrize("kind", KINDS + URLS)
 def test_embeddings_do_not_depend_on_packing(kind, tmp_path):
     """Each kind of source gives the embeddings that the model computes, in order, with distinct ids."""
     report = embed(make_source(kind, tmp_path), tmp_path / "out", shard_size=SHARD, threads=1)
     assert (report.items, report.embedded, report.failed, report.shards, report.remaining) == (COUNT, COUNT, 0, 3, 0)
     table, vectors = read_shards(tmp_path / "out")
-    np.testing.assert_array_equal(vectors, expected())
+    tars = kind in {"tars", "memory tars"}  # a shard is of one file
+    np.testing.assert_array_equal(vectors, expected((0, 3, 4, COUNT)) if tars else expected())
     assert len(set(table.column("id").to_pylist())) == COUNT
     assert table.schema.field("embedding").type == pyarrow.list_(pyarrow.float32(), vectors.shape[1])
-    if kind in {"tars", "memory url"}:
+    if tars:
         rows = [json.loads(text) for text in table.column("metadata").to_pylist()]
         assert rows == [{"width": 40 + number, "caption": CAPTIONS[number]} for number in range(COUNT)]
 
@@ -216,7 +226,8 @@ def test_shards_are_imported_and_searched(tmp_path, capsys):
     assert f"{COUNT - SHARD} embeddings of model {model().fingerprint()}" in capsys.readouterr().out
 
 
-def test_clip_retrieval_files_hold_images_and_texts(tmp_path):
+@pytest.mark.parametrize("url", [False, True])
+def test_clip_retrieval_files_hold_images_and_texts(tmp_path, url):
     """``img_emb``, ``text_emb`` and ``metadata`` have the same rows; a sample without a caption is a failure."""
     table = image_table().to_pylist()
     table[2]["caption"] = None
@@ -224,7 +235,7 @@ def test_clip_retrieval_files_hold_images_and_texts(tmp_path):
     into = tmp_path / "out"
     report = embed(
         tmp_path / "rows.parquet",
-        into,
+        "memory://clip/out" if url else into,
         shard_size=SHARD,
         threads=1,
         format="clip-retrieval",
@@ -232,6 +243,8 @@ def test_clip_retrieval_files_hold_images_and_texts(tmp_path):
         text="caption",
     )
     assert (report.embedded, report.failed) == (COUNT - 1, 1)
+    if url:
+        fsspec.filesystem("memory").get("memory://clip/out", str(into), recursive=True)
     kept = [number for number in range(COUNT) if number != 2]
     images = np.concatenate([np.load(path) for path in sorted((into / "img_emb").iterdir())])
     texts = np.concatenate([np.load(path) for path in sorted((into / "text_emb").iterdir())])

@@ -11,16 +11,8 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from vse.batch.embedders import worker_model
-from vse.batch.shards import (
-    MANIFEST,
-    DType,
-    Format,
-    Manifest,
-    ShardResult,
-    agree,
-    complete_shards,
-    compute_shard,
-)
+from vse.batch.manifest import DType, Format, Manifest, agree, complete_shards, read_manifest
+from vse.batch.shards import ShardResult, compute_shard, list_damaged
 from vse.batch.sources import Listing, list_source
 from vse.batch.store import Store, StoreError, is_url, open_store
 from vse.errors import InputError, VSEError, first_line, require, unknown_choice
@@ -31,7 +23,7 @@ SHARD_SIZE = 10_000
 RETRIES = 3
 """How often Ray repeats a shard whose worker or node was lost."""
 MAX_ERRORS = 3
-"""Shards that may fail on Ray before the job stops; one of a damaged file leaves the others going."""
+"""Shards that may fail before the job stops; one of a damaged file leaves the others going."""
 AHEAD = 2
 """Ray tasks in flight for each CPU of the cluster."""
 Results: TypeAlias = Generator["ShardResult", None, None]
@@ -42,7 +34,8 @@ class EmbedReport:
     """What a job did, and what is there now.
 
     ``embedded`` and ``failed`` count images of this job; ``skipped`` are shards that were there; ``remaining`` are
-    shards that are not there yet, of all workers. Failures are listed in ``failures/*.parquet``.
+    shards that are not there yet, of all workers; ``damaged`` are packed files that cannot be read. Failures are
+    listed in ``failures/*.parquet``.
     """
 
     source: str
@@ -55,6 +48,7 @@ class EmbedReport:
     remaining: int
     embedded: int
     failed: int
+    damaged: int
     seconds: float
     images_per_second: float
     workers: int
@@ -152,9 +146,8 @@ def embed(
     _check_apart(place, target)
     report = progress or SilentProgress()
     store = open_store(target)
-    content = store.read(MANIFEST)
-    known = () if content is None else Manifest.from_json(content, store.place).parts
-    listing = list_source(place, known)
+    there = read_manifest(store)
+    listing = list_source(place, () if there is None else there.parts, store)
     if text is not None and listing.kind != "packed":
         raise InputError(f"{place} has no column {text!r}: texts come with tars and Parquet; leave it out")
     towers = worker_model(model, device, threads)
@@ -164,6 +157,7 @@ def embed(
         model=towers.fingerprint(),
         model_source=str(model),
         dimensions=towers.embed_size,
+        source=listing.kind,
         source_digest=listing.digest,
         items=len(listing),
         shard_size=shard_size,
@@ -173,11 +167,13 @@ def embed(
         batch_size=batch_size,
         parts=listing.parts,
     )
-    manifest = agree(store, wanted)
-    again = complete_shards(store, manifest, failed=True) if retry_failed else set[int]()
-    there = complete_shards(store, manifest) - again
+    manifest, everything = agree(store, wanted)
+    if listing.kind == "packed":
+        list_damaged(store, listing.damaged, listing.parts)
+    before = complete_shards(store, manifest, everything)
+    again = {number for number, failed in before.items() if failed and retry_failed}
     mine = [number for number in range(manifest.shards) if number % shard[1] == shard[0] - 1]
-    missing = [number for number in mine if number not in there]
+    missing = [number for number in mine if number not in before or number in again]
     work = Work(listing, manifest, target, model, device, threads, frozenset(again))
     report.start(sum(last - first for first, last in map(manifest.range, missing)), "images")
     results: list[ShardResult] = []
@@ -189,7 +185,7 @@ def embed(
     with closing(runs):
         results.extend(runs)
     report.finish()
-    after = complete_shards(store, manifest)
+    after = complete_shards(store, manifest, everything)
     store.clean({manifest.name(number) for number in after})
     seconds = time.perf_counter() - began
     done = sum(result.embedded + result.failed for result in results)
@@ -204,6 +200,7 @@ def embed(
         remaining=manifest.shards - len(after),
         embedded=sum(result.embedded for result in results),
         failed=sum(result.failed for result in results),
+        damaged=len(listing.damaged),
         seconds=round(seconds, 3),
         images_per_second=round(done / seconds, 1) if done else 0.0,
         workers=workers,
@@ -254,11 +251,21 @@ class _Forward:
 
 
 def _run_here(work: Work, shards: Sequence[int], store: Store, report: ProgressReporter) -> Results:
+    errors: list[VSEError] = []
     for shard in shards:
         if work.is_done(shard, store):  # another job was faster
             report.advance(work.manifest.range(shard)[1] - work.manifest.range(shard)[0])
             continue
-        yield work.run(shard, store, _Forward(report))
+        try:
+            result = work.run(shard, store, _Forward(report))
+        except InputError as error:  # a damaged file: the other shards go on
+            errors.append(error)
+            if len(errors) == MAX_ERRORS:
+                raise
+            continue
+        yield result
+    if errors:
+        raise errors[0]
 
 
 def _run_on_ray(

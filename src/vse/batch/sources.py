@@ -11,14 +11,15 @@ import hashlib
 import json
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from itertools import accumulate, islice, product
 from typing import Any, Literal
 
+from vse.batch.parts import DamagedPart, Part, count_parts, open_part
 from vse.batch.store import OBJECT_STORES, AccessError, Store, StoreError, is_url, open_store
-from vse.data.packed import ENDINGS, Packed, open_packed
+from vse.data.packed import ENDINGS, Packed
 from vse.errors import InputError
 from vse.inputs.files import encodable, kind_of_name
 from vse.inputs.images import BadImageError
@@ -42,15 +43,6 @@ _RANGE = re.compile(r"(\d+)\.\.(\d+)")
 
 
 @dataclass(frozen=True)
-class Part:
-    """A packed file: its name, size in bytes, and number of images."""
-
-    name: str
-    size: int
-    count: int
-
-
-@dataclass(frozen=True)
 class Record:
     """What a shard stores of an image besides its embedding."""
 
@@ -68,7 +60,9 @@ class Listing:
         kind: What the names are: images of a folder, lines of a list, or packed files.
         names: The images; empty for packed files.
         parts: The packed files.
-        digest: Of the names and sizes, whatever the place.
+        digest: Of the names and sizes, whatever the place; of packed files of the kind alone.
+        damaged: Packed files that are left out.
+        offsets: The place where offsets of tars are kept.
     """
 
     place: str
@@ -76,6 +70,8 @@ class Listing:
     names: tuple[str, ...]
     parts: tuple[Part, ...]
     digest: str
+    damaged: tuple[DamagedPart, ...] = ()
+    offsets: str | None = None
 
     def __len__(self) -> int:
         return self._starts[-1] if self.kind == "packed" else len(self.names)
@@ -117,7 +113,7 @@ class Listing:
         return self.parts[at], number - self._starts[at]
 
     def _packed(self, part: Part) -> Packed:
-        packed = _opened(self.place, part.name)
+        packed = _opened(self.place, part.name, part.size, self.offsets)
         if len(packed) != part.count:
             raise InputError(f"{self.place}/{part.name} holds {len(packed):,} images, expected {part.count:,}")
         return packed
@@ -134,8 +130,8 @@ class Listing:
 
 
 @lru_cache(maxsize=FILES_OPEN)
-def _opened(place: str, name: str) -> Packed:
-    return open_packed(name, open_store(place).opener(name))
+def _opened(place: str, name: str, size: int, offsets: str | None) -> Packed:
+    return open_part(open_store(place), name, size, None if offsets is None else open_store(offsets))
 
 
 @lru_cache(maxsize=64)
@@ -143,30 +139,31 @@ def _remote(url: str) -> Store:
     return open_store(url)
 
 
-def list_source(source: str, known: Sequence[Part] = ()) -> Listing:
-    """Return the images of a source.
+def list_source(source: str, known: Sequence[Part] = (), offsets: Store | None = None) -> Listing:
+    """Return the images of a source; packed files that are damaged are left out, unless all are.
 
     Args:
         source: A folder of images, or of packed files (``.tar``, ``.parquet``, ``.arrow``); one such file, or several
             by a pattern (``data/{000..127}.tar``, ``data/*.parquet``); a list of paths and URLs (``.txt``), a line
             each; or an fsspec URL of one of these.
         known: Packed files that were counted before; equal ones are not opened again.
+        offsets: Where offsets of tars are kept.
 
     Raises:
-        InputError: There is no such source, it holds no images, or a packed file is damaged.
+        InputError: There is no such source, it holds no images, or all packed files are damaged.
         StoreError: It cannot be read now.
     """
     place, slash, name = source.rstrip("/").rpartition("/")
     pattern = name if slash else source
     base = place if slash and place else ("/" if slash else ".")
     if any(letter in source for letter in "*?{["):
-        return _patterned(source, known)
+        return _patterned(source, known, offsets)
     if pattern.lower().endswith(LISTS):
         return _from_list(open_store(base), pattern)
     if pattern.lower().endswith(ENDINGS):
         store = open_store(base)
         sizes = dict(_only(store, [pattern]))
-        return _from_packed(store, sizes, known, source)
+        return _from_packed(store, sizes, known, offsets, source)
     store = open_store(source.rstrip("/") or "/")
     found = dict(store.names())
     images = sorted(each for each in found if kind_of_name(each) == "image")
@@ -177,14 +174,14 @@ def list_source(source: str, known: Sequence[Part] = ()) -> Listing:
             f"pattern such as '{source.rstrip('/')}/*.tar'"
         )
     if packed:
-        return _from_packed(store, packed, known, source)
+        return _from_packed(store, packed, known, offsets, source)
     if not images:
         kind = "holds no images" if found else "does not exist or is empty"
         raise InputError(f"{source} {kind}: expected a folder of images, a list, or {', '.join(ENDINGS)} files")
     return Listing(store.place, "folder", tuple(images), (), _digest("folder", ((n, found[n]) for n in images)))
 
 
-def _patterned(source: str, known: Sequence[Part]) -> Listing:
+def _patterned(source: str, known: Sequence[Part], offsets: Store | None) -> Listing:
     before = re.split(r"[*?{\[]", source, maxsplit=1)[0]
     base = before.rpartition("/")[0] or ("/" if before.startswith("/") else ".")
     store = open_store(base)
@@ -198,7 +195,7 @@ def _patterned(source: str, known: Sequence[Part]) -> Listing:
     chosen = {name: size for name, size in chosen.items() if name.lower().endswith(ENDINGS)}
     if not chosen:
         raise InputError(f"{source}: no {', '.join(ENDINGS)} files of such names")
-    return _from_packed(store, chosen, known, source)
+    return _from_packed(store, chosen, known, offsets, source)
 
 
 def expand_braces(pattern: str) -> list[str]:
@@ -229,17 +226,31 @@ def _only(store: Store, wanted: Sequence[str]) -> Iterator[tuple[str, int]]:
             yield name, file.seek(0, 2)
 
 
-def _from_packed(store: Store, sizes: Mapping[str, int], known: Sequence[Part], source: str) -> Listing:
-    counted = {(part.name, part.size): part.count for part in known}
-    parts = []
-    for name in sorted(sizes):
-        size = sizes[name]
-        count = counted.get((name, size))
-        parts.append(Part(name, size, len(_opened(store.place, name)) if count is None else count))
-    listing = Listing(store.place, "packed", (), tuple(parts), _digest("packed", ((p.name, p.size) for p in parts)))
+def _from_packed(
+    store: Store, sizes: Mapping[str, int], known: Sequence[Part], offsets: Store | None, source: str
+) -> Listing:
+    if known and not shared_parts(known, sizes.items()):
+        offsets = None  # which are of another source: the destination will be refused
+    parts, damaged = count_parts(store, sizes, known, offsets)
+    if not parts:
+        raise InputError(damaged[0].reason)
+    listing = Listing(
+        place=store.place,
+        kind="packed",
+        names=(),
+        parts=tuple(parts),
+        digest=_digest("packed", iter(())),
+        damaged=tuple(damaged),
+        offsets=None if offsets is None else offsets.place,
+    )
     if not len(listing):
         raise InputError(f"{source} holds no images: expected samples or rows")
     return listing
+
+
+def shared_parts(known: Iterable[Part], sizes: Iterable[tuple[str, int]]) -> bool:
+    """Return whether a packed file of the same name and size is among those known: otherwise it is another source."""
+    return not {(part.name, part.size) for part in known}.isdisjoint(sizes)
 
 
 def _from_list(store: Store, name: str) -> Listing:

@@ -10,7 +10,7 @@ import os
 import re
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -52,8 +52,8 @@ class Store(Protocol):
     def names(self) -> Iterator[tuple[str, int]]:
         """Yield the name and size of every file below the folder; nothing if it does not exist."""
 
-    def opener(self, name: str) -> Opener:
-        """Return what opens a file for random access."""
+    def opener(self, name: str, block: int | None = None) -> Opener:
+        """Return what opens a file for random access; a store reads ``block`` bytes ahead, by default some MB."""
 
     def content(self, name: str) -> bytes:
         """Return the content of an image; raise AccessError if it cannot be reached."""
@@ -69,6 +69,9 @@ class Store(Protocol):
 
     def write(self, name: str, content: bytes) -> None:
         """Write a file; readers see all of it or nothing."""
+
+    def upload(self, name: str, file: Path) -> None:
+        """Move a local file, which is on the disk of a local folder, to a name; readers see all of it or nothing."""
 
     def create(self, name: str, content: bytes) -> bool:
         """Write a file unless it exists; return whether it was written."""
@@ -125,7 +128,7 @@ class LocalStore:
             except OSError:  # a broken link: reading it says so
                 yield name, -1
 
-    def opener(self, name: str) -> Opener:
+    def opener(self, name: str, block: int | None = None) -> Opener:
         return partial(open_local, str(Path(self.place) / name))
 
     def content(self, name: str) -> bytes:
@@ -166,6 +169,13 @@ class LocalStore:
             except FileNotFoundError:
                 if not target.exists():  # otherwise another job completed it, and cleaned up
                     raise
+
+    def upload(self, name: str, file: Path) -> None:
+        try:
+            replace_file(file, Path(self.place) / name)
+            sync_folder(Path(self.place))
+        except OSError as error:
+            raise StoreError(f"{Path(self.place) / name} cannot be written: {os_reason(error)}") from None
 
     def create(self, name: str, content: bytes) -> bool:
         with self._temporary(name, content) as (temporary, target):
@@ -229,8 +239,8 @@ class RemoteStore:
             if not any(part.startswith(".") for part in name.split("/")):
                 yield name, int(found[path].get("size") or 0)
 
-    def opener(self, name: str) -> Opener:
-        return partial(_open_remote, self.filesystem, self._path(name), f"{self.place}/{name}")
+    def opener(self, name: str, block: int | None = None) -> Opener:
+        return partial(_open_remote, self.filesystem, self._path(name), f"{self.place}/{name}", block)
 
     def content(self, name: str) -> bytes:
         limit, path, shown = ImageLimits().max_bytes, self._path(name), f"{self.place}/{name}".rstrip("/")
@@ -279,14 +289,20 @@ class RemoteStore:
             raise self._refused("written", error) from None
 
     def write(self, name: str, content: bytes) -> None:
+        self._put(name, lambda path: partial(self.filesystem.pipe_file, path, content))
+
+    def upload(self, name: str, file: Path) -> None:
+        self._put(name, lambda path: partial(self.filesystem.put_file, str(file), path))
+
+    def _put(self, name: str, put: Callable[[str], partial[Any]]) -> None:
         path = self._path(name)
         try:
             if self.whole_objects:
-                self._retry("written", partial(self.filesystem.pipe_file, path, content))
+                self._retry("written", put(path))
                 return
             temporary = f"{path}.{uuid.uuid4().hex[:8]}{TEMPORARY}"
             self._retry("written", partial(self.filesystem.makedirs, path.rpartition("/")[0], exist_ok=True))
-            self._retry("written", partial(self.filesystem.pipe_file, temporary, content))
+            self._retry("written", put(temporary))
             self._retry("written", partial(self.filesystem.mv, temporary, path))
         except (OSError, TypeError, NotImplementedError) as error:
             raise StoreError(f"{self.place} cannot be written ({first_line(error)}): check the address") from None
@@ -332,9 +348,9 @@ class RemoteStore:
         raise StoreError(f"{self.place} cannot be {done}")
 
 
-def _open_remote(filesystem: Any, path: str, shown: str) -> BinaryIO:
+def _open_remote(filesystem: Any, path: str, shown: str, block: int | None) -> BinaryIO:
     try:
-        return filesystem.open(path, "rb")
+        return filesystem.open(path, "rb", block_size=block)
     except FileNotFoundError:
         raise InputError(f"{shown} does not exist") from None
     except Exception as error:
