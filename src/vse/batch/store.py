@@ -302,8 +302,13 @@ class RemoteStore:
                 return
             temporary = f"{path}.{uuid.uuid4().hex[:8]}{TEMPORARY}"
             self._retry("written", partial(self.filesystem.makedirs, path.rpartition("/")[0], exist_ok=True))
-            self._retry("written", put(temporary))
-            self._retry("written", partial(self.filesystem.mv, temporary, path))
+            try:
+                self._retry("written", put(temporary))
+                self._retry("written", partial(self.filesystem.mv, temporary, path))
+            except BaseException:
+                with suppress(Exception):
+                    self.filesystem.rm_file(temporary)
+                raise
         except (OSError, TypeError, NotImplementedError) as error:
             raise StoreError(f"{self.place} cannot be written ({first_line(error)}): check the address") from None
 
@@ -319,7 +324,11 @@ class RemoteStore:
         return True
 
     def clean(self, complete: set[str]) -> None:
-        """Nothing is left: an upload that was not completed is no object."""
+        if self.whole_objects:  # an upload that was not completed is no object
+            return
+        for name, _ in list(self.names()):
+            if name.endswith(TEMPORARY) and name.removesuffix(TEMPORARY).rpartition(".")[0] in complete:
+                self.remove(name)
 
     def _read_some(self, path: str, size: int) -> bytes:
         with self.filesystem.open(path, "rb") as file:
