@@ -345,9 +345,27 @@ def test_source_lists_do_not_reach_around_their_place(tmp_path):
         (["--shard", "0/4"], "1 ≤ I ≤ N"),
         (["--shard", "1/2", "--ray", "auto"], "use one of them"),
         (["--format", "npz"], "--help"),
+        (["--ray", "nowhere"], "expected auto or HOST:PORT"),
+        (["--ray", "127.0.0.1:1"], "no Ray cluster at 127.0.0.1:1"),
     ],
 )
 def test_embed_usage_errors_are_one_line(photos, tmp_path, capsys, arguments, message):
-    """Wrong options end with code 2."""
-    assert run(photos, "--into", tmp_path / "out", *arguments) == 2
-    assert message in capsys.readouterr().err
+    """Wrong options end with code 2, an address without a cluster with 1; nothing is written."""
+    code = 1 if arguments[0] == "--ray" else 2
+    assert run(photos, "--into", tmp_path / "out", *arguments) == code
+    assert message in capsys.readouterr().err.splitlines()[-1]
+    assert not (tmp_path / "out").exists()
+
+
+def test_store_that_renames_is_left_without_temporary_files(photos, whole, tmp_path):
+    """Where uploads are files first, those of a killed job are removed once their shard is complete."""
+    url, into = f"local://{tmp_path}/out", tmp_path / "out"
+    embed(photos, url, shard_size=SHARD, threads=1, shard=(1, 3))
+    (first,) = (path.name for path in into.glob("shard-*"))
+    left = [into / f"{name}.0123abcd.part" for name in (first, "shard-00009-0123456789ab.parquet")]
+    for path in left:
+        path.write_bytes(b"half")
+    embed(photos, url, shard_size=SHARD, threads=1)
+    assert [path.exists() for path in left] == [False, True], "the other one may be written right now"
+    left[1].unlink()
+    assert files(into) == files(whole)

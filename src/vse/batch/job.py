@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import re
+import socket
 import time
 from collections.abc import Generator, Sequence
 from contextlib import closing
@@ -24,6 +26,7 @@ RETRIES = 3
 """How often Ray repeats a shard whose worker or node was lost."""
 MAX_ERRORS = 3
 """Shards that may fail before the job stops; one of a damaged file leaves the others going."""
+CONNECT_SECONDS = 5.0
 AHEAD = 2
 """Ray tasks in flight for each CPU of the cluster."""
 Results: TypeAlias = Generator["ShardResult", None, None]
@@ -142,6 +145,8 @@ def embed(
     """
     began = time.perf_counter()
     _check(shard, shard_size, format, dtype, batch_size)
+    if ray is not None:
+        _check_cluster(ray)
     place, target = os.fspath(source), os.fspath(into)
     _check_apart(place, target)
     report = progress or SilentProgress()
@@ -275,6 +280,21 @@ def _run_on_ray(
     cpus = threads or 1
     slots = max(1, int(ray.cluster_resources().get("CPU", 1)) // cpus)
     return min(slots, max(1, len(shards))), _ray_results(ray, work, shards, cpus, slots, report)
+
+
+def _check_cluster(address: str) -> None:
+    """Refuse an address where nobody answers: Ray itself would try for minutes."""
+    if address == "auto":
+        return
+    found = re.fullmatch(r"(?:ray://)?\[?([^\s/]+?)\]?:([0-9]{1,5})", address)
+    if found is None:
+        raise InputError(f"--ray {address}: expected auto or HOST:PORT")
+    try:
+        socket.create_connection((found[1], int(found[2])), timeout=CONNECT_SECONDS).close()
+    except (OSError, OverflowError) as error:
+        raise InputError(
+            f"no Ray cluster at {address} ({first_line(error)}): start one with 'ray start', or check the address"
+        ) from None
 
 
 def _connect(address: str) -> Any:
