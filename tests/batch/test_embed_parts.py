@@ -21,7 +21,7 @@ from tests.batch.support_batch import (
     write_folder,
 )
 
-from vse.batch import embed, sources
+from vse.batch import StoreError, embed, sources
 from vse.batch.store import open_store
 from vse.cli.main import main
 from vse.errors import InputError
@@ -109,6 +109,8 @@ class CountedFile(AbstractBufferedFile):
     """A file of a store that counts the bytes it sends."""
 
     def _fetch_range(self, start, end):
+        if CountedStore.lost:
+            raise ConnectionError("reset by peer")
         content = CountedStore.files[self.path][start:end]
         CountedStore.sent += len(content)
         return content
@@ -118,6 +120,7 @@ class CountedStore(AbstractFileSystem):
     protocol = "counted"
     files: dict[str, bytes] = {}  # noqa: RUF012
     sent = 0
+    lost = False
 
     def info(self, path, **kwargs):
         path = self._strip_protocol(path)
@@ -155,3 +158,8 @@ def test_tars_are_listed_by_their_headers_once(tmp_path, monkeypatch):
     sources._opened.cache_clear()
     assert sources.list_source("counted://bucket", (), offsets) == first
     assert CountedStore.sent > before
+    monkeypatch.setattr(CountedStore, "lost", True)
+    for ending in (".tar", ".parquet"):
+        monkeypatch.setattr(CountedStore, "files", {f"bucket/a{ending}": tars["bucket/a.tar"]})
+        with pytest.raises(StoreError, match=r"bucket/a\..* cannot be read \(reset by peer\)"):
+            sources.list_source("counted://bucket")

@@ -87,7 +87,11 @@ def count_parts(
             raise StoreError(f"{store.place}/{name} cannot be read ({first_line(error)}): resume later") from error
 
     with ThreadPoolExecutor(COUNTED_AT_ONCE) as pool:
-        found = list(pool.map(count, sorted(sizes)))
+        try:
+            found = list(pool.map(count, sorted(sizes)))
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
     return (
         [each for each in found if isinstance(each, Part)],
         [each for each in found if isinstance(each, DamagedPart)],

@@ -6,6 +6,7 @@ under a temporary name and renamed; an object store shows an object only when it
 
 from __future__ import annotations
 
+import io
 import os
 import re
 import time
@@ -15,7 +16,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, BinaryIO, Protocol
+from typing import Any, BinaryIO, Protocol, cast
 
 from vse._util.atomic import replace_file, sync_folder
 from vse._util.walk import walk_files
@@ -359,8 +360,39 @@ class RemoteStore:
 
 def _open_remote(filesystem: Any, path: str, shown: str, block: int | None) -> BinaryIO:
     try:
-        return filesystem.open(path, "rb", block_size=block)
+        return cast("BinaryIO", io.BufferedReader(_RemoteFile(filesystem.open(path, "rb", block_size=block), shown)))
     except FileNotFoundError:
         raise InputError(f"{shown} does not exist") from None
     except Exception as error:
         raise StoreError(f"{shown} cannot be read ({first_line(error)}): the same command resumes") from error
+
+
+class _RemoteFile(io.RawIOBase):
+    """A file whose failures are those of its store: a parser would take them for damage of the file."""
+
+    def __init__(self, file: BinaryIO, shown: str) -> None:
+        self._file, self._shown = file, shown
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        try:
+            content = self._file.read(len(buffer))
+        except Exception as error:
+            raise StoreError(f"{self._shown} cannot be read ({first_line(error)}): the same command resumes") from error
+        buffer[: len(content)] = content
+        return len(content)
+
+    def seek(self, offset: int, whence: int = 0) -> int:
+        return self._file.seek(offset, whence)
+
+    def tell(self) -> int:
+        return self._file.tell()
+
+    def close(self) -> None:
+        self._file.close()
+        super().close()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import os
 import shutil
 import tempfile
@@ -11,7 +10,7 @@ from contextlib import closing, suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Any, BinaryIO, cast
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from vse.errors import InputError, VSEError, first_line
 
@@ -70,7 +69,7 @@ class RemotePath:
     def open(self, mode: str = "rb") -> BinaryIO:
         """Open the file for reading bytes."""
         try:
-            return cast("BinaryIO", io.BufferedReader(_Reader(_beside(self).opener(self.name)(), str(self)), 1 << 16))
+            return _beside(self).opener(self.name)()
         except InputError:
             raise FileNotFoundError(str(self)) from None
 
@@ -136,34 +135,3 @@ def _folder(path: RemotePath) -> Store:
 
 def _beside(path: RemotePath) -> Store:
     return _folder(path.parent)
-
-
-class _Reader(io.RawIOBase):
-    """A file of a store whose errors, which have no common class, are those of a disk."""
-
-    def __init__(self, file: BinaryIO, name: str) -> None:
-        self._file, self._name = file, name
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        try:
-            content = self._file.read(len(buffer))
-        except Exception as error:
-            raise OSError(f"{self._name} cannot be read now ({first_line(error)}): import again") from error
-        buffer[: len(content)] = content
-        return len(content)
-
-    def seek(self, offset: int, whence: int = 0) -> int:
-        return self._file.seek(offset, whence)
-
-    def tell(self) -> int:
-        return self._file.tell()
-
-    def close(self) -> None:
-        self._file.close()
-        super().close()
