@@ -226,7 +226,7 @@ def test_a_run_of_videos_or_tars_by_two_processes_is_a_run_of_one(tmp_path, kind
         values, steps = grid_recipe(tars).model_dump(mode="json", exclude_none=True), 2
     recipe = write_toml(tmp_path / "recipe.toml", values)
     command = torchrun("-m", "vse", "train", recipe, "--into", tmp_path / "run", "--json", logs=tmp_path / "logs")
-    done = subprocess.run(command, env=environment(), timeout=120, capture_output=True, text=True, check=False)
+    done = subprocess.run(command, env=environment(), timeout=300, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     train(Recipe.model_validate(values), tmp_path / "alone")
     assert len(losses(tmp_path / "run")) == steps
