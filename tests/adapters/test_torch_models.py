@@ -17,6 +17,12 @@ from vse.pooling import GPO, AvgPool, MaxPool, create_pooling, list_poolings
 transformers = pytest.importorskip("transformers")
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _repaired():
+    """A torchvision without its operators breaks what is imported first: transformers, timm, sentence-transformers."""
+    repair_torchvision()
+
+
 @pytest.mark.parametrize("name", list_poolings())
 def test_attention_mask_equals_the_boolean_mask(name):
     """Every pooling takes the mask of a tokenizer as it is."""
@@ -57,8 +63,7 @@ def test_map_pooling_pools_cells_in_either_layout():
 
 @pytest.fixture(scope="module")
 def timm():
-    """The library, with torchvision repaired."""
-    repair_torchvision()
+    """The library."""
     return pytest.importorskip("timm")
 
 

@@ -31,7 +31,6 @@ from sentence_transformers.base.modules import InputModule, Module  # noqa: E402
 from vse.models.sources import model_folder  # noqa: E402
 from vse.pooling import create_pooling  # noqa: E402
 
-
 COPY = "model"
 """Where a saved :class:`VSEEncoder` keeps its model, in its own folder."""
 
