@@ -25,6 +25,8 @@ from vse.progress import SilentProgress
 from vse.training.result import TrainingResult
 
 SIDES = ("image", "text")
+SIMPLE = [{"name": "avg", "options": {}}, {"name": "max", "options": {}}, {"name": "k-max", "options": {"k": 4}}]
+"""The poolings that a quick search tries."""
 ROWS = {
     "headline": 7,
     "local-elements": 13,
@@ -213,8 +215,8 @@ def simple_runs(place, row, free):
     wanted, found = rest(own_recipe(place, row)), []
     for folder in (place / "runs").iterdir():
         told = json.loads((folder / "run.json").read_text())["recipe"]
-        names = {told["model"][side]["pooling"]["name"] for side in free}
-        if rest(told) == wanted and names <= {"avg", "max", "k-max"}:
+        poolings = [told["model"][side]["pooling"] for side in free]
+        if rest(told) == wanted and all(each in SIMPLE for each in poolings):
             found.append(json.loads((folder / "result.json").read_text())["best"]["rsum"])
     return found
 
