@@ -105,7 +105,7 @@ def test_backbone_of_the_authors_detector_in_two_parts(pictures, weights, tmp_pa
 
 @pytest.mark.parametrize("as_parts", [False, True])
 def test_weights_without_counters_of_batches(pictures, weights, tmp_path, as_parts):
-    """Files of torch before 0.4.1 lack ``num_batches_tracked``: the backbone keeps its own; no other tensor may lack."""
+    """Files of torch before 0.4.1 lack ``num_batches_tracked``: the backbone keeps its own, and lacks nothing else."""
     old = {name: value for name, value in weights.items() if not name.endswith("num_batches_tracked")}
     assert len(old) < len(weights)
     torch.save(two_parts(old) if as_parts else old, tmp_path / "old.pth")
