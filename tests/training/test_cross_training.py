@@ -15,12 +15,15 @@ from vse._util.strict import parse
 from vse.cli.main import main
 from vse.errors import InputError
 from vse.evaluation.models import evaluate
+from vse.systems import pair_model as module
+from vse.systems.pair_model import PairModel
 from vse.training.mining import FOLDER, HardNegatives, mine_candidates
 from vse.training.recipe import Recipe
 from vse.training.train import train
 from vse.training.trainer import Trainer
 
 BERT = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
+SCAN = {"kind": "pairs", "system": "scan"}
 MODEL = {"kind": "cross", "feature_size": WIDTH, "architecture": BERT}
 
 
@@ -101,6 +104,40 @@ def test_eval_command_reranks_with_a_cross_encoder(data, first_stage, whole, tmp
         assert main(["eval", first_stage, *options, *given]) in {1, 2}
         error = capsys.readouterr().err.splitlines()[-1]
         assert words in error
+
+
+@pytest.fixture(scope="module")
+def scan(data, tmp_path_factory):
+    """A tiny SCAN model, trained for one epoch."""
+    recipe = tiny_recipe(data, model=SCAN, schedule={"epochs": 1, "decay_epochs": 0, "batch_size": 16})
+    return str(train(recipe, tmp_path_factory.mktemp("scan") / "run").model)
+
+
+def test_eval_command_reranks_with_scan_and_scores_no_other_pairs(data, first_stage, scan, capsys, monkeypatch):
+    """Depth bounds the pairs; re-ranking everything equals the system alone."""
+    asked, scored = [], []
+    ask, score = PairModel.score_candidates, module.score_blocks
+
+    def counted_blocks(*args, **options):
+        for rows, columns, block in score(*args, **options):
+            scored.append(block.numel())
+            yield rows, columns, block
+
+    def counted(self, images, texts, rows, columns, **options):
+        asked.append(len(rows))
+        return ask(self, images, texts, rows, columns, **options)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(module, "score_blocks", counted_blocks)
+        patch.setattr(PairModel, "score_candidates", counted)
+        options = ["--data", str(data), "--samples", "5", "--json"]
+        assert main(["eval", first_stage, *options, "--rerank", scan, "--depth", "1"]) == 0
+    card = json.loads(capsys.readouterr().out)["results"][0]["card"]
+    assert card["models"][0]["reranker"]["depth"] == 1
+    assert sum(scored) == sum(asked) <= 6 + 12  # one candidate of each image and of each caption, of 72 pairs
+    alone = evaluate(scan, data, samples=5).results[0].metrics.rsum
+    deep = evaluate(first_stage, data, rerank=scan, depth=12, samples=5).results[0].metrics.rsum
+    assert deep == pytest.approx(alone)
 
 
 def test_rerank_benchmark_draws_the_curve_of_a_tiny_test(data, first_stage, whole, tmp_path):
