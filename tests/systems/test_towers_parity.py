@@ -122,6 +122,20 @@ def test_cvse_equals_loops_over_concepts():
     np.testing.assert_allclose(found, [*matched, sum(divergence)], **CLOSE)
 
 
+def test_cvse_drops_words_and_fuses_otherwise_in_training():
+    """Equal words of a caption lose other dimensions; with dropout of 0, only the fusion of training differs."""
+    calm = SYSTEMS["cvse"]["system"] | {"fusion": 0.9, "training_fusion": 0.85}
+    model, batch = built("cvse", system=calm).train(), inputs()
+    fused, instance, consensus = (each.detach() for each in sides_of(model, batch)[0][:3])
+    torch.testing.assert_close(fused, torch.nn.functional.normalize(0.85 * instance + 0.15 * consensus))
+    encoder = built("cvse", system=calm | {"dropout": 0.5}).text_encoder
+    same = torch.full((64,), 7)
+    assert len(encoder._distinct(same)[0]) == 1
+    embedded, which = encoder.train()._distinct(same)
+    assert len(embedded[which].unique(dim=0)) > 1
+    assert (embedded == 0).float().mean() == pytest.approx(0.5, abs=0.15)
+
+
 def test_sco_equals_gated_concepts_and_generated_captions():
     """The best region of each concept, the gate, the caption, and the cross-entropy of the caption's concepts."""
     model = built("sco")

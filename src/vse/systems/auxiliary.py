@@ -117,9 +117,7 @@ class Reasoning(Auxiliary):
 
     def __init__(self, config: VSRNConfig, size: int, vocabulary_size: int) -> None:
         super().__init__()
-        self.decoder = CaptionDecoder(
-            size, vocabulary_size, config.decoder, score_padding=config.score_padding
-        )
+        self.decoder = CaptionDecoder(size, vocabulary_size, config.decoder, score_padding=config.score_padding)
 
     def sides(self, image_encoder: Any, text_encoder: Any, inputs: Inputs) -> tuple[Side, Side]:
         elements, mask = _elements(image_encoder, inputs)

@@ -137,9 +137,10 @@ class Levels(NamedTuple):
 class Consensus(Readout):
     """CVSE: attention over the elements, a mixture of concepts, and their weighted sum.
 
-    The query m of the attention is the mean of the unit elements, of a text scaled to unit length: ``a_n = w · (tanh(W₁ e_n) ⊙ tanh(W₂ m))``, and the
-    instance level ``‖Σ softmax(a)_n e_n‖``. Concepts are weighted by ``softmax(κ w' · (tanh(W₃ c) ⊙ tanh(W₄ i)))``; a
-    text adds ``ρ softmax(κ y)`` of its own labels y with weight ρ. The embedding is ``‖α i + (1 - α) Σ p_c c‖``.
+    The query m of the attention is the mean of the unit elements, that of a text scaled to unit length:
+    ``a_n = w · (tanh(W₁ e_n) ⊙ tanh(W₂ m))``, and the instance level ``‖Σ softmax(a)_n e_n‖``. Concepts are weighted by
+    ``softmax(κ w' · (tanh(W₃ c) ⊙ tanh(W₄ i)))``; a text adds ``ρ softmax(κ y)`` of its own labels y with weight ρ. The
+    embedding is ``‖α i + (1 - α) Σ p_c c‖``.
     """
 
     def __init__(
