@@ -140,19 +140,27 @@ def test_eval_command_reranks_with_scan_and_scores_no_other_pairs(data, first_st
     assert deep == pytest.approx(alone)
 
 
-def test_rerank_benchmark_draws_the_curve_of_a_tiny_test(data, first_stage, whole, tmp_path):
+@pytest.mark.parametrize("second", ["cross", "scan"])
+def test_rerank_benchmark_draws_the_curve_of_a_tiny_test(second, data, first_stage, whole, scan, tmp_path):
     """Depth 0 is the first stage, the last point the whole ranking, and the marked point reaches its quality."""
     path = Path(__file__).parents[2] / "benchmarks/rerank.py"
     spec = importlib.util.spec_from_file_location("rerank_benchmark", path)
     benchmark = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(benchmark)
     places = ["--out", str(tmp_path / "c.json"), "--plot", str(tmp_path / "c.png")]
-    found = benchmark.main([first_stage, str(whole / "best"), "--data", str(data), "--depths", "0,1,3", *places])
+    model = scan if second == "scan" else str(whole / "best")
+    found = benchmark.main([first_stage, model, "--data", str(data), "--depths", "0,1,3", *places])
     points = json.loads((tmp_path / "c.json").read_text())["points"]
     assert [point["depth"] for point in points] == [0, 1, 3, 12]
+    pairs = [point["pairs_per_query"] * (6 + 12) for point in points]
+    assert pairs[0] == 0
+    assert pairs[1] <= 6 + 12
+    assert pairs[-1] == pytest.approx(6 * 12)
     assert points[0]["rsum"] == pytest.approx(evaluate(first_stage, data, samples=5).results[0].metrics.rsum)
-    assert points[-1]["rsum"] == pytest.approx(evaluate(str(whole / "best"), data, samples=5).results[0].metrics.rsum)
+    assert points[-1]["rsum"] == pytest.approx(evaluate(model, data, samples=5).results[0].metrics.rsum)
     assert found["equal"]["rsum"] >= points[-1]["rsum"]
+    assert found["best"]["rsum"] == max(point["rsum"] for point in points)
+    assert found["above"]["rsum"] >= points[0]["rsum"]
     assert (tmp_path / "c.png").stat().st_size < 100_000
 
 

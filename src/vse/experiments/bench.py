@@ -26,6 +26,7 @@ from vse.experiments.plan import Call, Grid, Variant
 from vse.models.protocols import CandidateScorer
 from vse.models.storage import WEIGHTS, load_model, read_weights
 from vse.systems.pair_model import PairModel, score_blocks
+from vse.training.recipe import flat
 from vse.training.recipes import toml_text
 from vse.training.result import TrainingResult
 from vse.training.run_folder import RESULT, RUN
@@ -182,7 +183,8 @@ def measured_before(grid: Grid, trained: Sequence[TrainedSeed], folder: Path) ->
             if not number.isdecimal() or not (path / RESULT).is_file() or (variant, int(number)) in have:
                 continue
             recipe = recipe_of(again if variant == RERANKED else grid, variant, int(number))
-            if read_json(path / RUN)["recipe"] == recipe.identity() and _data(path) == data:
+            before, now = flat(read_json(path / RUN)["recipe"]), flat(recipe.identity())
+            if all(now.get(key) == value for key, value in before.items()) and _data(path) == data:
                 found.append(TrainedSeed(variant, int(number), recipe, TrainingResult.read(path)))
     return found
 
