@@ -25,6 +25,7 @@ from vse.training.log import SOFTENED, MetricsLog, blame, collapsing, epoch_line
 from vse.training.mining import FirstStage
 from vse.training.optimizer import (
     create_optimizer,
+    gpo_parameters,
     load_optimizer_tensors,
     optimizer_tensors,
     set_rate,
@@ -91,8 +92,14 @@ class Trainer:
         parts = recipe.optimizer.backbone_parts
         parameters = trained_parameters(model, backbone=self.fine_tuning, parts=parts)
         objective = Objective(recipe.loss, self.steps_per_epoch, schedule.epochs)
-        optimizer = create_optimizer(parameters, recipe.optimizer)
-        self.step = TrainingStep(model, parameters, optimizer, objective, recipe, ranks)
+        gpo = gpo_parameters(model)
+        if schedule.pooling_from and not gpo:
+            raise InputError(
+                f"schedule.pooling_from is {schedule.pooling_from}, and no side of the model is pooled with GPO: leave "
+                "it out"
+            )
+        optimizer = create_optimizer(parameters, recipe.optimizer, gpo=gpo)
+        self.step = TrainingStep(model, parameters, optimizer, objective, recipe, ranks, gpo=gpo)
         self.guard = CollapseGuard(recipe.guard)
         self.search = PoolingSearch(model, recipe.seed, schedule.search_epochs * self.steps_per_epoch)
         self.average = AveragedWeights(model, recipe.run.average) if recipe.run.average is not None else None
@@ -147,7 +154,7 @@ class Trainer:
     def _epoch(self, log: MetricsLog | None, last_saved: float) -> float:
         epoch = self.position.epoch
         train_backbone = self.fine_tuning and epoch >= self.recipe.schedule.frozen_epochs
-        self.step.prepare(train_backbone=train_backbone)
+        self.step.prepare(train_backbone=train_backbone, train_gpo=epoch >= self.recipe.schedule.pooling_from)
         batches = self._batches(epoch)
         done = self.position.step - epoch * self.steps_per_epoch
         local_batches = [samples[self.local_rows] for samples in batches[done:]]

@@ -320,6 +320,7 @@ class Contrast:
     def to_json(self) -> dict[str, Any]:
         return {
             "claim": self.claim.text,
+            **({"selected": self.claim.remark} if self.claim.among else {}),
             "differs": list(self.differs),
             "difference": self.value,
             "interval": self.interval.to_json(),
