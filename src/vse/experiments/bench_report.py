@@ -79,8 +79,8 @@ class SystemRow:
 
     @property
     def training_seconds(self) -> float:
-        """The mean over seeds of the time of all steps, without evaluation; of both stages for a re-ranker."""
-        own = float(np.mean([each.trained.result.seconds for each in self.row.seeds]))
+        """The mean over seeds of the processor time of all steps; of both stages for a re-ranker."""
+        own = float(np.mean([each.trained.result.cpu_seconds for each in self.row.seeds]))
         return own + self.cost.first_training
 
     @property
@@ -126,7 +126,7 @@ class SystemRow:
                     "folder": str(each.trained.result.folder),
                     "epochs": each.trained.result.epochs,
                     "pairs_seen": pairs_seen(each.trained),
-                    "training_seconds": each.trained.result.seconds,
+                    "training_seconds": each.trained.result.cpu_seconds,
                     "dev_rsum": each.trained.result.best["rsum"],
                     "test": each.metrics.figures(),
                 }
@@ -160,7 +160,7 @@ class BenchResult:
             f"Protocol {test['protocol']} on {test['data']} {test['split']}: {test['protocol_summary']}.",
             *(f"{remark[:1].upper()}{remark[1:]}." for remark in test["remarks"]),
             f"Intervals: {test['samples']} bootstrap samples of the test images, not of trainings.",
-            "Pairs seen: steps times batch. Training: wall-clock seconds of all steps of one run.",
+            "Pairs seen: steps times batch. Training: processor time of all steps of one run.",
             "Test split: processor time of loading, encoding, scoring and ranking.",
             "Scoring: processor time of scores alone, both sides encoded before.",
         ]
@@ -217,7 +217,7 @@ def mean_interval(seeds: Sequence[MeasuredSeed]) -> Interval:
 def plot_quality(rows: Sequence[SystemRow]) -> Figure:
     """Plot rsum with its interval against the seconds of training and of scoring, a point for each system."""
     figure, (training, scoring) = axes(("Quality against training", "Quality against scoring"), (12.5, 5.2))
-    _plot_costs(training, rows, [row.training_seconds for row in rows], "seconds of training")
+    _plot_costs(training, rows, [row.training_seconds for row in rows], "processor seconds of training")
     _plot_costs(scoring, rows, [row.million_pairs for row in rows], "seconds of scoring a million pairs")
     training.set_ylabel("rsum on the test split", color=INK)
     return figure
