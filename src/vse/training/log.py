@@ -188,7 +188,7 @@ def read_metrics(folder: Path) -> list[dict[str, Any]]:
 
 
 def read_timings(folder: Path) -> dict[str, float]:
-    """Return the total seconds spent computing and waiting for data, and of the processor; repeated steps count each time.
+    """Return the total seconds of computing, of waiting for data and of the processor; repeated steps count each time.
 
     Runs of previous versions have no seconds of the processor.
     """
