@@ -82,7 +82,14 @@ def test_site_builds_strictly(tmp_path, monkeypatch):
 
     monkeypatch.setenv("NO_MKDOCS_2_WARNING", "1")
     build(load_config(str(ROOT / "mkdocs.yml"), strict=True, site_dir=str(tmp_path)))
-    for page, name in (("pooling", "GPO"), ("evaluation", "ranks.ranks"), ("training", "train.train")):
+    named = {
+        "pooling": "GPO",
+        "adapters": "VSEEncoder",
+        "batch": "embed",
+        "inputs": "Vocabulary",
+        "encoders": "Backbone",
+    }
+    for page, name in (*named.items(), ("evaluation", "ranks.ranks"), ("training", "train.train")):
         assert f'id="vse.{page}.{name}"' in (tmp_path / "reference" / f"{page}.html").read_text(encoding="utf-8")
     for page in tmp_path.rglob("*.html"):
         text = page.read_text(encoding="utf-8")

@@ -11,8 +11,6 @@ import vse
 from vse.adapters import mteb_encoder
 from vse.encoders.third_party import repair_torchvision
 
-repair_torchvision()
-mteb = pytest.importorskip("mteb")
 IMAGES, EACH = 12, 2
 
 
@@ -74,9 +72,12 @@ def tiny_task(home, captions, category):
     return Tiny()
 
 
+@pytest.mark.slow
 def test_mteb_recalls_equal_vse_evaluate(material, monkeypatch):
     """Texts retrieve images and images retrieve texts with the recalls of vse.evaluate, which MTEB calls hit rates."""
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    repair_torchvision()
+    mteb = pytest.importorskip("mteb")  # here: its import takes seconds, in every process that collects this module
     model, home, captions = material
     tasks = [tiny_task(home, captions, category) for category in ("t2i", "i2t")]
     found = mteb.evaluate(mteb_encoder(model), tasks, cache=None, show_progress_bar=False)
