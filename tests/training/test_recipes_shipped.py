@@ -153,7 +153,7 @@ VIDEO = {
     f"{data}-{method}"
     for data in ("msrvtt", "vatex", "msvd", "msvd-small")
     for method in ("vse-plus-plus", "vse-infinity", "hgr", "hgr-infinity")
-}
+} | {"msvd-sentence-vse-plus-plus", "msvd-sentence-vse-infinity"}
 
 PAIRS = ("scan-t2i", "scan-i2t", "scan", "imram", "caan")
 """Systems that score pairs; ``scan`` is the ensemble of its two directions."""
