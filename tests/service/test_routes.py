@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import PurePosixPath
 
 import pytest
-from tests.service.support import API, assert_problem, id_of
+from PIL import Image
+from tests.service.support import API, Home, application, assert_problem, id_of, painted
 
 from vse.index.open import open_collection
 
@@ -192,6 +193,24 @@ def test_evidence_route_adds_up_to_the_score(client, home):
         assert sum(shares) == pytest.approx(parts["score"], abs=1e-3)
         kinds.add(parts["kind"])
     assert kinds == {"image", "video"}
+
+
+def test_evidence_route_has_boxes_for_a_model_of_windows(models, tmp_path):
+    """Each window with its share of the score, in parts of what the model sees; their spread over cells sums to it."""
+    own = Home(tmp_path, models / "windows")
+    own.photos.mkdir()
+    Image.fromarray(painted(0)).save(own.photos / "a.png")
+    own.indexed()
+    with application(own.index) as client:
+        found = client.get(f"{API}/search", params={"q": "a dog in the snow"}).json()
+        (result,) = found["results"]
+        parts = client.get(f"{API}/items/{result['id']}/evidence", params={"query": found["query_id"]}).json()
+    assert len(parts["boxes"]) == 6
+    for box in parts["boxes"]:
+        assert 0 <= box["left"] < box["right"] <= 1
+        assert 0 <= box["top"] < box["bottom"] <= 1
+    assert sum(box["share"] for box in parts["boxes"]) == pytest.approx(result["score"], abs=2e-3)
+    assert sum(map(sum, parts["cells"])) == pytest.approx(result["score"], abs=2e-3)
 
 
 def test_collection_route_equals_the_index(client, home):

@@ -148,12 +148,14 @@ OWN = {
     "scenes-vse-infinity",
     "scenes-vse-plus-plus",
 }
+CELLS = {"cells-vse-infinity", "cells-vse-plus-plus"}
+"""On image files, with the last block of a packaged backbone trained."""
 
 VIDEO = {
     f"{data}-{method}"
     for data in ("msrvtt", "vatex", "msvd", "msvd-small")
     for method in ("vse-plus-plus", "vse-infinity", "hgr", "hgr-infinity")
-}
+} | {"msvd-sentence-vse-plus-plus", "msvd-sentence-vse-infinity"}
 
 PAIRS = ("scan-t2i", "scan-i2t", "scan", "imram", "caan")
 """Systems that score pairs; ``scan`` is the ensemble of its two directions."""
@@ -176,7 +178,7 @@ class TestShipped:
 
     def test_every_configuration_of_the_paper_is_there_and_no_other(self):
         """Every row of its tables, for all datasets; besides them what anybody can run."""
-        own = OWN | PROJECTED | PHOTO | VIDEO | DUAL | PAIR_RECIPES | CROSS | SYSTEMS
+        own = OWN | CELLS | PROJECTED | PHOTO | VIDEO | DUAL | PAIR_RECIPES | CROSS | SYSTEMS
         assert set(list_recipes()) == {"-".join(key) for key in ALL} | own
 
     @pytest.mark.parametrize("name", list_recipes())
@@ -262,6 +264,18 @@ class TestShipped:
         if name != "flickr8k-paper-schedule":
             expected = expected | {"loss.negatives": Recipe().loss.negatives}
         assert {key: at(recipe, key) for key in expected} == expected
+
+    @pytest.mark.parametrize("name", sorted(CELLS))
+    def test_recipes_of_cells_train_the_last_block(self, name):
+        """Images of 448 pixels, every other value as the recipe of windows of the same cells."""
+        recipe, windows = read_recipe(name), read_recipe(name.replace("cells", "regions"))
+        assert recipe.data.features is None
+        assert (recipe.model.image.backbone.name, recipe.model.image.image_size) == ("efficientnet-lite2", 448)
+        assert recipe.optimizer.backbone_parts == ("model.blocks.6", "model.conv_head", "model.bn2")
+        assert recipe.model.image.pooling == windows.model.image.pooling
+        assert (recipe.model.text, recipe.schedule, recipe.loss) == (windows.model.text, windows.schedule, windows.loss)
+        assert recipe.optimizer.lr == windows.optimizer.lr
+        assert recipe.augmentation.text == windows.augmentation.text
 
     def test_only_the_papers_schedule_mines_the_hardest_negatives_on_small_data(self):
         """There they collapse easily: the other recipes take the default objective and a guard that acts."""

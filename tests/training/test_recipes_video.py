@@ -11,6 +11,9 @@ from tests.training.support_recipes import at
 from tests.training.support_video import without_matplotlib, write_videos
 
 from vse.cli.main import main
+from vse.experiments import whole_models
+from vse.experiments.plan import Call
+from vse.progress import SilentProgress
 from vse.training.recipes import read_recipe
 
 # Copied from the paper (section on video-text matching) and from HGR's released code where the paper is silent.
@@ -92,6 +95,32 @@ def test_the_small_ones_differ_in_size_and_length_alone(method):
     for key in ("epochs", "decay_epochs"):
         assert small["schedule"].pop(key) < whole["schedule"].pop(key)
     assert small == whole
+
+
+@pytest.mark.parametrize("method", ["vse-plus-plus", "vse-infinity"])
+def test_sentence_encoder_replaces_the_words_alone(method):
+    """Against the small profile the text tower is another one, and the pooling of both sides stays."""
+    sentence, small = (read_recipe(f"{name}-{method}").identity() for name in ("msvd-sentence", "msvd-small"))
+    text, words = sentence["model"].pop("text"), small["model"].pop("text")
+    assert sentence == small
+    assert (text["kind"], text["pretrained"]) == ("transformer", "all-minilm-l6-v2")
+    assert text["pooling"] == words["pooling"]
+
+
+def test_video_experiment_has_rows_with_a_sentence_encoder(tmp_path, monkeypatch):
+    """They are trained only if they are named, with the claims about them."""
+    plans = []
+    monkeypatch.setattr(whole_models, "run_grid", lambda grid, *_: plans.append(grid))
+    for rows in ((), ("VSE∞, sentence encoder", "VSE++, sentence encoder")):
+        call = Call(tmp_path, SilentProgress(), data=tmp_path, rows=rows)
+        whole_models.VIDEO_MODELS.run(call, "msvd-small", tmp_path)
+    usual, further = ({row.label: row.recipe for row in grid.variants} for grid in plans)
+    assert list(usual) == ["VSE++", "VSE∞", "HGR", "HGR∞"]
+    assert {name for label, name in further.items() if label not in usual} == {
+        "msvd-sentence-vse-plus-plus",
+        "msvd-sentence-vse-infinity",
+    }
+    assert [len(grid.claims) for grid in plans] == [2, 4]
 
 
 @pytest.fixture(scope="module")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +32,10 @@ from vse.models.storage import load_model
 
 @dataclass(frozen=True)
 class Family:
-    """Whole models whose recipes' names share a beginning, compared on a test split."""
+    """Whole models whose recipes' names share a beginning, compared on a test split.
+
+    ``optional`` are further rows, by label, of recipes named in full; they are trained if the call names them.
+    """
 
     name: str
     title: str
@@ -40,19 +43,26 @@ class Family:
     claims: tuple[Claim, ...]
     quick: Changes
     seeds: tuple[int, ...]
+    optional: Mapping[str, str] = field(default_factory=dict)
 
     def run(self, call: Call, prefix: str, data: Path) -> GridResult:
         """Train the recipes ``prefix-…`` with every seed, and rank the test split."""
+        further = {label: name for label, name in self.optional.items() if label in call.rows}
+        named = {label: f"{prefix}-{name}" for label, name in self.models.items()} | further
         grid = Grid(
             name=self.name,
             title=self.title.format(prefix),
-            variants=tuple(Variant(label, f"{prefix}-{name}") for label, name in self.models.items()),
-            claims=self.claims,
+            variants=tuple(
+                Variant(label, name, panel=SENTENCES if label in further else "") for label, name in named.items()
+            ),
+            claims=tuple(claim for claim in self.claims if {claim.better, claim.worse} <= named.keys()),
             changes=(*data_changes(call, data), *(self.quick if call.quick else ()), *call.changes),
         )
         return run_grid(grid, call.chosen_seeds(self.seeds), call)
 
 
+SENTENCES = "sentence encoder"
+"""The panel of rows on MSVD whose words come from a pretrained sentence encoder."""
 IMAGE_MODELS = Family(
     name="main-table",
     title="VSE++ and VSE∞, {}",
@@ -65,9 +75,15 @@ VIDEO_MODELS = Family(
     name="video",
     title="Video–text retrieval",
     models={"VSE++": "vse-plus-plus", "VSE∞": "vse-infinity", "HGR": "hgr", "HGR∞": "hgr-infinity"},
-    claims=(Claim("VSE∞", "VSE++"), Claim("HGR∞", "HGR")),
+    claims=(
+        Claim("VSE∞", "VSE++"),
+        Claim("HGR∞", "HGR"),
+        Claim(f"VSE∞, {SENTENCES}", f"VSE++, {SENTENCES}"),
+        Claim(f"VSE∞, {SENTENCES}", "VSE∞"),
+    ),
     quick=("schedule.epochs=2", "schedule.decay_epochs=1", "data.captions_per_image=1", "model.embed_size=32"),
     seeds=(0, 1, 2),
+    optional={f"VSE++, {SENTENCES}": "msvd-sentence-vse-plus-plus", f"VSE∞, {SENTENCES}": "msvd-sentence-vse-infinity"},
 )
 VIDEO_RECIPES = {"hgr": "msvd-small", "msrvtt": "msrvtt", "vatex": "vatex"}
 """Layout → prefix of its recipes' names."""
