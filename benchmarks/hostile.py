@@ -8,9 +8,10 @@ within the limit and takes seconds. Both are indexed beside 40 images (of DIR, o
 for texts, first alone, then while ``--uploads`` clients upload these two files over and over. The most memory of all
 processes together is reported for both.
 
-With ``--cgroup`` the images, the two JPEGs and ``--bombs`` PNG and TIFF files of 144 and 169 megapixels are indexed in a
-memory cgroup of so many megabytes, without swap, and nothing else is measured: the peak is that of the kernel, which
-also counts what it killed. It needs the right to make a cgroup (root, or a delegated one).
+With ``--cgroup`` the images, the two JPEGs and ``--bombs`` PNG and TIFF files of 144 and 169 megapixels are indexed in
+a memory cgroup of so many megabytes, without swap, and nothing else is measured. The kernel reports the peak, with the
+pages of files that were read, and how many processes it killed. It needs the right to make a cgroup (root, or a
+delegated one).
 
 Latencies depend on what else the machine does: the ratio is that of one run.
 """
