@@ -1,11 +1,17 @@
 """Measure what hostile files cost: an index beside them, and text search while they are uploaded.
 
     python benchmarks/hostile.py [--photos DIR] [--uploads 8] [--queries 300] [--json]
+    python benchmarks/hostile.py --cgroup 2000 [--bombs 24]
 
 Two JPEGs of 49 megapixels and less than 1 MB: one repeats its last scan 5,000 times, the other 85 times, which is
 within the limit and takes seconds. Both are indexed beside 40 images (of DIR, or generated). Then a service is asked
 for texts, first alone, then while ``--uploads`` clients upload these two files over and over. The most memory of all
 processes together is reported for both.
+
+With ``--cgroup`` the images, the two JPEGs and ``--bombs`` PNG and TIFF files of 144 and 169 megapixels are indexed in
+a memory cgroup of so many megabytes, without swap, and nothing else is measured. The kernel reports the peak, with the
+pages of files that were read, and how many processes it killed. It needs the right to make a cgroup (root, or a
+delegated one).
 
 Latencies depend on what else the machine does: the ratio is that of one run.
 """
@@ -13,6 +19,7 @@ Latencies depend on what else the machine does: the ratio is that of one run.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import http.client
 import io
 import itertools
@@ -25,6 +32,7 @@ import tempfile
 import threading
 import time
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -41,13 +49,24 @@ def main() -> int:
     parser.add_argument("--photos", type=Path, help="folder of JPEG files")
     parser.add_argument("--uploads", type=int, default=8)
     parser.add_argument("--queries", type=int, default=300)
+    parser.add_argument("--cgroup", type=int, metavar="MEGABYTES", help="index in a memory cgroup of this size")
+    parser.add_argument("--bombs", type=int, default=24, help="PNG and TIFF files of 144 and 169 megapixels")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="vse-hostile-") as place:
         folder = Path(place) / "photos"
         write_files(folder, options.photos)
-        result = {"index": index(folder, Path(place) / "index.vse"), "service": {}}
-        result["service"] = serve(Path(place) / "index.vse", folder, options.uploads, options.queries)
+        result: dict[str, Any] = {}
+        if options.cgroup is not None:
+            write_bombs(folder, options.bombs)
+            with Cgroup(options.cgroup * 1_000_000) as group:
+                result["index in a cgroup"] = {
+                    **index(folder, Path(place) / "index.vse", group.command),
+                    **group.told(),
+                }
+        else:
+            result["index"] = index(folder, Path(place) / "index.vse")
+            result["service"] = serve(Path(place) / "index.vse", folder, options.uploads, options.queries)
     if options.json:
         print(json.dumps(result, indent=2))
     else:
@@ -73,8 +92,75 @@ def write_files(folder: Path, photos: Path | None) -> None:
         (folder / name).write_bytes(whole[:-2] + scan * count + b"\xff\xd9")
 
 
-def index(folder: Path, into: Path) -> dict[str, Any]:
-    command = [sys.executable, "-m", "vse", "index", str(folder), "--into", str(into), "--model", "photo", "--json"]
+def write_bombs(folder: Path, count: int) -> None:
+    """Write files of one colour: PNG and TIFF in turn, 12,000 and 13,000 pixels wide and high."""
+    for number in range(count):
+        ending, side = ("png", "tif")[number % 2], (12_000, 13_000)[number // 2 % 2]
+        path = folder / f"bomb{number:02}.{ending}"
+        if number >= 4:
+            shutil.copy(folder / f"bomb{number % 4:02}.{ending}", path)
+        elif ending == "png":
+            Image.new("RGB", (side, side), (90, 120, 40)).save(path, compress_level=1)
+        else:
+            Image.new("RGB", (side, side), (90, 120, 40)).save(path, compression="tiff_adobe_deflate")
+
+
+class Cgroup:
+    """A memory cgroup below that of this process, in version 1 or 2."""
+
+    def __init__(self, limit: int) -> None:
+        lines = [line.split(":", 2) for line in Path("/proc/self/cgroup").read_text("utf-8").splitlines()]
+        found = {name: path.strip("/") for _, names, path in lines for name in names.split(",")}
+        root, self._second = Path("/sys/fs/cgroup"), "memory" not in found
+        self._place = (root if self._second else root / "memory") / found.get("memory", found.get("", ""))
+        self._place /= f"vse-hostile-{os.getpid()}"
+        self._limit = limit
+        self.command = ["sh", "-c", f'echo $$ > "{self._place}/cgroup.procs" && exec "$@"', "sh"]
+
+    def __enter__(self) -> Cgroup:
+        limits = {"memory.max": self._limit, "memory.swap.max": 0}
+        if not self._second:
+            limits = {"memory.limit_in_bytes": self._limit, "memory.swappiness": 0}
+        try:
+            self._place.mkdir()
+            for name, value in limits.items():
+                (self._place / name).write_text(str(value), encoding="ascii")
+        except OSError as error:
+            self.__exit__()
+            again = f"systemd-run --user --scope -p MemoryMax={self._limit} -p MemorySwapMax=0 python {sys.argv[0]}"
+            raise SystemExit(
+                f"a memory cgroup cannot be made here ({error}): run it as root, or without --cgroup in one that is "
+                f"limited already: {again}"
+            ) from None
+        return self
+
+    def told(self) -> dict[str, int]:
+        """Return the peak in megabytes and how many processes the kernel killed."""
+        peak = "memory.peak" if self._second else "memory.max_usage_in_bytes"
+        events = "memory.events" if self._second else "memory.oom_control"
+        killed = dict(line.split() for line in (self._place / events).read_text("ascii").splitlines())["oom_kill"]
+        used = int((self._place / peak).read_text("ascii"))
+        return {"cgroup_peak_megabytes": used // 1_000_000, "killed_by_the_kernel": int(killed)}
+
+    def __exit__(self, *_: object) -> None:
+        with contextlib.suppress(OSError):
+            self._place.rmdir()
+
+
+def index(folder: Path, into: Path, within: Sequence[str] = ()) -> dict[str, Any]:
+    command = [
+        *within,
+        sys.executable,
+        "-m",
+        "vse",
+        "index",
+        str(folder),
+        "--into",
+        str(into),
+        "--model",
+        "photo",
+        "--json",
+    ]
     began = time.perf_counter()
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process, \
             Memory(process.pid) as memory:  # fmt: skip

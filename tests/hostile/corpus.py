@@ -6,17 +6,19 @@ import io
 from pathlib import Path
 
 import numpy as np
-from PIL import Image
+from PIL import Image, features
 from tests.hostile import images as hostile
 from tests.inputs.video.clips import write_clip
 
 FORMATS = {"JPEG": "jpg", "PNG": "png", "WEBP": "webp", "GIF": "gif", "TIFF": "tif", "BMP": "bmp", "PPM": "ppm"}
+if features.check("jpg_2000"):
+    FORMATS["JPEG2000"] = "jp2"
 DAMAGED = 4
 """Damaged copies of each file."""
 
 
 def write_corpus(folder: Path, seed: int = 0) -> dict[str, Path]:
-    """Write about fifty files into ``folder`` and return them by name."""
+    """Write about sixty files into ``folder`` and return them by name."""
     folder.mkdir(parents=True)
     random = np.random.default_rng(seed)
     files = {
@@ -24,6 +26,8 @@ def write_corpus(folder: Path, seed: int = 0) -> dict[str, Path]:
         "bomb.png": hostile.flat_png(14_000, 12_000),
         "screen.gif": hostile.gif_bomb(65_535, 65_535),
         "strip.tif": hostile.tiff_bomb(12_000, 12_000),
+        "chunks.png": hostile.many_chunks(50_000),
+        "layers.psd": hostile.psd_bomb(30_000, 30_000),
         "empty.jpg": b"",
         "text.png": b"not an image at all",
         "video.jpg": b"\0\0\0\x18ftypisom" + bytes(64),
@@ -34,6 +38,7 @@ def write_corpus(folder: Path, seed: int = 0) -> dict[str, Path]:
         Image.fromarray(pixels).save(stream, kind)
         for number in range(DAMAGED):
             files[f"{kind.lower()}{number}.{ending}"] = damaged(stream.getvalue(), random, number)
+    hostile.write_motion_jpeg(folder / "scans.mkv", [files["scans.jpg"]] * 3, side=512)
     write_clip(folder / "whole.mp4", seconds=3, rate=5)
     video = (folder / "whole.mp4").read_bytes()
     files |= {f"video{number}.mp4": damaged(video, random, number) for number in range(DAMAGED)}

@@ -44,6 +44,11 @@ def gif_bomb(width: int, height: int) -> bytes:
     return bytes(whole)
 
 
+def psd_bomb(width: int, height: int) -> bytes:
+    """Return a Photoshop file of 38 bytes that announces so many pixels."""
+    return b"8BPS" + struct.pack(">H6xHIIHH", 1, 3, height, width, 8, 3) + bytes(12)
+
+
 def tiff_bomb(width: int, height: int) -> bytes:
     """Return a TIFF of one deflated strip of zeros."""
     packer = zlib.compressobj(9)

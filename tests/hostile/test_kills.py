@@ -181,16 +181,25 @@ NOT_SYNCED = ("-shm", "-committed", ".lock")
 """Endings of files that may be lost with the power: SQLite rebuilds the first, the second may name fewer changes."""
 
 
-def unsynced_at_commit_points(log: str) -> list[str]:
-    """Return what is wrong with the order of writes, syncs and renames: each is a way to lose data with the power."""
-    dirty, unsynced_names, wrong = set[str](), set[str](), list[str]()
+def unsynced_at_commit_points(log: str, existing: set[str]) -> list[str]:
+    """Return what is wrong with the order of writes, syncs and renames: each is a way to lose data with the power.
+
+    The first write to a file that is not ``existing``, and a new folder, are names that have to be synced, too.
+    """
+    dirty, unsynced_names, seen, wrong = set[str](), set[str](), set(existing), list[str]()
     for number, line in enumerate(log.splitlines(), start=1):
         what, path, source = line.split("\t")
         folder, _, name = path.rpartition("/")
         if what == "write" and name == "acknowledged":  # not a file of the collection: marks where a call returned
             wrong += [f"{number}: acknowledged before {each} is synced" for each in dirty if each.endswith("-wal")]
+            wrong += [f"{number}: acknowledged before the names in {each!r} are synced" for each in unsynced_names]
+        elif what == "mkdir" and name not in {"", "cache"}:
+            unsynced_names.add(folder)
         elif what == "write" and not path.endswith(NOT_SYNCED):
             dirty.add(path)
+            if path not in seen and "/cache/" not in path and not name.startswith("."):  # its name is new, too
+                unsynced_names.add(folder)
+            seen.add(path)
         elif what == "fsync":
             dirty.discard(path)
             unsynced_names.discard(path)
@@ -210,15 +219,16 @@ def unsynced_at_commit_points(log: str) -> list[str]:
 def test_files_are_synced_before_a_name_leads_to_them(operations: Operations, tmp_path: Path) -> None:
     """A power failure finds every commit point after the data it refers to, and every acknowledged change on disk."""
     logs = []
-    for scenario in ("new", "changed", "upgrade"):
+    for scenario in ("new", "changed", "remove", "rebuild", "upgrade"):
         place = tmp_path / scenario
         place.mkdir()
         asked = prepared(scenario, operations, place)
         if scenario != "new":
             asked["acknowledged"] = asked["folder"] / "acknowledged"
+        existing = {str(path).removeprefix(str(asked["folder"])) for path in asked["folder"].rglob("*")}
         assert operations.run(**asked, log=place / "log") == DONE, operations.errors.read_text()
         logs.append((place / "log").read_text())
-        assert unsynced_at_commit_points(logs[-1]) == []
+        assert unsynced_at_commit_points(logs[-1], existing) == [], scenario
     assert "acknowledged" in logs[1]
     without_syncs = "".join(line for line in logs[0].splitlines(keepends=True) if not line.startswith("fsync"))
-    assert len(unsynced_at_commit_points(without_syncs)) > 5, "the audit finds missing syncs"
+    assert len(unsynced_at_commit_points(without_syncs, set())) > 5, "the audit finds missing syncs"

@@ -172,7 +172,8 @@ def test_hostile_corpus_through_features(tmp_path):
     corpus = write_corpus(tmp_path / "hostile")
     images = find_images(tmp_path / "hostile")
     report = extract_features(images, tiny(), tmp_path / "out", size=LARGE)
-    assert report.computed + len(report.problems) == len(images) == sum(not name.endswith("mp4") for name in corpus)
+    count = sum(not name.endswith((".mp4", ".mkv")) for name in corpus)
+    assert report.computed + len(report.problems) == len(images) == count
     assert {"scans.jpg", "bomb.png", "empty.jpg"} <= {Path(name).name for name in report.problems}
 
 
