@@ -129,10 +129,12 @@ def _build(options: argparse.Namespace, size: int) -> dict[str, Any]:
 def build_lists(made: Any, size: int) -> dict[str, Any]:
     """Build inverted lists over a cache, however small, and commit them to it."""
     from vse.index.store import approximate
+    from vse.index.store.cache import _index
+    from vse.progress import SilentProgress
 
     approximate.kind_for = lambda rows: "ivfpq"  # type: ignore[assignment]
     header = made.header()
-    made._index(made, header, None)
+    _index(made, header, SilentProgress())
     path = made.path(header, "ivfpq")
     index = approximate.load(path, size, DIMENSIONS)
     lists = approximate.library().extract_index_ivf(index)
