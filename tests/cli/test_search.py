@@ -13,6 +13,7 @@ import pytest
 from PIL import Image
 from tests.index.test_evidence import exported_folder
 from tests.support_models import build, picture
+from tests.systems.support_pairs import reranking_model
 
 from vse.cli.main import main
 from vse.index.query import combine
@@ -193,6 +194,23 @@ def test_search_command_prints_lines(place, capsys):
 def test_search_usage_errors_are_one_line(place, capsys, arguments, code, words):
     """With the exit code and the value."""
     assert words in error_line(capsys, code, "search", place.index, *arguments)
+
+
+def test_search_command_reranks_with_a_saved_model(place, capsys, tmp_path):
+    """The first K images are in the order of SCAN's scores of the files, the others in that of the embeddings."""
+    scan = reranking_model()
+    scan.save(tmp_path / "scan")
+    query = ("search", place.index, "a dog runs in the snow", "--type", "image", "-k", 20, "--all")
+    plain = reported(capsys, *query)["results"]
+    assert main([*map(str, query), "--rerank", str(tmp_path / "scan"), "--depth", "3", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)  # progress is on stderr
+    scores = scan.score_pairs([result["path"] for result in plain[:3]], ["a dog runs in the snow"])[:, 0]
+    wanted = [plain[place]["path"] for place in np.argsort(-scores, kind="stable")]
+    assert [result["path"] for result in found["results"]] == [*wanted, *(result["path"] for result in plain[3:])]
+    assert ["rerank_score" in result for result in found["results"]] == [True] * 3 + [False] * (len(plain) - 3)
+    assert found["reranking"]["scored"] == 3
+    assert "scores pairs" not in error_line(capsys, 2, *query, "--depth", 3)
+    assert "cannot re-rank" in error_line(capsys, 1, *query, "--rerank", place.model.folder)
 
 
 def test_search_command_checks_model(place, capsys, tmp_path):

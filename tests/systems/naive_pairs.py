@@ -78,8 +78,9 @@ def caan(regions: Array, words: Array, options, weights: dict[str, Array]) -> fl
     """``H = tanh(V K Uᵀ)``; inter-modal attention by rows and columns of H, intra-modal attention from both."""
     affinity = np.array([[np.tanh(v @ weights["affinity.weight"].T @ u) for u in words] for v in regions])
     clipped = np.maximum(affinity, 0)
-    by_region = np.stack([row / (np.sqrt((row**2).sum()) + EPS) for row in clipped])  # (N, L), over words
-    by_word = np.stack([row / (np.sqrt((row**2).sum()) + EPS) for row in clipped.T])  # (L, N), over regions
+    scale = softmax if options.normalise == "softmax" else lambda row: row / (np.sqrt((row**2).sum()) + EPS)
+    by_region = np.stack([scale(row) for row in clipped])  # (N, L), over words
+    by_word = np.stack([scale(row) for row in clipped.T])  # (L, N), over regions
     seen = weighted(regions, words, by_region, options, {key[16:]: w for key, w in weights.items() if "image_" in key})
     read = weighted(words, regions, by_word, options, {key[15:]: w for key, w in weights.items() if "text_" in key})
     return cosine(seen, read)

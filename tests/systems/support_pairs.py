@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import torch
+from tests.support_models import grid_config, word_tokenizer
 
 from vse.models.config import PairConfig
 from vse.models.pair_options import read_options
@@ -26,6 +27,13 @@ def pair_model(system: str = "scan", options: dict | None = None, tokenizer=None
     """A small model in evaluation mode with weights of seed 0."""
     torch.manual_seed(0)
     return PairModel.build(pair_config(system, options, **changes), tokenizer).eval()
+
+
+def reranking_model() -> PairModel:
+    """A small SCAN of image files, as a search re-ranks with."""
+    tokenizer = word_tokenizer()
+    text = {"kind": "bigru", "vocabulary_size": tokenizer.vocab_size, "word_size": 4}
+    return pair_model("scan", None, tokenizer, image=grid_config(pooling="none").model_dump(), text=text)
 
 
 def scoring(system: str, options: dict | None = None, size: int = SIZE, seed: int = 0) -> PairScoring:

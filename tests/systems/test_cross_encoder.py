@@ -14,6 +14,7 @@ from vse.errors import InputError
 from vse.evaluation.rerank import score_pairs_of
 from vse.models.config import CrossConfig
 from vse.models.protocols import CandidateScorer, PairScorer
+from vse.models.sources import load_torch
 from vse.models.storage import create_model
 from vse.systems import cross_encoder as module
 from vse.systems.cross_encoder import CrossEncoder
@@ -159,8 +160,8 @@ def test_base_size_has_the_parameters_of_uniter():
     assert count == layers + words + image + 768 + (768 * 768 + 768) + (768 + 1)
 
 
-def test_what_a_cross_encoder_cannot_do_is_one_line(monkeypatch):
-    """Other features, too many pairs (with their cost), embeddings, unknown words, other transformers."""
+def test_what_a_cross_encoder_cannot_do_is_one_line(monkeypatch, tmp_path):
+    """Other features, too many pairs (with their cost), embeddings, an export, unknown words, other transformers."""
     model, images = build(), images_of(False)
     with pytest.raises(InputError, match=r"image 0 is an array \(3, 10\); this cross-encoder takes sets of features"):
         model.score_pairs(images_of(True), CAPTIONS)
@@ -170,6 +171,8 @@ def test_what_a_cross_encoder_cannot_do_is_one_line(monkeypatch):
     with pytest.raises(InputError, match=r"12 pairs, about 0\.0 hours .* at most 11 are scored: .*--rerank") as error:
         model.score_pairs(images, CAPTIONS)
     assert "\n" not in str(error.value)
+    with pytest.raises(InputError, match="cross-encoder scores pairs"):
+        load_torch(model.save(tmp_path / "cross"))  # as vse export does
     for encode in (model.encode_images, model.encode_texts):
         with pytest.raises(InputError, match="has no single vector of either: use it with --rerank"):
             encode(images)

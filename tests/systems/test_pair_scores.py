@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import weakref
+
 import numpy as np
 import pytest
 import torch
@@ -18,6 +20,7 @@ from tests.systems.support_pairs import (
     scoring,
     weights_of,
 )
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from vse.errors import InputError
 from vse.systems.cross_attention import Sets
@@ -40,6 +43,7 @@ VARIANTS = [
     ("imram", {"steps": 4, "unit_memory": True, "mode": "text", "raw_feature_norm": "softmax"}),
     *(("caan", {"intra": intra}) for intra in ("semantic", "feature", "none")),
     ("caan", {"hidden_size": 3}),
+    ("caan", {"normalise": "softmax"}),
 ]
 REGIONS, WORDS = [4, 1, 3], [5, 2, 1, 3]
 
@@ -123,6 +127,56 @@ def test_blocks_of_pair_scores_are_those_of_the_whole(system):
         torch.autograd.grad(scores.square().sum(), [leaf, *made.parameters()]), expected, strict=True
     ):
         torch.testing.assert_close(found, wanted)
+
+
+class _Peak(TorchDispatchMode):
+    """The most bytes that tensors made inside held at once, those that share memory counted once."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.now = self.peak = 0
+        self.known: set[int] = set()
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        found = func(*args, **(kwargs or {}))
+        for each in found if isinstance(found, tuple | list) else (found,):
+            if isinstance(each, torch.Tensor):
+                self._count(each.untyped_storage())
+        return found
+
+    def _count(self, storage) -> None:
+        key, size = storage._cdata, storage.nbytes()
+        if key in self.known:
+            return
+        self.known.add(key)
+        self.now += size
+        self.peak = max(self.peak, self.now)
+        weakref.finalize(storage, self._forget, key, size)
+
+    def _forget(self, key: int, size: int) -> None:
+        self.known.discard(key)
+        self.now -= size
+
+
+@pytest.mark.parametrize(
+    ("system", "options"),
+    [
+        ("scan", {}),
+        ("scan", {"direction": "i2t"}),
+        ("imram", {"mode": "text"}),
+        ("imram", {"mode": "full"}),
+        ("caan", {}),
+        ("caan", {"intra": "feature", "normalise": "softmax"}),
+    ],
+)
+def test_scores_of_pairs_take_no_more_memory_than_they_say(system, options):
+    """The estimate by which blocks are cut: what a block allocates at once, projections of the sets aside."""
+    made = scoring(system, options, size=16)
+    images, texts = random_sets([12] * 20, size=16), random_sets([8] * 20, size=16, seed=1)
+    with torch.no_grad(), _Peak() as peak:
+        made(images, texts)
+    sets = images.elements.nbytes + texts.elements.nbytes
+    assert peak.peak <= 1.1 * made.numbers(12, 8, 16) * 8 * 400 + 8 * sets
 
 
 @pytest.mark.parametrize("system", SYSTEMS)

@@ -117,10 +117,11 @@ def test_micro_batches_of_a_system_have_whole_batch_gradients(name, data, tmp_pa
         torch.testing.assert_close(gradient, whole[key], rtol=1e-9, atol=1e-11)
 
 
-def test_export_of_sco_agrees_with_torch(runs, tmp_path):
-    """A readout with a frozen pooling inside, and a GRU of one direction, run in ONNX Runtime."""
+@pytest.mark.parametrize("name", ["vsrn", "de", "sco", "gxn"])
+def test_export_of_a_system_agrees_with_torch(name, runs, tmp_path):
+    """Graph reasoning, readouts with a frozen pooling inside, and a GRU of one direction run in ONNX Runtime."""
     pytest.importorskip("onnx")
-    report = export_onnx(vse.load(runs["sco"] / "best"), tmp_path / "onnx", largest_set=8)
+    report = export_onnx(vse.load(runs[name] / "best"), tmp_path / "onnx", largest_set=8)
     assert max(value.max_difference for value in report.agreement.values()) < 1e-4
 
 

@@ -68,9 +68,10 @@ def test_system_of_pairs_learns_and_is_evaluated_by_the_commands(system, data, t
     assert "has no single vector" in capsys.readouterr().err
 
 
-def test_interrupted_run_of_pairs_ends_with_the_same_bits(data, tmp_path):
-    """IMRAM, whose scores have parameters: parameters, optimizer, metrics and models."""
-    recipe = pair_recipe(data, "imram", run=EVERY_STEP, schedule=SHORT)
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_interrupted_run_of_pairs_ends_with_the_same_bits(system, data, tmp_path):
+    """Scores with and without parameters: parameters, optimizer, metrics and models."""
+    recipe = pair_recipe(data, system, run=EVERY_STEP, schedule=SHORT)
     interrupted(recipe, tmp_path / "whole")
     for report in (6, 12):
         interrupted(recipe, tmp_path / "run", at=report)

@@ -68,10 +68,13 @@ class CaanOptions(Options):
         intra: relations inside an image or a text: ``semantic``, second-order attention by way of the other side;
             ``feature``, similarities of the elements themselves; ``none``.
         hidden_size: width of the layer that weights the elements; that of the elements if None.
+        normalise: how the affinities of an element become weights: ``l2norm`` scales them to unit length, ``softmax``
+            lets them add up to 1.
     """
 
     intra: Literal["semantic", "feature", "none"] = "semantic"
     hidden_size: Annotated[int, Field(ge=1, le=100_000)] | None = None
+    normalise: Literal["l2norm", "softmax"] = "l2norm"
 
 
 PairOptions: TypeAlias = ScanOptions | ImramOptions | CaanOptions

@@ -4,7 +4,7 @@ For regions ``V (N, D)`` and words ``U (L, D)``:
 
 - affinity ``H = tanh(V K Uᵀ)``, clipped at 0: ``A = [H]₊``;
 - inter-modal attention: ``A_v`` and ``A_u``, A with the weights of each region over the words, and of each word over
-  the regions, scaled to unit length;
+  the regions, scaled to unit length (or by a softmax, ``normalise``);
 - intra-modal attention: ``A_v A_vᵀ``, how much two regions respond to the same words, and ``A_uᵀ A_u`` for words. This
   is the second-order attention of the paper;
 - ``f = softmax(w_v · tanh(A_v A_vᵀ V Q₁ + A_v U Q₂))`` weights the regions, and likewise g the words;
@@ -31,6 +31,7 @@ class SideAttention(nn.Module):
         super().__init__()
         hidden = options.hidden_size or size
         self.intra = options.intra
+        self.normalise = options.normalise
         self.other = nn.Linear(size, hidden, bias=False)
         self.weight = nn.Linear(hidden, 1, bias=False)
         self.own = nn.Linear(size, hidden, bias=False) if options.intra != "none" else None
@@ -42,10 +43,13 @@ class SideAttention(nn.Module):
         Args:
             own: sets of K elements.
             other: sets of M elements.
-            alignments: ``(X, Y, M, K)``, 0 for padding; scaled here to unit length over the M elements.
+            alignments: ``(X, Y, M, K)``, 0 for padding; normalised here over the M elements.
         """
-        lengths = torch.linalg.vector_norm(alignments, dim=2, keepdim=True)
-        alignments = alignments / (lengths + SMALLEST_NORM)
+        if self.normalise == "softmax":
+            alignments = alignments.masked_fill(~other.mask[None, :, :, None], float("-inf")).softmax(dim=2)
+        else:
+            lengths = torch.linalg.vector_norm(alignments, dim=2, keepdim=True)
+            alignments = alignments / (lengths + SMALLEST_NORM)
         context = self.other(other.elements)  # (Y, M, H)
         if self.own is not None and self.relation is None:
             second = alignments.flatten(1, 2) @ self.own(own.elements)  # (X, Y·M, H)
