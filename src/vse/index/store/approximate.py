@@ -13,8 +13,8 @@ Inverted lists
 
 Memory
     Building holds the codes and row numbers, 72 bytes per vector, the training sample and one block of vectors.
-    Searching holds a graph, and of inverted lists beyond 512 MB the centroids alone: the lists that a search visits
-    are read, and so are the rows that it scores. Nothing is mapped.
+    Searching holds a graph, and of inverted lists beyond an eighth of the memory the centroids alone: the lists that a
+    search visits are read, and so are the rows that it scores. Nothing is mapped.
 """
 
 from __future__ import annotations

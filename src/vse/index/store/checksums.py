@@ -21,6 +21,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from vse._util.worker_process import available_memory
 from vse.errors import VSEError, first_line
 from vse.index.scoring import hashes
 from vse.index.storage import Rows, VectorFormat
@@ -32,10 +33,11 @@ ID = np.dtype("<i8")
 BLOCK_BYTES = 16384
 """A search through an approximate index verifies one block per candidate, so blocks are small."""
 READ_BYTES = 4 * 2**20
-MAX_READ_BYTES = 512 * 2**20
-"""Up to here a file stays in memory: 260,000 vectors of 512 dimensions in float32. Larger ones are read in parts.
+MAX_READ_BYTES = max(512 * 2**20, available_memory() // 8)
+"""Up to here a file stays in memory: an eighth of it, and at least 260,000 vectors of 512 dimensions in float32.
 
-Nothing is mapped: a page that vanishes while it is used would end the process.
+Larger files are read in parts, which makes a scan about twice as long. Nothing is mapped: a page that vanishes while it
+is used would end the process.
 """
 LARGEST_COSINE = 1.01
 """A score above this is no rounding error: a vector is damaged."""
