@@ -316,12 +316,18 @@ class RemoteStore:
     def create(self, name: str, content: bytes) -> bool:
         if self.read(name) is not None:
             return False
+        if not self.whole_objects:
+            self._retry(
+                "written", partial(self.filesystem.makedirs, self._path(name).rpartition("/")[0], exist_ok=True)
+            )
         try:
             self._retry("written", partial(self.filesystem.pipe_file, self._path(name), content, mode="create"))
         except FileExistsError:
             return False
         except (TypeError, NotImplementedError):  # an implementation without conditional writes
             self.write(name, content)
+        except OSError as error:
+            raise StoreError(f"{self.place} cannot be written ({first_line(error)}): check the address") from None
         return True
 
     def clean(self, complete: set[str]) -> None:
@@ -360,7 +366,10 @@ class RemoteStore:
 
 def _open_remote(filesystem: Any, path: str, shown: str, block: int | None) -> BinaryIO:
     try:
-        return cast("BinaryIO", io.BufferedReader(_RemoteFile(filesystem.open(path, "rb", block_size=block), shown)))
+        file = filesystem.open(path, "rb", block_size=block)
+        if isinstance(file, io.BytesIO):  # memory:// returns one file, with one position, to all who open it
+            file = io.BytesIO(file.getvalue())
+        return cast("BinaryIO", io.BufferedReader(_RemoteFile(file, shown)))
     except FileNotFoundError:
         raise InputError(f"{shown} does not exist") from None
     except Exception as error:
