@@ -232,8 +232,6 @@ class RemoteStore:
             found = self._retry("listed", partial(self.filesystem.find, self.root, detail=True))
         except FileNotFoundError:
             return
-        except PermissionError as error:
-            raise self._refused("listed", error) from None
         prefix = self.root + "/"
         for path in sorted(found):
             name = path[len(prefix) :] if path.startswith(prefix) else path.rpartition("/")[2]
@@ -246,12 +244,14 @@ class RemoteStore:
     def content(self, name: str) -> bytes:
         limit, path, shown = ImageLimits().max_bytes, self._path(name), f"{self.place}/{name}".rstrip("/")
         try:
-            size = self._retry("read", partial(self.filesystem.size, path)) or 0
+            size = self._retry("read", partial(self.filesystem.size, path), image=True) or 0
             if size > limit:
                 raise BadImageError(shown, f"{size:,} bytes, at most {limit:,}")
             if self.whole_objects:
-                return self._retry("read", partial(self.filesystem.cat_file, path))
-            content = self._retry("read", partial(self._read_some, path, limit + 1))  # a server may send any amount
+                return self._retry("read", partial(self.filesystem.cat_file, path), image=True)
+            content = self._retry(
+                "read", partial(self._read_some, path, limit + 1), image=True
+            )  # a server may send any amount
             if len(content) > limit:
                 raise BadImageError(shown, f"more than {limit:,} bytes")
             return content
@@ -265,8 +265,6 @@ class RemoteStore:
             return self._retry("read", partial(self.filesystem.cat_file, self._path(name)))
         except FileNotFoundError:
             return None
-        except PermissionError as error:
-            raise self._refused("read", error) from None
 
     def is_whole(self, name: str, size: int | None = None) -> bool:
         path, least = self._path(name), len(PARQUET_END)
@@ -278,16 +276,10 @@ class RemoteStore:
             return bool(self._retry("read", partial(self.filesystem.tail, path, least)) == PARQUET_END)
         except FileNotFoundError:
             return False
-        except PermissionError as error:
-            raise self._refused("read", error) from None
 
     def remove(self, name: str) -> None:
-        try:
+        with suppress(FileNotFoundError):
             self._retry("written", partial(self.filesystem.rm_file, self._path(name)))
-        except FileNotFoundError:
-            pass
-        except OSError as error:
-            raise self._refused("written", error) from None
 
     def write(self, name: str, content: bytes) -> None:
         self._put(name, lambda path: partial(self.filesystem.pipe_file, path, content))
@@ -316,12 +308,18 @@ class RemoteStore:
     def create(self, name: str, content: bytes) -> bool:
         if self.read(name) is not None:
             return False
+        if not self.whole_objects:
+            self._retry(
+                "written", partial(self.filesystem.makedirs, self._path(name).rpartition("/")[0], exist_ok=True)
+            )
         try:
             self._retry("written", partial(self.filesystem.pipe_file, self._path(name), content, mode="create"))
         except FileExistsError:
             return False
         except (TypeError, NotImplementedError):  # an implementation without conditional writes
             self.write(name, content)
+        except OSError as error:
+            raise StoreError(f"{self.place} cannot be written ({first_line(error)}): check the address") from None
         return True
 
     def clean(self, complete: set[str]) -> None:
@@ -335,18 +333,19 @@ class RemoteStore:
         with self.filesystem.open(path, "rb") as file:
             return file.read(size)
 
-    def _refused(self, done: str, error: OSError) -> StoreError:
-        reason = f"no permission: {first_line(error)}"
-        return StoreError(f"{self.place} cannot be {done} ({reason}): the same command resumes")
-
     def _path(self, name: str) -> str:
         return f"{self.root}/{name}" if name else self.root
 
-    def _retry(self, done: str, call: partial[Any]) -> Any:
+    def _retry(self, done: str, call: partial[Any], *, image: bool = False) -> Any:
         for attempt in range(ATTEMPTS):
             try:
                 return call()
-            except (FileNotFoundError, FileExistsError, PermissionError, TypeError, NotImplementedError, VSEError):
+            except PermissionError as error:
+                if image:
+                    raise
+                reason = f"no permission: {first_line(error)}"
+                raise StoreError(f"{self.place} cannot be {done} ({reason}): the same command resumes") from None
+            except (FileNotFoundError, FileExistsError, TypeError, NotImplementedError, VSEError):
                 raise
             except Exception as error:
                 if attempt + 1 == ATTEMPTS:
@@ -360,7 +359,10 @@ class RemoteStore:
 
 def _open_remote(filesystem: Any, path: str, shown: str, block: int | None) -> BinaryIO:
     try:
-        return cast("BinaryIO", io.BufferedReader(_RemoteFile(filesystem.open(path, "rb", block_size=block), shown)))
+        file = filesystem.open(path, "rb", block_size=block)
+        if isinstance(file, io.BytesIO):  # memory:// returns one file, with one position, to all who open it
+            file = io.BytesIO(file.getvalue())
+        return cast("BinaryIO", io.BufferedReader(_RemoteFile(file, shown)))
     except FileNotFoundError:
         raise InputError(f"{shown} does not exist") from None
     except Exception as error:
