@@ -29,7 +29,6 @@ from vse.index.milvus.schema import (
     from_stored,
     item_of,
     literal,
-    place_key,
     vectors_of,
 )
 from vse.index.milvus.tables import (
@@ -43,6 +42,7 @@ from vse.index.milvus.tables import (
     switch,
 )
 from vse.index.milvus.writing import CHANGES, ROOT, Writer, by_place
+from vse.index.storage import place_key
 from vse.index.types import CollectionInfo, Entry, Facets, Hits, Item, MediaFile, Vectors
 from vse.progress import ProgressReporter
 

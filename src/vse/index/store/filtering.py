@@ -8,7 +8,8 @@ import numpy as np
 
 from vse.errors import InputError
 from vse.index.filters import Filter
-from vse.index.store.database import Cell, Ids, has_table, to_bytes
+from vse.index.storage import to_bytes
+from vse.index.store.database import Cell, Ids, has_table
 from vse.index.words import phrase
 
 
