@@ -58,7 +58,7 @@ def killed(script: str, *arguments: object, delay: float) -> list[list[str]]:
 
 
 def kill_again_and_again(
-    folder: Path, tuning: str, times: int, longest: float, check: Callable[[Collection, int], None]
+    folder: Path | str, tuning: str, times: int, longest: float, check: Callable[[Collection, int], None]
 ) -> int:
     """Kill processes that add and remove batches, each within ``longest`` seconds; return the final number of files.
 

@@ -45,6 +45,9 @@ MAX_WORDS = 32
 """Words of one condition or query text that are looked up."""
 SHOWN = 60
 
+SEARCHING = frozenset({"embedded", "postgresql"})
+"""Backends that find the words of files; Milvus stores them and searches none."""
+
 _WORD = re.compile(r"[^\W_]+(?:[\u0300-\u036f\u0900-\u0dff]+[^\W_]*)*")
 _IDEOGRAPH = re.compile(r"([\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff])")
 _PIECES = re.compile(r"\d+|[^\W\d_]+")

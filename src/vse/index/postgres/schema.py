@@ -128,15 +128,15 @@ def serving(connection: Any, pool: Connections) -> tuple[int, UUID, str | None] 
     Raises:
         InputError: It has another format.
     """
-    table = connection.execute(
-        "SELECT 1 FROM pg_tables WHERE schemaname = %s AND tablename = 'meta'", (pool.address.name,)
+    (known,) = connection.execute(
+        "SELECT count(*) FROM pg_attribute JOIN pg_class c ON c.oid = attrelid "
+        "JOIN pg_namespace n ON n.oid = relnamespace "
+        "WHERE nspname = %s AND relname = 'meta' AND attname IN ('format', 'generation', 'identity', 'index')",
+        (pool.address.name,),
     ).fetchone()
-    if table is None:
-        return None
-    try:
-        row = connection.execute("SELECT format, generation, identity, index FROM meta").fetchone()
-    except pool.psycopg.errors.UndefinedColumn:
-        return None  # the table of something else
+    if known != 4:
+        return None  # there is none, or it is of something else
+    row = connection.execute("SELECT format, generation, identity, index FROM meta").fetchone()
     if row is None:
         return None
     if row[0] != FORMAT:
