@@ -40,7 +40,6 @@ class CollectionBackend(Protocol):
 
 BACKENDS: Registry[CollectionBackend] = Registry("vse.backends")
 SERVERS = {"milvus": "Milvus", "postgresql": "PostgreSQL"}
-"""What keeps a collection that is not in a folder of ours."""
 _ENDS = os.sep + (os.altsep or "")
 """Trailing separators, as left by shell completion."""
 
@@ -57,9 +56,9 @@ def open_collection(where: str | os.PathLike[str], *, write: bool = False, model
         InputError: There is no collection, or it holds embeddings of another model.
         VSEError: It cannot be read, or another process is writing to it.
     """
-    backend = _backend(where)
-    if backend is not None:
-        return backend.open(_address(where), write=write, model=model)
+    server = _server(where)
+    if server is not None:
+        return server[0].open(server[1], write=write, model=model)
     from vse.index.store import EmbeddedCollection
 
     return EmbeddedCollection.open(folder_at(where), write=write, model=model)
@@ -92,12 +91,12 @@ def create_collection(
     """
     stored = check_storage(DEFAULT_STORAGE if storage is None else storage)
     model_source = f"{EXTERNAL}{model}" if model_source is None else model_source
-    backend = _backend(where)
-    if backend is not None:
+    server = _server(where)
+    if server is not None:
         name = SERVERS.get(backend_of(where))
         if stored != DEFAULT_STORAGE and name is not None:
             raise InputError(f"storage {stored!r}: {name} stores float32, leave it out or keep the index in a folder")
-        return backend.create(_address(where), model=model, model_source=model_source, dimensions=dimensions)
+        return server[0].create(server[1], model=model, model_source=model_source, dimensions=dimensions)
     from vse.index.store import EmbeddedCollection
 
     return EmbeddedCollection.create(
@@ -112,9 +111,9 @@ def collection_exists(where: str | os.PathLike[str]) -> bool:
         InputError: The address is invalid, or a file is in its place.
         VSEError: The folder or server cannot be read.
     """
-    backend = _backend(where)
-    if backend is not None:
-        return backend.exists(_address(where))
+    server = _server(where)
+    if server is not None:
+        return server[0].exists(server[1])
     from vse.index.store.layout import is_collection
 
     folder = folder_at(where)
@@ -150,20 +149,21 @@ def find_collections(folder: str | os.PathLike[str], pattern: str) -> list[str]:
     )
 
 
-def _backend(where: str | os.PathLike[str]) -> CollectionBackend | None:
-    """Return the backend of an address: ours, or that of a plugin for ``NAME+…`` or ``NAME://…``; None for a folder."""
-    scheme = re.match(r"([a-z][a-z0-9]*)(?:\+|://)", os.fspath(where))
+def _server(where: str | os.PathLike[str]) -> tuple[CollectionBackend, str] | None:
+    """Return the backend of an address, ours or a plugin's, and what it is to open; None for a folder of ours."""
+    address = os.fspath(where)
+    scheme = re.match(r"([a-z][a-z0-9]*)(?:\+|://)", address)
     if scheme and scheme[1] not in {"milvus", "postgresql", "postgres"} and scheme[1] in BACKENDS:
-        return BACKENDS[scheme[1]]
+        return BACKENDS[scheme[1]], address
     ours = backend_of(where)
     if ours == "milvus":
         from vse.index.milvus import MilvusCollection
 
-        return MilvusCollection
+        return MilvusCollection, _address(where)
     if ours == "postgresql":
         from vse.index.postgres import PostgresCollection
 
-        return PostgresCollection
+        return PostgresCollection, address
     return None
 
 
@@ -175,15 +175,16 @@ def backend_of(where: str | os.PathLike[str]) -> Backend:
             "the address of a collection is empty: expected a folder such as photos.vse, or milvus+http://…"
         )
     if address.startswith(("postgresql:", "postgres:")):
+        from vse.index.postgres import parse_address
+
+        parse_address(address)  # whoever names the address in a message names no password
         return "postgresql"
     return "milvus" if address.startswith("milvus+") or address.rstrip(_ENDS).endswith(".db") else "embedded"
 
 
 def _address(where: str | os.PathLike[str]) -> str:
     address = os.fspath(where)
-    if address.startswith("milvus+"):
-        return address.rstrip(_ENDS)
-    return str(folder_at(address)) if backend_of(where) == "milvus" else address
+    return address.rstrip(_ENDS) if address.startswith("milvus+") else str(folder_at(address))
 
 
 def folder_at(where: str | os.PathLike[str]) -> Path:

@@ -93,6 +93,21 @@ def test_postgres_password_is_not_repeated(text: str) -> None:
         assert "secret" not in str(caught.value)
 
 
+def test_no_command_prints_a_postgres_password(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Not even one that fails for another reason."""
+    from vse.cli.main import main
+
+    where = "postgresql://ann:secret@host/d"
+    for arguments in (
+        ("search", where, "dog"), ("index", str(tmp_path), "--into", where), ("collection", "info", where),
+        ("collection", "verify", where), ("collection", "upgrade", where, "--model", "photo"), ("serve", where),
+    ):  # fmt: skip
+        assert main(list(arguments)) != 0
+        printed = capsys.readouterr()
+        assert "PGPASSWORD" in printed.err
+        assert "secret" not in printed.out + printed.err
+
+
 def test_unreachable_postgres_is_one_line(address: str, tmp_path: Path) -> None:
     """A missing server, database, user option or collection, and an option that libpq does not know."""
     server = parse_address(address).uri
