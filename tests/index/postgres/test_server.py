@@ -255,7 +255,7 @@ def check(reader: Collection, files: int) -> None:
 def test_killed_postgres_writer_leaves_whole_batches(address: str) -> None:
     """The lock goes with the process; acknowledged batches are complete, others complete or absent."""
     create(address).close()
-    kill_again_and_again(address, "", times=3, longest=0.3, check=check)
+    kill_again_and_again(address, "", times=3, longest=0.2, check=check, batches=2)
     with PostgresCollection.open(address, write=True) as writer:
         writer.add(batch(VECTORS))
 

@@ -228,7 +228,7 @@ class Connections:
     def _register(self, connection: Any, oid: int) -> None:
         """Let arrays be parameters of the type vector; results are decoded by :func:`decode_vectors`."""
 
-        class VectorDumper(self.psycopg.adapt.Dumper):  # type: ignore[name-defined, misc]
+        class VectorDumper(self.psycopg.adapt.Dumper):  # type: ignore[name-defined]
             format = self.psycopg.pq.Format.BINARY
 
             def dump(self, vector: NDArray[np.float32] | bytes) -> bytes:
